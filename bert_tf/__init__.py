@@ -1,0 +1,53 @@
+"""BERT for TensorFlow and Keras 3.
+
+Rooms are imported when they are first touched, so that `import bert_tf`, and with it `--help` of
+every script, costs nothing: TensorFlow itself takes seconds to import.
+
+>>> import bert_tf
+>>> config = bert_tf.BertConfig(vocab_size=30522)
+>>> model = bert_tf.BertModel(config)
+"""
+
+import importlib
+
+__version__ = "0.1.0"
+
+_ROOMS = (
+    "checkpoints",
+    "config",
+    "console",
+    "data",
+    "errors",
+    "files",
+    "flags",
+    "modeling",
+    "optimization",
+    "serving",
+    "tasks",
+    "tokenization",
+    "training",
+)
+
+# Names that users reach for first, and the room each lives in.
+_NAMES = {
+    "BertClassifier": "modeling",
+    "BertConfig": "config",
+    "BertModel": "modeling",
+    "BertPretrainer": "modeling",
+    "FullTokenizer": "tokenization",
+    "UserError": "errors",
+}
+
+__all__ = [*_ROOMS, *_NAMES]
+
+
+def __getattr__(name):
+    if name in _ROOMS:
+        return importlib.import_module(f"{__name__}.{name}")
+    if name in _NAMES:
+        return getattr(importlib.import_module(f"{__name__}.{_NAMES[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__():
+    return sorted([*globals(), *__all__])

@@ -1,0 +1,132 @@
+"""`BertConfig`: the sizes of a model, as `bert_config.json` of the release holds them."""
+
+import copy
+import json
+
+from bert_tf.errors import UserError
+
+ACTIVATIONS = ("gelu", "relu", "tanh", "linear")
+
+_POSITIVE = (
+    "vocab_size",
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "intermediate_size",
+    "max_position_embeddings",
+    "type_vocab_size",
+)
+_PROBABILITIES = ("hidden_dropout_prob", "attention_probs_dropout_prob")
+
+
+class BertConfig:
+    """Sizes and rates of a BERT model.
+
+    Keys of the JSON that BERT does not use ("directionality", "pooler_fc_size", ...) are kept and
+    written back.
+    """
+
+    def __init__(
+        self,
+        vocab_size,
+        hidden_size=768,
+        num_hidden_layers=12,
+        num_attention_heads=12,
+        intermediate_size=3072,
+        hidden_act="gelu",
+        hidden_dropout_prob=0.1,
+        attention_probs_dropout_prob=0.1,
+        max_position_embeddings=512,
+        type_vocab_size=16,
+        initializer_range=0.02,
+        **other,
+    ):
+        """Takes the sizes; the defaults are the release's (BERT-Base).
+
+        Args:
+          vocab_size: V, rows of the word-embedding table.
+          hidden_size: H, width of the encoder.
+          num_hidden_layers: number of transformer layers.
+          num_attention_heads: N, must divide H.
+          intermediate_size: width of the feed-forward layer.
+          hidden_act: "gelu" (by tanh, as in the release), "relu", "tanh" or "linear".
+          hidden_dropout_prob: dropout on embeddings and on each sublayer's output.
+          attention_probs_dropout_prob: dropout on attention probabilities.
+          max_position_embeddings: longest sequence the model can take.
+          type_vocab_size: number of segment ids.
+          initializer_range: standard deviation of the truncated normal initializer.
+          **other: any other keys, kept as they are.
+
+        Raises:
+          UserError: if a value cannot be the size or rate of a model.
+        """
+        self.vocab_size = vocab_size
+        self.hidden_size = hidden_size
+        self.num_hidden_layers = num_hidden_layers
+        self.num_attention_heads = num_attention_heads
+        self.intermediate_size = intermediate_size
+        self.hidden_act = hidden_act
+        self.hidden_dropout_prob = hidden_dropout_prob
+        self.attention_probs_dropout_prob = attention_probs_dropout_prob
+        self.max_position_embeddings = max_position_embeddings
+        self.type_vocab_size = type_vocab_size
+        self.initializer_range = initializer_range
+        self.other = other
+        self._check()
+
+    def _check(self):
+        for key in _POSITIVE:
+            value = getattr(self, key)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise UserError(f"{key} must be a whole number of at least 1, not {value!r}")
+        for key in _PROBABILITIES:
+            value = getattr(self, key)
+            if not isinstance(value, (int, float)) or not 0 <= value < 1:
+                raise UserError(f"{key} must be a number from 0 up to but not 1, not {value!r}")
+        spread = self.initializer_range
+        if not isinstance(spread, (int, float)) or spread <= 0:
+            raise UserError(f"initializer_range must be a number above 0, not {spread!r}")
+        if self.hidden_act not in ACTIVATIONS:
+            known = ", ".join(ACTIVATIONS)
+            raise UserError(f"hidden_act must be one of {known}, not {self.hidden_act!r}")
+        if self.hidden_size % self.num_attention_heads:
+            raise UserError(
+                f"hidden_size {self.hidden_size} is not a multiple of "
+                f"num_attention_heads {self.num_attention_heads}"
+            )
+
+    @classmethod
+    def from_dict(cls, values):
+        """Makes a config from a dict as in the JSON; UserError if it is not one."""
+        if not isinstance(values, dict) or "vocab_size" not in values:
+            raise UserError('a BERT config is a JSON object with at least "vocab_size"')
+        return cls(**values)
+
+    @classmethod
+    def from_json_file(cls, path):
+        """Reads `bert_config.json`; UserError names the file and what is wrong in it."""
+        from bert_tf import files  # the only thing here that needs TensorFlow
+
+        text = files.read_text(path)
+        try:
+            return cls.from_dict(json.loads(text))
+        except json.JSONDecodeError as error:
+            raise UserError(f"{path}, line {error.lineno}: not JSON ({error.msg})") from None
+        except UserError as error:
+            raise UserError(f"{path}: {error}") from None
+
+    def to_dict(self):
+        """The values as in the JSON, unknown keys included."""
+        values = copy.deepcopy(self.__dict__)
+        return {**values.pop("other"), **values}
+
+    def to_json_string(self):
+        """The JSON text of the release: two spaces, sorted keys, newline at the end."""
+        return json.dumps(self.to_dict(), indent=2, sort_keys=True) + "\n"
+
+    def __eq__(self, other):
+        return isinstance(other, BertConfig) and self.to_dict() == other.to_dict()
+
+    def __repr__(self):
+        values = ", ".join(f"{key}={value!r}" for key, value in self.to_dict().items())
+        return f"BertConfig({values})"

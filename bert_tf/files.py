@@ -1,0 +1,101 @@
+"""Files on any file system that TensorFlow knows (local, `gs://`, ...), whole or not at all.
+
+A file is written under a temporary name in its own folder and renamed when it is complete, so a
+reader never sees half of one and a crash leaves the earlier version.
+"""
+
+import contextlib
+import os
+
+import tensorflow as tf
+
+from bert_tf.errors import UserError
+
+
+def require(path, flag):
+    """Returns `path`, or raises UserError naming `flag` if there is no such file."""
+    if not tf.io.gfile.exists(path):
+        raise UserError(f"--{flag}: there is no file {path}")
+    if tf.io.gfile.isdir(path):
+        raise UserError(f"--{flag}: {path} is a folder, a file was expected")
+    return path
+
+
+def expand(patterns, flag):
+    """Turns comma-separated paths and globs into a list of files.
+
+    Args:
+      patterns: "a.txt,b*.txt", as the scripts take it.
+      flag: the flag it came from, for the error.
+
+    Returns:
+      The files, in the order of the patterns, each pattern's matches sorted.
+
+    Raises:
+      UserError: if a pattern matches nothing.
+    """
+    paths = []
+    for pattern in filter(None, (part.strip() for part in patterns.split(","))):
+        matches = sorted(tf.io.gfile.glob(pattern))
+        if not matches:
+            raise UserError(f"--{flag}: no file matches {pattern}")
+        paths += matches
+    if not paths:
+        raise UserError(f"--{flag}: no file is named")
+    return paths
+
+
+def read_text(path):
+    """Returns the file's text; UserError if it is missing or not UTF-8."""
+    try:
+        with tf.io.gfile.GFile(path, "rb") as reader:
+            return reader.read().decode("utf-8-sig")
+    except tf.errors.OpError as error:
+        raise UserError(f"{path}: cannot be read ({error.message})") from None
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: byte {error.start} is not UTF-8 text") from None
+
+
+def temporary_name(path):
+    """A name beside `path` for the version that is being written."""
+    return f"{path}.tmp-{os.getpid()}"
+
+
+@contextlib.contextmanager
+def replacing(*paths):
+    """Yields temporary names for `paths`; renames them into place if the block succeeds.
+
+    >>> with files.replacing("eval_results.txt") as (path,):
+    ...     write_something(path)
+
+    Raises:
+      UserError: if a path cannot be written.
+    """
+    temporary = [temporary_name(path) for path in paths]
+    try:
+        for path in paths:
+            make_folder(os.path.dirname(path))
+        yield temporary
+        for source, target in zip(temporary, paths, strict=True):
+            tf.io.gfile.rename(source, target, overwrite=True)
+    except tf.errors.OpError as error:
+        raise UserError(f"{', '.join(paths)}: cannot be written ({error.message})") from None
+    finally:
+        for path in temporary:
+            if tf.io.gfile.exists(path):
+                tf.io.gfile.remove(path)
+
+
+def write_text(path, text):
+    """Writes `text` as UTF-8, whole or not at all."""
+    with replacing(path) as (temporary,), tf.io.gfile.GFile(temporary, "wb") as writer:
+        writer.write(text.encode("utf-8"))
+
+
+def make_folder(path):
+    """Makes the folder and its parents if they are not there."""
+    if path:
+        try:
+            tf.io.gfile.makedirs(path)
+        except tf.errors.OpError as error:
+            raise UserError(f"{path}: the folder cannot be made ({error.message})") from None

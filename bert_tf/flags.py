@@ -1,0 +1,117 @@
+"""The flags that scripts share, defined once, and the way every script starts.
+
+Names, defaults and meanings are those of the 2018 release; what we add stands under "ours".
+"""
+
+import os
+import sys
+
+from absl import app, flags
+
+from bert_tf import console
+from bert_tf.errors import UserError
+
+FLAGS = flags.FLAGS
+
+# `--help` shows a script's own flags; shared ones count as its own.
+flags.disclaim_key_flags()
+
+# TensorFlow reports its build and its devices at every start; a user's own setting wins.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+
+
+def run(main):
+    """Runs a script's `main()`: parses flags, prints a UserError as one sentence, exit status 1."""
+
+    def guarded(argv):
+        console.show()
+        name = os.path.basename(argv[0])
+        try:
+            if len(argv) > 1:
+                raise UserError(f"what is {argv[1]!r}? Flags are written --name=value")
+            main()
+        except UserError as error:
+            print(f"{name}: error: {error}", file=sys.stderr)
+            sys.exit(1)
+        except KeyboardInterrupt:
+            print(f"{name}: interrupted", file=sys.stderr)
+            sys.exit(130)
+
+    app.run(guarded)
+
+
+def define_tokenizer_flags():
+    """Vocabulary and casing."""
+    flags.DEFINE_string("vocab_file", None, "The vocabulary that the BERT model was trained on.")
+    flags.DEFINE_bool(
+        "do_lower_case",
+        True,
+        "Whether to lower case the text: True for uncased models, False for cased ones.",
+    )
+
+
+def define_model_flags():
+    """Configuration and first weights."""
+    flags.DEFINE_string("bert_config_file", None, "JSON file with the sizes of the BERT model.")
+    flags.DEFINE_string(
+        "init_checkpoint",
+        None,
+        "Checkpoint to start from (usually a pre-trained BERT model). Not read when output_dir "
+        "already holds a checkpoint: then that run goes on.",
+    )
+
+
+def define_training_flags():
+    """Optimizer, checkpoints and summaries."""
+    flags.DEFINE_integer("train_batch_size", 32, "Total batch size for training.", lower_bound=1)
+    flags.DEFINE_integer("eval_batch_size", 8, "Total batch size for evaluation.", lower_bound=1)
+    flags.DEFINE_float("learning_rate", 5e-5, "The initial learning rate.", lower_bound=0.0)
+    flags.DEFINE_integer(
+        "save_checkpoints_steps", 1000, "How often to save a checkpoint, in steps.", lower_bound=1
+    )
+    flags.DEFINE_integer(
+        "iterations_per_loop",
+        1000,
+        "The most steps to make on the devices before control returns to the host.",
+        lower_bound=1,
+    )
+    flags.DEFINE_integer(
+        "seed", 0, "Ours: seed of initial weights, dropout and the order of the input."
+    )
+
+
+def define_device_flags():
+    """Where the model runs."""
+    flags.DEFINE_bool("use_tpu", False, "Whether to run on a Cloud TPU.")
+    flags.DEFINE_string(
+        "tpu_name",
+        None,
+        "The Cloud TPU: its name, a grpc://host:port address, or 'local' on a TPU VM.",
+    )
+    flags.DEFINE_string("tpu_zone", None, "Zone of the Cloud TPU, found by itself if not given.")
+    flags.DEFINE_string(
+        "gcp_project", None, "Project of the Cloud TPU, found by itself if not given."
+    )
+    flags.DEFINE_string("master", None, "TensorFlow master address; another way to give tpu_name.")
+    flags.DEFINE_integer("num_tpu_cores", 8, "Number of TPU cores that are expected.")
+    flags.DEFINE_enum(
+        "distribution_strategy",
+        "auto",
+        ["auto", "one_device", "mirrored"],
+        "Ours: auto takes every GPU of this machine (mirrored if there are several), else the CPU.",
+    )
+
+
+def device_options():
+    """The device flags as keyword arguments of `training.make_strategy`."""
+    names = (
+        "use_tpu",
+        "tpu_name",
+        "tpu_zone",
+        "gcp_project",
+        "master",
+        "num_tpu_cores",
+        "distribution_strategy",
+    )
+    return {name: FLAGS[name].value for name in names}

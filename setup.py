@@ -1,0 +1,37 @@
+"""Installs the `bert_tf` library and its command-line scripts."""
+
+import pathlib
+
+from setuptools import find_packages, setup
+
+HERE = pathlib.Path(__file__).parent
+
+SCRIPTS = [
+    "create_pretraining_data.py",
+    "run_pretraining.py",
+    "run_classifier.py",
+    "export_model.py",
+    "learn_vocabulary.py",
+    "quickstart.py",
+]
+
+setup(
+    name="bert_tf",
+    version="0.1.0",
+    description="BERT for TensorFlow and Keras 3, in the manner of the 2018 release",
+    long_description=(HERE / "README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    packages=find_packages(include=["bert_tf", "bert_tf.*"]),
+    scripts=SCRIPTS,
+    python_requires=">=3.10,<3.14",
+    install_requires=[
+        "absl-py>=2.0",
+        "keras>=3.10",
+        "numpy>=1.26",
+        "tensorflow>=2.20,<2.22",
+        # TensorFlow 2.21 names TensorBoard as an extra only, and the summaries need a viewer.
+        "tensorboard",
+    ],
+    extras_require={"test": ["pytest>=8.0", "ruff>=0.6"]},
+)
