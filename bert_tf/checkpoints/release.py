@@ -1,0 +1,99 @@
+"""Files of the release's format: a TF1 checkpoint, names to tensors.
+
+Our own training checkpoints are such files too, so whatever reads the one reads the other.
+"""
+
+import os
+
+import tensorflow as tf
+
+from bert_tf import files
+from bert_tf.errors import UserError
+
+# The reader translates TensorFlow's statuses into Python's exceptions, each into another.
+_READ_ERRORS = (tf.errors.OpError, RuntimeError, ValueError, IndexError)
+
+
+def find(path, flag="init_checkpoint"):
+    """Returns the prefix of the checkpoint that `path` means.
+
+    Args:
+      path: a prefix ("model.ckpt-1000"), its `.index` or `.data-...` file, or a folder with a
+        `checkpoint` file or a single checkpoint in it.
+      flag: the flag it came from, for the error.
+
+    Raises:
+      UserError: if there is no checkpoint.
+    """
+    prefix = path
+    if tf.io.gfile.isdir(path):
+        prefix = tf.train.latest_checkpoint(path)
+        if prefix is None:
+            found = sorted(tf.io.gfile.glob(os.path.join(path, "*.index")))
+            if len(found) != 1:
+                names = ", ".join(os.path.basename(name) for name in found) or "none"
+                raise UserError(
+                    f"--{flag}: one checkpoint was expected in the folder {path}, found {names}"
+                )
+            prefix = found[0]
+    for ending in (".index", ".data-"):
+        head, dot, _ = prefix.rpartition(ending)
+        if dot and not tf.io.gfile.exists(prefix + ".index"):
+            prefix = head
+    if not tf.io.gfile.exists(prefix + ".index"):
+        if tf.io.gfile.exists(path):
+            raise UserError(f"--{flag}: {path} is not a checkpoint, there is no {prefix}.index")
+        raise UserError(f"--{flag}: there is no checkpoint {path} (no file {prefix}.index)")
+    return prefix
+
+
+def read(prefix):
+    """Opens a checkpoint.
+
+    Returns:
+      A `tf.train.CheckpointReader`: `get_variable_to_shape_map()`, `get_tensor(name)`.
+
+    Raises:
+      UserError: if the files are damaged or incomplete.
+    """
+    try:
+        return tf.train.load_checkpoint(prefix)
+    except _READ_ERRORS as error:
+        raise UserError(f"{prefix}: not a readable checkpoint ({_first_line(error)})") from None
+
+
+def tensor(reader, prefix, name):
+    """Reads one tensor as a numpy array; UserError if the file is damaged there."""
+    try:
+        return reader.get_tensor(name)
+    except _READ_ERRORS as error:
+        raise UserError(f"{prefix}: tensor {name} cannot be read ({_first_line(error)})") from None
+
+
+def write(prefix, tensors):
+    """Writes a dict of names to arrays as a checkpoint that `tf.compat.v1.train.Saver` restores.
+
+    The data file gets its name first and the index last, and without its index a checkpoint does
+    not exist: it appears whole or not at all.
+    """
+    files.make_folder(os.path.dirname(prefix))
+    temporary = files.temporary_name(prefix)
+    names = sorted(tensors)
+    try:
+        tf.raw_ops.SaveV2(
+            prefix=temporary,
+            tensor_names=names,
+            shape_and_slices=[""] * len(names),
+            tensors=[tf.convert_to_tensor(tensors[name]) for name in names],
+        )
+        for ending in (".data-00000-of-00001", ".index"):
+            tf.io.gfile.rename(temporary + ending, prefix + ending, overwrite=True)
+    except tf.errors.OpError as error:
+        raise UserError(f"{prefix}: cannot be written ({_first_line(error)})") from None
+    finally:
+        for left in tf.io.gfile.glob(temporary + "*"):
+            tf.io.gfile.remove(left)
+
+
+def _first_line(error):
+    return str(error).strip().splitlines()[0]

@@ -1,0 +1,15 @@
+"""The model: layers, `BertModel` and its heads, in `keras` and `keras.ops` only."""
+
+from bert_tf.modeling.heads import MaskedLMHead, Projection
+from bert_tf.modeling.layers import Embeddings, TransformerLayer
+from bert_tf.modeling.models import BertClassifier, BertModel, BertPretrainer
+
+__all__ = [
+    "BertClassifier",
+    "BertModel",
+    "BertPretrainer",
+    "Embeddings",
+    "MaskedLMHead",
+    "Projection",
+    "TransformerLayer",
+]

@@ -1,0 +1,164 @@
+"""The two layers of BERT: embeddings and the transformer layer.
+
+Letters of shapes: B batch, S sequence, H hidden, N heads, D head width (H = N * D), V vocabulary.
+
+Matrix products take their left side as (B*S, H): a plain two-dimensional product is what the
+kernels of every device are best at, and the reshape costs nothing.
+"""
+
+import keras
+from keras import ops
+
+# The release adds this to the scores of masked positions. It is no infinity on purpose: a row that
+# is masked everywhere stays a distribution.
+MASKED_SCORE = -10000.0
+
+LAYER_NORM_EPSILON = 1e-12
+
+
+def activation(name):
+    """Returns the function for `hidden_act`. "gelu" is the tanh form, as in the release."""
+    if name == "gelu":
+        return gelu
+    return keras.activations.get(name)
+
+
+@keras.saving.register_keras_serializable("bert_tf")
+def gelu(x):
+    """GELU by its tanh approximation (Hendrycks and Gimpel, arXiv:1606.08415, section 2)."""
+    return ops.gelu(x, approximate=True)
+
+
+def initializer(config):
+    """Truncated normal of the config's width, a new one for each weight."""
+    return keras.initializers.TruncatedNormal(stddev=config.initializer_range)
+
+
+def layer_norm(name, dtype):
+    """Layer normalisation over H, variables `gamma` and `beta`."""
+    return keras.layers.LayerNormalization(epsilon=LAYER_NORM_EPSILON, name=name, dtype=dtype)
+
+
+class Embeddings(keras.layers.Layer):
+    """Sum of word, segment and position embeddings, normalised (BERT paper, section 3, figure 2).
+
+    Call: `input_ids` and `segment_ids` (B, S) int32 -> (B, S, H).
+    """
+
+    def __init__(self, config, **kwargs):
+        super().__init__(**kwargs)
+        self.config = config
+        self.norm = layer_norm("LayerNorm", self.dtype_policy)
+        self.dropout = keras.layers.Dropout(config.hidden_dropout_prob, dtype=self.dtype_policy)
+
+    def build(self, *_):
+        """Makes the three tables: (V, H), (segments, H), (positions, H)."""
+        config = self.config
+        for name, rows in (
+            ("word_embeddings", config.vocab_size),
+            ("token_type_embeddings", config.type_vocab_size),
+            ("position_embeddings", config.max_position_embeddings),
+        ):
+            table = self.add_weight(
+                shape=(rows, config.hidden_size), initializer=initializer(config), name=name
+            )
+            setattr(self, name, table)
+        self.norm.build((None, None, config.hidden_size))
+
+    def call(self, input_ids, segment_ids, training=False):
+        length = ops.shape(input_ids)[1]
+        limit = self.config.max_position_embeddings
+        if isinstance(length, int) and length > limit:
+            raise ValueError(f"sequences of {length} tokens, but the model has {limit} positions")
+        x = ops.take(self.word_embeddings, input_ids, axis=0)
+        # There are few segments: a product with one-hot rows is quicker to differentiate than a
+        # gather, whose gradient adds B*S rows into the same two.
+        one_hot = ops.one_hot(segment_ids, self.config.type_vocab_size, dtype=self.compute_dtype)
+        x = x + ops.matmul(one_hot, ops.cast(self.token_type_embeddings, self.compute_dtype))
+        x = x + ops.cast(self.position_embeddings, self.compute_dtype)[:length]
+        return self.dropout(self.norm(x), training=training)
+
+
+class TransformerLayer(keras.layers.Layer):
+    """Self-attention and feed-forward, each with residual and post-normalisation.
+
+    "Attention is all you need" (arXiv:1706.03762), section 3.1, encoder.
+
+    Call: `x` (B, S, H) and `input_mask` (B, S), 1 for real tokens -> (B, S, H), or with
+    `with_probs` a pair of that and the attention probabilities (B, N, S, S).
+    """
+
+    def __init__(self, config, with_probs=False, **kwargs):
+        super().__init__(**kwargs)
+        self.config = config
+        self.with_probs = with_probs
+
+        def dense(units, name, act=None):
+            return keras.layers.Dense(
+                units,
+                activation=act,
+                kernel_initializer=initializer(config),
+                dtype=self.dtype_policy,
+                name=name,
+            )
+
+        hidden = config.hidden_size
+        self.query = dense(hidden, "query")
+        self.key = dense(hidden, "key")
+        self.value = dense(hidden, "value")
+        self.attention_dense = dense(hidden, "attention_dense")
+        self.attention_norm = layer_norm("attention_norm", self.dtype_policy)
+        self.intermediate = dense(
+            config.intermediate_size, "intermediate", activation(config.hidden_act)
+        )
+        self.output_dense = dense(hidden, "output_dense")
+        self.output_norm = layer_norm("output_norm", self.dtype_policy)
+
+        def dropout(rate):
+            return keras.layers.Dropout(rate, dtype=self.dtype_policy)
+
+        self.probs_dropout = dropout(config.attention_probs_dropout_prob)
+        self.attention_dropout = dropout(config.hidden_dropout_prob)
+        self.output_dropout = dropout(config.hidden_dropout_prob)
+
+    def build(self, *_):
+        hidden = (None, self.config.hidden_size)
+        for layer in (
+            self.query,
+            self.key,
+            self.value,
+            self.attention_dense,
+            self.attention_norm,
+            self.intermediate,
+            self.output_norm,
+        ):
+            layer.build(hidden)
+        self.output_dense.build((None, self.config.intermediate_size))
+
+    def call(self, x, input_mask, training=False):
+        batch, length, hidden = ops.shape(x)[0], ops.shape(x)[1], self.config.hidden_size
+        x = ops.reshape(x, (-1, hidden))
+        context, probs = self._attend(x, input_mask, batch, length, training)
+        context = self.attention_dropout(self.attention_dense(context), training=training)
+        x = self.attention_norm(x + context)
+        wide = self.output_dense(self.intermediate(x))
+        x = self.output_norm(x + self.output_dropout(wide, training=training))
+        x = ops.reshape(x, (batch, length, hidden))
+        return (x, probs) if self.with_probs else x
+
+    def _attend(self, x, input_mask, batch, length, training):
+        """Scaled dot-product attention: x (B*S, H) -> context (B*S, H), probs (B, N, S, S)."""
+        heads = self.config.num_attention_heads
+        width = self.config.hidden_size // heads
+
+        def split(y):  # (B*S, H) -> (B, N, S, D)
+            return ops.transpose(ops.reshape(y, (batch, length, heads, width)), (0, 2, 1, 3))
+
+        # The scale is put on the query, which is smaller than the scores.
+        query = split(self.query(x) * (width**-0.5))
+        scores = ops.matmul(query, ops.transpose(split(self.key(x)), (0, 1, 3, 2)))
+        hidden_keys = 1.0 - ops.cast(input_mask, self.compute_dtype)[:, None, None, :]
+        probs = ops.softmax(scores + hidden_keys * MASKED_SCORE)
+        context = ops.matmul(self.probs_dropout(probs, training=training), split(self.value(x)))
+        context = ops.transpose(context, (0, 2, 1, 3))
+        return ops.reshape(context, (-1, self.config.hidden_size)), probs

@@ -1,0 +1,141 @@
+"""`BertModel` and the models that the scripts train, all Keras functional models.
+
+Each is made from a `BertConfig` and made again from it when a `.keras` file is loaded, so no
+`custom_objects` are needed: importing `bert_tf.modeling` registers them.
+"""
+
+import keras
+
+from bert_tf.config import BertConfig
+from bert_tf.modeling.heads import MaskedLMHead, Projection
+from bert_tf.modeling.layers import Embeddings, TransformerLayer, initializer
+
+INPUTS = ("input_ids", "input_mask", "segment_ids")
+
+# On the pooled output before a classifier, whatever the config says, as in the release.
+CLASSIFIER_DROPOUT = 0.1
+
+
+def token_inputs():
+    """The encoder's three inputs, each (B, S) int32 with S open."""
+    return {name: keras.Input((None,), dtype="int32", name=name) for name in INPUTS}
+
+
+class _FromConfig(keras.Model):
+    """A functional model that is saved as its constructor's arguments."""
+
+    def _remember(self, config, dtype, **options):
+        self.config = config
+        self._options = options
+        # A file that was saved in one precision is loaded in it, whatever the default is then.
+        self._policy = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
+
+    def call(self, inputs, training=None, mask=None):
+        # Keras would take a dict with one key too many by position, and compute nonsense.
+        inputs = {tensor.name: inputs[tensor.name] for tensor in self.inputs}
+        return super().call(inputs, training=training, mask=mask)
+
+    def get_config(self):
+        policy = keras.saving.serialize_keras_object(self._policy)
+        options = {**self._options, "dtype": policy, "name": self.name}
+        return {"config": self.config.to_dict(), **options}
+
+    @classmethod
+    def from_config(cls, values, custom_objects=None):
+        values = dict(values)
+        values["dtype"] = keras.saving.deserialize_keras_object(values["dtype"])
+        return cls(BertConfig.from_dict(values.pop("config")), **values)
+
+
+@keras.saving.register_keras_serializable("bert_tf")
+class BertModel(_FromConfig):
+    """The encoder (Devlin et al., arXiv:1810.04805, section 3).
+
+    Inputs, a dict of (B, S) int32: `input_ids`; `input_mask`, 1 for tokens and 0 for padding;
+    `segment_ids`, 0 for the first text and 1 for the second.
+
+    Outputs, a dict: `sequence_output` (B, S, H); `pooled_output` (B, H), tanh of a dense layer on
+    the first token; `embedding_output` (B, S, H); `all_encoder_layers`, a list of (B, S, H), first
+    layer first; with `with_attention_probs` also `attention_probs`, a list of (B, N, S, S).
+    """
+
+    def __init__(self, config, with_attention_probs=False, dtype=None, name="bert"):
+        """Builds the graph and its weights.
+
+        Args:
+          config: a `BertConfig`.
+          with_attention_probs: whether to put out the attention of every layer.
+          dtype: a Keras dtype policy, such as "mixed_bfloat16".
+          name: name of the model.
+        """
+        inputs = token_inputs()
+        embeddings = Embeddings(config, name="embeddings", dtype=dtype)
+        x = embeddings(inputs["input_ids"], inputs["segment_ids"])
+        outputs = {"embedding_output": x, "all_encoder_layers": []}
+        if with_attention_probs:
+            outputs["attention_probs"] = []
+        for i in range(config.num_hidden_layers):
+            layer = TransformerLayer(config, with_attention_probs, name=f"layer_{i}", dtype=dtype)
+            x = layer(x, inputs["input_mask"])
+            if with_attention_probs:
+                x, probs = x
+                outputs["attention_probs"].append(probs)
+            outputs["all_encoder_layers"].append(x)
+        outputs["sequence_output"] = x
+        pooler = keras.layers.Dense(
+            config.hidden_size,
+            activation="tanh",
+            kernel_initializer=initializer(config),
+            name="pooler",
+            dtype=dtype,
+        )
+        outputs["pooled_output"] = pooler(x[:, 0])
+        super().__init__(inputs=inputs, outputs=outputs, name=name)
+        self._remember(config, dtype, with_attention_probs=with_attention_probs)
+
+    @property
+    def embeddings(self):
+        """The embedding layer, whose `word_embeddings` is the (V, H) table."""
+        return self.get_layer("embeddings")
+
+
+@keras.saving.register_keras_serializable("bert_tf")
+class BertPretrainer(_FromConfig):
+    """Encoder with the two heads of pre-training (paper, section 3.1).
+
+    Inputs: those of `BertModel`, and `masked_lm_positions` (B, P) int32.
+    Outputs, float32: `masked_lm_logits` (B, P, V), `next_sentence_logits` (B, 2) with 0 for "is the
+    next".
+    """
+
+    def __init__(self, config, dtype=None, name="bert_pretrainer"):
+        inputs = token_inputs()
+        positions = keras.Input((None,), dtype="int32", name="masked_lm_positions")
+        bert = BertModel(config, dtype=dtype)
+        encoded = bert(inputs)
+        masked_lm = MaskedLMHead(config, bert.embeddings, name="masked_lm", dtype=dtype)
+        next_sentence = Projection(2, config.initializer_range, name="next_sentence", dtype=dtype)
+        outputs = {
+            "masked_lm_logits": masked_lm(encoded["sequence_output"], positions),
+            "next_sentence_logits": next_sentence(encoded["pooled_output"]),
+        }
+        inputs["masked_lm_positions"] = positions
+        super().__init__(inputs=inputs, outputs=outputs, name=name)
+        self._remember(config, dtype)
+
+
+@keras.saving.register_keras_serializable("bert_tf")
+class BertClassifier(_FromConfig):
+    """Encoder with one linear layer on the pooled output (paper, section 4.1).
+
+    Inputs: those of `BertModel`. Output: `logits` (B, num_labels), float32, in a dict.
+    """
+
+    def __init__(self, config, num_labels, dtype=None, name="bert_classifier"):
+        inputs = token_inputs()
+        pooled = BertModel(config, dtype=dtype)(inputs)["pooled_output"]
+        pooled = keras.layers.Dropout(CLASSIFIER_DROPOUT, dtype=dtype)(pooled)
+        # The release draws this matrix with 0.02 whatever the config says.
+        logits = Projection(num_labels, 0.02, name="classifier", dtype=dtype)(pooled)
+        super().__init__(inputs=inputs, outputs={"logits": logits}, name=name)
+        self._remember(config, dtype, num_labels=num_labels)

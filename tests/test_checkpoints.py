@@ -1,0 +1,115 @@
+"""Release checkpoints: read by every path people type, written for the release's own reader."""
+
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from test_modeling import TINY
+
+import bert_tf
+from bert_tf import checkpoints
+from bert_tf.modeling import BertClassifier, BertPretrainer
+
+
+def save(model, prefix, **extra):
+    checkpoints.write(
+        str(prefix), {**{n: v.numpy() for n, v in checkpoints.weights(model).items()}, **extra}
+    )
+    return str(prefix)
+
+
+@pytest.fixture
+def prefix(tmp_path):
+    return save(BertPretrainer(TINY), tmp_path / "made" / "bert_model.ckpt")
+
+
+def test_every_weight_has_a_name_and_no_two_the_same():
+    for model in (BertPretrainer(TINY), BertClassifier(TINY, 2)):
+        assert len(checkpoints.weights(model)) == len(model.trainable_variables)
+
+
+def test_names_are_those_of_the_release(shared):
+    folder = shared / "golden" / "model_tiny"
+    config = bert_tf.BertConfig.from_json_file(str(folder / "bert_config.json"))
+    shapes = checkpoints.read(str(folder / "bert_model.ckpt")).get_variable_to_shape_map()
+    shapes.pop("global_step", None)
+    model = BertPretrainer(config)
+    assert {n: list(v.shape) for n, v in checkpoints.weights(model).items()} == shapes
+
+
+def test_written_file_is_read_by_the_saver_of_tf1(prefix):
+    reader = checkpoints.read(prefix)
+    expected = {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        variables = [
+            tf.compat.v1.get_variable(name, shape=value.shape) for name, value in expected.items()
+        ]
+        tf.compat.v1.train.Saver(variables).restore(session, prefix)
+        for variable in variables:
+            np.testing.assert_array_equal(session.run(variable), expected[variable.op.name])
+
+
+def test_round_trip(prefix, caplog):
+    model = BertPretrainer(TINY)
+    caplog.set_level("INFO")
+    checkpoints.warm_start(model, prefix)
+    reader = checkpoints.read(prefix)
+    for name, variable in checkpoints.weights(model).items():
+        np.testing.assert_array_equal(variable, reader.get_tensor(name))
+    assert f"46 of 46 from {prefix}" in caplog.text
+
+
+def test_report_names_what_is_missing_and_left_over(prefix, caplog):
+    caplog.set_level("INFO")
+    checkpoints.warm_start(BertClassifier(TINY, 2), prefix)
+    assert "start random: output_weights, output_bias" in caplog.text
+    assert "cls/seq_relationship/output_bias" in caplog.text
+
+
+@pytest.mark.parametrize("suffix", ["", ".index", ".data-00000-of-00001", "folder"])
+def test_find(prefix, suffix):
+    path = prefix.rsplit("/", 1)[0] if suffix == "folder" else prefix + suffix
+    assert checkpoints.find(path) == prefix
+
+
+def other(**change):
+    return bert_tf.BertConfig.from_dict({**TINY.to_dict(), **change})
+
+
+def test_errors(prefix, tmp_path):
+    model = BertPretrainer(TINY)
+
+    def refused(path, message, model=model):
+        with pytest.raises(bert_tf.UserError, match=message):
+            checkpoints.warm_start(model, str(path))
+
+    refused(tmp_path / "none", "there is no checkpoint .*none")
+    refused(tmp_path, "one checkpoint was expected in the folder .*found none")
+    (tmp_path / "text").write_text("hello")
+    refused(tmp_path / "text", "is not a checkpoint")
+    refused(
+        prefix,
+        r"word_embeddings is \(50, 16\) in .*, but \(60, 16\) in the model",
+        BertPretrainer(other(vocab_size=60)),
+    )
+    refused(prefix, "lacks bert/encoder/layer_2", BertPretrainer(other(num_hidden_layers=3)))
+    refused(prefix, "also has bert/encoder/layer_1", BertPretrainer(other(num_hidden_layers=1)))
+    strange = tmp_path / "strange"
+    checkpoints.write(str(strange), {"x": np.zeros(2, "float32")})
+    refused(strange, "nothing in .*strange fits the model; it holds x")
+    for ending in (".index", ".data-00000-of-00001"):
+        copy = tmp_path / f"cut{ending}"
+        copy.mkdir()
+        for name in (".index", ".data-00000-of-00001"):
+            shutil.copy(prefix + name, copy / ("m" + name))
+        whole = (copy / ("m" + ending)).read_bytes()
+        (copy / ("m" + ending)).write_bytes(whole[: len(whole) // 2])
+        refused(copy / "m", "cannot be read|not a readable checkpoint")
+
+
+def test_a_failed_write_leaves_nothing(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(bert_tf.UserError):
+        checkpoints.write(str(tmp_path / "file" / "ckpt"), {"x": np.zeros(2, "float32")})
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
