@@ -1,0 +1,209 @@
+"""The tokenizers give what the release gave, on its own outputs and on small made-up texts."""
+
+import hashlib
+import itertools
+import json
+import random
+import sys
+import unicodedata
+
+import pytest
+
+from bert_tf import tokenization
+from bert_tf.errors import UserError
+from bert_tf.tokenization import characters
+
+PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "want", "##want", "##ed", "wa", "un"]
+PIECES += ["runn", "##ing", ",", "hello"]
+
+# sha256 over every code point but the surrogates, by Unicode 14.0: see `_digest`.
+CODE_POINTS = {
+    ("the{}of", True): "23d133eb831e8d592dbff9be51a74ec32e1418be2a28126b9f158767ab1f370a",
+    ("the{}of", False): "809df483c6f71fc36ddf1e91572fbdb9480e80e6ed771ac52c8507bb311981b9",
+    ("-{}of", True): "0b7b506807d0e0497e245b913e190d73b120d90cd70a4be9904f97d9f7996e0b",
+    ("-{}of", False): "6165d34d0a1036126b7a5361f2dc7554777ee11db938a0a1e41bbeddf82f2155",
+    ("the {} of", True): "82d2fe99cc4851a6bf397cb10f3788fc5b745b2f721f6b9b0348dda2d881bbe1",
+    ("the {} of", False): "7675b29059af2862f9b2629c23cb4839a5559dd1966105fe72782f122d985e4a",
+}
+
+
+@pytest.fixture
+def vocab_file(tmp_path):
+    path = tmp_path / "vocab.txt"
+    path.write_text("\n".join(PIECES) + "\n", encoding="utf-8")
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def golden_tokenizers(shared):
+    vocab = str(shared / "data/uncased_vocab.txt")
+    return {lower: tokenization.FullTokenizer(vocab, lower) for lower in (True, False)}
+
+
+def _digest(tokenizer, context):
+    """For each code point a line: the tokens of it in its context. By the thousand, for speed."""
+    before, after = context.split("{}")
+    between = f"{after} zulu {before}"  # "zulu" is in the vocabulary, as a piece of its own
+    digest = hashlib.sha256()
+    for first in range(0, sys.maxunicode + 1, 2048):
+        if 0xD800 <= first < 0xE000:
+            continue
+        text = before + between.join(map(chr, range(first, first + 2048))) + after
+        lines = " ".join(tokenizer.tokenize(text)).replace(" zulu ", "\n")
+        digest.update((lines + "\n").encode())
+    return digest.hexdigest()
+
+
+def test_golden_cases(shared, golden_tokenizers):
+    lines = (shared / "golden/tokenization/cases.jsonl").read_text(encoding="utf-8").splitlines()
+    assert len(lines) == 2519
+    for line in lines:
+        case = json.loads(line)
+        text = bytes.fromhex(case["bytes_hex"]) if "bytes_hex" in case else case["text"]
+        for lower, key in ((True, "uncased"), (False, "cased")):
+            tokenizer = golden_tokenizers[lower]
+            tokens = tokenizer.tokenize(text)
+            assert tokens == case[key], (case["set"], text)
+            assert tokenizer.encode(text) == tokenizer.convert_tokens_to_ids(tokens)
+            words = tokenizer.basic_tokenizer.tokenize(text)
+            assert tokenizer.wordpiece_tokenizer.tokenize(" ".join(words)) == tokens
+
+
+@pytest.mark.skipif(unicodedata.unidata_version != "14.0.0", reason="digests are of Unicode 14.0")
+@pytest.mark.parametrize(("context", "lower"), CODE_POINTS)
+def test_every_code_point(golden_tokenizers, context, lower):
+    assert _digest(golden_tokenizers[lower], context) == CODE_POINTS[context, lower]
+
+
+def test_release_digests_are_those_of_the_manifest(shared):
+    manifest = json.loads((shared / "golden/tokenization/manifest.json").read_text())
+    listed = {
+        (case["context"], case["mode"] == "uncased"): case["sha256"]
+        for case in manifest["code_points"]
+    }
+    assert listed == CODE_POINTS
+
+
+@pytest.mark.parametrize(
+    ("text", "lower", "words"),
+    [
+        (" \tHeLLo!how  \n Are yoU?  ", True, ["hello", "!", "how", "are", "you", "?"]),
+        (" \tHeLLo!how  \n Are yoU?  ", False, ["HeLLo", "!", "how", "Are", "yoU", "?"]),
+        ("Ünïcode", True, ["unicode"]),
+        ("Ünïcode", False, ["Ünïcode"]),
+        ("ah\u535a\u63a8zz", True, ["ah", "\u535a", "\u63a8", "zz"]),
+        ("a\0b\ufffdc\u200dd", True, ["abcd"]),
+        ("1$+~=^", True, ["1", "$", "+", "~", "=", "^"]),
+        ("ΟΔΟΣ ΣΑΣ, ΑΣΑ", True, ["οδος", "σας", ",", "ασα"]),
+        ("ΟΔΟΣ", False, ["ΟΔΟΣ"]),
+        ("a\u2028b\u3000c", True, ["a", "b", "c"]),
+        (b"caf\xc3\xa9\xff s", True, ["cafe", "s"]),
+        ("", True, []),
+    ],
+)
+def test_basic_tokenizer(text, lower, words):
+    assert tokenization.BasicTokenizer(lower).tokenize(text) == words
+
+
+def test_table_agrees_with_whole_strings():
+    """One character at a time gives what lower-casing and decomposing whole texts gives."""
+    marks = [chr(code) for code in range(sys.maxunicode + 1) if unicodedata.combining(chr(code))]
+    alphabet = [*"aΣσİßẞǅ가각\u1e9b\u0344é,. ", *marks]
+    rng = random.Random(1)
+    kept = {mark for mark in marks if unicodedata.category(mark) != "Mn"}
+    holders = [
+        char
+        for char in map(chr, range(sys.maxunicode + 1))
+        if kept.intersection(unicodedata.normalize("NFD", char.lower()))
+    ]
+    texts = ["a" + "".join(pair) for pair in itertools.product(holders, holders)]
+    texts += ["".join(rng.choices(alphabet, k=12)) for _ in range(3000)]
+    for text in texts:
+        whole = unicodedata.normalize("NFD", text.lower())
+        plain = "".join(char for char in whole if unicodedata.category(char) != "Mn")
+        spaced = "".join(
+            f" {char} " if unicodedata.category(char).startswith("P") else char for char in plain
+        )
+        assert characters.normalize(text, True).split() == spaced.split(), ascii(text)
+
+
+def test_wordpiece_tokenizer():
+    tokenizer = tokenization.WordpieceTokenizer(dict.fromkeys(PIECES))
+    assert tokenizer.tokenize("") == []
+    assert tokenizer.tokenize("unwanted running") == ["un", "##want", "##ed", "runn", "##ing"]
+    assert tokenizer.tokenize("unwantedX running") == ["[UNK]", "runn", "##ing"]
+    short = tokenization.WordpieceTokenizer({"a", "##a"}, unk_token="?", max_input_chars_per_word=3)
+    assert short.tokenize("aaa aaaa") == ["a", "##a", "##a", "?"]
+
+
+def test_full_tokenizer(vocab_file):
+    tokenizer = tokenization.FullTokenizer(vocab_file)
+    pieces = ["un", "##want", "##ed", ",", "runn", "##ing", "[UNK]"]
+    for _ in range(2):  # the second time from the cache
+        assert tokenizer.tokenize("UNwant\u00e9d,running xyz") == pieces
+    ids = [9, 6, 7, 12, 10, 11, 1]
+    assert tokenizer.encode("UNwant\u00e9d,running xyz") == ids
+    assert tokenizer.convert_tokens_to_ids(pieces) == ids
+    assert tokenizer.convert_ids_to_tokens(ids) == pieces
+    assert list(tokenizer.vocab) == PIECES
+    assert tokenizer.inv_vocab[6] == "##want"
+    tokenizer.encode("hello")[0] = 99
+    tokenizer.encode("hello").append(99)
+    assert tokenizer.encode("hello") == [13]
+
+
+def test_full_tokenizer_errors(vocab_file):
+    tokenizer = tokenization.FullTokenizer(vocab_file)
+    with pytest.raises(UserError, match="'xyz' is not in the vocabulary"):
+        tokenizer.convert_tokens_to_ids(["xyz"])
+    with pytest.raises(UserError, match="id 99 is not in the vocabulary of 14 pieces"):
+        tokenizer.convert_ids_to_tokens([99])
+    with pytest.raises(UserError, match="str or bytes, not int"):
+        tokenizer.tokenize(3)
+
+
+def test_load_vocab_errors(tmp_path):
+    path = tmp_path / "vocab.txt"
+    with pytest.raises(UserError, match=r"vocab\.txt: cannot be read"):
+        tokenization.load_vocab(str(path))
+    path.write_text("")
+    with pytest.raises(UserError, match=r"vocab\.txt: the vocabulary is empty"):
+        tokenization.load_vocab(str(path))
+    path.write_text("[PAD]\n[UNK]\n[SEP]\nhello\n")
+    with pytest.raises(UserError, match=r"vocab\.txt: not the .* \[CLS\], \[MASK\] is not among"):
+        tokenization.load_vocab(str(path))
+
+
+def test_load_vocab_counts_lines_as_the_release(tmp_path, caplog):
+    path = tmp_path / "vocab.txt"
+    path.write_bytes(b"[UNK]\r\n[CLS] \n[SEP]\n[MASK]\n\na\nb\x0bc\na\n[PAD]")
+    with caplog.at_level("WARNING", "bert_tf"):
+        vocab = tokenization.load_vocab(str(path))
+    expected = ["[UNK]", "[CLS]", "[SEP]", "[MASK]", "", "a", "b\x0bc", "[PAD]"]
+    assert list(vocab) == expected
+    assert list(vocab.values()) == [0, 1, 2, 3, 4, 7, 6, 8]
+    assert "1 of 9 lines repeat an earlier piece" in caplog.text
+    assert "[PAD] has id 8" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "lower", "warned"),
+    [
+        ("/models/uncased_L-12_H-768_A-12/bert_model.ckpt", False, True),
+        ("/models/uncased_L-12_H-768_A-12/bert_model.ckpt", True, False),
+        ("cased_L-24_H-1024_A-16/bert_model.ckpt", True, True),
+        ("gs://x/wwm_cased_L-24_H-1024_A-16/bert_model.ckpt", True, True),
+        ("gs://x/multi_cased_L-12_H-768_A-12/bert_model.ckpt", False, False),
+        ("multi_cased_L-12_H-768_A-12", True, True),
+        ("/m/multilingual_L-12_H-768_A-12/bert_model.ckpt", False, True),
+        ("/m/chinese_L-12_H-768_A-12/bert_model.ckpt", True, False),
+        ("/m/my_cased_model/bert_model.ckpt", True, False),
+        (None, True, False),
+    ],
+)
+def test_validate_case(checkpoint, lower, warned, caplog):
+    with caplog.at_level("WARNING", "bert_tf"):
+        tokenization.validate_case_matches_checkpoint(lower, checkpoint)
+    assert bool(caplog.records) == warned
+    if warned:
+        assert f"--do_lower_case={lower} was given" in caplog.text
