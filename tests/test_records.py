@@ -1,0 +1,158 @@
+"""Records come back as they were written, and wrong ones are named."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf.data import records
+from bert_tf.errors import UserError
+
+SCHEMAS = {
+    "pretraining": records.PRETRAINING,
+    "classification": records.CLASSIFICATION,
+    "squad": records.SQUAD,
+    "squad_training": records.SQUAD_TRAINING,
+}
+LENGTHS = {"S": 8, "P": 3}
+
+
+def _example(schema, rng):
+    values = {}
+    for name, (dtype, length) in schema.items():
+        shape = () if length is None else (LENGTHS.get(length, length),)
+        values[name] = rng.integers(0, 30000, shape).astype(dtype)
+    return values
+
+
+def _write(path, schema, count=1):
+    rng = np.random.default_rng(0)
+    examples = [_example(schema, rng) for _ in range(count)]
+    with records.writing([str(path)], schema) as write:
+        for values in examples:
+            write(values)
+    return examples
+
+
+@pytest.mark.parametrize("schema", SCHEMAS.values(), ids=SCHEMAS)
+def test_round_trip(schema, tmp_path):
+    path = str(tmp_path / "x.tfrecord")
+    examples = _write(path, schema, 4)
+    records.check_lengths(path, schema, LENGTHS)
+    dataset = tf.data.TFRecordDataset(path).batch(4, drop_remainder=True)
+    dataset = dataset.map(lambda batch: records.parse(batch, schema, LENGTHS))
+    for name, spec in dataset.element_spec.items():
+        assert spec.shape.is_fully_defined()
+        assert spec.dtype == (tf.float32 if schema[name].dtype == "float32" else tf.int32)
+    batch = next(iter(dataset))
+    assert batch.keys() == schema.keys()
+    for name, tensor in batch.items():
+        expected = np.stack([values[name] for values in examples])
+        assert tensor.shape == expected.shape
+        np.testing.assert_array_equal(tensor, expected)
+
+
+def test_names_of_the_release():
+    assert " ".join(records.PRETRAINING) == (
+        "input_ids input_mask segment_ids masked_lm_positions masked_lm_ids masked_lm_weights "
+        "next_sentence_labels"
+    )
+    assert " ".join(records.CLASSIFICATION) == (
+        "input_ids input_mask segment_ids label_ids is_real_example"
+    )
+    assert " ".join(records.SQUAD_TRAINING) == (
+        "unique_ids input_ids input_mask segment_ids start_positions end_positions is_impossible"
+    )
+
+
+def test_reads_the_records_of_the_release(shared):
+    path = str(shared / "golden/pretraining/short.tfrecord")
+    lengths = {"S": 64, "P": 10}
+    records.check_lengths(path, records.PRETRAINING, lengths)
+    dataset = tf.data.TFRecordDataset(path).batch(1000)
+    batch = records.parse(next(iter(dataset)), records.PRETRAINING, lengths)
+    assert batch["input_ids"].shape == (547, 64)
+    assert batch["next_sentence_labels"].shape == (547, 1)
+
+
+def test_serialize_takes_lists_and_numbers():
+    values = {"input_ids": [1, 2], "input_mask": np.ones(2, np.int32), "segment_ids": (0, 0)}
+    values |= {"label_ids": 3, "is_real_example": True}
+    data = records.serialize(records.CLASSIFICATION, values)
+    assert data == records.serialize(records.CLASSIFICATION, dict(reversed(values.items())))
+    features = tf.train.Example.FromString(data).features.feature
+    assert features["input_ids"].int64_list.value == [1, 2]
+    assert features["label_ids"].int64_list.value == [3]
+    with pytest.raises(KeyError, match="label_ids"):
+        records.serialize(records.SQUAD, values)
+
+
+def test_writing_takes_turns(tmp_path):
+    paths = [str(tmp_path / "new" / name) for name in ("a", "b")]
+    with records.writing(paths, {"x": records.Feature("int64", None)}) as write:
+        for number in range(5):
+            write({"x": number})
+    for path, numbers in zip(paths, ([0, 2, 4], [1, 3]), strict=True):
+        found = [tf.train.Example.FromString(r.numpy()) for r in tf.data.TFRecordDataset(path)]
+        assert [example.features.feature["x"].int64_list.value[0] for example in found] == numbers
+
+
+def test_writing_leaves_nothing_after_a_failure(tmp_path):
+    (tmp_path / "a").write_text("earlier")
+
+    def fail():
+        with records.writing([str(tmp_path / "a"), str(tmp_path / "b")], {}) as write:
+            write({})
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+    assert (tmp_path / "a").read_text() == "earlier"
+
+
+def test_check_lengths_names_the_flag(tmp_path):
+    path = tmp_path / "x.tfrecord"
+    _write(path, records.PRETRAINING)
+    message = r"x\.tfrecord: input_ids has length 8, 16 was expected because --max_seq_length=16$"
+    with pytest.raises(UserError, match=message):
+        records.check_lengths(str(path), records.PRETRAINING, {"S": 16, "P": 3})
+    message = r"masked_lm_positions has length 3, 5 .* because --max_predictions_per_seq=5$"
+    with pytest.raises(UserError, match=message):
+        records.check_lengths(str(path), records.PRETRAINING, {"S": 8, "P": 5})
+    with pytest.raises(UserError, match=r"records lack label_ids, is_real_example; they have in"):
+        records.check_lengths(str(path), records.CLASSIFICATION, {"S": 8})
+    floats = {"masked_lm_weights": records.Feature("int64", 3)}
+    with pytest.raises(UserError, match="masked_lm_weights is a float_list, a int64_list was exp"):
+        records.check_lengths(str(path), floats, {})
+
+
+def test_check_lengths_of_no_tfrecord(tmp_path):
+    path = tmp_path / "x.tfrecord"
+    with pytest.raises(UserError, match=r"x\.tfrecord: cannot be read"):
+        records.check_lengths(str(path), records.SQUAD, {"S": 8})
+    path.write_bytes(b"")
+    with pytest.raises(UserError, match=r"x\.tfrecord: the file is empty"):
+        records.check_lengths(str(path), records.SQUAD, {"S": 8})
+    path.write_text("A line of text, and no record of anything.\n" * 3)
+    with pytest.raises(UserError, match=r"x\.tfrecord: not a TFRecord file, or its first record"):
+        records.check_lengths(str(path), records.SQUAD, {"S": 8})
+    _write(path, records.SQUAD)
+    path.write_bytes(path.read_bytes()[:-6])
+    with pytest.raises(UserError, match="its first record is cut off"):
+        records.check_lengths(str(path), records.SQUAD, {"S": 8})
+    with tf.io.TFRecordWriter(str(path)) as write:
+        write.write(b"\xff\xff\xff not a message")
+    with pytest.raises(UserError, match=r"are not tf\.train\.Example messages"):
+        records.check_lengths(str(path), records.SQUAD, {"S": 8})
+
+
+@pytest.mark.parametrize("damage", [lambda data: data[:-6], lambda data: data[:-30] + b"x" * 30])
+def test_reading_names_damaged_files(damage, tmp_path):
+    path = tmp_path / "x.tfrecord"
+    _write(path, records.SQUAD, 3)
+    path.write_bytes(damage(path.read_bytes()))
+    with (
+        pytest.raises(UserError, match=r"x\.tfrecord: a record is damaged or cut off"),
+        records.reading([str(path)]),
+    ):
+        list(tf.data.TFRecordDataset(str(path)))
