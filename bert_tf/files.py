@@ -99,3 +99,22 @@ def make_folder(path):
             tf.io.gfile.makedirs(path)
         except tf.errors.OpError as error:
             raise UserError(f"{path}: the folder cannot be made ({error.message})") from None
+
+
+@contextlib.contextmanager
+def replacing_folder(path):
+    """Yields a temporary name for a folder; renames it to `path` if the block succeeds.
+
+    `path` must not exist. On object stores a rename of a folder copies file by file, so there a
+    reader can see it grow.
+    """
+    temporary = temporary_name(path)
+    try:
+        make_folder(os.path.dirname(path))
+        yield temporary
+        tf.io.gfile.rename(temporary, path)
+    except tf.errors.OpError as error:
+        raise UserError(f"{path}: cannot be written ({error.message})") from None
+    finally:
+        if tf.io.gfile.exists(temporary):
+            tf.io.gfile.rmtree(temporary)

@@ -3,8 +3,11 @@
 Names, defaults and meanings are those of the 2018 release; what we add stands under "ours".
 """
 
+import importlib
 import os
+import re
 import sys
+import tempfile
 
 from absl import app, flags
 
@@ -21,7 +24,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 
 
-def run(main):
+def run(main, needs_tensorflow=True):
     """Runs a script's `main()`: parses flags, prints a UserError as one sentence, exit status 1."""
 
     def guarded(argv):
@@ -30,6 +33,8 @@ def run(main):
         try:
             if len(argv) > 1:
                 raise UserError(f"what is {argv[1]!r}? Flags are written --name=value")
+            if needs_tensorflow:
+                _import_tensorflow()
             main()
         except UserError as error:
             print(f"{name}: error: {error}", file=sys.stderr)
@@ -39,6 +44,27 @@ def run(main):
             sys.exit(130)
 
     app.run(guarded)
+
+
+# What TensorFlow's C++ side writes before its logging is set up, at any TF_CPP_MIN_LOG_LEVEL
+# (tensorflow/tensorflow issue 100442): that it has oneDNN, and that there is no GPU.
+_NOISE = re.compile(r"I0000 |WARNING: All log messages before absl|E0000 .* cuInit: ")
+
+
+def _import_tensorflow():
+    """Imports TensorFlow and looks for its devices without that noise; other lines are kept."""
+    if os.environ["TF_CPP_MIN_LOG_LEVEL"] == "0":
+        return
+    with tempfile.TemporaryFile("w+", errors="replace") as caught:
+        stderr = os.dup(2)
+        os.dup2(caught.fileno(), 2)
+        try:
+            importlib.import_module("tensorflow").config.list_physical_devices()
+        finally:
+            os.dup2(stderr, 2)
+            os.close(stderr)
+            caught.seek(0)
+            sys.stderr.writelines(line for line in caught if not _NOISE.match(line))
 
 
 def define_tokenizer_flags():

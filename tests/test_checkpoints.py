@@ -90,14 +90,14 @@ def test_errors(prefix, tmp_path):
     refused(tmp_path / "text", "is not a checkpoint")
     refused(
         prefix,
-        r"word_embeddings is \(50, 16\) in .*, but \(60, 16\) in the model",
+        r"word_embeddings is \(50, 16\) there, but \(60, 16\) in the model",
         BertPretrainer(other(vocab_size=60)),
     )
     refused(prefix, "lacks bert/encoder/layer_2", BertPretrainer(other(num_hidden_layers=3)))
     refused(prefix, "also has bert/encoder/layer_1", BertPretrainer(other(num_hidden_layers=1)))
     strange = tmp_path / "strange"
     checkpoints.write(str(strange), {"x": np.zeros(2, "float32")})
-    refused(strange, "nothing in .*strange fits the model; it holds x")
+    refused(strange, "strange: nothing in it fits the model; it holds x")
     for ending in (".index", ".data-00000-of-00001"):
         copy = tmp_path / f"cut{ending}"
         copy.mkdir()

@@ -10,15 +10,16 @@ from bert_tf.errors import UserError
 _SLOTS = re.compile(r"/(adam_m|adam_v)$|^global_step$|^bert_tf/")
 
 
-def warm_start(model, path):
+def warm_start(model, path, require_all=False):
     """Loads into `model` every weight of a checkpoint that has its name.
 
-    Heads may be missing: they keep their random start, and the report names them. A part of the
-    encoder may not: then the checkpoint is another model's.
+    Heads may be missing: they keep their random start, and the report names them. A part of
+    the encoder may not: then the checkpoint is another model's.
 
     Args:
       model: a Keras model whose weights the name table knows.
       path: what `find` accepts.
+      require_all: whether a missing head is an error too, as it is before an export.
 
     Raises:
       UserError: if nothing fits, a shape differs or the number of layers does.
@@ -32,24 +33,23 @@ def warm_start(model, path):
     left_over = sorted(name for name in there if name not in wanted and not _SLOTS.search(name))
     if not loaded:
         raise UserError(
-            f"--init_checkpoint: nothing in {prefix} fits the model; it holds "
+            f"{prefix}: nothing in it fits the model; it holds "
             f"{_some(sorted(there))}, the model wants {_some(list(wanted))}"
         )
     for name in loaded:
         if tuple(there[name]) != tuple(wanted[name].shape):
             raise UserError(
-                f"--init_checkpoint: {name} is {tuple(there[name])} in {prefix}, but "
+                f"{prefix}: {name} is {tuple(there[name])} there, but "
                 f"{tuple(wanted[name].shape)} in the model; is --bert_config_file that of the "
                 "checkpoint?"
             )
     # The pooler may be missing: it is not in every encoder that people share.
-    encoder = [name for name in missing if re.match("bert/(encoder|embeddings)/", name)]
+    needed = "" if require_all else "bert/(encoder|embeddings)/"
+    lacking = [name for name in missing if re.match(needed, name)]
     layers = [name for name in left_over if name.startswith("bert/encoder/")]
-    if encoder or layers:
-        what = f"lacks {_some(encoder)}" if encoder else f"also has {_some(layers)}"
-        raise UserError(
-            f"--init_checkpoint: {prefix} {what}; is --bert_config_file that of the checkpoint?"
-        )
+    if lacking or layers:
+        what = f"lacks {_some(lacking)}" if lacking else f"also has {_some(layers)}"
+        raise UserError(f"{prefix}: it {what}; is --bert_config_file that of the checkpoint?")
     values = {name: release.tensor(reader, prefix, name) for name in loaded}
     for name, value in values.items():
         wanted[name].assign(value)

@@ -1,0 +1,27 @@
+"""What has to fit together before anything is computed."""
+
+from bert_tf.errors import UserError
+
+# [CLS] a [SEP] b [SEP] with one token in each text.
+SHORTEST = 5
+
+
+def check_length(max_seq_length, config):
+    """Raises UserError if the model has no positions for such sequences, or they hold no text."""
+    if max_seq_length > config.max_position_embeddings:
+        raise UserError(
+            f"--max_seq_length={max_seq_length} is more than the model's "
+            f"max_position_embeddings, {config.max_position_embeddings}"
+        )
+    if max_seq_length < SHORTEST:
+        raise UserError(f"--max_seq_length={max_seq_length} is less than {SHORTEST}")
+
+
+def check_vocabulary(vocab, config, vocab_file):
+    """Raises UserError if the vocabulary has ids that the model has no embedding for."""
+    needed = max(vocab.values()) + 1
+    if needed > config.vocab_size:
+        raise UserError(
+            f"--vocab_file: {vocab_file} has {needed} entries, but the model's vocab_size is "
+            f"{config.vocab_size}"
+        )

@@ -1,0 +1,86 @@
+"""Checkpoints of a run: release files under the release's names, with what a resume needs.
+
+`model.ckpt-1000` holds the weights, `NAME/adam_m`, `NAME/adam_v` and `global_step` as the release
+wrote them, and the state of each dropout as `bert_tf/seed_0`, ... So whatever reads the release's
+checkpoints reads these.
+"""
+
+import os
+import re
+
+import tensorflow as tf
+
+from bert_tf import checkpoints, console, files
+from bert_tf.errors import UserError
+
+KEEP = 5
+
+
+def weights(model):
+    """The model's weights by the release's names, as `tf.Variable`."""
+    return {name: variable.value for name, variable in checkpoints.weights(model).items()}
+
+
+def run_state(model, optimizer):
+    """Everything that a run needs to go on: a dict of names to `tf.Variable`."""
+    seeds = {
+        f"bert_tf/seed_{i}": variable.value
+        for i, variable in enumerate(model.non_trainable_variables)
+    }
+    return {**weights(model), **optimizer.slots, **seeds, "global_step": optimizer.step}
+
+
+def latest(output_dir):
+    """Returns the prefix of the newest checkpoint of a run, None if it has none yet."""
+    return tf.train.latest_checkpoint(output_dir)
+
+
+def step_of(prefix):
+    """The step in a checkpoint's name: "out/model.ckpt-1000" -> 1000."""
+    return int(prefix.rpartition("-")[2])
+
+
+def save(output_dir, variables, keep=KEEP):
+    """Writes `model.ckpt-STEP`, points `checkpoint` at it, and removes all but the last `keep`."""
+    step = int(variables["global_step"].numpy())
+    prefix = os.path.join(output_dir, f"model.ckpt-{step}")
+    checkpoints.write(prefix, {name: variable.numpy() for name, variable in variables.items()})
+    found = []
+    for path in tf.io.gfile.glob(os.path.join(output_dir, "model.ckpt-*.index")):
+        match = re.search(r"model\.ckpt-(\d+)\.index$", path)
+        if match and int(match.group(1)) <= step:
+            found.append((int(match.group(1)), path.removesuffix(".index")))
+    found = [path for _, path in sorted(found)]
+    # The text of TensorFlow's CheckpointState, with names relative to the folder, so that it can be
+    # moved.
+    kept = [os.path.basename(path) for path in found[-keep:]]
+    lines = [f'model_checkpoint_path: "{kept[-1]}"']
+    lines += [f'all_model_checkpoint_paths: "{name}"' for name in kept]
+    files.write_text(os.path.join(output_dir, "checkpoint"), "\n".join(lines) + "\n")
+    for old in found[:-keep]:
+        # The index goes first: without it the rest is no checkpoint any more.
+        tf.io.gfile.remove(old + ".index")
+        for path in tf.io.gfile.glob(old + ".data-*"):
+            tf.io.gfile.remove(path)
+    console.info("saved %s", prefix)
+
+
+def restore(prefix, variables):
+    """Sets `variables` from a checkpoint of a run that has every one of them.
+
+    Raises:
+      UserError: if it lacks one or has it in another shape.
+    """
+    reader = checkpoints.read(prefix)
+    there = reader.get_variable_to_shape_map()
+    for name, variable in variables.items():
+        if list(variable.shape) != there.get(name):
+            found = f"is {tuple(there[name])}" if name in there else "is missing"
+            raise UserError(
+                f"--output_dir: {name} {found} in {prefix}, but this run has it as "
+                f"{tuple(variable.shape)}; continue with the flags of that run, or give another "
+                "--output_dir"
+            )
+    values = {name: checkpoints.tensor(reader, prefix, name) for name in variables}
+    for name, variable in variables.items():
+        variable.assign(values[name])

@@ -1,0 +1,112 @@
+"""Flags to a `tf.distribute.Strategy`. A new kind of machine is one more branch here."""
+
+import keras
+import tensorflow as tf
+
+from bert_tf import console
+from bert_tf.errors import UserError
+
+
+def make_strategy(
+    use_tpu=False,
+    tpu_name=None,
+    tpu_zone=None,
+    gcp_project=None,
+    master=None,
+    num_tpu_cores=8,
+    distribution_strategy="auto",
+):
+    """Makes the strategy that the device flags ask for, and says which it is.
+
+    Args:
+      use_tpu: whether to run on a Cloud TPU.
+      tpu_name: its name, address or "local".
+      tpu_zone: its zone.
+      gcp_project: its project.
+      master: its address, the release's older flag.
+      num_tpu_cores: how many cores are expected.
+      distribution_strategy: "auto", "one_device" or "mirrored", without a TPU.
+
+    Returns:
+      A `tf.distribute.Strategy`.
+
+    Raises:
+      UserError: if there is no such device.
+    """
+    if use_tpu:
+        if distribution_strategy != "auto":
+            raise UserError(
+                f"--distribution_strategy={distribution_strategy} and --use_tpu exclude each other"
+            )
+        return _tpu(tpu_name or master, tpu_zone, gcp_project, num_tpu_cores)
+    unused = {
+        "tpu_name": tpu_name,
+        "tpu_zone": tpu_zone,
+        "gcp_project": gcp_project,
+        "master": master,
+    }
+    for flag, value in unused.items():
+        if value:
+            console.warning("--%s=%s has no effect without --use_tpu", flag, value)
+    gpus = tf.config.list_logical_devices("GPU")
+    devices = gpus or tf.config.list_logical_devices("CPU")
+    names = [device.name for device in devices]
+    if distribution_strategy == "mirrored" or (distribution_strategy == "auto" and len(gpus) > 1):
+        strategy = tf.distribute.MirroredStrategy(names, cross_device_ops=_reduction(gpus))
+    else:
+        strategy = tf.distribute.OneDeviceStrategy(names[0])
+    count = strategy.num_replicas_in_sync
+    kind = "GPU" if gpus else "CPU"
+    console.info("devices: %d x %s, %s", count, kind, type(strategy).__name__)
+    return strategy
+
+
+def _reduction(gpus):
+    # Collectives between logical CPU devices of one process collide when there is more than one
+    # strategy in it; adding up on one device does not, and costs nothing there.
+    return None if gpus else tf.distribute.ReductionToOneDevice()
+
+
+def _tpu(address, zone, project, num_tpu_cores):
+    if not address:
+        raise UserError("--use_tpu wants --tpu_name: a name, grpc://host:port, or local")
+    try:
+        resolver = tf.distribute.cluster_resolver.TPUClusterResolver(
+            tpu=address, zone=zone, project=project
+        )
+        tf.config.experimental_connect_to_cluster(resolver)
+        tf.tpu.experimental.initialize_tpu_system(resolver)
+    except Exception as error:  # the resolver lets the errors of many layers through
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise UserError(f"--tpu_name={address}: no such TPU could be reached ({reason})") from error
+    strategy = tf.distribute.TPUStrategy(resolver)
+    found = strategy.num_replicas_in_sync
+    if found != num_tpu_cores:
+        console.warning("--num_tpu_cores=%d, but %s has %d", num_tpu_cores, address, found)
+    console.info("devices: %d TPU cores at %s", found, address)
+    return strategy
+
+
+def per_replica(batch_size, strategy, flag):
+    """Checks that a global batch divides over the replicas.
+
+    Returns:
+      The batch of one replica.
+
+    Raises:
+      UserError: with the nearest sizes that do divide.
+    """
+    replicas = strategy.num_replicas_in_sync
+    if batch_size % replicas:
+        below = batch_size // replicas * replicas
+        nearest = f"{below} or {below + replicas}" if below else f"{replicas}"
+        raise UserError(
+            f"--{flag}={batch_size} does not divide over {replicas} replicas; "
+            f"the nearest that do: {nearest}"
+        )
+    return batch_size // replicas
+
+
+def set_seed(seed):
+    """Makes initial weights and dropout a function of `seed`."""
+    keras.utils.set_random_seed(seed)

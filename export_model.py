@@ -1,0 +1,38 @@
+#!/usr/bin/env python3
+"""Writes a SavedModel of a classifier that run_classifier.py trained."""
+
+from absl import flags
+
+import bert_tf
+from bert_tf.flags import FLAGS
+
+flags.DEFINE_string("model_dir", None, "The output_dir of run_classifier.py.")
+flags.DEFINE_string(
+    "checkpoint", None, "A checkpoint of that run, the newest in model_dir if not given."
+)
+flags.DEFINE_string(
+    "export_dir", None, "Folder of the model's versions; a numbered folder is made in it."
+)
+flags.DEFINE_integer("version", None, "Number of the version, the next free one if not given.")
+flags.mark_flags_as_required(["model_dir", "export_dir"])
+
+
+def main():
+    settings = bert_tf.tasks.load_settings(FLAGS.model_dir)
+    if settings is None:
+        raise bert_tf.UserError(
+            f"--model_dir: {FLAGS.model_dir} is not the output_dir of a run_classifier.py that has "
+            "trained: it has no classifier.json"
+        )
+    checkpoint = bert_tf.checkpoints.find(
+        FLAGS.checkpoint or FLAGS.model_dir, "checkpoint" if FLAGS.checkpoint else "model_dir"
+    )
+    model = bert_tf.BertClassifier(settings["config"], len(settings["labels"]))
+    bert_tf.checkpoints.warm_start(model, checkpoint, require_all=True)
+    bert_tf.serving.export_classifier(
+        model, FLAGS.export_dir, settings["labels"], settings["vocab_file"], FLAGS.version
+    )
+
+
+if __name__ == "__main__":
+    bert_tf.flags.run(main)

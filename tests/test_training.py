@@ -1,0 +1,207 @@
+"""The loop on a made-up set: it learns, resumes, warm-starts, and is the same on two devices."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from test_modeling import TINY
+
+import bert_tf
+from bert_tf import checkpoints, optimization, tasks, training
+
+
+@pytest.fixture(autouse=True)
+def seed():
+    training.set_seed(7)
+
+
+def batches(first_step=0, batch_size=4, length=8):
+    """Endless batches for pre-training; the masked word is the one after its left neighbour."""
+
+    def make(step):
+        rng = np.random.default_rng(step)
+        ids = rng.integers(5, 13, (batch_size, length)).astype("int32")
+        ids[:, 2] = ids[:, 1] + 1
+        labels = ids[:, 2:3].copy()
+        ids[:, 2] = 4
+        weights = np.ones((batch_size, 1), "float32")
+        weights[0] = step % 2  # uneven over the replicas
+        return {
+            "input_ids": ids,
+            "input_mask": np.ones_like(ids),
+            "segment_ids": np.zeros_like(ids),
+            "masked_lm_positions": np.full((batch_size, 1), 2, "int32"),
+            "masked_lm_ids": labels.astype("int32"),
+            "masked_lm_weights": weights,
+            "next_sentence_labels": (ids[:, :1] % 2).astype("int32"),
+        }
+
+    def generate():
+        step = first_step
+        while True:
+            yield make(step)
+            step += 1
+
+    spec = tf.nest.map_structure(lambda x: tf.TensorSpec(x.shape, x.dtype), make(0))
+    return tf.data.Dataset.from_generator(generate, output_signature=spec)
+
+
+def config(dropout=0.0):
+    return bert_tf.BertConfig.from_dict(
+        {
+            **TINY.to_dict(),
+            "hidden_dropout_prob": dropout,
+            "attention_probs_dropout_prob": dropout,
+        }
+    )
+
+
+def run(output_dir, steps, strategy=None, dropout=0.0, total=None, init=None, save=1000, rate=1e-3):
+    trainer = training.Trainer(
+        lambda: tasks.PretrainingTask(config(dropout)),
+        strategy or training.make_strategy(distribution_strategy="one_device"),
+        str(output_dir),
+        init,
+    )
+    schedule = optimization.linear_warmup_decay(rate, total or steps)
+    trainer.train(
+        batches, optimization.AdamWeightDecay(schedule), steps, 4, save_checkpoints_steps=save
+    )
+    return trainer
+
+
+def tensors(output_dir):
+    prefix = training.latest(str(output_dir))
+    reader = checkpoints.read(prefix)
+    return {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
+
+
+def assert_same(a, b, atol=0.0):
+    a, b = tensors(a), tensors(b)
+    assert a.keys() == b.keys()
+    for name in a:
+        np.testing.assert_allclose(a[name], b[name], atol=atol, rtol=0, err_msg=name)
+
+
+def test_it_learns(tmp_path):
+    trainer = run(tmp_path, 600, rate=3e-3)
+    results = trainer.evaluate(
+        batches(1000)
+        .take(20)
+        .map(lambda b: {**b, "is_real_example": tf.ones_like(b["next_sentence_labels"][:, 0])})
+    )
+    assert results["masked_lm_accuracy"] > 0.5  # by chance 1 in 8
+    assert results["global_step"] == 600
+
+
+def test_losses_are_the_release_s(shared):
+    folder = shared / "golden" / "model_tiny"
+    golden = dict(np.load(folder / "io.npz"))
+    tiny = bert_tf.BertConfig.from_json_file(str(folder / "bert_config.json"))
+    task = tasks.PretrainingTask(tiny)
+    checkpoints.warm_start(task.model, str(folder / "bert_model.ckpt"))
+    batch = {k: tf.constant(v) for k, v in golden.items() if not k.startswith("out_")}
+    outputs = task.model(batch)
+    losses = task.losses(outputs, batch, task.loss_weights(batch))
+    results = task.metrics({k: v.numpy() for k, v in task.predictions(outputs, batch).items()})
+    for name in ("masked_lm_loss", "next_sentence_loss"):
+        np.testing.assert_allclose(losses[name], golden[f"out_{name}"], atol=2e-5)
+        np.testing.assert_allclose(results[name], golden[f"out_{name}"], atol=2e-5)
+    example_losses, _ = task._example_losses(outputs, {**batch, "masked_lm_weights": 1.0})
+    np.testing.assert_allclose(
+        np.ravel(example_losses), golden["out_masked_lm_per_example_loss"], atol=2e-5
+    )
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+def test_resume_is_exact(tmp_path, dropout):
+    """Six steps at once, or three, a new trainer, and three more: the same to the bit."""
+    run(tmp_path / "whole", 6, dropout=dropout, save=3)
+    training.set_seed(7)
+    run(tmp_path / "parts", 3, dropout=dropout, total=6)
+    training.set_seed(8)  # what is resumed must not depend on it
+    run(tmp_path / "parts", 6, dropout=dropout)
+    assert_same(tmp_path / "whole", tmp_path / "parts")
+
+
+def test_two_replicas_make_the_same_steps(tmp_path):
+    run(tmp_path / "one", 8)
+    training.set_seed(7)
+    devices = [device.name for device in tf.config.list_logical_devices("CPU")]
+    assert len(devices) >= 2, "conftest.py makes logical devices"
+    strategy = tf.distribute.MirroredStrategy(
+        devices[:2], cross_device_ops=tf.distribute.ReductionToOneDevice()
+    )
+    run(tmp_path / "two", 8, strategy)
+    assert_same(tmp_path / "one", tmp_path / "two", atol=1e-5)
+
+
+def test_host_loop_length_changes_nothing(tmp_path, monkeypatch):
+    run(tmp_path / "a", 6)
+    training.set_seed(7)
+    monkeypatch.setattr("bert_tf.training.loop.SECONDS_PER_LOOP", 0.0)
+    run(tmp_path / "b", 6)
+    assert_same(tmp_path / "a", tmp_path / "b")
+
+
+def test_checkpoints_are_kept_and_named_as_in_the_release(tmp_path):
+    run(tmp_path, 14, save=2)
+    names = {path.name for path in tmp_path.glob("model.ckpt-*.index")}
+    assert names == {f"model.ckpt-{step}.index" for step in (6, 8, 10, 12, 14)}
+    assert 'model_checkpoint_path: "model.ckpt-14"' in (tmp_path / "checkpoint").read_text()
+    names = tensors(tmp_path)
+    assert names["global_step"] == 14
+    assert "bert/encoder/layer_1/output/dense/kernel/adam_v" in names
+    assert not list(tmp_path.glob("*tmp*"))
+
+
+def test_finished_run_is_not_trained_again(tmp_path, caplog):
+    run(tmp_path, 2)
+    caplog.set_level("INFO")
+    before = tensors(tmp_path)
+    run(tmp_path, 2, init="nowhere")
+    assert "nothing to do" in caplog.text
+    assert "--init_checkpoint is not read" in caplog.text
+    for name, value in tensors(tmp_path).items():
+        np.testing.assert_array_equal(value, before[name])
+
+
+def test_warm_start_takes_weights_and_not_the_step(tmp_path):
+    run(tmp_path / "first", 3)
+    run(tmp_path / "second", 1, init=str(tmp_path / "first"), rate=0.0)
+    first, second = tensors(tmp_path / "first"), tensors(tmp_path / "second")
+    assert second["global_step"] == 1
+    name = "bert/embeddings/word_embeddings"
+    np.testing.assert_array_equal(first[name], second[name])
+
+
+def test_other_model_in_output_dir_is_refused(tmp_path):
+    run(tmp_path, 1)
+    with pytest.raises(bert_tf.UserError, match=r"--output_dir: .* is missing in"):
+        training.Trainer(
+            lambda: tasks.ClassificationTask(config(), 2),
+            training.make_strategy(distribution_strategy="one_device"),
+            str(tmp_path),
+        )
+
+
+def test_nan_stops_the_run(tmp_path):
+    with pytest.raises(bert_tf.UserError, match=r"the loss is nan at step .* last good checkpoint"):
+        run(tmp_path, 50, rate=1e30)
+
+
+def test_batch_that_does_not_divide():
+    class Strategy:
+        num_replicas_in_sync = 4
+
+    assert training.per_replica(32, Strategy, "train_batch_size") == 8
+    with pytest.raises(bert_tf.UserError, match=r"train_batch_size=30 .* 28 or 32"):
+        training.per_replica(30, Strategy, "train_batch_size")
+
+
+def test_tpu_flags(caplog):
+    with pytest.raises(bert_tf.UserError, match="--use_tpu wants --tpu_name"):
+        training.make_strategy(use_tpu=True)
+    with pytest.raises(bert_tf.UserError, match="exclude each other"):
+        training.make_strategy(use_tpu=True, tpu_name="x", distribution_strategy="mirrored")
+    training.make_strategy(tpu_name="mine", distribution_strategy="one_device")
+    assert "--tpu_name=mine has no effect without --use_tpu" in caplog.text
