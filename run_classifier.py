@@ -124,7 +124,7 @@ def train(trainer, path, num_examples):
         lambda step: bert_tf.data.pipelines.training(
             [path],
             bert_tf.data.records.CLASSIFICATION,
-            {"max_seq_length": FLAGS.max_seq_length},
+            {"S": FLAGS.max_seq_length},
             FLAGS.train_batch_size,
             FLAGS.seed,
             step,
@@ -141,7 +141,7 @@ def evaluation_batches(path, batch_size):
     return bert_tf.data.pipelines.evaluation(
         [path],
         bert_tf.data.records.CLASSIFICATION,
-        {"max_seq_length": FLAGS.max_seq_length},
+        {"S": FLAGS.max_seq_length},
         batch_size,
     )
 

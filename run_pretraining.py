@@ -34,12 +34,8 @@ def main():
     bert_tf.tasks.check_length(FLAGS.max_seq_length, config)
     paths = bert_tf.files.expand(FLAGS.input_file, "input_file")
     schema = bert_tf.data.records.PRETRAINING
-    lengths = {
-        "max_seq_length": FLAGS.max_seq_length,
-        "max_predictions_per_seq": FLAGS.max_predictions_per_seq,
-    }
-    for path in paths:
-        bert_tf.data.records.check_lengths(path, schema, **lengths)
+    lengths = {"S": FLAGS.max_seq_length, "P": FLAGS.max_predictions_per_seq}
+    bert_tf.data.records.check(paths, schema, lengths)
     bert_tf.files.make_folder(FLAGS.output_dir)
 
     bert_tf.training.set_seed(FLAGS.seed)

@@ -18,7 +18,7 @@ def training(paths, schema, lengths, batch_size, seed, first_step=0):
     Args:
       paths: TFRecord files.
       schema: what is in them, one of `records`' schemas.
-      lengths: its lengths, {"max_seq_length": ..., ...}.
+      lengths: its lengths, {"S": ..., "P": ...}.
       batch_size: the global batch.
       seed: of the order.
       first_step: how many batches to leave out, for a run that goes on.
@@ -70,7 +70,7 @@ def evaluation(paths, schema, lengths, batch_size, max_batches=None):
 
 
 def _parser(schema, lengths):
-    return lambda serialized: records.parse(serialized, schema, **lengths)
+    return lambda serialized: records.parse(serialized, schema, lengths)
 
 
 def _finish(dataset):

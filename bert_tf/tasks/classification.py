@@ -61,7 +61,7 @@ def features(example, labels, tokenizer, max_seq_length):
 def write_features(path, examples, labels, tokenizer, max_seq_length):
     """Writes the features of all examples to a TFRecord file, whole or not at all."""
     ticker = console.Ticker(f"writing {path}", "examples", total=len(examples))
-    with records.writer([path], records.CLASSIFICATION) as write:
+    with records.writing([path], records.CLASSIFICATION) as write:
         for example in examples:
             write(features(example, labels, tokenizer, max_seq_length))
             ticker.add()
