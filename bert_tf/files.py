@@ -9,7 +9,7 @@ import os
 
 import tensorflow as tf
 
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, reason
 
 
 def require(path, flag):
@@ -51,7 +51,7 @@ def read_text(path):
         with tf.io.gfile.GFile(path, "rb") as reader:
             return reader.read().decode("utf-8-sig")
     except tf.errors.OpError as error:
-        raise UserError(f"{path}: cannot be read ({error.message})") from None
+        raise UserError(f"{path}: cannot be read ({reason(error)})") from None
     except UnicodeDecodeError as error:
         raise UserError(f"{path}: byte {error.start} is not UTF-8 text") from None
 
@@ -79,7 +79,7 @@ def replacing(*paths):
         for source, target in zip(temporary, paths, strict=True):
             tf.io.gfile.rename(source, target, overwrite=True)
     except tf.errors.OpError as error:
-        raise UserError(f"{', '.join(paths)}: cannot be written ({error.message})") from None
+        raise UserError(f"{', '.join(paths)}: cannot be written ({reason(error)})") from None
     finally:
         for path in temporary:
             if tf.io.gfile.exists(path):
@@ -98,7 +98,7 @@ def make_folder(path):
         try:
             tf.io.gfile.makedirs(path)
         except tf.errors.OpError as error:
-            raise UserError(f"{path}: the folder cannot be made ({error.message})") from None
+            raise UserError(f"{path}: the folder cannot be made ({reason(error)})") from None
 
 
 @contextlib.contextmanager
@@ -114,7 +114,7 @@ def replacing_folder(path):
         yield temporary
         tf.io.gfile.rename(temporary, path)
     except tf.errors.OpError as error:
-        raise UserError(f"{path}: cannot be written ({error.message})") from None
+        raise UserError(f"{path}: cannot be written ({reason(error)})") from None
     finally:
         if tf.io.gfile.exists(temporary):
             tf.io.gfile.rmtree(temporary)

@@ -8,7 +8,7 @@ import os
 import tensorflow as tf
 
 from bert_tf import files
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, reason
 
 # The reader translates TensorFlow's statuses into Python's exceptions, each into another.
 _READ_ERRORS = (tf.errors.OpError, RuntimeError, ValueError, IndexError)
@@ -59,7 +59,7 @@ def read(prefix):
     try:
         return tf.train.load_checkpoint(prefix)
     except _READ_ERRORS as error:
-        raise UserError(f"{prefix}: not a readable checkpoint ({_first_line(error)})") from None
+        raise UserError(f"{prefix}: not a readable checkpoint ({reason(error)})") from None
 
 
 def tensor(reader, prefix, name):
@@ -67,7 +67,7 @@ def tensor(reader, prefix, name):
     try:
         return reader.get_tensor(name)
     except _READ_ERRORS as error:
-        raise UserError(f"{prefix}: tensor {name} cannot be read ({_first_line(error)})") from None
+        raise UserError(f"{prefix}: tensor {name} cannot be read ({reason(error)})") from None
 
 
 def write(prefix, tensors):
@@ -89,11 +89,7 @@ def write(prefix, tensors):
         for ending in (".data-00000-of-00001", ".index"):
             tf.io.gfile.rename(temporary + ending, prefix + ending, overwrite=True)
     except tf.errors.OpError as error:
-        raise UserError(f"{prefix}: cannot be written ({_first_line(error)})") from None
+        raise UserError(f"{prefix}: cannot be written ({reason(error)})") from None
     finally:
         for left in tf.io.gfile.glob(temporary + "*"):
             tf.io.gfile.remove(left)
-
-
-def _first_line(error):
-    return str(error).strip().splitlines()[0]

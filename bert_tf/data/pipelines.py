@@ -28,9 +28,7 @@ def training(paths, schema, lengths, batch_size, seed, first_step=0):
     """
     dataset = tf.data.Dataset.from_tensor_slices(paths)
     dataset = dataset.shuffle(len(paths), seed=seed, reshuffle_each_iteration=True)
-    dataset = dataset.interleave(
-        tf.data.TFRecordDataset, cycle_length=CYCLE_LENGTH, deterministic=True
-    )
+    dataset = dataset.interleave(tf.data.TFRecordDataset, cycle_length=CYCLE_LENGTH)
     dataset = dataset.shuffle(SHUFFLE_BUFFER, seed=seed, reshuffle_each_iteration=True)
     # Skipping comes before parsing, where it costs next to nothing.
     dataset = dataset.repeat().skip(first_step * batch_size)

@@ -15,7 +15,7 @@ import tensorflow as tf
 from google.protobuf.message import DecodeError
 
 from bert_tf import files
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, reason
 
 # Lengths that a run chooses, and the flags that say them.
 _FLAG_OF = {"S": "max_seq_length", "P": "max_predictions_per_seq"}
@@ -181,7 +181,7 @@ def reading(paths):
         paths = list(paths)
         more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
         raise UserError(
-            f"{', '.join(paths[:3])}{more}: a record is damaged or cut off ({error.message})"
+            f"{', '.join(paths[:3])}{more}: a record is damaged or cut off ({reason(error)})"
         ) from None
 
 
@@ -195,7 +195,7 @@ def _first_record(path):
             # A length out of thin air must not be allocated before it is compared.
             data = reader.read(length) if 12 + length + 4 <= size else None
     except tf.errors.OpError as error:
-        raise UserError(f"{path}: cannot be read ({error.message})") from None
+        raise UserError(f"{path}: cannot be read ({reason(error)})") from None
     if size == 0:
         raise UserError(f"{path}: the file is empty, TFRecords were expected")
     if data is None:

@@ -6,7 +6,7 @@ import os
 import tensorflow as tf
 
 from bert_tf import console, files
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, reason
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,7 +145,7 @@ def _rows(path):
     except UnicodeDecodeError as error:
         raise UserError(f"{path}, line {number}: not UTF-8 text ({error.reason})") from None
     except tf.errors.OpError as error:
-        raise UserError(f"{path}: cannot be read ({error.message})") from None
+        raise UserError(f"{path}: cannot be read ({reason(error)})") from None
 
 
 def _example(path, number, row, columns, with_label):

@@ -4,7 +4,7 @@ import keras
 import tensorflow as tf
 
 from bert_tf import console
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, reason
 
 
 def make_strategy(
@@ -77,8 +77,9 @@ def _tpu(address, zone, project, num_tpu_cores):
         tf.config.experimental_connect_to_cluster(resolver)
         tf.tpu.experimental.initialize_tpu_system(resolver)
     except Exception as error:  # the resolver lets the errors of many layers through
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise UserError(f"--tpu_name={address}: no such TPU could be reached ({reason})") from error
+        raise UserError(
+            f"--tpu_name={address}: no such TPU could be reached ({reason(error)})"
+        ) from error
     strategy = tf.distribute.TPUStrategy(resolver)
     found = strategy.num_replicas_in_sync
     if found != num_tpu_cores:
