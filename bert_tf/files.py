@@ -9,6 +9,7 @@ import os
 
 import tensorflow as tf
 
+from bert_tf import console
 from bert_tf.errors import UserError, reason
 
 
@@ -54,6 +55,29 @@ def read_text(path):
         raise UserError(f"{path}: cannot be read ({reason(error)})") from None
     except UnicodeDecodeError as error:
         raise UserError(f"{path}: byte {error.start} is not UTF-8 text") from None
+
+
+def read_lines(path):
+    """Yields the lines of a text file, line ends included, without holding all of it.
+
+    Bytes that are not UTF-8 are left out, as in the release's tokenizer, with one warning a file.
+    UserError if it cannot be read.
+    """
+    if tf.io.gfile.isdir(path):
+        raise UserError(f"{path}: a folder, a text file was expected")
+    damaged = 0
+    try:
+        with tf.io.gfile.GFile(path, "rb") as reader:
+            for line in reader:
+                try:
+                    yield line.decode("utf-8")
+                except UnicodeDecodeError:
+                    damaged += 1
+                    yield line.decode("utf-8", "ignore")
+    except tf.errors.OpError as error:
+        raise UserError(f"{path}: cannot be read ({reason(error)})") from None
+    if damaged:
+        console.warning("%s: %d lines are not UTF-8, bytes at fault are left out", path, damaged)
 
 
 def temporary_name(path):

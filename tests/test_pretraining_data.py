@@ -240,7 +240,7 @@ def test_read_corpus(tokenizer, tmp_path, caplog):
     assert corpus.sentences.tolist() == [0, 3, 5, 7, 9, 10, 11]
     assert corpus.documents.tolist() == [0, 2, 3, 4, 6]
     assert corpus.ids.dtype == np.int32
-    assert "1 lines are not UTF-8" in caplog.text
+    assert "part1.txt: 1 lines are not UTF-8" in caplog.text
     assert caplog.text.count("end without a blank line") == 1
     assert "1 files end without" in caplog.text
 

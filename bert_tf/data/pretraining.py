@@ -11,11 +11,10 @@ from bisect import bisect_left
 from typing import NamedTuple
 
 import numpy as np
-import tensorflow as tf
 
-from bert_tf import console
+from bert_tf import console, files
 from bert_tf.data import records
-from bert_tf.errors import UserError, reason
+from bert_tf.errors import UserError
 
 
 class Settings(NamedTuple):
@@ -103,7 +102,7 @@ def read_corpus(paths, tokenizer):
       UserError: if a file cannot be read, or none has any text.
     """
     ids, sentences, documents = array("i"), array("q", [0]), array("q", [0])
-    damaged = unfinished = 0
+    unfinished = 0
 
     def end_document():
         if len(sentences) - 1 > documents[-1]:
@@ -112,17 +111,12 @@ def read_corpus(paths, tokenizer):
     ticker = console.Ticker("tokenizing", "lines")
     for path in paths:
         blank = True
-        for line in _lines(path):
-            try:
-                text = line.decode("utf-8")
-            except UnicodeDecodeError:
-                text = line.decode("utf-8", "ignore")
-                damaged += 1
-            blank = not text.strip()
+        for line in files.read_lines(path):
+            blank = not line.strip()
             if blank:
                 end_document()
             else:
-                ids.extend(tokenizer.encode(text))
+                ids.extend(tokenizer.encode(line))
                 if len(ids) > sentences[-1]:
                     sentences.append(len(ids))
             ticker.add()
@@ -132,8 +126,6 @@ def read_corpus(paths, tokenizer):
 
     if not ids:
         raise UserError(f"{', '.join(paths)}: no text in it, one sentence a line was expected")
-    if damaged:
-        console.warning("%d lines are not UTF-8; the bytes at fault are left out", damaged)
     if unfinished:
         console.info(
             "%d files end without a blank line; their last document ends with the file (in the "
@@ -143,16 +135,6 @@ def read_corpus(paths, tokenizer):
     return Corpus(
         np.frombuffer(ids, np.int32), np.frombuffer(sentences, np.int64), np.array(documents)
     )
-
-
-def _lines(path):
-    if tf.io.gfile.isdir(path):
-        raise UserError(f"{path}: a folder, a text file was expected")
-    try:
-        with tf.io.gfile.GFile(path, "rb") as reader:
-            yield from reader
-    except tf.errors.OpError as error:
-        raise UserError(f"{path}: cannot be read ({reason(error)})") from None
 
 
 def create_instances(corpus, vocab, settings):
