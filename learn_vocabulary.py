@@ -1,5 +1,7 @@
 """Learns a WordPiece vocabulary from plain text, for a model of one's own."""
 
+import os
+
 from absl import flags
 
 import bert_tf
@@ -20,6 +22,9 @@ flags.mark_flags_as_required(["input_file", "vocab_file"])
 def main():
     learning = bert_tf.tokenization.learning
     inputs = bert_tf.files.expand(FLAGS.input_file, "input_file")
+    if os.path.realpath(FLAGS.vocab_file) in map(os.path.realpath, inputs):
+        raise bert_tf.UserError(f"--vocab_file: {FLAGS.vocab_file} is also an input file")
+    bert_tf.files.make_folder(os.path.dirname(FLAGS.vocab_file))
     words = learning.count_words(inputs, FLAGS.do_lower_case)
     pieces = learning.learn(words, FLAGS.vocab_size, FLAGS.min_count, FLAGS.num_unused)
     bert_tf.files.write_text(FLAGS.vocab_file, "".join(f"{piece}\n" for piece in pieces))
