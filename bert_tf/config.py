@@ -5,7 +5,33 @@ import json
 
 from bert_tf.errors import UserError
 
-ACTIVATIONS = ("gelu", "relu", "tanh", "linear")
+# "gelu" is the release's, by tanh; "gelu_erf" is the exact one, which Hugging Face calls "gelu".
+ACTIVATIONS = ("gelu", "gelu_erf", "relu", "tanh", "linear")
+
+LAYER_NORM_EPS = 1e-12
+
+# A Hugging Face config.json is known by its "model_type". These names stand for other things there:
+_HUGGING_FACE_ACTIVATIONS = {
+    "gelu": "gelu_erf",
+    "gelu_new": "gelu",
+    "gelu_pytorch_tanh": "gelu",
+    "relu": "relu",
+    "tanh": "tanh",
+    "linear": "linear",
+}
+# Keys that say how a folder was made or is run, and nothing of the model.
+_HUGGING_FACE_ONLY = (
+    "_name_or_path",
+    "_num_labels",
+    "architectures",
+    "dtype",
+    "gradient_checkpointing",
+    "model_type",
+    "position_embedding_type",
+    "torch_dtype",
+    "transformers_version",
+    "use_cache",
+)
 
 _POSITIVE = (
     "vocab_size",
@@ -39,6 +65,7 @@ class BertConfig:
         max_position_embeddings=512,
         type_vocab_size=16,
         initializer_range=0.02,
+        layer_norm_eps=LAYER_NORM_EPS,
         **other,
     ):
         """Takes the sizes; the defaults are the release's (BERT-Base).
@@ -49,12 +76,14 @@ class BertConfig:
           num_hidden_layers: number of transformer layers.
           num_attention_heads: N, must divide H.
           intermediate_size: width of the feed-forward layer.
-          hidden_act: "gelu" (by tanh, as in the release), "relu", "tanh" or "linear".
+          hidden_act: "gelu" (by tanh, as in the release), "gelu_erf" (exact, as in Hugging Face),
+            "relu", "tanh" or "linear".
           hidden_dropout_prob: dropout on embeddings and on each sublayer's output.
           attention_probs_dropout_prob: dropout on attention probabilities.
           max_position_embeddings: longest sequence the model can take.
           type_vocab_size: number of segment ids.
           initializer_range: standard deviation of the truncated normal initializer.
+          layer_norm_eps: added to the variance in layer normalisation; 1e-12 in the release.
           **other: any other keys, kept as they are.
 
         Raises:
@@ -71,6 +100,7 @@ class BertConfig:
         self.max_position_embeddings = max_position_embeddings
         self.type_vocab_size = type_vocab_size
         self.initializer_range = initializer_range
+        self.layer_norm_eps = layer_norm_eps
         self.other = other
         self._check()
 
@@ -83,9 +113,10 @@ class BertConfig:
             value = getattr(self, key)
             if not isinstance(value, (int, float)) or not 0 <= value < 1:
                 raise UserError(f"{key} must be a number from 0 up to but not 1, not {value!r}")
-        spread = self.initializer_range
-        if not isinstance(spread, (int, float)) or spread <= 0:
-            raise UserError(f"initializer_range must be a number above 0, not {spread!r}")
+        for key in ("initializer_range", "layer_norm_eps"):
+            value = getattr(self, key)
+            if not isinstance(value, (int, float)) or value <= 0:
+                raise UserError(f"{key} must be a number above 0, not {value!r}")
         if self.hidden_act not in ACTIVATIONS:
             known = ", ".join(ACTIVATIONS)
             raise UserError(f"hidden_act must be one of {known}, not {self.hidden_act!r}")
@@ -97,9 +128,15 @@ class BertConfig:
 
     @classmethod
     def from_dict(cls, values):
-        """Makes a config from a dict as in the JSON; UserError if it is not one."""
+        """Makes a config from a dict as in the JSON; UserError if it is not one.
+
+        A Hugging Face `config.json` is taken too: it has a "model_type", and its "gelu" is the
+        exact one, "gelu_erf" here.
+        """
         if not isinstance(values, dict) or "vocab_size" not in values:
             raise UserError('a BERT config is a JSON object with at least "vocab_size"')
+        if "model_type" in values:
+            values = _from_hugging_face(values)
         return cls(**values)
 
     @classmethod
@@ -118,7 +155,22 @@ class BertConfig:
     def to_dict(self):
         """The values as in the JSON, unknown keys included."""
         values = copy.deepcopy(self.__dict__)
+        if self.layer_norm_eps == LAYER_NORM_EPS:
+            del values["layer_norm_eps"]  # the release's files do not have it
         return {**values.pop("other"), **values}
+
+    def to_hugging_face(self):
+        """The values as in a Hugging Face `config.json`, without "architectures"."""
+        names = {ours: theirs for theirs, ours in _HUGGING_FACE_ACTIVATIONS.items()}
+        # Of the two names for the tanh form, the one that every version of transformers knows.
+        names["gelu"] = "gelu_new"
+        return {
+            **self.to_dict(),
+            "model_type": "bert",
+            "hidden_act": names[self.hidden_act],
+            "layer_norm_eps": self.layer_norm_eps,
+            "position_embedding_type": "absolute",
+        }
 
     def to_json_string(self):
         """The JSON text of the release: two spaces, sorted keys, newline at the end."""
@@ -130,3 +182,21 @@ class BertConfig:
     def __repr__(self):
         values = ", ".join(f"{key}={value!r}" for key, value in self.to_dict().items())
         return f"BertConfig({values})"
+
+
+def _from_hugging_face(values):
+    """A Hugging Face config in the release's terms; UserError if it is of another model."""
+    for key, wanted in (
+        ("model_type", "bert"),
+        ("position_embedding_type", "absolute"),
+        ("is_decoder", False),
+        ("add_cross_attention", False),
+    ):
+        if values.get(key, wanted) != wanted:
+            raise UserError(f"{key} is {values[key]!r}, only {wanted!r} is BERT as it is here")
+    act = values.get("hidden_act", "gelu")
+    if act not in _HUGGING_FACE_ACTIVATIONS:
+        known = ", ".join(_HUGGING_FACE_ACTIVATIONS)
+        raise UserError(f"hidden_act must be one of {known}, not {act!r}")
+    kept = {key: value for key, value in values.items() if key not in _HUGGING_FACE_ONLY}
+    return {**kept, "hidden_act": _HUGGING_FACE_ACTIVATIONS[act]}

@@ -117,7 +117,7 @@ def test_too_long_sequence_is_refused():
         ({"vocab_size": 0}, "vocab_size must be a whole number of at least 1, not 0"),
         ({"num_hidden_layers": "2"}, "num_hidden_layers must be a whole number"),
         ({"hidden_dropout_prob": 1.5}, "hidden_dropout_prob must be a number from 0"),
-        ({"hidden_act": "swish2"}, "hidden_act must be one of gelu, relu, tanh, linear"),
+        ({"hidden_act": "swish2"}, "hidden_act must be one of gelu, gelu_erf, relu, tanh, linear"),
     ],
 )
 def test_config_refuses_nonsense(change, message):

@@ -126,9 +126,9 @@ def test_pretraining(root, folder, tmp_path):
         (tmp_path / "b" / name).write_bytes((tmp_path / "a" / name).read_bytes())
     (tmp_path / "b" / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-4"\n')
     pretrain(root, folder, tmp_path / "b", *flags)
-    a, b = (checkpoints.read(str(tmp_path / run / "model.ckpt-6")) for run in "ab")
-    for name in a.get_variable_to_shape_map():
-        np.testing.assert_array_equal(a.get_tensor(name), b.get_tensor(name), err_msg=name)
+    a, b = (checkpoints.ReleaseCheckpoint(str(tmp_path / run / "model.ckpt-6")) for run in "ab")
+    for name in a.shapes:
+        np.testing.assert_array_equal(a.tensor(name), b.tensor(name), err_msg=name)
 
 
 def test_classifier(classifier, folder):

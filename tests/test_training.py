@@ -71,8 +71,8 @@ def run(output_dir, steps, strategy=None, dropout=0.0, total=None, init=None, sa
 
 def tensors(output_dir):
     prefix = training.latest(str(output_dir))
-    reader = checkpoints.read(prefix)
-    return {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
+    source = checkpoints.ReleaseCheckpoint(prefix)
+    return {name: source.tensor(name) for name in source.shapes}
 
 
 def assert_same(a, b, atol=0.0):

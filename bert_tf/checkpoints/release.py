@@ -47,27 +47,27 @@ def find(path, flag="init_checkpoint"):
     return prefix
 
 
-def read(prefix):
-    """Opens a checkpoint.
+class ReleaseCheckpoint:
+    """A checkpoint that can be read: `shapes`, a dict of names to shapes, and `tensor`."""
 
-    Returns:
-      A `tf.train.CheckpointReader`: `get_variable_to_shape_map()`, `get_tensor(name)`.
+    def __init__(self, path, flag="init_checkpoint"):
+        """Opens what `find` finds; UserError if the files are damaged or incomplete."""
+        self.path = find(path, flag)
+        try:
+            self._reader = tf.train.load_checkpoint(self.path)
+        except _READ_ERRORS as error:
+            raise UserError(f"{self.path}: not a readable checkpoint ({reason(error)})") from None
+        shapes = self._reader.get_variable_to_shape_map()
+        self.shapes = {name: tuple(shape) for name, shape in sorted(shapes.items())}
 
-    Raises:
-      UserError: if the files are damaged or incomplete.
-    """
-    try:
-        return tf.train.load_checkpoint(prefix)
-    except _READ_ERRORS as error:
-        raise UserError(f"{prefix}: not a readable checkpoint ({reason(error)})") from None
-
-
-def tensor(reader, prefix, name):
-    """Reads one tensor as a numpy array; UserError if the file is damaged there."""
-    try:
-        return reader.get_tensor(name)
-    except _READ_ERRORS as error:
-        raise UserError(f"{prefix}: tensor {name} cannot be read ({reason(error)})") from None
+    def tensor(self, name):
+        """Reads one tensor as a numpy array; UserError if the file is damaged there."""
+        try:
+            return self._reader.get_tensor(name)
+        except _READ_ERRORS as error:
+            raise UserError(
+                f"{self.path}: tensor {name} cannot be read ({reason(error)})"
+            ) from None
 
 
 def write(prefix, tensors):

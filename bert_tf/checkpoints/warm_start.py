@@ -3,67 +3,126 @@
 import re
 
 from bert_tf import console
-from bert_tf.checkpoints import release
+from bert_tf.checkpoints import hugging_face, release
 from bert_tf.checkpoints.names import weights
 from bert_tf.errors import UserError
 
-_SLOTS = re.compile(r"/(adam_m|adam_v)$|^global_step$|^bert_tf/")
+SLOTS = re.compile(r"/(adam_m|adam_v)$|^global_step$|^bert_tf/")
+_LAYER = re.compile(r"^bert/encoder/layer_(\d+)/")
+
+
+def open_checkpoint(path, flag="init_checkpoint"):
+    """Opens weights of any kind: a release checkpoint, one of ours, a Hugging Face folder.
+
+    Args:
+      path: what `release.find` accepts, a Hugging Face folder, or its `model.safetensors`.
+      flag: the flag it came from, for the error.
+
+    Returns:
+      An object with `path`, `shapes` (dict of the release's names to shapes) and `tensor(name)`.
+
+    Raises:
+      UserError: if there is nothing to read.
+    """
+    folder = path.removesuffix(hugging_face.WEIGHTS).removesuffix("/") or "."
+    if hugging_face.is_folder(folder):
+        return hugging_face.HuggingFaceFolder(folder)
+    return release.ReleaseCheckpoint(path, flag)
+
+
+def check_fits(there, wanted, path, require_all=False):
+    """Compares the weights of a checkpoint with those of a model.
+
+    Args:
+      there: dict of names to shapes, of the checkpoint.
+      wanted: dict of names to shapes, of the model.
+      path: of the checkpoint, for the error.
+      require_all: whether a missing head is an error too.
+
+    Raises:
+      UserError: if nothing fits, a shape differs or the number of layers does.
+    """
+    hint = "is --bert_config_file that of the checkpoint?"
+    loaded = [name for name in wanted if name in there]
+    if not loaded:
+        raise UserError(
+            f"{path}: nothing in it fits the model; it holds {some(list(there))}, the model wants "
+            f"{some(list(wanted))}"
+        )
+    for name in loaded:
+        if there[name] != wanted[name]:
+            raise UserError(
+                f"{path}: {name} is {there[name]} there, but {wanted[name]} in the model; "
+                f"{_guess(name, there[name]) or hint}"
+            )
+    layers_there, layers_wanted = _layers(there), _layers(wanted)
+    if layers_there != layers_wanted:
+        raise UserError(f"{path}: it has {layers_there} layers, the model {layers_wanted}; {hint}")
+    # The pooler may be missing: it is not in every encoder that people share.
+    needed = "" if require_all else "bert/(encoder|embeddings)/"
+    lacking = [name for name in wanted if name not in there and re.match(needed, name)]
+    if lacking:
+        raise UserError(f"{path}: it lacks {some(lacking)}; {hint}")
 
 
 def warm_start(model, path, require_all=False):
     """Loads into `model` every weight of a checkpoint that has its name.
 
-    Heads may be missing: they keep their random start, and the report names them. A part of
-    the encoder may not: then the checkpoint is another model's.
+    Heads may be missing: they keep their random start, and the report names them. A part of the
+    encoder may not: then the checkpoint is another model's.
 
     Args:
       model: a Keras model whose weights the name table knows.
-      path: what `find` accepts.
+      path: what `open_checkpoint` accepts.
       require_all: whether a missing head is an error too, as it is before an export.
 
     Raises:
       UserError: if nothing fits, a shape differs or the number of layers does.
     """
-    prefix = release.find(path)
-    reader = release.read(prefix)
-    there = reader.get_variable_to_shape_map()
+    source = open_checkpoint(path)
     wanted = weights(model)
-    loaded = [name for name in wanted if name in there]
-    missing = [name for name in wanted if name not in there]
-    left_over = sorted(name for name in there if name not in wanted and not _SLOTS.search(name))
-    if not loaded:
-        raise UserError(
-            f"{prefix}: nothing in it fits the model; it holds "
-            f"{_some(sorted(there))}, the model wants {_some(list(wanted))}"
-        )
-    for name in loaded:
-        if tuple(there[name]) != tuple(wanted[name].shape):
-            raise UserError(
-                f"{prefix}: {name} is {tuple(there[name])} there, but "
-                f"{tuple(wanted[name].shape)} in the model; is --bert_config_file that of the "
-                "checkpoint?"
-            )
-    # The pooler may be missing: it is not in every encoder that people share.
-    needed = "" if require_all else "bert/(encoder|embeddings)/"
-    lacking = [name for name in missing if re.match(needed, name)]
-    layers = [name for name in left_over if name.startswith("bert/encoder/")]
-    if lacking or layers:
-        what = f"lacks {_some(lacking)}" if lacking else f"also has {_some(layers)}"
-        raise UserError(f"{prefix}: it {what}; is --bert_config_file that of the checkpoint?")
-    values = {name: release.tensor(reader, prefix, name) for name in loaded}
+    shapes = {name: tuple(variable.shape) for name, variable in wanted.items()}
+    check_fits(source.shapes, shapes, source.path, require_all)
+    values = {name: source.tensor(name) for name in wanted if name in source.shapes}
     for name, value in values.items():
         wanted[name].assign(value)
-    console.info("weights: %d of %d from %s", len(loaded), len(wanted), prefix)
+    report(source, values, wanted)
+
+
+def report(source, loaded, wanted):
+    """Says which weights came from `source`, which it lacks and which were left over."""
+    console.info("weights: %d of %d from %s", len(loaded), len(wanted), source.path)
+    missing = [name for name in wanted if name not in loaded]
     if missing:
         console.info("weights: not in it, so they start random: %s", ", ".join(missing))
-    slots = len(there) - len(loaded) - len(left_over)
-    if left_over or slots:
-        console.info(
-            "weights: in it, but not used: %s",
-            ", ".join([*left_over, *([f"{slots} of the optimizer's"] if slots else [])]),
-        )
+    left_over = [name for name in source.shapes if name not in loaded]
+    slots = sum(bool(SLOTS.search(name)) for name in left_over)
+    left_over = [name for name in left_over if not SLOTS.search(name)]
+    if slots:
+        left_over.append(f"{slots} of the optimizer's")
+    if left_over:
+        console.info("weights: in it, but not used: %s", ", ".join(left_over))
 
 
-def _some(names, most=3):
+def some(names, most=3):
+    """The first few of a list of names, and how many more there are."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
+
+
+def _layers(shapes):
+    """How many transformer layers there are weights of."""
+    found = [_LAYER.match(name) for name in shapes]
+    return len({match.group(1) for match in found if match})
+
+
+def _guess(name, shape):
+    """The likeliest reason why a shape differs, None if it is just another model."""
+    if name == "bert/embeddings/word_embeddings":
+        return (
+            f"its vocabulary has {shape[0]} entries: is the model's config or vocabulary that of "
+            "another language or casing?"
+        )
+    if name in ("output_weights", "output_bias"):
+        return f"it was trained on {shape[0]} labels"
+    return None

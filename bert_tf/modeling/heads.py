@@ -27,7 +27,7 @@ class MaskedLMHead(keras.layers.Layer):
             dtype=self.dtype_policy,
             name="dense",
         )
-        self.norm = layer_norm("LayerNorm", self.dtype_policy)
+        self.norm = layer_norm(config, "LayerNorm", self.dtype_policy)
 
     def build(self, *_):
         self.dense.build((None, self.config.hidden_size))

@@ -13,14 +13,12 @@ from keras import ops
 # is masked everywhere stays a distribution.
 MASKED_SCORE = -10000.0
 
-LAYER_NORM_EPSILON = 1e-12
-
 
 def activation(name):
     """Returns the function for `hidden_act`. "gelu" is the tanh form, as in the release."""
     if name == "gelu":
         return gelu
-    return keras.activations.get(name)
+    return keras.activations.get("gelu" if name == "gelu_erf" else name)
 
 
 @keras.saving.register_keras_serializable("bert_tf")
@@ -34,9 +32,9 @@ def initializer(config):
     return keras.initializers.TruncatedNormal(stddev=config.initializer_range)
 
 
-def layer_norm(name, dtype):
+def layer_norm(config, name, dtype):
     """Layer normalisation over H, variables `gamma` and `beta`."""
-    return keras.layers.LayerNormalization(epsilon=LAYER_NORM_EPSILON, name=name, dtype=dtype)
+    return keras.layers.LayerNormalization(epsilon=config.layer_norm_eps, name=name, dtype=dtype)
 
 
 class Embeddings(keras.layers.Layer):
@@ -48,7 +46,7 @@ class Embeddings(keras.layers.Layer):
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)
         self.config = config
-        self.norm = layer_norm("LayerNorm", self.dtype_policy)
+        self.norm = layer_norm(config, "LayerNorm", self.dtype_policy)
         self.dropout = keras.layers.Dropout(config.hidden_dropout_prob, dtype=self.dtype_policy)
 
     def build(self, *_):
@@ -107,12 +105,12 @@ class TransformerLayer(keras.layers.Layer):
         self.key = dense(hidden, "key")
         self.value = dense(hidden, "value")
         self.attention_dense = dense(hidden, "attention_dense")
-        self.attention_norm = layer_norm("attention_norm", self.dtype_policy)
+        self.attention_norm = layer_norm(config, "attention_norm", self.dtype_policy)
         self.intermediate = dense(
             config.intermediate_size, "intermediate", activation(config.hidden_act)
         )
         self.output_dense = dense(hidden, "output_dense")
-        self.output_norm = layer_norm("output_norm", self.dtype_policy)
+        self.output_norm = layer_norm(config, "output_norm", self.dtype_policy)
 
         def dropout(rate):
             return keras.layers.Dropout(rate, dtype=self.dtype_policy)

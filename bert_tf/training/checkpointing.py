@@ -71,16 +71,16 @@ def restore(prefix, variables):
     Raises:
       UserError: if it lacks one or has it in another shape.
     """
-    reader = checkpoints.read(prefix)
-    there = reader.get_variable_to_shape_map()
+    source = checkpoints.ReleaseCheckpoint(prefix)
     for name, variable in variables.items():
-        if list(variable.shape) != there.get(name):
-            found = f"is {tuple(there[name])}" if name in there else "is missing"
+        shape = source.shapes.get(name)
+        if shape != tuple(variable.shape):
+            found = "is missing" if shape is None else f"is {shape}"
             raise UserError(
                 f"--output_dir: {name} {found} in {prefix}, but this run has it as "
                 f"{tuple(variable.shape)}; continue with the flags of that run, or give another "
                 "--output_dir"
             )
-    values = {name: checkpoints.tensor(reader, prefix, name) for name in variables}
+    values = {name: source.tensor(name) for name in variables}
     for name, variable in variables.items():
         variable.assign(values[name])
