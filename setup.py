@@ -23,6 +23,7 @@ setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     packages=find_packages(include=["bert_tf", "bert_tf.*"]),
+    package_data={"bert_tf.tokenization": ["unicode_table.txt"]},
     scripts=SCRIPTS,
     python_requires=">=3.10,<3.14",
     install_requires=[
@@ -32,6 +33,12 @@ setup(
         "tensorflow>=2.20,<2.22",
         # TensorFlow 2.21 names TensorBoard as an extra only, and the summaries need a viewer.
         "tensorboard",
+        # Tokenizes inside the graph; there is no package for Windows, where Python tokenizes.
+        "tensorflow-text>=2.20,<2.22; platform_system != 'Windows'",
     ],
-    extras_require={"test": ["pytest>=8.0", "ruff>=0.6"]},
+    extras_require={
+        "test": ["pytest>=8.0", "ruff>=0.6"],
+        # What benchmarks/ measures bert_tf against.
+        "benchmarks": ["tokenizers>=0.20"],
+    },
 )
