@@ -24,14 +24,13 @@ flags.DEFINE_bool("do_predict", False, "Whether to predict the labels of test.ts
 flags.DEFINE_integer("predict_batch_size", 8, "Total batch size for prediction.", lower_bound=1)
 flags.DEFINE_float("num_train_epochs", 3.0, "Number of times to go through train.tsv.")
 flags.DEFINE_float("warmup_proportion", 0.1, "Share of the steps to warm up in.", 0.0, 1.0)
-flags.mark_flags_as_required(
-    ["data_dir", "bert_config_file", "task_name", "vocab_file", "output_dir"]
-)
+flags.mark_flags_as_required(["data_dir", "task_name", "output_dir"])
 
 
 def main():
     if not (FLAGS.do_train or FLAGS.do_eval or FLAGS.do_predict):
         raise bert_tf.UserError("one of --do_train, --do_eval and --do_predict must be set")
+    bert_tf.flags.resolve_model("bert_config_file", "vocab_file")
     config = bert_tf.BertConfig.from_json_file(FLAGS.bert_config_file)
     bert_tf.tasks.check_length(FLAGS.max_seq_length, config)
     bert_tf.tokenization.validate_case_matches_checkpoint(

@@ -24,12 +24,13 @@ flags.DEFINE_bool("do_eval", False, "Whether to evaluate, after training if both
 flags.DEFINE_integer("num_train_steps", 100000, "Number of training steps.", lower_bound=1)
 flags.DEFINE_integer("num_warmup_steps", 10000, "Number of warm-up steps.", lower_bound=0)
 flags.DEFINE_integer("max_eval_steps", 100, "Most batches to evaluate on.", lower_bound=1)
-flags.mark_flags_as_required(["input_file", "bert_config_file", "output_dir"])
+flags.mark_flags_as_required(["input_file", "output_dir"])
 
 
 def main():
     if not FLAGS.do_train and not FLAGS.do_eval:
         raise bert_tf.UserError("one of --do_train and --do_eval must be set")
+    bert_tf.flags.resolve_model("bert_config_file")
     config = bert_tf.BertConfig.from_json_file(FLAGS.bert_config_file)
     bert_tf.tasks.check_length(FLAGS.max_seq_length, config)
     paths = bert_tf.files.expand(FLAGS.input_file, "input_file")

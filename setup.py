@@ -11,6 +11,7 @@ SCRIPTS = [
     "run_pretraining.py",
     "run_classifier.py",
     "export_model.py",
+    "convert_checkpoint.py",
     "learn_vocabulary.py",
     "quickstart.py",
 ]
@@ -37,7 +38,9 @@ setup(
         "tensorflow-text>=2.20,<2.22; platform_system != 'Windows'",
     ],
     extras_require={
-        "test": ["pytest>=8.0", "ruff>=0.6"],
+        # Hugging Face folders, read and written.
+        "huggingface": ["safetensors>=0.4"],
+        "test": ["pytest>=8.0", "ruff>=0.6", "safetensors>=0.4"],
         # What benchmarks/ measures bert_tf against.
         "benchmarks": ["tokenizers>=0.20"],
     },

@@ -34,6 +34,8 @@ _NAMES = {
     "BertConfig": "config",
     "BertModel": "modeling",
     "BertPretrainer": "modeling",
+    "BertSpanFinder": "modeling",
+    "BertTagger": "modeling",
     "FullTokenizer": "tokenization",
     "UserError": "errors",
 }

@@ -11,6 +11,7 @@ import tempfile
 
 from absl import app, flags
 
+import bert_tf
 from bert_tf import console
 from bert_tf.errors import UserError
 
@@ -79,6 +80,12 @@ def define_tokenizer_flags():
 
 def define_model_flags():
     """Configuration and first weights."""
+    flags.DEFINE_string(
+        "model",
+        None,
+        "Ours: a model of the 2018 release by name, such as uncased_L-12_H-768_A-12; stands for "
+        "bert_config_file, init_checkpoint, vocab_file and do_lower_case where they are not given.",
+    )
     flags.DEFINE_string("bert_config_file", None, "JSON file with the sizes of the BERT model.")
     flags.DEFINE_string(
         "init_checkpoint",
@@ -86,6 +93,24 @@ def define_model_flags():
         "Checkpoint to start from (usually a pre-trained BERT model). Not read when output_dir "
         "already holds a checkpoint: then that run goes on.",
     )
+
+
+def resolve_model(*needed):
+    """Fills in the flags that --model stands for; UserError if one of `needed` has no value."""
+    if FLAGS.model:
+        found = bert_tf.checkpoints.fetch(FLAGS.model)
+        meant = {
+            "bert_config_file": found.config,
+            "init_checkpoint": found.checkpoint,
+            "vocab_file": found.vocab,
+            "do_lower_case": found.do_lower_case,
+        }
+        for name, value in meant.items():
+            if name in FLAGS and not FLAGS[name].present:
+                FLAGS[name].value = value
+    for name in needed:
+        if not FLAGS[name].value:
+            raise UserError(f"--{name} must be given, or --model")
 
 
 def define_training_flags():

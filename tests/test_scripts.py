@@ -272,6 +272,7 @@ def test_mistakes_get_one_sentence_and_leave_nothing(root, folder, tmp_path):
         "run_pretraining.py",
         "run_classifier.py",
         "export_model.py",
+        "convert_checkpoint.py",
         "learn_vocabulary.py",
         "quickstart.py",
     ],

@@ -1,16 +1,25 @@
 """Weights of the release and of Hugging Face, in and out, by name."""
 
+from bert_tf.checkpoints.convert import convert, find_config, resize
+from bert_tf.checkpoints.hugging_face import write as write_hugging_face
 from bert_tf.checkpoints.names import encoder_shapes, release_name, weights
+from bert_tf.checkpoints.published import MODELS, fetch
 from bert_tf.checkpoints.release import ReleaseCheckpoint, find, write
 from bert_tf.checkpoints.warm_start import open_checkpoint, warm_start
 
 __all__ = [
+    "MODELS",
     "ReleaseCheckpoint",
+    "convert",
     "encoder_shapes",
+    "fetch",
     "find",
+    "find_config",
     "open_checkpoint",
     "release_name",
+    "resize",
     "warm_start",
     "weights",
     "write",
+    "write_hugging_face",
 ]

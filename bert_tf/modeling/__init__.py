@@ -2,12 +2,20 @@
 
 from bert_tf.modeling.heads import MaskedLMHead, Projection
 from bert_tf.modeling.layers import Embeddings, TransformerLayer
-from bert_tf.modeling.models import BertClassifier, BertModel, BertPretrainer
+from bert_tf.modeling.models import (
+    BertClassifier,
+    BertModel,
+    BertPretrainer,
+    BertSpanFinder,
+    BertTagger,
+)
 
 __all__ = [
     "BertClassifier",
     "BertModel",
     "BertPretrainer",
+    "BertSpanFinder",
+    "BertTagger",
     "Embeddings",
     "MaskedLMHead",
     "Projection",

@@ -30,6 +30,31 @@ class _FromConfig(keras.Model):
         # A file that was saved in one precision is loaded in it, whatever the default is then.
         self._policy = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
 
+    @classmethod
+    def from_preset(cls, preset, load_weights=True, **options):
+        """Makes the model of a published name, or of a folder with weights and config.
+
+        >>> bert_tf.BertModel.from_preset("uncased_L-12_H-768_A-12")
+
+        Args:
+          preset: a name of `bert_tf.checkpoints.MODELS`, fetched if it is not in the cache; or a
+            folder of the release or of Hugging Face.
+          load_weights: whether to load the weights, or start from random ones.
+          **options: for the constructor, such as `num_labels` of a classifier.
+
+        Raises:
+          UserError: if there is no such model, or it does not fit.
+        """
+        from bert_tf import checkpoints  # a room above: only this shortcut reaches up to it
+
+        path = preset
+        if preset in checkpoints.MODELS:
+            path = checkpoints.fetch(preset).checkpoint
+        model = cls(checkpoints.find_config(path), **options)
+        if load_weights:
+            checkpoints.warm_start(model, path)
+        return model
+
     def call(self, inputs, training=None, mask=None):
         # Keras would take a dict with one key too many by position, and compute nonsense.
         inputs = {tensor.name: inputs[tensor.name] for tensor in self.inputs}
@@ -139,3 +164,35 @@ class BertClassifier(_FromConfig):
         logits = Projection(num_labels, 0.02, name="classifier", dtype=dtype)(pooled)
         super().__init__(inputs=inputs, outputs={"logits": logits}, name=name)
         self._remember(config, dtype, num_labels=num_labels)
+
+
+@keras.saving.register_keras_serializable("bert_tf")
+class BertTagger(_FromConfig):
+    """Encoder with one linear layer on every token (paper, section 5.3).
+
+    Inputs: those of `BertModel`. Output: `logits` (B, S, num_labels), float32, in a dict.
+    """
+
+    def __init__(self, config, num_labels, dtype=None, name="bert_tagger"):
+        inputs = token_inputs()
+        tokens = BertModel(config, dtype=dtype)(inputs)["sequence_output"]
+        tokens = keras.layers.Dropout(config.hidden_dropout_prob, dtype=dtype)(tokens)
+        logits = Projection(num_labels, 0.02, name="classifier", dtype=dtype)(tokens)
+        super().__init__(inputs=inputs, outputs={"logits": logits}, name=name)
+        self._remember(config, dtype, num_labels=num_labels)
+
+
+@keras.saving.register_keras_serializable("bert_tf")
+class BertSpanFinder(_FromConfig):
+    """Encoder that scores each token as start and as end of an answer (paper, section 4.2).
+
+    Inputs: those of `BertModel`. Outputs, float32: `start_logits` (B, S), `end_logits` (B, S).
+    """
+
+    def __init__(self, config, dtype=None, name="bert_span_finder"):
+        inputs = token_inputs()
+        tokens = BertModel(config, dtype=dtype)(inputs)["sequence_output"]
+        logits = Projection(2, 0.02, name="spans", dtype=dtype)(tokens)
+        outputs = {"start_logits": logits[:, :, 0], "end_logits": logits[:, :, 1]}
+        super().__init__(inputs=inputs, outputs=outputs, name=name)
+        self._remember(config, dtype)

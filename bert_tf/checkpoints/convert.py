@@ -1,0 +1,174 @@
+"""From one format of weights to another, with config and vocabulary, and to other table sizes."""
+
+import json
+import os
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf import console, files
+from bert_tf.checkpoints import hugging_face, release
+from bert_tf.checkpoints.names import encoder_shapes, to_hugging_face
+from bert_tf.checkpoints.warm_start import SLOTS, check_fits, open_checkpoint, some
+from bert_tf.config import BertConfig
+from bert_tf.errors import UserError
+
+FORMATS = ("release", "hugging_face")
+
+# The file names of the published models.
+RELEASE_CONFIG = "bert_config.json"
+RELEASE_CHECKPOINT = "bert_model.ckpt"
+
+_WORDS = "bert/embeddings/word_embeddings"
+_POSITIONS = "bert/embeddings/position_embeddings"
+_WORD_BIAS = "cls/predictions/output_bias"
+
+
+def beside(path, names):
+    """The first of `names` that lies in the folder `path` or beside the file, None if none does."""
+    folder = path if tf.io.gfile.isdir(path) else os.path.dirname(path)
+    for name in names:
+        if tf.io.gfile.exists(os.path.join(folder, name)):
+            return os.path.join(folder, name)
+    return None
+
+
+def find_config(path):
+    """Reads the config beside a checkpoint; UserError if there is none."""
+    found = beside(path, (RELEASE_CONFIG, hugging_face.CONFIG))
+    if found is None:
+        raise UserError(
+            f"--bert_config_file: none is given, and there is no {RELEASE_CONFIG} or "
+            f"{hugging_face.CONFIG} beside {path}"
+        )
+    return BertConfig.from_json_file(found)
+
+
+def convert(
+    path,
+    output_dir,
+    to_format,
+    config=None,
+    vocab_file=None,
+    do_lower_case=True,
+    keep_optimizer=False,
+    max_position_embeddings=None,
+    vocab_size=None,
+):
+    """Writes the weights at `path` into a new folder, in another format or with other tables.
+
+    Args:
+      path: what `open_checkpoint` accepts.
+      output_dir: the folder to make. "release" writes `bert_model.ckpt`, `bert_config.json` and
+        `vocab.txt`; "hugging_face" what `transformers` loads.
+      to_format: one of `FORMATS`.
+      config: the model's `BertConfig`, None for the one beside the weights.
+      vocab_file: its vocabulary, None for the one beside the weights, if there is one.
+      do_lower_case: the casing, for Hugging Face's tokenizer settings.
+      keep_optimizer: whether to write moments and step too ("release" only).
+      max_position_embeddings: rows of the position table, None to keep them; see `resize`.
+      vocab_size: rows of the word table, None to keep them.
+
+    Raises:
+      UserError: if something cannot be read, or weights and config disagree.
+    """
+    if tf.io.gfile.exists(output_dir):
+        raise UserError(f"--output_dir: {output_dir} exists already")
+    source = open_checkpoint(path, "input")
+    config = config or find_config(path)
+    vocab_file = vocab_file or beside(path, (hugging_face.VOCABULARY,))
+    check_fits(source.shapes, encoder_shapes(config), source.path)
+
+    known = [name for name in source.shapes if to_hugging_face(name)]
+    slots = [name for name in source.shapes if SLOTS.search(name)]
+    if keep_optimizer and to_format == "release":
+        known += slots
+    elif slots:
+        console.info("left out: %d of the optimizer's", len(slots))
+    unknown = [name for name in source.shapes if name not in known and name not in slots]
+    if unknown:
+        console.warning("left out, no part of BERT: %s", some(unknown, 10))
+    tensors = {name: source.tensor(name) for name in known}
+    tensors, config = resize(tensors, config, max_position_embeddings, vocab_size)
+
+    if to_format == "hugging_face":
+        labels = _labels(path, tensors)
+        kind = hugging_face.write(output_dir, tensors, config, vocab_file, do_lower_case, labels)
+        console.info("wrote %s: %d weights, for transformers.%s", output_dir, len(tensors), kind)
+        return
+    with files.replacing_folder(output_dir) as temporary:
+        release.write(os.path.join(temporary, RELEASE_CHECKPOINT), tensors)
+        files.write_text(os.path.join(temporary, RELEASE_CONFIG), config.to_json_string())
+        if vocab_file:
+            text = files.read_text(vocab_file)
+            files.write_text(os.path.join(temporary, hugging_face.VOCABULARY), text)
+    console.info("wrote %s: %d weights", os.path.join(output_dir, RELEASE_CHECKPOINT), len(tensors))
+    if config.hidden_act == "gelu_erf" or "layer_norm_eps" in config.to_dict():
+        console.warning(
+            "this model has hidden_act=%s and layer_norm_eps=%g; its %s says so, but the release's "
+            "own code knows neither",
+            config.hidden_act, config.layer_norm_eps, RELEASE_CONFIG,
+        )  # fmt: skip
+
+
+def resize(tensors, config, max_position_embeddings=None, vocab_size=None, seed=0):
+    """Cuts or extends the position table and the word table.
+
+    More positions: the table is repeated (Longformer, arXiv:2004.05150, section 5), so that each
+    token starts out knowing its neighbours; pre-training has to go on before it is of use. More
+    words: a new row is the mean of all, which leaves the other words' probabilities in proportion,
+    and a little noise, so that two new words can grow apart.
+
+    Args:
+      tensors: dict of the release's names to arrays; moments of the optimizer must not be among
+        those of a table that changes.
+      config: its `BertConfig`.
+      max_position_embeddings: the new number of positions, None for no change.
+      vocab_size: the new number of words, None for no change; fewer is an error.
+      seed: of the noise.
+
+    Returns:
+      (tensors, config), new ones.
+
+    Raises:
+      UserError: if words would be lost, or optimizer moments stand in the way.
+    """
+    tensors = dict(tensors)
+    values = config.to_dict()
+    positions = max_position_embeddings or config.max_position_embeddings
+    words = vocab_size or config.vocab_size
+    if words < config.vocab_size:
+        raise UserError(
+            f"--vocab_size={words} would cut {config.vocab_size - words} of the model's "
+            f"{config.vocab_size} words"
+        )
+    changed = (positions != config.max_position_embeddings, words != config.vocab_size)
+    if any(changed) and any(SLOTS.search(name) for name in tensors):
+        raise UserError("--keep_optimizer: its moments have no rows for tables of another size")
+    if changed[0]:
+        table = tensors[_POSITIONS]
+        repeats = -(-positions // len(table))
+        tensors[_POSITIONS] = np.tile(table, (repeats, 1))[:positions]
+        values["max_position_embeddings"] = positions
+        console.info("positions: %d instead of %d", positions, len(table))
+    if changed[1]:
+        table, more = tensors[_WORDS], words - config.vocab_size
+        noise = np.random.default_rng(seed).normal(
+            scale=config.initializer_range, size=(more, table.shape[1])
+        )
+        tensors[_WORDS] = np.concatenate([table, (table.mean(0) + noise).astype(table.dtype)])
+        if _WORD_BIAS in tensors:
+            bias = tensors[_WORD_BIAS]
+            tensors[_WORD_BIAS] = np.concatenate([bias, np.full(more, bias.mean(), bias.dtype)])
+        values["vocab_size"] = words
+        console.info("words: %d instead of %d", words, len(table))
+    return tensors, BertConfig.from_dict(values)
+
+
+def _labels(path, tensors):
+    """The labels of a classifier, which `run_classifier.py` leaves beside its checkpoints."""
+    settings = beside(path, ("classifier.json",))
+    if settings is None or "output_weights" not in tensors:
+        return None
+    labels = json.loads(files.read_text(settings))["labels"]
+    return labels if len(labels) == len(tensors["output_weights"]) else None
