@@ -40,7 +40,7 @@ setup(
     extras_require={
         # Hugging Face folders, read and written.
         "huggingface": ["safetensors>=0.4"],
-        "test": ["pytest>=8.0", "ruff>=0.6", "safetensors>=0.4"],
+        "test": ["pytest>=8.0", "ruff>=0.17,<0.18", "safetensors>=0.4"],
         # What benchmarks/ measures bert_tf against.
         "benchmarks": ["tokenizers>=0.20"],
     },

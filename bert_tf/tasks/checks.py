@@ -1,5 +1,6 @@
 """What has to fit together before anything is computed."""
 
+from bert_tf import console
 from bert_tf.errors import UserError
 
 # [CLS] a [SEP] b [SEP] with one token in each text.
@@ -18,10 +19,19 @@ def check_length(max_seq_length, config):
 
 
 def check_vocabulary(vocab, config, vocab_file):
-    """Raises UserError if the vocabulary has ids that the model has no embedding for."""
+    """Raises UserError if the vocabulary has ids that the model has no embedding for.
+
+    A smaller one is only a warning: tables are sometimes rounded up. But it may be another model's,
+    cased instead of uncased, and then nothing else would say so.
+    """
     needed = max(vocab.values()) + 1
     if needed > config.vocab_size:
         raise UserError(
             f"--vocab_file: {vocab_file} has {needed} entries, but the model's vocab_size is "
             f"{config.vocab_size}"
         )
+    if needed < config.vocab_size:
+        console.warning(
+            "%s has %d entries, the model's word table %d: is it the vocabulary of this model?",
+            vocab_file, needed, config.vocab_size,
+        )  # fmt: skip

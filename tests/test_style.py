@@ -1,0 +1,44 @@
+"""The linter and the formatter agree with every file."""
+
+import subprocess
+import sys
+
+import pytest
+
+
+@pytest.mark.parametrize("command", [("check",), ("format", "--check")])
+def test_ruff(root, command):
+    pytest.importorskip("ruff")
+    done = subprocess.run(
+        [sys.executable, "-m", "ruff", *command, str(root)], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_no_room_imports_from_a_floor_above(root):
+    floors = [
+        ("config", "errors", "files", "console"),
+        ("modeling", "tokenization"),
+        ("data", "checkpoints", "optimization"),
+        ("tasks",),
+        ("serving", "training"),
+        ("flags", "embedded"),
+    ]
+    floor_of = {room: floor for floor, rooms in enumerate(floors) for room in rooms}
+    # The one shortcut upwards, which its comment owns up to.
+    allowed = {("modeling", "checkpoints")}
+    for path in sorted((root / "bert_tf").rglob("*.py")):
+        room = path.relative_to(root / "bert_tf").parts[0].removesuffix(".py")
+        if room == "__init__":
+            continue
+        for line in path.read_text().splitlines():
+            words = line.split("#")[0].split()
+            if words[:2] == ["from", "bert_tf"]:
+                imported = [word.strip("(),") for word in words[3:]]
+            elif words[:1] == ["from"] and words[1].startswith("bert_tf."):
+                imported = [words[1].split(".")[1]]
+            else:
+                continue
+            for other in imported:
+                if other in floor_of and (room, other) not in allowed:
+                    assert floor_of[other] <= floor_of[room], f"{path}: {line.strip()}"
