@@ -1,22 +1,30 @@
 """The tokenizers give what the release gave, on its own outputs and on small made-up texts."""
 
 import hashlib
+import importlib.util
 import itertools
 import json
 import random
+import subprocess
 import sys
 import unicodedata
 
+import hard_strings
 import pytest
 
 from bert_tf import tokenization
 from bert_tf.errors import UserError
-from bert_tf.tokenization import characters
+from bert_tf.tokenization import characters, table
+
+UNICODE_14 = pytest.mark.skipif(
+    unicodedata.unidata_version != table.UNICODE,
+    reason="compares with this Python's Unicode data, which are not of 14.0",
+)
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "want", "##want", "##ed", "wa", "un"]
 PIECES += ["runn", "##ing", ",", "hello"]
 
-# sha256 over every code point but the surrogates, by Unicode 14.0: see `_digest`.
+# sha256 over every code point but the surrogates, by Unicode 14.0: see `hard_strings.digest`.
 CODE_POINTS = {
     ("the{}of", True): "23d133eb831e8d592dbff9be51a74ec32e1418be2a28126b9f158767ab1f370a",
     ("the{}of", False): "809df483c6f71fc36ddf1e91572fbdb9480e80e6ed771ac52c8507bb311981b9",
@@ -40,20 +48,6 @@ def golden_tokenizers(shared):
     return {lower: tokenization.FullTokenizer(vocab, lower) for lower in (True, False)}
 
 
-def _digest(tokenizer, context):
-    """For each code point a line: the tokens of it in its context. By the thousand, for speed."""
-    before, after = context.split("{}")
-    between = f"{after} zulu {before}"  # "zulu" is in the vocabulary, as a piece of its own
-    digest = hashlib.sha256()
-    for first in range(0, sys.maxunicode + 1, 2048):
-        if 0xD800 <= first < 0xE000:
-            continue
-        text = before + between.join(map(chr, range(first, first + 2048))) + after
-        lines = " ".join(tokenizer.tokenize(text)).replace(" zulu ", "\n")
-        digest.update((lines + "\n").encode())
-    return digest.hexdigest()
-
-
 def test_golden_cases(shared, golden_tokenizers):
     lines = (shared / "golden/tokenization/cases.jsonl").read_text(encoding="utf-8").splitlines()
     assert len(lines) == 2519
@@ -69,10 +63,11 @@ def test_golden_cases(shared, golden_tokenizers):
             assert tokenizer.wordpiece_tokenizer.tokenize(" ".join(words)) == tokens
 
 
-@pytest.mark.skipif(unicodedata.unidata_version != "14.0.0", reason="digests are of Unicode 14.0")
 @pytest.mark.parametrize(("context", "lower"), CODE_POINTS)
 def test_every_code_point(golden_tokenizers, context, lower):
-    assert _digest(golden_tokenizers[lower], context) == CODE_POINTS[context, lower]
+    tokenizer = golden_tokenizers[lower]
+    found = hard_strings.digest(tokenizer.encode_batch, tokenizer.inv_vocab, context)
+    assert found == CODE_POINTS[context, lower]
 
 
 def test_release_digests_are_those_of_the_manifest(shared):
@@ -105,6 +100,7 @@ def test_basic_tokenizer(text, lower, words):
     assert tokenization.BasicTokenizer(lower).tokenize(text) == words
 
 
+@UNICODE_14
 def test_table_agrees_with_whole_strings():
     """One character at a time gives what lower-casing and decomposing whole texts gives."""
     marks = [chr(code) for code in range(sys.maxunicode + 1) if unicodedata.combining(chr(code))]
@@ -125,6 +121,38 @@ def test_table_agrees_with_whole_strings():
             f" {char} " if unicodedata.category(char).startswith("P") else char for char in plain
         )
         assert characters.normalize(text, True).split() == spaced.split(), ascii(text)
+
+
+def test_table_is_whole():
+    path = table.__file__.replace("table.py", "unicode_table.txt")
+    with open(path, "rb") as reader:
+        assert hashlib.sha256(reader.read()).hexdigest() == table.SHA256
+    assert (table.VERSION, table.UNICODE) == (1, "14.0.0")
+
+
+@UNICODE_14
+@pytest.mark.slow
+def test_table_is_what_the_script_makes(root):
+    spec = importlib.util.spec_from_file_location("make", root / "tools/make_unicode_table.py")
+    make = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(make)
+    assert hashlib.sha256(make.make().encode()).hexdigest() == table.SHA256
+
+
+def test_unicode_data_of_this_python_are_not_asked(root):
+    for path in [*root.glob("*.py"), *root.glob("bert_tf/**/*.py")]:
+        code = path.read_text(encoding="utf-8")
+        assert "unicodedata" not in code, path
+    code = """
+import sys, types
+sys.modules["unicodedata"] = None
+package = types.ModuleType("bert_tf.tokenization")
+package.__path__ = ["bert_tf/tokenization"]
+sys.modules["bert_tf.tokenization"] = package
+from bert_tf.tokenization import characters
+assert characters.normalize("A\\u03a3 \\uac00", True) == "a\\u03c2 \\u1100\\u1161"
+"""
+    subprocess.run([sys.executable, "-c", code], cwd=root, check=True)
 
 
 def test_wordpiece_tokenizer():
@@ -150,6 +178,70 @@ def test_full_tokenizer(vocab_file):
     tokenizer.encode("hello")[0] = 99
     tokenizer.encode("hello").append(99)
     assert tokenizer.encode("hello") == [13]
+
+
+def test_batches(vocab_file):
+    tokenizer = tokenization.FullTokenizer(vocab_file)
+    texts = ["hello, wanted", b"hello\xff", "", "un\u200bwanted\nhello"]
+    assert tokenizer.encode_batch(texts) == [[13, 12, 5, 7], [13], [], [9, 6, 7, 13]]
+    assert tokenizer.encode_batch(iter(texts)) == [tokenizer.encode(text) for text in texts]
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        ("Cafe\u0301 noir", {"cafe": "Cafe\u0301", "noir": "noir"}),
+        ("CAF\u00c9.", {"cafe": "CAF\u00c9", ".": "."}),
+        ("a\u200bb\u200d c", {"a": "a", "##b": "b", "c": "c"}),
+        ("\u5317\u4eac", {"\u5317": "\u5317", "\u4eac": "\u4eac"}),
+        ("x\ud55c", {"x": "x", "##\u1112": "\ud55c", "##\u1161": "\ud55c", "##\u11ab": "\ud55c"}),
+        ("\ufb01 \u1e9e", {"\ufb01": "\ufb01", "\u00df": "\u1e9e"}),
+        ("\u2260\u0338", {"=": "\u2260\u0338"}),
+        (b"\xffa \xc3\xa9", {"a": "a", "e": "\u00e9"}),
+    ],
+)
+def test_offsets(tmp_path, text, tokens):
+    path = hard_strings.write_vocabulary(
+        tmp_path / "vocab.txt", ["[UNK]", "[CLS]", "[SEP]", "[MASK]", *tokens]
+    )
+    tokenizer = tokenization.FullTokenizer(path)
+    text_read = tokenization.convert_to_unicode(text)
+    ids, starts, ends = tokenizer.encode_with_offsets(text)
+    assert tokenizer.convert_ids_to_tokens(ids) == list(tokens)
+    spans = [text_read[start:end] for start, end in zip(starts, ends, strict=True)]
+    assert spans == list(tokens.values())
+
+
+@pytest.mark.parametrize("lower", [True, False])
+def test_a_token_is_what_its_span_gives(tmp_path, lower):
+    """The span of a token, normalized again, is the token.
+
+    More than the token where one character gives several; and a sigma, or a mark that Unicode
+    sorts, needs its neighbours to be what it is in the text.
+    """
+    seed = hard_strings.seed()
+    print(f"BERT_TF_TEST_SEED={seed}", file=sys.__stdout__, flush=True)
+    rng = random.Random(seed)
+    pieces = hard_strings.vocabulary(lower, rng)
+    path = hard_strings.write_vocabulary(tmp_path / "vocab.txt", pieces)
+    tokenizer = tokenization.FullTokenizer(path, lower)
+    sorted_marks = "".join(map(chr, [*characters.MARKS, *characters.NOTES]))
+    checked = 0
+    for _ in range(4000):
+        text = tokenization.convert_to_unicode(hard_strings.string(rng))
+        ids, starts, ends = tokenizer.encode_with_offsets(text)
+        assert ids == tokenizer.encode(text)
+        assert starts == sorted(starts) or not set(text).isdisjoint(sorted_marks)
+        for index, start, end in zip(ids, starts, ends, strict=True):
+            span = text[start:end]
+            if index == tokenizer.vocab["[UNK]"] or not set(span).isdisjoint(sorted_marks):
+                continue
+            token = tokenizer.inv_vocab[index].removeprefix("##").replace("\u03c2", "\u03c3")
+            again = characters.normalize(span, lower).strip().replace("\u03c2", "\u03c3")
+            several = any(len(characters.normalize(char, lower).strip()) > 1 for char in span)
+            assert token in again if several else token == again, (seed, text, span)
+            checked += 1
+    assert checked > 4000
 
 
 def test_full_tokenizer_errors(vocab_file):

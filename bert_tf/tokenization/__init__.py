@@ -1,5 +1,7 @@
 """Text to ids, exactly as the release did it, and vocabularies."""
 
+import importlib
+
 from bert_tf.tokenization import learning
 from bert_tf.tokenization.vocabulary import load_vocab, validate_case_matches_checkpoint
 from bert_tf.tokenization.wordpiece import (
@@ -13,6 +15,7 @@ from bert_tf.tokenization.wordpiece import (
 __all__ = [
     "BasicTokenizer",
     "FullTokenizer",
+    "GraphTokenizer",
     "WordpieceTokenizer",
     "convert_to_unicode",
     "learning",
@@ -20,3 +23,10 @@ __all__ = [
     "validate_case_matches_checkpoint",
     "whitespace_tokenize",
 ]
+
+
+def __getattr__(name):
+    # The tokenizer in the graph is loaded by those who use it.
+    if name == "GraphTokenizer":
+        return importlib.import_module(f"{__name__}.graph").GraphTokenizer
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -7,6 +7,9 @@ from bert_tf.errors import UserError
 
 REQUIRED = ("[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
+# What a tokenizer keeps whole in a text, if it is told to.
+SPECIAL = ("[PAD]", *REQUIRED)
+
 # Folder names of the published models: uncased_L-12_H-768_A-12, wwm_cased_L-24_H-1024_A-16, ...
 _PUBLISHED = re.compile(
     r"(?:^|/)((?:wwm_|multi_)?(uncased|cased|multilingual|chinese)_L-\d+_H-\d+_A-\d+)(?:/|$)"
@@ -46,6 +49,11 @@ def load_vocab(vocab_file):
     if vocab.get("[PAD]", 0) != 0:
         console.warning("%s: [PAD] has id %d, padding uses id 0", vocab_file, vocab["[PAD]"])
     return vocab
+
+
+def special_tokens(vocab):
+    """Returns those of `SPECIAL` that are among the pieces `vocab`, as a list."""
+    return [token for token in SPECIAL if token in vocab]
 
 
 def validate_case_matches_checkpoint(do_lower_case, init_checkpoint):
