@@ -35,8 +35,11 @@ def test_features_are_the_release_s(shared, task, folder, golden):
     tokenizer = bert_tf.FullTokenizer(str(shared / "data" / "uncased_vocab.txt"))
     task = tasks.find_task(task)
     examples = tasks.read_examples(task, str(shared / "data" / folder), "dev")
-    for example, row in zip(examples, expected, strict=False):
-        found = classification.features(example, task.labels, tokenizer, row["max_seq_length"])
+    examples = examples[: len(expected)]
+    size = expected[0]["max_seq_length"]
+    made = classification.features(examples, task.labels, tokenizer, size)
+    for example, row, found in zip(examples, expected, made, strict=True):
+        assert row["max_seq_length"] == size
         assert (example.text_a, example.text_b) == (row["text_a"], row["text_b"])
         for name in ("input_ids", "input_mask", "segment_ids"):
             assert found[name] == row[name]
@@ -52,7 +55,7 @@ def test_pairs_are_cut_at_the_longer_side():
 
 def test_features(tokenizer):
     example = tsv.Example("x", "good soups", "bad", "1")
-    found = classification.features(example, ("0", "1"), tokenizer, 8)
+    (found,) = classification.features([example], ("0", "1"), tokenizer, 8)
     assert found == {
         "input_ids": [2, 5, 7, 9, 3, 6, 3, 0],
         "input_mask": [1, 1, 1, 1, 1, 1, 1, 0],
@@ -60,7 +63,8 @@ def test_features(tokenizer):
         "label_ids": 1,
         "is_real_example": 1,
     }
-    found = classification.features(tsv.Example("x", "good bad soup"), ("0",), tokenizer, 4)
+    example = tsv.Example("x", "good bad soup")
+    (found,) = classification.features([example], ("0",), tokenizer, 4)
     assert found["input_ids"] == [2, 5, 6, 3]
 
 
@@ -117,7 +121,8 @@ def test_other_mistakes(tmp_path, tokenizer):
     with pytest.raises(bert_tf.UserError, match=r"--data_dir: there is no file .*train.tsv"):
         tasks.read_examples(tasks.find_task("cola"), str(tmp_path), "train")
     with pytest.raises(bert_tf.UserError, match=r"x, line 3: the label '2' is not one of 0, 1"):
-        classification.features(tsv.Example("x, line 3", "a", None, "2"), ("0", "1"), tokenizer, 8)
+        example = tsv.Example("x, line 3", "a", None, "2")
+        list(classification.features([example], ("0", "1"), tokenizer, 8))
 
 
 def test_metrics_are_of_the_whole_set():

@@ -181,11 +181,8 @@ def test_truncation_is_the_loop():
 
 
 def _wanted(python, texts, pairs, max_seq_length):
-    rows = []
-    for text, pair in zip(texts, pairs, strict=True):
-        example = tsv.Example("", text, pair)
-        rows.append(classification.features(example, ["0"], python, max_seq_length))
-    return rows
+    examples = [tsv.Example("", *both) for both in zip(texts, pairs, strict=True)]
+    return list(classification.features(examples, ["0"], python, max_seq_length))
 
 
 @pytest.mark.parametrize("max_seq_length", [5, 8, 33, 64])

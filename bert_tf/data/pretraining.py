@@ -8,6 +8,7 @@ memory: token ids in one flat array, and an instance as a few numbers that point
 import random
 from array import array
 from bisect import bisect_left
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -85,6 +86,9 @@ class Instance(NamedTuple):
 # A masked position that shows its own token.
 KEEP = -1
 
+# Lines to tokenize at a time.
+_BATCH = 1000
+
 
 def read_corpus(paths, tokenizer):
     """Tokenizes text files: one sentence a line, a blank line between two documents.
@@ -111,15 +115,16 @@ def read_corpus(paths, tokenizer):
     ticker = console.Ticker("tokenizing", "lines")
     for path in paths:
         blank = True
-        for line in files.read_lines(path):
-            blank = not line.strip()
-            if blank:
-                end_document()
-            else:
-                ids.extend(tokenizer.encode(line))
-                if len(ids) > sentences[-1]:
+        lines = files.read_lines(path)
+        while batch := list(islice(lines, _BATCH)):
+            for line, line_ids in zip(batch, tokenizer.encode_batch(batch), strict=True):
+                blank = not line.strip()
+                if blank:
+                    end_document()
+                elif line_ids:
+                    ids.extend(line_ids)
                     sentences.append(len(ids))
-            ticker.add()
+            ticker.add(len(batch))
         unfinished += not blank and path != paths[-1]
         end_document()
     ticker.done()

@@ -14,6 +14,9 @@ from bert_tf.tasks.base import Task
 
 CLS, SEP = "[CLS]", "[SEP]"
 
+# Examples to tokenize at a time.
+_BATCH = 1000
+
 
 def truncate_pair(ids_a, ids_b, limit):
     """Shortens two lists in place to `limit` together, always the longer one by its last."""
@@ -21,50 +24,54 @@ def truncate_pair(ids_a, ids_b, limit):
         (ids_a if len(ids_a) > len(ids_b) else ids_b).pop()
 
 
-def features(example, labels, tokenizer, max_seq_length):
-    """Turns an example into the values of a record, as the release does.
+def features(examples, labels, tokenizer, max_seq_length):
+    """Turns examples into the values of records, as the release does.
 
     Args:
-      example: a `tsv.Example`.
+      examples: list of `tsv.Example`.
       labels: sequence of labels in the order of their ids.
       tokenizer: a `FullTokenizer`.
       max_seq_length: S.
 
-    Returns:
-      Dict for `records.CLASSIFICATION`: `[CLS] a [SEP]` or `[CLS] a [SEP] b [SEP]`, padded with 0.
+    Yields:
+      For each example a dict for `records.CLASSIFICATION`: `[CLS] a [SEP]` or
+      `[CLS] a [SEP] b [SEP]`, padded with 0.
 
     Raises:
-      UserError: if the label is not in `labels`; names file and line.
+      UserError: if a label is not in `labels`; names file and line.
     """
-    ids_a = list(tokenizer.encode(example.text_a))
-    ids_b = [] if example.text_b is None else list(tokenizer.encode(example.text_b))
-    if ids_b:
-        truncate_pair(ids_a, ids_b, max_seq_length - 3)
-    del ids_a[max_seq_length - 2 :]
     cls, sep = tokenizer.vocab[CLS], tokenizer.vocab[SEP]
-    first = [cls, *ids_a, sep]
-    second = [*ids_b, sep] if ids_b else []
-    padding = [0] * (max_seq_length - len(first) - len(second))
-    if example.label is not None and example.label not in labels:
-        raise UserError(
-            f"{example.where}: the label {example.label!r} is not one of {', '.join(labels)}"
-        )
-    return {
-        "input_ids": first + second + padding,
-        "input_mask": [1] * (len(first) + len(second)) + padding,
-        "segment_ids": [0] * len(first) + [1] * len(second) + padding,
-        "label_ids": 0 if example.label is None else labels.index(example.label),
-        "is_real_example": 1,
-    }
+    all_a = tokenizer.encode_batch(example.text_a for example in examples)
+    all_b = tokenizer.encode_batch(example.text_b or "" for example in examples)
+    for example, ids_a, ids_b in zip(examples, all_a, all_b, strict=True):
+        if ids_b:
+            truncate_pair(ids_a, ids_b, max_seq_length - 3)
+        del ids_a[max_seq_length - 2 :]
+        first = [cls, *ids_a, sep]
+        second = [*ids_b, sep] if ids_b else []
+        padding = [0] * (max_seq_length - len(first) - len(second))
+        if example.label is not None and example.label not in labels:
+            raise UserError(
+                f"{example.where}: the label {example.label!r} is not one of {', '.join(labels)}"
+            )
+        yield {
+            "input_ids": first + second + padding,
+            "input_mask": [1] * (len(first) + len(second)) + padding,
+            "segment_ids": [0] * len(first) + [1] * len(second) + padding,
+            "label_ids": 0 if example.label is None else labels.index(example.label),
+            "is_real_example": 1,
+        }
 
 
 def write_features(path, examples, labels, tokenizer, max_seq_length):
     """Writes the features of all examples to a TFRecord file, whole or not at all."""
     ticker = console.Ticker(f"writing {path}", "examples", total=len(examples))
     with records.writing([path], records.CLASSIFICATION) as write:
-        for example in examples:
-            write(features(example, labels, tokenizer, max_seq_length))
-            ticker.add()
+        for start in range(0, len(examples), _BATCH):
+            batch = examples[start : start + _BATCH]
+            for values in features(batch, labels, tokenizer, max_seq_length):
+                write(values)
+                ticker.add()
     ticker.done()
 
 
