@@ -13,6 +13,7 @@ SCRIPTS = [
     "export_model.py",
     "convert_checkpoint.py",
     "learn_vocabulary.py",
+    "add_words.py",
     "quickstart.py",
 ]
 

@@ -99,6 +99,21 @@ def test_text_to_tokenizer(tmp_path):
         learning.count_words([str(text)])
 
 
+def test_memory_is_bounded(tmp_path, caplog):
+    """Rare words come and go, the frequent ones are counted to the last."""
+    rng = random.Random(5)
+    text = tmp_path / "text.txt"
+    lines = [f"often {'now' if index % 3 else 'then'} word{rng.randrange(10**6)} x" for index in
+             range(3000)]  # fmt: skip
+    text.write_text("\n".join(lines))
+    with caplog.at_level("INFO", "bert_tf"):
+        words = learning.count_words([str(text)], max_words=100)
+    assert len(words) <= 104
+    assert (words["often"], words["now"], words["then"], words["x"]) == (3000, 2000, 1000, 3000)
+    assert "more than 100 different words: rare ones were left out" in caplog.text
+    assert words == learning.count_words([str(text)], max_words=100)
+
+
 def test_real_text(shared):
     """A quarter of the pieces of the English vocabulary spell its text not much worse."""
     words = learning.count_words([str(shared / "golden/pretraining/input_a.txt")])

@@ -3,6 +3,7 @@
 import importlib
 
 from bert_tf.tokenization import learning
+from bert_tf.tokenization.own_words import put_words
 from bert_tf.tokenization.vocabulary import load_vocab, validate_case_matches_checkpoint
 from bert_tf.tokenization.wordpiece import (
     BasicTokenizer,
@@ -20,6 +21,7 @@ __all__ = [
     "convert_to_unicode",
     "learning",
     "load_vocab",
+    "put_words",
     "validate_case_matches_checkpoint",
     "whitespace_tokenize",
 ]

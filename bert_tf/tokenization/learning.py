@@ -17,19 +17,67 @@ from bert_tf.tokenization.wordpiece import BasicTokenizer, WordpieceTokenizer
 _LONGEST_WORD = WordpieceTokenizer({}).max_input_chars_per_word
 
 
-def count_words(paths, do_lower_case=True):
-    """Counts the words of UTF-8 text files; returns a `Counter`. UserError if there are none."""
+# The most different words that are held while counting: far more than any vocabulary takes, and few
+# enough for the memory of one machine, however large the corpus.
+MAX_WORDS = 2_000_000
+
+
+def count_words(paths, do_lower_case=True, max_words=MAX_WORDS):
+    """Counts the words of UTF-8 text files, of any size.
+
+    Memory is bounded: whenever there are more than `max_words` different words, the rarest go, all
+    up to some count, until half are left. A word that goes and comes back counts from 0, so a count
+    can be too small, but for a word that goes on occurring only by little. Single characters never
+    go. The same files in the same order give the same counts.
+
+    Args:
+      paths: the files.
+      do_lower_case: as in `BasicTokenizer`.
+      max_words: the most different words to hold.
+
+    Returns:
+      A `Counter`.
+
+    Raises:
+      UserError: if there are no words.
+    """
     tokenizer = BasicTokenizer(do_lower_case)
     words = Counter()
+    pruned = 0
     ticker = console.Ticker("reading", "lines")
     for path in paths:
         for line in files.read_lines(path):
             words.update(tokenizer.tokenize(line))
+            if len(words) > max_words:
+                pruned = _prune(words, max_words // 2)
             ticker.add()
     ticker.done()
     if not words:
         raise UserError(f"{', '.join(paths)}: there are no words in it")
+    if pruned:
+        console.info(
+            "more than %d different words: rare ones were left out while counting, at last those "
+            "that had been seen %d times or less",
+            max_words, pruned,
+        )  # fmt: skip
     return words
+
+
+def _prune(words, size):
+    """Leaves out the rarest words until `size` are left, if need be; returns the count up to which.
+
+    Single characters stay, as the vocabulary's alphabet hangs on them, and there cannot be many.
+    """
+    of_count = Counter(words.values())
+    left = len(words)
+    for limit in sorted(of_count):
+        left -= of_count[limit]
+        if left <= size:
+            break
+    rare = [word for word, count in words.items() if count <= limit and len(word) > 1]
+    for word in rare:
+        del words[word]
+    return limit
 
 
 def learn(words, vocab_size, min_count=2, num_unused=99):
