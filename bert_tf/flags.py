@@ -13,7 +13,7 @@ from absl import app, flags
 
 import bert_tf
 from bert_tf import console
-from bert_tf.errors import UserError
+from bert_tf.errors import Stopped, UserError
 
 FLAGS = flags.FLAGS
 
@@ -40,6 +40,9 @@ def run(main, needs_tensorflow=True):
         except UserError as error:
             print(f"{name}: error: {error}", file=sys.stderr)
             sys.exit(1)
+        except Stopped as stopped:
+            print(f"{name}: {stopped}", file=sys.stderr)
+            sys.exit(stopped.status)
         except KeyboardInterrupt:
             print(f"{name}: interrupted", file=sys.stderr)
             sys.exit(130)

@@ -1,6 +1,7 @@
 """The scripts as a person runs them: what they write, what they say, how they fail."""
 
 import json
+import signal
 import subprocess
 import sys
 
@@ -129,6 +130,33 @@ def test_pretraining(root, folder, tmp_path):
     a, b = (checkpoints.ReleaseCheckpoint(str(tmp_path / run / "model.ckpt-6")) for run in "ab")
     for name in a.shapes:
         np.testing.assert_array_equal(a.tensor(name), b.tensor(name), err_msg=name)
+
+
+def test_sigterm_saves_and_asks_to_be_resumed(root, folder, tmp_path):
+    command = [
+        sys.executable,
+        str(root / "run_pretraining.py"),
+        f"--input_file={folder}/data.tfrecord",
+        f"--bert_config_file={folder}/config.json",
+        f"--output_dir={tmp_path}/run",
+        "--max_seq_length=8",
+        "--max_predictions_per_seq=2",
+        "--train_batch_size=4",
+        "--do_train",
+        "--num_train_steps=1000000",
+        "--save_checkpoints_steps=1000000",
+    ]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    said = []
+    for line in process.stderr:
+        said.append(line)
+        if line.startswith("step 1/"):
+            process.send_signal(signal.SIGTERM)
+    assert process.wait() == 75, said
+    assert "the same command goes on from there" in said[-1]
+    step = int(said[-1].split("at step ")[1].split(",")[0])
+    prefix = str(tmp_path / "run" / f"model.ckpt-{step}")
+    assert checkpoints.ReleaseCheckpoint(prefix).tensor("global_step") == step
 
 
 def test_classifier(classifier, folder):

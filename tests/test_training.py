@@ -1,5 +1,7 @@
 """The loop on a made-up set: it learns, resumes, warm-starts, and is the same on two devices."""
 
+import os
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -121,6 +123,41 @@ def test_resume_is_exact(tmp_path, dropout):
     training.set_seed(8)  # what is resumed must not depend on it
     run(tmp_path / "parts", 6, dropout=dropout)
     assert_same(tmp_path / "whole", tmp_path / "parts")
+
+
+def test_damaged_newest_checkpoint_falls_back(tmp_path, caplog):
+    run(tmp_path / "whole", 6, save=2)
+    training.set_seed(7)
+    run(tmp_path / "hurt", 4, total=6, save=2)
+    data = tmp_path / "hurt" / "model.ckpt-4.data-00000-of-00001"
+    data.write_bytes(data.read_bytes()[:-1000])  # the moments are at its end, not the weights
+    run(tmp_path / "hurt", 6, save=2)
+    assert "model.ckpt-4: tensor" in caplog.text
+    assert "going back to the checkpoint before" in caplog.text
+    assert_same(tmp_path / "whole", tmp_path / "hurt")
+
+    for path in (tmp_path / "hurt").glob("model.ckpt-*.data-*"):
+        path.write_bytes(b"")
+    with pytest.raises(bert_tf.UserError, match=r"none of the checkpoints in .* can be read"):
+        run(tmp_path / "hurt", 6)
+
+
+def test_a_lost_state_file_loses_no_checkpoint(tmp_path, caplog):
+    run(tmp_path, 2)
+    (tmp_path / "checkpoint").unlink()
+    caplog.set_level("INFO")
+    run(tmp_path, 2)
+    assert "nothing to do" in caplog.text
+
+
+def test_two_processes_on_one_folder_are_refused(tmp_path):
+    with training.guard.only_one(str(tmp_path)):
+        left = tmp_path / "model.ckpt-9.tmp-123.index"
+        left.write_text("of a run that was killed")
+        with pytest.raises(bert_tf.UserError, match=rf"process \(number {os.getpid()}\) trains in"):
+            run(tmp_path, 1)
+    run(tmp_path, 1)
+    assert not left.exists()
 
 
 def test_two_replicas_make_the_same_steps(tmp_path):

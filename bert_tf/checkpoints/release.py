@@ -8,7 +8,7 @@ import os
 import tensorflow as tf
 
 from bert_tf import files
-from bert_tf.errors import UserError, reason
+from bert_tf.errors import DamagedFile, UserError, reason
 
 # The reader translates TensorFlow's statuses into Python's exceptions, each into another.
 _READ_ERRORS = (tf.errors.OpError, RuntimeError, ValueError, IndexError)
@@ -56,7 +56,7 @@ class ReleaseCheckpoint:
         try:
             self._reader = tf.train.load_checkpoint(self.path)
         except _READ_ERRORS as error:
-            raise UserError(f"{self.path}: not a readable checkpoint ({reason(error)})") from None
+            raise DamagedFile(f"{self.path}: not a readable checkpoint ({reason(error)})") from None
         shapes = self._reader.get_variable_to_shape_map()
         self.shapes = {name: tuple(shape) for name, shape in sorted(shapes.items())}
 
@@ -65,7 +65,7 @@ class ReleaseCheckpoint:
         try:
             return self._reader.get_tensor(name)
         except _READ_ERRORS as error:
-            raise UserError(
+            raise DamagedFile(
                 f"{self.path}: tensor {name} cannot be read ({reason(error)})"
             ) from None
 

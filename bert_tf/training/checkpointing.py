@@ -11,9 +11,12 @@ import re
 import tensorflow as tf
 
 from bert_tf import checkpoints, console, files
-from bert_tf.errors import UserError
+from bert_tf.errors import DamagedFile, UserError
 
 KEEP = 5
+
+# Not those that a killed process was writing, model.ckpt-9.tmp-123.index.
+_NAME = re.compile(r"model\.ckpt-\d+\.index$")
 
 
 def weights(model):
@@ -31,8 +34,13 @@ def run_state(model, optimizer):
 
 
 def latest(output_dir):
-    """Returns the prefix of the newest checkpoint of a run, None if it has none yet."""
-    return tf.train.latest_checkpoint(output_dir)
+    """Returns the prefix of the newest checkpoint of a run, None if it has none yet.
+
+    The file `checkpoint` names it, so a person can send a run back; without that file it is the one
+    with the most steps.
+    """
+    named = tf.train.latest_checkpoint(output_dir)
+    return named or max(_all(output_dir), key=step_of, default=None)
 
 
 def step_of(prefix):
@@ -45,12 +53,7 @@ def save(output_dir, variables, keep=KEEP):
     step = int(variables["global_step"].numpy())
     prefix = os.path.join(output_dir, f"model.ckpt-{step}")
     checkpoints.write(prefix, {name: variable.numpy() for name, variable in variables.items()})
-    found = []
-    for path in tf.io.gfile.glob(os.path.join(output_dir, "model.ckpt-*.index")):
-        match = re.search(r"model\.ckpt-(\d+)\.index$", path)
-        if match and int(match.group(1)) <= step:
-            found.append((int(match.group(1)), path.removesuffix(".index")))
-    found = [path for _, path in sorted(found)]
+    found = [path for path in _all(output_dir) if step_of(path) <= step]
     # The text of TensorFlow's CheckpointState, with names relative to the folder, so that it can be
     # moved.
     kept = [os.path.basename(path) for path in found[-keep:]]
@@ -63,6 +66,36 @@ def save(output_dir, variables, keep=KEEP):
         for path in tf.io.gfile.glob(old + ".data-*"):
             tf.io.gfile.remove(path)
     console.info("saved %s", prefix)
+
+
+def _all(output_dir):
+    """The prefixes of a run's checkpoints, oldest first."""
+    paths = tf.io.gfile.glob(os.path.join(output_dir, "model.ckpt-*.index"))
+    found = [path.removesuffix(".index") for path in paths if _NAME.search(path)]
+    return sorted(found, key=step_of)
+
+
+def restore_latest(output_dir, variables):
+    """Sets `variables` from the newest checkpoint of a run that is not damaged.
+
+    Returns:
+      Its prefix, None if the run has no checkpoint yet.
+
+    Raises:
+      UserError: if there are checkpoints and none can be read, or one is of another model.
+    """
+    newest = latest(output_dir)
+    if newest is None:
+        return None
+    older = [path for path in _all(output_dir) if step_of(path) < step_of(newest)]
+    for prefix in (newest, *reversed(older)):
+        try:
+            restore(prefix, variables)
+        except DamagedFile as error:
+            console.warning("%s; going back to the checkpoint before", error)
+        else:
+            return prefix
+    raise UserError(f"--output_dir: none of the checkpoints in {output_dir} can be read")
 
 
 def restore(prefix, variables):

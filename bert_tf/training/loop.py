@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from bert_tf import checkpoints, console
 from bert_tf.errors import UserError
-from bert_tf.training import checkpointing
+from bert_tf.training import checkpointing, guard
 
 # Control comes back to the host about this often, to report and to see whether to save.
 SECONDS_PER_LOOP = 2.0
@@ -38,9 +38,9 @@ class Trainer:
         self.model = self.task.model
         count = sum(int(np.prod(v.shape)) for v in self.model.trainable_variables)
         console.info("model: %s, %.1f M parameters", self.model.name, count / 1e6)
-        self.checkpoint = checkpointing.latest(output_dir)
+        weights = checkpointing.weights(self.model)
+        self.checkpoint = checkpointing.restore_latest(output_dir, weights)
         if self.checkpoint:
-            checkpointing.restore(self.checkpoint, checkpointing.weights(self.model))
             ignored = "; --init_checkpoint is not read" if init_checkpoint else ""
             console.info("weights: from this run's own %s%s", self.checkpoint, ignored)
         elif init_checkpoint:
@@ -74,13 +74,35 @@ class Trainer:
           iterations_per_loop: the most steps between two returns to the host.
 
         Raises:
-          UserError: if the loss is no longer a number.
+          UserError: if the loss is no longer a number, or another process trains in the folder.
+          Stopped: after SIGTERM or Ctrl-C, when the state is saved.
         """
+        with guard.only_one(self.output_dir), guard.Stopper() as stopper:
+            self._train(
+                make_batches,
+                optimizer,
+                num_train_steps,
+                batch_size,
+                save_checkpoints_steps,
+                iterations_per_loop,
+                stopper,
+            )
+
+    def _train(
+        self,
+        make_batches,
+        optimizer,
+        num_train_steps,
+        batch_size,
+        save_checkpoints_steps,
+        iterations_per_loop,
+        stopper,
+    ):
         with self.strategy.scope():
             optimizer.build(checkpointing.weights(self.model))
         state = checkpointing.run_state(self.model, optimizer)
         if self.checkpoint:
-            checkpointing.restore(self.checkpoint, state)
+            self.checkpoint = checkpointing.restore_latest(self.output_dir, state)
         step = self.step
         if step >= num_train_steps:
             console.info("training: nothing to do, %s has %d steps", self.checkpoint, step)
@@ -107,9 +129,12 @@ class Trainer:
                     f"the loss is {sums['loss']} at step {step} or up to {steps - 1} before; the "
                     f"last good checkpoint is {self.checkpoint}; a lower --learning_rate may help"
                 )
-            if step == next_save:
+            if step == next_save or stopper.signal:
                 checkpointing.save(self.output_dir, state)
                 self.checkpoint = checkpointing.latest(self.output_dir)
+            if stopper.signal and step < num_train_steps:
+                report.close()
+                stopper.stop(step)
         report.close()
 
     def _make_run_steps(self, optimizer):

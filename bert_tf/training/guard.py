@@ -1,0 +1,85 @@
+"""What keeps a run from harm: one process for a folder, and time to save before it is stopped."""
+
+import contextlib
+import os
+import signal
+import threading
+
+import tensorflow as tf
+
+from bert_tf import console, files
+from bert_tf.errors import Stopped, UserError
+
+
+@contextlib.contextmanager
+def only_one(output_dir):
+    """Holds a folder for this process; UserError if another one trains there.
+
+    The lock is the kernel's, so it is gone when the process is, however it ends. On `gs://` and
+    other object stores there is no such lock, and a line says so.
+    """
+    files.make_folder(output_dir)
+    try:
+        import fcntl
+    except ImportError:
+        fcntl = None
+    if fcntl is None or "://" in output_dir:
+        console.info("%s cannot be locked: see that only one process trains there", output_dir)
+        yield
+        return
+    with open(os.path.join(output_dir, ".lock"), "a+", encoding="utf-8") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            lock.seek(0)
+            who = lock.read().strip() or "unknown"
+            raise UserError(
+                f"--output_dir: another process (number {who}) trains in {output_dir}"
+            ) from None
+        lock.truncate(0)
+        lock.write(str(os.getpid()))
+        lock.flush()
+        for left in tf.io.gfile.glob(os.path.join(output_dir, "model.ckpt-*.tmp-*")):
+            tf.io.gfile.remove(left)  # of a run that was killed while it saved
+        yield
+
+
+class Stopper:
+    """Turns SIGTERM (a machine is taken away) and Ctrl-C into a request that the loop sees.
+
+    >>> with Stopper() as stopper:
+    ...     while not stopper.signal:
+    ...         step()
+
+    A second Ctrl-C stops at once.
+    """
+
+    signals = (signal.SIGTERM, signal.SIGINT)
+
+    def __init__(self):
+        self.signal = None
+        self._before = {}
+
+    def __enter__(self):
+        # Python takes signals in the main thread only.
+        if threading.current_thread() is threading.main_thread():
+            self._before = {number: signal.signal(number, self._note) for number in self.signals}
+        return self
+
+    def __exit__(self, *_):
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _note(self, number, _):
+        if self.signal == signal.SIGINT and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        self.signal = signal.Signals(number)
+        console.info("%s: finishing the step and saving", self.signal.name)
+
+    def stop(self, step):
+        """Ends the run, whose state at `step` is saved."""
+        raise Stopped(
+            f"stopped by {self.signal.name} at step {step}, which is saved; the same command goes "
+            "on from there",
+            130 if self.signal == signal.SIGINT else Stopped.RESUME_ME,
+        )
