@@ -123,6 +123,28 @@ def test_table_agrees_with_whole_strings():
         assert characters.normalize(text, True).split() == spaced.split(), ascii(text)
 
 
+def _load(path):
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@UNICODE_14
+@pytest.mark.parametrize("lower", [True, False])
+def test_random_strings_against_a_plain_port(root, tmp_path, lower):
+    seed = hard_strings.seed()
+    print(f"BERT_TF_TEST_SEED={seed}", file=sys.__stdout__, flush=True)
+    rng = random.Random(seed)
+    pieces = hard_strings.vocabulary(lower, rng)
+    path = hard_strings.write_vocabulary(tmp_path / "vocab.txt", pieces)
+    tokenizer = tokenization.FullTokenizer(path, lower)
+    plain = _load(root / "benchmarks/plain_tokenizer.py").PlainTokenizer(tokenizer.vocab, lower)
+    for _ in range(6000):
+        text = tokenization.convert_to_unicode(hard_strings.string(rng))
+        assert tokenizer.tokenize(text) == plain.tokenize(text), (seed, text)
+
+
 def test_table_is_whole():
     path = table.__file__.replace("table.py", "unicode_table.txt")
     with open(path, "rb") as reader:
@@ -133,9 +155,7 @@ def test_table_is_whole():
 @UNICODE_14
 @pytest.mark.slow
 def test_table_is_what_the_script_makes(root):
-    spec = importlib.util.spec_from_file_location("make", root / "tools/make_unicode_table.py")
-    make = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(make)
+    make = _load(root / "tools/make_unicode_table.py")
     assert hashlib.sha256(make.make().encode()).hexdigest() == table.SHA256
 
 

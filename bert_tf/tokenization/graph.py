@@ -8,6 +8,8 @@ Letters: B texts, W words, N tokens, S positions.
 """
 
 import re
+import types
+from collections.abc import Mapping
 
 import tensorflow as tf
 
@@ -30,7 +32,7 @@ class GraphTokenizer(tf.Module):
     `tf.saved_model.save(tokenizer, folder)` keeps `tokenize` and `tokenize_with_offsets`.
 
     Attributes:
-      vocab: dict from piece to id.
+      vocab: mapping from piece to id.
       special_tokens: the tokens that are kept whole.
     """
 
@@ -38,7 +40,7 @@ class GraphTokenizer(tf.Module):
         """Builds the tables.
 
         Args:
-          vocab: path of a vocabulary, or the dict from piece to id of a `FullTokenizer`.
+          vocab: path of a vocabulary, or the mapping from piece to id of another tokenizer.
           do_lower_case: True to lower the case and strip accents.
           keep_special_tokens: as in `FullTokenizer`.
 
@@ -47,7 +49,9 @@ class GraphTokenizer(tf.Module):
         """
         super().__init__()
         text = _tensorflow_text()
-        self.vocab = dict(vocab) if isinstance(vocab, dict) else load_vocab(vocab)
+        # As a view, so that tf.Module does not take its entries for things to save.
+        vocab = vocab if isinstance(vocab, Mapping) else load_vocab(vocab)
+        self.vocab = types.MappingProxyType(dict(vocab))
         self.do_lower_case = do_lower_case
         kept = special_tokens(self.vocab) if keep_special_tokens else []
         self.special_tokens = tuple(kept)

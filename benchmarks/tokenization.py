@@ -1,0 +1,134 @@
+#!/usr/bin/env python3
+"""Measures tokenizers on one text: bert_tf in Python and in the graph, and others beside them.
+
+All take turns in one process, so that what else the machine does falls on all of them alike; of
+each the median and the range are given. A turn is from texts to ids, as each library holds them:
+lists in Python, ragged tensors in TensorFlow. `--threads=2` lets those that can use two.
+
+    python benchmarks/tokenization.py --input_file=corpus.txt --vocab_file=vocab.txt
+"""
+
+import os
+import statistics
+import time
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+from absl import app, flags
+
+FLAGS = flags.FLAGS
+flags.DEFINE_string("input_file", None, "Text to tokenize, line by line.", required=True)
+flags.DEFINE_string("vocab_file", None, "An uncased vocabulary.", required=True)
+flags.DEFINE_integer("threads", 1, "Threads for those that can use more than one.")
+flags.DEFINE_integer("turns", 7, "How often each tokenizer goes through the text.")
+flags.DEFINE_integer("batch", 1000, "Lines in a batch.")
+flags.DEFINE_integer("repeat", 1, "How many copies of the text to go through in a turn.")
+flags.DEFINE_bool("plain", True, "Whether to measure the slow plain port too.")
+
+
+def tensorflow_way(tokenize, lines):
+    """A turn of a tokenizer of tensors: batches through tf.data if there are threads to use."""
+    import tensorflow as tf
+
+    batches = [tf.constant(lines[i : i + FLAGS.batch]) for i in range(0, len(lines), FLAGS.batch)]
+    if FLAGS.threads == 1:
+        function = tf.function(tokenize, input_signature=[tf.TensorSpec((None,), tf.string)])
+        return lambda: sum(function(batch).values.shape[0] for batch in batches)
+    dataset = tf.data.Dataset.from_tensor_slices(lines).batch(FLAGS.batch)
+    dataset = dataset.map(tokenize, num_parallel_calls=FLAGS.threads)
+    options = tf.data.Options()
+    options.threading.private_threadpool_size = FLAGS.threads
+    dataset = dataset.with_options(options)
+    return lambda: sum(ids.values.shape[0] for ids in dataset)
+
+
+def tokenizers(texts):
+    """Dict from name to a function that goes through `texts` and returns the number of tokens."""
+    import tensorflow as tf
+    import tensorflow_text
+    from plain_tokenizer import PlainTokenizer
+    from tokenizers import BertWordPieceTokenizer
+
+    import bert_tf
+
+    lines = [text.encode() for text in texts]
+    starts = range(0, len(texts), FLAGS.batch)
+    batches = [texts[start : start + FLAGS.batch] for start in starts]
+    graph = bert_tf.tokenization.GraphTokenizer(FLAGS.vocab_file)
+    vocab = dict(graph.vocab)
+    pieces = list(vocab)
+    hugging_face = BertWordPieceTokenizer(vocab, lowercase=True)
+    fast = tensorflow_text.FastBertTokenizer(pieces, lower_case_nfd_strip_accents=True)
+    table = tf.lookup.StaticVocabularyTable(
+        tf.lookup.KeyValueTensorInitializer(pieces, tf.range(len(pieces), dtype=tf.int64)), 1
+    )
+    stock = tensorflow_text.BertTokenizer(table, lower_case=True)
+    warm = bert_tf.FullTokenizer(FLAGS.vocab_file)
+    plain = PlainTokenizer(vocab)
+
+    def python(tokenizer):
+        return sum(len(ids) for batch in batches for ids in tokenizer.encode_batch(batch))
+
+    def rust():
+        return sum(
+            len(found.ids)
+            for batch in batches
+            for found in hugging_face.encode_batch(batch, add_special_tokens=False)
+        )
+
+    def words_joined(batch):
+        return stock.tokenize(batch).merge_dims(-2, -1)
+
+    ways = {
+        "bert_tf, graph": tensorflow_way(graph.tokenize, lines),
+        "bert_tf, graph, offsets": tensorflow_way(
+            lambda batch: graph.tokenize_with_offsets(batch)[0], lines
+        ),
+        "bert_tf, Python, empty cache": lambda: python(bert_tf.FullTokenizer(FLAGS.vocab_file)),
+        "bert_tf, Python": lambda: python(warm),
+        "plain port": lambda: sum(len(plain.encode(text)) for text in texts),
+        "Hugging Face tokenizers": rust,
+        "tensorflow-text FastBertTokenizer": tensorflow_way(fast.tokenize, lines),
+        "tensorflow-text BertTokenizer": tensorflow_way(words_joined, lines),
+    }
+    if not FLAGS.plain:
+        del ways["plain port"]
+    return ways
+
+
+def main(_):
+    # Read by the library when it makes its threads.
+    os.environ["RAYON_NUM_THREADS"] = str(FLAGS.threads)
+    os.environ["TOKENIZERS_PARALLELISM"] = "true" if FLAGS.threads > 1 else "false"
+    import tensorflow as tf
+
+    tf.config.threading.set_inter_op_parallelism_threads(FLAGS.threads)
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    with open(FLAGS.input_file, encoding="utf-8") as reader:
+        texts = [line for line in reader.read().split("\n") if line.strip()] * FLAGS.repeat
+    size = sum(len(text.encode()) for text in texts)
+    print(f"{len(texts)} lines, {size / 1e6:.2f} MB, {FLAGS.threads} threads, {FLAGS.turns} turns")
+
+    ways = tokenizers(texts)
+    counts = {name: way() for name, way in ways.items()}  # also traces and warms up
+    speeds = {name: [] for name in ways}
+    for _ in range(FLAGS.turns):
+        for name, way in ways.items():
+            start = time.perf_counter()
+            way()
+            speeds[name].append(size / 1e6 / (time.perf_counter() - start))
+    print("| tokenizer | MB/s, median | from - to | tokens |\n| --- | --- | --- | --- |")
+    for name, found in speeds.items():
+        middle = statistics.median(found)
+        print(f"| {name} | {middle:.1f} | {min(found):.1f} - {max(found):.1f} | {counts[name]} |")
+    median = {name: statistics.median(found) for name, found in speeds.items()}
+    print(
+        f"graph / Hugging Face: {median['bert_tf, graph'] / median['Hugging Face tokenizers']:.1f}"
+    )
+    if FLAGS.plain:
+        for name in ("bert_tf, Python, empty cache", "bert_tf, Python"):
+            print(f"{name} / plain port: {median[name] / median['plain port']:.1f}")
+
+
+if __name__ == "__main__":
+    app.run(main)
