@@ -8,7 +8,7 @@ import tensorflow as tf
 from test_modeling import TINY
 
 import bert_tf
-from bert_tf import checkpoints, optimization, tasks, training
+from bert_tf import checkpoints, modeling, optimization, tasks, training
 
 
 @pytest.fixture(autouse=True)
@@ -170,6 +170,27 @@ def test_two_replicas_make_the_same_steps(tmp_path):
     )
     run(tmp_path / "two", 8, strategy)
     assert_same(tmp_path / "one", tmp_path / "two", atol=1e-5)
+
+
+def test_replicas_draw_different_masks():
+    """The same rows on two replicas, which Keras' own dropout would treat alike."""
+    devices = [device.name for device in tf.config.list_logical_devices("CPU")]
+    strategy = tf.distribute.MirroredStrategy(
+        devices[:2], cross_device_ops=tf.distribute.ReductionToOneDevice()
+    )
+    with strategy.scope():
+        layer = modeling.Dropout(0.5)
+
+    def masked():
+        replica = tf.distribute.get_replica_context()
+        with modeling.dropout_salt(replica.replica_id_in_sync_group):
+            return layer(tf.ones((2, 64)), training=True)
+
+    first = strategy.experimental_local_results(tf.function(lambda: strategy.run(masked))())
+    assert 30 < np.count_nonzero(first[0]) < 100
+    assert np.mean(first[0].numpy() == first[1].numpy()) < 0.75
+    second = strategy.experimental_local_results(tf.function(lambda: strategy.run(masked))())
+    assert np.mean(first[0].numpy() == second[0].numpy()) < 0.75
 
 
 def test_host_loop_length_changes_nothing(tmp_path, monkeypatch):

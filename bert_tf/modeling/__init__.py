@@ -1,7 +1,7 @@
 """The model: layers, `BertModel` and its heads, in `keras` and `keras.ops` only."""
 
 from bert_tf.modeling.heads import MaskedLMHead, Projection
-from bert_tf.modeling.layers import Embeddings, TransformerLayer
+from bert_tf.modeling.layers import Dropout, Embeddings, TransformerLayer, dropout_salt
 from bert_tf.modeling.models import (
     BertClassifier,
     BertModel,
@@ -16,8 +16,10 @@ __all__ = [
     "BertPretrainer",
     "BertSpanFinder",
     "BertTagger",
+    "Dropout",
     "Embeddings",
     "MaskedLMHead",
     "Projection",
     "TransformerLayer",
+    "dropout_salt",
 ]

@@ -6,6 +6,9 @@ Matrix products take their left side as (B*S, H): a plain two-dimensional produc
 kernels of every device are best at, and the reshape costs nothing.
 """
 
+import contextlib
+import threading
+
 import keras
 from keras import ops
 
@@ -37,6 +40,51 @@ def layer_norm(config, name, dtype):
     return keras.layers.LayerNormalization(epsilon=config.layer_norm_eps, name=name, dtype=dtype)
 
 
+_SALT = threading.local()
+
+
+@contextlib.contextmanager
+def dropout_salt(salt):
+    """Within it, every dropout of this thread draws from a stream of its own for each `salt`.
+
+    The state of a dropout is the same on all replicas of a strategy, so without it they would all
+    draw the same mask. A strategy traces each replica in a thread of its own.
+
+    Args:
+      salt: a whole number or an integer tensor; 0 changes nothing.
+    """
+    _SALT.value = salt
+    try:
+        yield
+    finally:
+        del _SALT.value
+
+
+class SaltedSeed(keras.random.SeedGenerator):
+    """Keras' seed generator, with the thread's salt in each seed (2,) that it gives."""
+
+    def next(self, ordered=True):
+        seed = super().next(ordered)
+        salt = getattr(_SALT, "value", None)
+        if salt is None:
+            return seed
+        return seed + ops.stack([ops.cast(salt, seed.dtype), ops.zeros((), seed.dtype)])
+
+
+class Dropout(keras.layers.Layer):
+    """Dropout (in training only) whose masks differ from replica to replica."""
+
+    def __init__(self, rate, **kwargs):
+        super().__init__(**kwargs)
+        self.rate = rate
+        self.seed_generator = SaltedSeed() if rate > 0 else None
+
+    def call(self, x, training=False):
+        if not training or not self.rate:
+            return x
+        return keras.random.dropout(x, self.rate, seed=self.seed_generator)
+
+
 class Embeddings(keras.layers.Layer):
     """Sum of word, segment and position embeddings, normalised (BERT paper, section 3, figure 2).
 
@@ -47,7 +95,7 @@ class Embeddings(keras.layers.Layer):
         super().__init__(**kwargs)
         self.config = config
         self.norm = layer_norm(config, "LayerNorm", self.dtype_policy)
-        self.dropout = keras.layers.Dropout(config.hidden_dropout_prob, dtype=self.dtype_policy)
+        self.dropout = Dropout(config.hidden_dropout_prob, dtype=self.dtype_policy)
 
     def build(self, *_):
         """Makes the three tables: (V, H), (segments, H), (positions, H)."""
@@ -113,7 +161,7 @@ class TransformerLayer(keras.layers.Layer):
         self.output_norm = layer_norm(config, "output_norm", self.dtype_policy)
 
         def dropout(rate):
-            return keras.layers.Dropout(rate, dtype=self.dtype_policy)
+            return Dropout(rate, dtype=self.dtype_policy)
 
         self.probs_dropout = dropout(config.attention_probs_dropout_prob)
         self.attention_dropout = dropout(config.hidden_dropout_prob)

@@ -8,7 +8,7 @@ import keras
 
 from bert_tf.config import BertConfig
 from bert_tf.modeling.heads import MaskedLMHead, Projection
-from bert_tf.modeling.layers import Embeddings, TransformerLayer, initializer
+from bert_tf.modeling.layers import Dropout, Embeddings, TransformerLayer, initializer
 
 INPUTS = ("input_ids", "input_mask", "segment_ids")
 
@@ -159,7 +159,7 @@ class BertClassifier(_FromConfig):
     def __init__(self, config, num_labels, dtype=None, name="bert_classifier"):
         inputs = token_inputs()
         pooled = BertModel(config, dtype=dtype)(inputs)["pooled_output"]
-        pooled = keras.layers.Dropout(CLASSIFIER_DROPOUT, dtype=dtype)(pooled)
+        pooled = Dropout(CLASSIFIER_DROPOUT, dtype=dtype)(pooled)
         # The release draws this matrix with 0.02 whatever the config says.
         logits = Projection(num_labels, 0.02, name="classifier", dtype=dtype)(pooled)
         super().__init__(inputs=inputs, outputs={"logits": logits}, name=name)
@@ -176,7 +176,7 @@ class BertTagger(_FromConfig):
     def __init__(self, config, num_labels, dtype=None, name="bert_tagger"):
         inputs = token_inputs()
         tokens = BertModel(config, dtype=dtype)(inputs)["sequence_output"]
-        tokens = keras.layers.Dropout(config.hidden_dropout_prob, dtype=dtype)(tokens)
+        tokens = Dropout(config.hidden_dropout_prob, dtype=dtype)(tokens)
         logits = Projection(num_labels, 0.02, name="classifier", dtype=dtype)(tokens)
         super().__init__(inputs=inputs, outputs={"logits": logits}, name=name)
         self._remember(config, dtype, num_labels=num_labels)

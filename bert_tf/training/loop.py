@@ -6,7 +6,7 @@ import time
 import numpy as np
 import tensorflow as tf
 
-from bert_tf import checkpoints, console
+from bert_tf import checkpoints, console, modeling
 from bert_tf.errors import UserError
 from bert_tf.training import checkpointing, guard
 
@@ -145,7 +145,8 @@ class Trainer:
         def train_step(batch):
             replica = tf.distribute.get_replica_context()
             weights = replica.all_reduce(tf.distribute.ReduceOp.SUM, task.loss_weights(batch))
-            with tf.GradientTape() as tape:
+            salt = modeling.dropout_salt(replica.replica_id_in_sync_group)
+            with salt, tf.GradientTape() as tape:
                 losses = task.losses(model(batch, training=True), batch, weights)
                 loss = tf.add_n(list(losses.values()))
             # Embeddings give sparse gradients with repeated rows; made dense, they are added up.
