@@ -63,9 +63,16 @@ DAMAGE = [
 ]
 
 
-def seed():
-    """The seed of this run: BERT_TF_TEST_SEED, or a fresh one."""
-    return int(os.environ.get("BERT_TF_TEST_SEED") or random.SystemRandom().randrange(2**32))
+def fresh_random(config):
+    """A `random.Random` of a fresh seed, or of BERT_TF_TEST_SEED; the seed is printed.
+
+    Args:
+      config: pytest's `request.config`.
+    """
+    seed = int(os.environ.get("BERT_TF_TEST_SEED") or random.SystemRandom().randrange(2**32))
+    with config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
+        print(f"BERT_TF_TEST_SEED={seed}", flush=True)
+    return random.Random(seed)
 
 
 def string(rng):

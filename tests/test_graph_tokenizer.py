@@ -3,7 +3,7 @@
 import json
 import os
 import pathlib
-import random
+import shutil
 import subprocess
 import sys
 
@@ -24,10 +24,8 @@ COUNT = 6000
 
 
 @pytest.fixture(scope="module")
-def rng():
-    seed = hard_strings.seed()
-    print(f"BERT_TF_TEST_SEED={seed}", file=sys.__stdout__, flush=True)
-    return random.Random(seed)
+def rng(request):
+    return hard_strings.fresh_random(request.config)
 
 
 @pytest.fixture(scope="module")
@@ -264,6 +262,7 @@ texts = [bytes.fromhex(line) for line in open(sys.argv[2])]
 ids, starts, ends = loaded.tokenizer.tokenize_with_offsets(tf.constant(texts))
 packed = loaded.pack(tf.constant(texts), tf.constant(texts[::-1]))
 json.dump({
+    "locale": locale.setlocale(locale.LC_ALL),
     "foreign": foreign,
     "ours": [name for name in sys.modules if name.startswith("bert_tf")],
     "ids": loaded.tokenizer.tokenize(tf.constant(texts)).to_list(),
@@ -273,23 +272,35 @@ json.dump({
 """
 
 
+def _with_locale(locale, folder):
+    """The environment of a process in that locale; where it is not installed it is made."""
+    environment = {**os.environ, "LC_ALL": locale, "CUDA_VISIBLE_DEVICES": ""}
+    environment.pop("PYTHONPATH", None)
+    probe = "import locale; locale.setlocale(locale.LC_ALL, '')"
+    command = [sys.executable, "-c", probe]
+    if subprocess.run(command, env=environment, capture_output=True).returncode:
+        language, encoding = locale.split(".")
+        made = ["localedef", "-i", language, "-f", encoding, str(folder / locale)]
+        if not shutil.which("localedef") or subprocess.run(made, capture_output=True).returncode:
+            pytest.skip(f"this system has no locale {locale} and cannot make it")
+        environment["LOCPATH"] = str(folder)
+    return environment
+
+
 @pytest.mark.parametrize("locale", ["C.UTF-8", "tr_TR.UTF-8"])
 def test_reloaded_in_a_fresh_process(made_up, rng, tmp_path, locale):
-    installed = subprocess.run(["locale", "-a"], capture_output=True, text=True).stdout.lower()
-    if locale.lower().replace("-", "") not in installed.replace("-", ""):
-        pytest.skip(f"this system has no locale {locale}")
+    environment = _with_locale(locale, tmp_path)
     python, ops = made_up[True, True]
     tf.saved_model.save(_Served(ops), str(tmp_path / "model"))
     texts = [hard_strings.string(rng) for _ in range(1000)]
     texts += ["ISTANBUL İstanbul ıIiİ ΟΔΟΣ".encode()]
     (tmp_path / "texts").write_text("".join(text.hex() + "\n" for text in texts))
     (tmp_path / "child.py").write_text(RELOADED)
-    environment = {**os.environ, "LC_ALL": locale, "CUDA_VISIBLE_DEVICES": ""}
-    environment.pop("PYTHONPATH", None)
     child = [sys.executable, "child.py", "model", "texts", "found.json"]
     done = subprocess.run(child, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert not done.returncode, done.stderr[-3000:]
     found = json.loads((tmp_path / "found.json").read_text())
+    assert locale in found["locale"]
     assert not found["ours"]
     # Whatever core TensorFlow does not know comes from tensorflow-text.
     assert set(found["foreign"]) == TEXT_OPS
