@@ -44,7 +44,8 @@ def main():
     bert_tf.training.set_seed(FLAGS.seed)
     strategy = bert_tf.training.make_strategy(**bert_tf.flags.device_options())
     for flag in ("train_batch_size", "eval_batch_size", "predict_batch_size"):
-        bert_tf.training.per_replica(FLAGS[flag].value, strategy, flag)
+        parts = FLAGS.gradient_accumulation_steps if flag == "train_batch_size" else 1
+        bert_tf.training.per_replica(FLAGS[flag].value, strategy, flag, parts)
     trainer = bert_tf.training.Trainer(
         lambda: bert_tf.tasks.ClassificationTask(config, len(labels)),
         strategy,
@@ -133,6 +134,7 @@ def train(trainer, path, num_examples):
         FLAGS.train_batch_size,
         FLAGS.save_checkpoints_steps,
         FLAGS.iterations_per_loop,
+        FLAGS.gradient_accumulation_steps,
     )
 
 

@@ -131,6 +131,13 @@ def define_training_flags():
         lower_bound=1,
     )
     flags.DEFINE_integer(
+        "gradient_accumulation_steps",
+        1,
+        "Ours: parts to work through each device's share of train_batch_size in, for less memory; "
+        "the steps are those of the whole batch.",
+        lower_bound=1,
+    )
+    flags.DEFINE_integer(
         "seed", 0, "Ours: seed of initial weights, dropout and the order of the input."
     )
 

@@ -57,7 +57,17 @@ def config(dropout=0.0):
     )
 
 
-def run(output_dir, steps, strategy=None, dropout=0.0, total=None, init=None, save=1000, rate=1e-3):
+def run(
+    output_dir,
+    steps,
+    strategy=None,
+    dropout=0.0,
+    total=None,
+    init=None,
+    save=1000,
+    rate=1e-3,
+    parts=1,
+):
     trainer = training.Trainer(
         lambda: tasks.PretrainingTask(config(dropout)),
         strategy or training.make_strategy(distribution_strategy="one_device"),
@@ -66,7 +76,12 @@ def run(output_dir, steps, strategy=None, dropout=0.0, total=None, init=None, sa
     )
     schedule = optimization.linear_warmup_decay(rate, total or steps)
     trainer.train(
-        batches, optimization.AdamWeightDecay(schedule), steps, 4, save_checkpoints_steps=save
+        batches,
+        optimization.AdamWeightDecay(schedule),
+        steps,
+        4,
+        save_checkpoints_steps=save,
+        gradient_accumulation_steps=parts,
     )
     return trainer
 
@@ -172,6 +187,15 @@ def test_two_replicas_make_the_same_steps(tmp_path):
     assert_same(tmp_path / "one", tmp_path / "two", atol=1e-5)
 
 
+@pytest.mark.parametrize("parts", [2, 4])
+def test_accumulation_makes_the_same_steps(tmp_path, parts):
+    """The masked-LM weights fall unevenly on the parts: a mean of means would differ."""
+    run(tmp_path / "one", 8)
+    training.set_seed(7)
+    run(tmp_path / "parts", 8, parts=parts)
+    assert_same(tmp_path / "one", tmp_path / "parts", atol=1e-5)
+
+
 def test_replicas_draw_different_masks():
     """The same rows on two replicas, which Keras' own dropout would treat alike."""
     devices = [device.name for device in tf.config.list_logical_devices("CPU")]
@@ -254,6 +278,8 @@ def test_batch_that_does_not_divide():
     assert training.per_replica(32, Strategy, "train_batch_size") == 8
     with pytest.raises(bert_tf.UserError, match=r"train_batch_size=30 .* 28 or 32"):
         training.per_replica(30, Strategy, "train_batch_size")
+    with pytest.raises(bert_tf.UserError, match=r"of 3 .* each; the nearest that do: 24 or 36"):
+        training.per_replica(32, Strategy, "train_batch_size", parts=3)
 
 
 def test_tpu_flags(caplog):

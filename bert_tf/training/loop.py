@@ -61,6 +61,7 @@ class Trainer:
         batch_size,
         save_checkpoints_steps=1000,
         iterations_per_loop=1000,
+        gradient_accumulation_steps=1,
     ):
         """Trains up to `num_train_steps`, from where the newest checkpoint stands.
 
@@ -72,6 +73,8 @@ class Trainer:
           batch_size: examples in a global batch, to report the speed.
           save_checkpoints_steps: steps between two checkpoints.
           iterations_per_loop: the most steps between two returns to the host.
+          gradient_accumulation_steps: parts that each replica's batch is worked through in, to need
+            less memory; the step is that of the whole batch.
 
         Raises:
           UserError: if the loss is no longer a number, or another process trains in the folder.
@@ -85,6 +88,7 @@ class Trainer:
                 batch_size,
                 save_checkpoints_steps,
                 iterations_per_loop,
+                gradient_accumulation_steps,
                 stopper,
             )
 
@@ -96,6 +100,7 @@ class Trainer:
         batch_size,
         save_checkpoints_steps,
         iterations_per_loop,
+        gradient_accumulation_steps,
         stopper,
     ):
         with self.strategy.scope():
@@ -109,7 +114,7 @@ class Trainer:
             return
         console.info("training: step %d to %d, %d examples each", step, num_train_steps, batch_size)
         batches = iter(self.strategy.experimental_distribute_dataset(make_batches(step)))
-        run_steps = self._make_run_steps(optimizer)
+        run_steps = self._make_run_steps(optimizer, gradient_accumulation_steps)
         report = _Report(self.output_dir, step, num_train_steps, batch_size)
         steps_per_loop = 1  # until the speed is measured
         while step < num_train_steps:
@@ -137,26 +142,40 @@ class Trainer:
                 stopper.stop(step)
         report.close()
 
-    def _make_run_steps(self, optimizer):
+    def _make_run_steps(self, optimizer, accumulation):
         """Makes the function that runs n steps on the devices and adds up what they report."""
         strategy, task, model = self.strategy, self.task, self.model
         variables = list(optimizer.weights.values())
 
-        def train_step(batch):
-            replica = tf.distribute.get_replica_context()
-            weights = replica.all_reduce(tf.distribute.ReduceOp.SUM, task.loss_weights(batch))
+        def gradients_of(batch, weights, replica):
+            """The batch's share of gradients and losses, on one replica."""
             salt = modeling.dropout_salt(replica.replica_id_in_sync_group)
             with salt, tf.GradientTape() as tape:
                 losses = task.losses(model(batch, training=True), batch, weights)
-                loss = tf.add_n(list(losses.values()))
+                losses["loss"] = tf.add_n(list(losses.values()))
+            gradients = tape.gradient(
+                losses["loss"], variables, unconnected_gradients=tf.UnconnectedGradients.ZERO
+            )
             # Embeddings give sparse gradients with repeated rows; made dense, they are added up.
-            gradients = [
-                tf.convert_to_tensor(g)
-                for g in tape.gradient(
-                    loss, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO
-                )
-            ]
-            losses["loss"] = loss
+            return [tf.convert_to_tensor(gradient) for gradient in gradients], losses
+
+        def train_step(batch):
+            replica = tf.distribute.get_replica_context()
+            weights = replica.all_reduce(tf.distribute.ReduceOp.SUM, task.loss_weights(batch))
+            if accumulation == 1:
+                gradients, losses = gradients_of(batch, weights, replica)
+            else:
+                parts = {
+                    name: tf.reshape(value, (accumulation, -1, *value.shape[1:]))
+                    for name, value in batch.items()
+                }
+                gradients = [tf.zeros_like(variable) for variable in variables]
+                losses = dict.fromkeys((*task.loss_names, "loss"), tf.constant(0.0))
+                for i in tf.range(accumulation):
+                    part = {name: value[i] for name, value in parts.items()}
+                    more, part_losses = gradients_of(part, weights, replica)
+                    gradients = [a + b for a, b in zip(gradients, more, strict=True)]
+                    losses = {name: losses[name] + part_losses[name] for name in losses}
             gradients, losses = replica.all_reduce(tf.distribute.ReduceOp.SUM, (gradients, losses))
             losses["gradient_norm"] = optimizer.apply(gradients)
             return losses

@@ -88,8 +88,8 @@ def _tpu(address, zone, project, num_tpu_cores):
     return strategy
 
 
-def per_replica(batch_size, strategy, flag):
-    """Checks that a global batch divides over the replicas.
+def per_replica(batch_size, strategy, flag, parts=1):
+    """Checks that a global batch divides over the replicas, and each replica's share into `parts`.
 
     Returns:
       The batch of one replica.
@@ -98,11 +98,13 @@ def per_replica(batch_size, strategy, flag):
       UserError: with the nearest sizes that do divide.
     """
     replicas = strategy.num_replicas_in_sync
-    if batch_size % replicas:
-        below = batch_size // replicas * replicas
-        nearest = f"{below} or {below + replicas}" if below else f"{replicas}"
+    unit = replicas * parts
+    if batch_size % unit:
+        below = batch_size // unit * unit
+        nearest = f"{below} or {below + unit}" if below else f"{unit}"
+        each = f" of {parts} gradient_accumulation_steps each" if parts > 1 else ""
         raise UserError(
-            f"--{flag}={batch_size} does not divide over {replicas} replicas; "
+            f"--{flag}={batch_size} does not divide over {replicas} replicas{each}; "
             f"the nearest that do: {nearest}"
         )
     return batch_size // replicas
