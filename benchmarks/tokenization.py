@@ -54,7 +54,7 @@ def tokenizers(texts):
     lines = [text.encode() for text in texts]
     starts = range(0, len(texts), FLAGS.batch)
     batches = [texts[start : start + FLAGS.batch] for start in starts]
-    graph = bert_tf.tokenization.GraphTokenizer(FLAGS.vocab_file)
+    graph = bert_tf.GraphTokenizer(FLAGS.vocab_file)
     vocab = dict(graph.vocab)
     pieces = list(vocab)
     hugging_face = BertWordPieceTokenizer(vocab, lowercase=True)

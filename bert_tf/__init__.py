@@ -37,6 +37,7 @@ _NAMES = {
     "BertSpanFinder": "modeling",
     "BertTagger": "modeling",
     "FullTokenizer": "tokenization",
+    "GraphTokenizer": "tokenization",
     "UserError": "errors",
 }
 

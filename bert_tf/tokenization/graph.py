@@ -96,15 +96,10 @@ class GraphTokenizer(tf.Module):
     @tf.function(input_signature=[_TEXTS])
     def tokenize(self, texts):
         """Strings (B,), UTF-8, to a ragged int32 (B, None) of ids."""
-        texts = tf.strings.unicode_transcode(
-            texts, "UTF-8", "UTF-8", errors="ignore", replace_control_characters=False
-        )
-        texts = self._escape(texts)
+        texts = self._escape(_read(texts))
         if self.do_lower_case:
-            needy = _matches(texts, graph_characters.NEED_NEIGHBOURS)
-            texts = tf.cond(
-                tf.reduce_any(needy), lambda: _arrange_some(texts, needy), lambda: texts
-            )
+            needy = _holds(texts, graph_characters.NEED_NEIGHBOURS)
+            texts = _where(needy, _arrange, texts)
         words = tf.strings.split(self._normalizer.normalize(texts))
         ids, _ = self._cut(words.values)
         splits = tf.gather(ids.row_splits, words.row_splits)
@@ -126,15 +121,12 @@ class GraphTokenizer(tf.Module):
           up to, but not with, its end.
         """
         # With a line break in front texts keep apart when all are laid end to end.
-        texts = tf.strings.unicode_transcode(
-            texts, "UTF-8", "UTF-8", errors="ignore", replace_control_characters=False
-        )
-        texts = tf.strings.join(["\n", self._escape(texts)])
+        texts = tf.strings.join(["\n", self._escape(_read(texts))])
         codes = tf.strings.unicode_decode(texts, "UTF-8")
         ends = graph_characters.ends(codes.values, self.do_lower_case)
         places = tf.range(tf.size(codes.values))
         if self.do_lower_case:
-            needy = tf.reduce_any(_matches(texts, graph_characters.NEED_NEIGHBOURS))
+            needy = tf.reduce_any(_holds(texts, graph_characters.NEED_NEIGHBOURS))
             texts, places = tf.cond(
                 needy, lambda: graph_characters.arrange(texts), lambda: (texts, places)
             )
@@ -172,7 +164,7 @@ class GraphTokenizer(tf.Module):
         """Words (W,) to ragged int32 (W, None): ids, and at which byte of the word they begin."""
         # A word of too many characters gives way to one of too many bytes: both are unknown.
         is_long = tf.strings.length(words) > graph_models.LONGEST_WORD
-        words = tf.cond(tf.reduce_any(is_long), lambda: _without_long(words), lambda: words)
+        words = _where(is_long, _without_long, words)
         ids, starts, _ = self._wordpiece.tokenize_with_offsets(words)
         return ids, tf.cast(starts, tf.int32)
 
@@ -224,15 +216,37 @@ def _escapes(vocab, special):
     return escapes, words
 
 
-def _matches(texts, pattern):
-    return tf.strings.regex_full_match(texts, f"(?s).*{pattern}.*")
+def _holds(texts, characters):
+    """Whether strings (B,) hold one of a class of characters; bool (B,)."""
+    return tf.strings.regex_full_match(texts, f"(?s).*{characters}.*")
 
 
-def _arrange_some(texts, needy):
-    places = tf.where(needy)
+def _where(mask, function, texts):
+    """Strings (B,), those of them where `mask` is True by way of `function`."""
+
+    def changed():
+        return tf.tensor_scatter_nd_update(
+            texts, tf.where(mask), function(tf.boolean_mask(texts, mask))
+        )
+
+    return tf.cond(tf.reduce_any(mask), changed, lambda: texts)
+
+
+def _read(texts):
+    """Leaves out the bytes that are not UTF-8; plain ASCII, the most of many texts, has none."""
+    odd = ~tf.strings.regex_full_match(texts, r"[\x00-\x7f]*")
+    return _where(odd, _valid, texts)
+
+
+def _valid(texts):
+    return tf.strings.unicode_transcode(
+        texts, "UTF-8", "UTF-8", errors="ignore", replace_control_characters=False
+    )
+
+
+def _arrange(texts):
     # The line break in front becomes a space, which changes nothing.
-    lines = tf.strings.join(["\n", tf.boolean_mask(texts, needy)])
-    return tf.tensor_scatter_nd_update(texts, places, graph_characters.arrange(lines)[0])
+    return graph_characters.arrange(tf.strings.join(["\n", texts]))[0]
 
 
 def _without_long(words):

@@ -9,6 +9,8 @@ replaces it. The trie is a double array of the kind of darts-clone. A unit of it
 * of a value: bit 31 set, bits 0-30 the value.
 """
 
+import functools
+
 import flatbuffers
 import numpy as np
 
@@ -36,9 +38,12 @@ def replacements(do_lower_case):
     ):
         if rule not in kept:
             for code in range(first, end):
-                yield code, function(code)
+                result = function(code)
+                if result != chr(code):  # the space itself
+                    yield code, result
 
 
+@functools.cache
 def normalizer_model(do_lower_case):
     """Returns the buffer for `FastBertNormalize`, a uint8 array."""
     pool = bytearray()
