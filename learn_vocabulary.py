@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Learns a WordPiece vocabulary from plain text, for a model of one's own."""
 
 import os
