@@ -131,10 +131,7 @@ def train(trainer, path, num_examples):
         ),
         bert_tf.optimization.AdamWeightDecay(rate),
         num_train_steps,
-        FLAGS.train_batch_size,
-        FLAGS.save_checkpoints_steps,
-        FLAGS.iterations_per_loop,
-        FLAGS.gradient_accumulation_steps,
+        **bert_tf.flags.training_options(),
     )
 
 

@@ -67,10 +67,7 @@ def train_and_evaluate(trainer, paths, schema, lengths):
                 )
             ),
             FLAGS.num_train_steps,
-            FLAGS.train_batch_size,
-            FLAGS.save_checkpoints_steps,
-            FLAGS.iterations_per_loop,
-            FLAGS.gradient_accumulation_steps,
+            **bert_tf.flags.training_options(),
         )
     if FLAGS.do_eval:
         batches = bert_tf.data.pipelines.evaluation(

@@ -142,6 +142,16 @@ def define_training_flags():
     )
 
 
+def training_options():
+    """The training flags as keyword arguments of `training.Trainer.train`."""
+    return {
+        "batch_size": FLAGS.train_batch_size,
+        "save_checkpoints_steps": FLAGS.save_checkpoints_steps,
+        "iterations_per_loop": FLAGS.iterations_per_loop,
+        "gradient_accumulation_steps": FLAGS.gradient_accumulation_steps,
+    }
+
+
 def define_device_flags():
     """Where the model runs."""
     flags.DEFINE_bool("use_tpu", False, "Whether to run on a Cloud TPU.")

@@ -81,66 +81,51 @@ class Trainer:
           Stopped: after SIGTERM or Ctrl-C, when the state is saved.
         """
         with guard.only_one(self.output_dir), guard.Stopper() as stopper:
-            self._train(
-                make_batches,
-                optimizer,
-                num_train_steps,
-                batch_size,
-                save_checkpoints_steps,
-                iterations_per_loop,
-                gradient_accumulation_steps,
-                stopper,
+            with self.strategy.scope():
+                optimizer.build(checkpointing.weights(self.model))
+            state = checkpointing.run_state(self.model, optimizer)
+            if self.checkpoint:
+                self.checkpoint = checkpointing.restore_latest(self.output_dir, state)
+            step = self.step
+            if step >= num_train_steps:
+                console.info("training: nothing to do, %s has %d steps", self.checkpoint, step)
+                return
+            console.info(
+                "training: step %d to %d, %d examples each", step, num_train_steps, batch_size
             )
+            batches = iter(self.strategy.experimental_distribute_dataset(make_batches(step)))
+            run_steps = self._make_run_steps(optimizer, gradient_accumulation_steps)
+            report = _Report(self.output_dir, step, num_train_steps, batch_size)
+            steps_per_loop = 1  # until the speed is measured
+            while step < num_train_steps:
+                next_save = step + save_checkpoints_steps - step % save_checkpoints_steps
+                next_save = min(next_save, num_train_steps)
+                steps = min(steps_per_loop, iterations_per_loop, next_save - step)
+                start = time.monotonic()
+                sums = run_steps(batches, tf.constant(steps))
+                sums = {name: float(value) for name, value in sums.items()}
+                seconds_per_step = (time.monotonic() - start) / steps
+                steps_per_loop = max(1, int(SECONDS_PER_LOOP / max(seconds_per_step, 1e-6)))
+                step += steps
+                rate = float(optimizer.learning_rate(step - 1))
+                report.add(step, steps, sums, rate, final=step == num_train_steps)
+                self._check_finite(sums, step, steps)
+                if step == next_save or stopper.signal:
+                    checkpointing.save(self.output_dir, state)
+                    self.checkpoint = checkpointing.latest(self.output_dir)
+                if stopper.signal and step < num_train_steps:
+                    report.close()
+                    stopper.stop(step)
+            report.close()
 
-    def _train(
-        self,
-        make_batches,
-        optimizer,
-        num_train_steps,
-        batch_size,
-        save_checkpoints_steps,
-        iterations_per_loop,
-        gradient_accumulation_steps,
-        stopper,
-    ):
-        with self.strategy.scope():
-            optimizer.build(checkpointing.weights(self.model))
-        state = checkpointing.run_state(self.model, optimizer)
-        if self.checkpoint:
-            self.checkpoint = checkpointing.restore_latest(self.output_dir, state)
-        step = self.step
-        if step >= num_train_steps:
-            console.info("training: nothing to do, %s has %d steps", self.checkpoint, step)
-            return
-        console.info("training: step %d to %d, %d examples each", step, num_train_steps, batch_size)
-        batches = iter(self.strategy.experimental_distribute_dataset(make_batches(step)))
-        run_steps = self._make_run_steps(optimizer, gradient_accumulation_steps)
-        report = _Report(self.output_dir, step, num_train_steps, batch_size)
-        steps_per_loop = 1  # until the speed is measured
-        while step < num_train_steps:
-            next_save = step + save_checkpoints_steps - step % save_checkpoints_steps
-            next_save = min(next_save, num_train_steps)
-            steps = min(steps_per_loop, iterations_per_loop, next_save - step)
-            start = time.monotonic()
-            sums = run_steps(batches, tf.constant(steps))
-            sums = {name: float(value) for name, value in sums.items()}
-            seconds_per_step = (time.monotonic() - start) / steps
-            steps_per_loop = max(1, int(SECONDS_PER_LOOP / max(seconds_per_step, 1e-6)))
-            step += steps
-            rate = float(optimizer.learning_rate(step - 1))
-            report.add(step, steps, sums, rate, final=step == num_train_steps)
-            if not np.isfinite(sums["loss"]):
+    def _check_finite(self, sums, step, steps):
+        """Raises UserError if a loss or the gradients of the last `steps` steps are no numbers."""
+        for name, value in sums.items():
+            if not np.isfinite(value):
                 raise UserError(
-                    f"the loss is {sums['loss']} at step {step} or up to {steps - 1} before; the "
-                    f"last good checkpoint is {self.checkpoint}; a lower --learning_rate may help"
+                    f"{name} is {value} at step {step} or up to {steps - 1} before; the last good "
+                    f"checkpoint is {self.checkpoint}; a lower --learning_rate may help"
                 )
-            if step == next_save or stopper.signal:
-                checkpointing.save(self.output_dir, state)
-                self.checkpoint = checkpointing.latest(self.output_dir)
-            if stopper.signal and step < num_train_steps:
-                report.close()
-                stopper.stop(step)
-        report.close()
 
     def _make_run_steps(self, optimizer, accumulation):
         """Makes the function that runs n steps on the devices and adds up what they report."""
