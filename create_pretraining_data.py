@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Makes TFRecords for run_pretraining.py from plain text.
 
 The text has one sentence a line and a blank line between documents. The flags, their defaults and
@@ -40,7 +41,7 @@ def output_files(input_files):
             raise bert_tf.UserError(f"--output_file: {path} is also to be read")
         if os.path.isdir(path):
             raise bert_tf.UserError(f"--output_file: {path} is a folder, a file was expected")
-        bert_tf.files.make_folder(os.path.dirname(path))
+        bert_tf.files.check_writable(path, "output_file")
     return paths
 
 

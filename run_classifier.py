@@ -55,6 +55,9 @@ def main():
     records = {
         split: write_records(split, examples[split], labels, tokenizer) for split in examples
     }
+    limits = bert_tf.data.records.limits(
+        bert_tf.data.records.CLASSIFICATION, config, {"S": FLAGS.max_seq_length}, len(labels)
+    )
     if FLAGS.do_train:
         bert_tf.tasks.save_settings(
             FLAGS.output_dir,
@@ -64,17 +67,20 @@ def main():
             FLAGS.max_seq_length,
             FLAGS.do_lower_case,
         )
-        train(trainer, records["train"], len(examples["train"]))
+        with bert_tf.data.records.reading([records["train"]]):
+            train(trainer, records["train"], len(examples["train"]), limits)
     if FLAGS.do_eval:
-        batches = evaluation_batches(records["dev"], FLAGS.eval_batch_size)
-        results = trainer.evaluate(batches, len(examples["dev"]))
+        batches = evaluation_batches(records["dev"], FLAGS.eval_batch_size, limits)
+        with bert_tf.data.records.reading([records["dev"]]):
+            results = trainer.evaluate(batches, len(examples["dev"]))
         path = os.path.join(FLAGS.output_dir, "eval_results.txt")
         bert_tf.tasks.write_eval_results(path, results)
     if FLAGS.do_predict:
-        batches = evaluation_batches(records["test"], FLAGS.predict_batch_size)
+        batches = evaluation_batches(records["test"], FLAGS.predict_batch_size, limits)
         parts = trainer.predict(batches, "predicting", len(examples["test"]))
         path = os.path.join(FLAGS.output_dir, "test_results.tsv")
-        bert_tf.tasks.write_test_results(path, (part["probabilities"] for part in parts))
+        with bert_tf.data.records.reading([records["test"]]):
+            bert_tf.tasks.write_test_results(path, (part["probabilities"] for part in parts))
 
 
 def read_task():
@@ -110,7 +116,7 @@ def write_records(split, examples, labels, tokenizer):
     return path
 
 
-def train(trainer, path, num_examples):
+def train(trainer, path, num_examples, limits):
     num_train_steps = int(num_examples / FLAGS.train_batch_size * FLAGS.num_train_epochs)
     if num_train_steps < 1:
         raise bert_tf.UserError(
@@ -128,6 +134,7 @@ def train(trainer, path, num_examples):
             FLAGS.train_batch_size,
             FLAGS.seed,
             step,
+            limits,
         ),
         bert_tf.optimization.AdamWeightDecay(rate),
         num_train_steps,
@@ -135,12 +142,13 @@ def train(trainer, path, num_examples):
     )
 
 
-def evaluation_batches(path, batch_size):
+def evaluation_batches(path, batch_size, limits):
     return bert_tf.data.pipelines.evaluation(
         [path],
         bert_tf.data.records.CLASSIFICATION,
         {"S": FLAGS.max_seq_length},
         batch_size,
+        limits=limits,
     )
 
 

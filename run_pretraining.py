@@ -36,6 +36,7 @@ def main():
     paths = bert_tf.files.expand(FLAGS.input_file, "input_file")
     schema = bert_tf.data.records.PRETRAINING
     lengths = {"S": FLAGS.max_seq_length, "P": FLAGS.max_predictions_per_seq}
+    limits = bert_tf.data.records.limits(schema, config, lengths)
     bert_tf.data.records.check(paths, schema, lengths)
     bert_tf.files.make_folder(FLAGS.output_dir)
 
@@ -52,14 +53,14 @@ def main():
     )
 
     with bert_tf.data.records.reading(paths):
-        train_and_evaluate(trainer, paths, schema, lengths)
+        train_and_evaluate(trainer, paths, schema, lengths, limits)
 
 
-def train_and_evaluate(trainer, paths, schema, lengths):
+def train_and_evaluate(trainer, paths, schema, lengths, limits):
     if FLAGS.do_train:
         trainer.train(
             lambda step: bert_tf.data.pipelines.training(
-                paths, schema, lengths, FLAGS.train_batch_size, FLAGS.seed, step
+                paths, schema, lengths, FLAGS.train_batch_size, FLAGS.seed, step, limits
             ),
             bert_tf.optimization.AdamWeightDecay(
                 bert_tf.optimization.linear_warmup_decay(
@@ -71,7 +72,7 @@ def train_and_evaluate(trainer, paths, schema, lengths):
         )
     if FLAGS.do_eval:
         batches = bert_tf.data.pipelines.evaluation(
-            paths, schema, lengths, FLAGS.eval_batch_size, FLAGS.max_eval_steps
+            paths, schema, lengths, FLAGS.eval_batch_size, FLAGS.max_eval_steps, limits
         )
         results = trainer.evaluate(batches)
         path = os.path.join(FLAGS.output_dir, "eval_results.txt")

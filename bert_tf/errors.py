@@ -1,5 +1,7 @@
 """Exceptions that mean "the input is wrong", as opposed to "the program is wrong"."""
 
+import re
+
 
 class UserError(ValueError):
     """A mistake in what the user gave: a flag, a file, a line, a tensor.
@@ -24,6 +26,23 @@ class Stopped(Exception):
         self.status = status
 
 
+# What TensorFlow says around the line that tells what is wrong: lines of their own above it, the
+# way to it in front of it, and the operation behind it.
+_ABOVE = re.compile(
+    r"Graph execution error:|Detected at node |<stack traces unavailable>|File \"|"
+    r"\d+ root error\(s\) found|$"
+)
+_BEFORE = re.compile(
+    r"\(\d+\) [A-Z_]+:\s*|\{\{function_node .*?\}\}\s*|"
+    r"Error in user-defined function passed to \S+ transformation with iterator: \S+: "
+)
+_BEHIND = re.compile(r"\s*\[Op:\w+\].*$")
+
+
 def reason(error):
-    """The first line of what another library says; the rest is its own stack."""
-    return (str(getattr(error, "message", "") or error).strip() or repr(error)).splitlines()[0]
+    """The line of another library's error that says what is wrong; the rest is its own stack."""
+    lines = (str(getattr(error, "message", "") or error).strip() or repr(error)).splitlines()
+    line = next((line for line in map(str.strip, lines) if not _ABOVE.match(line)), lines[0])
+    while found := _BEFORE.match(line):
+        line = line[found.end() :]
+    return _BEHIND.sub("", line) or lines[0]

@@ -30,14 +30,16 @@ def expand(patterns, flag):
       flag: the flag it came from, for the error.
 
     Returns:
-      The files, in the order of the patterns, each pattern's matches sorted.
+      The files, in the order of the patterns, each pattern's matches sorted. A pattern that is
+      the name of a file, such as "g[1]/data.tfrecord", means that file.
 
     Raises:
       UserError: if a pattern matches nothing.
     """
     paths = []
     for pattern in filter(None, (part.strip() for part in patterns.split(","))):
-        matches = sorted(tf.io.gfile.glob(pattern))
+        exists = tf.io.gfile.exists(pattern)
+        matches = [pattern] if exists else sorted(tf.io.gfile.glob(pattern))
         if not matches:
             raise UserError(f"--{flag}: no file matches {pattern}")
         paths += matches
@@ -93,21 +95,59 @@ def replacing(*paths):
     ...     write_something(path)
 
     Raises:
-      UserError: if a path cannot be written.
+      UserError: if a path cannot be written. Other errors of the block stay what they are.
     """
     temporary = [temporary_name(path) for path in paths]
+    for path in paths:
+        make_folder(os.path.dirname(path))
     try:
-        for path in paths:
-            make_folder(os.path.dirname(path))
-        yield temporary
-        for source, target in zip(temporary, paths, strict=True):
-            tf.io.gfile.rename(source, target, overwrite=True)
-    except tf.errors.OpError as error:
-        raise UserError(f"{', '.join(paths)}: cannot be written ({reason(error)})") from None
+        with _writing_to(paths, temporary):
+            yield temporary
+            for source, target in zip(temporary, paths, strict=True):
+                tf.io.gfile.rename(source, target, overwrite=True)
     finally:
         for path in temporary:
-            if tf.io.gfile.exists(path):
-                tf.io.gfile.remove(path)
+            _clear(path, tf.io.gfile.remove)
+
+
+@contextlib.contextmanager
+def _writing_to(paths, temporary):
+    """Turns TensorFlow's errors about `temporary` names into a UserError about `paths`.
+
+    Every file system names the file that it could not write, and nobody else has that name; so an
+    error without it, such as a GPU out of memory, comes from what the block computes.
+    """
+    try:
+        yield
+    except tf.errors.OpError as error:
+        if not any(os.path.basename(name) in error.message for name in temporary):
+            raise
+        raise UserError(f"{', '.join(paths)}: cannot be written ({reason(error)})") from None
+
+
+def _clear(path, remove):
+    """Removes what is left at `path`; a failure must not hide the error before it."""
+    try:
+        if tf.io.gfile.exists(path):
+            remove(path)
+    except tf.errors.OpError as error:
+        console.warning("%s: cannot be removed (%s)", path, reason(error))
+
+
+def check_writable(path, flag):
+    """Makes the folder of `path` and tries a file there, so that hours of work are not in vain.
+
+    Raises:
+      UserError: naming `flag` if `path` could not be written.
+    """
+    temporary = temporary_name(path)
+    try:
+        tf.io.gfile.makedirs(os.path.dirname(path) or ".")
+        with tf.io.gfile.GFile(temporary, "wb") as writer:
+            writer.write(b"")
+        tf.io.gfile.remove(temporary)
+    except tf.errors.OpError as error:
+        raise UserError(f"--{flag}: {path} cannot be written ({reason(error)})") from None
 
 
 def write_text(path, text):
@@ -133,12 +173,10 @@ def replacing_folder(path):
     reader can see it grow.
     """
     temporary = temporary_name(path)
+    make_folder(os.path.dirname(path))
     try:
-        make_folder(os.path.dirname(path))
-        yield temporary
-        tf.io.gfile.rename(temporary, path)
-    except tf.errors.OpError as error:
-        raise UserError(f"{path}: cannot be written ({reason(error)})") from None
+        with _writing_to([path], [temporary]):
+            yield temporary
+            tf.io.gfile.rename(temporary, path)
     finally:
-        if tf.io.gfile.exists(temporary):
-            tf.io.gfile.rmtree(temporary)
+        _clear(temporary, tf.io.gfile.rmtree)

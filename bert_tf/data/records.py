@@ -7,6 +7,7 @@ it passes them as a dict, {"S": 128, "P": 20}.
 
 import contextlib
 import itertools
+import re
 import struct
 from typing import NamedTuple
 
@@ -57,6 +58,8 @@ SQUAD_TRAINING = {
     "is_impossible": Feature("int64", None),
 }
 
+_ALL = {**PRETRAINING, **CLASSIFICATION, **SQUAD_TRAINING}
+
 
 def serialize(schema, values):
     """Turns one example into the bytes of a `tf.train.Example`; the same values, the same bytes.
@@ -91,19 +94,70 @@ def parsing_spec(schema, lengths):
     }
 
 
-def parse(serialized, schema, lengths):
+# What the values of a feature must be below: a size of `BertConfig`, a length, the number of
+# labels, or this number.
+_LIMIT_OF = {
+    "input_ids": "vocab_size",
+    "input_mask": 2,
+    "segment_ids": "type_vocab_size",
+    "masked_lm_positions": "S",
+    "masked_lm_ids": "vocab_size",
+    "next_sentence_labels": 2,
+    "label_ids": "labels",
+    "is_real_example": 2,
+    "start_positions": "S",
+    "end_positions": "S",
+    "is_impossible": 2,
+}
+_SOURCE_OF = {
+    "vocab_size": "vocab_size in --bert_config_file",
+    "type_vocab_size": "type_vocab_size in --bert_config_file",
+    "S": "--max_seq_length",
+    "labels": "the number of labels",
+}
+
+
+def limits(schema, config, lengths, num_labels=2):
+    """What a model can look up, for `parse` to check.
+
+    Args:
+      schema: e.g. `PRETRAINING`.
+      config: the model's `BertConfig`.
+      lengths: as for `parse`.
+      num_labels: of a classification.
+
+    Returns:
+      Dict from the names of features to the number that their values must be below.
+    """
+    sizes = {
+        "vocab_size": config.vocab_size,
+        "type_vocab_size": config.type_vocab_size,
+        "S": lengths["S"],
+        "labels": num_labels,
+    }
+    return {name: sizes.get(of, of) for name, of in _LIMIT_OF.items() if name in schema}
+
+
+def parse(serialized, schema, lengths, limits=None):
     """Reads a batch of examples.
 
     Args:
       serialized: string tensor (B,) of `tf.train.Example`s.
       schema: e.g. `PRETRAINING`.
       lengths: dict with "S", and "P" where the schema has it.
+      limits: dict from names of features to what each of their values must be below, and not
+        negative; `reading` says what is wrong with a record that breaks one. The devices would not
+        say it: there an embedding or a one-hot of a wrong number is zeros.
 
     Returns:
       Dict from name to tensor (B, length) or (B,), with fixed lengths; whole numbers are int32,
       because TPUs have no int64.
     """
     parsed = tf.io.parse_example(serialized, parsing_spec(schema, lengths))
+    for name, limit in (limits or {}).items():
+        # Before the cast, which would make 2**32 a 0.
+        least, most = tf.reduce_min(parsed[name]), tf.reduce_max(parsed[name])
+        tf.debugging.Assert((least >= 0) & (most < limit), [_BROKEN, name, least, most, limit])
     return {
         name: tf.cast(tensor, tf.int32) if tensor.dtype == tf.int64 else tensor
         for name, tensor in parsed.items()
@@ -169,7 +223,9 @@ def check_lengths(path, schema, lengths):
 
 @contextlib.contextmanager
 def reading(paths):
-    """Turns damage that TensorFlow meets while it reads `paths` into a UserError.
+    """Turns what is wrong with the records of `paths`, as TensorFlow meets it, into a UserError.
+
+    That is damage, and records that are not what `parse` was told. Other errors stay what they are.
 
     >>> with records.reading(paths):
     ...     for batch in dataset:
@@ -177,12 +233,57 @@ def reading(paths):
     """
     try:
         yield
-    except tf.errors.DataLossError as error:
+    except (tf.errors.DataLossError, tf.errors.InvalidArgumentError, UnicodeDecodeError) as error:
+        if isinstance(error, tf.errors.DataLossError):
+            found = f"a record is damaged or cut off ({reason(error)})"
+        else:
+            found = _wrong_record(error)
+        if not found:
+            raise
         paths = list(paths)
         more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
-        raise UserError(
-            f"{', '.join(paths[:3])}{more}: a record is damaged or cut off ({reason(error)})"
-        ) from None
+        raise UserError(f"{', '.join(paths[:3])}{more}: {found}") from None
+
+
+# The assertion of `parse`, and what TensorFlow's parser says.
+_BROKEN = "out of range"
+_SAID = {
+    "range": rf"\[{_BROKEN}\] \[(\w+)\] \[(-?\d+)\] \[(-?\d+)\] \[(\d+)\]",
+    "length": r"Key: (\w+).*values size: (\d+) but output shape: \[(\d*)\]",
+    "type": r"Key: (\w+).*Data type: (\w+) but expected type: (\w+)",
+    "lack": r"Feature: (\w+) \(data type: \w+\) is required but could not be found",
+    "other": r"Key: (\w+), Index: |Could not parse example input",
+}
+
+
+def _wrong_record(error):
+    """Says what is wrong with a record, or returns None if the error is about something else."""
+    # The parser quotes what is no message; where that is not UTF-8, the text is not an OpError.
+    broken = isinstance(error, UnicodeDecodeError)
+    text = bytes(error.object).decode("utf-8", "replace") if broken else error.message
+    for kind, pattern in _SAID.items():
+        if not (match := re.search(pattern, text, re.IGNORECASE)):
+            continue
+        name = match[1]
+        if kind == "range":
+            least, most, limit = map(int, match.groups()[1:])
+            source = _SOURCE_OF.get(_LIMIT_OF.get(name))
+            because = f" because of {source}" if source else ""
+            worst = most if most >= limit else least
+            return f"a record has {worst} in {name}, 0 to {limit - 1} was expected{because}"
+        if kind == "length":
+            length = _ALL[name].length if name in _ALL else None
+            wanted = match[3] or 1
+            because = f" because --{_FLAG_OF[length]}={wanted}" if length in _FLAG_OF else ""
+            return f"{name} of a record has length {match[2]}, {wanted} was expected{because}"
+        if kind == "type":
+            return f"{name} of a record is {match[2]}, {match[3]} was expected"
+        if kind == "lack":
+            return f"a record lacks {name}"
+        if name:
+            return f"{name} of a record cannot be read ({reason(error)})"
+        return "a record is not a tf.train.Example message"
+    return None
 
 
 def _first_record(path):
