@@ -157,6 +157,11 @@ def test_damaged_newest_checkpoint_falls_back(tmp_path, caplog):
         run(tmp_path / "hurt", 6)
 
 
+def test_a_folder_that_tensorflow_could_not_read_is_refused_at_once(tmp_path):
+    with pytest.raises(bert_tf.UserError, match=r"--output_dir: .*run\[1\] has \[ \] in it"):
+        run(tmp_path / "run[1]", 2)
+
+
 def test_a_lost_state_file_loses_no_checkpoint(tmp_path, caplog):
     run(tmp_path, 2)
     (tmp_path / "checkpoint").unlink()

@@ -4,12 +4,13 @@ from bert_tf.checkpoints.convert import convert, find_config, resize
 from bert_tf.checkpoints.hugging_face import write as write_hugging_face
 from bert_tf.checkpoints.names import encoder_shapes, release_name, weights
 from bert_tf.checkpoints.published import MODELS, fetch
-from bert_tf.checkpoints.release import ReleaseCheckpoint, find, write
+from bert_tf.checkpoints.release import ReleaseCheckpoint, check_path, find, remove, write
 from bert_tf.checkpoints.warm_start import open_checkpoint, warm_start
 
 __all__ = [
     "MODELS",
     "ReleaseCheckpoint",
+    "check_path",
     "convert",
     "encoder_shapes",
     "fetch",
@@ -17,6 +18,7 @@ __all__ = [
     "find_config",
     "open_checkpoint",
     "release_name",
+    "remove",
     "resize",
     "warm_start",
     "weights",

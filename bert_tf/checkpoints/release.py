@@ -14,6 +14,16 @@ from bert_tf.errors import DamagedFile, UserError, reason
 _READ_ERRORS = (tf.errors.OpError, RuntimeError, ValueError, IndexError)
 
 
+def check_path(path, flag):
+    """Raises UserError for a path that TensorFlow would take as a pattern when it reads it."""
+    found = sorted(set("[]*?\\") & set(path))
+    if found and "://" not in path:
+        raise UserError(
+            f"--{flag}: {path} has {' '.join(found)} in it; TensorFlow reads the paths of "
+            "checkpoints as patterns, so another name is needed"
+        )
+
+
 def find(path, flag="init_checkpoint"):
     """Returns the prefix of the checkpoint that `path` means.
 
@@ -25,17 +35,18 @@ def find(path, flag="init_checkpoint"):
     Raises:
       UserError: if there is no checkpoint.
     """
+    check_path(path, flag)
     prefix = path
     if tf.io.gfile.isdir(path):
         prefix = tf.train.latest_checkpoint(path)
         if prefix is None:
-            found = sorted(tf.io.gfile.glob(os.path.join(path, "*.index")))
+            found = sorted(name for name in tf.io.gfile.listdir(path) if name.endswith(".index"))
             if len(found) != 1:
-                names = ", ".join(os.path.basename(name) for name in found) or "none"
+                names = ", ".join(found) or "none"
                 raise UserError(
                     f"--{flag}: one checkpoint was expected in the folder {path}, found {names}"
                 )
-            prefix = found[0]
+            prefix = os.path.join(path, found[0])
     for ending in (".index", ".data-"):
         head, dot, _ = prefix.rpartition(ending)
         if dot and not tf.io.gfile.exists(prefix + ".index"):
@@ -86,10 +97,28 @@ def write(prefix, tensors):
             shape_and_slices=[""] * len(names),
             tensors=[tf.convert_to_tensor(tensors[name]) for name in names],
         )
+        if tf.io.gfile.exists(prefix + ".index"):
+            tf.io.gfile.remove(prefix + ".index")
         for ending in (".data-00000-of-00001", ".index"):
             tf.io.gfile.rename(temporary + ending, prefix + ending, overwrite=True)
     except tf.errors.OpError as error:
         raise UserError(f"{prefix}: cannot be written ({reason(error)})") from None
     finally:
-        for left in tf.io.gfile.glob(temporary + "*"):
+        for left in _beside(temporary):
             tf.io.gfile.remove(left)
+
+
+def remove(prefix):
+    """Removes a checkpoint: the index first, without which the rest is none any more."""
+    tf.io.gfile.remove(prefix + ".index")
+    for path in _beside(prefix + ".data-"):
+        tf.io.gfile.remove(path)
+
+
+def _beside(start):
+    """The paths that begin with `start`. Not by glob: the user's path may have brackets in it."""
+    folder, name = os.path.split(start)
+    if not tf.io.gfile.isdir(folder or "."):
+        return []
+    found = tf.io.gfile.listdir(folder or ".")
+    return [os.path.join(folder, other) for other in found if other.startswith(name)]

@@ -16,7 +16,7 @@ from bert_tf.errors import DamagedFile, UserError
 KEEP = 5
 
 # Not those that a killed process was writing, model.ckpt-9.tmp-123.index.
-_NAME = re.compile(r"model\.ckpt-\d+\.index$")
+_NAME = re.compile(r"model\.ckpt-(\d+)\.index$")
 
 
 def weights(model):
@@ -40,12 +40,13 @@ def latest(output_dir):
     with the most steps.
     """
     named = tf.train.latest_checkpoint(output_dir)
-    return named or max(_all(output_dir), key=step_of, default=None)
+    return named or max(_all(output_dir), default=(0, None))[1]
 
 
 def step_of(prefix):
-    """The step in a checkpoint's name: "out/model.ckpt-1000" -> 1000."""
-    return int(prefix.rpartition("-")[2])
+    """The step of a checkpoint, 0 if it has none, as the published models."""
+    source = checkpoints.ReleaseCheckpoint(prefix)
+    return int(source.tensor("global_step")) if "global_step" in source.shapes else 0
 
 
 def save(output_dir, variables, keep=KEEP):
@@ -53,7 +54,7 @@ def save(output_dir, variables, keep=KEEP):
     step = int(variables["global_step"].numpy())
     prefix = os.path.join(output_dir, f"model.ckpt-{step}")
     checkpoints.write(prefix, {name: variable.numpy() for name, variable in variables.items()})
-    found = [path for path in _all(output_dir) if step_of(path) <= step]
+    found = [path for number, path in _all(output_dir) if number <= step]
     # The text of TensorFlow's CheckpointState, with names relative to the folder, so that it can be
     # moved.
     kept = [os.path.basename(path) for path in found[-keep:]]
@@ -61,18 +62,20 @@ def save(output_dir, variables, keep=KEEP):
     lines += [f'all_model_checkpoint_paths: "{name}"' for name in kept]
     files.write_text(os.path.join(output_dir, "checkpoint"), "\n".join(lines) + "\n")
     for old in found[:-keep]:
-        # The index goes first: without it the rest is no checkpoint any more.
-        tf.io.gfile.remove(old + ".index")
-        for path in tf.io.gfile.glob(old + ".data-*"):
-            tf.io.gfile.remove(path)
+        checkpoints.remove(old)
     console.info("saved %s", prefix)
 
 
 def _all(output_dir):
-    """The prefixes of a run's checkpoints, oldest first."""
-    paths = tf.io.gfile.glob(os.path.join(output_dir, "model.ckpt-*.index"))
-    found = [path.removesuffix(".index") for path in paths if _NAME.search(path)]
-    return sorted(found, key=step_of)
+    """(step, prefix) of each of a run's checkpoints, oldest first."""
+    if not tf.io.gfile.exists(output_dir):
+        return []
+    # Not by glob: the path is the user's, and may have brackets in it.
+    names = filter(None, map(_NAME.fullmatch, tf.io.gfile.listdir(output_dir)))
+    return sorted(
+        (int(match.group(1)), os.path.join(output_dir, match.group().removesuffix(".index")))
+        for match in names
+    )
 
 
 def restore_latest(output_dir, variables):
@@ -87,7 +90,8 @@ def restore_latest(output_dir, variables):
     newest = latest(output_dir)
     if newest is None:
         return None
-    older = [path for path in _all(output_dir) if step_of(path) < step_of(newest)]
+    found = [path for _, path in _all(output_dir)]
+    older = found[: found.index(newest)] if newest in found else []
     for prefix in (newest, *reversed(older)):
         try:
             restore(prefix, variables)

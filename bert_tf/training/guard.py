@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import signal
 import threading
 
@@ -9,6 +10,8 @@ import tensorflow as tf
 
 from bert_tf import console, files
 from bert_tf.errors import Stopped, UserError
+
+_LEFT = re.compile(r"model\.ckpt-\d+\.tmp-")
 
 
 @contextlib.contextmanager
@@ -27,20 +30,29 @@ def only_one(output_dir):
         console.info("%s cannot be locked: see that only one process trains there", output_dir)
         yield
         return
-    with open(os.path.join(output_dir, ".lock"), "a+", encoding="utf-8") as lock:
+    try:
+        lock = open(os.path.join(output_dir, ".lock"), "a+", encoding="utf-8")  # noqa: SIM115
+    except OSError as error:
+        raise UserError(
+            f"--output_dir: cannot write into {output_dir} ({error.strerror})"
+        ) from None
+    with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             lock.seek(0)
             who = lock.read().strip() or "unknown"
             raise UserError(
                 f"--output_dir: another process (number {who}) trains in {output_dir}"
             ) from None
+        except OSError as error:  # a file system without locks
+            console.info("%s cannot be locked (%s)", output_dir, error.strerror)
         lock.truncate(0)
         lock.write(str(os.getpid()))
         lock.flush()
-        for left in tf.io.gfile.glob(os.path.join(output_dir, "model.ckpt-*.tmp-*")):
-            tf.io.gfile.remove(left)  # of a run that was killed while it saved
+        for name in tf.io.gfile.listdir(output_dir):
+            if _LEFT.match(name):  # by a run that was killed while it saved
+                tf.io.gfile.remove(os.path.join(output_dir, name))
         yield
 
 

@@ -31,6 +31,7 @@ class Trainer:
           output_dir: folder of the run's checkpoints and summaries.
           init_checkpoint: a release checkpoint, or one of ours.
         """
+        checkpoints.check_path(output_dir, "output_dir")
         self.strategy = strategy
         self.output_dir = output_dir
         with strategy.scope():
