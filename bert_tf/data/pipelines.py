@@ -56,7 +56,9 @@ def evaluation(paths, schema, lengths, batch_size, max_batches=None, limits=None
     """
 
     def fill(batch):
-        batch.setdefault("is_real_example", tf.ones_like(next(iter(batch.values()))[:, 0]))
+        if "is_real_example" not in batch:
+            rows = tf.shape(next(iter(batch.values())))[0]
+            batch["is_real_example"] = tf.ones([rows], tf.int32)
         filled = {}
         for name, value in batch.items():
             missing = batch_size - tf.shape(value)[0]
