@@ -322,7 +322,7 @@ def test_script(root, folder):
     ("changed", "sentence"),
     [
         ({"input_file": "empty.txt"}, "empty.txt: no text in it, one sentence a line was expected"),
-        ({"output_file": "vocab.txt/out.tfrecord"}, "vocab.txt: the folder cannot be made"),
+        ({"output_file": "vocab.txt/x"}, "--output_file: vocab.txt/x cannot be written"),
     ],
 )
 def test_script_errors(changed, sentence, root, folder):
