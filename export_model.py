@@ -13,7 +13,9 @@ flags.DEFINE_string(
 flags.DEFINE_string(
     "export_dir", None, "Folder of the model's versions; a numbered folder is made in it."
 )
-flags.DEFINE_integer("version", None, "Number of the version, the next free one if not given.")
+flags.DEFINE_integer(
+    "version", None, "Number of the version, the next free one if not given.", lower_bound=0
+)
 flags.mark_flags_as_required(["model_dir", "export_dir"])
 
 
@@ -27,10 +29,10 @@ def main():
     checkpoint = bert_tf.checkpoints.find(
         FLAGS.checkpoint or FLAGS.model_dir, "checkpoint" if FLAGS.checkpoint else "model_dir"
     )
-    model = bert_tf.BertClassifier(settings["config"], len(settings["labels"]))
+    model = bert_tf.BertClassifier(settings.config, len(settings.labels))
     bert_tf.checkpoints.warm_start(model, checkpoint, require_all=True)
     bert_tf.serving.export_classifier(
-        model, FLAGS.export_dir, settings["labels"], settings["vocab_file"], FLAGS.version
+        model, FLAGS.export_dir, settings.labels, settings.vocab_file, FLAGS.version
     )
 
 

@@ -22,7 +22,7 @@ flags.DEFINE_bool("do_train", False, "Whether to train, on train.tsv.")
 flags.DEFINE_bool("do_eval", False, "Whether to evaluate, on dev.tsv.")
 flags.DEFINE_bool("do_predict", False, "Whether to predict the labels of test.tsv.")
 flags.DEFINE_integer("predict_batch_size", 8, "Total batch size for prediction.", lower_bound=1)
-flags.DEFINE_float("num_train_epochs", 3.0, "Number of times to go through train.tsv.")
+flags.DEFINE_float("num_train_epochs", 3.0, "Number of times to go through train.tsv.", 0.0)
 flags.DEFINE_float("warmup_proportion", 0.1, "Share of the steps to warm up in.", 0.0, 1.0)
 flags.mark_flags_as_required(["data_dir", "task_name", "output_dir"])
 
@@ -39,34 +39,38 @@ def main():
     tokenizer = bert_tf.FullTokenizer(FLAGS.vocab_file, FLAGS.do_lower_case)
     bert_tf.tasks.check_vocabulary(tokenizer.vocab, config, FLAGS.vocab_file)
     examples, labels = read_task()
-    bert_tf.files.make_folder(FLAGS.output_dir)
+    settings = bert_tf.tasks.Settings(
+        labels, FLAGS.max_seq_length, FLAGS.do_lower_case, config, FLAGS.vocab_file
+    )
+    with bert_tf.training.guard.only_one(FLAGS.output_dir):
+        run(settings, examples, tokenizer)
 
+
+def run(settings, examples, tokenizer):
     bert_tf.training.set_seed(FLAGS.seed)
     strategy = bert_tf.training.make_strategy(**bert_tf.flags.device_options())
-    for flag in ("train_batch_size", "eval_batch_size", "predict_batch_size"):
-        parts = FLAGS.gradient_accumulation_steps if flag == "train_batch_size" else 1
-        bert_tf.training.per_replica(FLAGS[flag].value, strategy, flag, parts)
+    bert_tf.flags.check_batch_sizes(
+        strategy, train=FLAGS.do_train, eval=FLAGS.do_eval, predict=FLAGS.do_predict
+    )
+    bert_tf.tasks.settle(FLAGS.output_dir, settings, write=FLAGS.do_train)
+    labels = settings.labels
     trainer = bert_tf.training.Trainer(
-        lambda: bert_tf.tasks.ClassificationTask(config, len(labels)),
+        lambda: bert_tf.tasks.ClassificationTask(settings.config, len(labels)),
         strategy,
         FLAGS.output_dir,
         FLAGS.init_checkpoint,
+        must_be_trained=not FLAGS.do_train,
     )
     records = {
         split: write_records(split, examples[split], labels, tokenizer) for split in examples
     }
     limits = bert_tf.data.records.limits(
-        bert_tf.data.records.CLASSIFICATION, config, {"S": FLAGS.max_seq_length}, len(labels)
+        bert_tf.data.records.CLASSIFICATION,
+        settings.config,
+        {"S": FLAGS.max_seq_length},
+        len(labels),
     )
     if FLAGS.do_train:
-        bert_tf.tasks.save_settings(
-            FLAGS.output_dir,
-            config,
-            FLAGS.vocab_file,
-            labels,
-            FLAGS.max_seq_length,
-            FLAGS.do_lower_case,
-        )
         with bert_tf.data.records.reading([records["train"]]):
             train(trainer, records["train"], len(examples["train"]), limits)
     if FLAGS.do_eval:
@@ -100,7 +104,7 @@ def read_task():
     if labels is None and not FLAGS.do_train:
         # A trained model goes before the data: its labels are the ids that it was trained on.
         settings = bert_tf.tasks.load_settings(FLAGS.output_dir)
-        labels = settings and settings["labels"]
+        labels = settings and settings.labels
     if labels is None:
         train = examples.get("train") or bert_tf.tasks.read_examples(task, FLAGS.data_dir, "train")
         labels = bert_tf.tasks.labels_of(train)

@@ -42,9 +42,7 @@ def main():
 
     bert_tf.training.set_seed(FLAGS.seed)
     strategy = bert_tf.training.make_strategy(**bert_tf.flags.device_options())
-    for flag in ("train_batch_size", "eval_batch_size"):
-        parts = FLAGS.gradient_accumulation_steps if flag == "train_batch_size" else 1
-        bert_tf.training.per_replica(FLAGS[flag].value, strategy, flag, parts)
+    bert_tf.flags.check_batch_sizes(strategy, train=FLAGS.do_train, eval=FLAGS.do_eval)
     trainer = bert_tf.training.Trainer(
         lambda: bert_tf.tasks.PretrainingTask(config),
         strategy,

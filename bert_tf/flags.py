@@ -138,8 +138,24 @@ def define_training_flags():
         lower_bound=1,
     )
     flags.DEFINE_integer(
-        "seed", 0, "Ours: seed of initial weights, dropout and the order of the input."
+        "seed",
+        0,
+        "Ours: seed of initial weights, dropout and the order of the input.",
+        lower_bound=0,
+        upper_bound=2**32 - 1,
     )
+
+
+def check_batch_sizes(strategy, **wanted):
+    """Checks that the batch sizes that are used divide over the devices.
+
+    >>> check_batch_sizes(strategy, train=FLAGS.do_train, eval=FLAGS.do_eval)
+    """
+    for kind, is_wanted in wanted.items():
+        if is_wanted:
+            parts = FLAGS.gradient_accumulation_steps if kind == "train" else 1
+            flag = f"{kind}_batch_size"
+            bert_tf.training.per_replica(FLAGS[flag].value, strategy, flag, parts)
 
 
 def training_options():

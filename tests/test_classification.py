@@ -90,6 +90,47 @@ def test_test_files_with_and_without_labels(tmp_path, text):
     assert [(e.text_a, e.label) for e in found] == [("good", None)]
 
 
+def test_pairs_to_predict_keep_their_second_text(tmp_path):
+    """Two columns are two texts where the training file has three, and text and label else."""
+
+    def found(train):
+        where = folder(tmp_path, train=train, test="good\tbad\n")
+        examples = tasks.read_examples(tasks.find_task("tsv"), where, "test")
+        return [(e.text_a, e.text_b, e.label) for e in examples]
+
+    assert found("a\tb\tx\n") == [("good", "bad", None)]
+    assert found("a\tx\n") == [("good", None, None)]
+
+
+def test_names_of_glue_s_headers(tmp_path):
+    where = folder(tmp_path, train="index\tsentence1\tsentence2\tlabel\n0\ta\tb\tx\n")
+    (found,) = tasks.read_examples(tasks.find_task("tsv"), where, "train")
+    assert (found.text_a, found.text_b, found.label) == ("a", "b", "x")
+
+
+def test_a_run_does_not_go_on_with_other_labels(tmp_path, tokenizer):
+    config = bert_tf.BertConfig(vocab_size=10)
+    vocab_file = str(tmp_path / "vocab.txt")
+    settings = tasks.Settings(("x", "y"), 8, True, config, vocab_file)
+    run = str(tmp_path / "run")
+    tasks.settle(run, settings, write=True)
+    tasks.settle(run, settings, write=True)
+    other = {
+        "labels": ("y", "z"),
+        "do_lower_case": False,
+        "config": bert_tf.BertConfig(vocab_size=11),
+        "vocab_file": str(tmp_path / "other.txt"),
+    }
+    (tmp_path / "other.txt").write_text("[PAD]\n")
+    for name, value in other.items():
+        with pytest.raises(bert_tf.UserError, match=f"holds a run with another {name}"):
+            tasks.settle(run, settings._replace(**{name: value}), write=True)
+    assert tasks.load_settings(run).labels == ("x", "y")
+    (tmp_path / "run" / "classifier.json").write_text("[]")
+    with pytest.raises(bert_tf.UserError, match="not the settings of a classifier"):
+        tasks.load_settings(run)
+
+
 def test_labels_are_found_and_sorted(tmp_path):
     def labels(*names):
         return tasks.labels_of([tsv.Example("", "", None, name) for name in names])
@@ -107,6 +148,7 @@ def test_labels_are_found_and_sorted(tmp_path):
         ("cola", "dev", b"gj04\t1\t\t\xff\n", "dev.tsv, line 1: not UTF-8 text"),
         ("tsv", "train", "a\tb\tc\td\n", "line 1: 4 columns without a header"),
         ("tsv", "train", "text\tstars\na\t1\n", "the header has no column `label`"),
+        ("tsv", "train", "question\tlabel\na\t1\n", "has no column text, text_a, sentence or"),
         ("tsv", "train", "only\n", "line 1: 1 columns without a header"),
     ],
 )

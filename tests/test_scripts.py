@@ -258,6 +258,7 @@ def mistakes(folder):
         ["--do_eval", "--data_dir=none"],
         "there is no file none/dev.tsv",
     )
+    yield "nothing trained", classify, ["--do_predict"], "those of random weights"
     yield "stray argument", classify, ["train"], "what is 'train'?"
     strange = folder / "strange"
     strange.mkdir(exist_ok=True)

@@ -170,12 +170,14 @@ def test_a_lost_state_file_loses_no_checkpoint(tmp_path, caplog):
     assert "nothing to do" in caplog.text
 
 
-def test_two_processes_on_one_folder_are_refused(tmp_path):
+def test_two_processes_on_one_folder_are_refused(tmp_path, monkeypatch):
+    left = tmp_path / "model.ckpt-9.tmp-123.index"
     with training.guard.only_one(str(tmp_path)):
-        left = tmp_path / "model.ckpt-9.tmp-123.index"
         left.write_text("of a run that was killed")
+        monkeypatch.setattr(training.guard, "_HELD", set())  # as if this were another process
         with pytest.raises(bert_tf.UserError, match=rf"process \(number {os.getpid()}\) trains in"):
             run(tmp_path, 1)
+        monkeypatch.undo()
     run(tmp_path, 1)
     assert not left.exists()
 

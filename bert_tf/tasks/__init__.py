@@ -6,8 +6,9 @@ A further task is a further file here.
 from bert_tf.tasks.checks import check_length, check_vocabulary
 from bert_tf.tasks.classification import (
     ClassificationTask,
+    Settings,
     load_settings,
-    save_settings,
+    settle,
     write_features,
     write_test_results,
 )
@@ -18,13 +19,14 @@ from bert_tf.tasks.tsv import find_task, labels_of, read_examples
 __all__ = [
     "ClassificationTask",
     "PretrainingTask",
+    "Settings",
     "check_length",
     "check_vocabulary",
     "find_task",
     "labels_of",
     "load_settings",
     "read_examples",
-    "save_settings",
+    "settle",
     "write_eval_results",
     "write_features",
     "write_test_results",

@@ -2,13 +2,14 @@
 
 import json
 import os
+from typing import NamedTuple
 
 import tensorflow as tf
 
 from bert_tf import console, files
 from bert_tf.config import BertConfig
 from bert_tf.data import records
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, reason
 from bert_tf.modeling import BertClassifier
 from bert_tf.tasks.base import Task
 
@@ -112,44 +113,80 @@ class ClassificationTask(Task):
         }
 
 
-# What a fine-tuned model is besides its weights. It lies in the output folder, so that prediction
-# and export need no flag repeated.
+# What a fine-tuned model is besides its weights. It lies in the output folder, for export and
+# conversion, and so that a run is not continued on other labels.
 _SETTINGS = "classifier.json"
 _CONFIG = "bert_config.json"
 _VOCABULARY = "vocab.txt"
 
 
-def save_settings(output_dir, config, vocab_file, labels, max_seq_length, do_lower_case):
-    """Writes labels, lengths, config and vocabulary of a classifier into its output folder."""
-    settings = {
-        "labels": list(labels),
-        "max_seq_length": max_seq_length,
-        "do_lower_case": do_lower_case,
+class Settings(NamedTuple):
+    """Labels in the order of their ids, lengths and casing, a `BertConfig`, a vocabulary's path."""
+
+    labels: tuple
+    max_seq_length: int
+    do_lower_case: bool
+    config: BertConfig
+    vocab_file: str
+
+
+def settle(output_dir, settings, write):
+    """Sees that a run goes on with the settings that it began with.
+
+    Args:
+      output_dir: the run's folder.
+      settings: the `Settings` of the flags and the data.
+      write: whether to write them where there are none yet.
+
+    Raises:
+      UserError: if the folder has others.
+    """
+    before = load_settings(output_dir)
+    if before is None:
+        if write:
+            _save_settings(output_dir, settings)
+        return
+    for name in ("labels", "do_lower_case", "config", "vocab_file"):
+        old, new = getattr(before, name), getattr(settings, name)
+        if name == "vocab_file":
+            old, new = files.read_text(old), files.read_text(new)
+        if old != new:
+            shown = f": {old} there, {new} now" if name in ("labels", "do_lower_case") else ""
+            raise UserError(
+                f"--output_dir: {output_dir} holds a run with another {name}{shown}; give the same "
+                "again, or another --output_dir"
+            )
+
+
+def _save_settings(output_dir, settings):
+    values = {
+        "labels": list(settings.labels),
+        "max_seq_length": settings.max_seq_length,
+        "do_lower_case": settings.do_lower_case,
     }
-    files.write_text(os.path.join(output_dir, _CONFIG), config.to_json_string())
-    files.write_text(os.path.join(output_dir, _VOCABULARY), files.read_text(vocab_file))
-    text = json.dumps(settings, indent=2, ensure_ascii=False) + "\n"
+    files.write_text(os.path.join(output_dir, _CONFIG), settings.config.to_json_string())
+    text = files.read_text(settings.vocab_file)
+    files.write_text(os.path.join(output_dir, _VOCABULARY), text)
+    text = json.dumps(values, indent=2, ensure_ascii=False) + "\n"
     files.write_text(os.path.join(output_dir, _SETTINGS), text)
 
 
 def load_settings(output_dir):
-    """Reads what `save_settings` wrote.
-
-    Returns:
-      Dict of `labels`, `max_seq_length`, `do_lower_case`, `config` (a `BertConfig`) and
-      `vocab_file` (a path), or None if the folder has none.
-    """
+    """Reads the `Settings` of the run in a folder; None if it has none."""
     path = os.path.join(output_dir, _SETTINGS)
     if not tf.io.gfile.exists(path):
         return None
     try:
-        settings = json.loads(files.read_text(path))
-    except json.JSONDecodeError as error:
-        raise UserError(f"{path}, line {error.lineno}: not JSON ({error.msg})") from None
-    settings["labels"] = tuple(settings["labels"])
-    settings["config"] = BertConfig.from_json_file(os.path.join(output_dir, _CONFIG))
-    settings["vocab_file"] = os.path.join(output_dir, _VOCABULARY)
-    return settings
+        values = json.loads(files.read_text(path))
+        return Settings(
+            tuple(values["labels"]),
+            values["max_seq_length"],
+            values["do_lower_case"],
+            BertConfig.from_json_file(os.path.join(output_dir, _CONFIG)),
+            os.path.join(output_dir, _VOCABULARY),
+        )
+    except (json.JSONDecodeError, KeyError, TypeError) as error:
+        raise UserError(f"{path}: not the settings of a classifier ({reason(error)})") from None
 
 
 def write_test_results(path, probabilities):

@@ -80,7 +80,11 @@ def read_examples(task, data_dir, split):
     columns = task.test if split == "test" else task.labelled
     rows = _rows(path)
     if columns is None:
-        columns, rows = find_columns(path, rows, split)
+        rows = list(rows)
+        train = os.path.join(data_dir, "train.tsv")
+        has_train = split == "test" and tf.io.gfile.exists(train)
+        pattern = next(_rows(train), None) if has_train else None
+        columns = find_columns(path, rows, split, pattern and len(pattern[1]))
     examples = [
         _example(path, number, row, columns, with_label=split != "test")
         for number, row in rows
@@ -99,37 +103,57 @@ def labels_of(examples):
     return tuple(sorted(labels))
 
 
-def find_columns(path, rows, split):
+# The names by which a header line is known: those of our files, and of GLUE's.
+_TEXT_A = ("text", "text_a", "sentence", "sentence1")
+_TEXT_B = ("text_b", "sentence2")
+_HEADER = (*_TEXT_A, *_TEXT_B, "label", "index", "id")
+
+
+def find_columns(path, rows, split, train_columns=None):
     """Finds the layout of a file of one's own, and says what it found.
 
-    With a header line that names them, columns are `text` or `text_a`, optionally `text_b`, and
-    `label`, in any order among others. Without one the columns are: text, label; or text_a, text_b,
-    label. A test file may come without its label column: then it has one column, or two texts if
-    its header says so.
+    With a header line that names them, columns are `text` (or `text_a`, `sentence`, `sentence1`),
+    optionally `text_b` (or `sentence2`), and `label`, in any order among others. Without one they
+    are: text, label; or text_a, text_b, label. A test file may come without its label column.
+
+    Args:
+      path: of the file, for messages.
+      rows: list of (line number, fields).
+      split: "train", "dev" or "test".
+      train_columns: how many columns `train.tsv` has, if that is known: a test file with one fewer
+        has no labels.
 
     Returns:
-      (`Columns`, the rows, read on from the start).
+      `Columns`.
     """
-    rows = list(rows)
     if not rows:
-        return Columns(text_a=0), rows
+        return Columns(text_a=0)
     names = [name.strip().lower() for name in rows[0][1]]
-    if "text" in names or "text_a" in names:
-        label = names.index("label") if "label" in names else None
-        if label is None and split != "test":
+    if any(name in _HEADER for name in names):
+        found = {
+            what: next((names.index(name) for name in known if name in names), None)
+            for what, known in (("text_a", _TEXT_A), ("text_b", _TEXT_B), ("label", ("label",)))
+        }
+        if found["text_a"] is None:
+            raise UserError(
+                f"{path}, line 1: the header {names} has no column {', '.join(_TEXT_A[:-1])} or "
+                f"{_TEXT_A[-1]}"
+            )
+        if found["label"] is None and split != "test":
             raise UserError(f"{path}, line 1: the header has no column `label`, only {names}")
-        text_b = names.index("text_b") if "text_b" in names else None
-        text_a = names.index("text" if "text" in names else "text_a")
-        return Columns(text_a, text_b, label, header=True), rows
+        return Columns(**found, header=True)
     count = len(names)
-    if count > 3 or (count < 2 and split != "test"):
+    kinds = {1: ("text",), 2: ("text", "label"), 3: ("text_a", "text_b", "label")}.get(count)
+    if split == "test" and train_columns == count + 1:
+        kinds = ("text_a", "text_b")[:count] if count > 1 else ("text",)
+    elif kinds is None or (count == 1 and split != "test"):
         raise UserError(
             f"{path}, line 1: {count} columns without a header; expected text, label or text_a, "
             "text_b, label, or a header line with these names"
         )
-    kinds = {1: ("text",), 2: ("text", "label"), 3: ("text_a", "text_b", "label")}[count]
     console.info("%s: no header line, so its columns are taken as %s", path, ", ".join(kinds))
-    return Columns(0, 1 if count == 3 else None, count - 1 if count > 1 else None), rows
+    text_b = kinds.index("text_b") if "text_b" in kinds else None
+    return Columns(0, text_b, kinds.index("label") if "label" in kinds else None)
 
 
 def _rows(path):

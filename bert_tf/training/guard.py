@@ -11,6 +11,9 @@ import tensorflow as tf
 from bert_tf import console, files
 from bert_tf.errors import Stopped, UserError
 
+# The folders that this process holds.
+_HELD = set()
+
 _LEFT = re.compile(r"model\.ckpt-\d+\.tmp-")
 
 
@@ -19,9 +22,14 @@ def only_one(output_dir):
     """Holds a folder for this process; UserError if another one trains there.
 
     The lock is the kernel's, so it is gone when the process is, however it ends. On `gs://` and
-    other object stores there is no such lock, and a line says so.
+    other object stores there is no such lock, and a line says so. Within the block the same folder
+    may be held again.
     """
     files.make_folder(output_dir)
+    folder = os.path.realpath(output_dir)
+    if folder in _HELD:
+        yield
+        return
     try:
         import fcntl
     except ImportError:
@@ -53,7 +61,11 @@ def only_one(output_dir):
         for name in tf.io.gfile.listdir(output_dir):
             if _LEFT.match(name):  # by a run that was killed while it saved
                 tf.io.gfile.remove(os.path.join(output_dir, name))
-        yield
+        _HELD.add(folder)
+        try:
+            yield
+        finally:
+            _HELD.remove(folder)
 
 
 class Stopper:

@@ -18,7 +18,9 @@ SECONDS_PER_REPORT = 10.0
 class Trainer:
     """Trains, evaluates and predicts one task on one strategy, with its files in `output_dir`."""
 
-    def __init__(self, make_task, strategy, output_dir, init_checkpoint=None):
+    def __init__(
+        self, make_task, strategy, output_dir, init_checkpoint=None, must_be_trained=False
+    ):
         """Builds the model and gives it its weights.
 
         They come from the newest checkpoint in `output_dir` if there is one (the run goes on), else
@@ -30,6 +32,10 @@ class Trainer:
           strategy: a `tf.distribute.Strategy`.
           output_dir: folder of the run's checkpoints and summaries.
           init_checkpoint: a release checkpoint, or one of ours.
+          must_be_trained: whether no weight may stay random, as before evaluation and prediction.
+
+        Raises:
+          UserError: if a checkpoint does not fit, or there is none and one is needed.
         """
         checkpoints.check_path(output_dir, "output_dir")
         self.strategy = strategy
@@ -45,7 +51,12 @@ class Trainer:
             ignored = "; --init_checkpoint is not read" if init_checkpoint else ""
             console.info("weights: from this run's own %s%s", self.checkpoint, ignored)
         elif init_checkpoint:
-            checkpoints.warm_start(self.model, init_checkpoint)
+            checkpoints.warm_start(self.model, init_checkpoint, require_all=must_be_trained)
+        elif must_be_trained:
+            raise UserError(
+                f"--output_dir: there is no checkpoint in {output_dir}, nor an --init_checkpoint; "
+                "the answers would be those of random weights"
+            )
         else:
             console.info("weights: random, no --init_checkpoint is given")
 
