@@ -13,6 +13,12 @@ flags.DEFINE_string("output_dir", None, "The folder to make.")
 flags.DEFINE_enum("format", None, ["release", "hugging_face"], "The format to write.")
 flags.DEFINE_string("bert_config_file", None, "The config, if it does not lie beside the weights.")
 bert_tf.flags.define_tokenizer_flags()
+flags.DEFINE_string(
+    "architecture",
+    None,
+    "The class of transformers to write for, such as BertForTokenClassification; told by the head "
+    "if not given, and a tagger has the head of a classifier.",
+)
 flags.DEFINE_bool("keep_optimizer", False, "Whether to write moments and step too.")
 flags.DEFINE_integer(
     "max_position_embeddings",
@@ -36,10 +42,11 @@ def main():
         FLAGS.format,
         config,
         FLAGS.vocab_file,
-        FLAGS.do_lower_case,
-        FLAGS.keep_optimizer,
-        FLAGS.max_position_embeddings,
-        FLAGS.vocab_size,
+        do_lower_case=FLAGS.do_lower_case if FLAGS["do_lower_case"].present else None,
+        architecture=FLAGS.architecture,
+        keep_optimizer=FLAGS.keep_optimizer,
+        max_position_embeddings=FLAGS.max_position_embeddings,
+        vocab_size=FLAGS.vocab_size,
     )
 
 

@@ -24,7 +24,7 @@ def test_equals_the_release(shared, case):
         learning_rate=linear_warmup_decay(float(rate), int(total), int(warmup)),
     )
     for i in range(int(steps)):
-        optimizer.apply([tf.constant(golden[f"grad{i}|{name}"]) for name in names])
+        optimizer.apply({name: tf.constant(golden[f"grad{i}|{name}"]) for name in names})
         for name in names:
             np.testing.assert_allclose(
                 variables[name], golden[f"weight{i}|{name}"], atol=1e-6, rtol=0
@@ -45,7 +45,7 @@ def test_formula():
     for _ in range(3):
         gradients = {name: rng.normal(size=value.shape) for name, value in start.items()}
         norm = np.sqrt(sum((g**2).sum() for g in gradients.values()))
-        found = optimizer.apply([tf.constant(g, tf.float32) for g in gradients.values()])
+        found = optimizer.apply({n: tf.constant(g, tf.float32) for n, g in gradients.items()})
         np.testing.assert_allclose(found, norm, rtol=1e-6)
         for name, g in gradients.items():
             g = g / max(norm, 1.0)
@@ -59,7 +59,7 @@ def test_formula():
 def test_small_gradients_are_not_scaled():
     optimizer, _ = make({"w": np.zeros(2, "float32")}, learning_rate=lambda step: 0.0)
     gradient = np.float32([0.1, 0.3])
-    optimizer.apply([tf.constant(gradient)])
+    optimizer.apply({"w": tf.constant(gradient)})
     np.testing.assert_allclose(optimizer.slots["w/adam_m"], 0.1 * gradient, rtol=1e-7)
 
 

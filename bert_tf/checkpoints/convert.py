@@ -1,6 +1,5 @@
 """From one format of weights to another, with config and vocabulary, and to other table sizes."""
 
-import json
 import os
 
 import numpy as np
@@ -9,14 +8,13 @@ import tensorflow as tf
 from bert_tf import console, files
 from bert_tf.checkpoints import hugging_face, release
 from bert_tf.checkpoints.names import encoder_shapes, to_hugging_face
-from bert_tf.checkpoints.warm_start import SLOTS, check_fits, open_checkpoint, some
+from bert_tf.checkpoints.warm_start import RELEASE_CONFIG, SLOTS, check_fits, open_checkpoint, some
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 
 FORMATS = ("release", "hugging_face")
 
-# The file names of the published models.
-RELEASE_CONFIG = "bert_config.json"
+# The name of the checkpoint in the published models.
 RELEASE_CHECKPOINT = "bert_model.ckpt"
 
 _WORDS = "bert/embeddings/word_embeddings"
@@ -50,7 +48,8 @@ def convert(
     to_format,
     config=None,
     vocab_file=None,
-    do_lower_case=True,
+    do_lower_case=None,
+    architecture=None,
     keep_optimizer=False,
     max_position_embeddings=None,
     vocab_size=None,
@@ -64,7 +63,10 @@ def convert(
       to_format: one of `FORMATS`.
       config: the model's `BertConfig`, None for the one beside the weights.
       vocab_file: its vocabulary, None for the one beside the weights, if there is one.
-      do_lower_case: the casing, for Hugging Face's tokenizer settings.
+      do_lower_case: the casing, for Hugging Face's tokenizer settings; None for what lies beside
+        the weights, else True.
+      architecture: the class of `transformers` to write for; None for that of the folder that is
+        read, else by the head.
       keep_optimizer: whether to write moments and step too ("release" only).
       max_position_embeddings: rows of the position table, None to keep them; see `resize`.
       vocab_size: rows of the word table, None to keep them.
@@ -74,6 +76,8 @@ def convert(
     """
     if tf.io.gfile.exists(output_dir):
         raise UserError(f"--output_dir: {output_dir} exists already")
+    if keep_optimizer and to_format != "release":
+        raise UserError(f"--keep_optimizer: the format {to_format} has no place for it")
     source = open_checkpoint(path, "input")
     config = config or find_config(path)
     vocab_file = vocab_file or beside(path, (hugging_face.VOCABULARY,))
@@ -81,7 +85,7 @@ def convert(
 
     known = [name for name in source.shapes if to_hugging_face(name)]
     slots = [name for name in source.shapes if SLOTS.search(name)]
-    if keep_optimizer and to_format == "release":
+    if keep_optimizer:
         known += slots
     elif slots:
         console.info("left out: %d of the optimizer's", len(slots))
@@ -92,8 +96,25 @@ def convert(
     tensors, config = resize(tensors, config, max_position_embeddings, vocab_size)
 
     if to_format == "hugging_face":
-        labels = _labels(path, tensors)
-        kind = hugging_face.write(output_dir, tensors, config, vocab_file, do_lower_case, labels)
+        found = _beside_settings(path)
+        lower = found.get("do_lower_case", True) if do_lower_case is None else do_lower_case
+        if lower != found.get("do_lower_case", lower):
+            raise UserError(
+                f"--do_lower_case={lower}, but what lies beside {path} says "
+                f"{found['do_lower_case']}"
+            )
+        labels = found.get("labels")
+        if labels and len(labels) != len(tensors.get("output_weights", ())):
+            labels = None
+        kind = hugging_face.write(
+            output_dir,
+            tensors,
+            config,
+            vocab_file,
+            lower,
+            labels,
+            architecture or (found.get("architectures") or [None])[0],
+        )
         console.info("wrote %s: %d weights, for transformers.%s", output_dir, len(tensors), kind)
         return
     with files.replacing_folder(output_dir) as temporary:
@@ -165,10 +186,13 @@ def resize(tensors, config, max_position_embeddings=None, vocab_size=None, seed=
     return tensors, BertConfig.from_dict(values)
 
 
-def _labels(path, tensors):
-    """The labels of a classifier, which `run_classifier.py` leaves beside its checkpoints."""
-    settings = beside(path, ("classifier.json",))
-    if settings is None or "output_weights" not in tensors:
-        return None
-    labels = json.loads(files.read_text(settings))["labels"]
-    return labels if len(labels) == len(tensors["output_weights"]) else None
+def _beside_settings(path):
+    """What the files beside a checkpoint say of casing, labels and architecture, as one dict.
+
+    `classifier.json` is what `run_classifier.py` leaves there; the others are Hugging Face's.
+    """
+    folder = path if tf.io.gfile.isdir(path) else os.path.dirname(path)
+    found = {}
+    for name in ("tokenizer_config.json", hugging_face.CONFIG, "classifier.json"):
+        found.update(hugging_face.settings_of(folder, name))
+    return found

@@ -10,7 +10,7 @@ import os
 import numpy as np
 import tensorflow as tf
 
-from bert_tf import files
+from bert_tf import console, files
 from bert_tf.checkpoints import names
 from bert_tf.errors import UserError, reason
 
@@ -26,6 +26,10 @@ _TIED = {
     "cls.predictions.decoder.bias": "cls/predictions/output_bias",
 }
 _BUFFERS = ("embeddings.position_ids", "bert.embeddings.position_ids")
+
+
+# These classes of `transformers` have no pooler, and would call its weights unexpected.
+_WITHOUT_POOLER = ("BertForMaskedLM", "BertForQuestionAnswering", "BertForTokenClassification")
 
 
 def is_folder(path):
@@ -80,7 +84,9 @@ class HuggingFaceFolder:
         return np.ascontiguousarray(value, "float32")
 
 
-def write(folder, tensors, config, vocab_file=None, do_lower_case=True, labels=None):
+def write(
+    folder, tensors, config, vocab_file=None, do_lower_case=True, labels=None, architecture=None
+):
     """Writes a folder that `transformers` loads, whole or not at all.
 
     Args:
@@ -90,13 +96,21 @@ def write(folder, tensors, config, vocab_file=None, do_lower_case=True, labels=N
       vocab_file: a vocabulary to lay beside the weights, or None.
       do_lower_case: what the tokenizer's settings say of casing.
       labels: the labels of a classifier in the order of their ids, or None.
+      architecture: the class of `transformers` that the folder is for, None to tell it by the
+        head. A tagger has the head of a classifier: for it this has to be given.
 
     Returns:
       The name of the class of `transformers` that the folder is for.
     """
     numpy = _safetensors("numpy")
     values = config.to_hugging_face()
-    values["architectures"] = [_architecture(tensors, labels)]
+    architecture = architecture or _architecture(tensors)
+    values["architectures"] = [architecture]
+    if architecture in _WITHOUT_POOLER:
+        pooler = [name for name in tensors if name.startswith("bert/pooler/")]
+        tensors = {name: value for name, value in tensors.items() if name not in pooler}
+        if pooler:
+            console.info("left out: the pooler, which %s does not have", architecture)
     if labels:
         values["id2label"] = {str(index): label for index, label in enumerate(labels)}
         values["label2id"] = {label: index for index, label in enumerate(labels)}
@@ -127,20 +141,30 @@ def write(folder, tensors, config, vocab_file=None, do_lower_case=True, labels=N
                 "model_max_length": config.max_position_embeddings,
             }
             _write_json(os.path.join(temporary, "tokenizer_config.json"), settings)
-    return values["architectures"][0]
+    return architecture
 
 
-def _architecture(tensors, labels):
+def _architecture(tensors):
     if "cls/predictions/output_bias" in tensors:
         both = "cls/seq_relationship/output_bias" in tensors
         return "BertForPreTraining" if both else "BertForMaskedLM"
     if "cls/squad/output_bias" in tensors:
         return "BertForQuestionAnswering"
     if "output_bias" in tensors:
-        # A tagger has no use for the pooler, and a classifier nothing else to stand on.
-        pooled = "bert/pooler/dense/kernel" in tensors
-        return "BertForSequenceClassification" if pooled else "BertForTokenClassification"
+        return "BertForSequenceClassification"
     return "BertModel"
+
+
+def settings_of(folder, name):
+    """The values in a JSON file of a folder, none if it has no such file."""
+    path = os.path.join(folder, name)
+    try:
+        values = json.loads(files.read_text(path)) if tf.io.gfile.exists(path) else {}
+    except json.JSONDecodeError as error:
+        raise UserError(f"{path}, line {error.lineno}: not JSON ({error.msg})") from None
+    if not isinstance(values, dict):
+        raise UserError(f"{path}: a JSON object was expected")
+    return values
 
 
 def _write_json(path, values):

@@ -4,17 +4,20 @@ An archive is fetched once into `$BERT_TF_CACHE` (default `~/.cache/bert_tf`), f
 `$BERT_TF_MODELS_URL` if that is set: the address of a mirror with the same paths below it.
 """
 
+import http.client
 import os
 import shutil
 import urllib.error
 import urllib.parse
 import urllib.request
 import zipfile
+import zlib
 from typing import NamedTuple
 
 from bert_tf import console, files
-from bert_tf.checkpoints.convert import RELEASE_CHECKPOINT, RELEASE_CONFIG
+from bert_tf.checkpoints.convert import RELEASE_CHECKPOINT
 from bert_tf.checkpoints.hugging_face import VOCABULARY
+from bert_tf.checkpoints.warm_start import RELEASE_CONFIG
 from bert_tf.errors import UserError, reason
 
 BASE_URL = "https://storage.googleapis.com/bert_models"
@@ -136,7 +139,7 @@ def _download(url, path, folder):
             os.remove(part)
             return _download(url, path, folder)
         raise UserError(f"{url}: the server answers {error.code} {error.reason}") from None
-    except (urllib.error.URLError, OSError) as error:
+    except (urllib.error.URLError, http.client.HTTPException, OSError) as error:
         said = reason(getattr(error, "reason", error))
         raise UserError(
             f"{url} cannot be reached ({said}); download it where there is a network, and put it "
@@ -174,7 +177,9 @@ def _unpack(archive, folder):
                 if name.startswith(wanted):
                     with opened.open(entry) as reader, open(target, "wb") as writer:
                         shutil.copyfileobj(reader, writer, _BLOCK)
-    except (zipfile.BadZipFile, EOFError, OSError) as error:
+    except OSError as error:
+        raise UserError(f"{folder}: cannot be written ({reason(error)})") from None
+    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError) as error:
         os.remove(archive)
         raise UserError(
             f"{archive}: not a whole zip archive ({reason(error)}); it is removed, so that the "

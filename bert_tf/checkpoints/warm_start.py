@@ -1,11 +1,18 @@
 """Start a model from somebody's weights, and say what came from where."""
 
+import os
 import re
+
+import tensorflow as tf
 
 from bert_tf import console
 from bert_tf.checkpoints import hugging_face, release
 from bert_tf.checkpoints.names import weights
+from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
+
+# The name of the config in the published models.
+RELEASE_CONFIG = "bert_config.json"
 
 SLOTS = re.compile(r"/(adam_m|adam_v)$|^global_step$|^bert_tf/")
 _LAYER = re.compile(r"^bert/encoder/layer_(\d+)/")
@@ -83,10 +90,34 @@ def warm_start(model, path, require_all=False):
     wanted = weights(model)
     shapes = {name: tuple(variable.shape) for name, variable in wanted.items()}
     check_fits(source.shapes, shapes, source.path, require_all)
+    _check_config(model.config, source.path)
     values = {name: source.tensor(name) for name in wanted if name in source.shapes}
     for name, value in values.items():
         wanted[name].assign(value)
     report(source, values, wanted)
+
+
+def _check_config(config, path):
+    """Compares what shapes do not show with the config that lies beside a checkpoint, if one does.
+
+    Raises:
+      UserError: if the number of heads differs; another activation or epsilon is a warning.
+    """
+    folder = path if tf.io.gfile.isdir(path) else os.path.dirname(path)
+    for name in (RELEASE_CONFIG, hugging_face.CONFIG):
+        beside = os.path.join(folder, name)
+        if tf.io.gfile.exists(beside):
+            break
+    else:
+        return
+    theirs = BertConfig.from_json_file(beside)
+    for key in ("num_attention_heads", "hidden_act", "layer_norm_eps"):
+        found, given = getattr(theirs, key), getattr(config, key)
+        if found != given:
+            said = f"{beside} says {key} is {found}, but the model has {given}"
+            if key == "num_attention_heads":
+                raise UserError(f"{said}; is --bert_config_file that of the checkpoint?")
+            console.warning("%s", said)
 
 
 def report(source, loaded, wanted):

@@ -70,12 +70,13 @@ class AdamWeightDecay:
         """Makes one step. Call it in replica context.
 
         Args:
-          gradients: list of dense tensors in the order of the weights, summed over the replicas.
+          gradients: dict of the weights' names to dense tensors, summed over the replicas. A weight
+            that is not in it, because the loss does not depend on it, stays as it is.
 
         Returns:
           The global norm of the gradients before clipping, a float32 scalar.
         """
-        norm = tf.linalg.global_norm(gradients)
+        norm = tf.linalg.global_norm(list(gradients.values()))
         # 1 / max(norm, limit), not limit / norm, leaves small gradients untouched to the bit.
         scale = self.clip_norm / tf.maximum(norm, self.clip_norm)
         rate = self.learning_rate(self.step)
@@ -83,11 +84,11 @@ class AdamWeightDecay:
         return norm
 
     def _update_all(self, strategy, gradients, scale, rate):
-        for (name, weight), gradient in zip(self.weights.items(), gradients, strict=True):
+        for name, gradient in gradients.items():
             decay = 0.0 if self._is_excluded(name) else self.weight_decay
             slots = [self.slots[f"{name}/{slot}"] for slot in self.slot_names]
             strategy.extended.update(
-                weight,
+                self.weights[name],
                 lambda w, *args, decay=decay: self._update(w, decay, *args),
                 args=(gradient, scale, rate, *slots),
                 group=False,

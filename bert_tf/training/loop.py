@@ -142,7 +142,6 @@ class Trainer:
     def _make_run_steps(self, optimizer, accumulation):
         """Makes the function that runs n steps on the devices and adds up what they report."""
         strategy, task, model = self.strategy, self.task, self.model
-        variables = list(optimizer.weights.values())
 
         def gradients_of(batch, weights, replica):
             """The batch's share of gradients and losses, on one replica."""
@@ -150,11 +149,14 @@ class Trainer:
             with salt, tf.GradientTape() as tape:
                 losses = task.losses(model(batch, training=True), batch, weights)
                 losses["loss"] = tf.add_n(list(losses.values()))
-            gradients = tape.gradient(
-                losses["loss"], variables, unconnected_gradients=tf.UnconnectedGradients.ZERO
-            )
+            gradients = tape.gradient(losses["loss"], optimizer.weights)
             # Embeddings give sparse gradients with repeated rows; made dense, they are added up.
-            return [tf.convert_to_tensor(gradient) for gradient in gradients], losses
+            # What the loss does not depend on (a tagger's pooler) has none, and stays as it is.
+            return {
+                name: tf.convert_to_tensor(gradient)
+                for name, gradient in gradients.items()
+                if gradient is not None
+            }, losses
 
         def train_step(batch):
             replica = tf.distribute.get_replica_context()
@@ -166,12 +168,12 @@ class Trainer:
                     name: tf.reshape(value, (accumulation, -1, *value.shape[1:]))
                     for name, value in batch.items()
                 }
-                gradients = [tf.zeros_like(variable) for variable in variables]
-                losses = dict.fromkeys((*task.loss_names, "loss"), tf.constant(0.0))
-                for i in tf.range(accumulation):
+                part = {name: value[0] for name, value in parts.items()}
+                gradients, losses = gradients_of(part, weights, replica)
+                for i in tf.range(1, accumulation):
                     part = {name: value[i] for name, value in parts.items()}
                     more, part_losses = gradients_of(part, weights, replica)
-                    gradients = [a + b for a, b in zip(gradients, more, strict=True)]
+                    gradients = {name: gradients[name] + more[name] for name in gradients}
                     losses = {name: losses[name] + part_losses[name] for name in losses}
             gradients, losses = replica.all_reduce(tf.distribute.ReduceOp.SUM, (gradients, losses))
             losses["gradient_norm"] = optimizer.apply(gradients)
