@@ -50,6 +50,17 @@ def main():
         FLAGS.init_checkpoint,
     )
 
+    if FLAGS.do_train:
+        # Beside the checkpoints, so that a run can be converted and started from as it is.
+        path = os.path.join(FLAGS.output_dir, "bert_config.json")
+        bert_tf.files.write_text(path, config.to_json_string())
+        if FLAGS.num_warmup_steps >= FLAGS.num_train_steps:
+            bert_tf.console.warning(
+                "--num_warmup_steps=%d is not less than --num_train_steps=%d: the learning rate "
+                "never reaches --learning_rate",
+                FLAGS.num_warmup_steps,
+                FLAGS.num_train_steps,
+            )
     with bert_tf.data.records.reading(paths):
         train_and_evaluate(trainer, paths, schema, lengths, limits)
 

@@ -67,7 +67,7 @@ class Ticker:
         if now - self._last < self.every:
             return
         self._last = now
-        rate = self.count / (now - self._start)
+        rate = max(self.count, 1e-9) / (now - self._start)
         if self.total:
             left = duration((self.total - self.count) / rate)
             info(

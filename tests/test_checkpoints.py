@@ -108,8 +108,35 @@ def test_errors(prefix, tmp_path):
         refused(copy / "m", "cannot be read|not a readable checkpoint")
 
 
-def test_a_failed_write_leaves_nothing(tmp_path):
-    (tmp_path / "file").write_text("in the way")
-    with pytest.raises(bert_tf.UserError):
-        checkpoints.write(str(tmp_path / "file" / "ckpt"), {"x": np.zeros(2, "float32")})
-    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+def test_a_failed_write_leaves_the_earlier_file_and_nothing_else(tmp_path, monkeypatch):
+    prefix = str(tmp_path / "model.ckpt-1")
+    checkpoints.write(prefix, {"x": np.zeros(2, "float32")})
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+
+    def full(**_):
+        raise tf.errors.ResourceExhaustedError(None, None, "no space left")
+
+    monkeypatch.setattr(tf.raw_ops, "SaveV2", full)
+    with pytest.raises(bert_tf.UserError, match=r"cannot be written .no space left"):
+        checkpoints.write(prefix, {"x": np.ones(2, "float32")})
+    monkeypatch.undo()
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+    # Stopped between its two files, a new one is no checkpoint, and the next write mends it.
+    renamed = []
+
+    def once(*args, **kwargs):
+        if renamed:
+            raise tf.errors.UnavailableError(None, None, "gone")
+        renamed.append(args)
+        return rename(*args, **kwargs)
+
+    rename = tf.io.gfile.rename
+    monkeypatch.setattr(tf.io.gfile, "rename", once)
+    other = str(tmp_path / "model.ckpt-2")
+    with pytest.raises(bert_tf.UserError, match=r"cannot be written .gone"):
+        checkpoints.write(other, {"x": np.ones(2, "float32")})
+    monkeypatch.undo()
+    assert not [path.name for path in tmp_path.iterdir() if "tmp" in path.name]
+    with pytest.raises(bert_tf.UserError, match="there is no checkpoint"):
+        checkpoints.find(other)

@@ -162,6 +162,16 @@ def test_a_folder_that_tensorflow_could_not_read_is_refused_at_once(tmp_path):
         run(tmp_path / "run[1]", 2)
 
 
+def test_a_run_of_the_release_goes_on(tmp_path, caplog):
+    """Its folders have weights, moments and step, and nothing of ours."""
+    run(tmp_path / "ours", 2, dropout=0.1, total=4)
+    theirs = {n: v for n, v in tensors(tmp_path / "ours").items() if not n.startswith("bert_tf/")}
+    checkpoints.write(str(tmp_path / "theirs" / "model.ckpt-2"), theirs)
+    run(tmp_path / "theirs", 4, dropout=0.1)
+    assert "no state of the dropouts, as the release's runs" in caplog.text
+    assert tensors(tmp_path / "theirs")["global_step"] == 4
+
+
 def test_a_lost_state_file_loses_no_checkpoint(tmp_path, caplog):
     run(tmp_path, 2)
     (tmp_path / "checkpoint").unlink()

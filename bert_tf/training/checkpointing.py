@@ -15,6 +15,8 @@ from bert_tf.errors import DamagedFile, UserError
 
 KEEP = 5
 
+_SEED = "bert_tf/seed_"
+
 # Not those that a killed process was writing, model.ckpt-9.tmp-123.index.
 _NAME = re.compile(r"model\.ckpt-(\d+)\.index$")
 
@@ -27,8 +29,7 @@ def weights(model):
 def run_state(model, optimizer):
     """Everything that a run needs to go on: a dict of names to `tf.Variable`."""
     seeds = {
-        f"bert_tf/seed_{i}": variable.value
-        for i, variable in enumerate(model.non_trainable_variables)
+        f"{_SEED}{i}": variable.value for i, variable in enumerate(model.non_trainable_variables)
     }
     return {**weights(model), **optimizer.slots, **seeds, "global_step": optimizer.step}
 
@@ -109,6 +110,12 @@ def restore(prefix, variables):
       UserError: if it lacks one or has it in another shape.
     """
     source = checkpoints.ReleaseCheckpoint(prefix)
+    seeds = [name for name in variables if name.startswith(_SEED)]
+    if seeds and not any(name in source.shapes for name in seeds):
+        console.warning(
+            "%s has no state of the dropouts, as the release's runs; they begin anew", prefix
+        )
+        variables = {name: v for name, v in variables.items() if name not in seeds}
     for name, variable in variables.items():
         shape = source.shapes.get(name)
         if shape != tuple(variable.shape):
