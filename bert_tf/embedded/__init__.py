@@ -2,24 +2,29 @@
 
 Everything is generated, by the grammar in `grammar` from the words in `words` and `world`, which
 were written for this project and are under its licence (Apache 2.0); the places and people do not
-exist. One seed gives the same bytes on every machine. `python -m bert_tf.embedded FOLDER` writes:
+exist. One seed gives the same bytes on every machine. It writes:
 
 - `corpus.txt` and `heldout.txt`: reports of visits, one sentence a line, a blank line between
   documents, as `create_pretraining_data.py` reads them. A document is about one place, one house
   and the same people, so that a sentence that follows can be told from one that does not, and it
   has ONE mood: all its adjectives, adverbs, verbs and consequences are those of a pleased or
   those of a displeased visitor. The held-out documents come from the same grammar.
-- `train.tsv`, `dev.tsv`, `test.tsv`: single sentences with the columns `text` and `label`, the
-  label being `pleased` or `displeased`.
+- `train.tsv`, `dev.tsv`, `test.tsv`: short texts with the columns `text` and `label`, the label
+  being `pleased` or `displeased`.
 
 What the labelled sets ask. There are about 130 mood words for each label. The training set is
 small and uses only the first two of each category (about one in seven); dev and test use only the
-others. The sentences come in pairs, one for each label, that differ in nothing but the mood words;
-the frames are the same in all three sets and occur nowhere in the corpus. So neither the length
-nor the frame, the subject or any other word tells the label, and one who knows the training set
-only can but guess on the test set. But who has read the corpus, without any label, has seen that
-"rancid" keeps company with "stale" and "delicious" with "fresh": masked words of a document can
-only be guessed by its mood. That is what pre-training brings to the classifier here.
+others. The texts come in pairs, one for each label, that differ in nothing but the mood words; the
+frames are the same in all three sets, and no labelled text is in the corpus. So neither length nor
+frame nor subject nor any other word tells the label, and who knows nothing but the training set
+can only guess at the test set.
+
+Why pre-training helps. Who has read the corpus, which has no labels, has seen that "rancid" keeps
+company with "stale" and "delicious" with "fresh", since a document has one mood. A few common
+words ("good" and "bad", "truly" and "utterly", "well" and "badly") tie the many rarer ones
+together, as they do in the language at large; the labelled sets do not have them. To guess masked
+words a model must learn the mood of all these words, and from the few labelled ones it then learns
+what each mood is called.
 
 What the text does not have: negation, irony, mixed feelings. "Not bad" is bad to a model that has
 read nothing else.
@@ -39,6 +44,13 @@ ABOUT = (
     "Its sentences are made from word lists that were written for it, and from nothing else.",
     "The places and the people in it do not exist.",
     "The text is under the licence of the project, which is the Apache License, version 2.0.",
+)
+
+# What a newcomer could type: frames that are in no set, mood words that `train` does not have.
+TYPED = (
+    "The landlord was jolly and his dumplings were delicious.",
+    "Our cabin was filthy, and the steward was insolent.",
+    "What a nightmare: mouldy bread and a quarrelsome waiter!",
 )
 
 
@@ -81,7 +93,7 @@ def labelled(rng, pairs, entries, taken):
     return rows
 
 
-def make(seed=0, corpus=1400, heldout=120, train=80, dev=100, test=200):
+def make(seed=0, corpus=2200, heldout=120, train=80, dev=100, test=200):
     """Makes everything in memory.
 
     Args:
@@ -133,7 +145,9 @@ def write(folder, seed=0, **sizes):
 
 
 def _decks(rng, mood, table):
-    return {category: grammar.Deck(rng, table[category]) for category in words.WORDS[mood]}
+    common = {name: pair[words.MOODS.index(mood)] for name, pair in words.COMMON.items()}
+    table = table | {name: [word] for name, word in common.items()}
+    return {category: grammar.Deck(rng, entries) for category, entries in table.items()}
 
 
 def _lines(made):

@@ -1,27 +1,26 @@
-"""Writes the embedded text: `python -m bert_tf.embedded FOLDER [SEED]`."""
+"""Writes the embedded text: `python -m bert_tf.embedded --output_dir=FOLDER`."""
 
 import os
 import sys
 
-# TensorFlow reports its build at every start; a user's own setting wins.
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+from absl import flags
 
+import bert_tf
 from bert_tf import embedded
-from bert_tf.errors import UserError
+from bert_tf.flags import FLAGS
+
+flags.DEFINE_string("output_dir", None, "Folder to write the five files into.")
+flags.DEFINE_integer("seed", 0, "The same seed gives the same text.", lower_bound=0)
+flags.mark_flag_as_required("output_dir")
 
 
-def main(arguments):
-    """Writes the files and says what they are."""
-    if not 1 <= len(arguments) <= 2 or not all(part.isdigit() for part in arguments[1:]):
-        raise UserError("usage: python -m bert_tf.embedded FOLDER [SEED], SEED being a number")
-    for path in embedded.write(arguments[0], *map(int, arguments[1:])):
+def main():
+    for path in embedded.write(FLAGS.output_dir, FLAGS.seed):
         with open(path, encoding="utf-8") as reader:
-            print(f"{path}: {sum(1 for _ in reader)} lines, {os.path.getsize(path)} bytes")
+            lines = sum(1 for _ in reader)
+        bert_tf.console.info("%s: %d lines, %d bytes", path, lines, os.path.getsize(path))
 
 
 if __name__ == "__main__":
-    try:
-        main(sys.argv[1:])
-    except UserError as error:
-        print(f"bert_tf.embedded: error: {error}", file=sys.stderr)
-        sys.exit(1)
+    sys.argv[0] = "bert_tf.embedded"  # the name before its errors
+    bert_tf.flags.run(main)

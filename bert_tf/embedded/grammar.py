@@ -9,43 +9,75 @@ import re
 
 from bert_tf.embedded import world
 
-# What can be said with a mood, as a clause that begins in lower case.
-CLAUSES = (
-    "the {thing_was}",
-    "the {thing_was}",
-    "the {thing_was} and the {thing_was}",
-    "the {person} was [person]",
-    "the {person} was [person]",
-    "the {person} [manner] {act}",
-    "the {person} [manner] {act}",
-    "we [verb] the {adjective_thing}",
-    "we [verb] the {adjective_thing}",
-    "{friend} [verb] the {thing}",
-    "we were [feeling]",
-    "{friend} was [feeling]",
-    "the visit was a real [noun]",
+
+def _for_each_thing(*clauses):
+    """Makes each clause three times, for rooms, food and objects, where it says THING."""
+    return tuple(
+        clause.replace("THING", category)
+        for clause in clauses
+        for category in (world.THINGS if "THING" in clause else [""])
+    )
+
+
+# What can be said with a mood, as a clause that begins in lower case. Most clauses have two mood
+# words, often of two categories, so that the categories do not stay strangers to each other.
+PLAIN_CLAUSES = _for_each_thing(
+    "the {THING_was} [THING] and [THING]",
+    "the {THING_was} [THING] and [general]",
+    "we [verb] the [THING] {THING}",
+    "{friend} was [feeling] and [verb] the {THING}",
+    "{friend} [verb] the [general] {THING}",
+    "the {person} was [person] and [person]",
+    "the {person} was [person] and [general]",
+    "the {person} [manner] and [manner] {act}",
+    "the [person] {person} [manner] {act}",
+    "the [person] {person} [manner] {act}",
+    "we [verb] the [person] {person}",
+    "we were [feeling] and [feeling]",
+    "we were [feeling] and [consequence]",
+    "we were [feeling] and [consequence]",
+    "the visit was [general], a real [noun]",
     "the {kind} was a real [noun]",
-    "we [consequence]",
 )
+
+# The same with one of the common words next to them, for the corpus only.
+MARKED_CLAUSES = _for_each_thing(
+    "the {THING_was} [truly] [THING]",
+    "the {THING_was} [most] [general]",
+    "the {THING_was} [good] and [THING]",
+    "we [truly] [verb] the [good] [THING] {THING}",
+    "the {person} was [most] [person]",
+    "the {person} was [truly] [general]",
+    "the [truly] [person] {person} [manner] {act}",
+    "the {person} [most] [manner] {act}",
+    "the {person} [well] and [manner] {act}",
+    "we [truly] [verb] the {person}",
+    "{friend} was [most] [feeling]",
+    "we felt [truly] [feeling] and [consequence]",
+    "we felt [good] and [consequence]",
+    "the visit was [most] [general], a [true] [noun]",
+    "the {kind} was a [true] [noun]",
+)
+
+CLAUSES = {"clause": PLAIN_CLAUSES + 2 * MARKED_CLAUSES, "plain": PLAIN_CLAUSES}
 
 # Sentences of the corpus that have a mood.
 MOOD_FRAMES = (
     "{clause}.",
-    "{clause}, and {clause}.",
-    "{clause}, and {clause}.",
-    "{friend} said that {clause}.",
-    "{friend} said that {clause} and that {clause}.",
-    "in {place} {clause}, and {clause}.",
     "at the {kind} {clause}.",
-    "on the {ordinal} day {clause}, and {clause}.",
-    "{clause}, so we [consequence].",
-    "because {clause}, {clause}.",
-    "as {friend} wrote to me, {clause}.",
-    "this time {clause}, and once more {clause}.",
+    "in this {kind} {clause}.",
+    "at the {kind} in {place} {clause}.",
+    "a [good] {kind}: {clause}.",
+    "the [best] {kind} of all: {clause}.",
+    "all went [well] at the {kind}: {clause}.",
+    "{friend} said of the {kind} that {clause}.",
+    "{friend} spoke [well] of the {kind}: {clause}.",
+    "{friend} saw the {kind} at its [best]: {clause}.",
+    "{friend} and I know the {kind}: {clause}.",
+    "the {kind} was [good] to {friend}: {clause}.",
+    "{clause}, so {clause}.",
     "how [general] the {kind} in {place} was!",
-    "the [person] {person} and the [person] {person} are known all over {place}.",
-    "visits as [general] as this one are rare in {place}.",
-    "everything about the {kind} was [general]: {clause}, and {clause}.",
+    "the {person} of the {kind} did it [right], so we [consequence].",
 )
 
 # How a document begins: who, what, where.
@@ -60,14 +92,14 @@ OPENINGS = (
 # Sentences of the corpus that have no mood, for every kind; each kind adds its own.
 FACTS = (
     "one finds the {kind} {spot} in {place}.",
-    "it opens at {hour} on every {weekday}.",
-    "{friend} came to {place} {journey} and brought {luggage}.",
+    "the {kind} opens at {hour} on every {weekday}.",
+    "{friend} came to the {kind} {journey} and brought {luggage}.",
     "there were {number} other visitors at the {kind}.",
-    "the {person} is called {owner}.",
+    "the {person} of the {kind} is called {owner}.",
     "{owner} has owned the {kind} for {number} years.",
-    "we paid {number} coins to {owner}.",
-    "{place} lies {number} miles from the coast.",
-    "{friend} counted {number} people in {place} that {weekday}.",
+    "at the {kind} we paid {number} coins to {owner}.",
+    "the {kind} is {number} miles from the coast.",
+    "{friend} counted {number} people at the {kind} that {weekday}.",
 )
 
 # kind -> the sentences that only that kind has.
@@ -77,14 +109,16 @@ FACTS_OF = {
 
 # Sentences of the labelled sets. None of these frames occurs in the corpus.
 LABELLED_FRAMES = (
-    "we came to {place} {journey} on a {weekday}, and {clause}, and {clause}.",
-    "{friend} and I saw the {kind} {spot}: {clause} and {clause}.",
-    "it was {month} when {friend} took us to the {kind}; {clause}, and {clause}.",
-    "after {number} hours in {place} {clause}, and {clause}.",
-    "{clause}, says {friend}, who came {journey}, and {clause}.",
-    "for {number} coins in {place}: {clause}, and {clause}.",
-    "{friend} brought {luggage} to the {kind}, where {clause} and {clause}.",
-    "about the {kind} {spot} I can report that {clause} and that {clause}.",
+    "we came to {place} {journey}, and {plain}.",
+    "{friend} and I know the {kind} {spot}: {plain}.",
+    "it was {month} when {friend} took us there; {plain}.",
+    "after {number} hours in {place} {plain}.",
+    "{plain}, says {owner}, who came {journey}.",
+    "for {number} coins in {place}: {plain}.",
+    "{friend} brought {luggage}, and {plain}.",
+    "about the {kind} in {place} I can report that {plain}.",
+    "{plain}, and {plain}.",
+    "to put it briefly, {plain} and {plain}.",
 )
 
 _OPEN = re.compile(r"\{(\w+)\}")
@@ -100,14 +134,17 @@ class Deck:
 
     def __init__(self, rng, entries):
         """Takes the generator and the entries to deal."""
-        self._rng, self._entries, self._rest = rng, list(entries), []
+        self._rng, self._entries, self._rest, self._last = rng, list(entries), [], None
 
     def deal(self):
         """The next entry."""
         if not self._rest:
             self._rest = list(self._entries)
             self._rng.shuffle(self._rest)
-        return self._rest.pop()
+            if self._rest[-1] == self._last:  # never "fresh and fresh"
+                self._rest.reverse()
+        self._last = self._rest.pop()
+        return self._last
 
 
 class Scene:
@@ -132,29 +169,20 @@ class Scene:
     def _fill(self, slot):
         if slot in self.facts:
             return self.facts[slot]
-        if slot in self._decks:
-            return self._decks[slot].deal()
-        if slot == "clause":
-            return _OPEN.sub(lambda match: self._fill(match[1]), self._rng.choice(CLAUSES))
-        category = self._rng.choice(world.THINGS)
-        thing = self._decks[category].deal()
-        adjective = self._rng.choice([category, category, "general"])
-        if slot == "thing":
-            return thing
-        if slot == "adjective_thing":
-            return f"[{adjective}] {thing}"
-        if slot == "thing_was":
-            return f"{thing} {'were' if thing.endswith('s') else 'was'} [{adjective}]"
-        raise KeyError(slot)
+        if slot in CLAUSES:
+            return _OPEN.sub(lambda match: self._fill(match[1]), self._rng.choice(CLAUSES[slot]))
+        if slot.endswith("_was"):
+            noun = self._decks[slot.removesuffix("_was")].deal()
+            return f"{noun} were" if noun.endswith("s") else f"{noun} was"
+        return self._decks[slot].deal()
 
     def document(self):
         """Skeletons of one document: an opening, then moods and facts in turn."""
         facts = Deck(self._rng, FACTS + FACTS_OF[self.facts["kind"]])
         moods = Deck(self._rng, MOOD_FRAMES)
         frames = [self._rng.choice(OPENINGS), facts.deal()]
-        for _ in range(self._rng.randrange(7, 11)):
-            # Some two sentences in three have a mood.
-            frames.append((moods if self._rng.random() < 0.7 else facts).deal())
+        for _ in range(self._rng.randrange(8, 12)):
+            frames.append((moods if self._rng.random() < 0.85 else facts).deal())
         return [self.skeleton(frame) for frame in frames]
 
 

@@ -17,7 +17,7 @@ _PLEASED = {
     "food": "tasty fresh delicious fragrant tender juicy savoury wholesome flavoursome appetising "
     "nourishing heavenly luscious",
     "object": "sturdy robust gleaming reliable smooth handsome dainty graceful flawless durable "
-    "solid precise",
+    "solid handy",
     "person": "kind friendly polite patient cheerful helpful gracious thoughtful attentive "
     "courteous generous honest considerate jolly hospitable",
     "manner": "gladly promptly swiftly warmly skilfully deftly eagerly willingly merrily neatly "
@@ -68,6 +68,19 @@ _CONSEQUENCES = (
     ("laughed for an hour", "shivered for an hour"),
     ("recommended it to our neighbours", "reported it to the mayor"),
 )
+
+# What people say most often, whatever it is about: each is a category of its own, and frequent.
+# The labelled sets do not have them. In the corpus they are what all the other words have in
+# common: to guess a masked "good" or "bad" one has to know the mood of the words around it.
+COMMON = {
+    "good": ("good", "bad"),
+    "well": ("well", "badly"),
+    "best": ("best", "worst"),
+    "right": ("right", "wrong"),
+    "truly": ("truly", "utterly"),
+    "most": ("most", "rather"),
+    "true": ("true", "sheer"),
+}
 
 # mood -> category -> entries.
 WORDS = {

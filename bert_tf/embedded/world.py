@@ -6,13 +6,9 @@ category of mood words that fits it; a noun that ends in "s" is a plural.
 
 _LISTS = {
     "place": "Aldermere, Brackenford, Colbridge, Dunmarsh, Elmstead, Fernhollow, Gorsefield, "
-    "Hazelwick, Ivybrook, Jarrowby, Kelmouth, Larkhill, Mossgate, Netherby, Oakhaven, Penwater, "
-    "Quarrydale, Rushmoor, Saltby, Thornwell, Ulverton, Vinebury, Willowsea, Yarrowton, Ashcombe, "
-    "Birchley, Cresswater, Dovecote, Eastmarch, Foxbarrow, Greyhaven, Heronsfoot, Inglefen, "
-    "Kingsreed, Limewold, Millrace",
-    "friend": "Ada, Bruno, Clara, Dora, Emil, Flora, Greta, Hugo, Ines, Jonas, Karla, Leo, Mara, "
-    "Nils, Olga, Pavel, Rosa, Simon, Tilda, Ursula, Viktor, Wanda, Xenia, Yusuf, Zita, Anton, "
-    "Berta, Carl, Edith, Felix",
+    "Hazelwick, Ivybrook, Kelmouth, Larkhill, Mossgate, Netherby, Oakhaven, Penwater, Rushmoor",
+    "friend": "Ada, Bruno, Clara, Emil, Flora, Greta, Hugo, Jonas, Karla, Leo, Mara, Nils, Olga, "
+    "Pavel, Rosa, Wanda",
     "owner": "Mrs Tallow, Mrs Birdwood, Mrs Quill, Mrs Hartnell, Mrs Penny, Mrs Lockett, "
     "Mrs Marlow, Mrs Sedge, Mrs Winter, Mrs Orchard, Mr Barley, Mr Copperfield, Mr Drake, "
     "Mr Finch, Mr Goodge, Mr Hobday, Mr Kettle, Mr Nettle, Mr Plover, Mr Stubbs",
