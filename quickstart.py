@@ -191,7 +191,7 @@ def fine_tune():
             max_seq_length=MAX_SEQ_LENGTH,
             train_batch_size=16,
             learning_rate=3e-4,
-            num_train_epochs=10,
+            num_train_epochs=20,
             seed=FLAGS.seed,
         )
 
