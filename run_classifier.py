@@ -33,6 +33,7 @@ def main():
     bert_tf.flags.resolve_model("bert_config_file", "vocab_file")
     config = bert_tf.BertConfig.from_json_file(FLAGS.bert_config_file)
     bert_tf.tasks.check_length(FLAGS.max_seq_length, config)
+    bert_tf.flags.check_frozen_layers(config)
     bert_tf.tokenization.validate_case_matches_checkpoint(
         FLAGS.do_lower_case, FLAGS.init_checkpoint
     )
@@ -42,49 +43,54 @@ def main():
     settings = bert_tf.tasks.Settings(
         labels, FLAGS.max_seq_length, FLAGS.do_lower_case, config, FLAGS.vocab_file
     )
-    with bert_tf.training.guard.only_one(FLAGS.output_dir):
-        run(settings, examples, tokenizer)
-
-
-def run(settings, examples, tokenizer):
-    bert_tf.training.set_seed(FLAGS.seed)
     strategy = bert_tf.training.make_strategy(**bert_tf.flags.device_options())
+    workers = bert_tf.training.Workers(strategy)
+    with bert_tf.training.guard.only_one(FLAGS.output_dir, workers):
+        workers.chief_first(
+            lambda: bert_tf.tasks.settle(FLAGS.output_dir, settings, write=FLAGS.do_train)
+        )
+        run(strategy, settings, examples, tokenizer)
+
+
+def run(strategy, settings, examples, tokenizer):
+    bert_tf.training.set_seed(FLAGS.seed)
     bert_tf.flags.check_batch_sizes(
-        strategy, train=FLAGS.do_train, eval=FLAGS.do_eval, predict=FLAGS.do_predict
+        strategy, train=FLAGS.do_train, eval="dev" in examples, predict=FLAGS.do_predict
     )
-    bert_tf.tasks.settle(FLAGS.output_dir, settings, write=FLAGS.do_train)
-    labels = settings.labels
+    options = bert_tf.flags.training_options(strategy)
     trainer = bert_tf.training.Trainer(
-        lambda: bert_tf.tasks.ClassificationTask(settings.config, len(labels)),
+        lambda: bert_tf.tasks.ClassificationTask(
+            settings.config, len(settings.labels), bert_tf.flags.dtype_policy()
+        ),
         strategy,
         FLAGS.output_dir,
         FLAGS.init_checkpoint,
         must_be_trained=not FLAGS.do_train,
     )
-    records = {
-        split: write_records(split, examples[split], labels, tokenizer) for split in examples
+    paths = {
+        split: os.path.join(FLAGS.output_dir, f"{name}.tf_record")
+        for split, name in (("train", "train"), ("dev", "eval"), ("test", "predict"))
+        if split in examples
     }
-    limits = bert_tf.data.records.limits(
-        bert_tf.data.records.CLASSIFICATION,
-        settings.config,
-        {"S": FLAGS.max_seq_length},
-        len(labels),
-    )
-    if FLAGS.do_train:
-        with bert_tf.data.records.reading([records["train"]]):
-            train(trainer, records["train"], len(examples["train"]), limits)
-    if FLAGS.do_eval:
-        batches = evaluation_batches(records["dev"], FLAGS.eval_batch_size, limits)
-        with bert_tf.data.records.reading([records["dev"]]):
-            results = trainer.evaluate(batches, len(examples["dev"]))
-        path = os.path.join(FLAGS.output_dir, "eval_results.txt")
-        bert_tf.tasks.write_eval_results(path, results)
-    if FLAGS.do_predict:
-        batches = evaluation_batches(records["test"], FLAGS.predict_batch_size, limits)
-        parts = trainer.predict(batches, "predicting", len(examples["test"]))
-        path = os.path.join(FLAGS.output_dir, "test_results.tsv")
-        with bert_tf.data.records.reading([records["test"]]):
-            bert_tf.tasks.write_test_results(path, (part["probabilities"] for part in parts))
+    trainer.workers.chief_first(lambda: write_records(paths, examples, settings.labels, tokenizer))
+    with bert_tf.data.records.reading(paths.values()):
+        if FLAGS.do_train:
+            train(trainer, paths, len(examples["train"]), options, settings)
+        if FLAGS.best_metric:
+            trainer.use_best()
+        if FLAGS.do_eval:
+            data = evaluation_data(paths["dev"], FLAGS.eval_batch_size, settings)
+            results = trainer.evaluate(data, total=len(examples["dev"]))
+            path = os.path.join(FLAGS.output_dir, "eval_results.txt")
+            trainer.workers.chief_first(lambda: bert_tf.tasks.write_eval_results(path, results))
+        if FLAGS.do_predict:
+            data = evaluation_data(paths["test"], FLAGS.predict_batch_size, settings)
+            parts = trainer.predict(data, "predicting", len(examples["test"]))
+            probabilities = [part["probabilities"] for part in parts]
+            path = os.path.join(FLAGS.output_dir, "test_results.tsv")
+            trainer.workers.chief_first(
+                lambda: bert_tf.tasks.write_test_results(path, probabilities)
+            )
 
 
 def read_task():
@@ -94,7 +100,11 @@ def read_task():
       (dict of split to examples, labels in the order of their ids)
     """
     task = bert_tf.tasks.find_task(FLAGS.task_name)
-    wanted = {"train": FLAGS.do_train, "dev": FLAGS.do_eval, "test": FLAGS.do_predict}
+    wanted = {
+        "train": FLAGS.do_train,
+        "dev": FLAGS.do_eval or (FLAGS.do_train and FLAGS.eval_steps > 0),
+        "test": FLAGS.do_predict,
+    }
     examples = {
         split: bert_tf.tasks.read_examples(task, FLAGS.data_dir, split)
         for split, is_wanted in wanted.items()
@@ -112,47 +122,56 @@ def read_task():
     return examples, labels
 
 
-def write_records(split, examples, labels, tokenizer):
-    """Writes the features of a split into the output folder, under the release's names."""
-    name = {"train": "train", "dev": "eval", "test": "predict"}[split]
-    path = os.path.join(FLAGS.output_dir, f"{name}.tf_record")
-    bert_tf.tasks.write_features(path, examples, labels, tokenizer, FLAGS.max_seq_length)
-    return path
+def write_records(paths, examples, labels, tokenizer):
+    """Writes the features of each split into the output folder, under the release's names."""
+    for split, path in paths.items():
+        bert_tf.tasks.write_features(path, examples[split], labels, tokenizer, FLAGS.max_seq_length)
 
 
-def train(trainer, path, num_examples, limits):
+def train(trainer, paths, num_examples, options, settings):
     num_train_steps = int(num_examples / FLAGS.train_batch_size * FLAGS.num_train_epochs)
     if num_train_steps < 1:
         raise bert_tf.UserError(
             f"{num_examples} examples for {FLAGS.num_train_epochs} epochs make less than one "
             f"batch of {FLAGS.train_batch_size}; a smaller --train_batch_size is needed"
         )
-    rate = bert_tf.optimization.linear_warmup_decay(
-        FLAGS.learning_rate, num_train_steps, int(num_train_steps * FLAGS.warmup_proportion)
-    )
+    eval_data = None
+    if FLAGS.eval_steps:
+        eval_data = evaluation_data(paths["dev"], FLAGS.eval_batch_size, settings)
     trainer.train(
-        lambda step: bert_tf.data.pipelines.training(
-            [path],
+        bert_tf.data.pipelines.Training(
+            [paths["train"]],
             bert_tf.data.records.CLASSIFICATION,
             {"S": FLAGS.max_seq_length},
             FLAGS.train_batch_size,
             FLAGS.seed,
-            step,
-            limits,
+            limits_of(settings),
         ),
-        bert_tf.optimization.AdamWeightDecay(rate),
+        bert_tf.flags.make_optimizer(
+            num_train_steps, int(num_train_steps * FLAGS.warmup_proportion)
+        ),
         num_train_steps,
-        **bert_tf.flags.training_options(),
+        options,
+        eval_data,
     )
 
 
-def evaluation_batches(path, batch_size, limits):
-    return bert_tf.data.pipelines.evaluation(
+def evaluation_data(path, batch_size, settings):
+    return bert_tf.data.pipelines.Evaluation(
         [path],
         bert_tf.data.records.CLASSIFICATION,
         {"S": FLAGS.max_seq_length},
         batch_size,
-        limits=limits,
+        limits=limits_of(settings),
+    )
+
+
+def limits_of(settings):
+    return bert_tf.data.records.limits(
+        bert_tf.data.records.CLASSIFICATION,
+        settings.config,
+        {"S": FLAGS.max_seq_length},
+        len(settings.labels),
     )
 
 

@@ -12,6 +12,9 @@ bert_tf.flags.define_model_flags()
 bert_tf.flags.define_training_flags()
 bert_tf.flags.define_device_flags()
 flags.DEFINE_string("input_file", None, "TFRecord files: paths or globs, separated by commas.")
+flags.DEFINE_string(
+    "eval_file", None, "Ours: TFRecord files to evaluate on, those of --input_file if not given."
+)
 flags.DEFINE_string("output_dir", None, "Folder for checkpoints, summaries and results.")
 flags.DEFINE_integer(
     "max_seq_length", 128, "Length of the sequences, as in create_pretraining_data.py."
@@ -33,59 +36,53 @@ def main():
     bert_tf.flags.resolve_model("bert_config_file")
     config = bert_tf.BertConfig.from_json_file(FLAGS.bert_config_file)
     bert_tf.tasks.check_length(FLAGS.max_seq_length, config)
-    paths = bert_tf.files.expand(FLAGS.input_file, "input_file")
+    bert_tf.flags.check_frozen_layers(config)
     schema = bert_tf.data.records.PRETRAINING
     lengths = {"S": FLAGS.max_seq_length, "P": FLAGS.max_predictions_per_seq}
     limits = bert_tf.data.records.limits(schema, config, lengths)
-    bert_tf.data.records.check(paths, schema, lengths)
+    paths = bert_tf.files.expand(FLAGS.input_file, "input_file")
+    eval_paths = bert_tf.files.expand(FLAGS.eval_file, "eval_file") if FLAGS.eval_file else paths
+    all_paths = list(dict.fromkeys([*paths, *eval_paths]))
+    bert_tf.data.records.check(all_paths, schema, lengths)
     bert_tf.files.make_folder(FLAGS.output_dir)
 
-    bert_tf.training.set_seed(FLAGS.seed)
     strategy = bert_tf.training.make_strategy(**bert_tf.flags.device_options())
-    bert_tf.flags.check_batch_sizes(strategy, train=FLAGS.do_train, eval=FLAGS.do_eval)
+    bert_tf.training.set_seed(FLAGS.seed)
+    bert_tf.flags.check_batch_sizes(
+        strategy, train=FLAGS.do_train, eval=FLAGS.do_eval or FLAGS.eval_steps > 0
+    )
+    options = bert_tf.flags.training_options(strategy)
     trainer = bert_tf.training.Trainer(
-        lambda: bert_tf.tasks.PretrainingTask(config),
+        lambda: bert_tf.tasks.PretrainingTask(config, bert_tf.flags.dtype_policy()),
         strategy,
         FLAGS.output_dir,
         FLAGS.init_checkpoint,
     )
-
-    if FLAGS.do_train:
-        # Beside the checkpoints, so that a run can be converted and started from as it is.
-        path = os.path.join(FLAGS.output_dir, "bert_config.json")
-        bert_tf.files.write_text(path, config.to_json_string())
-        if FLAGS.num_warmup_steps >= FLAGS.num_train_steps:
-            bert_tf.console.warning(
-                "--num_warmup_steps=%d is not less than --num_train_steps=%d: the learning rate "
-                "never reaches --learning_rate",
-                FLAGS.num_warmup_steps,
-                FLAGS.num_train_steps,
+    eval_data = bert_tf.data.pipelines.Evaluation(
+        eval_paths, schema, lengths, FLAGS.eval_batch_size, FLAGS.max_eval_steps, limits
+    )
+    with bert_tf.data.records.reading(all_paths):
+        if FLAGS.do_train:
+            # Beside the checkpoints, so that a run can be converted and started from as it is.
+            path = os.path.join(FLAGS.output_dir, "bert_config.json")
+            trainer.workers.chief_first(
+                lambda: bert_tf.files.write_text(path, config.to_json_string())
             )
-    with bert_tf.data.records.reading(paths):
-        train_and_evaluate(trainer, paths, schema, lengths, limits)
-
-
-def train_and_evaluate(trainer, paths, schema, lengths, limits):
-    if FLAGS.do_train:
-        trainer.train(
-            lambda step: bert_tf.data.pipelines.training(
-                paths, schema, lengths, FLAGS.train_batch_size, FLAGS.seed, step, limits
-            ),
-            bert_tf.optimization.AdamWeightDecay(
-                bert_tf.optimization.linear_warmup_decay(
-                    FLAGS.learning_rate, FLAGS.num_train_steps, FLAGS.num_warmup_steps
-                )
-            ),
-            FLAGS.num_train_steps,
-            **bert_tf.flags.training_options(),
-        )
-    if FLAGS.do_eval:
-        batches = bert_tf.data.pipelines.evaluation(
-            paths, schema, lengths, FLAGS.eval_batch_size, FLAGS.max_eval_steps, limits
-        )
-        results = trainer.evaluate(batches)
-        path = os.path.join(FLAGS.output_dir, "eval_results.txt")
-        bert_tf.tasks.write_eval_results(path, results)
+            trainer.train(
+                bert_tf.data.pipelines.Training(
+                    paths, schema, lengths, FLAGS.train_batch_size, FLAGS.seed, limits
+                ),
+                bert_tf.flags.make_optimizer(FLAGS.num_train_steps, FLAGS.num_warmup_steps),
+                FLAGS.num_train_steps,
+                options,
+                eval_data,
+            )
+        if FLAGS.do_eval:
+            if FLAGS.best_metric:
+                trainer.use_best()
+            results = trainer.evaluate(eval_data)
+            path = os.path.join(FLAGS.output_dir, "eval_results.txt")
+            trainer.workers.chief_first(lambda: bert_tf.tasks.write_eval_results(path, results))
 
 
 if __name__ == "__main__":

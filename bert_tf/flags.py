@@ -137,6 +137,58 @@ def define_training_flags():
         "the steps are those of the whole batch.",
         lower_bound=1,
     )
+    flags.DEFINE_bool(
+        "recompute",
+        False,
+        "Ours: compute the inside of each layer again in the backward pass instead of keeping it: "
+        "much less memory, about a third more time.",
+    )
+    flags.DEFINE_enum(
+        "dtype",
+        "float32",
+        ["float32", "bfloat16", "float16"],
+        "Ours: what to compute in; weights are float32. float16 has its loss scaled.",
+    )
+    flags.DEFINE_bool("xla", None, "Ours: compile with XLA; by default on a GPU, and not on a CPU.")
+    flags.DEFINE_enum(
+        "optimizer",
+        "bert_adam",
+        ["bert_adam", "adamw", "lamb"],
+        "Ours: bert_adam is the release's; adamw also corrects the bias of the moments; lamb is "
+        "for large batches.",
+    )
+    flags.DEFINE_float(
+        "layer_decay",
+        1.0,
+        "Ours: learning rate of a layer as a share of that of the layer above it.",
+        lower_bound=0.0,
+        upper_bound=1.0,
+    )
+    flags.DEFINE_integer(
+        "num_frozen_layers",
+        0,
+        "Ours: how many of the lowest layers stay as they are, and the embeddings with them.",
+        lower_bound=0,
+    )
+    flags.DEFINE_integer(
+        "eval_steps",
+        0,
+        "Ours: how often to evaluate in the course of training, in steps; 0 is never.",
+        lower_bound=0,
+    )
+    flags.DEFINE_string(
+        "best_metric",
+        None,
+        "Ours: the metric by which to keep the best checkpoint, in output_dir/best; that one is "
+        "then evaluated, and predicts, at the end. The least loss is the best, or the greatest of "
+        "other metrics.",
+    )
+    flags.DEFINE_integer(
+        "early_stopping_patience",
+        0,
+        "Ours: stop after so many evaluations without a better best_metric; 0 is never.",
+        lower_bound=0,
+    )
     flags.DEFINE_integer(
         "seed",
         0,
@@ -158,14 +210,53 @@ def check_batch_sizes(strategy, **wanted):
             bert_tf.training.per_replica(FLAGS[flag].value, strategy, flag, parts)
 
 
-def training_options():
-    """The training flags as keyword arguments of `training.Trainer.train`."""
-    return {
-        "batch_size": FLAGS.train_batch_size,
-        "save_checkpoints_steps": FLAGS.save_checkpoints_steps,
-        "iterations_per_loop": FLAGS.iterations_per_loop,
-        "gradient_accumulation_steps": FLAGS.gradient_accumulation_steps,
-    }
+def check_frozen_layers(config):
+    """Checks that the model has the layers that are to be frozen."""
+    if FLAGS.num_frozen_layers > config.num_hidden_layers:
+        raise UserError(
+            f"--num_frozen_layers={FLAGS.num_frozen_layers}, but the model has "
+            f"{config.num_hidden_layers} layers"
+        )
+
+
+def training_options(strategy):
+    """The training flags as `training.Options`; UserError for those that do not go together."""
+    if FLAGS.best_metric and FLAGS.do_train and not FLAGS.eval_steps:
+        raise UserError(f"--best_metric={FLAGS.best_metric} wants --eval_steps, to be looked at")
+    if FLAGS.early_stopping_patience and not FLAGS.best_metric:
+        raise UserError("--early_stopping_patience wants --best_metric, to know what is better")
+    return bert_tf.training.Options(
+        save_checkpoints_steps=FLAGS.save_checkpoints_steps,
+        iterations_per_loop=FLAGS.iterations_per_loop,
+        num_frozen_layers=FLAGS.num_frozen_layers,
+        gradient_accumulation_steps=FLAGS.gradient_accumulation_steps,
+        recompute=FLAGS.recompute,
+        xla=bert_tf.training.use_xla(FLAGS.xla, strategy),
+        float16=FLAGS.dtype == "float16",
+        eval_steps=FLAGS.eval_steps,
+        best_metric=FLAGS.best_metric,
+        early_stopping_patience=FLAGS.early_stopping_patience,
+    )
+
+
+def dtype_policy():
+    """--dtype as a Keras policy: weights in float32, computation in that type."""
+    return FLAGS.dtype if FLAGS.dtype == "float32" else f"mixed_{FLAGS.dtype}"
+
+
+def make_optimizer(num_train_steps, num_warmup_steps):
+    """The optimizer of the training flags, not built yet."""
+    if num_warmup_steps >= num_train_steps:
+        bert_tf.console.warning(
+            "%d warm-up steps are not less than %d training steps: the learning rate never "
+            "reaches --learning_rate",
+            num_warmup_steps, num_train_steps,
+        )  # fmt: skip
+    rate = bert_tf.optimization.linear_warmup_decay(
+        FLAGS.learning_rate, num_train_steps, num_warmup_steps
+    )
+    make = bert_tf.optimization.OPTIMIZERS[FLAGS.optimizer]
+    return make(rate, layer_decay=FLAGS.layer_decay)
 
 
 def define_device_flags():
@@ -185,8 +276,9 @@ def define_device_flags():
     flags.DEFINE_enum(
         "distribution_strategy",
         "auto",
-        ["auto", "one_device", "mirrored"],
-        "Ours: auto takes every GPU of this machine (mirrored if there are several), else the CPU.",
+        ["auto", "one_device", "mirrored", "multi_worker"],
+        "Ours: auto takes the workers that the environment variable TF_CONFIG names, else every "
+        "GPU of this machine (mirrored if there are several), else the CPU.",
     )
 
 

@@ -36,8 +36,9 @@ def paths(tmp_path):
 
 
 def _training(paths, batches, seed=0, first_step=0, batch_size=4):
-    dataset = pipelines.training(paths, SCHEMA, LENGTHS, batch_size, seed, first_step)
-    return [batch["label_ids"].numpy().tolist() for batch in dataset.take(batches)]
+    data = pipelines.Training(paths, SCHEMA, LENGTHS, batch_size, seed)
+    batches = data.batches(first_step).take(batches)
+    return [batch["label_ids"].numpy().tolist() for batch in batches]
 
 
 def _flat(batches):
@@ -66,27 +67,52 @@ def test_training_is_known_by_its_seed(paths):
     assert _training(paths, 30, seed=3) != _training(paths, 30, seed=4)
 
 
-def test_training_reads_the_files_side_by_side(paths, monkeypatch):
-    monkeypatch.setattr(pipelines, "SHUFFLE_BUFFER", 1)  # shows the order of reading
-    order = [number // 12 for number in _flat(_training(paths, 15))]
-    assert len(set(order[:4])) == pipelines.CYCLE_LENGTH
-    assert order[:4] * 12 == order[:48]
-    # Which files go together is drawn anew.
-    assert len({tuple(_training(paths, 1, seed)[0]) for seed in range(5)}) > 1
+def test_training_shuffles_in_blocks_over_files_in_another_order(paths, monkeypatch):
+    monkeypatch.setattr(pipelines, "BLOCK", 1)  # shows the order of reading
+    order = [number // 12 for number in _flat(_training(paths, 30))]
+    first, second = order[:60:12], order[60::12]
+    assert sorted(first) == sorted(second) == list(range(5))
+    assert first != second
+    assert order == [number for number in first + second for _ in range(12)]
 
 
+@pytest.mark.parametrize("block", [1, 7, 25, 60, 1000])
 @pytest.mark.parametrize("first_step", [1, 7, 15, 22])
-def test_training_goes_on_where_the_whole_run_would_be(paths, first_step):
+def test_training_goes_on_where_the_whole_run_would_be(paths, first_step, block, monkeypatch):
+    monkeypatch.setattr(pipelines, "BLOCK", block)
     # 60 records do not go into batches of 8: the epochs run into each other.
     whole = _training(paths, 30, seed=5, batch_size=8)
     rest = _training(paths, 30 - first_step, seed=5, first_step=first_step, batch_size=8)
     assert rest == whole[first_step:]
 
 
+def test_the_files_of_a_step_are_known(paths, monkeypatch):
+    monkeypatch.setattr(pipelines, "BLOCK", 7)
+    data = pipelines.Training(paths, SCHEMA, LENGTHS, 4, 3)
+    for step, numbers in enumerate(_training(paths, 40, seed=3)):
+        if step % 13 == 0:
+            assert data.files_of(step) == sorted({paths[number // 12] for number in numbers})
+
+
+@pytest.mark.parametrize(("workers", "each"), [(1, 2), (2, 1), (2, 2), (4, 1)])
+def test_replicas_get_their_rows_of_a_global_batch(paths, workers, each):
+    whole = _training(paths, 6, batch_size=8)
+    shares = []
+    for worker in range(workers):
+        context = tf.distribute.InputContext(workers, worker, workers * each)
+        data = pipelines.Training(paths, SCHEMA, LENGTHS, 8, 0)
+        batches = data.batches(0, context).take(6 * each)
+        shares.append([batch["label_ids"].numpy().tolist() for batch in batches])
+    for step in range(6):
+        rows = [share[step * each + i] for share in shares for i in range(each)]
+        assert _flat(rows) == whole[step]
+        assert {len(row) for row in rows} == {8 // (workers * each)}
+
+
 def test_shapes_and_types(paths):
     for dataset in (
-        pipelines.training(paths, SCHEMA, LENGTHS, 8, 0),
-        pipelines.evaluation(paths, SCHEMA, LENGTHS, 8),
+        pipelines.Training(paths, SCHEMA, LENGTHS, 8, 0).batches(),
+        pipelines.Evaluation(paths, SCHEMA, LENGTHS, 8).batches(),
     ):
         spec = dict(dataset.element_spec)
         spec.pop("is_real_example", None)
@@ -99,23 +125,23 @@ def test_shapes_and_types(paths):
 
 
 def test_evaluation_fills_up_the_last_batch(paths):
-    batches = list(pipelines.evaluation(paths, SCHEMA, LENGTHS, 8))
+    batches = list(pipelines.Evaluation(paths, SCHEMA, LENGTHS, 8).batches())
     assert len(batches) == 8  # 60 records
     numbers = np.concatenate([batch["label_ids"] for batch in batches])
     real = np.concatenate([batch["is_real_example"] for batch in batches])
-    np.testing.assert_array_equal(numbers, [*range(60), 0, 0, 0, 0])
+    np.testing.assert_array_equal(numbers, [*range(60), 56, 56, 56, 56])
     np.testing.assert_array_equal(real, [1] * 60 + [0] * 4)
-    assert not batches[-1]["input_ids"][4:].numpy().any()
-    assert not batches[-1]["weights"][4:].numpy().any()
 
 
 def test_evaluation_of_no_more_batches_than_asked_for(paths):
-    batches = list(pipelines.evaluation(paths, SCHEMA, LENGTHS, 8, max_batches=2))
+    batches = list(pipelines.Evaluation(paths, SCHEMA, LENGTHS, 8, max_batches=2).batches())
     assert [batch["label_ids"].numpy().tolist() for batch in batches] == [
         list(range(8)),
         list(range(8, 16)),
     ]
-    assert len(list(pipelines.evaluation(paths, SCHEMA, LENGTHS, 8, max_batches=100))) == 8
+    assert (
+        len(list(pipelines.Evaluation(paths, SCHEMA, LENGTHS, 8, max_batches=100).batches())) == 8
+    )
 
 
 def test_evaluation_keeps_the_marks_of_the_records(tmp_path):
@@ -124,7 +150,7 @@ def test_evaluation_keeps_the_marks_of_the_records(tmp_path):
     with records.writing([path], schema) as write:
         for mark in (1, 0, 1):
             write({"x": [5], "is_real_example": mark})
-    (batch,) = pipelines.evaluation([path], schema, {}, 4)
+    (batch,) = pipelines.Evaluation([path], schema, {}, 4).batches()
     np.testing.assert_array_equal(batch["is_real_example"], [1, 0, 1, 0])
 
 
@@ -143,7 +169,7 @@ def _good(schema):
 def _loop(path, schema, limits=None, strategy=None):
     """Twenty steps, as `training.loop` makes them."""
     strategy = strategy or tf.distribute.OneDeviceStrategy("/cpu:0")
-    dataset = pipelines.training([path], schema, LONG, 4, 0, limits=limits)
+    data = pipelines.Training([path], schema, LONG, 4, 0, limits)
 
     @tf.function
     def run_steps(batches, steps):
@@ -155,16 +181,17 @@ def _loop(path, schema, limits=None, strategy=None):
 
     with records.reading([path]):
         return run_steps(
-            iter(strategy.experimental_distribute_dataset(dataset)), tf.constant(20)
+            iter(strategy.distribute_datasets_from_function(lambda c: data.batches(0, c))),
+            tf.constant(20),
         ).numpy()
 
 
 def _predict(path, schema, limits=None):
     """All batches one by one, as evaluation and prediction take them."""
     strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
-    dataset = pipelines.evaluation([path], schema, LONG, 4, limits=limits)
+    data = pipelines.Evaluation([path], schema, LONG, 4, limits=limits)
     with records.reading([path]):
-        return list(strategy.experimental_distribute_dataset(dataset))
+        return list(strategy.distribute_datasets_from_function(data.batches))
 
 
 def _with_last(path, schema, last):

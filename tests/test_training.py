@@ -1,5 +1,6 @@
 """The loop on a made-up set: it learns, resumes, warm-starts, and is the same on two devices."""
 
+import itertools
 import os
 
 import numpy as np
@@ -9,6 +10,7 @@ from test_modeling import TINY
 
 import bert_tf
 from bert_tf import checkpoints, modeling, optimization, tasks, training
+from bert_tf.data import pipelines
 
 
 @pytest.fixture(autouse=True)
@@ -16,35 +18,50 @@ def seed():
     training.set_seed(7)
 
 
-def batches(first_step=0, batch_size=4, length=8):
+class Batches:
     """Endless batches for pre-training; the masked word is the one after its left neighbour."""
 
-    def make(step):
+    batch_size, length, seed = 4, 8, 0
+
+    def make(self, step):
         rng = np.random.default_rng(step)
-        ids = rng.integers(5, 13, (batch_size, length)).astype("int32")
+        ids = rng.integers(5, 13, (self.batch_size, self.length)).astype("int32")
         ids[:, 2] = ids[:, 1] + 1
         labels = ids[:, 2:3].copy()
         ids[:, 2] = 4
-        weights = np.ones((batch_size, 1), "float32")
+        weights = np.ones((self.batch_size, 1), "float32")
         weights[0] = step % 2  # uneven over the replicas
         return {
             "input_ids": ids,
             "input_mask": np.ones_like(ids),
             "segment_ids": np.zeros_like(ids),
-            "masked_lm_positions": np.full((batch_size, 1), 2, "int32"),
+            "masked_lm_positions": np.full((self.batch_size, 1), 2, "int32"),
             "masked_lm_ids": labels.astype("int32"),
             "masked_lm_weights": weights,
             "next_sentence_labels": (ids[:, :1] % 2).astype("int32"),
         }
 
-    def generate():
-        step = first_step
-        while True:
-            yield make(step)
-            step += 1
+    def batches(self, first_step=0, context=None):
+        def generate():
+            for step in itertools.count(first_step):
+                yield self.make(step)
 
-    spec = tf.nest.map_structure(lambda x: tf.TensorSpec(x.shape, x.dtype), make(0))
-    return tf.data.Dataset.from_generator(generate, output_signature=spec)
+        spec = tf.nest.map_structure(lambda x: tf.TensorSpec(x.shape, x.dtype), self.make(0))
+        dataset = tf.data.Dataset.from_generator(generate, output_signature=spec)
+        return pipelines.share(dataset, self.batch_size, context)
+
+    def files_of(self, step):
+        return [f"made up for step {step}"]
+
+
+class SomeBatches(Batches):
+    """Twenty of them, as evaluation wants them."""
+
+    def batches(self, context=None):
+        def mark(batch):
+            return {**batch, "is_real_example": tf.ones_like(batch["next_sentence_labels"][:, 0])}
+
+        return super().batches(1000, context).take(20).map(mark)
 
 
 def config(dropout=0.0):
@@ -64,26 +81,31 @@ def run(
     dropout=0.0,
     total=None,
     init=None,
-    save=1000,
     rate=1e-3,
-    parts=1,
+    save=1000,
+    data=None,
+    dtype=None,
+    optimizer=optimization.AdamWeightDecay,
+    **options,
 ):
     trainer = training.Trainer(
-        lambda: tasks.PretrainingTask(config(dropout)),
+        lambda: tasks.PretrainingTask(config(dropout), dtype),
         strategy or training.make_strategy(distribution_strategy="one_device"),
         str(output_dir),
         init,
     )
     schedule = optimization.linear_warmup_decay(rate, total or steps)
-    trainer.train(
-        batches,
-        optimization.AdamWeightDecay(schedule),
-        steps,
-        4,
-        save_checkpoints_steps=save,
-        gradient_accumulation_steps=parts,
-    )
+    options = training.Options(save_checkpoints_steps=save, **options)
+    trainer.train(data or Batches(), optimizer(schedule), steps, options, SomeBatches())
     return trainer
+
+
+def mirrored(count):
+    devices = [device.name for device in tf.config.list_logical_devices("CPU")]
+    assert len(devices) >= count, "conftest.py makes logical devices"
+    return tf.distribute.MirroredStrategy(
+        devices[:count], cross_device_ops=tf.distribute.ReductionToOneDevice()
+    )
 
 
 def tensors(output_dir):
@@ -101,11 +123,7 @@ def assert_same(a, b, atol=0.0):
 
 def test_it_learns(tmp_path):
     trainer = run(tmp_path, 600, rate=3e-3)
-    results = trainer.evaluate(
-        batches(1000)
-        .take(20)
-        .map(lambda b: {**b, "is_real_example": tf.ones_like(b["next_sentence_labels"][:, 0])})
-    )
+    results = trainer.evaluate(SomeBatches())
     assert results["masked_lm_accuracy"] > 0.5  # by chance 1 in 8
     assert results["global_step"] == 600
 
@@ -192,16 +210,12 @@ def test_two_processes_on_one_folder_are_refused(tmp_path, monkeypatch):
     assert not left.exists()
 
 
-def test_two_replicas_make_the_same_steps(tmp_path):
-    run(tmp_path / "one", 8)
+@pytest.mark.parametrize("count", [2, 4])
+def test_replicas_make_the_same_steps(tmp_path, count):
+    run(tmp_path / "one", 20)
     training.set_seed(7)
-    devices = [device.name for device in tf.config.list_logical_devices("CPU")]
-    assert len(devices) >= 2, "conftest.py makes logical devices"
-    strategy = tf.distribute.MirroredStrategy(
-        devices[:2], cross_device_ops=tf.distribute.ReductionToOneDevice()
-    )
-    run(tmp_path / "two", 8, strategy)
-    assert_same(tmp_path / "one", tmp_path / "two", atol=1e-5)
+    run(tmp_path / "more", 20, mirrored(count))
+    assert_same(tmp_path / "one", tmp_path / "more", atol=1e-5)
 
 
 @pytest.mark.parametrize("parts", [2, 4])
@@ -209,22 +223,19 @@ def test_accumulation_makes_the_same_steps(tmp_path, parts):
     """The masked-LM weights fall unevenly on the parts: a mean of means would differ."""
     run(tmp_path / "one", 8)
     training.set_seed(7)
-    run(tmp_path / "parts", 8, parts=parts)
+    run(tmp_path / "parts", 8, gradient_accumulation_steps=parts)
     assert_same(tmp_path / "one", tmp_path / "parts", atol=1e-5)
 
 
 def test_replicas_draw_different_masks():
     """The same rows on two replicas, which Keras' own dropout would treat alike."""
-    devices = [device.name for device in tf.config.list_logical_devices("CPU")]
-    strategy = tf.distribute.MirroredStrategy(
-        devices[:2], cross_device_ops=tf.distribute.ReductionToOneDevice()
-    )
+    strategy = mirrored(2)
     with strategy.scope():
         layer = modeling.Dropout(0.5)
 
     def masked():
         replica = tf.distribute.get_replica_context()
-        with modeling.dropout_salt(replica.replica_id_in_sync_group):
+        with modeling.training_mode(replica.replica_id_in_sync_group):
             return layer(tf.ones((2, 64)), training=True)
 
     first = strategy.experimental_local_results(tf.function(lambda: strategy.run(masked))())
@@ -284,7 +295,11 @@ def test_other_model_in_output_dir_is_refused(tmp_path):
 
 
 def test_nan_stops_the_run(tmp_path):
-    with pytest.raises(bert_tf.UserError, match=r"is (nan|inf) at step .* last good checkpoint"):
+    with pytest.raises(
+        bert_tf.UserError,
+        match=r"is (nan|inf) at step \d+, whose batch is from made up for step \d+; the last good "
+        "checkpoint is None",
+    ):
         run(tmp_path, 50, rate=1e30)
 
 

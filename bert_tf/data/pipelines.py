@@ -1,75 +1,150 @@
 """TFRecord files to batches for the loop."""
 
+import numpy as np
 import tensorflow as tf
 
 from bert_tf.data import records
 
-# Files read side by side, and records held for shuffling: the whole of any fine-tuning set, and
-# enough of a larger one that its order no longer shows.
-CYCLE_LENGTH = 4
-SHUFFLE_BUFFER = 100_000
+# Records that are shuffled together: the whole of most fine-tuning sets, and enough of a larger one
+# that its order no longer shows.
+BLOCK = 100_000
 
 
-def training(paths, schema, lengths, batch_size, seed, first_step=0, limits=None):
-    """Endless shuffled batches, the same for the same seed.
+class Training:
+    """Endless shuffled batches, a function of the seed and the step alone.
 
-    Every epoch goes through each record once, in another order.
-
-    Args:
-      paths: TFRecord files.
-      schema: what is in them, one of `records`' schemas.
-      lengths: its lengths, {"S": ..., "P": ...}.
-      batch_size: the global batch.
-      seed: of the order.
-      first_step: how many batches to leave out, for a run that goes on.
-      limits: what values must be below, as `records.limits` makes it; None checks nothing.
-
-    Returns:
-      A `tf.data.Dataset` of dicts (B, ...), B static.
+    Every epoch goes through each record once, in another order: the files in another order, and
+    what is read from them shuffled in blocks of `BLOCK`.
     """
-    dataset = tf.data.Dataset.from_tensor_slices(paths)
-    dataset = dataset.shuffle(len(paths), seed=seed, reshuffle_each_iteration=True)
-    dataset = dataset.interleave(tf.data.TFRecordDataset, cycle_length=CYCLE_LENGTH)
-    dataset = dataset.shuffle(SHUFFLE_BUFFER, seed=seed, reshuffle_each_iteration=True)
-    # What is skipped is read and shuffled, but not parsed: about 65,000 records a second, measured
-    # on two busy cores with records of 128 tokens (900 bytes), so a million take 15 seconds.
-    dataset = dataset.repeat().skip(first_step * batch_size)
-    dataset = dataset.batch(batch_size, drop_remainder=True)
-    return _finish(dataset.map(_parser(schema, lengths, limits), tf.data.AUTOTUNE))
+
+    def __init__(self, paths, schema, lengths, batch_size, seed, limits=None):
+        """Takes what the batches are made of.
+
+        Args:
+          paths: TFRecord files.
+          schema: what is in them, one of `records`' schemas.
+          lengths: its lengths, {"S": ..., "P": ...}.
+          batch_size: the global batch.
+          seed: of the order.
+          limits: what values must be below, as `records.limits` makes it; None checks nothing.
+        """
+        self.paths = list(paths)
+        self.batch_size = batch_size
+        self.seed = seed
+        self._parse = _parser(schema, lengths, limits)
+
+    def batches(self, first_step=0, context=None):
+        """The batches of `first_step` and all later steps.
+
+        Args:
+          first_step: how many batches to leave out, for a run that goes on.
+          context: the `tf.distribute.InputContext` of a process, for its share of each batch; None
+            gives whole batches.
+
+        Returns:
+          A `tf.data.Dataset` of dicts (B, ...), B static and that of one replica.
+        """
+        batches = self._shuffled(tf.data.TFRecordDataset, first_step).batch(
+            self.batch_size, drop_remainder=True
+        )
+        return _finish(share(batches, self.batch_size, context).map(self._parse, tf.data.AUTOTUNE))
+
+    def files_of(self, step):
+        """The files that the records of a step came from, for an error to name."""
+
+        def names(paths):
+            paths = tf.data.Dataset.from_tensor_slices(paths)
+            return paths.flat_map(lambda path: tf.data.TFRecordDataset(path).map(lambda _: path))
+
+        batch = self._shuffled(names, step).take(self.batch_size)
+        return sorted({path.decode() for path in batch.as_numpy_iterator()})
+
+    def _shuffled(self, read, first_step):
+        """All records from that step on, as `read` reads the files of an epoch."""
+        skipped = first_step * self.batch_size
+        # With their number known, whole epochs and blocks are left out without being read.
+        total = self._count() if skipped else 1
+        first_epoch, rest = divmod(skipped, total)
+        first_block, rest = divmod(rest, BLOCK)
+
+        def blocks(epoch):
+            seed = tf.random.experimental.stateless_fold_in([self.seed, 0], epoch)
+            start = tf.where(epoch == first_epoch, np.int64(first_block), 0)
+
+            def shuffle(block, values):
+                block_seed = tf.random.experimental.stateless_fold_in(seed, start + block)
+                return tf.random.experimental.stateless_shuffle(values, block_seed)
+
+            order = tf.random.experimental.stateless_shuffle(self.paths, seed)
+            return read(order).skip(start * BLOCK).batch(BLOCK).enumerate().map(shuffle)
+
+        epochs = tf.data.Dataset.range(first_epoch, np.iinfo("int64").max)
+        # The next block is got ready while this one is worked through.
+        return epochs.flat_map(blocks).prefetch(1).unbatch().skip(rest)
+
+    def _count(self):
+        batches = tf.data.TFRecordDataset(self.paths).batch(1000)
+        return int(batches.reduce(np.int64(0), lambda n, x: n + tf.shape(x, tf.int64)[0]))
 
 
-def evaluation(paths, schema, lengths, batch_size, max_batches=None, limits=None):
-    """All records once, in order, the last batch filled up with rows of zeros.
+class Evaluation:
+    """All records once, in order, the last batch filled up with repeats of its first record.
 
     `is_real_example` (B,) is 0 in these rows and 1 in all others.
-
-    Args:
-      paths: TFRecord files.
-      schema: what is in them.
-      lengths: its lengths.
-      batch_size: the global batch.
-      max_batches: the most batches to give, None for all.
-      limits: as for `training`.
-
-    Returns:
-      A `tf.data.Dataset` of dicts (B, ...), B static.
     """
 
-    def fill(batch):
-        if "is_real_example" not in batch:
-            rows = tf.shape(next(iter(batch.values())))[0]
-            batch["is_real_example"] = tf.ones([rows], tf.int32)
-        filled = {}
-        for name, value in batch.items():
-            missing = batch_size - tf.shape(value)[0]
-            value = tf.pad(value, [[0, missing]] + [[0, 0]] * (value.shape.rank - 1))
-            filled[name] = tf.ensure_shape(value, (batch_size, *value.shape[1:]))
-        return filled
+    def __init__(self, paths, schema, lengths, batch_size, max_batches=None, limits=None):
+        """Takes what the batches are made of, as `Training`; `max_batches` None gives all."""
+        self.paths = list(paths)
+        self.batch_size = batch_size
+        self.max_batches = max_batches
+        self._parse = _parser(schema, lengths, limits)
 
-    dataset = tf.data.TFRecordDataset(paths).batch(batch_size)
-    if max_batches is not None:
-        dataset = dataset.take(max_batches)
-    return _finish(dataset.map(_parser(schema, lengths, limits), tf.data.AUTOTUNE).map(fill))
+    def batches(self, context=None):
+        """The batches, as `Training.batches` gives them."""
+
+        def fill(batch):
+            rows = tf.range(self.batch_size)
+            is_real = rows < tf.shape(batch)[0]
+            return tf.gather(batch, tf.where(is_real, rows, 0)), tf.cast(is_real, tf.int32)
+
+        def parse(serialized, is_real):
+            batch = self._parse(serialized)
+            batch["is_real_example"] = is_real * batch.get("is_real_example", 1)
+            return batch
+
+        batches = tf.data.TFRecordDataset(self.paths).batch(self.batch_size)
+        if self.max_batches is not None:
+            batches = batches.take(self.max_batches)
+        batches = share(batches.map(fill), self.batch_size, context)
+        return _finish(batches.map(parse, tf.data.AUTOTUNE))
+
+
+def share(batches, batch_size, context):
+    """Cuts global batches down to one process' share, one element for each of its replicas.
+
+    Replica r of all R gets rows r * B / R to (r + 1) * B / R, whatever process it belongs to: so
+    the same step sees the same rows on any number of devices and hosts.
+
+    Args:
+      batches: dataset of tensors (batch_size, ...) or structures of them.
+      batch_size: the global batch.
+      context: the process' `tf.distribute.InputContext`; None leaves all as it is.
+    """
+    if context is None:
+        return batches
+    rows = batch_size // context.num_input_pipelines
+    start = rows * context.input_pipeline_id
+    each = context.get_per_replica_batch_size(batch_size)
+
+    def cut(*batch):
+        batch = tf.nest.map_structure(
+            lambda x: tf.ensure_shape(x[start : start + rows], (rows, *x.shape[1:])), batch
+        )
+        return batch if len(batch) > 1 else batch[0]
+
+    batches = batches.map(cut)
+    return batches if each == rows else batches.rebatch(each, drop_remainder=True)
 
 
 def _parser(schema, lengths, limits):
@@ -77,8 +152,4 @@ def _parser(schema, lengths, limits):
 
 
 def _finish(dataset):
-    options = tf.data.Options()
-    # One process reads all of it: there is nothing to shard, and TensorFlow would warn that it
-    # cannot.
-    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
-    return dataset.with_options(options).prefetch(tf.data.AUTOTUNE)
+    return dataset.prefetch(tf.data.AUTOTUNE)

@@ -1,7 +1,7 @@
 """The model: layers, `BertModel` and its heads, in `keras` and `keras.ops` only."""
 
 from bert_tf.modeling.heads import MaskedLMHead, Projection
-from bert_tf.modeling.layers import Dropout, Embeddings, TransformerLayer, dropout_salt
+from bert_tf.modeling.layers import Dropout, Embeddings, TransformerLayer, training_mode
 from bert_tf.modeling.models import (
     BertClassifier,
     BertModel,
@@ -21,5 +21,5 @@ __all__ = [
     "MaskedLMHead",
     "Projection",
     "TransformerLayer",
-    "dropout_salt",
+    "training_mode",
 ]

@@ -1,8 +1,12 @@
-"""The release's Adam: decoupled weight decay, no bias correction, clipping by the global norm."""
+"""Adam with decoupled weight decay and clipping by the global norm, as the release has it."""
 
+import functools
+import math
 import re
 
 import tensorflow as tf
+
+from bert_tf.optimization.depth import rate_factors
 
 NO_DECAY = ("LayerNorm", "layer_norm", "bias")
 
@@ -10,8 +14,8 @@ NO_DECAY = ("LayerNorm", "layer_norm", "bias")
 class AdamWeightDecay:
     """Adam (arXiv:1412.6980) with decoupled weight decay (arXiv:1711.05101), as BERT was trained.
 
-    It differs from Keras' AdamW: the moments are not corrected for their bias, epsilon stands
-    outside the root, and the decay is part of the same update.
+    It differs from Keras' AdamW: the moments are not corrected for their bias unless that is asked
+    for, epsilon stands outside the root, and the decay is part of the same update.
 
     The order of a step is: reduce over replicas, clip, update. Reducing is the caller's (`apply`
     wants reduced gradients), so a clipped norm is that of the whole batch on any number of devices.
@@ -28,6 +32,8 @@ class AdamWeightDecay:
         epsilon=1e-6,
         clip_norm=1.0,
         exclude_from_weight_decay=NO_DECAY,
+        bias_correction=False,
+        layer_decay=1.0,
     ):
         """Takes the hyper-parameters; the defaults are the release's.
 
@@ -39,20 +45,26 @@ class AdamWeightDecay:
           epsilon: added to the root of the second moment.
           clip_norm: largest global norm of the gradients.
           exclude_from_weight_decay: patterns searched in the release's names of the weights.
+          bias_correction: whether to divide the moments by 1 - beta**step (arXiv:1412.6980,
+            section 3), which makes the first steps larger.
+          layer_decay: rate of a layer as a share of that of the layer above, see `rate_factors`.
         """
         self.learning_rate = learning_rate
         self.weight_decay = weight_decay
         self.beta_1, self.beta_2, self.epsilon = beta_1, beta_2, epsilon
         self.clip_norm = clip_norm
         self.exclude_from_weight_decay = exclude_from_weight_decay
+        self.bias_correction = bias_correction
+        self.layer_decay = layer_decay
 
     def build(self, weights):
         """Makes the step counter and the moments; call it in the strategy's scope.
 
         Args:
-          weights: dict of the release's names to `tf.Variable`.
+          weights: dict of the release's names to `tf.Variable`, those to be trained.
         """
         self.weights = weights
+        self.rate_factors = rate_factors(weights, self.layer_decay)
         self.step = tf.Variable(
             0,
             dtype=tf.int64,
@@ -66,12 +78,14 @@ class AdamWeightDecay:
             for slot in self.slot_names
         }
 
-    def apply(self, gradients):
+    def apply(self, gradients, is_finite=None):
         """Makes one step. Call it in replica context.
 
         Args:
           gradients: dict of the weights' names to dense tensors, summed over the replicas. A weight
             that is not in it, because the loss does not depend on it, stays as it is.
+          is_finite: bool scalar; where it is False nothing but the step counter changes. None
+            stands for True.
 
         Returns:
           The global norm of the gradients before clipping, a float32 scalar.
@@ -80,30 +94,53 @@ class AdamWeightDecay:
         # 1 / max(norm, limit), not limit / norm, leaves small gradients untouched to the bit.
         scale = self.clip_norm / tf.maximum(norm, self.clip_norm)
         rate = self.learning_rate(self.step)
-        tf.distribute.get_replica_context().merge_call(self._update_all, (gradients, scale, rate))
+        tf.distribute.get_replica_context().merge_call(
+            self._update_all, (gradients, scale, rate, is_finite)
+        )
         return norm
 
-    def _update_all(self, strategy, gradients, scale, rate):
+    def _update_all(self, strategy, gradients, scale, rate, is_finite):
+        corrections = self._bias_corrections()
         for name, gradient in gradients.items():
-            decay = 0.0 if self._is_excluded(name) else self.weight_decay
             slots = [self.slots[f"{name}/{slot}"] for slot in self.slot_names]
             strategy.extended.update(
                 self.weights[name],
-                lambda w, *args, decay=decay: self._update(w, decay, *args),
-                args=(gradient, scale, rate, *slots),
+                functools.partial(self._update, name),
+                args=(gradient, scale, rate, is_finite, corrections, *slots),
                 group=False,
             )
         self.step.assign_add(1)
 
-    def _update(self, weight, decay, gradient, scale, rate, m, v):
+    def _bias_corrections(self):
+        """1 - beta**step for both betas, None where there is no correction."""
+        if not self.bias_correction:
+            return None
+        step = tf.cast(self.step + 1, tf.float32)
+        # expm1, because 1 - 0.999 in float32 is off by 1e-5.
+        return [-tf.math.expm1(step * math.log(beta)) for beta in (self.beta_1, self.beta_2)]
+
+    def _update(self, name, weight, gradient, scale, rate, is_finite, corrections, m, v):
         # Not the fused kernel: it takes 1 - beta in float32, which is off by 1e-5 for beta_2.
         gradient = gradient * scale
-        m.assign_add((gradient - m) * (1.0 - self.beta_1))
-        v.assign_add((tf.square(gradient) - v) * (1.0 - self.beta_2))
-        update = m / (tf.sqrt(v) + self.epsilon)
-        if decay:
-            update += decay * weight
-        weight.assign_sub(rate * update)
+        new_m, new_v = 1.0 - self.beta_1, 1.0 - self.beta_2
+        if is_finite is not None:  # times 1 changes no bit, and times 0 nothing at all
+            gradient = tf.where(is_finite, gradient, 0.0)
+            keep = tf.cast(is_finite, tf.float32)
+            new_m, new_v, rate = new_m * keep, new_v * keep, rate * keep
+        m.assign_add((gradient - m) * new_m)
+        v.assign_add((tf.square(gradient) - v) * new_v)
+        first, second = m, v
+        if corrections is not None:
+            first, second = m / corrections[0], v / corrections[1]
+        update = first / (tf.sqrt(second) + self.epsilon)
+        if self.weight_decay and not self._is_excluded(name):
+            update += self.weight_decay * weight
+        weight.assign_sub(self._rate(name, rate, weight, update) * update)
+
+    def _rate(self, name, rate, weight, update):
+        """The learning rate of one weight in one step."""
+        factor = self.rate_factors[name]
+        return rate if factor == 1.0 else rate * factor
 
     def _is_excluded(self, name):
         return any(re.search(pattern, name) for pattern in self.exclude_from_weight_decay)

@@ -11,6 +11,7 @@ class Task:
 
     model = None
     loss_names = ()
+    metric_names = ()
 
     def loss_weights(self, batch):
         """What each loss is divided by, as far as this batch goes: a dict of float32 scalars.
@@ -36,5 +37,9 @@ class Task:
         raise NotImplementedError
 
     def metrics(self, predictions):
-        """Results over a whole set: dict of numpy arrays, all examples -> dict of numbers."""
+        """Results over a whole set: dict of numpy arrays, all examples -> dict of numbers.
+
+        Its keys are `metric_names`; the least is the best of those with "loss" in their names, the
+        greatest of the others.
+        """
         raise NotImplementedError

@@ -80,6 +80,7 @@ class ClassificationTask(Task):
     """Trains a `BertClassifier` on classification records."""
 
     loss_names = ("classification_loss",)
+    metric_names = ("eval_accuracy", "eval_loss", "loss")
 
     def __init__(self, config, num_labels, dtype=None):
         self.model = BertClassifier(config, num_labels, dtype=dtype)

@@ -11,6 +11,13 @@ class PretrainingTask(Task):
     """Trains a `BertPretrainer` on pre-training records; P is the number of prediction slots."""
 
     loss_names = ("masked_lm_loss", "next_sentence_loss")
+    metric_names = (
+        "masked_lm_accuracy",
+        "masked_lm_loss",
+        "next_sentence_accuracy",
+        "next_sentence_loss",
+        "loss",
+    )
 
     def __init__(self, config, dtype=None):
         self.model = BertPretrainer(config, dtype=dtype)

@@ -2,7 +2,19 @@
 
 from bert_tf.training import guard
 from bert_tf.training.checkpointing import latest
-from bert_tf.training.loop import Trainer
-from bert_tf.training.strategy import make_strategy, per_replica, set_seed
+from bert_tf.training.options import Options
+from bert_tf.training.strategy import make_strategy, per_replica, set_seed, use_xla
+from bert_tf.training.trainer import Trainer
+from bert_tf.training.workers import Workers
 
-__all__ = ["Trainer", "guard", "latest", "make_strategy", "per_replica", "set_seed"]
+__all__ = [
+    "Options",
+    "Trainer",
+    "Workers",
+    "guard",
+    "latest",
+    "make_strategy",
+    "per_replica",
+    "set_seed",
+    "use_xla",
+]

@@ -1,13 +1,15 @@
 """Checkpoints of a run: release files under the release's names, with what a resume needs.
 
 `model.ckpt-1000` holds the weights, `NAME/adam_m`, `NAME/adam_v` and `global_step` as the release
-wrote them, and the state of each dropout as `bert_tf/seed_0`, ... So whatever reads the release's
-checkpoints reads these.
+wrote them, and what else a run needs under `bert_tf/`: the state of each dropout as
+`bert_tf/seed_0`, ..., the loss scale of float16, the batch size and the seed of the input. So
+whatever reads the release's checkpoints reads these.
 """
 
 import os
 import re
 
+import numpy as np
 import tensorflow as tf
 
 from bert_tf import checkpoints, console, files
@@ -15,7 +17,7 @@ from bert_tf.errors import DamagedFile, UserError
 
 KEEP = 5
 
-_SEED = "bert_tf/seed_"
+_OURS = "bert_tf/"
 
 # Not those that a killed process was writing, model.ckpt-9.tmp-123.index.
 _NAME = re.compile(r"model\.ckpt-(\d+)\.index$")
@@ -26,12 +28,13 @@ def weights(model):
     return {name: variable.value for name, variable in checkpoints.weights(model).items()}
 
 
-def run_state(model, optimizer):
+def run_state(model, optimizer, loss_scale=None):
     """Everything that a run needs to go on: a dict of names to `tf.Variable`."""
-    seeds = {
-        f"{_SEED}{i}": variable.value for i, variable in enumerate(model.non_trainable_variables)
-    }
-    return {**weights(model), **optimizer.slots, **seeds, "global_step": optimizer.step}
+    ours = {f"seed_{i}": v.value for i, v in enumerate(model.non_trainable_variables)}
+    if loss_scale is not None:
+        ours |= loss_scale.variables
+    ours = {_OURS + name: variable for name, variable in ours.items()}
+    return {**weights(model), **optimizer.slots, **ours, "global_step": optimizer.step}
 
 
 def latest(output_dir):
@@ -50,11 +53,23 @@ def step_of(prefix):
     return int(source.tensor("global_step")) if "global_step" in source.shapes else 0
 
 
-def save(output_dir, variables, keep=KEEP):
-    """Writes `model.ckpt-STEP`, points `checkpoint` at it, and removes all but the last `keep`."""
+def save(output_dir, variables, notes=None, keep=KEEP):
+    """Writes `model.ckpt-STEP`, points `checkpoint` at it, and removes all but the last `keep`.
+
+    Args:
+      output_dir: the folder.
+      variables: dict of names to `tf.Variable`, `global_step` among them.
+      notes: dict of flags to whole numbers that the run depends on, for `check_notes`.
+      keep: how many checkpoints to keep.
+
+    Returns:
+      The prefix of the checkpoint.
+    """
     step = int(variables["global_step"].numpy())
     prefix = os.path.join(output_dir, f"model.ckpt-{step}")
-    checkpoints.write(prefix, {name: variable.numpy() for name, variable in variables.items()})
+    values = {name: variable.numpy() for name, variable in variables.items()}
+    values |= {_OURS + flag: np.int64(value) for flag, value in (notes or {}).items()}
+    checkpoints.write(prefix, values)
     found = [path for number, path in _all(output_dir) if number <= step]
     # The text of TensorFlow's CheckpointState, with names relative to the folder, so that it can be
     # moved.
@@ -65,6 +80,19 @@ def save(output_dir, variables, keep=KEEP):
     for old in found[:-keep]:
         checkpoints.remove(old)
     console.info("saved %s", prefix)
+    return prefix
+
+
+def check_notes(prefix, notes):
+    """Says so if a run goes on with other values of flags than those that its checkpoint notes."""
+    source = checkpoints.ReleaseCheckpoint(prefix)
+    for flag, value in notes.items():
+        if _OURS + flag in source.shapes and (old := int(source.tensor(_OURS + flag))) != value:
+            console.warning(
+                "%s is of a run with --%s=%d, which goes on with %d: from here on its examples are "
+                "not those that it would have had",
+                prefix, flag, old, value,
+            )  # fmt: skip
 
 
 def _all(output_dir):
@@ -110,12 +138,16 @@ def restore(prefix, variables):
       UserError: if it lacks one or has it in another shape.
     """
     source = checkpoints.ReleaseCheckpoint(prefix)
-    seeds = [name for name in variables if name.startswith(_SEED)]
-    if seeds and not any(name in source.shapes for name in seeds):
+    lacking = [name for name in variables if name.startswith(_OURS) and name not in source.shapes]
+    if lacking:
         console.warning(
-            "%s has no state of the dropouts, as the release's runs; they begin anew", prefix
+            "%s has no %s; it begins anew",
+            prefix,
+            "state of the dropouts, as the release's runs"
+            if _OURS + "seed_0" in lacking
+            else "loss scale, as runs that are not in float16",
         )
-        variables = {name: v for name, v in variables.items() if name not in seeds}
+        variables = {name: v for name, v in variables.items() if name not in lacking}
     for name, variable in variables.items():
         shape = source.shapes.get(name)
         if shape != tuple(variable.shape):

@@ -18,13 +18,18 @@ _LEFT = re.compile(r"model\.ckpt-\d+\.tmp-")
 
 
 @contextlib.contextmanager
-def only_one(output_dir):
+def only_one(output_dir, workers=None):
     """Holds a folder for this process; UserError if another one trains there.
+
+    Of several `workers` that train together it is the chief that holds it.
 
     The lock is the kernel's, so it is gone when the process is, however it ends. On `gs://` and
     other object stores there is no such lock, and a line says so. Within the block the same folder
     may be held again.
     """
+    if workers is not None and not workers.is_chief:
+        yield
+        return
     files.make_folder(output_dir)
     folder = os.path.realpath(output_dir)
     if folder in _HELD:
@@ -102,8 +107,8 @@ class Stopper:
 
     def stop(self, step):
         """Ends the run, whose state at `step` is saved."""
+        by = self.signal.name if self.signal else "another worker's signal"
         raise Stopped(
-            f"stopped by {self.signal.name} at step {step}, which is saved; the same command goes "
-            "on from there",
+            f"stopped by {by} at step {step}, which is saved; the same command goes on from there",
             130 if self.signal == signal.SIGINT else Stopped.RESUME_ME,
         )

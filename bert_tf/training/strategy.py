@@ -5,6 +5,7 @@ import tensorflow as tf
 
 from bert_tf import console
 from bert_tf.errors import UserError, reason
+from bert_tf.training.workers import tf_config
 
 
 def make_strategy(
@@ -25,7 +26,7 @@ def make_strategy(
       gcp_project: its project.
       master: its address, the release's older flag.
       num_tpu_cores: how many cores are expected.
-      distribution_strategy: "auto", "one_device" or "mirrored", without a TPU.
+      distribution_strategy: "auto", "one_device", "mirrored" or "multi_worker", without a TPU.
 
     Returns:
       A `tf.distribute.Strategy`.
@@ -48,6 +49,14 @@ def make_strategy(
     for flag, value in unused.items():
         if value:
             console.warning("--%s=%s has no effect without --use_tpu", flag, value)
+    workers = tf_config()
+    if distribution_strategy == "multi_worker" or (distribution_strategy == "auto" and workers > 1):
+        return _multi_worker(workers)
+    if workers > 1:
+        console.warning(
+            "TF_CONFIG names %d workers, but with --distribution_strategy=%s each trains alone",
+            workers, distribution_strategy,
+        )  # fmt: skip
     gpus = tf.config.list_logical_devices("GPU")
     devices = gpus or tf.config.list_logical_devices("CPU")
     names = [device.name for device in devices]
@@ -65,6 +74,25 @@ def _reduction(gpus):
     # Collectives between logical CPU devices of one process collide when there is more than one
     # strategy in it; adding up on one device does not, and costs nothing there.
     return None if gpus else tf.distribute.ReductionToOneDevice()
+
+
+def _multi_worker(workers):
+    """The strategy of TF_CONFIG. TensorFlow wants it made before the first operation."""
+    if workers < 2:
+        raise UserError(
+            "--distribution_strategy=multi_worker wants the environment variable TF_CONFIG to name "
+            "two or more workers"
+        )
+    try:
+        strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    except (tf.errors.OpError, ValueError, RuntimeError) as error:
+        raise UserError(f"TF_CONFIG: the workers do not find together ({reason(error)})") from error
+    resolver = strategy.cluster_resolver
+    console.info(
+        "devices: %d in %d workers, this is %s %d",
+        strategy.num_replicas_in_sync, workers, resolver.task_type, resolver.task_id,
+    )  # fmt: skip
+    return strategy
 
 
 def _tpu(address, zone, project, num_tpu_cores):
@@ -113,3 +141,18 @@ def per_replica(batch_size, strategy, flag, parts=1):
 def set_seed(seed):
     """Makes initial weights and dropout a function of `seed`."""
     keras.utils.set_random_seed(seed)
+
+
+def use_xla(wanted, strategy):
+    """Whether to compile the steps with XLA; None leaves it to the devices.
+
+    On a GPU it is quicker, on a CPU slower. A TPU compiles everything with it by itself, and must
+    not be asked to.
+    """
+    if isinstance(strategy, tf.distribute.TPUStrategy):
+        if wanted is not None:
+            console.warning("--xla has no effect on a TPU, which always compiles with it")
+        return False
+    if wanted is None:
+        return bool(tf.config.list_logical_devices("GPU"))
+    return wanted

@@ -1,0 +1,185 @@
+"""Trains, evaluates and predicts: what scripts call."""
+
+import contextlib
+import functools
+import os
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf import checkpoints, console
+from bert_tf.errors import Stopped, UserError, reason
+from bert_tf.training import checkpointing, guard
+from bert_tf.training.best import FOLDER
+from bert_tf.training.loop import Run
+from bert_tf.training.options import Options
+from bert_tf.training.workers import Workers
+
+# What the collectives of many workers raise when one of them is gone.
+_LOST = (
+    tf.errors.UnavailableError,
+    tf.errors.AbortedError,
+    tf.errors.CancelledError,
+    tf.errors.DeadlineExceededError,
+)
+
+
+class Trainer:
+    """Trains, evaluates and predicts one task on one strategy, with its files in `output_dir`."""
+
+    def __init__(
+        self, make_task, strategy, output_dir, init_checkpoint=None, must_be_trained=False
+    ):
+        """Builds the model and gives it its weights.
+
+        They come from the newest checkpoint in `output_dir` if there is one (the run goes on), else
+        from `init_checkpoint` if it is given (a warm start), else they are random; a line says
+        which.
+
+        Args:
+          make_task: function without arguments that makes the `tasks.base.Task`.
+          strategy: a `tf.distribute.Strategy`.
+          output_dir: folder of the run's checkpoints and summaries.
+          init_checkpoint: a release checkpoint, or one of ours.
+          must_be_trained: whether no weight may stay random, as before evaluation and prediction.
+
+        Raises:
+          UserError: if a checkpoint does not fit, or there is none and one is needed.
+        """
+        checkpoints.check_path(output_dir, "output_dir")
+        self.strategy = strategy
+        self.workers = Workers(strategy)
+        self.output_dir = output_dir
+        with strategy.scope():
+            self.task = make_task()
+        self.model = self.task.model
+        count = sum(int(np.prod(v.shape)) for v in self.model.trainable_variables)
+        console.info("model: %s, %.1f M parameters", self.model.name, count / 1e6)
+        weights = checkpointing.weights(self.model)
+        self.checkpoint = checkpointing.restore_latest(output_dir, weights)
+        if self.checkpoint:
+            ignored = "; --init_checkpoint is not read" if init_checkpoint else ""
+            console.info("weights: from this run's own %s%s", self.checkpoint, ignored)
+        elif init_checkpoint:
+            checkpoints.warm_start(self.model, init_checkpoint, require_all=must_be_trained)
+        elif must_be_trained:
+            raise UserError(
+                f"--output_dir: there is no checkpoint in {output_dir}, nor an --init_checkpoint; "
+                "the answers would be those of random weights"
+            )
+        else:
+            console.info("weights: random, no --init_checkpoint is given")
+
+    @property
+    def step(self):
+        """The step of the weights in the checkpoint that they came from, 0 without one."""
+        return checkpointing.step_of(self.checkpoint) if self.checkpoint else 0
+
+    def train(self, data, optimizer, num_train_steps, options=None, eval_data=None):
+        """Trains up to `num_train_steps`, from where the newest checkpoint stands.
+
+        Args:
+          data: batches without end, as `data.pipelines.Training`.
+          optimizer: one of `bert_tf.optimization`, not built yet.
+          num_train_steps: the step to stop at.
+          options: `Options`, None for the defaults.
+          eval_data: what to evaluate on in between, as `data.pipelines.Evaluation`, if
+            `options.eval_steps` asks for it.
+
+        Raises:
+          UserError: if a loss is no longer a number, or another process trains in the folder.
+          Stopped: after SIGTERM or Ctrl-C, when the state is saved; or if another worker is lost.
+        """
+        options = options or Options()
+        if options.best_metric and options.best_metric not in self.task.metric_names:
+            raise UserError(
+                f"--best_metric: {options.best_metric} is no metric of this task, which has "
+                f"{', '.join(self.task.metric_names)}"
+            )
+        with (
+            guard.only_one(self.output_dir, self.workers),
+            guard.Stopper() as stopper,
+            self._noticing_lost_workers(),
+        ):
+            run = Run(self, data, optimizer, num_train_steps, options, eval_data)
+            run.go(stopper)
+
+    def use_best(self):
+        """Takes the weights of the best checkpoint; UserError if none was kept."""
+        folder = os.path.join(self.output_dir, FOLDER)
+        prefix = checkpointing.restore_latest(folder, checkpointing.weights(self.model))
+        if prefix is None:
+            raise UserError(f"--best_metric: there is no best checkpoint in {folder}")
+        self.checkpoint = prefix
+        console.info("weights: the best of this run, %s", prefix)
+
+    @contextlib.contextmanager
+    def _noticing_lost_workers(self):
+        try:
+            yield
+        except _LOST as error:
+            if not self.workers.is_several:
+                raise
+            raise Stopped(
+                f"another worker is lost ({reason(error)}); started again on all workers, the same "
+                f"command goes on from the last checkpoint, {self.checkpoint}",
+                Stopped.RESUME_ME,
+            ) from error
+
+    @functools.cached_property
+    def _predict_step(self):
+        """The function from a distributed batch to its predictions, those of all replicas."""
+        strategy, task = self.strategy, self.task
+
+        def replica_step(batch):
+            predictions = task.predictions(task.model(batch, training=False), batch)
+            return {**predictions, "is_real_example": batch["is_real_example"]}
+
+        @tf.function
+        def predict_step(batch):
+            values = strategy.run(replica_step, args=(batch,))
+            return {name: strategy.gather(value, axis=0) for name, value in values.items()}
+
+        return predict_step
+
+    def predict(self, data, what, total=None):
+        """Yields the task's predictions of each batch, in order, as dicts of numpy arrays.
+
+        Every worker gets those of all.
+
+        Args:
+          data: as `data.pipelines.Evaluation`: batches with `is_real_example` (B,), 0 for rows that
+            only fill up the last batch; these are left out.
+          what: the job, for the progress line.
+          total: number of examples, if known.
+        """
+        ticker = console.Ticker(what, "examples", total=total)
+        batches = self.strategy.distribute_datasets_from_function(data.batches)
+        for batch in batches:
+            values = {name: x.numpy() for name, x in self._predict_step(batch).items()}
+            real = values.pop("is_real_example").astype(bool)
+            ticker.add(int(real.sum()))
+            yield {name: value[real] for name, value in values.items()}
+        ticker.done()
+
+    def evaluate(self, data, step=None, total=None):
+        """Returns the task's metrics over all of `data`, a dict, and `global_step`.
+
+        Args:
+          data: as for `predict`.
+          step: that of the weights, if it is not that of the checkpoint they came from.
+          total: number of examples, if known.
+        """
+        parts = list(self.predict(data, "evaluating", total))
+        if not parts:
+            raise UserError("evaluation: there is not a single example")
+        everything = {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
+        results = self.task.metrics(everything)
+        results["global_step"] = self.step if step is None else step
+        if self.workers.is_chief:
+            writer = tf.summary.create_file_writer(os.path.join(self.output_dir, "eval"))
+            with writer.as_default(step=results["global_step"]):
+                for name, value in results.items():
+                    tf.summary.scalar(name, value)
+            writer.close()
+        return results
