@@ -100,6 +100,43 @@ def run(
     return trainer
 
 
+class Labelled(Batches):
+    """Endless batches for classification, rows of one replica alike in label."""
+
+    def make(self, step):
+        batch = super().make(step)
+        names = ("input_ids", "input_mask", "segment_ids")
+        labels = np.int32([0, 0, 1, step % 3])
+        return {**{name: batch[name] for name in names}, "label_ids": labels}
+
+
+class WeighsLabels(tasks.ClassificationTask):
+    """A task whose examples count for as much as their label says."""
+
+    def loss_weights(self, batch):
+        return {"examples": tf.reduce_sum(self._weights(batch))}
+
+    def losses(self, outputs, batch, weights):
+        losses = self._example_losses(outputs, batch) * self._weights(batch)
+        return {"classification_loss": tf.reduce_sum(losses) / weights["examples"]}
+
+    def _weights(self, batch):
+        return tf.gather([0.5, 1.0, 4.0], batch["label_ids"])
+
+
+def run_classifier(output_dir, strategy=None, steps=20):
+    trainer = training.Trainer(
+        lambda: WeighsLabels(config(), 3),
+        strategy or training.make_strategy(distribution_strategy="one_device"),
+        str(output_dir),
+    )
+    schedule = optimization.linear_warmup_decay(1e-3, steps)
+    # The pooled output is followed by a dropout whatever the config says.
+    trainer.model.layers[-2].rate = 0.0
+    trainer.train(Labelled(), optimization.AdamWeightDecay(schedule), steps)
+    return trainer
+
+
 def mirrored(count):
     devices = [device.name for device in tf.config.list_logical_devices("CPU")]
     assert len(devices) >= count, "conftest.py makes logical devices"
@@ -215,6 +252,14 @@ def test_replicas_make_the_same_steps(tmp_path, count):
     run(tmp_path / "one", 20)
     training.set_seed(7)
     run(tmp_path / "more", 20, mirrored(count))
+    assert_same(tmp_path / "one", tmp_path / "more", atol=1e-5)
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_replicas_make_the_same_steps_with_labels_of_unequal_weight(tmp_path, count):
+    run_classifier(tmp_path / "one")
+    training.set_seed(7)
+    run_classifier(tmp_path / "more", mirrored(count))
     assert_same(tmp_path / "one", tmp_path / "more", atol=1e-5)
 
 

@@ -8,6 +8,7 @@ statuses.
 
 import json
 import os
+import signal
 import sys
 
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
@@ -15,30 +16,54 @@ os.environ["KERAS_BACKEND"] = "tensorflow"
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
+def die_at(operation):
+    """Has this process killed before its n-th renaming or removal of a file."""
+    import tensorflow as tf
+
+    left = [operation]
+
+    def counted(function):
+        def call(*args, **kwargs):
+            left[0] -= 1
+            if not left[0]:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return function(*args, **kwargs)
+
+        return call
+
+    tf.io.gfile.rename = counted(tf.io.gfile.rename)
+    tf.io.gfile.remove = counted(tf.io.gfile.remove)
+
+
 def main():
     output_dir, options = sys.argv[1], json.loads(sys.argv[2])
     import conftest
 
     import bert_tf
+    from bert_tf.data import pipelines, records
 
     bert_tf.console.show()
+    strategy = None
     if "TF_CONFIG" in os.environ:
         strategy = bert_tf.training.make_strategy()
     else:
         conftest.pytest_configure()
-        strategy = None
     import test_training
 
-    count = options.pop("replicas", 1)
-    if count > 1:
+    if (count := options.pop("replicas", 1)) > 1:
         strategy = test_training.mirrored(count)
     bert_tf.training.set_seed(7)
-    slow = options.pop("seconds_per_loop", None)
-    if slow is not None:
-        bert_tf.training.loop.SECONDS_PER_LOOP = slow
-    trainer = test_training.run(output_dir, strategy=strategy, **options)
-    results = trainer.evaluate(test_training.SomeBatches())
-    print(json.dumps(results))
+    bert_tf.training.loop.SECONDS_PER_LOOP = options.pop("seconds_per_loop", 2.0)
+    if operation := options.pop("die_at", None):
+        die_at(operation)
+    if paths := options.pop("paths", None):
+        options["data"] = pipelines.Training(paths, records.PRETRAINING, {"S": 8, "P": 1}, 4, 3)
+    if options.pop("classifier", False):
+        trainer = test_training.run_classifier(output_dir, strategy, **options)
+    else:
+        trainer = test_training.run(output_dir, strategy=strategy, **options)
+        results = trainer.evaluate(test_training.SomeBatches())
+        print(json.dumps(results))
 
 
 if __name__ == "__main__":

@@ -9,8 +9,6 @@ from bert_tf import console, files
 from bert_tf.errors import UserError, reason
 from bert_tf.training import checkpointing
 
-# Below the run's output_dir.
-FOLDER = "best"
 _RECORD = "best.json"
 
 
@@ -32,7 +30,7 @@ class Best:
         Raises:
           UserError: if the folder has the best by another metric.
         """
-        self.folder = os.path.join(output_dir, FOLDER)
+        self.folder = os.path.join(output_dir, checkpointing.BEST)
         self.metric, self.patience = metric, patience
         self.value = self.step = None
         path = os.path.join(self.folder, _RECORD)

@@ -16,6 +16,8 @@ from bert_tf import checkpoints, console, files
 from bert_tf.errors import DamagedFile, UserError
 
 KEEP = 5
+# The best checkpoint of a run, below its folder.
+BEST = "best"
 
 _OURS = "bert_tf/"
 

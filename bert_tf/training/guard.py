@@ -10,11 +10,13 @@ import tensorflow as tf
 
 from bert_tf import console, files
 from bert_tf.errors import Stopped, UserError
+from bert_tf.training import checkpointing
 
 # The folders that this process holds.
 _HELD = set()
 
-_LEFT = re.compile(r"model\.ckpt-\d+\.tmp-")
+# Where this library was writing, under `files.temporary_name`.
+_LEFT = re.compile(r".+\.tmp-\d+(\.index|\.data-\d+-of-\d+)?$")
 
 
 @contextlib.contextmanager
@@ -63,14 +65,20 @@ def only_one(output_dir, workers=None):
         lock.truncate(0)
         lock.write(str(os.getpid()))
         lock.flush()
-        for name in tf.io.gfile.listdir(output_dir):
-            if _LEFT.match(name):  # by a run that was killed while it saved
-                tf.io.gfile.remove(os.path.join(output_dir, name))
+        _clear(output_dir)
+        _clear(os.path.join(output_dir, checkpointing.BEST))
         _HELD.add(folder)
         try:
             yield
         finally:
             _HELD.remove(folder)
+
+
+def _clear(folder):
+    """Removes what a run that was killed was writing."""
+    if tf.io.gfile.isdir(folder):
+        for name in filter(_LEFT.match, tf.io.gfile.listdir(folder)):
+            tf.io.gfile.remove(os.path.join(folder, name))
 
 
 class Stopper:

@@ -1,6 +1,5 @@
 """Trains, evaluates and predicts: what scripts call."""
 
-import contextlib
 import functools
 import os
 
@@ -8,20 +7,11 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf import checkpoints, console
-from bert_tf.errors import Stopped, UserError, reason
+from bert_tf.errors import UserError
 from bert_tf.training import checkpointing, guard
-from bert_tf.training.best import FOLDER
 from bert_tf.training.loop import Run
 from bert_tf.training.options import Options
 from bert_tf.training.workers import Workers
-
-# What the collectives of many workers raise when one of them is gone.
-_LOST = (
-    tf.errors.UnavailableError,
-    tf.errors.AbortedError,
-    tf.errors.CancelledError,
-    tf.errors.DeadlineExceededError,
-)
 
 
 class Trainer:
@@ -99,32 +89,19 @@ class Trainer:
         with (
             guard.only_one(self.output_dir, self.workers),
             guard.Stopper() as stopper,
-            self._noticing_lost_workers(),
+            self.workers.watched(),
         ):
             run = Run(self, data, optimizer, num_train_steps, options, eval_data)
             run.go(stopper)
 
     def use_best(self):
         """Takes the weights of the best checkpoint; UserError if none was kept."""
-        folder = os.path.join(self.output_dir, FOLDER)
+        folder = os.path.join(self.output_dir, checkpointing.BEST)
         prefix = checkpointing.restore_latest(folder, checkpointing.weights(self.model))
         if prefix is None:
             raise UserError(f"--best_metric: there is no best checkpoint in {folder}")
         self.checkpoint = prefix
         console.info("weights: the best of this run, %s", prefix)
-
-    @contextlib.contextmanager
-    def _noticing_lost_workers(self):
-        try:
-            yield
-        except _LOST as error:
-            if not self.workers.is_several:
-                raise
-            raise Stopped(
-                f"another worker is lost ({reason(error)}); started again on all workers, the same "
-                f"command goes on from the last checkpoint, {self.checkpoint}",
-                Stopped.RESUME_ME,
-            ) from error
 
     @functools.cached_property
     def _predict_step(self):
@@ -154,12 +131,12 @@ class Trainer:
           total: number of examples, if known.
         """
         ticker = console.Ticker(what, "examples", total=total)
-        batches = self.strategy.distribute_datasets_from_function(data.batches)
-        for batch in batches:
-            values = {name: x.numpy() for name, x in self._predict_step(batch).items()}
-            real = values.pop("is_real_example").astype(bool)
-            ticker.add(int(real.sum()))
-            yield {name: value[real] for name, value in values.items()}
+        with self.workers.watched():
+            for batch in self.strategy.distribute_datasets_from_function(data.batches):
+                values = {name: x.numpy() for name, x in self._predict_step(batch).items()}
+                real = values.pop("is_real_example").astype(bool)
+                ticker.add(int(real.sum()))
+                yield {name: value[real] for name, value in values.items()}
         ticker.done()
 
     def evaluate(self, data, step=None, total=None):

@@ -1,11 +1,19 @@
 """The processes of a strategy: which of them writes, and what all of them agree on."""
 
+import contextlib
 import json
 import os
 
 import tensorflow as tf
 
-from bert_tf.errors import UserError
+from bert_tf.errors import Stopped, UserError, reason
+
+_LOST = (
+    tf.errors.UnavailableError,
+    tf.errors.AbortedError,
+    tf.errors.CancelledError,
+    tf.errors.DeadlineExceededError,
+)
 
 
 def tf_config():
@@ -61,8 +69,23 @@ class Workers:
         """The mean of each number over all workers; all of them must call it together."""
         if not self.is_several:
             return values
-        means = self._mean(tf.constant(values, tf.float64)).numpy()
+        with self.watched():
+            means = self._mean(tf.constant(values, tf.float64)).numpy()
         return tuple(map(float, means))
+
+    @contextlib.contextmanager
+    def watched(self):
+        """Turns what the collectives raise when another worker is gone into `Stopped`."""
+        try:
+            yield
+        except _LOST as error:
+            if not self.is_several:
+                raise
+            raise Stopped(
+                f"another worker is lost ({reason(error)}); when all are started again with the "
+                "same command, the run goes on from its newest checkpoint",
+                Stopped.RESUME_ME,
+            ) from error
 
     def wait(self):
         """Returns when all workers have come here."""
