@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf.optimization import AdamWeightDecay, linear_warmup_decay
+from bert_tf.optimization import (
+    OPTIMIZERS,
+    AdamWeightDecay,
+    linear_warmup_decay,
+    rate_factors,
+    trained,
+)
 
 
 def make(weights, **options):
@@ -69,3 +75,117 @@ def test_schedule():
     expected = [0, 0.25, 0.5, 0.75, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0, 0]
     np.testing.assert_allclose(values, expected, atol=1e-6)
     assert float(linear_warmup_decay(1.0, 10)(0)) == 1.0
+
+
+def _three_steps(start, optimizer, variables, update):
+    """Compares three steps with `update(name, weight, m, v, step)`, which gives the new weight."""
+    rng = np.random.default_rng(1)
+    expected = {name: value.astype("float64") for name, value in start.items()}
+    m, v = dict.fromkeys(start, 0.0), dict.fromkeys(start, 0.0)
+    for step in (1, 2, 3):
+        # Shorter than the limit of clipping.
+        gradients = {name: 0.1 * rng.normal(size=value.shape) for name, value in start.items()}
+        optimizer.apply({n: tf.constant(g, tf.float32) for n, g in gradients.items()})
+        for name, g in gradients.items():
+            m[name] = 0.9 * m[name] + 0.1 * g
+            v[name] = 0.999 * v[name] + 0.001 * g**2
+            expected[name] = update(name, expected[name], m[name], v[name], step)
+            np.testing.assert_allclose(variables[name], expected[name], rtol=1e-5, atol=1e-6)
+
+
+@pytest.fixture
+def start():
+    rng = np.random.default_rng(0)
+    shapes = {"a/kernel": (3, 4), "a/bias": (4,), "b/LayerNorm/gamma": (4,), "zeros/kernel": (2, 2)}
+    values = {name: rng.normal(size=shape).astype("float32") for name, shape in shapes.items()}
+    values["zeros/kernel"][:] = 0.0
+    return values
+
+
+def test_adamw_corrects_the_bias(start):
+    """Loshchilov and Hutter, algorithm 2, with the rate in front of both parts."""
+    variables = {name: tf.Variable(value) for name, value in start.items()}
+    optimizer = OPTIMIZERS["adamw"](lambda step: 0.1)
+    optimizer.build(variables)
+
+    def update(name, weight, m, v, step):
+        m, v = m / (1 - 0.9**step), v / (1 - 0.999**step)
+        decay = 0.01 * weight if name.endswith("kernel") else 0.0
+        return weight - 0.1 * (m / (np.sqrt(v) + 1e-6) + decay)
+
+    _three_steps(start, optimizer, variables, update)
+
+
+def test_adamw_is_pytorch_s(start):
+    torch = pytest.importorskip("torch")
+    variables = {"a/kernel": tf.Variable(start["a/kernel"])}
+    optimizer = OPTIMIZERS["adamw"](lambda step: 0.1)
+    optimizer.build(variables)
+    weight = torch.nn.Parameter(torch.tensor(start["a/kernel"]))
+    theirs = torch.optim.AdamW([weight], lr=0.1, eps=1e-6, weight_decay=0.01)
+    rng = np.random.default_rng(2)
+    for _ in range(20):
+        gradient = 0.1 * rng.normal(size=weight.shape).astype("float32")
+        optimizer.apply({"a/kernel": tf.constant(gradient)})
+        weight.grad = torch.tensor(gradient)
+        theirs.step()
+    np.testing.assert_allclose(variables["a/kernel"], weight.detach().numpy(), atol=2e-5)
+
+
+def test_lamb(start):
+    """You et al., algorithm 2."""
+    variables = {name: tf.Variable(value) for name, value in start.items()}
+    optimizer = OPTIMIZERS["lamb"](lambda step: 0.1)
+    optimizer.build(variables)
+
+    def update(name, weight, m, v, step):
+        m, v = m / (1 - 0.9**step), v / (1 - 0.999**step)
+        ratio = m / (np.sqrt(v) + 1e-6)
+        if not name.endswith("kernel"):
+            return weight - 0.1 * ratio
+        ratio = ratio + 0.01 * weight
+        norm = np.linalg.norm(weight)
+        trust = norm / np.linalg.norm(ratio) if norm > 0 else 1.0
+        return weight - 0.1 * trust * ratio
+
+    _three_steps(start, optimizer, variables, update)
+
+
+def test_layers_have_rates_of_their_own():
+    names = {
+        "bert/embeddings/word_embeddings": 0.5**3,
+        "bert/encoder/layer_0/output/dense/kernel": 0.5**2,
+        "bert/encoder/layer_1/output/dense/kernel": 0.5,
+        "bert/encoder/layer_2/output/dense/kernel": 1.0,
+        "bert/pooler/dense/kernel": 1.0,
+        "output_weights": 1.0,
+    }
+    assert rate_factors(names, 0.5) == names
+    ones = {name: np.ones(3, "float32") for name in names}
+    for kind in OPTIMIZERS:
+        steps = {}
+        for layer_decay in (1.0, 0.5):
+            variables = {name: tf.Variable(value) for name, value in ones.items()}
+            optimizer = OPTIMIZERS[kind](lambda step: 0.1, layer_decay=layer_decay)
+            optimizer.build(variables)
+            optimizer.apply({name: tf.constant([0.1, -0.2, 0.3]) for name in names})
+            steps[layer_decay] = {name: 1.0 - v.numpy() for name, v in variables.items()}
+        for name, factor in names.items():
+            np.testing.assert_allclose(
+                steps[0.5][name], factor * steps[1.0][name], atol=1e-6, err_msg=f"{kind} {name}"
+            )
+
+
+def test_what_is_trained_above_frozen_layers():
+    names = [
+        "bert/embeddings/word_embeddings",
+        "bert/encoder/layer_0/output/dense/kernel",
+        "bert/encoder/layer_10/output/dense/kernel",
+        "bert/pooler/dense/bias",
+        "cls/predictions/output_bias",
+    ]
+    weights = dict.fromkeys(names)
+    assert list(trained(weights, 0)) == names
+    assert list(trained(weights, 1)) == names[2:]
+    assert list(trained(weights, 10)) == names[2:]
+    assert list(trained(weights, 11)) == names[3:]
