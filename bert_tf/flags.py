@@ -63,7 +63,9 @@ def _import_tensorflow():
         stderr = os.dup(2)
         os.dup2(caught.fileno(), 2)
         try:
-            importlib.import_module("tensorflow").config.list_physical_devices()
+            tensorflow = importlib.import_module("tensorflow")
+            tensorflow.config.list_physical_devices()
+            tensorflow.get_logger().setLevel("WARNING")  # its strategies tell every collective
         finally:
             os.dup2(stderr, 2)
             os.close(stderr)

@@ -93,6 +93,12 @@ def test_the_best_outlives_the_process(tmp_path):
     assert_same(tmp_path / "whole", tmp_path / "parts")
 
 
+def test_what_is_no_number_is_not_the_best(tmp_path, caplog):
+    run(tmp_path, [np.nan, 0.5, np.nan, 0.4], 8, best_metric="accuracy")
+    assert json.loads((tmp_path / "best" / "best.json").read_text())["step"] == 4
+    assert "accuracy is no number at step 2" in caplog.text
+
+
 def test_evaluation_changes_nothing(tmp_path):
     run(tmp_path / "a", [0.1] * 4, 8)
     training.set_seed(7)

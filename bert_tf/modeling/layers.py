@@ -203,7 +203,7 @@ class TransformerLayer(keras.layers.Layer):
         dropouts = (self.probs_dropout, self.attention_dropout, self.output_dropout)
         seeds = [dropout.draw() if training else None for dropout in dropouts]
         if training and getattr(_TRACING, "recompute", False):
-            return keras.remat(lambda *args: self._forward(*args, training, seeds))(x, input_mask)
+            return keras.remat(lambda x: self._forward(x, input_mask, training, seeds))(x)
         return self._forward(x, input_mask, training, seeds)
 
     def _forward(self, x, input_mask, training, seeds):

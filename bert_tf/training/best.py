@@ -1,6 +1,7 @@
 """The best checkpoint of a run by one metric, and whether it is worth going on."""
 
 import json
+import math
 import os
 
 import tensorflow as tf
@@ -56,6 +57,9 @@ class Best:
           writes: whether this process is the one that writes.
         """
         value, step = float(results[self.metric]), int(results["global_step"])
+        if math.isnan(value):  # nothing is better or worse than that
+            console.warning("%s is no number at step %d", self.metric, step)
+            return
         is_better = self.value is None or (
             value < self.value if "loss" in self.metric else value > self.value
         )

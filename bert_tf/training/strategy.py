@@ -130,9 +130,10 @@ def per_replica(batch_size, strategy, flag, parts=1):
     if batch_size % unit:
         below = batch_size // unit * unit
         nearest = f"{below} or {below + unit}" if below else f"{unit}"
+        plural = "s" if replicas > 1 else ""
         each = f" of {parts} gradient_accumulation_steps each" if parts > 1 else ""
         raise UserError(
-            f"--{flag}={batch_size} does not divide over {replicas} replicas{each}; "
+            f"--{flag}={batch_size} does not divide over {replicas} replica{plural}{each}; "
             f"the nearest that do: {nearest}"
         )
     return batch_size // replicas
