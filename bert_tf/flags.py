@@ -9,7 +9,7 @@ import re
 import sys
 import tempfile
 
-from absl import app, flags
+from absl import app, flags, logging
 
 import bert_tf
 from bert_tf import console
@@ -47,6 +47,8 @@ def run(main, needs_tensorflow=True):
             print(f"{name}: interrupted", file=sys.stderr)
             sys.exit(130)
 
+    # absl would show what TensorFlow tells of its own work; --verbosity=0 does.
+    FLAGS.verbosity = logging.WARNING
     app.run(guarded)
 
 
@@ -63,9 +65,7 @@ def _import_tensorflow():
         stderr = os.dup(2)
         os.dup2(caught.fileno(), 2)
         try:
-            tensorflow = importlib.import_module("tensorflow")
-            tensorflow.config.list_physical_devices()
-            tensorflow.get_logger().setLevel("WARNING")  # its strategies tell every collective
+            importlib.import_module("tensorflow").config.list_physical_devices()
         finally:
             os.dup2(stderr, 2)
             os.close(stderr)

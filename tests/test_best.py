@@ -144,6 +144,7 @@ def test_no_best_is_an_error(tmp_path):
 )
 def test_tasks_name_the_metrics_that_they_have(make, batch):
     task = make()
+    batch = {name: tf.constant(value) for name, value in batch.items()}
     predictions = task.predictions(task.model(batch), batch)
     found = task.metrics({name: value.numpy() for name, value in predictions.items()})
     assert sorted(found) == sorted(task.metric_names)
