@@ -67,6 +67,7 @@ def run(strategy, settings, examples, tokenizer):
         FLAGS.init_checkpoint,
         must_be_trained=not FLAGS.do_train,
     )
+    trainer.check_metric(FLAGS.best_metric)
     paths = {
         split: os.path.join(FLAGS.output_dir, f"{name}.tf_record")
         for split, name in (("train", "train"), ("dev", "eval"), ("test", "predict"))
@@ -77,7 +78,7 @@ def run(strategy, settings, examples, tokenizer):
         if FLAGS.do_train:
             train(trainer, paths, len(examples["train"]), options, settings)
         if FLAGS.best_metric:
-            trainer.use_best()
+            trainer.use_best(FLAGS.best_metric)
         if FLAGS.do_eval:
             data = evaluation_data(paths["dev"], FLAGS.eval_batch_size, settings)
             results = trainer.evaluate(data, total=len(examples["dev"]))

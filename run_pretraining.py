@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Trains BERT on masked words and next sentences, from records of create_pretraining_data.py."""
 
+import contextlib
 import os
 
 from absl import flags
@@ -39,14 +40,25 @@ def main():
     bert_tf.flags.check_frozen_layers(config)
     schema = bert_tf.data.records.PRETRAINING
     lengths = {"S": FLAGS.max_seq_length, "P": FLAGS.max_predictions_per_seq}
-    limits = bert_tf.data.records.limits(schema, config, lengths)
     paths = bert_tf.files.expand(FLAGS.input_file, "input_file")
     eval_paths = bert_tf.files.expand(FLAGS.eval_file, "eval_file") if FLAGS.eval_file else paths
     all_paths = list(dict.fromkeys([*paths, *eval_paths]))
     bert_tf.data.records.check(all_paths, schema, lengths)
-    bert_tf.files.make_folder(FLAGS.output_dir)
-
     strategy = bert_tf.training.make_strategy(**bert_tf.flags.device_options())
+    workers = bert_tf.training.Workers(strategy)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(bert_tf.data.records.reading(all_paths))
+        if FLAGS.do_train:  # one process may evaluate what another one trains
+            stack.enter_context(bert_tf.training.guard.only_one(FLAGS.output_dir, workers))
+            # Beside the checkpoints, so that a run can be converted and started from as it is.
+            workers.chief_first(lambda: bert_tf.tasks.settle_config(FLAGS.output_dir, config))
+        run(strategy, config, paths, eval_paths)
+
+
+def run(strategy, config, paths, eval_paths):
+    schema = bert_tf.data.records.PRETRAINING
+    lengths = {"S": FLAGS.max_seq_length, "P": FLAGS.max_predictions_per_seq}
+    limits = bert_tf.data.records.limits(schema, config, lengths)
     bert_tf.training.set_seed(FLAGS.seed)
     bert_tf.flags.check_batch_sizes(
         strategy, train=FLAGS.do_train, eval=FLAGS.do_eval or FLAGS.eval_steps > 0
@@ -61,28 +73,27 @@ def main():
     eval_data = bert_tf.data.pipelines.Evaluation(
         eval_paths, schema, lengths, FLAGS.eval_batch_size, FLAGS.max_eval_steps, limits
     )
-    with bert_tf.data.records.reading(all_paths):
-        if FLAGS.do_train:
-            # Beside the checkpoints, so that a run can be converted and started from as it is.
-            path = os.path.join(FLAGS.output_dir, "bert_config.json")
-            trainer.workers.chief_first(
-                lambda: bert_tf.files.write_text(path, config.to_json_string())
+    trainer.check_metric(FLAGS.best_metric)
+    if FLAGS.do_train:
+        if FLAGS.best_metric and eval_paths == paths:
+            bert_tf.console.warning(
+                "--best_metric without --eval_file: the best is that on the records of training"
             )
-            trainer.train(
-                bert_tf.data.pipelines.Training(
-                    paths, schema, lengths, FLAGS.train_batch_size, FLAGS.seed, limits
-                ),
-                bert_tf.flags.make_optimizer(FLAGS.num_train_steps, FLAGS.num_warmup_steps),
-                FLAGS.num_train_steps,
-                options,
-                eval_data,
-            )
-        if FLAGS.do_eval:
-            if FLAGS.best_metric:
-                trainer.use_best()
-            results = trainer.evaluate(eval_data)
-            path = os.path.join(FLAGS.output_dir, "eval_results.txt")
-            trainer.workers.chief_first(lambda: bert_tf.tasks.write_eval_results(path, results))
+        trainer.train(
+            bert_tf.data.pipelines.Training(
+                paths, schema, lengths, FLAGS.train_batch_size, FLAGS.seed, limits
+            ),
+            bert_tf.flags.make_optimizer(FLAGS.num_train_steps, FLAGS.num_warmup_steps),
+            FLAGS.num_train_steps,
+            options,
+            eval_data,
+        )
+    if FLAGS.do_eval:
+        if FLAGS.best_metric:
+            trainer.use_best(FLAGS.best_metric)
+        results = trainer.evaluate(eval_data)
+        path = os.path.join(FLAGS.output_dir, "eval_results.txt")
+        trainer.workers.chief_first(lambda: bert_tf.tasks.write_eval_results(path, results))
 
 
 if __name__ == "__main__":

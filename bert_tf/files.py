@@ -12,6 +12,17 @@ import tensorflow as tf
 from bert_tf import console
 from bert_tf.errors import UserError, reason
 
+# What lies beside a model's checkpoint and belongs to it, under these names.
+CONFIG, VOCABULARY, CLASSIFIER = "bert_config.json", "vocab.txt", "classifier.json"
+
+
+def copy_beside(source, target):
+    """Copies what belongs to a model from one folder to another, as far as it is there."""
+    for name in (CONFIG, VOCABULARY, CLASSIFIER):
+        path = os.path.join(source, name)
+        if tf.io.gfile.exists(path):
+            write_text(os.path.join(target, name), read_text(path))
+
 
 def require(path, flag):
     """Returns `path`, or raises UserError naming `flag` if there is no such file."""
@@ -87,6 +98,17 @@ def temporary_name(path):
     return f"{path}.tmp-{os.getpid()}"
 
 
+def rename(source, target):
+    """Renames a complete file, over an older one if there is one.
+
+    Its bytes reach the disk first: a machine that loses power must not keep the name without them.
+    """
+    if "://" not in source:
+        with open(source, "rb") as written:
+            os.fsync(written.fileno())
+    tf.io.gfile.rename(source, target, overwrite=True)
+
+
 @contextlib.contextmanager
 def replacing(*paths):
     """Yields temporary names for `paths`; renames them into place if the block succeeds.
@@ -104,7 +126,7 @@ def replacing(*paths):
         with _writing_to(paths, temporary):
             yield temporary
             for source, target in zip(temporary, paths, strict=True):
-                tf.io.gfile.rename(source, target, overwrite=True)
+                rename(source, target)
     finally:
         for path in temporary:
             _clear(path, tf.io.gfile.remove)

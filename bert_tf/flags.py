@@ -151,7 +151,9 @@ def define_training_flags():
         ["float32", "bfloat16", "float16"],
         "Ours: what to compute in; weights are float32. float16 has its loss scaled.",
     )
-    flags.DEFINE_bool("xla", None, "Ours: compile with XLA; by default on a GPU, and not on a CPU.")
+    flags.DEFINE_bool(
+        "xla", None, "Ours: compile training steps with XLA; by default on a GPU, and not on a CPU."
+    )
     flags.DEFINE_enum(
         "optimizer",
         "bert_adam",
@@ -225,6 +227,8 @@ def training_options(strategy):
     """The training flags as `training.Options`; UserError for those that do not go together."""
     if FLAGS.best_metric and FLAGS.do_train and not FLAGS.eval_steps:
         raise UserError(f"--best_metric={FLAGS.best_metric} wants --eval_steps, to be looked at")
+    if FLAGS.eval_steps and not FLAGS.do_train:
+        bert_tf.console.warning("--eval_steps has no effect without --do_train")
     if FLAGS.early_stopping_patience and not FLAGS.best_metric:
         raise UserError("--early_stopping_patience wants --best_metric, to know what is better")
     return bert_tf.training.Options(
@@ -234,7 +238,6 @@ def training_options(strategy):
         gradient_accumulation_steps=FLAGS.gradient_accumulation_steps,
         recompute=FLAGS.recompute,
         xla=bert_tf.training.use_xla(FLAGS.xla, strategy),
-        float16=FLAGS.dtype == "float16",
         eval_steps=FLAGS.eval_steps,
         best_metric=FLAGS.best_metric,
         early_stopping_patience=FLAGS.early_stopping_patience,
@@ -243,6 +246,8 @@ def training_options(strategy):
 
 def dtype_policy():
     """--dtype as a Keras policy: weights in float32, computation in that type."""
+    if FLAGS.dtype == "float16" and FLAGS.use_tpu:
+        raise UserError("--dtype=float16: TPUs compute in bfloat16, not in float16")
     return FLAGS.dtype if FLAGS.dtype == "float32" else f"mixed_{FLAGS.dtype}"
 
 

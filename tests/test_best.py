@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 
 import numpy as np
 import pytest
@@ -54,8 +55,8 @@ def test_the_best_is_kept(tmp_path, metric):
     folder = tmp_path / "best"
     record = json.loads((folder / "best.json").read_text())
     sign = -1 if metric == "loss" else 1
-    assert record == {"metric": metric, "value": sign * 0.5, "step": 4}
-    assert sorted(os.listdir(folder)) == [
+    assert record == {"metric": metric, "value": sign * 0.5, "step": 4, "since": [6, 8]}
+    assert sorted(os.listdir(folder)) == [  # no config: nothing lies in the run's folder either
         "best.json",
         "checkpoint",
         "model.ckpt-4.data-00000-of-00001",
@@ -66,7 +67,7 @@ def test_the_best_is_kept(tmp_path, metric):
     assert not any("adam" in name for name in best), "weights alone"
     for name, value in best.items():
         np.testing.assert_array_equal(value, at_4.tensor(name))
-    trainer.use_best()
+    trainer.use_best(metric)
     assert trainer.step == 4
     weight = training.checkpointing.weights(trainer.model)["bert/pooler/dense/kernel"]
     np.testing.assert_array_equal(weight, best["bert/pooler/dense/kernel"])
@@ -93,10 +94,42 @@ def test_the_best_outlives_the_process(tmp_path):
     assert_same(tmp_path / "whole", tmp_path / "parts")
 
 
-def test_what_is_no_number_is_not_the_best(tmp_path, caplog):
-    run(tmp_path, [np.nan, 0.5, np.nan, 0.4], 8, best_metric="accuracy")
-    assert json.loads((tmp_path / "best" / "best.json").read_text())["step"] == 4
-    assert "accuracy is no number at step 2" in caplog.text
+def test_what_is_no_number_is_not_the_best(tmp_path):
+    run(tmp_path / "some", [np.nan, 0.5, np.nan, 0.4], 8, best_metric="accuracy")
+    assert json.loads((tmp_path / "some" / "best" / "best.json").read_text())["step"] == 4
+    options = {"best_metric": "accuracy", "early_stopping_patience": 2}
+    assert run(tmp_path / "none", [np.nan] * 9, 18, **options).step == 4, "patience ends"
+
+
+def test_the_best_of_steps_to_come_counts_no_more(tmp_path, caplog):
+    """A run is set back, and its best would never be reached again."""
+    run(tmp_path, [0.1, 0.2, 0.9], 6, best_metric="accuracy", save_checkpoints_steps=2)
+    (tmp_path / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-4"\n')
+    run(tmp_path, [0.1, 0.3, 0.2], 8, best_metric="accuracy")
+    assert "is of step 6, but the run is at step 4" in caplog.text
+    record = json.loads((tmp_path / "best" / "best.json").read_text())
+    assert (record["step"], record["value"], record["since"]) == (6, 0.3, [8])
+
+
+def test_an_evaluation_that_was_cut_off_is_made_first(tmp_path, monkeypatch):
+    """SIGTERM comes while it runs: the step is saved, and nothing of it is lost."""
+    options = {"best_metric": "accuracy", "save_checkpoints_steps": 100}
+    evaluate = training.Trainer.evaluate
+
+    def interrupted(self, *args, is_stopped, **kwargs):
+        os.kill(os.getpid(), signal.SIGTERM)
+        return evaluate(self, *args, is_stopped=is_stopped, **kwargs)
+
+    monkeypatch.setattr(training.Trainer, "evaluate", interrupted)
+    with pytest.raises(bert_tf.errors.Stopped, match="stopped by SIGTERM at step 2, which is sav"):
+        run(tmp_path / "parts", [0.5], 6, **options)
+    monkeypatch.undo()
+    run(tmp_path / "parts", [0.5, 0.1, 0.2], 6, **options)
+    record = json.loads((tmp_path / "parts" / "best" / "best.json").read_text())
+    assert (record["step"], record["since"]) == (2, [4, 6])
+    run(tmp_path / "whole", [0.5, 0.1, 0.2], 6, **options)
+    assert_same(tmp_path / "whole", tmp_path / "parts")
+    assert_same(tmp_path / "whole" / "best", tmp_path / "parts" / "best")
 
 
 def test_evaluation_changes_nothing(tmp_path):
@@ -132,7 +165,7 @@ def test_metrics_are_named_before_anything_is_trained(tmp_path):
 def test_no_best_is_an_error(tmp_path):
     trainer = run(tmp_path, [0.1], 2)
     with pytest.raises(bert_tf.UserError, match=r"there is no best checkpoint in .*best"):
-        trainer.use_best()
+        trainer.use_best("accuracy")
 
 
 @pytest.mark.parametrize(

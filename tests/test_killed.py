@@ -16,7 +16,14 @@ from bert_tf import training
 from bert_tf.data import pipelines, records
 
 # Many saves and a return to the host after each step, so that a signal meets all there is to meet.
-OPTIONS = {"steps": 150, "save": 3, "dropout": 0.1, "seconds_per_loop": 0.0}
+OPTIONS = {
+    "steps": 150,
+    "save": 3,
+    "dropout": 0.1,
+    "seconds_per_loop": 0.0,
+    "eval_steps": 50,
+    "best_metric": "loss",
+}
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +79,7 @@ def test_killed_at_random_times(whole, tmp_path):
     kill_again_and_again(tmp_path, options, times=2, seed=options["replicas"])
     assert log(tmp_path).count("weights: from this run's own") >= 1
     assert_same(folder, tmp_path)
+    assert_same(folder / "best", tmp_path / "best")
 
 
 @pytest.mark.slow
@@ -82,16 +90,26 @@ def test_killed_at_random_times_often(whole, tmp_path, seed):
     assert_same(folder, tmp_path)
 
 
+# Each operation that gives a checkpoint its names or takes an older one away, and a later save of
+# which it is killed before it.
+OPERATIONS = [
+    ("rename", r"model\.ckpt-\d+\.data-00000-of-00001", 3),
+    ("rename", r"model\.ckpt-\d+\.index", 3),
+    ("rename", "checkpoint", 2),
+    ("remove", r"model\.ckpt-\d+\.index", 2),
+    ("remove", r"model\.ckpt-\d+\.data-00000-of-00001", 1),
+]
+
+
 def test_killed_while_it_writes_a_checkpoint(paths, tmp_path):
-    """Before its data or its index has its name, before `checkpoint` points at it, ..."""
-    options = {**OPTIONS, "paths": paths, "steps": 30}
+    options = {**OPTIONS, "paths": paths, "steps": 45}
     (tmp_path / "whole").mkdir()
     (tmp_path / "killed").mkdir()
     assert start(tmp_path / "whole", options).wait(300) == 0
-    # The first save makes three operations, each after the fifth removes two files more.
-    for operation in (5, 6, 19):
-        process = start(tmp_path / "killed", {**options, "die_at": operation})
+    for operation in OPERATIONS:
+        process = start(tmp_path / "killed", {**options, "die_before": operation})
         assert process.wait(300) == -signal.SIGKILL
+        assert f"killed before it {operation[0]}s" in log(tmp_path / "killed").splitlines()[-1]
     assert start(tmp_path / "killed", options).wait(300) == 0
     assert_same(tmp_path / "whole", tmp_path / "killed")
     assert not list((tmp_path / "killed").glob("*.tmp-*"))

@@ -32,27 +32,39 @@ def test_recomputation_changes_nothing(tmp_path, replicas, parts):
     assert_same(tmp_path / "kept", tmp_path / "again", atol=1e-6)
 
 
-def test_recomputation_keeps_less():
-    """What the forward pass leaves for the backward pass is the layers' inputs alone."""
+def graph_of_step(**options):
+    """The traced step of the made-up task, functions and all, as text and as a list of nodes."""
     task = tasks.PretrainingTask(config(0.1))
+    optimizer = optimization.AdamWeightDecay(lambda step: 1e-3)
+    optimizer.build(training.checkpointing.weights(task.model))
+    step = training.step.TrainStep(task, optimizer, training.Options(**options))
     batch = {name: tf.constant(value) for name, value in Batches().make(0).items()}
+    graph = tf.function(step.replica_step).get_concrete_function(batch).graph.as_graph_def()
+    nodes = [node for function in graph.library.function for node in function.node_def]
+    return graph, [*graph.node, *nodes]
 
-    def kept(recompute):
-        @tf.function
-        def forward(batch):
-            with modeling.training_mode(0, recompute), tf.GradientTape() as tape:
-                losses = task.losses(
-                    task.model(batch, training=True), batch, task.loss_weights(batch)
-                )
-                loss = tf.add_n(list(losses.values()))
-            return tape.gradient(loss, [v.value for v in task.model.trainable_variables])
 
-        graph = forward.get_concrete_function(batch).graph
-        products = [op for op in graph.get_operations() if op.type in ("MatMul", "BatchMatMulV2")]
-        return len(products)
+def products(nodes):
+    return sum(node.op in ("MatMul", "BatchMatMulV2") for node in nodes)
 
+
+def test_the_options_of_a_step_are_heeded():
+    """The steps are the same with them, so their results alone would not tell."""
+    plain, plain_nodes = graph_of_step()
     # Six products forward in each of the two layers, and the two of attention, once more.
-    assert kept(True) - kept(False) == 2 * (6 + 2)
+    _, nodes = graph_of_step(recompute=True)
+    assert products(nodes) - products(plain_nodes) == 2 * (6 + 2)
+
+    def loops(nodes):
+        return sum(node.op in ("While", "StatelessWhile") for node in nodes)
+
+    _, nodes = graph_of_step(gradient_accumulation_steps=2)
+    assert loops(nodes) == loops(plain_nodes) + 1
+
+    def compiled(graph):
+        return sum(function.attr["_XlaMustCompile"].b for function in graph.library.function)
+
+    assert compiled(graph_of_step(xla=True)[0]) > compiled(plain)
 
 
 @pytest.mark.parametrize("replicas", [1, 2])
@@ -80,7 +92,7 @@ def test_xla_is_for_gpus_and_never_asked_for_on_a_tpu(caplog):
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_half_precision_learns_and_keeps_float32_weights(tmp_path, dtype):
-    options = {"dtype": f"mixed_{dtype}", "float16": dtype == "float16"}
+    options = {"dtype": f"mixed_{dtype}"}
     run(tmp_path / "half", 4, **options)
     training.set_seed(7)
     run(tmp_path / "full", 4)
@@ -94,7 +106,7 @@ def test_half_precision_learns_and_keeps_float32_weights(tmp_path, dtype):
 
 
 def test_float16_resumes_exactly(tmp_path):
-    options = {"dtype": "mixed_float16", "float16": True, "dropout": 0.1}
+    options = {"dtype": "mixed_float16", "dropout": 0.1}
     run(tmp_path / "whole", 6, **options)
     training.set_seed(7)
     run(tmp_path / "parts", 3, total=6, **options)
@@ -104,9 +116,16 @@ def test_float16_resumes_exactly(tmp_path):
     assert tensors(tmp_path / "parts")["bert_tf/good_steps"] == 6
 
 
+def test_float16_on_two_devices(tmp_path):
+    run(tmp_path / "one", 6, dtype="mixed_float16")
+    training.set_seed(7)
+    run(tmp_path / "two", 6, mirrored(2), dtype="mixed_float16")
+    assert_same(tmp_path / "one", tmp_path / "two", atol=1e-3)
+
+
 def test_from_float32_to_float16_is_said(tmp_path, caplog):
     run(tmp_path, 2, total=4)
-    run(tmp_path, 4, dtype="mixed_float16", float16=True)
+    run(tmp_path, 4, dtype="mixed_float16")
     assert "has no loss scale, as runs that are not in float16; it begins anew" in caplog.text
 
 
@@ -117,19 +136,22 @@ def make(weight, **options):
     return optimizer, variables["w"]
 
 
-def test_a_step_with_infinite_gradients_is_skipped_and_halves_the_scale(monkeypatch):
+@pytest.mark.parametrize("bias_correction", [False, True])
+def test_a_step_with_infinite_gradients_is_skipped_and_halves_the_scale(
+    bias_correction, monkeypatch
+):
     monkeypatch.setattr(loss_scale, "GROWTH_STEPS", 3)
     monkeypatch.setattr(loss_scale, "FIRST", 8.0)
     scale = optimization.LossScale()
-    optimizer, weight = make([1.0, 2.0])
-    plain, plain_weight = make([1.0, 2.0])
+    optimizer, weight = make([1.0, 2.0], bias_correction=bias_correction)
+    plain, plain_weight = make([1.0, 2.0], bias_correction=bias_correction)
 
     def step(gradient):
         gradients, is_finite = scale.unscale({"w": tf.constant(gradient) * scale.value})
-        norm = optimizer.apply(gradients, is_finite)
+        norm = optimizer.apply(gradients, is_finite, scale.skipped_steps)
         return {name: float(value) for name, value in scale.update(is_finite, norm).items()}
 
-    for gradient in ([0.5, 0.25], [np.inf, 1.0], [np.nan, 1.0], [0.1, 0.2], [0.3, 0.1]):
+    for gradient in ([np.inf, 1.0], [0.5, 0.25], [np.nan, 1.0], [0.1, 0.2], [0.3, 0.1]):
         reported = step(gradient)
         if np.isfinite(gradient).all():
             plain.apply({"w": tf.constant(gradient)})
@@ -164,8 +186,7 @@ def test_loss_scaling_keeps_gradients_that_float16_would_lose(tmp_path):
         task = Small(config(), "mixed_float16" if float16 else None)
         optimizer = optimization.AdamWeightDecay(lambda step: 0.0)
         optimizer.build(training.checkpointing.weights(task.model))
-        options = training.Options(float16=float16)
-        step = training.step.TrainStep(task, optimizer, options)
+        step = training.step.TrainStep(task, optimizer, training.Options())
         batch = {name: tf.constant(value) for name, value in Batches().make(0).items()}
         step.replica_step(batch)
         # The first moment is a tenth of the gradient.

@@ -48,7 +48,7 @@ class Batches:
 
         spec = tf.nest.map_structure(lambda x: tf.TensorSpec(x.shape, x.dtype), self.make(0))
         dataset = tf.data.Dataset.from_generator(generate, output_signature=spec)
-        return pipelines.share(dataset, self.batch_size, context)
+        return pipelines.endless(pipelines.share(dataset, self.batch_size, context))
 
     def files_of(self, step):
         return [f"made up for step {step}"]
@@ -61,7 +61,9 @@ class SomeBatches(Batches):
         def mark(batch):
             return {**batch, "is_real_example": tf.ones_like(batch["next_sentence_labels"][:, 0])}
 
-        return super().batches(1000, context).take(20).map(mark)
+        each = 20 * (context.num_replicas_in_sync if context else 1)
+        each //= context.num_input_pipelines if context else 1
+        return super().batches(1000, context).take(each).map(mark)
 
 
 def config(dropout=0.0):
@@ -342,8 +344,8 @@ def test_other_model_in_output_dir_is_refused(tmp_path):
 def test_nan_stops_the_run(tmp_path):
     with pytest.raises(
         bert_tf.UserError,
-        match=r"is (nan|inf) at step \d+, whose batch is from made up for step \d+; the last good "
-        "checkpoint is None",
+        match=r"is (nan|inf) at step \d+, whose batch is from made up for step \d+; "
+        "there is no checkpoint yet",
     ):
         run(tmp_path, 50, rate=1e30)
 

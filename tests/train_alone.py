@@ -1,6 +1,6 @@
 """Trains the made-up set of test_training.py in a process of its own: to be killed, or one worker.
 
-    python tests/train_alone.py OUTPUT_DIR '{"steps": 20, "task": "pretraining", ...}'
+    python tests/train_alone.py OUTPUT_DIR '{"steps": 20, "dropout": 0.1, ...}'
 
 Like the scripts it goes on where the folder's newest checkpoint stands, and exits with their
 statuses.
@@ -8,6 +8,7 @@ statuses.
 
 import json
 import os
+import re
 import signal
 import sys
 
@@ -16,23 +17,22 @@ os.environ["KERAS_BACKEND"] = "tensorflow"
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
-def die_at(operation):
-    """Has this process killed before its n-th renaming or removal of a file."""
+def die_before(kind, name, count):
+    """Has this process killed before it renames a file to, or removes one of, a name."""
     import tensorflow as tf
 
-    left = [operation]
+    function = getattr(tf.io.gfile, kind)
+    left = [count]
 
-    def counted(function):
-        def call(*args, **kwargs):
+    def counted(*paths, **options):
+        if re.fullmatch(name, os.path.basename(paths[-1])):
             left[0] -= 1
             if not left[0]:
+                print(f"killed before it {kind}s {paths[-1]}", flush=True)
                 os.kill(os.getpid(), signal.SIGKILL)
-            return function(*args, **kwargs)
+        return function(*paths, **options)
 
-        return call
-
-    tf.io.gfile.rename = counted(tf.io.gfile.rename)
-    tf.io.gfile.remove = counted(tf.io.gfile.remove)
+    setattr(tf.io.gfile, kind, counted)
 
 
 def main():
@@ -54,8 +54,8 @@ def main():
         strategy = test_training.mirrored(count)
     bert_tf.training.set_seed(7)
     bert_tf.training.loop.SECONDS_PER_LOOP = options.pop("seconds_per_loop", 2.0)
-    if operation := options.pop("die_at", None):
-        die_at(operation)
+    if operation := options.pop("die_before", None):
+        die_before(*operation)
     if paths := options.pop("paths", None):
         options["data"] = pipelines.Training(paths, records.PRETRAINING, {"S": 8, "P": 1}, 4, 3)
     if options.pop("classifier", False):

@@ -100,7 +100,7 @@ def write(prefix, tensors):
         if tf.io.gfile.exists(prefix + ".index"):
             tf.io.gfile.remove(prefix + ".index")
         for ending in (".data-00000-of-00001", ".index"):
-            tf.io.gfile.rename(temporary + ending, prefix + ending, overwrite=True)
+            files.rename(temporary + ending, prefix + ending)
     except tf.errors.OpError as error:
         raise UserError(f"{prefix}: cannot be written ({reason(error)})") from None
     finally:

@@ -47,7 +47,8 @@ class Training:
         batches = self._shuffled(tf.data.TFRecordDataset, first_step).batch(
             self.batch_size, drop_remainder=True
         )
-        return _finish(share(batches, self.batch_size, context).map(self._parse, tf.data.AUTOTUNE))
+        batches = share(batches, self.batch_size, context).map(self._parse, tf.data.AUTOTUNE)
+        return endless(_finish(batches))
 
     def files_of(self, step):
         """The files that the records of a step came from, for an error to name."""
@@ -145,6 +146,15 @@ def share(batches, batch_size, context):
 
     batches = batches.map(cut)
     return batches if each == rows else batches.rebatch(each, drop_remainder=True)
+
+
+def endless(batches):
+    """Says that a dataset has no end, which TensorFlow does not see.
+
+    Else many workers would ask each other at every step whether one of them has come to it, and
+    batches would have no static size.
+    """
+    return batches.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY))
 
 
 def _parser(schema, lengths, limits):

@@ -30,6 +30,11 @@ class _FromConfig(keras.Model):
         # A file that was saved in one precision is loaded in it, whatever the default is then.
         self._policy = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
 
+    @property
+    def compute_type(self):
+        """What the model computes in, such as "bfloat16"; its weights may be of another type."""
+        return self._policy.compute_dtype
+
     @classmethod
     def from_preset(cls, preset, load_weights=True, **options):
         """Makes the model of a published name, or of a folder with weights and config.

@@ -78,7 +78,7 @@ class AdamWeightDecay:
             for slot in self.slot_names
         }
 
-    def apply(self, gradients, is_finite=None):
+    def apply(self, gradients, is_finite=None, skipped_steps=0):
         """Makes one step. Call it in replica context.
 
         Args:
@@ -86,6 +86,7 @@ class AdamWeightDecay:
             that is not in it, because the loss does not depend on it, stays as it is.
           is_finite: bool scalar; where it is False nothing but the step counter changes. None
             stands for True.
+          skipped_steps: how many steps before were so, which the bias of the moments knows not of.
 
         Returns:
           The global norm of the gradients before clipping, a float32 scalar.
@@ -95,12 +96,12 @@ class AdamWeightDecay:
         scale = self.clip_norm / tf.maximum(norm, self.clip_norm)
         rate = self.learning_rate(self.step)
         tf.distribute.get_replica_context().merge_call(
-            self._update_all, (gradients, scale, rate, is_finite)
+            self._update_all, (gradients, scale, rate, is_finite, skipped_steps)
         )
         return norm
 
-    def _update_all(self, strategy, gradients, scale, rate, is_finite):
-        corrections = self._bias_corrections()
+    def _update_all(self, strategy, gradients, scale, rate, is_finite, skipped_steps):
+        corrections = self._bias_corrections(skipped_steps)
         for name, gradient in gradients.items():
             slots = [self.slots[f"{name}/{slot}"] for slot in self.slot_names]
             strategy.extended.update(
@@ -111,11 +112,11 @@ class AdamWeightDecay:
             )
         self.step.assign_add(1)
 
-    def _bias_corrections(self):
+    def _bias_corrections(self, skipped_steps):
         """1 - beta**step for both betas, None where there is no correction."""
         if not self.bias_correction:
             return None
-        step = tf.cast(self.step + 1, tf.float32)
+        step = tf.cast(self.step + 1 - skipped_steps, tf.float32)
         # expm1, because 1 - 0.999 in float32 is off by 1e-5.
         return [-tf.math.expm1(step * math.log(beta)) for beta in (self.beta_1, self.beta_2)]
 

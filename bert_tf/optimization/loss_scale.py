@@ -31,11 +31,16 @@ class LossScale:
 
         self.value = variable(FIRST, tf.float32, "loss_scale")
         self.good_steps = variable(0, tf.int64, "good_steps")
+        self.skipped_steps = variable(0, tf.int64, "skipped_steps")
 
     @property
     def variables(self):
         """What a checkpoint must keep of it, by name."""
-        return {"loss_scale": self.value, "good_steps": self.good_steps}
+        return {
+            "loss_scale": self.value,
+            "good_steps": self.good_steps,
+            "skipped_steps": self.skipped_steps,
+        }
 
     def unscale(self, gradients):
         """Takes the scale off reduced gradients.
@@ -59,6 +64,7 @@ class LossScale:
         halved = tf.maximum(scale / 2.0, LEAST)
         self.value.assign(tf.where(is_finite, tf.where(grown, scale * 2.0, scale), halved))
         self.good_steps.assign(tf.where(is_finite & ~grown, good, 0))
+        self.skipped_steps.assign_add(tf.cast(~is_finite, tf.int64))
         return {
             "gradient_norm": tf.where(is_blamed, 0.0, norm),
             "loss_scale": scale,

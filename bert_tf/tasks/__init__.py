@@ -3,7 +3,7 @@
 A further task is a further file here.
 """
 
-from bert_tf.tasks.checks import check_length, check_vocabulary
+from bert_tf.tasks.checks import check_length, check_vocabulary, settle_config
 from bert_tf.tasks.classification import (
     ClassificationTask,
     Settings,
@@ -27,6 +27,7 @@ __all__ = [
     "load_settings",
     "read_examples",
     "settle",
+    "settle_config",
     "write_eval_results",
     "write_features",
     "write_test_results",

@@ -1,10 +1,31 @@
 """What has to fit together before anything is computed."""
 
-from bert_tf import console
+import os
+
+import tensorflow as tf
+
+from bert_tf import console, files
+from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 
 # [CLS] a [SEP] b [SEP] with one token in each text.
 SHORTEST = 5
+
+
+def settle_config(output_dir, config):
+    """Leaves the config in a run's folder; UserError if the run began with another one."""
+    path = os.path.join(output_dir, files.CONFIG)
+    if tf.io.gfile.exists(path):
+        before = BertConfig.from_json_file(path)
+        if before != config:
+            old, new = before.to_dict(), config.to_dict()
+            names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
+            raise UserError(
+                f"--bert_config_file: {output_dir} holds a run with another {', '.join(names)}; "
+                "give the same again, or another --output_dir"
+            )
+        return
+    files.write_text(path, config.to_json_string())
 
 
 def check_length(max_seq_length, config):

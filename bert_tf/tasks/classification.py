@@ -116,9 +116,7 @@ class ClassificationTask(Task):
 
 # What a fine-tuned model is besides its weights. It lies in the output folder, for export and
 # conversion, and so that a run is not continued on other labels.
-_SETTINGS = "classifier.json"
-_CONFIG = "bert_config.json"
-_VOCABULARY = "vocab.txt"
+_SETTINGS, _CONFIG, _VOCABULARY = files.CLASSIFIER, files.CONFIG, files.VOCABULARY
 
 
 class Settings(NamedTuple):

@@ -14,32 +14,27 @@ _RECORD = "best.json"
 
 
 class Best:
-    """The best evaluation of a run, and the weights that it was of.
+    """The best evaluation of a run, the weights that it was of, and the evaluations since.
 
     It lies in files, so a run that is killed and goes on keeps it. Of a metric with "loss" in its
     name the least is the best, of others the greatest.
+
+    `step` and `value` are those of the best, None before there is one; `since` are the steps of the
+    evaluations after it.
     """
 
-    def __init__(self, output_dir, metric, patience=0):
-        """Reads what the run has so far.
-
-        Args:
-          output_dir: the run's folder.
-          metric: name of what decides.
-          patience: steps without a better evaluation after which to stop, 0 for never.
-
-        Raises:
-          UserError: if the folder has the best by another metric.
-        """
+    def __init__(self, output_dir, metric):
+        """Reads what the run has so far; UserError if that is the best by another metric."""
+        self.output_dir, self.metric = output_dir, metric
         self.folder = os.path.join(output_dir, checkpointing.BEST)
-        self.metric, self.patience = metric, patience
-        self.value = self.step = None
+        self.value, self.step, self.since = None, None, []
         path = os.path.join(self.folder, _RECORD)
         if not tf.io.gfile.exists(path):
             return
         try:
             record = json.loads(files.read_text(path))
-            kept, self.value, self.step = record["metric"], record["value"], record["step"]
+            kept, self.since = record["metric"], list(record["since"])
+            self.value, self.step = record["value"], record["step"]
         except (ValueError, KeyError, TypeError) as error:
             raise UserError(f"{path}: not the record of a best step ({reason(error)})") from None
         if kept != metric:
@@ -48,8 +43,23 @@ class Best:
                 "metric, or remove the folder"
             )
 
+    def go_back_to(self, step):
+        """Forgets what lies after `step`, where the run goes on; the same may come again."""
+        self.since = [other for other in self.since if other <= step]
+        if self.step is not None and self.step > step:
+            console.warning(
+                "%s is of step %d, but the run is at step %d: it counts no more, and the next "
+                "evaluation takes its place",
+                self.folder, self.step, step,
+            )  # fmt: skip
+            self.value, self.step = None, None
+
+    def has_seen(self, step):
+        """Whether that step was evaluated."""
+        return step == self.step or step in self.since
+
     def offer(self, results, weights, writes):
-        """Keeps the weights if they are better than any before.
+        """Takes in an evaluation, and keeps the weights if they are better than any before.
 
         Args:
           results: of the evaluation, with `global_step`.
@@ -57,25 +67,30 @@ class Best:
           writes: whether this process is the one that writes.
         """
         value, step = float(results[self.metric]), int(results["global_step"])
-        if math.isnan(value):  # nothing is better or worse than that
-            console.warning("%s is no number at step %d", self.metric, step)
-            return
-        is_better = self.value is None or (
-            value < self.value if "loss" in self.metric else value > self.value
-        )
-        if is_better:
-            self.value, self.step = value, step
+        if self._is_better(value):
+            self.value, self.step, self.since = value, step, []
             if writes:
-                # The record last: a run that is killed before it evaluates this step again.
+                # The record comes after it: a run that is killed between them evaluates again.
                 checkpointing.save(self.folder, weights, keep=1)
-                record = {"metric": self.metric, "value": value, "step": step}
-                path = os.path.join(self.folder, _RECORD)
-                files.write_text(path, json.dumps(record, indent=2) + "\n")
-        console.info(
-            "%s %.5g at step %d; the best is %.5g at step %d",
-            self.metric, value, step, self.value, self.step,
-        )  # fmt: skip
+                files.copy_beside(self.output_dir, self.folder)
+        else:
+            self.since.append(step)
+        if writes:
+            record = {
+                "metric": self.metric,
+                "value": self.value,
+                "step": self.step,
+                "since": self.since,
+            }
+            text = json.dumps(record, indent=2) + "\n"
+            files.write_text(os.path.join(self.folder, _RECORD), text)
+        best = "there is no best" if self.step is None else f"the best is {self.value:.5g}"
+        where = "" if self.step is None else f" at step {self.step}"
+        console.info("%s %.5g at step %d; %s%s", self.metric, value, step, best, where)
 
-    def is_exhausted(self, step):
-        """Whether the patience is over at `step`."""
-        return bool(self.patience and self.step) and step - self.step >= self.patience
+    def _is_better(self, value):
+        if math.isnan(value):  # neither better nor worse than anything
+            return False
+        if self.value is None:
+            return True
+        return value < self.value if "loss" in self.metric else value > self.value

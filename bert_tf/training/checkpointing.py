@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf import checkpoints, console, files
-from bert_tf.errors import DamagedFile, UserError
+from bert_tf.errors import DamagedFile, UserError, reason
 
 KEEP = 5
 # The best checkpoint of a run, below its folder.
@@ -45,7 +45,13 @@ def latest(output_dir):
     The file `checkpoint` names it, so a person can send a run back; without that file it is the one
     with the most steps.
     """
-    named = tf.train.latest_checkpoint(output_dir)
+    try:
+        named = tf.train.latest_checkpoint(output_dir)
+    except ValueError as error:
+        console.warning("%s/checkpoint cannot be read (%s)", output_dir, reason(error))
+        named = None
+    # The file may name it by another path to the same folder.
+    named = named and os.path.join(output_dir, os.path.basename(named))
     return named or max(_all(output_dir), default=(0, None))[1]
 
 

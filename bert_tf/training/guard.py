@@ -29,14 +29,23 @@ def only_one(output_dir, workers=None):
     other object stores there is no such lock, and a line says so. Within the block the same folder
     may be held again.
     """
-    if workers is not None and not workers.is_chief:
+    folder = output_dir if "://" in output_dir else os.path.realpath(output_dir)
+    if folder in _HELD or (workers is not None and not workers.is_chief):
         yield
         return
     files.make_folder(output_dir)
-    folder = os.path.realpath(output_dir)
-    if folder in _HELD:
-        yield
-        return
+    with _locked(output_dir):
+        _clear(output_dir)
+        _clear(os.path.join(output_dir, checkpointing.BEST))
+        _HELD.add(folder)
+        try:
+            yield
+        finally:
+            _HELD.remove(folder)
+
+
+@contextlib.contextmanager
+def _locked(output_dir):
     try:
         import fcntl
     except ImportError:
@@ -65,13 +74,7 @@ def only_one(output_dir, workers=None):
         lock.truncate(0)
         lock.write(str(os.getpid()))
         lock.flush()
-        _clear(output_dir)
-        _clear(os.path.join(output_dir, checkpointing.BEST))
-        _HELD.add(folder)
-        try:
-            yield
-        finally:
-            _HELD.remove(folder)
+        yield
 
 
 def _clear(folder):

@@ -1,5 +1,6 @@
 """The training loop: steps on the devices, and on the host what a person wants to see and keep."""
 
+import contextlib
 import time
 
 import numpy as np
@@ -33,14 +34,15 @@ class Run:
         self.weights = {**weights, "global_step": optimizer.step}
         # What the examples of a step depend on.
         self.notes = {"train_batch_size": data.batch_size, "seed": data.seed}
-        if trainer.checkpoint:
-            trainer.checkpoint = checkpointing.restore_latest(trainer.output_dir, self.state)
-            checkpointing.check_notes(trainer.checkpoint, self.notes)
+        newest = checkpointing.restore_latest(trainer.output_dir, self.state)
+        if newest:
+            trainer.checkpoint = newest
+            checkpointing.check_notes(newest, self.notes)
         self.step = int(optimizer.step.numpy())
         self.best = None
         if options.best_metric:
-            patience = options.early_stopping_patience * options.eval_steps
-            self.best = Best(trainer.output_dir, options.best_metric, patience)
+            self.best = Best(trainer.output_dir, options.best_metric)
+            self.best.go_back_to(self.step)
         if self.workers.mean(self.step)[0] != self.step:
             raise UserError(
                 f"--output_dir: {trainer.output_dir} has its newest checkpoint at step {self.step} "
@@ -49,14 +51,6 @@ class Run:
 
     def go(self, stopper):
         """Trains; `stopper` is the `guard.Stopper` that says when to stop."""
-        if self.is_stopped_early or self.step >= self.num_train_steps:
-            early = ", where it was stopped early" if self.is_stopped_early else ""
-            console.info("training: nothing to do, the run is at step %d%s", self.step, early)
-            return
-        console.info(
-            "training: step %d to %d, %d examples each",
-            self.step, self.num_train_steps, self.data.batch_size,
-        )  # fmt: skip
         report = Report(
             self.trainer.output_dir,
             self.step,
@@ -64,32 +58,58 @@ class Run:
             self.data.batch_size,
             self.workers.is_chief,
         )
+        with contextlib.closing(report):
+            if self.best and self._is_due(self.options.eval_steps):
+                self._evaluate(report, stopper)  # if the run was stopped before or while it did
+            if self._is_over:
+                early = ", where it was stopped early" if self._is_stopped_early else ""
+                console.info("training: nothing to do, the run is at step %d%s", self.step, early)
+                return
+            console.info(
+                "training: step %d to %d, %d examples each",
+                self.step, self.num_train_steps, self.data.batch_size,
+            )  # fmt: skip
+            for sums, first_bad in self._loops():
+                self._after(sums, first_bad, report, stopper)
+                if self._is_over:
+                    break
+        if self._is_stopped_early:
+            console.info("training: stopped early at step %d", self.step)
+
+    def _after(self, sums, first_bad, report, stopper):
+        """What the host does after some steps."""
         options = self.options
-        for sums, first_bad in self._loops():
-            rate = float(self.optimizer.learning_rate(self.step - 1))
-            report.add(self.step, sums, rate, final=self.step == self.num_train_steps)
-            self._check_finite(sums, first_bad)
-            if self._is_due(options.eval_steps):
-                with report.paused():
-                    self._evaluate()
-            # All workers stop if one is asked to, and at the same step.
-            is_asked = self.workers.mean(float(bool(stopper.signal)))[0] > 0
-            if self._is_due(options.save_checkpoints_steps) or is_asked or self.is_stopped_early:
-                self._save()
-            if self.is_stopped_early:
-                console.info("training: stopped early at step %d", self.step)
-                break
-            if is_asked and self.step < self.num_train_steps:
-                report.close()
-                stopper.stop(self.step)
-        report.close()
+        is_asked = self._is_asked(stopper)
+        rate = float(self.optimizer.learning_rate(self.step - 1))
+        report.add(self.step, sums, rate, is_last=is_asked or self.step == self.num_train_steps)
+        self._check_finite(sums, first_bad)
+        evaluates = self._is_due(options.eval_steps)
+        # Before an evaluation too: it may take longer than a machine that is taken away has left.
+        if self._is_due(options.save_checkpoints_steps) or evaluates or is_asked:
+            self._save()
+        if evaluates and not is_asked:
+            self._evaluate(report, stopper)
+            is_asked = self._is_asked(stopper)
+        if is_asked:
+            stopper.stop(self.step)
+
+    def _is_asked(self, stopper):
+        """Whether any worker is asked to stop: all of them do, and at the same step."""
+        return self.workers.mean(float(bool(stopper.signal)))[0] > 0
 
     @property
-    def is_stopped_early(self):
-        return self.best is not None and self.best.is_exhausted(self.step)
+    def _is_over(self):
+        return self.step >= self.num_train_steps or self._is_stopped_early
+
+    @property
+    def _is_stopped_early(self):
+        patience = self.options.early_stopping_patience
+        return bool(patience and self.best) and len(self.best.since) >= patience
 
     def _is_due(self, every):
-        return every and (self.step % every == 0 or self.step == self.num_train_steps)
+        if not every or not self.step:
+            return False
+        return self.step % every == 0 or self.step == self.num_train_steps
 
     def _loops(self):
         """Runs all steps; yields after each return to the host, with `step` moved on.
@@ -148,14 +168,23 @@ class Run:
         name, value = next((n, v) for n, v in sums.items() if not np.isfinite(v))
         paths = self.data.files_of(first_bad - 1)
         more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
+        newest = self.trainer.checkpoint
+        last = f"the last checkpoint is {newest}" if newest else "there is no checkpoint yet"
         raise UserError(
             f"{name} is {value} at step {first_bad}, whose batch is from {', '.join(paths[:3])}"
-            f"{more}; the last good checkpoint is {self.trainer.checkpoint}; a lower "
-            "--learning_rate may help"
+            f"{more}; {last}; a lower --learning_rate may help"
         )
 
-    def _evaluate(self):
-        results = self.trainer.evaluate(self.eval_data, self.step)
+    def _evaluate(self, report, stopper):
+        """Evaluates the weights as they are, unless that was done or a signal comes between."""
+        if self.best and self.best.has_seen(self.step):
+            return
+        with report.paused():
+            # Many workers must all go on: what they do is done together.
+            is_stopped = None if self.workers.is_several else lambda: bool(stopper.signal)
+            results = self.trainer.evaluate(self.eval_data, self.step, is_stopped=is_stopped)
+        if results is None:
+            return
         console.info(
             "step %d/%d  evaluation: %s",
             self.step,

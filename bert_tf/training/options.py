@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 
 class Options(NamedTuple):
-    """The flags of training; each has its flag's name and default.
+    """The flags of training, by their names and with their defaults; `xla` is decided.
 
     save_checkpoints_steps: steps between two checkpoints.
     iterations_per_loop: the most steps between two returns to the host.
@@ -13,8 +13,7 @@ class Options(NamedTuple):
       memory; the step is that of the whole batch.
     recompute: whether to compute the inside of each layer again in the backward pass instead of
       keeping it, to need less memory.
-    xla: whether to compile the forward and backward pass with XLA.
-    float16: whether the model computes in float16, which needs its loss scaled.
+    xla: whether to compile the forward and backward pass of training with XLA.
     eval_steps: steps between two evaluations in the course of training, 0 for none; if there are
       any, the last step is one too.
     best_metric: the metric whose best checkpoint is kept, None for none.
@@ -28,7 +27,6 @@ class Options(NamedTuple):
     gradient_accumulation_steps: int = 1
     recompute: bool = False
     xla: bool = False
-    float16: bool = False
     eval_steps: int = 0
     best_metric: str | None = None
     early_stopping_patience: int = 0

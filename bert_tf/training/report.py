@@ -32,12 +32,15 @@ class Report:
         self.sums = {}
         self.is_first = True
 
-    def add(self, step, sums, rate, final=False):
-        """Takes in the sums over the steps up to `step`; `rate` is the last one's."""
+    def add(self, step, sums, rate, is_last=False):
+        """Takes in the sums over the steps up to `step`; `rate` is the last one's.
+
+        A line is printed when one is due, and after the last steps.
+        """
         for name, value in sums.items():
             self.sums[name] = self.sums.get(name, 0.0) + value
         now = time.monotonic()
-        if not (self.is_first or final or now - self.last_time >= SECONDS_PER_REPORT):
+        if not (self.is_first or is_last or now - self.last_time >= SECONDS_PER_REPORT):
             return
         done, seconds = step - self.last_step, max(now - self.last_time, 1e-9)
         means = {name: value / done for name, value in self.sums.items()}

@@ -26,7 +26,7 @@ class TrainStep:
         self.task, self.optimizer, self.options = task, optimizer, options
         self.names = (*task.loss_names, "loss", "gradient_norm")
         self.loss_scale = None
-        if options.float16:
+        if task.model.compute_type == "float16":
             self.loss_scale = LossScale()
             self.names += ("loss_scale", "skipped_steps")
         self._gradients = tf.function(self._gradients_of, jit_compile=True if options.xla else None)
@@ -40,7 +40,7 @@ class TrainStep:
         if self.loss_scale is None:
             return {**losses, "gradient_norm": self.optimizer.apply(gradients)}
         gradients, is_finite = self.loss_scale.unscale(gradients)
-        norm = self.optimizer.apply(gradients, is_finite)
+        norm = self.optimizer.apply(gradients, is_finite, self.loss_scale.skipped_steps)
         return {**losses, **self.loss_scale.update(is_finite, norm)}
 
     def _accumulated(self, batch, weights, salt):

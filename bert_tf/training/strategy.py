@@ -61,6 +61,8 @@ def make_strategy(
     devices = gpus or tf.config.list_logical_devices("CPU")
     names = [device.name for device in devices]
     if distribution_strategy == "mirrored" or (distribution_strategy == "auto" and len(gpus) > 1):
+        if not gpus:
+            console.warning("--distribution_strategy=mirrored, but there is no GPU to be seen")
         strategy = tf.distribute.MirroredStrategy(names, cross_device_ops=_reduction(gpus))
     else:
         strategy = tf.distribute.OneDeviceStrategy(names[0])

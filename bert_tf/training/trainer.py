@@ -9,6 +9,7 @@ import tensorflow as tf
 from bert_tf import checkpoints, console
 from bert_tf.errors import UserError
 from bert_tf.training import checkpointing, guard
+from bert_tf.training.best import Best
 from bert_tf.training.loop import Run
 from bert_tf.training.options import Options
 from bert_tf.training.workers import Workers
@@ -40,7 +41,7 @@ class Trainer:
         self.strategy = strategy
         self.workers = Workers(strategy)
         self.output_dir = output_dir
-        with strategy.scope():
+        with self.workers.watched(), strategy.scope():
             self.task = make_task()
         self.model = self.task.model
         count = sum(int(np.prod(v.shape)) for v in self.model.trainable_variables)
@@ -81,11 +82,7 @@ class Trainer:
           Stopped: after SIGTERM or Ctrl-C, when the state is saved; or if another worker is lost.
         """
         options = options or Options()
-        if options.best_metric and options.best_metric not in self.task.metric_names:
-            raise UserError(
-                f"--best_metric: {options.best_metric} is no metric of this task, which has "
-                f"{', '.join(self.task.metric_names)}"
-            )
+        self.check_metric(options.best_metric)
         with (
             guard.only_one(self.output_dir, self.workers),
             guard.Stopper() as stopper,
@@ -94,9 +91,18 @@ class Trainer:
             run = Run(self, data, optimizer, num_train_steps, options, eval_data)
             run.go(stopper)
 
-    def use_best(self):
-        """Takes the weights of the best checkpoint; UserError if none was kept."""
-        folder = os.path.join(self.output_dir, checkpointing.BEST)
+    def check_metric(self, metric):
+        """Raises UserError if `metric` is neither None nor one of the task's."""
+        if metric and metric not in self.task.metric_names:
+            raise UserError(
+                f"--best_metric: {metric} is no metric of this task, which has "
+                f"{', '.join(self.task.metric_names)}"
+            )
+
+    def use_best(self, metric):
+        """Takes the weights of the best checkpoint; UserError if none was kept by that metric."""
+        self.check_metric(metric)
+        folder = Best(self.output_dir, metric).folder
         prefix = checkpointing.restore_latest(folder, checkpointing.weights(self.model))
         if prefix is None:
             raise UserError(f"--best_metric: there is no best checkpoint in {folder}")
@@ -139,24 +145,32 @@ class Trainer:
                 yield {name: value[real] for name, value in values.items()}
         ticker.done()
 
-    def evaluate(self, data, step=None, total=None):
+    @functools.cached_property
+    def _eval_writer(self):
+        return tf.summary.create_file_writer(os.path.join(self.output_dir, "eval"))
+
+    def evaluate(self, data, step=None, total=None, is_stopped=None):
         """Returns the task's metrics over all of `data`, a dict, and `global_step`.
 
         Args:
           data: as for `predict`.
           step: that of the weights, if it is not that of the checkpoint they came from.
           total: number of examples, if known.
+          is_stopped: function that says whether to give up; then the result is None.
         """
-        parts = list(self.predict(data, "evaluating", total))
+        parts = []
+        for part in self.predict(data, "evaluating", total):
+            if is_stopped and is_stopped():
+                return None
+            parts.append(part)
         if not parts:
             raise UserError("evaluation: there is not a single example")
         everything = {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
         results = self.task.metrics(everything)
         results["global_step"] = self.step if step is None else step
         if self.workers.is_chief:
-            writer = tf.summary.create_file_writer(os.path.join(self.output_dir, "eval"))
-            with writer.as_default(step=results["global_step"]):
+            with self._eval_writer.as_default(step=results["global_step"]):
                 for name, value in results.items():
                     tf.summary.scalar(name, value)
-            writer.close()
+            self._eval_writer.flush()
         return results

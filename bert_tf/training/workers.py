@@ -82,8 +82,8 @@ class Workers:
             if not self.is_several:
                 raise
             raise Stopped(
-                f"another worker is lost ({reason(error)}); when all are started again with the "
-                "same command, the run goes on from its newest checkpoint",
+                f"another worker is lost or gave up ({reason(error)}); unless its own output names "
+                "a mistake, start all of them again: the run goes on from its newest checkpoint",
                 Stopped.RESUME_ME,
             ) from error
 
