@@ -1,0 +1,307 @@
+#!/usr/bin/env python3
+"""Measures a forward pass and a training step of one model in bert_tf and in other libraries.
+
+Forward: the encoder alone, without dropout. Training: a classifier of 2 labels on top of it,
+dropout 0.1, forward, backward, clipping to a global norm of 1, and an update of Adam with decoupled
+weight decay. All weights are random, all texts the same, half a length to a whole one long.
+
+What each library is given:
+
+| | forward, bfloat16 | training, bfloat16 | optimizer |
+| --- | --- | --- | --- |
+| bert_tf | weights in bfloat16 | policy mixed_bfloat16 | its own, in the loop of `training` |
+| bert_tf, Keras fit | | policy mixed_bfloat16 | Keras' AdamW, `train_on_batch` |
+| keras-hub | weights in bfloat16 | policy mixed_bfloat16 | Keras' AdamW, `train_on_batch` |
+| transformers | weights in bfloat16 | torch.autocast | torch's AdamW, fused |
+| transformers, compiled | the same through torch.compile | | |
+
+In all of them training keeps float32 weights and moments. Each library lives in a process of its
+own, so that their threads do not meet, and they take turns, so that what else the machine does
+falls on all alike.
+
+    python benchmarks/step_time.py --turns=15
+"""
+
+import contextlib
+import multiprocessing
+import os
+import statistics
+import tempfile
+import time
+from typing import NamedTuple
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+
+import numpy as np
+from absl import app, flags
+
+RATE, DECAY, CLIP = 1e-5, 0.01, 1.0
+SEGMENTS, POSITIONS, LABELS = 2, 512, 2
+
+
+class Job(NamedTuple):
+    """What to measure: "forward" or "train", the Keras dtype, and the sizes."""
+
+    mode: str
+    dtype: str
+    layers: int
+    width: int
+    heads: int
+    intermediate: int
+    vocab: int
+    batch: int
+    length: int
+
+    @property
+    def policy(self):
+        return f"mixed_{self.dtype}" if self.trains and self.dtype != "float32" else self.dtype
+
+    @property
+    def trains(self):
+        return self.mode == "train"
+
+
+def features(job):
+    """The batch: dict of int32 arrays under bert_tf's names."""
+    rng = np.random.default_rng(0)
+    lengths = rng.integers(job.length // 2, job.length + 1, (job.batch, 1))
+    mask = (np.arange(job.length) < lengths).astype("int32")
+    shape = (job.batch, job.length)
+    return {
+        "input_ids": (rng.integers(1, job.vocab, shape) * mask).astype("int32"),
+        "input_mask": mask,
+        "segment_ids": (rng.integers(0, SEGMENTS, shape) * mask).astype("int32"),
+        "label_ids": rng.integers(0, LABELS, job.batch).astype("int32"),
+    }
+
+
+def _bert_tf_config(job):
+    import bert_tf
+
+    return bert_tf.BertConfig(
+        vocab_size=job.vocab,
+        hidden_size=job.width,
+        num_hidden_layers=job.layers,
+        num_attention_heads=job.heads,
+        intermediate_size=job.intermediate,
+        max_position_embeddings=POSITIONS,
+        type_vocab_size=SEGMENTS,
+    )
+
+
+def _keras_forward(model, inputs, outputs):
+    """A forward pass in a graph that puts out just `outputs`."""
+    import tensorflow as tf
+
+    inputs = {name: tf.constant(value) for name, value in inputs.items()}
+
+    @tf.function
+    def forward(inputs):
+        found = model(inputs, training=False)
+        return [found[name] for name in outputs]
+
+    return lambda: [value.numpy() for value in forward(inputs)]
+
+
+def _keras_train(model, inputs, labels):
+    import keras
+
+    model.compile(
+        optimizer=keras.optimizers.AdamW(RATE, weight_decay=DECAY, global_clipnorm=CLIP),
+        loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        jit_compile=False,  # XLA on a CPU loses the gain of bfloat16 and saves no time in float32
+    )
+    return lambda: model.train_on_batch(inputs, labels)
+
+
+def bert_tf_way(job):
+    import tensorflow as tf
+
+    from bert_tf import modeling, optimization, tasks, training
+
+    config, batch = _bert_tf_config(job), features(job)
+    if not job.trains:
+        del batch["label_ids"]
+        model = modeling.BertModel(config, dtype=job.policy)
+        return _keras_forward(model, batch, ("sequence_output", "pooled_output"))
+    strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
+    with tempfile.TemporaryDirectory() as folder:
+        trainer = training.Trainer(
+            lambda: tasks.ClassificationTask(config, LABELS, dtype=job.policy), strategy, folder
+        )
+    optimizer = optimization.AdamWeightDecay(lambda step: tf.constant(RATE), DECAY)
+    optimizer.build(training.checkpointing.weights(trainer.model))
+    dataset = tf.data.Dataset.from_tensors(batch).repeat()
+    batches = iter(strategy.experimental_distribute_dataset(dataset))
+    run_steps = trainer._make_run_steps(optimizer, 1)
+    return lambda: run_steps(batches, tf.constant(1))["loss"].numpy()
+
+
+def bert_tf_fit_way(job):
+    if not job.trains:
+        return None
+    import keras
+
+    from bert_tf import modeling
+
+    batch = features(job)
+    labels = batch.pop("label_ids")
+    classifier = modeling.BertClassifier(_bert_tf_config(job), LABELS, dtype=job.policy)
+    logits = classifier(classifier.input)["logits"]
+    return _keras_train(keras.Model(classifier.input, logits), batch, labels)
+
+
+def keras_hub_way(job):
+    import keras_hub
+
+    batch = features(job)
+    backbone = keras_hub.models.BertBackbone(
+        vocabulary_size=job.vocab,
+        num_layers=job.layers,
+        num_heads=job.heads,
+        hidden_dim=job.width,
+        intermediate_dim=job.intermediate,
+        max_sequence_length=POSITIONS,
+        num_segments=SEGMENTS,
+        dtype=job.policy,
+    )
+    labels = batch.pop("label_ids")
+    names = {"input_ids": "token_ids", "input_mask": "padding_mask", "segment_ids": "segment_ids"}
+    batch = {names[name]: value for name, value in batch.items()}
+    if job.trains:
+        classifier = keras_hub.models.BertTextClassifier(backbone, LABELS, preprocessor=None)
+        return _keras_train(classifier, batch, labels)
+    return _keras_forward(backbone, batch, ("sequence_output", "pooled_output"))
+
+
+def transformers_way(job, compiled=False):
+    import torch
+    import transformers
+
+    config = transformers.BertConfig(
+        vocab_size=job.vocab,
+        hidden_size=job.width,
+        num_hidden_layers=job.layers,
+        num_attention_heads=job.heads,
+        intermediate_size=job.intermediate,
+        max_position_embeddings=POSITIONS,
+        type_vocab_size=SEGMENTS,
+        num_labels=LABELS,
+        hidden_act="gelu_pytorch_tanh",  # the release's form, as the others have it
+    )
+    names = {
+        "input_ids": "input_ids",
+        "input_mask": "attention_mask",
+        "segment_ids": "token_type_ids",
+        "label_ids": "labels",
+    }
+    batch = {names[name]: torch.tensor(x, dtype=torch.long) for name, x in features(job).items()}
+    if not job.trains:
+        del batch["labels"]
+        model = transformers.BertModel(config).eval().to(getattr(torch, job.dtype))
+        forward = torch.compile(model) if compiled else model
+
+        def infer():
+            with torch.inference_mode():
+                found = forward(**batch)
+            return found.last_hidden_state, found.pooler_output
+
+        return infer
+    model = transformers.BertForSequenceClassification(config).train()
+    forward = torch.compile(model) if compiled else model
+    optimizer = torch.optim.AdamW(model.parameters(), RATE, weight_decay=DECAY, fused=True)
+
+    def train():
+        cast = job.dtype != "float32"
+        with torch.autocast("cpu", getattr(torch, job.dtype)) if cast else contextlib.nullcontext():
+            loss = forward(**batch).loss
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
+        optimizer.step()
+        optimizer.zero_grad()
+        return loss.item()
+
+    return train
+
+
+WAYS = {
+    "bert_tf": bert_tf_way,
+    "bert_tf, Keras fit": bert_tf_fit_way,
+    "keras-hub": keras_hub_way,
+    "transformers": transformers_way,
+    "transformers, compiled": lambda job: transformers_way(job, compiled=True),
+}
+
+FLAGS = flags.FLAGS
+flags.DEFINE_multi_enum("contestant", list(WAYS), list(WAYS), "Which to measure, repeated.")
+flags.DEFINE_list("modes", ["forward", "train"], "What to measure.")
+flags.DEFINE_list("dtypes", ["float32", "bfloat16"], "In which precision.")
+flags.DEFINE_integer("layers", 12, "Number of layers.")
+flags.DEFINE_integer("width", 768, "Hidden size.")
+flags.DEFINE_integer("heads", 12, "Attention heads.")
+flags.DEFINE_integer("intermediate", 3072, "Width of the feed-forward part.")
+flags.DEFINE_integer("vocab", 30522, "Size of the vocabulary.")
+flags.DEFINE_integer("batch", 8, "Texts in a batch.")
+flags.DEFINE_integer("length", 128, "Tokens of a text, padding included.")
+flags.DEFINE_integer("turns", 15, "How often each takes its turn.")
+
+
+def serve(pipe, name, job):
+    """The life of a contestant's process: a step for each message, and back its milliseconds."""
+    way = WAYS[name](job)
+    for _ in range(3 if way else 0):  # traces, compiles, and makes the optimizer's moments
+        way()
+    pipe.send(way is not None)
+    while pipe.recv():
+        start = time.perf_counter()
+        way()
+        pipe.send((time.perf_counter() - start) * 1000)
+
+
+def measure(names, job, turns):
+    """Dict from name to milliseconds, one of each turn, of those that have such a job."""
+    context = multiprocessing.get_context("spawn")
+    pipes, processes = {}, []
+    for name in names:
+        ours, theirs = context.Pipe()
+        processes.append(context.Process(target=serve, args=(theirs, name, job), daemon=True))
+        processes[-1].start()
+        theirs.close()
+        if ours.recv():  # one after the other, so that none disturbs another's start
+            pipes[name] = ours
+        else:
+            ours.send(False)
+    spent = {name: [] for name in pipes}
+    for _ in range(turns):
+        for name, pipe in pipes.items():
+            pipe.send(True)
+            spent[name].append(pipe.recv())
+    for pipe in pipes.values():
+        pipe.send(False)
+    for process in processes:
+        process.join()
+    return spent
+
+
+def main(_):
+    names = list(dict.fromkeys(FLAGS.contestant))
+    sizes = [getattr(FLAGS, name) for name in Job._fields[2:]]
+    print(f"| | | milliseconds | from - to | ratio to {names[0]} |")
+    print("| --- | --- | --- | --- | --- |", flush=True)
+    for mode in FLAGS.modes:
+        for dtype in FLAGS.dtypes:
+            found = measure(names, Job(mode, dtype, *sizes), FLAGS.turns)
+            for name, spent in found.items():
+                # Turn by turn, so that a busy moment of the machine falls on both.
+                pairs = zip(spent, found[names[0]], strict=True)
+                ratio = statistics.median(other / ours for other, ours in pairs)
+                print(
+                    f"| {mode}, {dtype} | {name} | {statistics.median(spent):.0f} | "
+                    f"{min(spent):.0f} - {max(spent):.0f} | {ratio:.2f} |",
+                    flush=True,
+                )
+
+
+if __name__ == "__main__":
+    app.run(main)
