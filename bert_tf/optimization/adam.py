@@ -65,6 +65,7 @@ class AdamWeightDecay:
             for name, v in self.weights.items()
             for slot in self.slot_names
         }
+        self._compiled = tf.function(self._following, jit_compile=True, autograph=False)
 
     def apply(self, gradients):
         """Makes one step. Call it in replica context.
@@ -96,14 +97,25 @@ class AdamWeightDecay:
         self.step.assign_add(1)
 
     def _update(self, weight, decay, gradient, scale, rate, m, v):
+        # On a CPU the update is bound by memory: compiled, it goes through it once, not 15 times,
+        # and takes a third of the time. Other devices have their own ways.
+        following = self._compiled if "CPU" in weight.device else self._following
+        values = (x.read_value() for x in (weight, m, v))
+        for variable, value in zip(
+            (weight, m, v), following(*values, gradient, scale, rate, decay), strict=True
+        ):
+            variable.assign(value)
+
+    def _following(self, weight, m, v, gradient, scale, rate, decay):
+        """The weight and its moments after a step."""
         # Not the fused kernel: it takes 1 - beta in float32, which is off by 1e-5 for beta_2.
         gradient = gradient * scale
-        m.assign_add((gradient - m) * (1.0 - self.beta_1))
-        v.assign_add((tf.square(gradient) - v) * (1.0 - self.beta_2))
+        m += (gradient - m) * (1.0 - self.beta_1)
+        v += (tf.square(gradient) - v) * (1.0 - self.beta_2)
         update = m / (tf.sqrt(v) + self.epsilon)
         if decay:
             update += decay * weight
-        weight.assign_sub(rate * update)
+        return weight - rate * update, m, v
 
     def _is_excluded(self, name):
         return any(re.search(pattern, name) for pattern in self.exclude_from_weight_decay)
