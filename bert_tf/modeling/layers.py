@@ -228,11 +228,11 @@ class TransformerLayer(keras.layers.Layer):
         def split(y):  # (B*S, H) -> (B, N, S, D)
             return ops.transpose(ops.reshape(y, (batch, length, heads, width)), (0, 2, 1, 3))
 
-        # The scale is put on the query, which is smaller than the scores.
-        query = split(self.query(x) * (width**-0.5))
+        query = split(self.query(x))
         scores = ops.matmul(query, ops.transpose(split(self.key(x)), (0, 1, 3, 2)))
         hidden_keys = 1.0 - ops.cast(input_mask, self.compute_dtype)[:, None, None, :]
-        probs = ops.softmax(scores + hidden_keys * MASKED_SCORE)
+        # In this order product, scale and mask become one kernel on a CPU.
+        probs = ops.softmax(scores * (width**-0.5) + hidden_keys * MASKED_SCORE)
         context = ops.matmul(self.probs_dropout(probs, training=training), split(self.value(x)))
         context = ops.transpose(context, (0, 2, 1, 3))
         return ops.reshape(context, (-1, self.config.hidden_size)), probs
