@@ -134,7 +134,12 @@ class Embeddings(keras.layers.Layer):
             ("position_embeddings", config.max_position_embeddings),
         ):
             table = self.add_weight(
-                shape=(rows, config.hidden_size), initializer=initializer(config), name=name
+                shape=(rows, config.hidden_size),
+                initializer=initializer(config),
+                name=name,
+                # Else mixed precision would cast the whole table, and add up the gradients of a
+                # word's places in bfloat16, to look up a few rows.
+                autocast=False,
             )
             setattr(self, name, table)
         self.norm.build((None, None, config.hidden_size))
@@ -144,7 +149,7 @@ class Embeddings(keras.layers.Layer):
         limit = self.config.max_position_embeddings
         if isinstance(length, int) and length > limit:
             raise ValueError(f"sequences of {length} tokens, but the model has {limit} positions")
-        x = ops.take(self.word_embeddings, input_ids, axis=0)
+        x = ops.cast(ops.take(self.word_embeddings, input_ids, axis=0), self.compute_dtype)
         # There are few segments: a product with one-hot rows is quicker to differentiate than a
         # gather, whose gradient adds B*S rows into the same two.
         one_hot = ops.one_hot(segment_ids, self.config.type_vocab_size, dtype=self.compute_dtype)
