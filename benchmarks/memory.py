@@ -54,7 +54,6 @@ def measure(way):
 
     import bert_tf
     from bert_tf.training import checkpointing
-    from bert_tf.training.step import TrainStep
 
     config = bert_tf.BertConfig(
         vocab_size=FLAGS.vocab_size,
@@ -68,7 +67,7 @@ def measure(way):
     )
     optimizer = bert_tf.optimization.AdamWeightDecay(lambda step: 1e-4)
     optimizer.build(checkpointing.weights(task.model))
-    step = TrainStep(task, optimizer, bert_tf.training.Options(**WAYS[way]))
+    step = bert_tf.training.TrainStep(task, optimizer, bert_tf.training.Options(**WAYS[way]))
     shape = (FLAGS.batch_size, FLAGS.max_seq_length)
     rng = np.random.default_rng(0)
     batch = {

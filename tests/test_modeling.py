@@ -6,7 +6,7 @@ import pytest
 
 import bert_tf
 from bert_tf import checkpoints
-from bert_tf.modeling import BertClassifier, BertModel, BertPretrainer
+from bert_tf.modeling import BertClassifier, BertModel, BertPretrainer, Dropout
 
 TINY = bert_tf.BertConfig(
     vocab_size=50,
@@ -136,3 +136,25 @@ def test_config_file(tmp_path):
     path.write_text("[]")
     with pytest.raises(bert_tf.UserError, match="vocab_size"):
         bert_tf.BertConfig.from_json_file(str(path))
+
+
+@pytest.mark.parametrize("shape", [(2000, 3, 100), (75, 31, 100), (75, 31, 75)])
+def test_dropout_drops_independently_at_its_rate(shape):
+    keras.utils.set_random_seed(1)
+    layer = Dropout(0.1)
+    ones = np.ones(shape, "float32")
+    np.testing.assert_array_equal(layer(ones, training=False), ones)
+    first, second = (np.array(layer(ones, training=True)) for _ in range(2))
+    size, shares = first.size, []
+    for values in (first, second):
+        dropped = values == 0
+        np.testing.assert_allclose(values[~dropped], 1 / 0.9, rtol=1e-6)
+        shares.append((dropped.mean(), 0.1))
+        # Both halves of a random number decide, each for itself.
+        for axis in range(3):
+            half = shape[axis] // 2
+            one, other = np.split(np.take(dropped, range(2 * half), axis), 2, axis)
+            shares.append(((one & other).mean(), 0.01))
+    shares.append((((first == 0) & (second == 0)).mean(), 0.01))
+    for share, wanted in shares:
+        assert abs(share - wanted) < 5 * (2 * wanted / size) ** 0.5

@@ -7,6 +7,7 @@ import tensorflow as tf
 from bert_tf.optimization import (
     OPTIMIZERS,
     AdamWeightDecay,
+    adam,
     linear_warmup_decay,
     rate_factors,
     trained,
@@ -20,8 +21,10 @@ def make(weights, **options):
     return optimizer, variables
 
 
+@pytest.mark.parametrize("compiled_size", [1, 2**14])
 @pytest.mark.parametrize("case", ["adam_warmup", "adam_no_warmup"])
-def test_equals_the_release(shared, case):
+def test_equals_the_release(shared, case, compiled_size, monkeypatch):
+    monkeypatch.setattr(adam, "COMPILED_SIZE", compiled_size)
     golden = np.load(shared / "golden" / "optimizer" / f"{case}.npz")
     rate, total, warmup, steps = golden["hyper"]
     names = [key.removeprefix("init|") for key in golden.files if key.startswith("init|")]
@@ -93,8 +96,10 @@ def _three_steps(start, optimizer, variables, update):
             np.testing.assert_allclose(variables[name], expected[name], rtol=1e-5, atol=1e-6)
 
 
-@pytest.fixture
-def start():
+@pytest.fixture(params=[1, 2**14], ids=["compiled", "not compiled"])
+def start(request, monkeypatch):
+    """Weights to start from; their update is compiled on a CPU from a size on."""
+    monkeypatch.setattr(adam, "COMPILED_SIZE", request.param)
     rng = np.random.default_rng(0)
     shapes = {"a/kernel": (3, 4), "a/bias": (4,), "b/LayerNorm/gamma": (4,), "zeros/kernel": (2, 2)}
     values = {name: rng.normal(size=shape).astype("float32") for name, shape in shapes.items()}

@@ -8,6 +8,9 @@ import tensorflow as tf
 
 from bert_tf.optimization.depth import rate_factors
 
+# Elements of a weight from which on its update is worth compiling.
+COMPILED_SIZE = 2**14
+
 NO_DECAY = ("LayerNorm", "layer_norm", "bias")
 
 
@@ -77,6 +80,7 @@ class AdamWeightDecay:
             for name, v in self.weights.items()
             for slot in self.slot_names
         }
+        self._compiled = tf.function(self._following, jit_compile=True, autograph=False)
 
     def apply(self, gradients, is_finite=None, skipped_steps=0):
         """Makes one step. Call it in replica context.
@@ -121,6 +125,20 @@ class AdamWeightDecay:
         return [-tf.math.expm1(step * math.log(beta)) for beta in (self.beta_1, self.beta_2)]
 
     def _update(self, name, weight, gradient, scale, rate, is_finite, corrections, m, v):
+        # On a CPU the update is bound by memory: compiled, it goes through it once, not 15 times,
+        # and takes a third of the time. Other devices have their own ways.
+        is_compiled = "CPU" in weight.device and weight.shape.num_elements() >= COMPILED_SIZE
+        following = self._compiled if is_compiled else self._following
+        values = [variable.read_value() for variable in (weight, m, v)]
+        rate = rate * self.rate_factors[name]
+        new_values = following(
+            *values, gradient, scale, rate, is_finite, corrections, self._is_excluded(name)
+        )
+        for variable, value in zip((weight, m, v), new_values, strict=True):
+            variable.assign(value)
+
+    def _following(self, weight, m, v, gradient, scale, rate, is_finite, corrections, is_excluded):
+        """The weight and its moments after a step."""
         # Not the fused kernel: it takes 1 - beta in float32, which is off by 1e-5 for beta_2.
         gradient = gradient * scale
         new_m, new_v = 1.0 - self.beta_1, 1.0 - self.beta_2
@@ -128,20 +146,19 @@ class AdamWeightDecay:
             gradient = tf.where(is_finite, gradient, 0.0)
             keep = tf.cast(is_finite, tf.float32)
             new_m, new_v, rate = new_m * keep, new_v * keep, rate * keep
-        m.assign_add((gradient - m) * new_m)
-        v.assign_add((tf.square(gradient) - v) * new_v)
+        m += (gradient - m) * new_m
+        v += (tf.square(gradient) - v) * new_v
         first, second = m, v
         if corrections is not None:
             first, second = m / corrections[0], v / corrections[1]
         update = first / (tf.sqrt(second) + self.epsilon)
-        if self.weight_decay and not self._is_excluded(name):
+        if self.weight_decay and not is_excluded:
             update += self.weight_decay * weight
-        weight.assign_sub(self._rate(name, rate, weight, update) * update)
+        return weight - self._rate(rate, weight, update, is_excluded) * update, m, v
 
-    def _rate(self, name, rate, weight, update):
+    def _rate(self, rate, weight, update, is_excluded):
         """The learning rate of one weight in one step."""
-        factor = self.rate_factors[name]
-        return rate if factor == 1.0 else rate * factor
+        return rate
 
     def _is_excluded(self, name):
         return any(re.search(pattern, name) for pattern in self.exclude_from_weight_decay)

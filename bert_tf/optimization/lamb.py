@@ -18,9 +18,8 @@ class Lamb(AdamWeightDecay):
         """Takes the hyper-parameters of `AdamWeightDecay`; the bias is always corrected."""
         super().__init__(learning_rate, bias_correction=True, **options)
 
-    def _rate(self, name, rate, weight, update):
-        rate = super()._rate(name, rate, weight, update)
-        if self._is_excluded(name):
+    def _rate(self, rate, weight, update, is_excluded):
+        if is_excluded:
             return rate
         length, update_length = tf.norm(weight), tf.norm(update)
         is_scaled = (length > 0.0) & (update_length > 0.0)
