@@ -67,10 +67,9 @@ def pretrain(root, folder, output_dir, *flags, **kwargs):
     )
 
 
-def classify(root, folder, output_dir, *flags, **kwargs):
-    return run(
-        root,
-        "run_classifier.py",
+def of_classifier(folder, output_dir):
+    """The flags that every run_classifier.py needs."""
+    return [
         "--task_name=tsv",
         f"--data_dir={folder}",
         f"--vocab_file={folder}/vocab.txt",
@@ -78,9 +77,11 @@ def classify(root, folder, output_dir, *flags, **kwargs):
         f"--output_dir={output_dir}",
         "--max_seq_length=8",
         "--train_batch_size=4",
-        *flags,
-        **kwargs,
-    )
+    ]
+
+
+def classify(root, folder, output_dir, *flags, **kwargs):
+    return run(root, "run_classifier.py", *of_classifier(folder, output_dir), *flags, **kwargs)
 
 
 def results(path):

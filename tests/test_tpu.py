@@ -9,6 +9,7 @@ from bert_tf import optimization, tasks, training
 from bert_tf.data import records
 
 LENGTHS = {"S": 8, "P": 2}
+KINDS = {"int64": tf.int32, "float32": tf.float32}
 TASKS = {
     "pretraining": (tasks.PretrainingTask, (), records.PRETRAINING),
     "classification": (tasks.ClassificationTask, (3,), records.CLASSIFICATION),
@@ -18,6 +19,7 @@ HOW = {
     "accumulated": {"gradient_accumulation_steps": 2},
     "recomputed": {"recompute": True},
     "bfloat16": {},
+    "lamb": {},
 }
 
 
@@ -43,7 +45,7 @@ def trace(step, schema):
     spec = {
         name: tf.TensorSpec(
             (4,) if length is None else (4, LENGTHS.get(length, length)),
-            tf.int32 if dtype == "int64" else dtype,
+            KINDS[dtype],
         )
         for name, (dtype, length) in schema.items()
     }
@@ -55,7 +57,8 @@ def trace(step, schema):
 def test_the_step_of_a_task_is_fit(task, how):
     make, arguments, schema = TASKS[task]
     task = make(config(0.1), *arguments, dtype="mixed_bfloat16" if how == "bfloat16" else None)
-    optimizer = optimization.AdamWeightDecay(optimization.linear_warmup_decay(1e-3, 10, 2))
+    kind = optimization.OPTIMIZERS["lamb" if how == "lamb" else "bert_adam"]
+    optimizer = kind(optimization.linear_warmup_decay(1e-3, 10, 2))
     optimizer.build(training.checkpointing.weights(task.model))
     step = training.step.TrainStep(task, optimizer, training.Options(**HOW[how]))
     count, found = unfit(trace(step.replica_step, schema))
@@ -72,6 +75,28 @@ def test_predictions_of_a_task_are_fit(task):
     )
     assert count > 200
     assert not found
+
+
+def some(schema):
+    """A batch of zeros, as small as can be."""
+    return {
+        name: tf.zeros((2,) if n is None else (2, LENGTHS.get(n, n)), KINDS[dtype])
+        for name, (dtype, n) in schema.items()
+    }
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_xla_compiles_the_whole_step_and_the_predictions(task):
+    """The compiler of a TPU, here for a processor: every operation must be one that it knows."""
+    make, arguments, schema = TASKS[task]
+    task = make(config(0.1), *arguments)
+    optimizer = optimization.AdamWeightDecay(lambda step: 1e-3)
+    optimizer.build(training.checkpointing.weights(task.model))
+    step = training.TrainStep(task, optimizer, training.Options(gradient_accumulation_steps=2))
+    losses = tf.function(step.replica_step, jit_compile=True)(some(schema))
+    assert losses["loss"] > 0
+    predict = tf.function(lambda b: task.predictions(task.model(b), b), jit_compile=True)
+    assert predict(some(schema))
 
 
 def test_what_is_unfit_is_seen():
