@@ -139,24 +139,32 @@ class Trainer:
                 yield {name: value[real] for name, value in values.items()}
         ticker.done()
 
-    def evaluate(self, data, step=None, total=None):
+    def predict_all(self, data, what, total=None):
+        """The same as one dict of numpy arrays; UserError if there is not a single example."""
+        parts = list(self.predict(data, what, total))
+        if not parts:
+            raise UserError(f"{what}: there is not a single example")
+        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+    def evaluate(self, data, step=None, total=None, name="eval", also=None):
         """Returns the task's metrics over all of `data`, a dict, and `global_step`.
 
         Args:
           data: as for `predict`.
           step: that of the weights, if it is not that of the checkpoint they came from.
           total: number of examples, if known.
+          name: of the curves in TensorBoard.
+          also: function to call with what `predict_all` gives.
         """
-        parts = list(self.predict(data, "evaluating", total))
-        if not parts:
-            raise UserError("evaluation: there is not a single example")
-        everything = {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
-        results = self.task.metrics(everything)
+        predictions = self.predict_all(data, "evaluating", total)
+        if also:
+            also(predictions)
+        results = self.task.metrics(predictions)
         results["global_step"] = self.step if step is None else step
         if self.workers.is_chief:
-            writer = tf.summary.create_file_writer(os.path.join(self.output_dir, "eval"))
+            writer = tf.summary.create_file_writer(os.path.join(self.output_dir, name))
             with writer.as_default(step=results["global_step"]):
-                for name, value in results.items():
-                    tf.summary.scalar(name, value)
+                for metric, value in results.items():
+                    tf.summary.scalar(metric, value)
             writer.close()
         return results
