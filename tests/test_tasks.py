@@ -349,7 +349,7 @@ def test_labels_that_are_not_known(tmp_path, caplog):
     caplog.set_level("INFO", "bert_tf")
     data = tasks.read_data(source, ["dev"], skip_bad_rows=True)  # the labels of train.tsv
     assert [x.text_a for x in data.examples["dev"]] == ["a"]
-    assert "2 bad rows are left out, the first: " in caplog.text
+    assert "bad rows left out: 2, the first: " in caplog.text
     assert "labels found in train.tsv: x, y" in caplog.text
     source = tasks.FileSource(tasks.own_task(labels=("z", "y", "x")), where)
     assert tasks.read_data(source, ["train", "dev"]).labels == ("z", "y", "x")
@@ -371,7 +371,7 @@ def test_glue_may_have_empty_texts(tmp_path, caplog):
     where = write(tmp_path, test__tsv=text)
     found = tasks.read_examples(tasks.find_task("qqp"), where, "test")
     assert [x.text_a for x in found] == ["A?", ""]
-    assert "1 rows have an empty text, the first: " in caplog.text
+    assert "rows with an empty text: 1, the first: " in caplog.text
 
 
 def test_files_elsewhere_and_csv_by_default(tmp_path):

@@ -8,10 +8,12 @@ from test_training import config
 from bert_tf import optimization, tasks, training
 from bert_tf.data import records
 
-LENGTHS = {"S": 8, "P": 2}
+LENGTHS = {"S": 8, "P": 2, "L": 3}
 TASKS = {
     "pretraining": (tasks.PretrainingTask, (), records.PRETRAINING),
     "classification": (tasks.ClassificationTask, (3,), records.CLASSIFICATION),
+    "regression": (tasks.RegressionTask, (), records.REGRESSION),
+    "multi_label": (tasks.MultiLabelTask, (3,), records.MULTI_LABEL),
 }
 HOW = {
     "plain": {},

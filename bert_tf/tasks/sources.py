@@ -74,6 +74,11 @@ def read_data(source, parts, trained=None, skip_bad_rows=False):
     Raises:
       UserError: names file and line of what is wrong.
     """
+    if trained and trained.task_type != source.task.task_type:
+        raise UserError(
+            f"--output_dir: the model there is a {trained.task_type}, and not a "
+            f"{source.task.task_type}"
+        )
     examples, bad = {}, {}
     for split in [split for part in parts for split in source.splits(part)]:
         bad[split] = BadRows(skip_bad_rows)

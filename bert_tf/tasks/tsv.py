@@ -52,7 +52,7 @@ class BadRows:
     def tell(self):
         """Says how many were left out, if any were."""
         if self.count:
-            console.warning("%d bad rows are left out, the first: %s", self.count, self.first)
+            console.warning("bad rows left out: %d, the first: %s", self.count, self.first)
 
 
 class _BadRow(Exception):
@@ -123,7 +123,7 @@ def read_examples(task, data_dir, split, path=None, bad=None):
                 continue
         examples.append(example)
     if empty.count:
-        console.warning("%d rows have an empty text, the first: %s", empty.count, empty.first)
+        console.warning("rows with an empty text: %d, the first: %s", empty.count, empty.first)
     if not examples:
         bad.tell()
         raise UserError(f"{path}: there is not a single example in it")
