@@ -3,7 +3,7 @@
 import os
 from typing import NamedTuple
 
-from bert_tf import console
+from bert_tf import console, files
 from bert_tf.errors import UserError
 from bert_tf.tasks.glue import TextTask, part_of
 from bert_tf.tasks.labels import labels_of, with_known_labels
@@ -34,6 +34,7 @@ class FileSource:
                 f"{', '.join(self.task.files)}"
             )
         if part in self._paths:
+            files.require(self._paths[part], f"{part}_file")
             return found[:1]
         return [split for split in found if find_file(self.task, self._data_dir, split)]
 
