@@ -100,6 +100,8 @@ def main():
     source = make_source(trained)
     if FLAGS.glue_submission and not source.task.submission:
         raise bert_tf.UserError("--glue_submission: this task is not on GLUE's leaderboard")
+    if FLAGS.glue_submission and FLAGS.skip_bad_rows:
+        raise bert_tf.UserError("--glue_submission: the leaderboard wants all rows, none skipped")
     wanted = {
         "train": FLAGS.do_train,
         "dev": FLAGS.do_eval or (FLAGS.do_train and FLAGS.eval_steps > 0),

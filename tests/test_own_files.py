@@ -65,9 +65,9 @@ def test_csv_has_quotes_and_tsv_has_none(tmp_path):
 
 @pytest.mark.parametrize("name", ["data.tsv", "data.csv"])
 def test_what_is_harmless(tmp_path, name):
-    """BOM, CRLF, blank lines, no end of line at the end, a line of 1 MB."""
+    """BOM, CRLF, blank lines, empty cells at the end, no end of line at the end, a line of 1 MB."""
     long = "soup " * 200_000
-    text = f"\ufefftext\tlabel\r\ngood\tyes\r\n\r\n{long}\tno"
+    text = f"\ufefftext\tlabel\r\ngood\tyes\t\t\r\n\r\n{long}\tno"
     text = text.replace("\t", "," if name.endswith("csv") else "\t")
     found = own(tmp_path, text, name=name)
     assert [x[:3] for x in found] == [("good", None, "yes"), (long, None, "no")]
@@ -75,6 +75,7 @@ def test_what_is_harmless(tmp_path, name):
 
 BAD = [
     ("only one", b"no second column", "label is expected in column 2, but there are 1"),
+    ("an unquoted comma", b"good\tand\tyes", "3 columns, but the first line has 2"),
     ("no text", b" \tyes", "text is empty"),
     ("no label", b"good\t ", "the label is empty"),
     ("NUL", b"go\0od\tyes", "there is a NUL character in it"),

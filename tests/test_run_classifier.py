@@ -168,6 +168,10 @@ def test_several_labels(run, tmp_path):
             ["--do_predict", "--task_name=xnli", "--glue_submission=x"],
             "--glue_submission: this task is not on GLUE's leaderboard",
         ),
+        (
+            ["--do_predict", "--task_name=cola", "--glue_submission=x", "--skip_bad_rows"],
+            "--glue_submission: the leaderboard wants all rows",
+        ),
         (["--do_eval", "--task_name=ax"], "--do_eval: this task has no dev set"),
     ],
 )

@@ -176,6 +176,9 @@ def test_xnli(tmp_path):
     ]
     assert [(x.text_a, x.text_b, x.label) for x in found["dev"]] == [("E", "F", "entailment")]
     assert source.task.labels == ("contradiction", "entailment", "neutral")
+    source = tasks.FileSource(tasks.find_task("XNLI", "xx"), str(tmp_path))
+    with pytest.raises(bert_tf.UserError, match=r"dev.tsv: there is not a single example in xx in"):
+        source.read("dev")
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,9 @@ from bert_tf.errors import UserError
 class Columns:
     """Positions from 0, or from the end if negative; a header line is skipped.
 
-    `label` is a tuple where each label has a column of its own. Of `only`, (position, value), rows
-    with another value are other languages' and no examples.
+    `label` is a tuple where each label has a column of its own. `only` is (position, value): rows
+    with another value are other languages' and no examples. `width` is how many columns a row may
+    have, None for any number.
     """
 
     text_a: int
@@ -20,6 +21,7 @@ class Columns:
     header: bool = False
     id: int | None = None
     only: tuple | None = None
+    width: int | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,19 +74,23 @@ def find_columns(path, row, layout, split, train_columns=None):
         raise UserError(f"--header=no, but the column {named[0]!r} is given by name")
     is_known = named or any(name.lower() in _HEADER for name in names)
     if layout.header == "yes" or (layout.header == "auto" and is_known):
-        return _by_header(path, names, layout, split)
-    if layout.text:
-        return _by_number(path, layout, split)
-    return _by_count(path, len(names), layout, split, train_columns)
+        columns = _by_header(path, names, layout, split)
+    elif layout.text:
+        columns = _by_number(path, layout, split)
+    else:
+        columns = _by_count(path, len(names), layout, split, train_columns)
+    return dataclasses.replace(columns, width=len(names))
 
 
 def _by_header(path, names, layout, split):
     def find(wanted, needed=True):
         """The position of the first of these names, exactly written or not, or that number."""
-        for known in (names, [name.lower() for name in names]):
-            for name in wanted:
-                if name in known or (name := name.lower()) in known:
-                    return known.index(name)
+        lowered = [name.lower() for name in names]
+        for name in wanted:
+            if name in names:
+                return names.index(name)
+            if name.lower() in lowered:
+                return lowered.index(name.lower())
         if wanted[0].isdecimal():
             return int(wanted[0])
         if needed:

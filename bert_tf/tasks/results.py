@@ -14,6 +14,7 @@ from bert_tf.tasks.glue import TASKS
 def write_eval_results(path, results):
     """Writes `eval_results.txt` as the release does: `name = value`, sorted by name."""
     lines = [f"{name} = {results[name]}" for name in sorted(results)]
+    console.info("%s:", path)
     for line in lines:
         console.info("  %s", line)
     files.write_text(path, "\n".join(lines) + "\n")

@@ -126,7 +126,8 @@ def read_examples(task, data_dir, split, path=None, bad=None):
         console.warning("rows with an empty text: %d, the first: %s", empty.count, empty.first)
     if not examples:
         bad.tell()
-        raise UserError(f"{path}: there is not a single example in it")
+        language = f" in {columns.only[1]}" if columns.only else ""
+        raise UserError(f"{path}: there is not a single example{language} in it")
     return examples
 
 
@@ -158,6 +159,9 @@ def _example(task, where, index, row, columns, with_label):
             raise _BadRow(f"{what} is expected in column {position + 1}, but there are {len(row)}")
         return row[position]
 
+    if columns.width and any(row[columns.width :]):
+        # As of a comma that should be in quotes: what follows it is in the wrong column.
+        raise _BadRow(f"{len(row)} columns, but the first line has {columns.width}")
     if columns.only and cell(columns.only[0], "language") != columns.only[1]:
         return None
     text_a = cell(columns.text_a, "text_a")
