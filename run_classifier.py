@@ -159,6 +159,11 @@ def make_source(trained):
     )
     labels = tuple(FLAGS.labels) if FLAGS.labels else None
     task_type = FLAGS.task_type or (trained and trained.task_type)
+    of_files = ("task_name", "data_dir", "train_file", "dev_file", "test_file", "header")
+    useless = of_files if FLAGS.tfds_name else ("tfds_data_dir", "tfds_splits")
+    if given := [name for name in useless if FLAGS[name].present]:
+        goes = "does not go with" if FLAGS.tfds_name else "wants"
+        raise bert_tf.UserError(f"--{given[0]} {goes} --tfds_name")
     if FLAGS.tfds_name:
         splits = dict(zip(("train", "dev", "test"), FLAGS.tfds_splits or (), strict=False))
         return bert_tf.tasks.TfdsSource(

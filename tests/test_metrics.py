@@ -157,6 +157,14 @@ def test_reports():
     assert ["mean", "absolute", "error", "2.0000"] in [line.split() for line in text.splitlines()]
 
 
+def test_decisions():
+    probabilities = np.float32([[0.5, 0.49], [0.2, 0.7]])
+    found = tasks.MultiLabelTask.decide({"probabilities": probabilities})
+    np.testing.assert_array_equal(found, [[1, 0], [0, 1]])
+    found = tasks.ClassificationTask.decide({"probabilities": probabilities})
+    np.testing.assert_array_equal(found, [0, 1])
+
+
 def test_answers_as_text():
     assert tasks.decided(np.array([1, 0]), ("x", "y")) == ["y", "x"]
     assert tasks.decided(np.float32([[1, 1], [0, 0]]), ("x", "y"), "; ") == ["x; y", ""]

@@ -172,6 +172,11 @@ def test_several_labels(run, tmp_path):
             ["--do_predict", "--task_name=cola", "--glue_submission=x", "--skip_bad_rows"],
             "--glue_submission: the leaderboard wants all rows",
         ),
+        (
+            ["--do_train", "--task_name=mrpc", "--tfds_name=glue/mrpc"],
+            "--task_name does not go with --tfds_name",
+        ),
+        (["--do_train", "--task_name=mrpc", "--tfds_splits=a"], "--tfds_splits wants --tfds_name"),
         (["--do_eval", "--task_name=ax"], "--do_eval: this task has no dev set"),
     ],
 )
