@@ -102,13 +102,7 @@ def main():
         raise bert_tf.UserError("--glue_submission: this task is not on GLUE's leaderboard")
     if FLAGS.glue_submission and FLAGS.skip_bad_rows:
         raise bert_tf.UserError("--glue_submission: the leaderboard wants all rows, none skipped")
-    wanted = {
-        "train": FLAGS.do_train,
-        "dev": FLAGS.do_eval or (FLAGS.do_train and FLAGS.eval_steps > 0),
-        "test": FLAGS.do_predict,
-    }
-    parts = [part for part, is_wanted in wanted.items() if is_wanted]
-    data = bert_tf.tasks.read_data(source, parts, trained, FLAGS.skip_bad_rows)
+    data = bert_tf.tasks.read_data(source, wanted_parts(), trained, FLAGS.skip_bad_rows)
     settings = bert_tf.tasks.Settings(
         data.labels,
         FLAGS.max_seq_length,
@@ -148,6 +142,16 @@ def recall_settings():
     return trained
 
 
+def wanted_parts():
+    """Which of the sets the do_* flags ask for."""
+    wanted = {
+        "train": FLAGS.do_train,
+        "dev": FLAGS.do_eval or (FLAGS.do_train and FLAGS.eval_steps > 0),
+        "test": FLAGS.do_predict,
+    }
+    return [part for part, is_wanted in wanted.items() if is_wanted]
+
+
 def make_source(trained):
     """What the data flags say: files of a task, files of one's own, or tensorflow-datasets."""
     layout = bert_tf.tasks.Layout(
@@ -164,6 +168,8 @@ def make_source(trained):
     if given := [name for name in useless if FLAGS[name].present]:
         goes = "does not go with" if FLAGS.tfds_name else "wants"
         raise bert_tf.UserError(f"--{given[0]} {goes} --tfds_name")
+    if len(FLAGS.tfds_splits or ()) > 3:
+        raise bert_tf.UserError("--tfds_splits: those for training, development and test, no more")
     if FLAGS.tfds_name:
         splits = dict(zip(("train", "dev", "test"), FLAGS.tfds_splits or (), strict=False))
         return bert_tf.tasks.TfdsSource(

@@ -176,6 +176,7 @@ def test_several_labels(run, tmp_path):
             ["--do_train", "--task_name=mrpc", "--tfds_name=glue/mrpc"],
             "--task_name does not go with --tfds_name",
         ),
+        (["--do_train", "--tfds_name=x", "--tfds_splits=a,b,c,d"], "--tfds_splits: those for"),
         (["--do_train", "--task_name=mrpc", "--tfds_splits=a"], "--tfds_splits wants --tfds_name"),
         (["--do_eval", "--task_name=ax"], "--do_eval: this task has no dev set"),
     ],

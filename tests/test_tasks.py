@@ -251,6 +251,13 @@ def test_files_elsewhere_and_csv_by_default(tmp_path):
     source = tasks.FileSource(tasks.own_task(), where, {"dev": str(tmp_path / "none.tsv")})
     with pytest.raises(bert_tf.UserError, match=r"--dev_file: there is no file .*none.tsv"):
         source.splits("dev")
+    # Two columns are two texts beside a training file of three, of any name and place.
+    three = write(tmp_path, three__csv="a,b,x\n", test__csv="c,d\n")
+    for paths in ({"train": str(tmp_path / "three.csv")}, {}):
+        if not paths:
+            write(tmp_path, train__csv="a,b,x\n")
+        (found,) = tasks.FileSource(tasks.own_task(), three, paths).read("test")
+        assert (found.text_a, found.text_b) == ("c", "d")
     with pytest.raises(bert_tf.UserError, match="--data_dir or --test_file must be given"):
         tasks.FileSource(tasks.own_task()).splits("test")
 

@@ -41,7 +41,7 @@ class FileSource:
     def read(self, split, bad=None):
         """The examples of a split, as `tsv.read_examples` reads them."""
         path = self._paths.get(part_of(split))
-        return read_examples(self.task, self._data_dir, split, path, bad)
+        return read_examples(self.task, self._data_dir, split, path, bad, self._paths.get("train"))
 
 
 _VERB = {"train": "train", "dev": "eval", "test": "predict"}

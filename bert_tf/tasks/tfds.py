@@ -1,14 +1,12 @@
 """Examples of text classification from tensorflow-datasets, which is imported when asked for."""
 
-import dataclasses
-
 import numpy as np
 
 from bert_tf import console
 from bert_tf.errors import UserError, reason
 from bert_tf.tasks.columns import ID, LABEL, TEXT_A, TEXT_B, Layout
 from bert_tf.tasks.glue import find_task, own_task, part_of
-from bert_tf.tasks.tsv import BadRows, Example, empty_text
+from bert_tf.tasks.tsv import BadRows, Example, has_text
 
 # What our splits are called there.
 _SPLITS = {
@@ -53,7 +51,7 @@ class TfdsSource:
         self._texts, self._label, self._id = self._find_features(known, layout)
         if not known:
             task_type, labels = self._find_kind(task_type, labels)
-            known = dataclasses.replace(own_task(task_type, labels), layout=None)
+            known = own_task(task_type, labels)
         self.task = known
 
     def _find_features(self, known, layout):
@@ -134,7 +132,7 @@ class TfdsSource:
             rows = tfds.as_numpy(self._builder.as_dataset(split=name, shuffle_files=False))
         except (ValueError, AssertionError) as error:
             raise UserError(f"--tfds_splits: {self.name}, {name}: {reason(error)}") from None
-        examples = []
+        examples, empty = [], BadRows(skip=True)
         for index, row in enumerate(rows):
             where = f"{self.name}, {name}, example {index}"
             try:
@@ -142,10 +140,9 @@ class TfdsSource:
             except ValueError as error:  # a UnicodeDecodeError is one
                 bad(f"{where}: {error}")
                 continue
-            if message := empty_text(example):
-                bad(message)
-                continue
-            examples.append(example)
+            if has_text(example, self.task, bad, empty):
+                examples.append(example)
+        empty.tell("rows with an empty text")
         if not examples:
             bad.tell()
             raise UserError(f"{self.name}, {name}: there is not a single example in it")

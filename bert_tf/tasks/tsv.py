@@ -49,10 +49,10 @@ class BadRows:
         self.count += 1
         self.first = self.first or message
 
-    def tell(self):
-        """Says how many were left out, if any were."""
+    def tell(self, what="bad rows left out"):
+        """Says how many there were, if any."""
         if self.count:
-            console.warning("bad rows left out: %d, the first: %s", self.count, self.first)
+            console.warning("%s: %d, the first: %s", what, self.count, self.first)
 
 
 class _BadRow(Exception):
@@ -74,7 +74,7 @@ def find_file(task, data_dir, split):
     return files.require(paths[0], "data_dir")
 
 
-def read_examples(task, data_dir, split, path=None, bad=None):
+def read_examples(task, data_dir, split, path=None, bad=None, train=None):
     """Reads one file of a task.
 
     Args:
@@ -84,6 +84,8 @@ def read_examples(task, data_dir, split, path=None, bad=None):
       path: the file if it is not that of `data_dir`. One that ends in .csv is comma-separated, with
         quotes; all others are tab-separated, and quotes in them are text.
       bad: `BadRows`; None for an error at the first one.
+      train: the training file if it is not that of `data_dir`; a test file without a header line
+        is understood by it.
 
     Returns:
       List of `Example`.
@@ -101,7 +103,8 @@ def read_examples(task, data_dir, split, path=None, bad=None):
     if columns is None:
         if first[2]:
             raise UserError(f"{path}, line {first[0]}: {first[2]}")
-        columns = find_columns(path, first[1], task.layout, split, _train_columns(data_dir, split))
+        count = _train_columns(task, data_dir, train) if split == "test" else None
+        columns = find_columns(path, first[1], task.layout, split, count)
     if not columns.header:
         rows = itertools.chain([first], rows)
     examples, empty = [], BadRows(skip=True)
@@ -114,16 +117,9 @@ def read_examples(task, data_dir, split, path=None, bad=None):
         except _BadRow as error:
             bad(f"{where}: {error}")
             continue
-        if example is None:
-            continue
-        if message := empty_text(example):
-            # GLUE's own sets have some, and the release takes them.
-            (bad if task.layout else empty)(message)
-            if task.layout:
-                continue
-        examples.append(example)
-    if empty.count:
-        console.warning("rows with an empty text: %d, the first: %s", empty.count, empty.first)
+        if example is not None and has_text(example, task, bad, empty):
+            examples.append(example)
+    empty.tell("rows with an empty text")
     if not examples:
         bad.tell()
         language = f" in {columns.only[1]}" if columns.only else ""
@@ -131,23 +127,29 @@ def read_examples(task, data_dir, split, path=None, bad=None):
     return examples
 
 
-def empty_text(example):
-    """What to say of an example one of whose texts has nothing but spaces; None if none has."""
+def has_text(example, task, bad, empty):
+    """Whether an example can be used as far as its texts go.
+
+    One that has nothing but spaces is for `bad`; of GLUE's sets, which have some that the release
+    takes, for `empty`, and it is used.
+    """
     texts = (
         {"text": example.text_a}
         if example.text_b is None
         else {"text_a": example.text_a, "text_b": example.text_b}
     )
     found = next((name for name, text in texts.items() if not text.strip()), None)
-    return found and f"{example.where}: {found} is empty"
+    if found:
+        (bad if task.layout else empty)(f"{example.where}: {found} is empty")
+    return not (found and task.layout)
 
 
-def _train_columns(data_dir, split):
-    """How many columns the training file beside a test file has; None if that is not known."""
-    path = os.path.join(data_dir or "", "train.tsv")
-    if split != "test" or not data_dir or not tf.io.gfile.exists(path):
-        return None
-    first = next(read_rows(path), None)
+def _train_columns(task, data_dir, train):
+    """How many columns the training file has; None if there is none."""
+    names = task.files["train"].names if data_dir else ()
+    paths = [train] if train else [os.path.join(data_dir, name) for name in names]
+    path = next((path for path in paths if tf.io.gfile.exists(path)), None)
+    first = path and next(read_rows(path), None)
     return first and len(first[1])
 
 
