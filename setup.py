@@ -32,9 +32,15 @@ setup(
         "absl-py>=2.0",
         "keras>=3.10",
         "numpy>=1.26",
+        # Metrics.
+        "scikit-learn>=1.3",
+        "scipy>=1.11",
         "tensorflow>=2.20,<2.22",
         # TensorFlow 2.21 names TensorBoard as an extra only, and the summaries need a viewer.
         "tensorboard",
+        # An input of run_classifier.py. 4.9.10 imports importlib_resources and does not name it.
+        "tensorflow-datasets>=4.9.7",
+        "importlib_resources",
         # Tokenizes inside the graph; there is no package for Windows, where Python tokenizes.
         "tensorflow-text>=2.20,<2.22; platform_system != 'Windows'",
     ],

@@ -10,10 +10,12 @@ from bert_tf.errors import UserError
 SCHEMAS = {
     "pretraining": records.PRETRAINING,
     "classification": records.CLASSIFICATION,
+    "regression": records.REGRESSION,
+    "multi_label": records.MULTI_LABEL,
     "squad": records.SQUAD,
     "squad_training": records.SQUAD_TRAINING,
 }
-LENGTHS = {"S": 8, "P": 3}
+LENGTHS = {"S": 8, "P": 3, "L": 4}
 
 
 def _example(schema, rng):

@@ -252,7 +252,7 @@ def mistakes(folder):
         ["--do_train", f"--bert_config_file={small}"],
         "has 18 entries, but the model's vocab_size is 10",
     )
-    yield "task", classify, ["--do_train", "--task_name=nli"], "'nli' is not one of cola, mrpc, tsv"
+    yield "task", classify, ["--do_train", "--task_name=nli"], "'nli' is not one of CoLA, SST-2, "
     yield (
         "missing data",
         classify,

@@ -15,6 +15,15 @@ def test_ruff(root, command):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_heavy_libraries_are_imported_when_they_are_used(root):
+    for path in sorted((root / "bert_tf").rglob("*.py")):
+        for line in path.read_text().splitlines():
+            words = line.split()[:2]
+            if line.startswith(("import ", "from ")):
+                name = words[1].split(".")[0]
+                assert name not in ("scipy", "sklearn", "tensorflow_datasets"), f"{path}: {line}"
+
+
 def test_no_room_imports_from_a_floor_above(root):
     floors = [
         ("config", "errors", "files", "console"),

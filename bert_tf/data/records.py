@@ -1,8 +1,8 @@
 """The TFRecords of the release: one definition for writing, checking and reading.
 
-A schema says for each feature its type and how many values it has: "S", "P" or a number, or None
-for one value that is read without an axis of its own. "S" and "P" are lengths that a run chooses;
-it passes them as a dict, {"S": 128, "P": 20}.
+A schema says for each feature its type and how many values it has: "S", "P", "L" or a number, or
+None for one value that is read without an axis of its own. "S", "P" and "L", the number of labels,
+are lengths that a run chooses; it passes them as a dict, {"S": 128, "P": 20}.
 """
 
 import contextlib
@@ -49,6 +49,19 @@ CLASSIFICATION = {
     "is_real_example": Feature("int64", None),
 }
 
+# Ours: the release has one label of several, as a number. Here it is a score, or a 0 or 1 for each
+# label.
+REGRESSION = {
+    **_TOKENS,
+    "label_value": Feature("float32", None),
+    "is_real_example": Feature("int64", None),
+}
+MULTI_LABEL = {
+    **_TOKENS,
+    "label_values": Feature("float32", "L"),
+    "is_real_example": Feature("int64", None),
+}
+
 # What prediction reads, and what training adds.
 SQUAD = {"unique_ids": Feature("int64", None), **_TOKENS}
 SQUAD_TRAINING = {
@@ -58,7 +71,7 @@ SQUAD_TRAINING = {
     "is_impossible": Feature("int64", None),
 }
 
-_ALL = {**PRETRAINING, **CLASSIFICATION, **SQUAD_TRAINING}
+_ALL = {**PRETRAINING, **CLASSIFICATION, **REGRESSION, **MULTI_LABEL, **SQUAD_TRAINING}
 
 
 def serialize(schema, values):

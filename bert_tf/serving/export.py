@@ -8,14 +8,18 @@ import tensorflow as tf
 from bert_tf import console, files
 from bert_tf.errors import UserError
 from bert_tf.modeling.models import INPUTS
+from bert_tf.tasks import KINDS
 
 
-def export_classifier(model, export_dir, labels, vocab_file, version=None):
+def export_classifier(
+    model, export_dir, labels, vocab_file, version=None, task_type="classification"
+):
     """Writes a classifier with a signature on token ids.
 
     `serving_default` takes `input_ids`, `input_mask` and `segment_ids`, int32 (B, S) with any B and
-    S, and gives `logits` and `probabilities`, float32 (B, labels). Labels and vocabulary lie beside
-    it in `assets.extra`, one a line in the order of their ids.
+    S, and gives float32 `logits` (B, labels) and what the task makes of them: `probabilities`
+    (B, labels), of a regression `score` (B,). Labels and vocabulary lie beside it in
+    `assets.extra`, one a line in the order of their ids.
 
     Args:
       model: a `BertClassifier`.
@@ -23,6 +27,7 @@ def export_classifier(model, export_dir, labels, vocab_file, version=None):
       labels: the labels in the order of their ids.
       vocab_file: the vocabulary of the model.
       version: number of the folder to write, the next free one if None.
+      task_type: what the model was trained for, a key of `tasks.KINDS`.
 
     Returns:
       The folder written, EXPORT_DIR/VERSION.
@@ -40,7 +45,7 @@ def export_classifier(model, export_dir, labels, vocab_file, version=None):
 
     def serve(inputs):
         logits = model(inputs, training=False)["logits"]
-        return {"logits": logits, "probabilities": tf.nn.softmax(logits)}
+        return {"logits": logits, **KINDS[task_type].answers(logits)}
 
     signature = {name: tf.TensorSpec((None, None), tf.int32, name=name) for name in INPUTS}
     archive = keras.export.ExportArchive()

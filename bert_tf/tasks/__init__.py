@@ -1,34 +1,57 @@
 """For each kind of task: examples to features, the losses of its model, its results.
 
-A further task is a further file here.
+A further task is a further file here, or an entry of `glue.TASKS`.
 """
 
+from bert_tf.tasks import metrics
+from bert_tf.tasks.cache import fresh_features
 from bert_tf.tasks.checks import check_length, check_vocabulary, settle_config
-from bert_tf.tasks.classification import (
-    ClassificationTask,
-    Settings,
-    load_settings,
-    settle,
-    write_features,
+from bert_tf.tasks.classification import ClassificationTask, write_features
+from bert_tf.tasks.columns import Layout
+from bert_tf.tasks.glue import find_task, own_task, part_of, result_name
+from bert_tf.tasks.kinds import KINDS, MultiLabelTask, RegressionTask
+from bert_tf.tasks.labels import labels_of
+from bert_tf.tasks.pretraining import PretrainingTask
+from bert_tf.tasks.results import (
+    decided,
+    write_eval_results,
+    write_predictions,
+    write_submission,
     write_test_results,
 )
-from bert_tf.tasks.pretraining import PretrainingTask
-from bert_tf.tasks.results import write_eval_results
-from bert_tf.tasks.tsv import find_task, labels_of, read_examples
+from bert_tf.tasks.settings import Settings, load_settings, settle
+from bert_tf.tasks.sources import FileSource, read_data
+from bert_tf.tasks.tfds import TfdsSource
+from bert_tf.tasks.tsv import read_examples
 
 __all__ = [
+    "KINDS",
     "ClassificationTask",
+    "FileSource",
+    "Layout",
+    "MultiLabelTask",
     "PretrainingTask",
+    "RegressionTask",
     "Settings",
+    "TfdsSource",
     "check_length",
     "check_vocabulary",
+    "decided",
     "find_task",
+    "fresh_features",
     "labels_of",
     "load_settings",
+    "metrics",
+    "own_task",
+    "part_of",
+    "read_data",
     "read_examples",
+    "result_name",
     "settle",
     "settle_config",
     "write_eval_results",
     "write_features",
+    "write_predictions",
+    "write_submission",
     "write_test_results",
 ]

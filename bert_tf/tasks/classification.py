@@ -1,16 +1,12 @@
 """Text classification: examples to features, the model's losses and its results."""
 
-import json
-import os
-from typing import NamedTuple
-
 import tensorflow as tf
 
-from bert_tf import console, files
-from bert_tf.config import BertConfig
+from bert_tf import console
 from bert_tf.data import records
-from bert_tf.errors import UserError, reason
+from bert_tf.errors import UserError
 from bert_tf.modeling import BertClassifier
+from bert_tf.tasks import metrics
 from bert_tf.tasks.base import Task
 
 CLS, SEP = "[CLS]", "[SEP]"
@@ -19,13 +15,99 @@ CLS, SEP = "[CLS]", "[SEP]"
 _BATCH = 1000
 
 
+class ClassificationTask(Task):
+    """Trains a `BertClassifier` on classification records: one of L labels.
+
+    What differs between the kinds of task in `kinds.KINDS` is overridden there: the schema of the
+    records and their label, the answers made of the logits, the loss and the metrics.
+    """
+
+    task_type = "classification"
+    schema = records.CLASSIFICATION
+    # The feature of `schema` that is the label.
+    label_name = "label_ids"
+    # What `answers` gives.
+    answer_name = "probabilities"
+    loss_names = ("classification_loss",)
+    metrics_used = ("accuracy",)
+
+    def __init__(self, config, num_labels, dtype=None, more_metrics=()):
+        """Makes the model.
+
+        Args:
+          config: a `BertConfig`.
+          num_labels: L.
+          dtype: a Keras dtype policy.
+          more_metrics: names of `metrics.METRICS` to compute beside those of every such task.
+        """
+        self.model = BertClassifier(config, num_labels, dtype=dtype)
+        self.metrics_used = (*self.metrics_used, *more_metrics)
+
+    @property
+    def metric_names(self):
+        return (*(f"eval_{name}" for name in self.metrics_used), "eval_loss", "loss")
+
+    @staticmethod
+    def encode(label, labels):
+        """The value of the label in a record.
+
+        Args:
+          label: that of an `Example`; None in a test set.
+          labels: all of them in the order of their ids.
+
+        Raises:
+          ValueError: if it is none of them.
+        """
+        return 0 if label is None else labels.index(label)
+
+    @staticmethod
+    def answers(logits):
+        """What the model says: logits (B, L) float32 -> dict of float32 (B, L)."""
+        return {"probabilities": tf.nn.softmax(logits)}
+
+    @staticmethod
+    def decide(predictions):
+        """What is compared with the labels: dict of arrays (N, ...) -> label ids (N,)."""
+        return predictions["probabilities"].argmax(-1)
+
+    def loss_weights(self, batch):
+        return {"examples": tf.cast(tf.shape(batch["input_ids"])[0], tf.float32)}
+
+    def losses(self, outputs, batch, weights):
+        total = tf.reduce_sum(self._example_losses(outputs, batch))
+        return {self.loss_names[0]: total / weights["examples"]}
+
+    def _example_losses(self, outputs, batch):
+        """The loss of each example, (B,)."""
+        return tf.nn.sparse_softmax_cross_entropy_with_logits(
+            labels=batch["label_ids"], logits=outputs["logits"]
+        )
+
+    def predictions(self, outputs, batch):
+        return {
+            **self.answers(outputs["logits"]),
+            self.label_name: batch[self.label_name],
+            "loss": self._example_losses(outputs, batch),
+        }
+
+    def compared(self, predictions):
+        """(labels of the data, labels found), as `metrics.METRICS` takes them."""
+        return predictions[self.label_name], self.decide(predictions)
+
+    def metrics(self, predictions):
+        true, found = self.compared(predictions)
+        loss = predictions["loss"].mean(dtype="float64")
+        results = {f"eval_{name}": metrics.METRICS[name](true, found) for name in self.metrics_used}
+        return {**results, "eval_loss": loss, "loss": loss}
+
+
 def truncate_pair(ids_a, ids_b, limit):
     """Shortens two lists in place to `limit` together, always the longer one by its last."""
     while len(ids_a) + len(ids_b) > limit:
         (ids_a if len(ids_a) > len(ids_b) else ids_b).pop()
 
 
-def features(examples, labels, tokenizer, max_seq_length):
+def features(examples, labels, tokenizer, max_seq_length, task=ClassificationTask):
     """Turns examples into the values of records, as the release does.
 
     Args:
@@ -33,10 +115,11 @@ def features(examples, labels, tokenizer, max_seq_length):
       labels: sequence of labels in the order of their ids.
       tokenizer: a `FullTokenizer`.
       max_seq_length: S.
+      task: the class of `kinds.KINDS` that the records are for.
 
     Yields:
-      For each example a dict for `records.CLASSIFICATION`: `[CLS] a [SEP]` or
-      `[CLS] a [SEP] b [SEP]`, padded with 0.
+      For each example a dict for `task.schema`: `[CLS] a [SEP]` or `[CLS] a [SEP] b [SEP]`, padded
+      with 0.
 
     Raises:
       UserError: if a label is not in `labels`; names file and line.
@@ -51,151 +134,28 @@ def features(examples, labels, tokenizer, max_seq_length):
         first = [cls, *ids_a, sep]
         second = [*ids_b, sep] if ids_b else []
         padding = [0] * (max_seq_length - len(first) - len(second))
-        if example.label is not None and example.label not in labels:
+        try:
+            label = task.encode(example.label, labels)
+        except ValueError:
             raise UserError(
                 f"{example.where}: the label {example.label!r} is not one of {', '.join(labels)}"
-            )
+            ) from None
         yield {
             "input_ids": first + second + padding,
             "input_mask": [1] * (len(first) + len(second)) + padding,
             "segment_ids": [0] * len(first) + [1] * len(second) + padding,
-            "label_ids": 0 if example.label is None else labels.index(example.label),
+            task.label_name: label,
             "is_real_example": 1,
         }
 
 
-def write_features(path, examples, labels, tokenizer, max_seq_length):
-    """Writes the features of all examples to a TFRecord file, whole or not at all."""
+def write_features(path, examples, labels, tokenizer, max_seq_length, task=ClassificationTask):
+    """Writes the `features` of all examples to a TFRecord file, whole or not at all."""
     ticker = console.Ticker(f"writing {path}", "examples", total=len(examples))
-    with records.writing([path], records.CLASSIFICATION) as write:
+    with records.writing([path], task.schema) as write:
         for start in range(0, len(examples), _BATCH):
             batch = examples[start : start + _BATCH]
-            for values in features(batch, labels, tokenizer, max_seq_length):
+            for values in features(batch, labels, tokenizer, max_seq_length, task):
                 write(values)
                 ticker.add()
     ticker.done()
-
-
-class ClassificationTask(Task):
-    """Trains a `BertClassifier` on classification records."""
-
-    loss_names = ("classification_loss",)
-    metric_names = ("eval_accuracy", "eval_loss", "loss")
-
-    def __init__(self, config, num_labels, dtype=None):
-        self.model = BertClassifier(config, num_labels, dtype=dtype)
-
-    def loss_weights(self, batch):
-        return {"examples": tf.cast(tf.shape(batch["label_ids"])[0], tf.float32)}
-
-    def losses(self, outputs, batch, weights):
-        total = tf.reduce_sum(self._example_losses(outputs, batch))
-        return {"classification_loss": total / weights["examples"]}
-
-    def _example_losses(self, outputs, batch):
-        return tf.nn.sparse_softmax_cross_entropy_with_logits(
-            labels=batch["label_ids"], logits=outputs["logits"]
-        )
-
-    def predictions(self, outputs, batch):
-        return {
-            "probabilities": tf.nn.softmax(outputs["logits"]),
-            "label_ids": batch["label_ids"],
-            "loss": self._example_losses(outputs, batch),
-        }
-
-    def metrics(self, predictions):
-        best = predictions["probabilities"].argmax(-1)
-        loss = predictions["loss"].mean(dtype="float64")
-        return {
-            "eval_accuracy": (best == predictions["label_ids"]).mean(),
-            "eval_loss": loss,
-            "loss": loss,
-        }
-
-
-# What a fine-tuned model is besides its weights. It lies in the output folder, for export and
-# conversion, and so that a run is not continued on other labels.
-_SETTINGS, _CONFIG, _VOCABULARY = files.CLASSIFIER, files.CONFIG, files.VOCABULARY
-
-
-class Settings(NamedTuple):
-    """Labels in the order of their ids, lengths and casing, a `BertConfig`, a vocabulary's path."""
-
-    labels: tuple
-    max_seq_length: int
-    do_lower_case: bool
-    config: BertConfig
-    vocab_file: str
-
-
-def settle(output_dir, settings, write):
-    """Sees that a run goes on with the settings that it began with.
-
-    Args:
-      output_dir: the run's folder.
-      settings: the `Settings` of the flags and the data.
-      write: whether to write them where there are none yet.
-
-    Raises:
-      UserError: if the folder has others.
-    """
-    before = load_settings(output_dir)
-    if before is None:
-        if write:
-            _save_settings(output_dir, settings)
-        return
-    for name in ("labels", "do_lower_case", "config", "vocab_file"):
-        old, new = getattr(before, name), getattr(settings, name)
-        if name == "vocab_file":
-            old, new = files.read_text(old), files.read_text(new)
-        if old != new:
-            shown = f": {old} there, {new} now" if name in ("labels", "do_lower_case") else ""
-            raise UserError(
-                f"--output_dir: {output_dir} holds a run with another {name}{shown}; give the same "
-                "again, or another --output_dir"
-            )
-
-
-def _save_settings(output_dir, settings):
-    values = {
-        "labels": list(settings.labels),
-        "max_seq_length": settings.max_seq_length,
-        "do_lower_case": settings.do_lower_case,
-    }
-    files.write_text(os.path.join(output_dir, _CONFIG), settings.config.to_json_string())
-    text = files.read_text(settings.vocab_file)
-    files.write_text(os.path.join(output_dir, _VOCABULARY), text)
-    text = json.dumps(values, indent=2, ensure_ascii=False) + "\n"
-    files.write_text(os.path.join(output_dir, _SETTINGS), text)
-
-
-def load_settings(output_dir):
-    """Reads the `Settings` of the run in a folder; None if it has none."""
-    path = os.path.join(output_dir, _SETTINGS)
-    if not tf.io.gfile.exists(path):
-        return None
-    try:
-        values = json.loads(files.read_text(path))
-        return Settings(
-            tuple(values["labels"]),
-            values["max_seq_length"],
-            values["do_lower_case"],
-            BertConfig.from_json_file(os.path.join(output_dir, _CONFIG)),
-            os.path.join(output_dir, _VOCABULARY),
-        )
-    except (json.JSONDecodeError, KeyError, TypeError) as error:
-        raise UserError(f"{path}: not the settings of a classifier ({reason(error)})") from None
-
-
-def write_test_results(path, probabilities):
-    """Writes `test_results.tsv`: one row an example, the probability of each label.
-
-    Args:
-      path: the file.
-      probabilities: iterable of arrays (B, labels).
-    """
-    with files.replacing(path) as (temporary,), tf.io.gfile.GFile(temporary, "w") as writer:
-        for batch in probabilities:
-            for row in batch:
-                writer.write("\t".join(map(str, row)) + "\n")

@@ -40,6 +40,7 @@ class Trainer:
         checkpoints.check_path(output_dir, "output_dir")
         self.strategy = strategy
         self.workers = Workers(strategy)
+        self._eval_writers = {}
         self.output_dir = output_dir
         with self.workers.watched(), strategy.scope():
             self.task = make_task()
@@ -145,32 +146,51 @@ class Trainer:
                 yield {name: value[real] for name, value in values.items()}
         ticker.done()
 
-    @functools.cached_property
-    def _eval_writer(self):
-        return tf.summary.create_file_writer(os.path.join(self.output_dir, "eval"))
+    def predict_all(self, data, what, total=None, is_stopped=None):
+        """The same as one dict of numpy arrays.
 
-    def evaluate(self, data, step=None, total=None, is_stopped=None):
+        Args:
+          data: as for `predict`.
+          what: the job, for the progress line.
+          total: number of examples, if known.
+          is_stopped: function that says whether to give up; then the result is None.
+
+        Raises:
+          UserError: if there is not a single example.
+        """
+        parts = []
+        for part in self.predict(data, what, total):
+            if is_stopped and is_stopped():
+                return None
+            parts.append(part)
+        if not parts:
+            raise UserError(f"{what}: there is not a single example")
+        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+    def evaluate(self, data, step=None, total=None, name="eval", also=None, is_stopped=None):
         """Returns the task's metrics over all of `data`, a dict, and `global_step`.
 
         Args:
           data: as for `predict`.
           step: that of the weights, if it is not that of the checkpoint they came from.
           total: number of examples, if known.
+          name: of the curves in TensorBoard.
+          also: function to call with what `predict_all` gives.
           is_stopped: function that says whether to give up; then the result is None.
         """
-        parts = []
-        for part in self.predict(data, "evaluating", total):
-            if is_stopped and is_stopped():
-                return None
-            parts.append(part)
-        if not parts:
-            raise UserError("evaluation: there is not a single example")
-        everything = {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
-        results = self.task.metrics(everything)
+        predictions = self.predict_all(data, "evaluating", total, is_stopped)
+        if predictions is None:
+            return None
+        if also:
+            also(predictions)
+        results = self.task.metrics(predictions)
         results["global_step"] = self.step if step is None else step
         if self.workers.is_chief:
-            with self._eval_writer.as_default(step=results["global_step"]):
-                for name, value in results.items():
-                    tf.summary.scalar(name, value)
-            self._eval_writer.flush()
+            if name not in self._eval_writers:
+                folder = os.path.join(self.output_dir, name)
+                self._eval_writers[name] = tf.summary.create_file_writer(folder)
+            with self._eval_writers[name].as_default(step=results["global_step"]):
+                for metric, value in results.items():
+                    tf.summary.scalar(metric, value)
+            self._eval_writers[name].flush()
         return results

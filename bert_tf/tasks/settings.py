@@ -1,0 +1,99 @@
+"""What a fine-tuned model is besides its weights.
+
+It lies in the output folder, for export and conversion, and so that a run is not continued on other
+labels.
+"""
+
+import json
+import os
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from bert_tf import files
+from bert_tf.config import BertConfig
+from bert_tf.errors import UserError, reason
+
+_SETTINGS, _CONFIG, _VOCABULARY = files.CLASSIFIER, files.CONFIG, files.VOCABULARY
+
+
+class Settings(NamedTuple):
+    """Labels in the order of their ids, lengths and casing, a `BertConfig`, a vocabulary's path.
+
+    `task_type` is a key of `kinds.KINDS`. A regression has no labels.
+    """
+
+    labels: tuple
+    max_seq_length: int
+    do_lower_case: bool
+    config: BertConfig
+    vocab_file: str
+    task_type: str = "classification"
+
+    @property
+    def num_outputs(self):
+        """The number of the model's logits: one for each label, one for a score."""
+        return len(self.labels) or 1
+
+
+def settle(output_dir, settings, write):
+    """Sees that a run goes on with the settings that it began with.
+
+    Args:
+      output_dir: the run's folder.
+      settings: the `Settings` of the flags and the data.
+      write: whether to write them where there are none yet.
+
+    Raises:
+      UserError: if the folder has others.
+    """
+    before = load_settings(output_dir)
+    if before is None:
+        if write:
+            _save_settings(output_dir, settings)
+        return
+    for name in ("task_type", "labels", "do_lower_case", "config", "vocab_file"):
+        old, new = getattr(before, name), getattr(settings, name)
+        if name == "vocab_file":
+            old, new = files.read_text(old), files.read_text(new)
+        if old != new:
+            is_short = name in ("task_type", "labels", "do_lower_case")
+            shown = f": {old} there, {new} now" if is_short else ""
+            raise UserError(
+                f"--output_dir: {output_dir} holds a run with another {name}{shown}; give the same "
+                "again, or another --output_dir"
+            )
+
+
+def _save_settings(output_dir, settings):
+    values = {
+        "task_type": settings.task_type,
+        "labels": list(settings.labels),
+        "max_seq_length": settings.max_seq_length,
+        "do_lower_case": settings.do_lower_case,
+    }
+    files.write_text(os.path.join(output_dir, _CONFIG), settings.config.to_json_string())
+    text = files.read_text(settings.vocab_file)
+    files.write_text(os.path.join(output_dir, _VOCABULARY), text)
+    text = json.dumps(values, indent=2, ensure_ascii=False) + "\n"
+    files.write_text(os.path.join(output_dir, _SETTINGS), text)
+
+
+def load_settings(output_dir):
+    """Reads the `Settings` of the run in a folder; None if it has none."""
+    path = os.path.join(output_dir, _SETTINGS)
+    if not tf.io.gfile.exists(path):
+        return None
+    try:
+        values = json.loads(files.read_text(path))
+        return Settings(
+            tuple(values["labels"]),
+            values["max_seq_length"],
+            values["do_lower_case"],
+            BertConfig.from_json_file(os.path.join(output_dir, _CONFIG)),
+            os.path.join(output_dir, _VOCABULARY),
+            # A run of an earlier version could only classify.
+            values.get("task_type", "classification"),
+        )
+    except (json.JSONDecodeError, KeyError, TypeError) as error:
+        raise UserError(f"{path}: not the settings of a classifier ({reason(error)})") from None

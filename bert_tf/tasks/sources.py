@@ -1,0 +1,101 @@
+"""Where the examples of a run come from, and what labels they have."""
+
+import os
+from typing import NamedTuple
+
+from bert_tf import console, files
+from bert_tf.errors import UserError
+from bert_tf.tasks.glue import TextTask, part_of
+from bert_tf.tasks.labels import labels_of, with_known_labels
+from bert_tf.tasks.tsv import BadRows, find_file, read_examples
+
+
+class FileSource:
+    """The files of a task; `tfds.TfdsSource` has the same methods."""
+
+    def __init__(self, task, data_dir=None, paths=None):
+        """Takes where they are.
+
+        Args:
+          task: a `glue.TextTask`.
+          data_dir: the folder of its files.
+          paths: dict from "train", "dev" and "test" to files that are elsewhere.
+        """
+        self.task = task
+        self._data_dir = data_dir
+        self._paths = {part: path for part, path in (paths or {}).items() if path}
+
+    def splits(self, part):
+        """The splits that there are of "train", "dev" or "test"; UserError if there is none."""
+        found = self.task.splits(part)
+        if not found:
+            raise UserError(
+                f"--do_{_VERB[part]}: this task has no {part} set, only "
+                f"{', '.join(self.task.files)}"
+            )
+        if part in self._paths:
+            files.require(self._paths[part], f"{part}_file")
+            return found[:1]
+        return [split for split in found if find_file(self.task, self._data_dir, split)]
+
+    def read(self, split, bad=None):
+        """The examples of a split, as `tsv.read_examples` reads them."""
+        path = self._paths.get(part_of(split))
+        return read_examples(self.task, self._data_dir, split, path, bad, self._paths.get("train"))
+
+
+_VERB = {"train": "train", "dev": "eval", "test": "predict"}
+
+
+class Data(NamedTuple):
+    """The examples of each split of a task, and its labels in the order of their ids."""
+
+    task: TextTask
+    examples: dict
+    labels: tuple
+
+    def splits(self, part):
+        """The splits of a part that were read, the main one first."""
+        return [split for split in self.examples if part_of(split) == part]
+
+
+def read_data(source, parts, trained=None, skip_bad_rows=False):
+    """Reads what a run needs.
+
+    Args:
+      source: a `FileSource` or a `tfds.TfdsSource`.
+      parts: which of "train", "dev" and "test".
+      trained: the `Settings` of the model if it is trained already: its labels go before those of
+        the data, because they are the ids that it was trained on.
+      skip_bad_rows: whether to leave out rows that cannot be used; a line says how many.
+
+    Returns:
+      `Data`.
+
+    Raises:
+      UserError: names file and line of what is wrong.
+    """
+    if trained and trained.task_type != source.task.task_type:
+        raise UserError(
+            f"--output_dir: the model there is a {trained.task_type}, and not a "
+            f"{source.task.task_type}"
+        )
+    examples, bad = {}, {}
+    for split in [split for part in parts for split in source.splits(part)]:
+        bad[split] = BadRows(skip_bad_rows)
+        examples[split] = source.read(split, bad[split])
+    labels = source.task.labels
+    if labels is None and trained:
+        labels = trained.labels
+    if labels is None:
+        train = examples.get("train") or source.read("train", BadRows(skip_bad_rows))
+        labels = labels_of(train)
+        place = os.path.basename(train[0].where.rpartition(", ")[0])
+        console.info("labels found in %s: %s", place, ", ".join(labels))
+    for split in examples:
+        known = with_known_labels(examples[split], labels, bad[split])
+        bad[split].tell()
+        if not known:
+            raise UserError(f"{bad[split].first}; not a single row of that set is left")
+        examples[split] = known
+    return Data(source.task, examples, tuple(labels))

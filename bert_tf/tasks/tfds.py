@@ -1,0 +1,199 @@
+"""Examples of text classification from tensorflow-datasets, which is imported when asked for."""
+
+import numpy as np
+
+from bert_tf import console
+from bert_tf.errors import UserError, reason
+from bert_tf.tasks.columns import ID, LABEL, TEXT_A, TEXT_B, Layout
+from bert_tf.tasks.glue import find_task, own_task, part_of
+from bert_tf.tasks.tsv import BadRows, Example, has_text
+
+# What our splits are called there.
+_SPLITS = {
+    "train": ("train",),
+    "dev": ("validation", "validation_matched", "dev", "valid"),
+    "dev_mismatched": ("validation_mismatched",),
+    "test": ("test", "test_matched"),
+    "test_mismatched": ("test_mismatched",),
+    "test_ax": ("test",),
+}
+
+
+class TfdsSource:
+    """The examples of a data set of tensorflow-datasets, as those of files."""
+
+    def __init__(self, name, data_dir=None, task_type=None, labels=None, layout=None, splits=None):
+        """Finds the data set, and prepares it if that was not done before.
+
+        Args:
+          name: "glue/mrpc", "imdb_reviews", with a version if one is wanted.
+          data_dir: where data sets are kept; None for tensorflow-datasets' own folder.
+          task_type: a key of `kinds.KINDS`; None for what the label is: numbers make a regression,
+            sequences several labels.
+          labels: in the order of their ids; None for those of the data set.
+          layout: a `Layout` whose text and label are features, None to find them.
+          splits: dict from "train", "dev" and "test" to splits of the data set, as
+            tensorflow-datasets writes them ("train[:90%]"); others are found by their names.
+
+        Raises:
+          UserError: if there is no such data set, feature or split.
+        """
+        self.name = name
+        self._builder = _prepared(name, data_dir)
+        self._given = splits or {}
+        layout = layout or Layout()
+        self._features = self._builder.info.features
+        family, _, config = name.partition("/")
+        is_glue = family == "glue" and not (layout.text or layout.label)
+        known = find_task(config.partition(":")[0]) if is_glue else None
+        if known and task_type not in (None, known.task_type):
+            raise UserError(f"--task_type={task_type}, but {name} is a {known.task_type}")
+        self._texts, self._label, self._id = self._find_features(known, layout)
+        if not known:
+            task_type, labels = self._find_kind(task_type, labels)
+            known = own_task(task_type, labels)
+        self.task = known
+
+    def _find_features(self, known, layout):
+        """The names of the texts' features, of the label's and of the id's, None if it has none."""
+
+        def find(wanted, flag):
+            found = next((name for name in wanted if name in self._features), None)
+            if found is None and flag:
+                raise UserError(
+                    f"--{flag}: {self.name} has no feature {wanted[0]!r}; it has "
+                    f"{', '.join(self._features)}"
+                )
+            return found
+
+        supervised = self._builder.info.supervised_keys or (None, None)
+        if known:
+            texts = known.features
+        elif layout.text:
+            texts = [find([name], "text_columns") for name in layout.text]
+        elif isinstance(supervised[0], str):
+            texts = [supervised[0]]
+        else:
+            texts = [find(TEXT_A, "text_columns"), find(TEXT_B, None)]
+        if len(layout.label) > 1:
+            raise UserError("--label_column: one feature was expected")
+        if layout.label:
+            label = find(layout.label, "label_column")
+        else:
+            names = [name for name in (supervised[1], *LABEL) if isinstance(name, str)]
+            label = find(names, "label_column")
+        row_id = find([layout.id], "id_column") if layout.id else find(ID, None)
+        return tuple(filter(None, texts)), label, row_id
+
+    def _find_kind(self, task_type, labels):
+        feature = self._features[self._label]
+        is_sequence = hasattr(feature, "feature")
+        one = feature.feature if is_sequence else feature
+        if task_type is None:
+            is_score = np.issubdtype(one.np_dtype, np.floating)
+            task_type = (
+                "multi_label" if is_sequence else "regression" if is_score else "classification"
+            )
+        if task_type == "regression":
+            return task_type, labels
+        return task_type, labels or (tuple(one.names) if hasattr(one, "names") else None)
+
+    def splits(self, part):
+        """The splits that the data set has of a part; UserError if it has none."""
+        found = [split for split in self.task.files if part_of(split) == part and self._of(split)]
+        if not found:
+            raise UserError(
+                f"--tfds_name: {self.name} has no split for {part}, only "
+                f"{', '.join(self._builder.info.splits)}; --tfds_splits names others"
+            )
+        return found
+
+    def _of(self, split):
+        if split in self._given:
+            return self._given[split]
+        there = self._builder.info.splits
+        return next((name for name in _SPLITS[split] if name in there), None)
+
+    def read(self, split, bad=None):
+        """Reads a split.
+
+        Args:
+          split: one of `splits`.
+          bad: `BadRows`; None for an error at the first one.
+
+        Returns:
+          List of `Example`. Those of a test set have no labels.
+        """
+        import tensorflow_datasets as tfds
+
+        bad = bad or BadRows()
+        name = self._of(split)
+        try:
+            rows = tfds.as_numpy(self._builder.as_dataset(split=name, shuffle_files=False))
+        except (ValueError, AssertionError) as error:
+            raise UserError(f"--tfds_splits: {self.name}, {name}: {reason(error)}") from None
+        examples, empty = [], BadRows(skip=True)
+        for index, row in enumerate(rows):
+            where = f"{self.name}, {name}, example {index}"
+            try:
+                example = self._example(where, index, row, part_of(split) != "test")
+            except ValueError as error:  # a UnicodeDecodeError is one
+                bad(f"{where}: {error}")
+                continue
+            if has_text(example, self.task, bad, empty):
+                examples.append(example)
+        empty.tell("rows with an empty text")
+        if not examples:
+            bad.tell()
+            raise UserError(f"{self.name}, {name}: there is not a single example in it")
+        return examples
+
+    def _example(self, where, index, row, with_label):
+        text_a, text_b = (*(row[name].decode("utf-8") for name in self._texts), None)[:2]
+        row_id = index if self._id is None else row[self._id]
+        row_id = row_id.decode("utf-8") if isinstance(row_id, bytes) else str(row_id)
+        label = self._read_label(row[self._label]) if with_label else None
+        return Example(where, text_a, text_b, label, row_id)
+
+    def _read_label(self, value):
+        feature = self._features[self._label]
+        if self.task.task_type == "regression":
+            if not np.isfinite(value):
+                raise ValueError(f"the score {value} is no number")
+            return float(value)
+        if self.task.task_type == "multi_label":
+            return tuple(self._name_of(x, feature.feature) for x in value)
+        return self._name_of(value, feature)
+
+    def _name_of(self, value, feature):
+        """The label as text. GLUE's files have 0 and 1 where tensorflow-datasets has names."""
+        if isinstance(value, bytes):
+            return value.decode("utf-8")
+        names = getattr(feature, "names", None)
+        if not names:
+            return str(value)
+        if not 0 <= value < len(names):
+            raise ValueError(f"there is no label, but {value}")
+        labels = self.task.labels
+        return names[value] if labels is None or names[value] in labels else str(value)
+
+
+def _prepared(name, data_dir):
+    try:
+        import tensorflow_datasets as tfds
+    except ImportError:
+        raise UserError("--tfds_name wants tensorflow-datasets: pip install it") from None
+    try:
+        builder = tfds.builder(name, data_dir=data_dir)
+    except (tfds.core.DatasetNotFoundError, ValueError, AssertionError) as error:
+        raise UserError(f"--tfds_name: there is no {name} ({reason(error)})") from None
+    if not builder.is_prepared():
+        console.info("%s is not in %s yet and is fetched", name, builder.data_path)
+        try:
+            builder.download_and_prepare()
+        except Exception as error:  # of the network, of any data set's own code
+            raise UserError(
+                f"--tfds_name: {name} cannot be prepared ({reason(error)}); it can be prepared on "
+                "another machine and copied, see --tfds_data_dir"
+            ) from None
+    return builder
