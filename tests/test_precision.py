@@ -16,8 +16,7 @@ def seed():
     training.set_seed(7)
 
 
-@pytest.mark.parametrize("replicas", [1, 2])
-@pytest.mark.parametrize("parts", [1, 2])
+@pytest.mark.parametrize(("replicas", "parts"), [(1, 1), (2, 2)])
 def test_recomputation_changes_nothing(tmp_path, replicas, parts):
     """With dropout: its masks must be the same when a layer is computed again."""
 
