@@ -101,12 +101,15 @@ OPERATIONS = [
 ]
 
 
-def test_killed_while_it_writes_a_checkpoint(paths, tmp_path):
+@pytest.mark.parametrize(
+    "operations", [OPERATIONS[1:4], pytest.param(OPERATIONS, marks=pytest.mark.slow)]
+)
+def test_killed_while_it_writes_a_checkpoint(paths, tmp_path, operations):
     options = {**OPTIONS, "paths": paths, "steps": 45}
     (tmp_path / "whole").mkdir()
     (tmp_path / "killed").mkdir()
     assert start(tmp_path / "whole", options).wait(300) == 0
-    for operation in OPERATIONS:
+    for operation in operations:
         process = start(tmp_path / "killed", {**options, "die_before": operation})
         assert process.wait(300) == -signal.SIGKILL
         assert f"killed before it {operation[0]}s" in log(tmp_path / "killed").splitlines()[-1]

@@ -46,25 +46,22 @@ def wait(processes, seconds=200):
 
 
 def test_two_workers_make_the_same_steps(tmp_path, monkeypatch):
-    processes = start_workers(tmp_path, {"steps": 20}, monkeypatch)
+    """Of pre-training with uneven masks, and of a classifier with labels of unequal weight."""
+    options = {"steps": 20, "classifier_dir": str(tmp_path / "run_classifier")}
+    processes = start_workers(tmp_path, options, monkeypatch)
+    training.set_seed(7)
+    run_classifier(tmp_path / "one_classifier")
     training.set_seed(7)
     trainer = run(tmp_path / "one", 20)
     expected = trainer.evaluate(SomeBatches())
     assert wait(processes) == [0, 0]
     assert_same(tmp_path / "one", tmp_path / "run", atol=1e-5)
+    assert_same(tmp_path / "one_classifier", tmp_path / "run_classifier", atol=1e-5)
     for index in range(2):  # each knows the results of all examples
         results = json.loads(log(tmp_path / f"worker{index}").splitlines()[-1])
         assert results == pytest.approx(expected, abs=1e-5)
     names = os.listdir(tmp_path / "run")
     assert len([name for name in names if "tfevents" in name]) == 1, "the chief's alone"
-
-
-def test_two_workers_with_labels_of_unequal_weight(tmp_path, monkeypatch):
-    processes = start_workers(tmp_path, {"classifier": True}, monkeypatch)
-    training.set_seed(7)
-    run_classifier(tmp_path / "one")
-    assert wait(processes) == [0, 0]
-    assert_same(tmp_path / "one", tmp_path / "run", atol=1e-5)
 
 
 def _let_them_begin(tmp_path, processes):

@@ -58,12 +58,12 @@ def main():
         die_before(*operation)
     if paths := options.pop("paths", None):
         options["data"] = pipelines.Training(paths, records.PRETRAINING, {"S": 8, "P": 1}, 4, 3)
-    if options.pop("classifier", False):
-        trainer = test_training.run_classifier(output_dir, strategy, **options)
-    else:
-        trainer = test_training.run(output_dir, strategy=strategy, **options)
-        results = trainer.evaluate(test_training.SomeBatches())
-        print(json.dumps(results))
+    if folder := options.pop("classifier_dir", None):
+        test_training.run_classifier(folder, strategy)
+        bert_tf.training.set_seed(7)
+    trainer = test_training.run(output_dir, strategy=strategy, **options)
+    results = trainer.evaluate(test_training.SomeBatches())
+    print(json.dumps(results))
 
 
 if __name__ == "__main__":
