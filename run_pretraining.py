@@ -44,6 +44,13 @@ def main():
     eval_paths = bert_tf.files.expand(FLAGS.eval_file, "eval_file") if FLAGS.eval_file else paths
     all_paths = list(dict.fromkeys([*paths, *eval_paths]))
     bert_tf.data.records.check(all_paths, schema, lengths)
+    limits = bert_tf.data.records.limits(schema, config, lengths)
+    data = bert_tf.data.pipelines.Training(
+        paths, schema, lengths, FLAGS.train_batch_size, FLAGS.seed, limits
+    )
+    eval_data = bert_tf.data.pipelines.Evaluation(
+        eval_paths, schema, lengths, FLAGS.eval_batch_size, FLAGS.max_eval_steps, limits
+    )
     strategy = bert_tf.training.make_strategy(**bert_tf.flags.device_options())
     workers = bert_tf.training.Workers(strategy)
     with contextlib.ExitStack() as stack:
@@ -52,13 +59,10 @@ def main():
             stack.enter_context(bert_tf.training.guard.only_one(FLAGS.output_dir, workers))
             # Beside the checkpoints, so that a run can be converted and started from as it is.
             workers.chief_first(lambda: bert_tf.tasks.settle_config(FLAGS.output_dir, config))
-        run(strategy, config, paths, eval_paths)
+        run(strategy, config, data, eval_data)
 
 
-def run(strategy, config, paths, eval_paths):
-    schema = bert_tf.data.records.PRETRAINING
-    lengths = {"S": FLAGS.max_seq_length, "P": FLAGS.max_predictions_per_seq}
-    limits = bert_tf.data.records.limits(schema, config, lengths)
+def run(strategy, config, data, eval_data):
     bert_tf.training.set_seed(FLAGS.seed)
     bert_tf.flags.check_batch_sizes(
         strategy, train=FLAGS.do_train, eval=FLAGS.do_eval or FLAGS.eval_steps > 0
@@ -70,19 +74,14 @@ def run(strategy, config, paths, eval_paths):
         FLAGS.output_dir,
         FLAGS.init_checkpoint,
     )
-    eval_data = bert_tf.data.pipelines.Evaluation(
-        eval_paths, schema, lengths, FLAGS.eval_batch_size, FLAGS.max_eval_steps, limits
-    )
     trainer.check_metric(FLAGS.best_metric)
     if FLAGS.do_train:
-        if FLAGS.best_metric and eval_paths == paths:
+        if FLAGS.best_metric and eval_data.paths == data.paths:
             bert_tf.console.warning(
                 "--best_metric without --eval_file: the best is that on the records of training"
             )
         trainer.train(
-            bert_tf.data.pipelines.Training(
-                paths, schema, lengths, FLAGS.train_batch_size, FLAGS.seed, limits
-            ),
+            data,
             bert_tf.flags.make_optimizer(FLAGS.num_train_steps, FLAGS.num_warmup_steps),
             FLAGS.num_train_steps,
             options,

@@ -6,6 +6,7 @@ reader never sees half of one and a crash leaves the earlier version.
 
 import contextlib
 import os
+import re
 
 import tensorflow as tf
 
@@ -107,6 +108,17 @@ def rename(source, target):
         with open(source, "rb") as written:
             os.fsync(written.fileno())
     tf.io.gfile.rename(source, target, overwrite=True)
+
+
+# What `temporary_name` makes, and what TensorFlow makes of it for a checkpoint.
+_TEMPORARY = re.compile(r".+\.tmp-\d+(\.index|\.data-\d+-of-\d+)?$")
+
+
+def clear_left_overs(folder):
+    """Removes what a process that was killed was writing; no other one may write there now."""
+    if tf.io.gfile.isdir(folder):
+        for name in filter(_TEMPORARY.match, tf.io.gfile.listdir(folder)):
+            tf.io.gfile.remove(os.path.join(folder, name))
 
 
 @contextlib.contextmanager

@@ -249,12 +249,32 @@ def test_two_processes_on_one_folder_are_refused(tmp_path, monkeypatch):
     assert not left.exists()
 
 
+def curves(output_dir):
+    """What TensorBoard shows of a run: dict from (name, step) to number."""
+    return {
+        (value.tag, event.step): float(tf.make_ndarray(value.tensor))
+        for path in output_dir.glob("events.out.tfevents*")
+        for event in tf.compat.v1.train.summary_iterator(str(path))
+        for value in event.summary.value
+    }
+
+
 @pytest.mark.parametrize("count", [2, 4])
-def test_replicas_make_the_same_steps(tmp_path, count):
+def test_replicas_make_the_same_steps(tmp_path, count, monkeypatch):
+    # A line after the first step and one after the last, however slow the machine is.
+    monkeypatch.setattr("bert_tf.training.report.SECONDS_PER_REPORT", np.inf)
     run(tmp_path / "one", 20)
     training.set_seed(7)
     run(tmp_path / "more", 20, mirrored(count))
     assert_same(tmp_path / "one", tmp_path / "more", atol=1e-5)
+    one, more = curves(tmp_path / "one"), curves(tmp_path / "more")
+    losses = {"masked_lm_loss", "next_sentence_loss", "loss", "gradient_norm", "learning_rate"}
+    assert one.keys() == more.keys()
+    assert {name for name, step in one if step == 1} == losses
+    assert {name for name, step in one if step == 20} == {*losses, "examples_per_second"}
+    for (name, step), value in one.items():
+        if name != "examples_per_second":
+            assert more[name, step] == pytest.approx(value, abs=1e-5), (name, step)
 
 
 @pytest.mark.parametrize("count", [2, 4])

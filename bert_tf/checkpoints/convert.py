@@ -8,7 +8,7 @@ import tensorflow as tf
 from bert_tf import console, files
 from bert_tf.checkpoints import hugging_face, release
 from bert_tf.checkpoints.names import encoder_shapes, to_hugging_face
-from bert_tf.checkpoints.warm_start import RELEASE_CONFIG, SLOTS, check_fits, open_checkpoint, some
+from bert_tf.checkpoints.warm_start import SLOTS, check_fits, open_checkpoint, some
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 
@@ -33,10 +33,10 @@ def beside(path, names):
 
 def find_config(path):
     """Reads the config beside a checkpoint; UserError if there is none."""
-    found = beside(path, (RELEASE_CONFIG, hugging_face.CONFIG))
+    found = beside(path, (files.CONFIG, hugging_face.CONFIG))
     if found is None:
         raise UserError(
-            f"--bert_config_file: none is given, and there is no {RELEASE_CONFIG} or "
+            f"--bert_config_file: none is given, and there is no {files.CONFIG} or "
             f"{hugging_face.CONFIG} beside {path}"
         )
     return BertConfig.from_json_file(found)
@@ -80,7 +80,7 @@ def convert(
         raise UserError(f"--keep_optimizer: the format {to_format} has no place for it")
     source = open_checkpoint(path, "input")
     config = config or find_config(path)
-    vocab_file = vocab_file or beside(path, (hugging_face.VOCABULARY,))
+    vocab_file = vocab_file or beside(path, (files.VOCABULARY,))
     check_fits(source.shapes, encoder_shapes(config), source.path)
 
     known = [name for name in source.shapes if to_hugging_face(name)]
@@ -119,16 +119,16 @@ def convert(
         return
     with files.replacing_folder(output_dir) as temporary:
         release.write(os.path.join(temporary, RELEASE_CHECKPOINT), tensors)
-        files.write_text(os.path.join(temporary, RELEASE_CONFIG), config.to_json_string())
+        files.write_text(os.path.join(temporary, files.CONFIG), config.to_json_string())
         if vocab_file:
             text = files.read_text(vocab_file)
-            files.write_text(os.path.join(temporary, hugging_face.VOCABULARY), text)
+            files.write_text(os.path.join(temporary, files.VOCABULARY), text)
     console.info("wrote %s: %d weights", os.path.join(output_dir, RELEASE_CHECKPOINT), len(tensors))
     if config.hidden_act == "gelu_erf" or "layer_norm_eps" in config.to_dict():
         console.warning(
             "this model has hidden_act=%s and layer_norm_eps=%g; its %s says so, but the release's "
             "own code knows neither",
-            config.hidden_act, config.layer_norm_eps, RELEASE_CONFIG,
+            config.hidden_act, config.layer_norm_eps, files.CONFIG,
         )  # fmt: skip
 
 
@@ -193,6 +193,6 @@ def _beside_settings(path):
     """
     folder = path if tf.io.gfile.isdir(path) else os.path.dirname(path)
     found = {}
-    for name in ("tokenizer_config.json", hugging_face.CONFIG, "classifier.json"):
+    for name in ("tokenizer_config.json", hugging_face.CONFIG, files.CLASSIFIER):
         found.update(hugging_face.settings_of(folder, name))
     return found

@@ -18,7 +18,6 @@ WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 PICKLE = "pytorch_model.bin"
 CONFIG = "config.json"
-VOCABULARY = "vocab.txt"
 
 # Copies of other weights, and a row of whole numbers.
 _TIED = {
@@ -134,7 +133,7 @@ def write(
         _write_json(os.path.join(temporary, CONFIG), values)
         if vocab_file:
             text = files.read_text(vocab_file)
-            files.write_text(os.path.join(temporary, VOCABULARY), text)
+            files.write_text(os.path.join(temporary, files.VOCABULARY), text)
             settings = {
                 "tokenizer_class": "BertTokenizer",
                 "do_lower_case": do_lower_case,

@@ -16,8 +16,6 @@ from typing import NamedTuple
 
 from bert_tf import console, files
 from bert_tf.checkpoints.convert import RELEASE_CHECKPOINT
-from bert_tf.checkpoints.hugging_face import VOCABULARY
-from bert_tf.checkpoints.warm_start import RELEASE_CONFIG
 from bert_tf.errors import UserError, reason
 
 BASE_URL = "https://storage.googleapis.com/bert_models"
@@ -105,7 +103,7 @@ def fetch(name, cache=None, base_url=None):
             _download(f"{base_url}/{model.archive}", archive, folder)
         _unpack(archive, folder)
         os.remove(archive)
-    paths = [os.path.join(folder, x) for x in (RELEASE_CONFIG, RELEASE_CHECKPOINT, VOCABULARY)]
+    paths = [os.path.join(folder, x) for x in (files.CONFIG, RELEASE_CHECKPOINT, files.VOCABULARY)]
     for path in (paths[0], paths[1] + ".index", paths[2]):
         if not os.path.exists(path):
             raise UserError(f"{folder}: {os.path.basename(path)} is missing; remove the folder")
@@ -160,7 +158,7 @@ def _receive(answer, part, have, total, url):
 
 def _unpack(archive, folder):
     """Unpacks the model's files, whole or not at all; nothing is written outside `folder`."""
-    wanted = (RELEASE_CONFIG, VOCABULARY, RELEASE_CHECKPOINT)
+    wanted = (files.CONFIG, files.VOCABULARY, RELEASE_CHECKPOINT)
     try:
         with zipfile.ZipFile(archive) as opened, files.replacing_folder(folder) as temporary:
             os.makedirs(temporary)

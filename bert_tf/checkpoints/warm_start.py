@@ -5,14 +5,11 @@ import re
 
 import tensorflow as tf
 
-from bert_tf import console
+from bert_tf import console, files
 from bert_tf.checkpoints import hugging_face, release
 from bert_tf.checkpoints.names import weights
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
-
-# The name of the config in the published models.
-RELEASE_CONFIG = "bert_config.json"
 
 SLOTS = re.compile(r"/(adam_m|adam_v)$|^global_step$|^bert_tf/")
 _LAYER = re.compile(r"^bert/encoder/layer_(\d+)/")
@@ -104,7 +101,7 @@ def _check_config(config, path):
       UserError: if the number of heads differs; another activation or epsilon is a warning.
     """
     folder = path if tf.io.gfile.isdir(path) else os.path.dirname(path)
-    for name in (RELEASE_CONFIG, hugging_face.CONFIG):
+    for name in (files.CONFIG, hugging_face.CONFIG):
         beside = os.path.join(folder, name)
         if tf.io.gfile.exists(beside):
             break

@@ -48,7 +48,7 @@ class Training:
             self.batch_size, drop_remainder=True
         )
         batches = share(batches, self.batch_size, context).map(self._parse, tf.data.AUTOTUNE)
-        return endless(_finish(batches))
+        return endless(batches.prefetch(tf.data.AUTOTUNE))
 
     def files_of(self, step):
         """The files that the records of a step came from, for an error to name."""
@@ -118,7 +118,7 @@ class Evaluation:
         if self.max_batches is not None:
             batches = batches.take(self.max_batches)
         batches = share(batches.map(fill), self.batch_size, context)
-        return _finish(batches.map(parse, tf.data.AUTOTUNE))
+        return batches.map(parse, tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
 
 
 def share(batches, batch_size, context):
@@ -159,7 +159,3 @@ def endless(batches):
 
 def _parser(schema, lengths, limits):
     return lambda serialized: records.parse(serialized, schema, lengths, limits)
-
-
-def _finish(dataset):
-    return dataset.prefetch(tf.data.AUTOTUNE)

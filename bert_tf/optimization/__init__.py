@@ -3,7 +3,7 @@
 import functools
 
 from bert_tf.optimization.adam import AdamWeightDecay
-from bert_tf.optimization.depth import depth, rate_factors, trained
+from bert_tf.optimization.depth import rate_factors, trained
 from bert_tf.optimization.lamb import Lamb
 from bert_tf.optimization.loss_scale import LossScale
 from bert_tf.optimization.schedules import linear_warmup_decay
@@ -20,7 +20,6 @@ __all__ = [
     "AdamWeightDecay",
     "Lamb",
     "LossScale",
-    "depth",
     "linear_warmup_decay",
     "rate_factors",
     "trained",

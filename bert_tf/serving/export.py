@@ -56,6 +56,6 @@ def export_classifier(
         archive.write_out(temporary, verbose=False)
         extra = os.path.join(temporary, "assets.extra")
         files.write_text(os.path.join(extra, "labels.txt"), "".join(f"{x}\n" for x in labels))
-        files.write_text(os.path.join(extra, "vocab.txt"), files.read_text(vocab_file))
+        files.write_text(os.path.join(extra, files.VOCABULARY), files.read_text(vocab_file))
     console.info("exported %s", folder)
     return folder

@@ -14,8 +14,6 @@ from bert_tf import files
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError, reason
 
-_SETTINGS, _CONFIG, _VOCABULARY = files.CLASSIFIER, files.CONFIG, files.VOCABULARY
-
 
 class Settings(NamedTuple):
     """Labels in the order of their ids, lengths and casing, a `BertConfig`, a vocabulary's path.
@@ -72,16 +70,16 @@ def _save_settings(output_dir, settings):
         "max_seq_length": settings.max_seq_length,
         "do_lower_case": settings.do_lower_case,
     }
-    files.write_text(os.path.join(output_dir, _CONFIG), settings.config.to_json_string())
+    files.write_text(os.path.join(output_dir, files.CONFIG), settings.config.to_json_string())
     text = files.read_text(settings.vocab_file)
-    files.write_text(os.path.join(output_dir, _VOCABULARY), text)
+    files.write_text(os.path.join(output_dir, files.VOCABULARY), text)
     text = json.dumps(values, indent=2, ensure_ascii=False) + "\n"
-    files.write_text(os.path.join(output_dir, _SETTINGS), text)
+    files.write_text(os.path.join(output_dir, files.CLASSIFIER), text)
 
 
 def load_settings(output_dir):
     """Reads the `Settings` of the run in a folder; None if it has none."""
-    path = os.path.join(output_dir, _SETTINGS)
+    path = os.path.join(output_dir, files.CLASSIFIER)
     if not tf.io.gfile.exists(path):
         return None
     try:
@@ -90,8 +88,8 @@ def load_settings(output_dir):
             tuple(values["labels"]),
             values["max_seq_length"],
             values["do_lower_case"],
-            BertConfig.from_json_file(os.path.join(output_dir, _CONFIG)),
-            os.path.join(output_dir, _VOCABULARY),
+            BertConfig.from_json_file(os.path.join(output_dir, files.CONFIG)),
+            os.path.join(output_dir, files.VOCABULARY),
             # A run of an earlier version could only classify.
             values.get("task_type", "classification"),
         )

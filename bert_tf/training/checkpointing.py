@@ -69,9 +69,6 @@ def save(output_dir, variables, notes=None, keep=KEEP):
       variables: dict of names to `tf.Variable`, `global_step` among them.
       notes: dict of flags to whole numbers that the run depends on, for `check_notes`.
       keep: how many checkpoints to keep.
-
-    Returns:
-      The prefix of the checkpoint.
     """
     step = int(variables["global_step"].numpy())
     prefix = os.path.join(output_dir, f"model.ckpt-{step}")
@@ -88,7 +85,6 @@ def save(output_dir, variables, notes=None, keep=KEEP):
     for old in found[:-keep]:
         checkpoints.remove(old)
     console.info("saved %s", prefix)
-    return prefix
 
 
 def check_notes(prefix, notes):

@@ -2,11 +2,8 @@
 
 import contextlib
 import os
-import re
 import signal
 import threading
-
-import tensorflow as tf
 
 from bert_tf import console, files
 from bert_tf.errors import Stopped, UserError
@@ -14,9 +11,6 @@ from bert_tf.training import checkpointing
 
 # The folders that this process holds.
 _HELD = set()
-
-# Where this library was writing, under `files.temporary_name`.
-_LEFT = re.compile(r".+\.tmp-\d+(\.index|\.data-\d+-of-\d+)?$")
 
 
 @contextlib.contextmanager
@@ -35,8 +29,8 @@ def only_one(output_dir, workers=None):
         return
     files.make_folder(output_dir)
     with _locked(output_dir):
-        _clear(output_dir)
-        _clear(os.path.join(output_dir, checkpointing.BEST))
+        files.clear_left_overs(output_dir)
+        files.clear_left_overs(os.path.join(output_dir, checkpointing.BEST))
         _HELD.add(folder)
         try:
             yield
@@ -75,13 +69,6 @@ def _locked(output_dir):
         lock.write(str(os.getpid()))
         lock.flush()
         yield
-
-
-def _clear(folder):
-    """Removes what a run that was killed was writing."""
-    if tf.io.gfile.isdir(folder):
-        for name in filter(_LEFT.match, tf.io.gfile.listdir(folder)):
-            tf.io.gfile.remove(os.path.join(folder, name))
 
 
 class Stopper:

@@ -51,6 +51,16 @@ class Run:
 
     def go(self, stopper):
         """Trains; `stopper` is the `guard.Stopper` that says when to stop."""
+        if self.best and self._is_due(self.options.eval_steps):
+            self._evaluate(stopper)  # if the run was stopped before or while it did
+        if self._is_over:
+            early = ", where it was stopped early" if self._is_stopped_early else ""
+            console.info("training: nothing to do, the run is at step %d%s", self.step, early)
+            return
+        console.info(
+            "training: step %d to %d, %d examples each",
+            self.step, self.num_train_steps, self.data.batch_size,
+        )  # fmt: skip
         report = Report(
             self.trainer.output_dir,
             self.step,
@@ -59,16 +69,6 @@ class Run:
             self.workers.is_chief,
         )
         with contextlib.closing(report):
-            if self.best and self._is_due(self.options.eval_steps):
-                self._evaluate(report, stopper)  # if the run was stopped before or while it did
-            if self._is_over:
-                early = ", where it was stopped early" if self._is_stopped_early else ""
-                console.info("training: nothing to do, the run is at step %d%s", self.step, early)
-                return
-            console.info(
-                "training: step %d to %d, %d examples each",
-                self.step, self.num_train_steps, self.data.batch_size,
-            )  # fmt: skip
             for sums, first_bad in self._loops():
                 self._after(sums, first_bad, report, stopper)
                 if self._is_over:
@@ -87,11 +87,11 @@ class Run:
         # Before an evaluation too: it may take longer than a machine that is taken away has left.
         if self._is_due(options.save_checkpoints_steps) or evaluates or is_asked:
             self._save()
-        if evaluates and not is_asked:
-            self._evaluate(report, stopper)
-            is_asked = self._is_asked(stopper)
         if is_asked:
             stopper.stop(self.step)
+        if evaluates:
+            with report.paused():
+                self._evaluate(stopper)
 
     def _is_asked(self, stopper):
         """Whether any worker is asked to stop: all of them do, and at the same step."""
@@ -175,24 +175,24 @@ class Run:
             f"{more}; {last}; a lower --learning_rate may help"
         )
 
-    def _evaluate(self, report, stopper):
-        """Evaluates the weights as they are, unless that was done or a signal comes between."""
+    def _evaluate(self, stopper):
+        """Evaluates the weights, which are saved, unless that was done; stops at a signal."""
         if self.best and self.best.has_seen(self.step):
             return
-        with report.paused():
-            # Many workers must all go on: what they do is done together.
-            is_stopped = None if self.workers.is_several else lambda: bool(stopper.signal)
-            results = self.trainer.evaluate(self.eval_data, self.step, is_stopped=is_stopped)
-        if results is None:
-            return
-        console.info(
-            "step %d/%d  evaluation: %s",
-            self.step,
-            self.num_train_steps,
-            "  ".join(f"{n} {v:.4f}" for n, v in results.items() if n != "global_step"),
-        )
-        if self.best:
-            self.best.offer(results, self.weights, self.workers.is_chief)
+        # Many workers must all go on: what they do is done together.
+        is_stopped = None if self.workers.is_several else lambda: bool(stopper.signal)
+        results = self.trainer.evaluate(self.eval_data, self.step, is_stopped=is_stopped)
+        if results is not None:
+            console.info(
+                "step %d/%d  evaluation: %s",
+                self.step,
+                self.num_train_steps,
+                "  ".join(f"{n} {v:.4f}" for n, v in results.items() if n != "global_step"),
+            )
+            if self.best:
+                self.best.offer(results, self.weights, self.workers.is_chief)
+        if self._is_asked(stopper):
+            stopper.stop(self.step)
 
     def _save(self):
         if self.workers.is_chief:
