@@ -29,16 +29,11 @@ def main():
     checkpoint = bert_tf.checkpoints.find(
         FLAGS.checkpoint or FLAGS.model_dir, "checkpoint" if FLAGS.checkpoint else "model_dir"
     )
-    model = bert_tf.BertClassifier(settings.config, settings.num_outputs)
-    bert_tf.checkpoints.warm_start(model, checkpoint, require_all=True)
-    bert_tf.serving.export_classifier(
-        model,
-        FLAGS.export_dir,
-        settings.labels,
-        settings.vocab_file,
-        FLAGS.version,
-        settings.task_type,
+    model = bert_tf.BertClassifier(
+        settings.config, settings.num_outputs, num_numbers=len(settings.vector)
     )
+    bert_tf.checkpoints.warm_start(model, checkpoint, require_all=True)
+    bert_tf.serving.export_classifier(model, FLAGS.export_dir, settings, FLAGS.version)
 
 
 if __name__ == "__main__":

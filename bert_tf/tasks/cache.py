@@ -9,36 +9,53 @@ from bert_tf import console, files
 from bert_tf.tasks import classification
 
 # To be raised when the same data make other features.
-_VERSION = 1
+_VERSION = 2
 
 
-def fresh_features(path, examples, labels, tokenizer, max_seq_length, task):
-    """Writes the features of `examples` to `path`, unless it has them; a line says which and why.
+class Features:
+    """The features of a set of examples in a file, beside it what they were made of.
 
-    Beside the file, in `path` + ".json", lies what it was made of.
-
-    Args: those of `classification.write_features`.
+    >>> features = Features("out/train.tf_record", examples, labels, tokenizer, 128, task)
+    >>> if features.wanting:
+    ...     features.write()
     """
-    made_of = {
-        "data": _digest([e.text_a, e.text_b, e.label] for e in examples),
-        "examples": len(examples),
-        "vocabulary": _digest(tokenizer.vocab.items()),
-        "do_lower_case": tokenizer.basic_tokenizer.do_lower_case,
-        "max_seq_length": max_seq_length,
-        "labels": list(labels),
-        "task_type": task.task_type,
-        "schema": _digest(task.schema.items()),
-        "version": _VERSION,
-    }
-    why = _why_not(path, made_of)
-    if not why:
-        console.info("%s is used again: data, vocabulary and settings are the same", path)
-        return
-    console.info("%s is made: %s", path, why)
-    classification.write_features(path, examples, labels, tokenizer, max_seq_length, task)
-    # The records first: killed in between, a run finds that they are not those of the note.
-    note = {**made_of, "records": _digest_of_file(path)}
-    files.write_text(f"{path}.json", json.dumps(note, indent=2, ensure_ascii=False) + "\n")
+
+    def __init__(
+        self, path, examples, labels, tokenizer, max_seq_length, task, numbers=(), teacher=None
+    ):
+        """Looks whether the file can be used as it is; a line says so if it can.
+
+        Args: those of `classification.write_features`, and
+          teacher: what the teacher is known by, as text; None without one. Its answers are passed
+            to `write`.
+        """
+        self._arguments = (path, examples, labels, tokenizer, max_seq_length, task, numbers)
+        self.path = path
+        self._made_of = {
+            "data": _digest([e.text_a, e.text_b, e.label, e.numbers] for e in examples),
+            "examples": len(examples),
+            "vocabulary": _digest(tokenizer.vocab.items()),
+            "do_lower_case": tokenizer.basic_tokenizer.do_lower_case,
+            "max_seq_length": max_seq_length,
+            "labels": list(labels),
+            "task_type": task.task_type,
+            "numbers": [list(number) for number in numbers],
+            "teacher": teacher,
+            "schema": _digest(classification.schema_of(task, numbers, bool(teacher)).items()),
+            "version": _VERSION,
+        }
+        # Why the file cannot be used, None if it can.
+        self.wanting = _why_not(path, self._made_of)
+        if not self.wanting:
+            console.info("%s is used again: data, vocabulary and settings are the same", path)
+
+    def write(self, answers=None):
+        """Writes file and note; `answers` (N, L) are the teacher's, if there is one."""
+        console.info("%s is made: %s", self.path, self.wanting)
+        classification.write_features(*self._arguments, answers)
+        # The records first: killed in between, a run finds that they are not those of the note.
+        note = {**self._made_of, "records": digest_of_file(self.path)}
+        files.write_text(f"{self.path}.json", json.dumps(note, indent=2, ensure_ascii=False) + "\n")
 
 
 def _why_not(path, made_of):
@@ -54,7 +71,7 @@ def _why_not(path, made_of):
     changed = [name for name, value in made_of.items() if note.get(name) != value]
     if changed:
         return f"other {', '.join(changed)} than those that the one there was made of"
-    if note.get("records") != _digest_of_file(path):
+    if note.get("records") != digest_of_file(path):
         return "the one there was changed since"
     return None
 
@@ -66,7 +83,8 @@ def _digest(values):
     return sha.hexdigest()
 
 
-def _digest_of_file(path):
+def digest_of_file(path):
+    """SHA-256 of a file, in hexadecimal digits."""
     sha = hashlib.sha256()
     with tf.io.gfile.GFile(path, "rb") as reader:
         while data := reader.read(1 << 20):
