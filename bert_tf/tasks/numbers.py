@@ -16,6 +16,9 @@ class Number(NamedTuple):
     mean: float
     deviation: float
 
+    def __repr__(self):
+        return f"{self.name} (mean {self.mean:g}, deviation {self.deviation:g})"
+
 
 def as_words(names, cells):
     """The numbers as words to stand before a text: "age: 35, price: 2.5. ".
