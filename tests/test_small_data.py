@@ -238,6 +238,8 @@ def test_numbers_beside_the_pooled_output(run, tmp_path):  # noqa: F811
     )
     expected = np.loadtxt(out / "test_results.tsv")
     np.testing.assert_allclose(answer["probabilities"], expected, atol=1e-5)
+    with pytest.raises(bert_tf.UserError, match="takes numbers beside the text, which no class of"):
+        bert_tf.checkpoints.convert(str(out), str(tmp_path / "hf"), "hugging_face")
     # The same texts with other numbers are other features.
     said = run("run_classifier", *flags, "--numeric_columns=y,x", f"--output_dir={tmp_path}/o2")
     train = ["--do_train", *model(tmp_path), *SMALL]

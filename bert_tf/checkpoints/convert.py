@@ -119,6 +119,7 @@ def convert(
             lower,
             labels,
             architecture or (found.get("architectures") or [None])[0],
+            found.get("task_type"),
         )
         console.info("wrote %s: %d weights, for transformers.%s", output_dir, len(tensors), kind)
         return
