@@ -2,6 +2,7 @@
 """Fine-tunes BERT to classify or score a text or a pair of texts, evaluates it and predicts."""
 
 import functools
+import gc
 import os
 
 from absl import flags
@@ -102,6 +103,7 @@ def main():
         data.numbers,
         data.task.layout.numeric_as if data.numbers else "vector",
     )
+    settings = bert_tf.tasks.as_begun(FLAGS.output_dir, settings)
     strategy = bert_tf.training.make_strategy(**bert_tf.flags.device_options())
     job = Job(strategy, settings, data)
     with bert_tf.training.guard.only_one(FLAGS.output_dir, job.workers):
@@ -116,6 +118,13 @@ def check_together():
     """Checks that the flags of how to learn go together."""
     if FLAGS.glue_submission and FLAGS.num_seeds > 1:
         raise bert_tf.UserError("--glue_submission wants one run's answers, and --num_seeds=1")
+    if FLAGS.num_seeds > 1 and not FLAGS.do_eval:
+        bert_tf.console.warning("--num_seeds without --do_eval: there will be no eval_seeds.tsv")
+    if FLAGS.class_weights and FLAGS.teacher_dir and FLAGS.teacher_weight == 1:
+        raise bert_tf.UserError(
+            "--class_weights has no effect where the labels have no share of the loss: a "
+            "--teacher_weight below 1 is needed"
+        )
     if not FLAGS.do_train:
         for name in ("class_weights", "teacher_dir"):
             if FLAGS[name].value:
@@ -161,19 +170,18 @@ def wanted_parts():
 def run_seeds(job):
     """Makes one run, or one of each seed in a folder of its own and a table of them all."""
     if FLAGS.num_seeds == 1:
-        job.run(FLAGS.output_dir)
+        job.run(FLAGS.output_dir, FLAGS.seed)
         return
-    first, found = FLAGS.seed, {}
-    seeds = range(first, first + FLAGS.num_seeds)
+    seeds, found = range(FLAGS.seed, FLAGS.seed + FLAGS.num_seeds), {}
     for seed in seeds:
         bert_tf.console.info("seed %d of %d to %d", seed, seeds[0], seeds[-1])
-        FLAGS.seed = seed
-        folder = os.path.join(FLAGS.output_dir, bert_tf.tasks.folder_name(seed))
+        folder = bert_tf.tasks.seed_folder(FLAGS.output_dir, seed)
         job.workers.chief_first(
             functools.partial(bert_tf.tasks.settle, folder, job.settings, write=FLAGS.do_train)
         )
-        for split, results in job.run(folder).items():
+        for split, results in job.run(folder, seed).items():
             found.setdefault(split, {})[seed] = results
+        gc.collect()  # the model lies in cycles of references
     for split, results in found.items():
         path = result_file(FLAGS.output_dir, "eval_seeds", split, ".tsv")
         job.workers.chief_first(functools.partial(bert_tf.tasks.write_seeds, path, results))
@@ -186,7 +194,10 @@ class Job:
         self.strategy, self.settings, self.data = strategy, settings, data
         self.workers = bert_tf.training.Workers(strategy)
         bert_tf.flags.check_batch_sizes(
-            strategy, train=FLAGS.do_train, eval=data.splits("dev"), predict=FLAGS.do_predict
+            strategy,
+            train=FLAGS.do_train,
+            eval=data.splits("dev") or (FLAGS.do_train and FLAGS.teacher_dir),
+            predict=FLAGS.do_predict,
         )
         self.options = bert_tf.flags.training_options(strategy)
         self.kind = bert_tf.tasks.KINDS[settings.task_type]
@@ -194,6 +205,8 @@ class Job:
         if FLAGS.teacher_dir and FLAGS.do_train:
             self.teacher = bert_tf.training.Teacher(FLAGS.teacher_dir, settings)
             teaching = bert_tf.tasks.Teaching(FLAGS.teacher_weight, FLAGS.teacher_temperature)
+            if settings.task_type == "regression" and FLAGS.teacher_temperature != 1:
+                raise bert_tf.UserError("--teacher_temperature: a regression has no probabilities")
         if FLAGS.class_weights and FLAGS.do_train:
             weights = bert_tf.tasks.class_weights(
                 FLAGS.class_weights, data.examples["train"], data.labels, settings.task_type
@@ -202,11 +215,11 @@ class Job:
             self.kind,
             settings.config,
             settings.num_outputs,
-            bert_tf.flags.dtype_policy(),
-            data.task.metrics,
-            len(settings.vector),
-            weights,
-            teaching,
+            dtype=bert_tf.flags.dtype_policy(),
+            more_metrics=data.task.metrics,
+            num_numbers=len(settings.vector),
+            class_weights=weights,
+            teaching=teaching,
         )
         self.length_multiple = None
         if not FLAGS.pad_to_max_length:
@@ -222,7 +235,7 @@ class Job:
         }
 
     def make_features(self, tokenizer):
-        """Has the features of each split in the output folder, under the release's names."""
+        """Makes the features of each split, under the release's names, unless they are there."""
         for split, path in self.paths.items():
             is_taught = self.teacher and split == "train"
             features = bert_tf.tasks.Features(
@@ -235,28 +248,38 @@ class Job:
                 self.settings.vector,
                 self.teacher.fingerprint if is_taught else None,
             )
-            # All workers have looked before the chief writes.
-            self.workers.wait()
-            if not features.wanting:
+            # All workers look before the chief writes.
+            (share,) = self.workers.mean(float(bool(features.stale_because)))
+            if 0 < share < 1:
+                raise bert_tf.UserError(
+                    f"{path} can be used as it is on some workers and not on others: all must see "
+                    "the same data and the same --output_dir"
+                )
+            if not features.stale_because:
                 continue
-            answers = None
+            logits = None
             if is_taught:
-                answers = self.teacher.answers(
+                logits = self.teacher.logits(
                     self.data.examples[split],
                     self.strategy,
                     FLAGS.eval_batch_size,
                     FLAGS.output_dir,
                     bert_tf.flags.dtype_policy(),
                 )
-            self.workers.chief_first(functools.partial(features.write, answers))
+                gc.collect()  # the teacher's weights
+            self.workers.chief_first(functools.partial(features.write, logits))
 
-    def run(self, folder):
+    def run(self, folder, seed):
         """Does what the do_* flags say, with all files in `folder`.
+
+        Args:
+          folder: of the run.
+          seed: of its weights, dropout and order.
 
         Returns:
           Dict from each development split to the results of its evaluation.
         """
-        bert_tf.training.set_seed(FLAGS.seed)
+        bert_tf.training.set_seed(seed)
         trainer = bert_tf.training.Trainer(
             self.make_task,
             self.strategy,
@@ -267,7 +290,7 @@ class Job:
         trainer.check_metric(FLAGS.best_metric)
         with bert_tf.data.records.reading(self.paths.values()):
             if FLAGS.do_train:
-                self.train(trainer)
+                self.train(trainer, seed)
             if FLAGS.best_metric:
                 trainer.use_best(FLAGS.best_metric)
             evaluated = self.data.splits("dev") if FLAGS.do_eval else ()
@@ -276,7 +299,7 @@ class Job:
                 self.predict(trainer, split)
         return found
 
-    def train(self, trainer):
+    def train(self, trainer, seed):
         num_examples = len(self.data.examples["train"])
         num_train_steps = int(num_examples / FLAGS.train_batch_size * FLAGS.num_train_epochs)
         if num_train_steps < 1:
@@ -291,7 +314,7 @@ class Job:
                 schema,
                 lengths,
                 FLAGS.train_batch_size,
-                FLAGS.seed,
+                seed,
                 limits,
                 self.length_multiple,
             ),

@@ -76,7 +76,10 @@ def test_how_far_batches_are_padded():
 
 
 def test_short_batches_make_the_same_steps(tmp_path):
-    """Without dropout, whose masks would be others: the same weights and results."""
+    """Without dropout, whose masks would be others: the same weights and results.
+
+    On two replicas and in parts, too.
+    """
     path = labelled(tmp_path)
     still = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     small = {**config().to_dict(), **still, "max_position_embeddings": S}
@@ -85,8 +88,7 @@ def test_short_batches_make_the_same_steps(tmp_path):
     found = {}
     for name, multiple, strategy, parts in (
         ("whole", None, one, 1),
-        ("short", 8, one, 1),
-        ("short parts", 8, mirrored(2), 2),
+        ("short", 8, mirrored(2), 2),
     ):
         keras.utils.set_random_seed(5)
         folder = str(tmp_path / name)
@@ -102,9 +104,8 @@ def test_short_batches_make_the_same_steps(tmp_path):
             training.Options(gradient_accumulation_steps=parts),
         )
         found[name] = trainer.evaluate(data_of(pipelines.Evaluation, path, multiple))
-    for name in ("short", "short parts"):
-        assert_same(tmp_path / "whole", tmp_path / name, atol=1e-5)
-        assert found[name] == pytest.approx(found["whole"], abs=1e-5)
+    assert_same(tmp_path / "whole", tmp_path / "short", atol=1e-5)
+    assert found["short"] == pytest.approx(found["whole"], abs=1e-5)
 
 
 def weighted(kind, labels, wanted, *of_examples):
@@ -128,6 +129,8 @@ def test_class_weights():
     ):
         with pytest.raises(bert_tf.UserError, match=message):
             weighted(kind, ("x", "y"), wanted, "x")
+    with pytest.raises(bert_tf.UserError, match="all examples of training have the label 'x'"):
+        weighted("multi_label", ("x", "y"), ["balanced"], ("x",), ("x", "y"))
 
 
 @pytest.mark.parametrize("kind", ["classification", "multi_label"])
@@ -167,10 +170,7 @@ def test_a_teachers_answers_are_in_the_loss(kind):
             return 1 / (1 + np.exp(-z))
         return np.exp(z) / np.exp(z).sum(-1, keepdims=True)
 
-    def hard(z):
-        return z if kind == "regression" else soft(2 * z)
-
-    batch["teacher_answers"] = tf.constant(hard(theirs))
+    batch["teacher_logits"] = tf.constant(theirs)
     expected = {
         "classification": lambda: -4 * np.sum(soft(theirs) * np.log(soft(logits)), -1),
         "multi_label": lambda: -4 * np.mean(
@@ -183,23 +183,34 @@ def test_a_teachers_answers_are_in_the_loss(kind):
     assert list(found) == list(task.loss_names)
     np.testing.assert_allclose(found["teacher_loss"], 0.25 * np.mean(expected), rtol=1e-4)
     np.testing.assert_allclose(found[task.loss_names[0]], 0.75 * np.mean(plain), rtol=1e-4)
-    # Answers that float32 gives as 0 and 1 are numbers still.
-    sure = np.zeros_like(theirs)
-    sure[:, 0] = 1
-    batch["teacher_answers"] = tf.constant(sure)
-    assert np.isfinite(task.losses(outputs, batch, task.loss_weights(batch))["teacher_loss"])
+    # All from the teacher: what the labels say is not even reported.
+    task = tasks.KINDS[kind](config(), logits.shape[1], teaching=tasks.Teaching())
+    found = task.losses(outputs, batch, task.loss_weights(batch))
+    assert list(found) == list(task.loss_names) == ["teacher_loss"]
 
 
 def test_numbers_are_brought_to_one_size(caplog):
-    examples = [tsv.Example("", "a", numbers=(x, 7.0)) for x in (1.7e9, 1.7e9 + 60, 1.7e9 + 120)]
+    """Times in seconds, and a column of one value whose deviation is not 0 in floating point."""
+    times = [1.7e9, 1.7e9 + 60, 1.7e9 + 120] * 40
+    examples = [tsv.Example("", "a", numbers=(x, 0.7)) for x in times]
+    assert np.std([0.7] * 120) != 0
     found = numbers.measure(("time", "same"), examples)
     assert "same has but one value in the training set" in caplog.text
     assert found[0] == Number("time", 1.7e9 + 60, pytest.approx(np.sqrt(2400)))
     values = np.array([numbers.normalise(example.numbers, found) for example in examples])
     np.testing.assert_allclose(values.mean(0), 0, atol=1e-9)
-    np.testing.assert_allclose(values.std(0), [1, 0])
-    tensor = numbers.normalise(tf.constant([[5.0, 8.0]]), (Number("x", 3.0, 4.0), found[1]))
-    np.testing.assert_allclose(tensor, [[0.5, 1.0]])
+    np.testing.assert_allclose(values.std(0), [1, 0], atol=1e-9)
+    np.testing.assert_allclose(numbers.normalise((1.7e9 + 60, 0.8), found), [0, 0.1], atol=1e-9)
+    tensor = numbers.normalise(tf.constant([[1.7e9 + 120, 0.7]], tf.float64), found)
+    np.testing.assert_allclose(tensor, [[60 / np.sqrt(2400), 0]], atol=1e-9)
+
+
+def test_rows_that_are_left_out_are_not_measured(tmp_path):
+    write(tmp_path, train__csv="text,label,x\na,x,1\na,y,3\na,z,100000\n")
+    task = tasks.own_task(labels=("x", "y"), layout=tasks.Layout(numbers=("x",)))
+    source = tasks.FileSource(task, str(tmp_path))
+    data = tasks.read_data(source, ["train"], skip_bad_rows=True)
+    assert data.numbers == (Number("x", 2.0, 1.0),)
 
 
 # The texts say nothing; what decides is whether the numbers are far apart.
@@ -234,14 +245,17 @@ def test_numbers_beside_the_pooled_output(run, tmp_path):  # noqa: F811
         input_ids=ids,
         input_mask=tf.ones_like(ids),
         segment_ids=0 * ids,
-        numbers=tf.constant([[101.0, 2.0], [301.0, 2.0]]),
+        numbers=tf.constant([[101.0, 2.0], [301.0, 2.0]], tf.float64),
     )
     expected = np.loadtxt(out / "test_results.tsv")
     np.testing.assert_allclose(answer["probabilities"], expected, atol=1e-5)
     with pytest.raises(bert_tf.UserError, match="takes numbers beside the text, which no class of"):
         bert_tf.checkpoints.convert(str(out), str(tmp_path / "hf"), "hugging_face")
-    # The same texts with other numbers are other features.
-    said = run("run_classifier", *flags, "--numeric_columns=y,x", f"--output_dir={tmp_path}/o2")
+    # The run goes on with other numbers, normalised as it began; the features are made again.
+    with_numbers(tmp_path, [*ROWS[:-1], ("c d", 10**6, 2)])
+    said = run("run_classifier", *flags)
+    assert "train.tf_record is made: other data than" in said
+    assert json.loads((out / "classifier.json").read_text()) == settings
     train = ["--do_train", *model(tmp_path), *SMALL]
     for more, message in (
         (
@@ -249,13 +263,12 @@ def test_numbers_beside_the_pooled_output(run, tmp_path):  # noqa: F811
             "--numeric_columns: y, but the model there has x, y",
         ),
         (["--do_eval", "--numeric_as=text"], "another numeric_as: vector there, text now"),
-        (train, r"another numbers: .x .mean 201.5, deviation 100.5.*there, .. now"),
+        (train, r"another list of numbers: ..x., .y.. there, .. now"),
         ([*train, "--numeric_as=text"], "wants --numeric_columns"),
         ([*train, "--numeric_columns=z"], "no column `z`"),
     ):
         with pytest.raises(bert_tf.UserError, match=message):
             run("run_classifier", *data, *more)
-    assert "used again" not in said
 
 
 def test_numbers_as_words(run, tmp_path):  # noqa: F811
@@ -338,7 +351,7 @@ def test_seeds(run, tmp_path):  # noqa: F811
     assert "seed 5 of 4 to 5" in said
     rows = table(out / "eval_seeds.tsv")
     assert rows[0] == ["seed", "eval_accuracy", "eval_loss", "global_step", "loss"]
-    assert [row[0] for row in rows[1:]] == ["4", "5", "mean", "deviation", "least", "greatest"]
+    assert [row[0] for row in rows[1:]] == ["4", "5", "mean", "std", "min", "max"]
     losses = np.float64([row[2] for row in rows[1:3]])
     assert losses[0] != losses[1]
     expected = [losses.mean(), losses.std(ddof=1), losses.min(), losses.max()]
@@ -354,11 +367,58 @@ def test_seeds(run, tmp_path):  # noqa: F811
     said = run("run_classifier", *flags, "--num_seeds=2", "--seed=4", f"--output_dir={out}")
     assert said.count("training: nothing to do") == 2
     assert table(out / "eval_seeds.tsv") == rows
+    # Where one model is wanted, the error says where they are.
+    with pytest.raises(bert_tf.UserError, match="none but those of its folders seed_4, seed_5"):
+        run("export_model", f"--model_dir={out}", f"--export_dir={tmp_path}/export")
     with pytest.raises(bert_tf.UserError, match="--glue_submission wants one run's answers"):
         run(
             "run_classifier", "--task_name=cola", "--do_predict", "--glue_submission=x",
             "--num_seeds=2", *model(tmp_path), *SMALL,
         )  # fmt: skip
+
+
+def test_flags_reach_the_training(run, tmp_path):  # noqa: F811
+    """What all examples of training weigh nothing for is not learnt; padding is asked for."""
+    text = "text\tlabel\n" + "a\tx\nb\ty\n" * 4
+    write(tmp_path, train__tsv=text, dev__tsv=text)
+    flags = [f"--data_dir={tmp_path}", "--task_name=tsv", "--do_train", "--do_eval",
+             "--num_train_epochs=20", "--learning_rate=3e-3", *model(tmp_path), *SMALL]  # fmt: skip
+    out = tmp_path / "out"
+    said = run("run_classifier", *flags, "--class_weights=0,1", f"--output_dir={out}")
+    assert "class weights: x 0, y 1" in said
+    report = results(out / "eval_results.txt")
+    assert float(report["eval_accuracy"]) == 0.5
+    seen = []
+
+    def spy(data, *arguments, **more):
+        seen.append(more.get("length_multiple", arguments[-1]))
+        return real(data, *arguments, **more)
+
+    real = pipelines.Training.__init__
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pipelines.Training, "__init__", spy)
+        for more in ([], ["--pad_to_max_length"]):
+            run("run_classifier", *flags, *more, f"--output_dir={out}")
+    assert seen == [8, None]
+    with pytest.raises(bert_tf.UserError, match="a --teacher_weight below 1 is needed"):
+        run("run_classifier", *flags, "--class_weights=1,2", f"--teacher_dir={out}")
+
+
+def test_batches_of_other_lengths_are_not_traced_anew(tmp_path):
+    path = labelled(tmp_path, 120)
+    small = bert_tf.BertConfig.from_dict({**config().to_dict(), "max_position_embeddings": S})
+    for name, strategy in (("one", "one_device"), ("two", None)):
+        strategy = (
+            training.make_strategy(distribution_strategy=strategy) if strategy else mirrored(2)
+        )
+        trainer = training.Trainer(
+            lambda: tasks.ClassificationTask(small, 2), strategy, str(tmp_path / name)
+        )
+        data = data_of(pipelines.Evaluation, path, 1)
+        lengths = [batch["input_ids"].shape[1] for batch in data.batches()]
+        assert len(set(lengths)) > 4
+        trainer.evaluate(data)
+        assert trainer._predict_step.experimental_get_tracing_count() <= 4
 
 
 def test_flags_without_effect_are_named(run, tmp_path):  # noqa: F811

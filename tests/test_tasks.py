@@ -264,7 +264,7 @@ def test_files_elsewhere_and_csv_by_default(tmp_path):
 
 def features(path, examples, tokenizer, size=6, labels=("x", "y"), kind="classification"):
     found = cache.Features(path, examples, labels, tokenizer, size, tasks.KINDS[kind])
-    if found.wanting:
+    if found.stale_because:
         found.write()
 
 

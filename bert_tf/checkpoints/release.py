@@ -42,7 +42,11 @@ def find(path, flag="init_checkpoint"):
         if prefix is None:
             found = sorted(name for name in tf.io.gfile.listdir(path) if name.endswith(".index"))
             if len(found) != 1:
-                names = ", ".join(found) or "none"
+                seeds = [name.rstrip("/") for name in tf.io.gfile.listdir(path)
+                         if name.startswith("seed_")]  # fmt: skip
+                names = ", ".join(found) or (
+                    f"none but those of its folders {', '.join(sorted(seeds))}" if seeds else "none"
+                )
                 raise UserError(
                     f"--{flag}: one checkpoint was expected in the folder {path}, found {names}"
                 )

@@ -63,10 +63,9 @@ MULTI_LABEL = {
     "is_real_example": Feature("int64", None),
 }
 
-# Ours, beside each of these: numbers that go with the text, normalised; and what a teacher answers,
-# probabilities or a score.
+# Ours, beside each of these: numbers that go with the text, normalised; and a teacher's logits.
 NUMBERS = {"numbers": Feature("float32", "F")}
-TEACHER = {"teacher_answers": Feature("float32", "L")}
+TEACHER = {"teacher_logits": Feature("float32", "L")}
 
 # What prediction reads, and what training adds.
 SQUAD = {"unique_ids": Feature("int64", None), **_TOKENS}

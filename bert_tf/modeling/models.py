@@ -167,15 +167,14 @@ class BertClassifier(_FromConfig):
         inputs = token_inputs()
         pooled = BertModel(config, dtype=dtype)(inputs)["pooled_output"]
         pooled = Dropout(CLASSIFIER_DROPOUT, dtype=dtype)(pooled)
+        on_top = "float32" if num_numbers else dtype
         if num_numbers:
             inputs["numbers"] = keras.Input((num_numbers,), dtype="float32", name="numbers")
             # In float32 from here on: bfloat16 would leave them two digits.
             beside = keras.layers.Concatenate(name="beside", dtype="float32")
-            pooled, dtype_on_top = beside([pooled, inputs["numbers"]]), "float32"
-        else:
-            dtype_on_top = dtype
+            pooled = beside([pooled, inputs["numbers"]])
         # The release draws this matrix with 0.02 whatever the config says.
-        logits = Projection(num_labels, 0.02, name="classifier", dtype=dtype_on_top)(pooled)
+        logits = Projection(num_labels, 0.02, name="classifier", dtype=on_top)(pooled)
         super().__init__(inputs=inputs, outputs={"logits": logits}, name=name)
         self._remember(config, dtype, num_labels=num_labels, num_numbers=num_numbers)
 

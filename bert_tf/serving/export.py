@@ -18,7 +18,7 @@ def export_classifier(model, export_dir, settings, version=None):
     `serving_default` takes `input_ids`, `input_mask` and `segment_ids`, int32 (B, S) with any B and
     S, and gives float32 `logits` (B, labels) and what the task makes of them: `probabilities`
     (B, labels), of a regression `score` (B,). A model with numbers beside the text also takes
-    `numbers` float32 (B, F), as they stand in the data. Labels, vocabulary and the names of the
+    `numbers` float64 (B, F), as they stand in the data. Labels, vocabulary and the names of the
     numbers lie beside it in `assets.extra`, one a line in their order.
 
     Args:
@@ -44,11 +44,12 @@ def export_classifier(model, export_dir, settings, version=None):
     signature = {name: tf.TensorSpec((None, None), tf.int32, name=name) for name in INPUTS}
     numbers = settings.vector
     if numbers:
-        signature["numbers"] = tf.TensorSpec((None, len(numbers)), tf.float32, name="numbers")
+        signature["numbers"] = tf.TensorSpec((None, len(numbers)), tf.float64, name="numbers")
 
     def serve(inputs):
         if numbers:
-            inputs = {**inputs, "numbers": normalise(inputs["numbers"], numbers)}
+            small = tf.cast(normalise(inputs["numbers"], numbers), tf.float32)
+            inputs = {**inputs, "numbers": small}
         logits = model(inputs, training=False)["logits"]
         return {"logits": logits, **KINDS[settings.task_type].answers(logits)}
 
@@ -60,8 +61,8 @@ def export_classifier(model, export_dir, settings, version=None):
         archive.write_out(temporary, verbose=False)
         extra = os.path.join(temporary, "assets.extra")
         lists = {"labels.txt": settings.labels}
-        if numbers:
-            lists["numbers.txt"] = [number.name for number in numbers]
+        if settings.numbers:
+            lists["numbers.txt"] = [number.name for number in settings.numbers]
         for name, values in lists.items():
             files.write_text(os.path.join(extra, name), "".join(f"{x}\n" for x in values))
         vocabulary = files.read_text(settings.vocab_file)

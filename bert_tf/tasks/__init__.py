@@ -19,8 +19,8 @@ from bert_tf.tasks.results import (
     write_submission,
     write_test_results,
 )
-from bert_tf.tasks.seeds import folder_name, write_seeds
-from bert_tf.tasks.settings import Settings, load_settings, settle
+from bert_tf.tasks.seeds import seed_folder, write_seeds
+from bert_tf.tasks.settings import Settings, as_begun, load_settings, settle
 from bert_tf.tasks.sources import FileSource, read_data
 from bert_tf.tasks.tfds import TfdsSource
 from bert_tf.tasks.tsv import read_examples
@@ -38,12 +38,12 @@ __all__ = [
     "Settings",
     "Teaching",
     "TfdsSource",
+    "as_begun",
     "check_length",
     "check_vocabulary",
     "class_weights",
     "decided",
     "find_task",
-    "folder_name",
     "labels_of",
     "load_settings",
     "metrics",
@@ -53,6 +53,7 @@ __all__ = [
     "read_examples",
     "result_name",
     "schema_of",
+    "seed_folder",
     "settle",
     "settle_config",
     "write_eval_results",

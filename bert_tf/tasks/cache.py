@@ -16,7 +16,7 @@ class Features:
     """The features of a set of examples in a file, beside it what they were made of.
 
     >>> features = Features("out/train.tf_record", examples, labels, tokenizer, 128, task)
-    >>> if features.wanting:
+    >>> if features.stale_because:
     ...     features.write()
     """
 
@@ -26,7 +26,7 @@ class Features:
         """Looks whether the file can be used as it is; a line says so if it can.
 
         Args: those of `classification.write_features`, and
-          teacher: what the teacher is known by, as text; None without one. Its answers are passed
+          teacher: what the teacher is known by, as text; None without one. Its logits are passed
             to `write`.
         """
         self._arguments = (path, examples, labels, tokenizer, max_seq_length, task, numbers)
@@ -45,14 +45,14 @@ class Features:
             "version": _VERSION,
         }
         # Why the file cannot be used, None if it can.
-        self.wanting = _why_not(path, self._made_of)
-        if not self.wanting:
+        self.stale_because = _why_not(path, self._made_of)
+        if not self.stale_because:
             console.info("%s is used again: data, vocabulary and settings are the same", path)
 
-    def write(self, answers=None):
-        """Writes file and note; `answers` (N, L) are the teacher's, if there is one."""
-        console.info("%s is made: %s", self.path, self.wanting)
-        classification.write_features(*self._arguments, answers)
+    def write(self, teacher_logits=None):
+        """Writes file and note; `teacher_logits` (N, L), if there is a teacher."""
+        console.info("%s is made: %s", self.path, self.stale_because)
+        classification.write_features(*self._arguments, teacher_logits)
         # The records first: killed in between, a run finds that they are not those of the note.
         note = {**self._made_of, "records": digest_of_file(self.path)}
         files.write_text(f"{self.path}.json", json.dumps(note, indent=2, ensure_ascii=False) + "\n")

@@ -17,9 +17,6 @@ CLS, SEP = "[CLS]", "[SEP]"
 # Examples to tokenize at a time.
 _BATCH = 1000
 
-# So that a probability that float32 gives as 0 has a logarithm.
-TINY = 1e-30
-
 
 class Teaching(NamedTuple):
     """How a model learns from a teacher's answers.
@@ -74,7 +71,8 @@ class ClassificationTask(Task):
         self.class_weights = class_weights
         self.teaching = teaching
         if teaching:
-            self.loss_names = (*self.loss_names, "teacher_loss")
+            ours = self.loss_names if teaching.weight < 1 else ()
+            self.loss_names = (*ours, "teacher_loss")
 
     @property
     def metric_names(self):
@@ -107,10 +105,13 @@ class ClassificationTask(Task):
         return {"examples": tf.cast(tf.shape(batch["input_ids"])[0], tf.float32)}
 
     def losses(self, outputs, batch, weights):
-        parts = [self._example_losses(outputs, batch, self.class_weights)]
+        share = self.teaching.weight if self.teaching else 0.0
+        parts = []
+        if share < 1:
+            ours = self._example_losses(outputs, batch, self.class_weights)
+            parts.append((1.0 - share) * ours)
         if self.teaching:
-            share = self.teaching.weight
-            parts = [(1.0 - share) * parts[0], share * self._teacher_losses(outputs, batch)]
+            parts.append(share * self._teacher_losses(outputs, batch))
         return {
             name: tf.reduce_sum(part) / weights["examples"]
             for name, part in zip(self.loss_names, parts, strict=True)
@@ -133,13 +134,14 @@ class ClassificationTask(Task):
         learn better" (Turc et al., arXiv:1908.08962, section 2).
         """
         temperature = self.teaching.temperature
-        theirs = tf.nn.softmax(tf.math.log(batch["teacher_answers"] + TINY) / temperature)
         return temperature**2 * tf.nn.softmax_cross_entropy_with_logits(
-            labels=theirs, logits=outputs["logits"] / temperature
+            labels=tf.nn.softmax(batch["teacher_logits"] / temperature),
+            logits=outputs["logits"] / temperature,
         )
 
     def predictions(self, outputs, batch):
         return {
+            "logits": outputs["logits"],
             **self.answers(outputs["logits"]),
             self.label_name: batch[self.label_name],
             "loss": self._example_losses(outputs, batch),
@@ -168,7 +170,7 @@ def schema_of(task, numbers=(), is_taught=False):
     Args:
       task: a class of `kinds.KINDS`.
       numbers: the `numbers.Number`s beside the text.
-      is_taught: whether they have a teacher's answers.
+      is_taught: whether they have a teacher's logits.
     """
     more = {**(records.NUMBERS if numbers else {}), **(records.TEACHER if is_taught else {})}
     return {**task.schema, **more}
@@ -181,7 +183,7 @@ def features(
     max_seq_length,
     task=ClassificationTask,
     numbers=(),
-    answers=None,
+    teacher_logits=None,
 ):
     """Turns examples into the values of records, as the release does.
 
@@ -192,7 +194,7 @@ def features(
       max_seq_length: S.
       task: the class of `kinds.KINDS` that the records are for.
       numbers: the `numbers.Number`s by which to normalise those of the examples.
-      answers: array (N, L) of what a teacher answers to the N examples, None without a teacher.
+      teacher_logits: array (N, L) of those of a teacher, None without one.
 
     Yields:
       For each example a dict for `schema_of` it: `[CLS] a [SEP]` or `[CLS] a [SEP] b [SEP]`, padded
@@ -218,8 +220,8 @@ def features(
                 f"{example.where}: the label {example.label!r} is not one of {', '.join(labels)}"
             ) from None
         more = {"numbers": normalise(example.numbers, numbers)} if numbers else {}
-        if answers is not None:
-            more["teacher_answers"] = answers[i]
+        if teacher_logits is not None:
+            more["teacher_logits"] = teacher_logits[i]
         yield {
             **more,
             "input_ids": first + second + padding,
@@ -238,14 +240,14 @@ def write_features(
     max_seq_length,
     task=ClassificationTask,
     numbers=(),
-    answers=None,
+    teacher_logits=None,
 ):
     """Writes the `features` of all examples to a TFRecord file, whole or not at all."""
     ticker = console.Ticker(f"writing {path}", "examples", total=len(examples))
-    with records.writing([path], schema_of(task, numbers, answers is not None)) as write:
+    with records.writing([path], schema_of(task, numbers, teacher_logits is not None)) as write:
         for start in range(0, len(examples), _BATCH):
             part = slice(start, start + _BATCH)
-            theirs = None if answers is None else answers[part]
+            theirs = None if teacher_logits is None else teacher_logits[part]
             for values in features(
                 examples[part], labels, tokenizer, max_seq_length, task, numbers, theirs
             ):

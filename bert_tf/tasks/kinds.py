@@ -4,7 +4,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.data import records
-from bert_tf.tasks.classification import TINY, ClassificationTask
+from bert_tf.tasks.classification import ClassificationTask
 
 
 class RegressionTask(ClassificationTask):
@@ -33,7 +33,7 @@ class RegressionTask(ClassificationTask):
         return tf.math.squared_difference(outputs["logits"][:, 0], batch["label_value"])
 
     def _teacher_losses(self, outputs, batch):
-        return tf.math.squared_difference(outputs["logits"], batch["teacher_answers"])[:, 0]
+        return tf.math.squared_difference(outputs["logits"], batch["teacher_logits"])[:, 0]
 
 
 class MultiLabelTask(ClassificationTask):
@@ -69,10 +69,10 @@ class MultiLabelTask(ClassificationTask):
         return tf.reduce_mean(losses, -1)
 
     def _teacher_losses(self, outputs, batch):
-        temperature, theirs = self.teaching.temperature, batch["teacher_answers"]
-        odds = tf.math.log(theirs + TINY) - tf.math.log(1.0 - theirs + TINY)
+        temperature = self.teaching.temperature
         losses = tf.nn.sigmoid_cross_entropy_with_logits(
-            labels=tf.sigmoid(odds / temperature), logits=outputs["logits"] / temperature
+            labels=tf.sigmoid(batch["teacher_logits"] / temperature),
+            logits=outputs["logits"] / temperature,
         )
         return temperature**2 * tf.reduce_mean(losses, -1)
 

@@ -16,9 +16,6 @@ class Number(NamedTuple):
     mean: float
     deviation: float
 
-    def __repr__(self):
-        return f"{self.name} (mean {self.mean:g}, deviation {self.deviation:g})"
-
 
 def as_words(names, cells):
     """The numbers as words to stand before a text: "age: 35, price: 2.5. ".
@@ -35,7 +32,9 @@ def measure(names, examples):
         return ()
     # In float64: times in seconds since 1970 differ by little of their size.
     values = np.array([example.numbers for example in examples], "float64")
-    means, deviations = values.mean(0), values.std(0)
+    # The deviation of equal numbers is not always 0 in floating point.
+    is_one = values.min(0) == values.max(0)
+    means, deviations = values.mean(0), np.where(is_one, 0.0, values.std(0))
     for name, value in zip(names, deviations, strict=True):
         if not value:
             console.warning("--numeric_columns: %s has but one value in the training set", name)
@@ -49,14 +48,13 @@ def normalise(values, numbers):
     """Brings numbers to mean 0 and deviation 1 over the training set.
 
     Args:
-      values: array (..., F), or a tensor: of NumPy or TensorFlow.
+      values: F numbers, or an array or tensor (..., F) of float64. float32 would not do for times
+        in seconds since 1970.
       numbers: F `Number`s; one without deviation is only shifted.
 
     Returns:
-      The same in the same type.
+      Array or tensor of float64.
     """
     means = np.array([number.mean for number in numbers])
     scales = np.array([number.deviation or 1.0 for number in numbers])
-    if isinstance(values, tuple):
-        values = np.array(values, "float64")
-    return (values - means.astype(values.dtype.name)) / scales.astype(values.dtype.name)
+    return (values - means) / scales

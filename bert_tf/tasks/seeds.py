@@ -1,13 +1,15 @@
 """What several runs that differ in their seeds came to."""
 
+import os
+
 import numpy as np
 
 from bert_tf import console, files
 
 
-def folder_name(seed):
-    """The name of the folder of one of them."""
-    return f"seed_{seed}"
+def seed_folder(output_dir, seed):
+    """The folder of one of them."""
+    return os.path.join(output_dir, f"seed_{seed}")
 
 
 def write_seeds(path, results):
@@ -21,17 +23,13 @@ def write_seeds(path, results):
     values = np.array([[found[name] for name in names] for found in results.values()], "float64")
     rows = {str(seed): row for seed, row in zip(results, values, strict=True)}
     # Of a sample: the runs stand for all that might have been made.
-    deviation = values.std(0, ddof=1)
-    rows |= {"mean": values.mean(0), "deviation": deviation}
-    rows |= {"least": values.min(0), "greatest": values.max(0)}
+    spread = {"mean": values.mean(0), "std": values.std(0, ddof=1)}
+    rows |= {**spread, "min": values.min(0), "max": values.max(0)}
     lines = ["\t".join(["seed", *names])]
     lines += ["\t".join([name, *map(str, row)]) for name, row in rows.items()]
     files.write_text(path, "\n".join(lines) + "\n")
     console.info("%s, %d seeds:", path, len(results))
-    for name, mean, spread, least, greatest in zip(
-        names, rows["mean"], deviation, rows["least"], rows["greatest"], strict=True
-    ):
+    for i, name in enumerate(names):
         if name != "global_step":
-            console.info(
-                "  %s = %.4f, deviation %.4f, %.4f to %.4f", name, mean, spread, least, greatest
-            )
+            mean, std, least, most = (rows[row][i] for row in ("mean", "std", "min", "max"))
+            console.info("  %s = %.4f, std %.4f, %.4f to %.4f", name, mean, std, least, most)

@@ -44,7 +44,7 @@ class Settings(NamedTuple):
 
 
 # What an error can show.
-_SHOWN = ("task_type", "labels", "do_lower_case", "numeric_as", "numbers")
+_SHOWN = ("task_type", "labels", "do_lower_case", "numbers", "numeric_as")
 
 
 def settle(output_dir, settings, write):
@@ -65,14 +65,29 @@ def settle(output_dir, settings, write):
         return
     for name in (*_SHOWN, "config", "vocab_file"):
         old, new = getattr(before, name), getattr(settings, name)
+        what = name
+        if name == "numbers":
+            what, old, new = "list of numbers", _names(old), _names(new)
         if name == "vocab_file":
             old, new = files.read_text(old), files.read_text(new)
         if old != new:
             shown = f": {old} there, {new} now" if name in _SHOWN else ""
             raise UserError(
-                f"--output_dir: {output_dir} holds a run with another {name}{shown}; give the same "
+                f"--output_dir: {output_dir} holds a run with another {what}{shown}; give the same "
                 "again, or another --output_dir"
             )
+
+
+def as_begun(output_dir, settings):
+    """The settings with the numbers normalised as the run in the folder does, if there is one."""
+    before = load_settings(output_dir)
+    if before is None or _names(before.numbers) != _names(settings.numbers):
+        return settings
+    return settings._replace(numbers=before.numbers)
+
+
+def _names(numbers):
+    return [number.name for number in numbers]
 
 
 def _save_settings(output_dir, settings):

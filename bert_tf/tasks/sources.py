@@ -108,5 +108,6 @@ def read_data(source, parts, trained=None, skip_bad_rows=False):
         if not known:
             raise UserError(f"{bad[split].first}; not a single row of that set is left")
         examples[split] = known
+    train = with_known_labels(train, labels, BadRows(skip=True))
     numbers = trained.numbers if trained else measure(names, train)
     return Data(source.task, examples, tuple(labels), numbers)

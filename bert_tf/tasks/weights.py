@@ -32,6 +32,12 @@ def class_weights(wanted, examples, labels, task_type):
             raise UserError(
                 f"--class_weights=balanced: no example of training has the label {missing[0]!r}"
             )
+        everywhere = [label for label in labels if counts[label] == len(examples)]
+        if task_type == "multi_label" and everywhere:
+            raise UserError(
+                "--class_weights=balanced: all examples of training have the label "
+                f"{everywhere[0]!r}"
+            )
         if task_type == "multi_label":
             weights = [(len(examples) - counts[label]) / counts[label] for label in labels]
         else:

@@ -57,8 +57,8 @@ class Teacher:
         paths += [os.path.join(self._folder, name) for name in beside]
         return hashlib.sha256("".join(map(digest_of_file, sorted(paths))).encode()).hexdigest()
 
-    def answers(self, examples, strategy, batch_size, folder, dtype=None):
-        """What it answers to N examples; all workers must ask together.
+    def logits(self, examples, strategy, batch_size, folder, dtype=None):
+        """Its logits for N examples; all workers must ask together.
 
         Args:
           examples: list of `tsv.Example`.
@@ -68,7 +68,7 @@ class Teacher:
           dtype: a Keras dtype policy.
 
         Returns:
-          Array (N, L): probabilities, in the order of the other model's labels, or scores.
+          Array (N, L), in the order of the other model's labels.
         """
         theirs = self._settings
         kind = tasks.KINDS[theirs.task_type]
@@ -78,7 +78,8 @@ class Teacher:
             self._folder,
             must_be_trained=True,
         )
-        path = os.path.join(folder, "teacher.tf_record")
+        # What a killed run leaves under such a name, the next one clears away.
+        path = os.path.join(folder, "teacher.tf_record.tmp-0")
         tokenizer = FullTokenizer(theirs.vocab_file, theirs.do_lower_case)
         length = theirs.max_seq_length
         trainer.workers.chief_first(
@@ -93,9 +94,8 @@ class Teacher:
             batch_size,
             length_multiple=length_multiple(strategy, False, length),
         )
-        found = trainer.predict_all(data, "asking the teacher", len(examples))[kind.answer_name]
+        found = trainer.predict_all(data, "asking the teacher", len(examples))["logits"]
         trainer.workers.chief_first(lambda: tf.io.gfile.remove(path))
-        found = found.reshape(len(examples), -1)
         if not theirs.labels:
             return found
         return found[:, [theirs.labels.index(label) for label in self._taught.labels]]

@@ -119,7 +119,8 @@ class Trainer:
             predictions = task.predictions(task.model(batch, training=False), batch)
             return {**predictions, "is_real_example": batch["is_real_example"]}
 
-        @tf.function
+        # Batches may differ in length: the second length makes it a function of any.
+        @tf.function(reduce_retracing=True)
         def predict_step(batch):
             values = strategy.run(replica_step, args=(batch,))
             return {name: strategy.gather(value, axis=0) for name, value in values.items()}
