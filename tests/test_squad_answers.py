@@ -33,11 +33,11 @@ def scores_of(start_logits, end_logits, size):
 def questions(shared, version, tokenizer, cut):
     source = reading.JsonSource(str(shared / GOLDEN[version]), "predict_file")
     for paragraph in source.paragraphs():
-        yield from features.paragraph_windows(paragraph, tokenizer, cut, is_training=False)
+        yield from features.Cutter(tokenizer, cut, is_training=False)(paragraph)
 
 
 @pytest.mark.parametrize("version", ["v1", "v2"])
-def test_answers_are_the_release_s(shared, tokenizer, version):  # noqa: F811
+def test_answers_are_the_release_s(shared, tokenizer, version):
     manifest, cut = golden(shared, version)
     folder = shared / "golden" / "squad" / version
     logits = np.load(folder / "logits.npz")
@@ -47,7 +47,7 @@ def test_answers_are_the_release_s(shared, tokenizer, version):  # noqa: F811
     choice = answers.Choice(**{name: manifest[name] for name in names})
     finder = answers.Finder(choice, tokenizer)
     row, predictions, n_best, odds = 0, {}, {}, {}
-    for question, windows in questions(shared, version, tokenizer, cut):
+    for question, windows, _ in questions(shared, version, tokenizer, cut):
         rows = range(row, row + len(windows))
         assert [logits["unique_ids"][i] - features.FIRST_ID for i in rows] == list(rows)
         row += len(windows)

@@ -52,7 +52,7 @@ def test_features_are_the_release_s(shared, tokenizer, version, is_training):
     sha, unique_id, example_index = hashlib.sha256(), features.FIRST_ID, 0
     source = reading.JsonSource(str(shared / GOLDEN[version]), "train_file")
     for paragraph in source.paragraphs():
-        for _, windows in features.paragraph_windows(paragraph, tokenizer, cut, is_training):
+        for _, windows, _ in features.Cutter(tokenizer, cut, is_training)(paragraph):
             for window in windows:
                 row = described(window, tokenizer, cut, unique_id, example_index)
                 sha.update(json.dumps(row).encode())

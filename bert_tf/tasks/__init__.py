@@ -3,7 +3,7 @@
 A further task is a further file here, or an entry of `glue.TASKS`.
 """
 
-from bert_tf.tasks import metrics
+from bert_tf.tasks import metrics, squad
 from bert_tf.tasks.cache import fresh_features
 from bert_tf.tasks.checks import check_length, check_vocabulary, settle_config
 from bert_tf.tasks.classification import ClassificationTask, write_features
@@ -49,6 +49,7 @@ __all__ = [
     "result_name",
     "settle",
     "settle_config",
+    "squad",
     "write_eval_results",
     "write_features",
     "write_predictions",

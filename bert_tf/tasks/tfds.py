@@ -39,7 +39,7 @@ class TfdsSource:
           UserError: if there is no such data set, feature or split.
         """
         self.name = name
-        self._builder = _prepared(name, data_dir)
+        self._builder = prepared(name, data_dir)
         self._given = splits or {}
         layout = layout or Layout()
         self._features = self._builder.info.features
@@ -178,7 +178,8 @@ class TfdsSource:
         return names[value] if labels is None or names[value] in labels else str(value)
 
 
-def _prepared(name, data_dir):
+def prepared(name, data_dir):
+    """The builder of a data set, which is fetched if it is not there; UserError if it cannot be."""
     try:
         import tensorflow_datasets as tfds
     except ImportError:
@@ -187,7 +188,7 @@ def _prepared(name, data_dir):
         builder = tfds.builder(name, data_dir=data_dir)
     except (tfds.core.DatasetNotFoundError, ValueError, AssertionError) as error:
         raise UserError(f"--tfds_name: there is no {name} ({reason(error)})") from None
-    if not builder.is_prepared():
+    if not builder.isprepared():
         console.info("%s is not in %s yet and is fetched", name, builder.data_path)
         try:
             builder.download_and_prepare()

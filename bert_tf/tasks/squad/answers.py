@@ -110,6 +110,15 @@ class Finder:
         self.choice, self._tokenizer, self._verbose = choice, tokenizer, verbose
         self.unaligned = 0
 
+    def tell(self):
+        """Says how often the release's way did not find the text, if it happened."""
+        if self.unaligned:
+            console.info(
+                "%d candidates are answered with the whole words that they lie in, because their "
+                "own text is not found there; --answer_alignment=offsets finds it",
+                self.unaligned,
+            )
+
     def find(self, windows, scores):
         """Finds the answers to one question.
 

@@ -15,6 +15,9 @@ from bert_tf.tasks.squad.words import Words
 CLS, SEP = "[CLS]", "[SEP]"
 FIRST_ID = 1_000_000_000
 
+# Texts hold few different words, but a vast set holds names and numbers without end.
+_CACHED_WORDS = 500_000
+
 # What stands around question and window: [CLS] question [SEP] window [SEP].
 AROUND = 3
 
@@ -58,12 +61,14 @@ class Context:
       first_token: for each word its first token.
     """
 
-    def __init__(self, text, tokenizer):
-        """Cuts and tokenizes a text, by a `FullTokenizer`."""
+    def __init__(self, text, tokenizer, ids_of=None):
+        """Cuts and tokenizes a text, by a `FullTokenizer`; `ids_of` has the ids of words."""
         self.text, self._tokenizer = text, tokenizer
         self.words = Words(text)
         self.ids, self.word_of, self.first_token = [], [], []
-        for number, ids in enumerate(tokenizer.encode_batch(self.words.texts)):
+        ids_of = _IdsOfWords(tokenizer) if ids_of is None else ids_of
+        for number, word in enumerate(self.words.texts):
+            ids = ids_of[word]
             self.first_token.append(len(self.ids))
             self.ids += ids
             self.word_of += [number] * len(ids)
@@ -236,9 +241,40 @@ def question_windows(question, query, context, cut, is_training):
     return made
 
 
-def paragraph_windows(paragraph, tokenizer, cut, is_training):
-    """Yields (question, its list of `Window`) for the questions about a `reading.Paragraph`."""
-    context = Context(paragraph.context, tokenizer)
-    queries = tokenizer.encode_batch(question.text for question in paragraph.questions)
-    for question, query in zip(paragraph.questions, queries, strict=True):
-        yield question, question_windows(question, query, context, cut, is_training)
+class Cutter:
+    """Cuts the contexts of paragraphs for their questions.
+
+    >>> for question, windows, is_cut in Cutter(tokenizer, cut, is_training=True)(paragraph):
+    ...
+    """
+
+    def __init__(self, tokenizer, cut, is_training):
+        """Takes a `FullTokenizer`, a `Cut`, and whether to find the answers."""
+        self._tokenizer, self._cut, self._is_training = tokenizer, cut, is_training
+        self._ids_of = _IdsOfWords(tokenizer)
+
+    def __call__(self, paragraph):
+        """Goes through the questions about a `reading.Paragraph`.
+
+        Yields:
+          (question, its list of `Window`, whether it was longer than it may be)
+        """
+        context = Context(paragraph.context, self._tokenizer, self._ids_of)
+        queries = self._tokenizer.encode_batch(question.text for question in paragraph.questions)
+        for question, query in zip(paragraph.questions, queries, strict=True):
+            windows = question_windows(question, query, context, self._cut, self._is_training)
+            yield question, windows, len(query) > self._cut.max_query_length
+
+
+class _IdsOfWords(dict):
+    """Word -> its ids, worked out the first time that it is asked for."""
+
+    def __init__(self, tokenizer):
+        super().__init__()
+        self._tokenizer = tokenizer
+
+    def __missing__(self, word):
+        if len(self) >= _CACHED_WORDS:
+            self.clear()
+        ids = self[word] = self._tokenizer.encode(word)
+        return ids
