@@ -125,8 +125,9 @@ class _Maker:
         for paragraph in paragraphs:
             for question, windows, is_cut in self._cutter(paragraph):
                 made += map(self._encoder.encode, windows)
-                count += bool(windows) or not self._is_training
-                if is_cut:
+                is_used = bool(windows) or not self._is_training
+                count += is_used
+                if is_cut and is_used:
                     long_ones.append(question.where)
         return made, count, long_ones
 
