@@ -188,7 +188,7 @@ def prepared(name, data_dir):
         builder = tfds.builder(name, data_dir=data_dir)
     except (tfds.core.DatasetNotFoundError, ValueError, AssertionError) as error:
         raise UserError(f"--tfds_name: there is no {name} ({reason(error)})") from None
-    if not builder.isprepared():
+    if not builder.is_prepared():
         console.info("%s is not in %s yet and is fetched", name, builder.data_path)
         try:
             builder.download_and_prepare()
