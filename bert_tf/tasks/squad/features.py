@@ -6,6 +6,8 @@ answer may only begin there, so the same one is not found several times.
 """
 
 import dataclasses
+import functools
+import itertools
 from typing import NamedTuple
 
 from bert_tf.data import records
@@ -65,15 +67,19 @@ class Context:
         """Cuts and tokenizes a text, by a `FullTokenizer`; `ids_of` has the ids of words."""
         self.text, self._tokenizer = text, tokenizer
         self.words = Words(text)
-        self.ids, self.word_of, self.first_token = [], [], []
         ids_of = _IdsOfWords(tokenizer) if ids_of is None else ids_of
-        for number, word in enumerate(self.words.texts):
-            ids = ids_of[word]
-            self.first_token.append(len(self.ids))
-            self.ids += ids
-            self.word_of += [number] * len(ids)
+        self._ids = [ids_of[word] for word in self.words.texts]
+        self.ids = list(itertools.chain.from_iterable(self._ids))
         self._offsets = None
         self._windows = {}
+
+    @functools.cached_property
+    def first_token(self):
+        return list(itertools.accumulate(map(len, self._ids[:-1]), initial=0))
+
+    @functools.cached_property
+    def word_of(self):
+        return [number for number, ids in enumerate(self._ids) for _ in ids]
 
     def offsets(self):
         """(starts, ends), two lists: for each token the characters that it is made of."""

@@ -1,6 +1,7 @@
 """The words of a context, and which of them an answer covers."""
 
 import bisect
+import functools
 import re
 
 # What stands between words for the release: not all that is white space to others.
@@ -18,11 +19,11 @@ class Words:
 
     def __init__(self, text):
         """Takes the text apart."""
-        self.text = text
-        self.texts, self.starts = [], []
-        for match in _WORD.finditer(text):
-            self.texts.append(match[0])
-            self.starts.append(match.start())
+        self.text, self.texts = text, _WORD.findall(text)
+
+    @functools.cached_property
+    def starts(self):
+        return [match.start() for match in _WORD.finditer(self.text)]
 
     def at(self, character):
         """The word at or before a character; -1 before the first."""

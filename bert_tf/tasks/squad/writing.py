@@ -8,6 +8,7 @@ import collections
 import concurrent.futures
 import dataclasses
 import functools
+import itertools
 import multiprocessing
 import os
 import sys
@@ -188,27 +189,24 @@ class _Encoder:
         # In the order of their names, as a deterministic serialization has them.
         parts = []
         if window.start_position is not None:
-            parts.append(_feature(b"end_positions", _varint(window.end_position)))
+            parts.append(_feature(b"end_positions", _small_varint(window.end_position)))
         ids = b"".join([self._cls, asked, self._sep, text, self._sep, padding])
         parts.append(_feature(b"input_ids", ids))
         parts.append(_feature(b"input_mask", b"\x01" * (in_front + behind) + padding))
         if window.start_position is not None:
-            parts.append(_feature(b"is_impossible", _varint(int(window.is_impossible))))
+            parts.append(_feature(b"is_impossible", _small_varint(int(window.is_impossible))))
         parts.append(_feature(b"segment_ids", bytes(in_front) + b"\x01" * behind + padding))
         if window.start_position is not None:
-            parts.append(_feature(b"start_positions", _varint(window.start_position)))
+            parts.append(_feature(b"start_positions", _small_varint(window.start_position)))
         # Ids from `FIRST_ID` on have all the same length, and stand at the end.
         parts.append(_feature(b"unique_ids", _varint(FIRST_ID)))
         features = b"".join(parts)
-        return b"\x0a" + _varint(len(features)) + features[: -len(_varint(FIRST_ID))]
+        return b"\x0a" + _small_varint(len(features)) + features[: -len(_varint(FIRST_ID))]
 
     def _learn(self, context):
         pieces = [self._varints[index] for index in context.ids]
-        places, place = [0], 0
-        for piece in pieces:
-            place += len(piece)
-            places.append(place)
-        self._context, self._bytes, self._places = context, b"".join(pieces), places
+        self._context, self._bytes = context, b"".join(pieces)
+        self._places = list(itertools.accumulate(map(len, pieces), initial=0))
 
 
 def _varint(number):
@@ -219,6 +217,9 @@ def _varint(number):
         number >>= 7
     parts.append(number)
     return bytes(parts)
+
+
+_small_varint = functools.lru_cache(maxsize=100_000)(_varint)
 
 
 def _feature(name, numbers):
