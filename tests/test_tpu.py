@@ -17,6 +17,7 @@ TASKS = {
     "classification": (tasks.ClassificationTask, (3,), records.CLASSIFICATION),
     "regression": (tasks.RegressionTask, (), records.REGRESSION),
     "multi_label": (tasks.MultiLabelTask, (3,), records.MULTI_LABEL),
+    "spans": (tasks.squad.SpanTask, (tasks.squad.Choice(n_best_size=3),), records.SQUAD_TRAINING),
 }
 HOW = {
     "plain": {},
@@ -58,7 +59,7 @@ def trace(step, schema):
 
 @pytest.mark.parametrize(
     ("task", "how"),
-    # The other two are a classification but for what comes after the logits.
+    # The next two are a classification but for what comes after the logits.
     [*itertools.product(list(TASKS)[:2], HOW), *itertools.product(list(TASKS)[2:], ["plain"])],
 )
 def test_the_step_of_a_task_is_fit(task, how):
@@ -92,7 +93,7 @@ def some(schema):
     }
 
 
-@pytest.mark.parametrize("task", ["pretraining", "multi_label"])
+@pytest.mark.parametrize("task", ["pretraining", "multi_label", "spans"])
 def test_xla_compiles_the_whole_step_and_the_predictions(task):
     """The compiler of a TPU, here for a processor: every operation must be one that it knows."""
     make, arguments, schema = TASKS[task]
