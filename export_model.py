@@ -31,15 +31,12 @@ def main():
             f"--model_dir: {FLAGS.model_dir} is not the output_dir of a run_classifier.py or "
             "run_squad.py that has trained: it has no classifier.json and no squad.json"
         )
-    model = load(bert_tf.BertClassifier(settings.config, settings.num_outputs))
-    bert_tf.serving.export_classifier(
-        model,
-        FLAGS.export_dir,
-        settings.labels,
-        settings.vocab_file,
-        FLAGS.version,
-        settings.task_type,
+    model = load(
+        bert_tf.BertClassifier(
+            settings.config, settings.num_outputs, num_numbers=len(settings.vector)
+        )
     )
+    bert_tf.serving.export_classifier(model, FLAGS.export_dir, settings, FLAGS.version)
 
 
 def load(model):

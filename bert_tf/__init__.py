@@ -17,6 +17,7 @@ _ROOMS = (
     "config",
     "console",
     "data",
+    "data_flags",
     "errors",
     "files",
     "flags",

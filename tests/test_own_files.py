@@ -45,7 +45,7 @@ def test_a_test_file_needs_no_label_column(tmp_path):
         ("a\tb\n", {"text": ("Body",), "header": "no"}, "--header=no, but the column 'Body'"),
         ("a\tb\n", {"text": ("0",)}, "wants --label_column too"),
         ("a\tb\n", {"text": ("0",), "label": ("5",)}, "line 1: label .* column 6, but there are 2"),
-        ("a\tb\n", {"label": ("1",)}, "--label_column and --id_column want --text_columns"),
+        ("a\tb\n", {"label": ("1",)}, "--id_column and --numeric_columns want --text_columns"),
         ("", {}, "not a single example"),
         ("text\tlabel\n", {}, "not a single example"),
     ],

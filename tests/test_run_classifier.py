@@ -156,6 +156,9 @@ def test_several_labels(run, tmp_path):
     ids = tf.constant([[2, WORDS.index("a"), WORDS.index("d"), 3]])
     answer = serve(input_ids=ids, input_mask=tf.ones_like(ids), segment_ids=0 * ids)
     np.testing.assert_allclose(answer["probabilities"][0], expected[2], atol=1e-5)
+    bert_tf.checkpoints.convert(str(out), str(tmp_path / "hf"), "hugging_face")
+    written = json.loads((tmp_path / "hf/config.json").read_text())
+    assert written["problem_type"] == "multi_label_classification"
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,10 @@
 """run_squad.py by its flags: from questions to answers and scores; input that is wrong."""
 
-import importlib
 import json
 
 import numpy as np
 import pytest
+import scripts_alone
 import tensorflow as tf
 from absl.testing import flagsaver
 from test_modeling import TINY
@@ -33,7 +33,6 @@ def run(root, tmp_path, monkeypatch, caplog):
     (tmp_path / "config.json").write_text(config.to_json_string())
     (tmp_path / "vocab.txt").write_text("\n".join(WORDS) + "\n")
     caplog.set_level("INFO", "bert_tf")
-    scripts = {name: importlib.import_module(name) for name in ("run_squad", "export_model")}
     needed = ["--output_dir=none", "--model_dir=none", "--export_dir=none"]
 
     def start(script, *flags):
@@ -43,7 +42,8 @@ def run(root, tmp_path, monkeypatch, caplog):
             scripts[script].main()
         return caplog.text
 
-    return start
+    with scripts_alone.imported("run_squad", "export_model") as scripts:
+        yield start
 
 
 def model(folder):

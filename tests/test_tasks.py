@@ -263,7 +263,9 @@ def test_files_elsewhere_and_csv_by_default(tmp_path):
 
 
 def features(path, examples, tokenizer, size=6, labels=("x", "y"), kind="classification"):
-    cache.fresh_features(path, examples, labels, tokenizer, size, tasks.KINDS[kind])
+    found = cache.Features(path, examples, labels, tokenizer, size, tasks.KINDS[kind])
+    if found.wanting:
+        found.write()
 
 
 def test_features_are_used_again_while_nothing_changes(tmp_path, tokenizer, caplog):

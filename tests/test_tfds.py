@@ -239,7 +239,7 @@ def test_by_flags(folder, root, monkeypatch):
         # Scripts that other tests have imported need flags of their own.
         needed = ["--model_dir=x", "--export_dir=x"]
         script.FLAGS(["run_classifier", *needed, *flags], known_only=True)
-        data = tasks.read_data(script.make_source(None), ["train", "dev"])
+        data = tasks.read_data(bert_tf.data_flags.make_source(None), ["train", "dev"])
     assert data.task.task_type == "regression"
     found = {split: (x.text_a, x.label) for split, (x,) in data.examples.items()}
     assert found == {"train": ("soup", 0.5), "dev": ("stew", 2.0)}

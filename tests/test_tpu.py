@@ -1,5 +1,6 @@
 """What a TPU needs can be seen without one: static shapes in all of a step, and no strings."""
 
+import functools
 import itertools
 
 import pytest
@@ -10,14 +11,24 @@ from test_training import config
 from bert_tf import optimization, tasks, training
 from bert_tf.data import records
 
-LENGTHS = {"S": 8, "P": 2, "L": 3}
+LENGTHS = {"S": 8, "P": 2, "L": 3, "F": 2}
 KINDS = {"int64": tf.int32, "float32": tf.float32}
 TASKS = {
     "pretraining": (tasks.PretrainingTask, (), records.PRETRAINING),
     "classification": (tasks.ClassificationTask, (3,), records.CLASSIFICATION),
-    "regression": (tasks.RegressionTask, (), records.REGRESSION),
+    "regression": (tasks.RegressionTask, (1,), records.REGRESSION),
     "multi_label": (tasks.MultiLabelTask, (3,), records.MULTI_LABEL),
     "spans": (tasks.squad.SpanTask, (tasks.squad.Choice(n_best_size=3),), records.SQUAD_TRAINING),
+    "taught": (
+        functools.partial(
+            tasks.ClassificationTask,
+            num_numbers=2,
+            class_weights=(1.0, 2.0, 0.5),
+            teaching=tasks.Teaching(0.5, 2.0),
+        ),
+        (3,),
+        {**records.CLASSIFICATION, **records.NUMBERS, **records.TEACHER},
+    ),
 }
 HOW = {
     "plain": {},
@@ -59,7 +70,7 @@ def trace(step, schema):
 
 @pytest.mark.parametrize(
     ("task", "how"),
-    # The next two are a classification but for what comes after the logits.
+    # The others are a classification but for what comes after the logits.
     [*itertools.product(list(TASKS)[:2], HOW), *itertools.product(list(TASKS)[2:], ["plain"])],
 )
 def test_the_step_of_a_task_is_fit(task, how):
@@ -93,7 +104,7 @@ def some(schema):
     }
 
 
-@pytest.mark.parametrize("task", ["pretraining", "multi_label", "spans"])
+@pytest.mark.parametrize("task", ["pretraining", "multi_label", "taught", "spans"])
 def test_xla_compiles_the_whole_step_and_the_predictions(task):
     """The compiler of a TPU, here for a processor: every operation must be one that it knows."""
     make, arguments, schema = TASKS[task]

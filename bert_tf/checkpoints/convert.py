@@ -103,6 +103,11 @@ def convert(
                 f"--do_lower_case={lower}, but what lies beside {path} says "
                 f"{found['do_lower_case']}"
             )
+        if found.get("numbers") and found.get("numeric_as") == "vector":
+            raise UserError(
+                f"--format=hugging_face: the classifier of {path} takes numbers beside the text, "
+                "which no class of transformers does"
+            )
         labels = found.get("labels")
         if labels and len(labels) != len(tensors.get("output_weights", ())):
             labels = None
@@ -114,6 +119,7 @@ def convert(
             lower,
             labels,
             architecture or (found.get("architectures") or [None])[0],
+            found.get("task_type"),
         )
         console.info("wrote %s: %d weights, for transformers.%s", output_dir, len(tensors), kind)
         return

@@ -83,8 +83,23 @@ class HuggingFaceFolder:
         return np.ascontiguousarray(value, "float32")
 
 
+# What a classifier was trained for, by the names of `tasks.KINDS`.
+_PROBLEMS = {
+    "classification": "single_label_classification",
+    "regression": "regression",
+    "multi_label": "multi_label_classification",
+}
+
+
 def write(
-    folder, tensors, config, vocab_file=None, do_lower_case=True, labels=None, architecture=None
+    folder,
+    tensors,
+    config,
+    vocab_file=None,
+    do_lower_case=True,
+    labels=None,
+    architecture=None,
+    task_type=None,
 ):
     """Writes a folder that `transformers` loads, whole or not at all.
 
@@ -97,6 +112,7 @@ def write(
       labels: the labels of a classifier in the order of their ids, or None.
       architecture: the class of `transformers` that the folder is for, None to tell it by the
         head. A tagger has the head of a classifier: for it this has to be given.
+      task_type: what a classifier was trained for, a key of `tasks.KINDS`, or None.
 
     Returns:
       The name of the class of `transformers` that the folder is for.
@@ -105,6 +121,8 @@ def write(
     values = config.to_hugging_face()
     architecture = architecture or _architecture(tensors)
     values["architectures"] = [architecture]
+    if task_type:
+        values["problem_type"] = _PROBLEMS[task_type]
     if architecture in _WITHOUT_POOLER:
         pooler = [name for name in tensors if name.startswith("bert/pooler/")]
         tensors = {name: value for name, value in tensors.items() if name not in pooler}

@@ -17,7 +17,7 @@ class Training:
     what is read from them shuffled in blocks of `BLOCK`.
     """
 
-    def __init__(self, paths, schema, lengths, batch_size, seed, limits=None):
+    def __init__(self, paths, schema, lengths, batch_size, seed, limits=None, length_multiple=None):
         """Takes what the batches are made of.
 
         Args:
@@ -27,11 +27,13 @@ class Training:
           batch_size: the global batch.
           seed: of the order.
           limits: what values must be below, as `records.limits` makes it; None checks nothing.
+          length_multiple: what to round the longest example of a replica's batch up to, for its
+            sequences to be padded to; None pads all to `lengths["S"]`.
         """
         self.paths = list(paths)
         self.batch_size = batch_size
         self.seed = seed
-        self._parse = _parser(schema, lengths, limits)
+        self._parse = _parser(schema, lengths, limits, length_multiple)
 
     def batches(self, first_step=0, context=None):
         """The batches of `first_step` and all later steps.
@@ -42,7 +44,8 @@ class Training:
             gives whole batches.
 
         Returns:
-          A `tf.data.Dataset` of dicts (B, ...), B static and that of one replica.
+          A `tf.data.Dataset` of dicts (B, ...), B static and that of one replica; S is static
+          without `length_multiple`.
         """
         batches = self._shuffled(tf.data.TFRecordDataset, first_step).batch(
             self.batch_size, drop_remainder=True
@@ -94,12 +97,21 @@ class Evaluation:
     `is_real_example` (B,) is 0 in these rows and 1 in all others.
     """
 
-    def __init__(self, paths, schema, lengths, batch_size, max_batches=None, limits=None):
+    def __init__(
+        self,
+        paths,
+        schema,
+        lengths,
+        batch_size,
+        max_batches=None,
+        limits=None,
+        length_multiple=None,
+    ):
         """Takes what the batches are made of, as `Training`; `max_batches` None gives all."""
         self.paths = list(paths)
         self.batch_size = batch_size
         self.max_batches = max_batches
-        self._parse = _parser(schema, lengths, limits)
+        self._parse = _parser(schema, lengths, limits, length_multiple)
 
     def batches(self, context=None):
         """The batches, as `Training.batches` gives them."""
@@ -157,5 +169,9 @@ def endless(batches):
     return batches.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY))
 
 
-def _parser(schema, lengths, limits):
-    return lambda serialized: records.parse(serialized, schema, lengths, limits)
+def _parser(schema, lengths, limits, length_multiple):
+    def parse(serialized):
+        batch = records.parse(serialized, schema, lengths, limits)
+        return batch if length_multiple is None else records.trim(batch, schema, length_multiple)
+
+    return parse

@@ -1,8 +1,9 @@
 """The TFRecords of the release: one definition for writing, checking and reading.
 
-A schema says for each feature its type and how many values it has: "S", "P", "L" or a number, or
-None for one value that is read without an axis of its own. "S", "P" and "L", the number of labels,
-are lengths that a run chooses; it passes them as a dict, {"S": 128, "P": 20}.
+A schema says for each feature its type and how many values it has: "S", "P", "L", "F" or a number,
+or None for one value that is read without an axis of its own. "S", "P", "L", the number of labels,
+and "F", that of numbers beside the text, are lengths that a run chooses; it passes them as a dict,
+{"S": 128, "P": 20}.
 """
 
 import contextlib
@@ -62,6 +63,11 @@ MULTI_LABEL = {
     "is_real_example": Feature("int64", None),
 }
 
+# Ours, beside each of these: numbers that go with the text, normalised; and what a teacher answers,
+# probabilities or a score.
+NUMBERS = {"numbers": Feature("float32", "F")}
+TEACHER = {"teacher_answers": Feature("float32", "L")}
+
 # What prediction reads, and what training adds.
 SQUAD = {"unique_ids": Feature("int64", None), **_TOKENS}
 SQUAD_TRAINING = {
@@ -71,7 +77,15 @@ SQUAD_TRAINING = {
     "is_impossible": Feature("int64", None),
 }
 
-_ALL = {**PRETRAINING, **CLASSIFICATION, **REGRESSION, **MULTI_LABEL, **SQUAD_TRAINING}
+_ALL = {
+    **PRETRAINING,
+    **CLASSIFICATION,
+    **REGRESSION,
+    **MULTI_LABEL,
+    **NUMBERS,
+    **TEACHER,
+    **SQUAD_TRAINING,
+}
 
 
 def serialize(schema, values):
@@ -174,6 +188,27 @@ def parse(serialized, schema, lengths, limits=None):
     return {
         name: tf.cast(tensor, tf.int32) if tensor.dtype == tf.int64 else tensor
         for name, tensor in parsed.items()
+    }
+
+
+def trim(batch, schema, multiple):
+    """Cuts off what is padding in all examples of a batch.
+
+    Args:
+      batch: dict as `parse` gives it.
+      schema: the same as for `parse`.
+      multiple: the length S is rounded up to a multiple of this, as far as there is padding.
+
+    Returns:
+      The dict with the features of length S that much shorter; S is then not static.
+    """
+    mask = batch["input_mask"]
+    # Wherever the last 1 of a row stands: a mask of another's making may have gaps.
+    longest = tf.reduce_max(mask * tf.range(1, mask.shape[1] + 1))
+    length = -(-tf.maximum(longest, 1) // multiple) * multiple
+    return {
+        name: tensor[:, :length] if schema[name].length == "S" else tensor
+        for name, tensor in batch.items()
     }
 
 

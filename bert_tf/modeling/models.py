@@ -158,17 +158,26 @@ class BertPretrainer(_FromConfig):
 class BertClassifier(_FromConfig):
     """Encoder with one linear layer on the pooled output (paper, section 4.1).
 
-    Inputs: those of `BertModel`. Output: `logits` (B, num_labels), float32, in a dict.
+    Inputs: those of `BertModel`; with `num_numbers` also `numbers` (B, num_numbers) float32, about
+    as large as 1, which that layer sees beside the pooled output.
+    Output: `logits` (B, num_labels), float32, in a dict.
     """
 
-    def __init__(self, config, num_labels, dtype=None, name="bert_classifier"):
+    def __init__(self, config, num_labels, dtype=None, name="bert_classifier", num_numbers=0):
         inputs = token_inputs()
         pooled = BertModel(config, dtype=dtype)(inputs)["pooled_output"]
         pooled = Dropout(CLASSIFIER_DROPOUT, dtype=dtype)(pooled)
+        if num_numbers:
+            inputs["numbers"] = keras.Input((num_numbers,), dtype="float32", name="numbers")
+            # In float32 from here on: bfloat16 would leave them two digits.
+            beside = keras.layers.Concatenate(name="beside", dtype="float32")
+            pooled, dtype_on_top = beside([pooled, inputs["numbers"]]), "float32"
+        else:
+            dtype_on_top = dtype
         # The release draws this matrix with 0.02 whatever the config says.
-        logits = Projection(num_labels, 0.02, name="classifier", dtype=dtype)(pooled)
+        logits = Projection(num_labels, 0.02, name="classifier", dtype=dtype_on_top)(pooled)
         super().__init__(inputs=inputs, outputs={"logits": logits}, name=name)
-        self._remember(config, dtype, num_labels=num_labels)
+        self._remember(config, dtype, num_labels=num_labels, num_numbers=num_numbers)
 
 
 @keras.saving.register_keras_serializable("bert_tf")

@@ -9,25 +9,23 @@ from bert_tf import console, files
 from bert_tf.errors import UserError
 from bert_tf.modeling.models import INPUTS
 from bert_tf.tasks import KINDS
+from bert_tf.tasks.numbers import normalise
 
 
-def export_classifier(
-    model, export_dir, labels, vocab_file, version=None, task_type="classification"
-):
+def export_classifier(model, export_dir, settings, version=None):
     """Writes a classifier with a signature on token ids.
 
     `serving_default` takes `input_ids`, `input_mask` and `segment_ids`, int32 (B, S) with any B and
     S, and gives float32 `logits` (B, labels) and what the task makes of them: `probabilities`
-    (B, labels), of a regression `score` (B,). Labels and vocabulary lie beside it in
-    `assets.extra`, one a line in the order of their ids.
+    (B, labels), of a regression `score` (B,). A model with numbers beside the text also takes
+    `numbers` float32 (B, F), as they stand in the data. Labels, vocabulary and the names of the
+    numbers lie beside it in `assets.extra`, one a line in their order.
 
     Args:
       model: a `BertClassifier`.
       export_dir: folder of all versions of the model, as TF Serving wants it.
-      labels: the labels in the order of their ids.
-      vocab_file: the vocabulary of the model.
+      settings: the `tasks.Settings` that it was trained with.
       version: number of the folder to write, the next free one if None.
-      task_type: what the model was trained for, a key of `tasks.KINDS`.
 
     Returns:
       The folder written, EXPORT_DIR/VERSION.
@@ -43,11 +41,17 @@ def export_classifier(
     if version in versions:
         raise UserError(f"--version: {export_dir} has a version {version} already")
 
-    def serve(inputs):
-        logits = model(inputs, training=False)["logits"]
-        return {"logits": logits, **KINDS[task_type].answers(logits)}
-
     signature = {name: tf.TensorSpec((None, None), tf.int32, name=name) for name in INPUTS}
+    numbers = settings.vector
+    if numbers:
+        signature["numbers"] = tf.TensorSpec((None, len(numbers)), tf.float32, name="numbers")
+
+    def serve(inputs):
+        if numbers:
+            inputs = {**inputs, "numbers": normalise(inputs["numbers"], numbers)}
+        logits = model(inputs, training=False)["logits"]
+        return {"logits": logits, **KINDS[settings.task_type].answers(logits)}
+
     archive = keras.export.ExportArchive()
     archive.track(model)
     archive.add_endpoint("serving_default", serve, input_signature=[signature])
@@ -55,7 +59,12 @@ def export_classifier(
     with files.replacing_folder(folder) as temporary:
         archive.write_out(temporary, verbose=False)
         extra = os.path.join(temporary, "assets.extra")
-        files.write_text(os.path.join(extra, "labels.txt"), "".join(f"{x}\n" for x in labels))
-        files.write_text(os.path.join(extra, files.VOCABULARY), files.read_text(vocab_file))
+        lists = {"labels.txt": settings.labels}
+        if numbers:
+            lists["numbers.txt"] = [number.name for number in numbers]
+        for name, values in lists.items():
+            files.write_text(os.path.join(extra, name), "".join(f"{x}\n" for x in values))
+        vocabulary = files.read_text(settings.vocab_file)
+        files.write_text(os.path.join(extra, files.VOCABULARY), vocabulary)
     console.info("exported %s", folder)
     return folder

@@ -4,9 +4,9 @@ A further task is a further file here, or an entry of `glue.TASKS`.
 """
 
 from bert_tf.tasks import metrics, squad
-from bert_tf.tasks.cache import fresh_features
+from bert_tf.tasks.cache import Features
 from bert_tf.tasks.checks import check_length, check_vocabulary, settle_config
-from bert_tf.tasks.classification import ClassificationTask, write_features
+from bert_tf.tasks.classification import ClassificationTask, Teaching, schema_of, write_features
 from bert_tf.tasks.columns import Layout
 from bert_tf.tasks.glue import find_task, own_task, part_of, result_name
 from bert_tf.tasks.kinds import KINDS, MultiLabelTask, RegressionTask
@@ -19,26 +19,31 @@ from bert_tf.tasks.results import (
     write_submission,
     write_test_results,
 )
+from bert_tf.tasks.seeds import folder_name, write_seeds
 from bert_tf.tasks.settings import Settings, load_settings, settle
 from bert_tf.tasks.sources import FileSource, read_data
 from bert_tf.tasks.tfds import TfdsSource
 from bert_tf.tasks.tsv import read_examples
+from bert_tf.tasks.weights import class_weights
 
 __all__ = [
     "KINDS",
     "ClassificationTask",
+    "Features",
     "FileSource",
     "Layout",
     "MultiLabelTask",
     "PretrainingTask",
     "RegressionTask",
     "Settings",
+    "Teaching",
     "TfdsSource",
     "check_length",
     "check_vocabulary",
+    "class_weights",
     "decided",
     "find_task",
-    "fresh_features",
+    "folder_name",
     "labels_of",
     "load_settings",
     "metrics",
@@ -47,12 +52,14 @@ __all__ = [
     "read_data",
     "read_examples",
     "result_name",
+    "schema_of",
     "settle",
     "settle_config",
     "squad",
     "write_eval_results",
     "write_features",
     "write_predictions",
+    "write_seeds",
     "write_submission",
     "write_test_results",
 ]

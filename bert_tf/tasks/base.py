@@ -6,7 +6,7 @@ class Task:
 
     Subclasses make `model` in their constructor, which runs in the strategy's scope. All methods
     but `metrics` are traced into the training or prediction step: TensorFlow operations with static
-    shapes only.
+    shapes only, but for the length of sequences, which is static where a TPU needs it.
     """
 
     model = None

@@ -9,68 +9,75 @@ from bert_tf import console, files
 from bert_tf.tasks import classification
 
 # To be raised when the same data make other features.
-_VERSION = 1
+_VERSION = 2
 
 
-def fresh_features(path, examples, labels, tokenizer, max_seq_length, task):
-    """Writes the features of `examples` to `path`, unless it has them.
+class Kept:
+    """A file that is used again while what it is made of is the same; that lies beside it.
 
-    Args: those of `classification.write_features`.
-    """
-    made_of = {
-        "data": digest([e.text_a, e.text_b, e.label] for e in examples),
-        "examples": len(examples),
-        **made_by(tokenizer),
-        "max_seq_length": max_seq_length,
-        "labels": list(labels),
-        "task_type": task.task_type,
-        "schema": digest(task.schema.items()),
-        "version": _VERSION,
-    }
-    fresh(
-        path,
-        made_of,
-        lambda: classification.write_features(
-            path, examples, labels, tokenizer, max_seq_length, task
-        ),
-    )
-
-
-def made_by(tokenizer):
-    """What a tokenizer has to do with features, for `fresh`."""
-    return {
-        "vocabulary": digest(tokenizer.vocab.items()),
-        "do_lower_case": tokenizer.basic_tokenizer.do_lower_case,
-    }
-
-
-def fresh(path, made_of, write):
-    """Has `write` make the file at `path`, unless that was done; a line says which and why.
-
-    Beside the file, in `path` + ".json", lies what it was made of.
-
-    Args:
+    Attributes:
       path: the file.
-      made_of: dict of all that it depends on, as JSON has it.
-      write: function that makes it; what it returns, a dict or None, is noted too.
-
-    Returns:
-      The note: `made_of` and what was noted beside it.
+      wanting: why it cannot be used, None if it can.
+      note: what it was made of, and what was noted beside that; None if it cannot be used.
     """
-    note, why = _find(path, made_of)
-    if not why:
-        console.info("%s is used again: data, vocabulary and settings are the same", path)
-        return note
-    console.info("%s is made: %s", path, why)
-    found = write() or {}
-    # The records first: killed in between, a run finds that they are not those of the note.
-    note = {**made_of, **found, "records": _digest_of_file(path)}
-    files.write_text(f"{path}.json", json.dumps(note, indent=2, ensure_ascii=False) + "\n")
-    return note
+
+    def __init__(self, path, made_of):
+        """Looks whether it can be used; a line says so if it can. `made_of` is as JSON has it."""
+        self.path, self._made_of = path, made_of
+        self.note, self.wanting = _find(path, made_of)
+        if not self.wanting:
+            console.info("%s is used again: data, vocabulary and settings are the same", path)
+
+    def renew(self, make):
+        """Has `make` write the file; what it returns, a dict or None, is noted too."""
+        console.info("%s is made: %s", self.path, self.wanting)
+        found = make() or {}
+        # The records first: killed in between, a run finds that they are not those of the note.
+        self.note = {**self._made_of, **found, "records": digest_of_file(self.path)}
+        text = json.dumps(self.note, indent=2, ensure_ascii=False) + "\n"
+        files.write_text(f"{self.path}.json", text)
+
+
+class Features(Kept):
+    """The features of a set of examples in a file, beside it what they were made of.
+
+    >>> features = Features("out/train.tf_record", examples, labels, tokenizer, 128, task)
+    >>> if features.wanting:
+    ...     features.write()
+    """
+
+    def __init__(
+        self, path, examples, labels, tokenizer, max_seq_length, task, numbers=(), teacher=None
+    ):
+        """Looks whether the file can be used as it is; a line says so if it can.
+
+        Args: those of `classification.write_features`, and
+          teacher: what the teacher is known by, as text; None without one. Its answers are passed
+            to `write`.
+        """
+        self._arguments = (path, examples, labels, tokenizer, max_seq_length, task, numbers)
+        made_of = {
+            "data": digest([e.text_a, e.text_b, e.label, e.numbers] for e in examples),
+            "examples": len(examples),
+            "vocabulary": digest(tokenizer.vocab.items()),
+            "do_lower_case": tokenizer.basic_tokenizer.do_lower_case,
+            "max_seq_length": max_seq_length,
+            "labels": list(labels),
+            "task_type": task.task_type,
+            "numbers": [list(number) for number in numbers],
+            "teacher": teacher,
+            "schema": digest(classification.schema_of(task, numbers, bool(teacher)).items()),
+            "version": _VERSION,
+        }
+        super().__init__(path, made_of)
+
+    def write(self, answers=None):
+        """Writes file and note; `answers` (N, L) are the teacher's, if there is one."""
+        self.renew(lambda: classification.write_features(*self._arguments, answers))
 
 
 def _find(path, made_of):
-    """The note of the file at `path`, and why it cannot be used, None if it can."""
+    """The note of the file at `path`, None if there is none, and why it cannot be used, if so."""
     if not tf.io.gfile.exists(path):
         return None, "there is none yet"
     if not tf.io.gfile.exists(f"{path}.json"):
@@ -82,20 +89,21 @@ def _find(path, made_of):
     changed = [name for name, value in made_of.items() if note.get(name) != value]
     if changed:
         return None, f"other {', '.join(changed)} than those that the one there was made of"
-    if note.get("records") != _digest_of_file(path):
+    if note.get("records") != digest_of_file(path):
         return None, "the one there was changed since"
     return note, None
 
 
 def digest(values):
-    """A digest of values, each as JSON has it."""
+    """SHA-256 of values, each as JSON has it, in hexadecimal digits."""
     sha = hashlib.sha256()
     for value in values:
         sha.update(json.dumps(value, ensure_ascii=True).encode() + b"\n")
     return sha.hexdigest()
 
 
-def _digest_of_file(path):
+def digest_of_file(path):
+    """SHA-256 of a file, in hexadecimal digits."""
     sha = hashlib.sha256()
     with tf.io.gfile.GFile(path, "rb") as reader:
         while data := reader.read(1 << 20):

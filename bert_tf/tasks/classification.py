@@ -1,5 +1,7 @@
 """Text classification: examples to features, the model's losses and its results."""
 
+from typing import NamedTuple
+
 import tensorflow as tf
 
 from bert_tf import console
@@ -8,11 +10,26 @@ from bert_tf.errors import UserError
 from bert_tf.modeling import BertClassifier
 from bert_tf.tasks import metrics
 from bert_tf.tasks.base import Task
+from bert_tf.tasks.numbers import normalise
 
 CLS, SEP = "[CLS]", "[SEP]"
 
 # Examples to tokenize at a time.
 _BATCH = 1000
+
+# So that a probability that float32 gives as 0 has a logarithm.
+TINY = 1e-30
+
+
+class Teaching(NamedTuple):
+    """How a model learns from a teacher's answers.
+
+    `weight` is the share of the loss that they make, the labels make the rest; `temperature` is
+    what the logits of both are divided by before they are compared.
+    """
+
+    weight: float = 1.0
+    temperature: float = 1.0
 
 
 class ClassificationTask(Task):
@@ -31,7 +48,16 @@ class ClassificationTask(Task):
     loss_names = ("classification_loss",)
     metrics_used = ("accuracy",)
 
-    def __init__(self, config, num_labels, dtype=None, more_metrics=()):
+    def __init__(
+        self,
+        config,
+        num_labels,
+        dtype=None,
+        more_metrics=(),
+        num_numbers=0,
+        class_weights=None,
+        teaching=None,
+    ):
         """Makes the model.
 
         Args:
@@ -39,9 +65,16 @@ class ClassificationTask(Task):
           num_labels: L.
           dtype: a Keras dtype policy.
           more_metrics: names of `metrics.METRICS` to compute beside those of every such task.
+          num_numbers: F, how many numbers there are beside the text.
+          class_weights: L numbers that the loss of an example is multiplied by in training.
+          teaching: `Teaching`, where the records have what a teacher answers.
         """
-        self.model = BertClassifier(config, num_labels, dtype=dtype)
+        self.model = BertClassifier(config, num_labels, dtype, num_numbers=num_numbers)
         self.metrics_used = (*self.metrics_used, *more_metrics)
+        self.class_weights = class_weights
+        self.teaching = teaching
+        if teaching:
+            self.loss_names = (*self.loss_names, "teacher_loss")
 
     @property
     def metric_names(self):
@@ -74,13 +107,35 @@ class ClassificationTask(Task):
         return {"examples": tf.cast(tf.shape(batch["input_ids"])[0], tf.float32)}
 
     def losses(self, outputs, batch, weights):
-        total = tf.reduce_sum(self._example_losses(outputs, batch))
-        return {self.loss_names[0]: total / weights["examples"]}
+        parts = [self._example_losses(outputs, batch, self.class_weights)]
+        if self.teaching:
+            share = self.teaching.weight
+            parts = [(1.0 - share) * parts[0], share * self._teacher_losses(outputs, batch)]
+        return {
+            name: tf.reduce_sum(part) / weights["examples"]
+            for name, part in zip(self.loss_names, parts, strict=True)
+        }
 
-    def _example_losses(self, outputs, batch):
+    def _example_losses(self, outputs, batch, class_weights=None):
         """The loss of each example, (B,)."""
-        return tf.nn.sparse_softmax_cross_entropy_with_logits(
+        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
             labels=batch["label_ids"], logits=outputs["logits"]
+        )
+        if class_weights is None:
+            return losses
+        return losses * tf.gather(tf.constant(class_weights, tf.float32), batch["label_ids"])
+
+    def _teacher_losses(self, outputs, batch):
+        """How far the answers are from the teacher's, for each example, (B,).
+
+        Cross entropy of both at a temperature, whose square keeps its gradients as large as without
+        (Hinton et al., arXiv:1503.02531, section 2). At 1 it is the loss of "Well-read students
+        learn better" (Turc et al., arXiv:1908.08962, section 2).
+        """
+        temperature = self.teaching.temperature
+        theirs = tf.nn.softmax(tf.math.log(batch["teacher_answers"] + TINY) / temperature)
+        return temperature**2 * tf.nn.softmax_cross_entropy_with_logits(
+            labels=theirs, logits=outputs["logits"] / temperature
         )
 
     def predictions(self, outputs, batch):
@@ -107,7 +162,27 @@ def truncate_pair(ids_a, ids_b, limit):
         (ids_a if len(ids_a) > len(ids_b) else ids_b).pop()
 
 
-def features(examples, labels, tokenizer, max_seq_length, task=ClassificationTask):
+def schema_of(task, numbers=(), is_taught=False):
+    """The schema of a task's records.
+
+    Args:
+      task: a class of `kinds.KINDS`.
+      numbers: the `numbers.Number`s beside the text.
+      is_taught: whether they have a teacher's answers.
+    """
+    more = {**(records.NUMBERS if numbers else {}), **(records.TEACHER if is_taught else {})}
+    return {**task.schema, **more}
+
+
+def features(
+    examples,
+    labels,
+    tokenizer,
+    max_seq_length,
+    task=ClassificationTask,
+    numbers=(),
+    answers=None,
+):
     """Turns examples into the values of records, as the release does.
 
     Args:
@@ -116,9 +191,11 @@ def features(examples, labels, tokenizer, max_seq_length, task=ClassificationTas
       tokenizer: a `FullTokenizer`.
       max_seq_length: S.
       task: the class of `kinds.KINDS` that the records are for.
+      numbers: the `numbers.Number`s by which to normalise those of the examples.
+      answers: array (N, L) of what a teacher answers to the N examples, None without a teacher.
 
     Yields:
-      For each example a dict for `task.schema`: `[CLS] a [SEP]` or `[CLS] a [SEP] b [SEP]`, padded
+      For each example a dict for `schema_of` it: `[CLS] a [SEP]` or `[CLS] a [SEP] b [SEP]`, padded
       with 0.
 
     Raises:
@@ -127,7 +204,7 @@ def features(examples, labels, tokenizer, max_seq_length, task=ClassificationTas
     cls, sep = tokenizer.vocab[CLS], tokenizer.vocab[SEP]
     all_a = tokenizer.encode_batch(example.text_a for example in examples)
     all_b = tokenizer.encode_batch(example.text_b or "" for example in examples)
-    for example, ids_a, ids_b in zip(examples, all_a, all_b, strict=True):
+    for i, (example, ids_a, ids_b) in enumerate(zip(examples, all_a, all_b, strict=True)):
         if ids_b:
             truncate_pair(ids_a, ids_b, max_seq_length - 3)
         del ids_a[max_seq_length - 2 :]
@@ -140,7 +217,11 @@ def features(examples, labels, tokenizer, max_seq_length, task=ClassificationTas
             raise UserError(
                 f"{example.where}: the label {example.label!r} is not one of {', '.join(labels)}"
             ) from None
+        more = {"numbers": normalise(example.numbers, numbers)} if numbers else {}
+        if answers is not None:
+            more["teacher_answers"] = answers[i]
         yield {
+            **more,
             "input_ids": first + second + padding,
             "input_mask": [1] * (len(first) + len(second)) + padding,
             "segment_ids": [0] * len(first) + [1] * len(second) + padding,
@@ -149,13 +230,25 @@ def features(examples, labels, tokenizer, max_seq_length, task=ClassificationTas
         }
 
 
-def write_features(path, examples, labels, tokenizer, max_seq_length, task=ClassificationTask):
+def write_features(
+    path,
+    examples,
+    labels,
+    tokenizer,
+    max_seq_length,
+    task=ClassificationTask,
+    numbers=(),
+    answers=None,
+):
     """Writes the `features` of all examples to a TFRecord file, whole or not at all."""
     ticker = console.Ticker(f"writing {path}", "examples", total=len(examples))
-    with records.writing([path], task.schema) as write:
+    with records.writing([path], schema_of(task, numbers, answers is not None)) as write:
         for start in range(0, len(examples), _BATCH):
-            batch = examples[start : start + _BATCH]
-            for values in features(batch, labels, tokenizer, max_seq_length, task):
+            part = slice(start, start + _BATCH)
+            theirs = None if answers is None else answers[part]
+            for values in features(
+                examples[part], labels, tokenizer, max_seq_length, task, numbers, theirs
+            ):
                 write(values)
                 ticker.add()
     ticker.done()

@@ -10,7 +10,8 @@ from bert_tf.errors import UserError
 class Columns:
     """Positions from 0, or from the end if negative; a header line is skipped.
 
-    `label` is a tuple where each label has a column of its own. `only` is (position, value): rows
+    `label` is a tuple where each label has a column of its own; `numbers` are the columns of the
+    numbers beside the text. `only` is (position, value): rows
     with another value are other languages' and no examples. `width` is how many columns a row may
     have, None for any number.
     """
@@ -22,15 +23,16 @@ class Columns:
     id: int | None = None
     only: tuple | None = None
     width: int | None = None
+    numbers: tuple = ()
 
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
     """What is said of files of one's own; what is not said is found out by `find_columns`.
 
-    `text`, `label` and `id` are columns by name or by number from 0, as text; `label` has several
-    where each label has a column. `header` is "auto", "yes" or "no". `separator` stands between the
-    labels of one cell.
+    `text`, `label`, `id` and `numbers` are columns by name or by number from 0, as text; `label`
+    has several where each label has a column. `header` is "auto", "yes" or "no". `separator` stands
+    between the labels of one cell. `numeric_as` is one of `numbers.WAYS`.
     """
 
     text: tuple = ()
@@ -38,6 +40,8 @@ class Layout:
     id: str | None = None
     header: str = "auto"
     separator: str = ","
+    numbers: tuple = ()
+    numeric_as: str = "vector"
 
 
 # The names by which a header line is known: those of our files, and of GLUE's.
@@ -68,7 +72,7 @@ def find_columns(path, row, layout, split, train_columns=None):
       `Columns`.
     """
     names = [name.strip() for name in row]
-    given = [*layout.text, *layout.label, *([layout.id] if layout.id else [])]
+    given = [*layout.text, *layout.label, *([layout.id] if layout.id else []), *layout.numbers]
     named = [name for name in given if not name.isdecimal()]
     if layout.header == "no" and named:
         raise UserError(f"--header=no, but the column {named[0]!r} is given by name")
@@ -111,7 +115,8 @@ def _by_header(path, names, layout, split):
     labels = tuple(find([name], not is_test) for name in layout.label or LABEL)
     label = labels if len(labels) > 1 else labels[0]
     row_id = find([layout.id]) if layout.id else find(ID, needed=False)
-    return Columns(text_a, text_b, label, header=True, id=row_id)
+    numbers = tuple(find([name]) for name in layout.numbers)
+    return Columns(text_a, text_b, label, header=True, id=row_id, numbers=numbers)
 
 
 def _by_number(path, layout, split):
@@ -121,7 +126,8 @@ def _by_number(path, layout, split):
     if not labels and split != "test":
         raise UserError(f"{path}: --text_columns without a header line wants --label_column too")
     label = (labels if len(labels) > 1 else labels[0]) if labels else None
-    return Columns(text_a, text_b, label, id=int(layout.id) if layout.id else None)
+    row_id = int(layout.id) if layout.id else None
+    return Columns(text_a, text_b, label, id=row_id, numbers=tuple(map(int, layout.numbers)))
 
 
 def _by_count(path, count, layout, split, train_columns):
@@ -133,8 +139,11 @@ def _by_count(path, count, layout, split, train_columns):
             f"{path}, line 1: {count} columns without a header; expected text, label or text_a, "
             "text_b, label, or a header line with these names, or --text_columns"
         )
-    if layout.label or layout.id:
-        raise UserError("--label_column and --id_column want --text_columns, or a header line")
+    if layout.label or layout.id or layout.numbers:
+        raise UserError(
+            "--label_column, --id_column and --numeric_columns want --text_columns, or a header "
+            "line"
+        )
     console.info("%s: no header line, so its columns are taken as %s", path, ", ".join(kinds))
     text_b = kinds.index("text_b") if "text_b" in kinds else None
     return Columns(0, text_b, kinds.index("label") if "label" in kinds else None)

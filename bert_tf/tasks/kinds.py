@@ -4,7 +4,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.data import records
-from bert_tf.tasks.classification import ClassificationTask
+from bert_tf.tasks.classification import TINY, ClassificationTask
 
 
 class RegressionTask(ClassificationTask):
@@ -16,9 +16,6 @@ class RegressionTask(ClassificationTask):
     answer_name = "score"
     loss_names = ("regression_loss",)
     metrics_used = ("pearson", "spearman")
-
-    def __init__(self, config, num_labels=1, dtype=None, more_metrics=()):
-        super().__init__(config, num_labels, dtype, more_metrics)
 
     @staticmethod
     def encode(label, labels):
@@ -32,8 +29,11 @@ class RegressionTask(ClassificationTask):
     def decide(predictions):
         return predictions["score"]
 
-    def _example_losses(self, outputs, batch):
+    def _example_losses(self, outputs, batch, class_weights=None):
         return tf.math.squared_difference(outputs["logits"][:, 0], batch["label_value"])
+
+    def _teacher_losses(self, outputs, batch):
+        return tf.math.squared_difference(outputs["logits"], batch["teacher_answers"])[:, 0]
 
 
 class MultiLabelTask(ClassificationTask):
@@ -59,11 +59,22 @@ class MultiLabelTask(ClassificationTask):
     def decide(predictions):
         return (predictions["probabilities"] >= 0.5).astype("float32")
 
-    def _example_losses(self, outputs, batch):
-        losses = tf.nn.sigmoid_cross_entropy_with_logits(
-            labels=batch["label_values"], logits=outputs["logits"]
+    def _example_losses(self, outputs, batch, class_weights=None):
+        # The weight of a label is that of the examples that have it.
+        losses = tf.nn.weighted_cross_entropy_with_logits(
+            labels=batch["label_values"],
+            logits=outputs["logits"],
+            pos_weight=1.0 if class_weights is None else tf.constant(class_weights, tf.float32),
         )
         return tf.reduce_mean(losses, -1)
+
+    def _teacher_losses(self, outputs, batch):
+        temperature, theirs = self.teaching.temperature, batch["teacher_answers"]
+        odds = tf.math.log(theirs + TINY) - tf.math.log(1.0 - theirs + TINY)
+        losses = tf.nn.sigmoid_cross_entropy_with_logits(
+            labels=tf.sigmoid(odds / temperature), logits=outputs["logits"] / temperature
+        )
+        return temperature**2 * tf.reduce_mean(losses, -1)
 
 
 KINDS = {task.task_type: task for task in (ClassificationTask, RegressionTask, MultiLabelTask)}

@@ -29,15 +29,20 @@ def _one(task, cells):
     return label
 
 
-def _score(task, cells):
+def read_number(text, what):
+    """The number that a text is; ValueError, naming `what`, if it is none or not finite."""
     try:
         # Python reads 1_000 as a number, and nobody else does.
-        number = math.nan if "_" in cells[0] else float(cells[0])
+        number = math.nan if "_" in text else float(text)
     except ValueError:
         number = math.nan
     if not abs(number) <= _GREATEST:
-        raise ValueError(f"the score {cells[0]!r} is no number")
+        raise ValueError(f"{what} {text!r} is no number")
     return number
+
+
+def _score(task, cells):
+    return read_number(cells[0], "the score")
 
 
 def _several(task, cells):

@@ -13,12 +13,14 @@ import tensorflow as tf
 from bert_tf import files
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError, reason
+from bert_tf.tasks.numbers import Number
 
 
 class Settings(NamedTuple):
     """Labels in the order of their ids, lengths and casing, a `BertConfig`, a vocabulary's path.
 
-    `task_type` is a key of `kinds.KINDS`. A regression has no labels.
+    `task_type` is a key of `kinds.KINDS`. A regression has no labels. `numbers` are those
+    beside the text, `numeric_as` is one of `numbers.WAYS`.
     """
 
     labels: tuple
@@ -27,11 +29,22 @@ class Settings(NamedTuple):
     config: BertConfig
     vocab_file: str
     task_type: str = "classification"
+    numbers: tuple = ()
+    numeric_as: str = "vector"
 
     @property
     def num_outputs(self):
         """The number of the model's logits: one for each label, one for a score."""
         return len(self.labels) or 1
+
+    @property
+    def vector(self):
+        """The numbers that the model takes as such, and not as words."""
+        return self.numbers if self.numeric_as == "vector" else ()
+
+
+# What an error can show.
+_SHOWN = ("task_type", "labels", "do_lower_case", "numeric_as", "numbers")
 
 
 def settle(output_dir, settings, write):
@@ -50,13 +63,12 @@ def settle(output_dir, settings, write):
         if write:
             _save_settings(output_dir, settings)
         return
-    for name in ("task_type", "labels", "do_lower_case", "config", "vocab_file"):
+    for name in (*_SHOWN, "config", "vocab_file"):
         old, new = getattr(before, name), getattr(settings, name)
         if name == "vocab_file":
             old, new = files.read_text(old), files.read_text(new)
         if old != new:
-            is_short = name in ("task_type", "labels", "do_lower_case")
-            shown = f": {old} there, {new} now" if is_short else ""
+            shown = f": {old} there, {new} now" if name in _SHOWN else ""
             raise UserError(
                 f"--output_dir: {output_dir} holds a run with another {name}{shown}; give the same "
                 "again, or another --output_dir"
@@ -70,6 +82,9 @@ def _save_settings(output_dir, settings):
         "max_seq_length": settings.max_seq_length,
         "do_lower_case": settings.do_lower_case,
     }
+    if settings.numbers:
+        values["numeric_as"] = settings.numeric_as
+        values["numbers"] = [number._asdict() for number in settings.numbers]
     files.write_text(os.path.join(output_dir, files.CONFIG), settings.config.to_json_string())
     text = files.read_text(settings.vocab_file)
     files.write_text(os.path.join(output_dir, files.VOCABULARY), text)
@@ -92,6 +107,8 @@ def load_settings(output_dir):
             os.path.join(output_dir, files.VOCABULARY),
             # A run of an earlier version could only classify.
             values.get("task_type", "classification"),
+            tuple(Number(**number) for number in values.get("numbers", ())),
+            values.get("numeric_as", "vector"),
         )
     except (json.JSONDecodeError, KeyError, TypeError) as error:
         raise UserError(f"{path}: not the settings of a classifier ({reason(error)})") from None

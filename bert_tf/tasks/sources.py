@@ -7,6 +7,7 @@ from bert_tf import console, files
 from bert_tf.errors import UserError
 from bert_tf.tasks.glue import TextTask, part_of
 from bert_tf.tasks.labels import labels_of, with_known_labels
+from bert_tf.tasks.numbers import measure
 from bert_tf.tasks.tsv import BadRows, find_file, read_examples
 
 
@@ -48,11 +49,12 @@ _VERB = {"train": "train", "dev": "eval", "test": "predict"}
 
 
 class Data(NamedTuple):
-    """The examples of each split of a task, and its labels in the order of their ids."""
+    """The examples of each split of a task, its labels in the order of their ids, its `Number`s."""
 
     task: TextTask
     examples: dict
     labels: tuple
+    numbers: tuple = ()
 
     def splits(self, part):
         """The splits of a part that were read, the main one first."""
@@ -75,6 +77,12 @@ def read_data(source, parts, trained=None, skip_bad_rows=False):
     Raises:
       UserError: names file and line of what is wrong.
     """
+    names = source.task.layout.numbers if source.task.layout else ()
+    if trained and names != tuple(number.name for number in trained.numbers):
+        raise UserError(
+            f"--numeric_columns: {', '.join(names) or 'none'}, but the model there has "
+            f"{', '.join(number.name for number in trained.numbers) or 'none'}"
+        )
     if trained and trained.task_type != source.task.task_type:
         raise UserError(
             f"--output_dir: the model there is a {trained.task_type}, and not a "
@@ -87,8 +95,10 @@ def read_data(source, parts, trained=None, skip_bad_rows=False):
     labels = source.task.labels
     if labels is None and trained:
         labels = trained.labels
+    train = examples.get("train", ())
+    if not (train or trained) and (labels is None or names):
+        train = source.read("train", BadRows(skip_bad_rows))
     if labels is None:
-        train = examples.get("train") or source.read("train", BadRows(skip_bad_rows))
         labels = labels_of(train)
         place = os.path.basename(train[0].where.rpartition(", ")[0])
         console.info("labels found in %s: %s", place, ", ".join(labels))
@@ -98,4 +108,5 @@ def read_data(source, parts, trained=None, skip_bad_rows=False):
         if not known:
             raise UserError(f"{bad[split].first}; not a single row of that set is left")
         examples[split] = known
-    return Data(source.task, examples, tuple(labels))
+    numbers = trained.numbers if trained else measure(names, train)
+    return Data(source.task, examples, tuple(labels), numbers)

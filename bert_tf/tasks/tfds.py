@@ -1,12 +1,14 @@
 """Examples of text classification from tensorflow-datasets, which is imported when asked for."""
 
+import dataclasses
+
 import numpy as np
 
 from bert_tf import console
 from bert_tf.errors import UserError, reason
 from bert_tf.tasks.columns import ID, LABEL, TEXT_A, TEXT_B, Layout
 from bert_tf.tasks.glue import find_task, own_task, part_of
-from bert_tf.tasks.tsv import BadRows, Example, has_text
+from bert_tf.tasks.tsv import BadRows, Example, has_text, with_numbers
 
 # What our splits are called there.
 _SPLITS = {
@@ -31,7 +33,7 @@ class TfdsSource:
           task_type: a key of `kinds.KINDS`; None for what the label is: numbers make a regression,
             sequences several labels.
           labels: in the order of their ids; None for those of the data set.
-          layout: a `Layout` whose text and label are features, None to find them.
+          layout: a `Layout` whose text, label and numbers are features, None to find them.
           splits: dict from "train", "dev" and "test" to splits of the data set, as
             tensorflow-datasets writes them ("train[:90%]"); others are found by their names.
 
@@ -44,14 +46,15 @@ class TfdsSource:
         layout = layout or Layout()
         self._features = self._builder.info.features
         family, _, config = name.partition("/")
-        is_glue = family == "glue" and not (layout.text or layout.label)
+        is_glue = family == "glue" and not (layout.text or layout.label or layout.numbers)
         known = find_task(config.partition(":")[0]) if is_glue else None
         if known and task_type not in (None, known.task_type):
             raise UserError(f"--task_type={task_type}, but {name} is a {known.task_type}")
         self._texts, self._label, self._id = self._find_features(known, layout)
         if not known:
             task_type, labels = self._find_kind(task_type, labels)
-            known = own_task(task_type, labels)
+            # Its label is one feature, however many labels that has.
+            known = own_task(task_type, labels, dataclasses.replace(layout, label=()))
         self.task = known
 
     def _find_features(self, known, layout):
@@ -75,6 +78,8 @@ class TfdsSource:
             texts = [supervised[0]]
         else:
             texts = [find(TEXT_A, "text_columns"), find(TEXT_B, None)]
+        for name in layout.numbers:
+            find([name], "numeric_columns")
         if len(layout.label) > 1:
             raise UserError("--label_column: one feature was expected")
         if layout.label:
@@ -153,7 +158,9 @@ class TfdsSource:
         row_id = index if self._id is None else row[self._id]
         row_id = row_id.decode("utf-8") if isinstance(row_id, bytes) else str(row_id)
         label = self._read_label(row[self._label]) if with_label else None
-        return Example(where, text_a, text_b, label, row_id)
+        layout = self.task.layout
+        cells = [str(row[name]) for name in layout.numbers] if layout else []
+        return with_numbers(Example(where, text_a, text_b, label, row_id), layout, cells)
 
     def _read_label(self, value):
         feature = self._features[self._label]

@@ -13,7 +13,8 @@ from bert_tf import console, files
 from bert_tf.errors import UserError, reason
 from bert_tf.tasks.columns import find_columns
 from bert_tf.tasks.glue import part_of
-from bert_tf.tasks.labels import read_label
+from bert_tf.tasks.labels import read_label, read_number
+from bert_tf.tasks.numbers import as_words
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,7 +22,7 @@ class Example:
     """One or two texts and, outside a test set, their label; `where` is file and line.
 
     `label` is a str, of a regression a float, of several labels a tuple of str. `id` is that of the
-    data, or the number of the row from 0.
+    data, or the number of the row from 0. `numbers` are those beside the text.
     """
 
     where: str
@@ -29,6 +30,7 @@ class Example:
     text_b: str | None = None
     label: str | float | tuple | None = None
     id: str | None = None
+    numbers: tuple = ()
 
 
 class BadRows:
@@ -170,13 +172,38 @@ def _example(task, where, index, row, columns, with_label):
     text_b = None if columns.text_b is None else cell(columns.text_b, "text_b")
     row_id = str(index) if columns.id is None else cell(columns.id, "id")
     label = None
-    if with_label:
-        positions = columns.label if isinstance(columns.label, tuple) else (columns.label,)
-        try:
+    try:
+        if with_label:
+            positions = columns.label if isinstance(columns.label, tuple) else (columns.label,)
             label = read_label(task, [cell(position, "label") for position in positions])
-        except ValueError as error:
-            raise _BadRow(error) from None
-    return Example(where, text_a, text_b, label, row_id)
+        names = task.layout.numbers if task.layout else ()
+        pairs = zip(columns.numbers, names, strict=True)
+        cells = [cell(position, name) for position, name in pairs]
+        example = Example(where, text_a, text_b, label, row_id)
+        return with_numbers(example, task.layout, cells)
+    except ValueError as error:
+        raise _BadRow(error) from None
+
+
+def with_numbers(example, layout, cells):
+    """The example with the numbers beside its text, as the layout wants them.
+
+    Args:
+      example: an `Example`.
+      layout: a `Layout`, or None.
+      cells: the texts of the layout's numbers.
+
+    Raises:
+      ValueError: if one of them is no number.
+    """
+    if not cells:
+        return example
+    found = [read_number(cell, name) for cell, name in zip(cells, layout.numbers, strict=True)]
+    example = dataclasses.replace(example, numbers=tuple(found))
+    if layout.numeric_as == "text" and example.text_a.strip():
+        text = as_words(layout.numbers, cells) + example.text_a
+        example = dataclasses.replace(example, text_a=text)
+    return example
 
 
 # Bytes that are not UTF-8, as Python keeps them in a text.

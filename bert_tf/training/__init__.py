@@ -2,19 +2,28 @@
 
 from bert_tf.training import guard
 from bert_tf.training.checkpointing import latest
+from bert_tf.training.distillation import Teacher
 from bert_tf.training.options import Options
 from bert_tf.training.step import TrainStep
-from bert_tf.training.strategy import make_strategy, per_replica, set_seed, use_xla
+from bert_tf.training.strategy import (
+    length_multiple,
+    make_strategy,
+    per_replica,
+    set_seed,
+    use_xla,
+)
 from bert_tf.training.trainer import Trainer
 from bert_tf.training.workers import Workers
 
 __all__ = [
     "Options",
+    "Teacher",
     "TrainStep",
     "Trainer",
     "Workers",
     "guard",
     "latest",
+    "length_multiple",
     "make_strategy",
     "per_replica",
     "set_seed",

@@ -48,10 +48,13 @@ class TrainStep:
         count = self.options.gradient_accumulation_steps
         if count == 1:
             return self._gradients(batch, weights, salt)
-        parts = {
-            name: tf.reshape(value, (count, value.shape[0] // count, *value.shape[1:]))
-            for name, value in batch.items()
-        }
+
+        def split(value):
+            # At most the length of the sequences is not static.
+            rest = (-1 if size is None else size for size in value.shape[1:])
+            return tf.reshape(value, (count, value.shape[0] // count, *rest))
+
+        parts = {name: split(value) for name, value in batch.items()}
 
         def part(i):
             return self._gradients({name: x[i] for name, x in parts.items()}, weights, salt)

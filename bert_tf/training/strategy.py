@@ -146,6 +146,17 @@ def set_seed(seed):
     keras.utils.set_random_seed(seed)
 
 
+def length_multiple(strategy, xla, max_seq_length):
+    """What to round the lengths of batches up to, None where all must have `max_seq_length`.
+
+    A TPU compiles the step for one length only. On a GPU, XLA compiles it for each length that
+    comes, so there are but four; elsewhere 8 is what the kernels like.
+    """
+    if isinstance(strategy, tf.distribute.TPUStrategy):
+        return None
+    return max(8, -(-max_seq_length // 32) * 8) if xla else 8
+
+
 def use_xla(wanted, strategy):
     """Whether to compile the steps with XLA; None leaves it to the devices.
 

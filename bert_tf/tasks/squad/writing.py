@@ -52,7 +52,8 @@ def fresh_windows(path, source, survey, tokenizer, cut, is_training, num_process
     made_of = {
         "data": survey.digest,
         "questions": survey.questions,
-        **cache.made_by(tokenizer),
+        "vocabulary": cache.digest(tokenizer.vocab.items()),
+        "do_lower_case": tokenizer.basic_tokenizer.do_lower_case,
         **dataclasses.asdict(cut),
         "schema": cache.digest(schema.items()),
         "version": _VERSION,
@@ -60,12 +61,14 @@ def fresh_windows(path, source, survey, tokenizer, cut, is_training, num_process
     if not is_training:
         del made_of["answer_alignment"]  # it makes other answers, but not other windows
 
-    def write():
-        return write_windows(
-            path, source, tokenizer, cut, is_training, num_processes, survey.questions
+    kept = cache.Kept(path, made_of)
+    if kept.wanting:
+        kept.renew(
+            lambda: write_windows(
+                path, source, tokenizer, cut, is_training, num_processes, survey.questions
+            )
         )
-
-    return cache.fresh(path, made_of, write)["windows"]
+    return kept.note["windows"]
 
 
 def write_windows(path, source, tokenizer, cut, is_training, num_processes=0, total=None):
