@@ -111,6 +111,9 @@ def main():
     )
     tokenizer = bert_tf.FullTokenizer(FLAGS.vocab_file, FLAGS.do_lower_case)
     bert_tf.tasks.check_vocabulary(tokenizer.vocab, config, FLAGS.vocab_file)
+    # Before the data are read: with many hosts it must come before TensorFlow's first operation.
+    strategy = bert_tf.training.make_strategy(**bert_tf.flags.device_options())
+    workers = bert_tf.training.Workers(strategy)
     sources = {part: make_source(part) for part in wanted_parts()}
     surveys = {
         part: squad.survey(
@@ -121,8 +124,6 @@ def main():
         )
         for part, source in sources.items()
     }
-    strategy = bert_tf.training.make_strategy(**bert_tf.flags.device_options())
-    workers = bert_tf.training.Workers(strategy)
     with bert_tf.training.guard.only_one(FLAGS.output_dir, workers):
         workers.chief_first(
             lambda: squad.settle_spans(FLAGS.output_dir, settings, write=FLAGS.do_train)

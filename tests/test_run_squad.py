@@ -145,7 +145,8 @@ def test_version_2(run, tmp_path):
     assert list(predictions) == list(odds)
     assert [name for name, text in predictions.items() if not text] == [f"{i}e" for i in range(5)]
     # Another threshold answers all of them; the best one is found again, and kept.
-    run("run_squad", *flags, "--null_score_diff_threshold=1000")
+    run("run_squad", *flags, "--null_score_diff_threshold=1000",
+        "--distribution_strategy=mirrored")  # fmt: skip
     assert all(read(out / "predictions.json").values())
     assert float(results(out / "eval_results.txt")["eval_NoAns_f1"]) == 0
     said = run("run_squad", *flags, "--null_score_diff_threshold=1000",
