@@ -11,7 +11,10 @@ import functools
 import itertools
 import multiprocessing
 import os
+import signal
 import sys
+import threading
+import time
 
 import tensorflow as tf
 
@@ -142,7 +145,9 @@ def _shared_out(maker, chunks, num_processes):
     # runs none of it. Where forks are not safe, the processes start anew.
     kind = "fork" if sys.platform == "linux" else "spawn"
     context = multiprocessing.get_context(kind)
-    pool = concurrent.futures.ProcessPoolExecutor(num_processes, context, _start, (maker,))
+    pool = concurrent.futures.ProcessPoolExecutor(
+        num_processes, context, _start, (maker, os.getpid())
+    )
     try:
         waiting = collections.deque()
         for chunk in chunks:
@@ -163,9 +168,19 @@ def _shared_out(maker, chunks, num_processes):
 _maker = None
 
 
-def _start(maker):
+def _start(maker, parent):
     global _maker
     _maker = maker
+
+    def follow():
+        # One that is killed cannot end those that it started, and they would hold its locks.
+        while os.getppid() == parent:
+            time.sleep(0.5)
+        os._exit(1)
+
+    threading.Thread(target=follow, daemon=True).start()
+    # Ctrl-C goes to all of them; the one that they work for sees to it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _work(chunk):
