@@ -275,7 +275,7 @@ def test_what_is_odd_is_counted(run, tmp_path):
 
 @pytest.mark.parametrize("num_processes", [1, 2])
 def test_records_are_what_one_process_makes_one_by_one(tmp_path, num_processes, monkeypatch):
-    monkeypatch.setattr(writing, "_CHUNK", 3)
+    monkeypatch.setattr(writing, "_CHUNK", 100)
     (tmp_path / "vocab.txt").write_text("\n".join(WORDS) + "\n")
     tokenizer = bert_tf.FullTokenizer(str(tmp_path / "vocab.txt"))
     source = reading.JsonSource(str(letters(tmp_path / "data.json", has_negative=True)), "x")

@@ -12,21 +12,22 @@ _PART = 1 << 20
 _BLANK = " \t\r\n"
 
 
-def read_articles(path):
+def read_articles(path, as_text=False):
     """Reads the elements of the list "data" of a JSON object.
 
     Args:
       path: the file.
+      as_text: whether to give each of them as its JSON.
 
     Yields:
-      Each element as Python has it.
+      Each element as Python has it, or as text.
 
     Raises:
       UserError: if the file cannot be read or is no such JSON; says line and character.
     """
     try:
         with tf.io.gfile.GFile(path, "rb") as reader:
-            yield from _Document(path, reader).articles()
+            yield from _Document(path, reader).articles(as_text)
     except tf.errors.OpError as error:
         raise UserError(f"{path}: cannot be read ({reason(error)})") from None
 
@@ -43,7 +44,7 @@ class _Document:
         self._lines, self._column, self._bytes = 0, 0, 0
         self._is_whole = False
 
-    def articles(self):
+    def articles(self, as_text):
         self._take("{", "an object with the list 'data', as SQuAD's files have it,")
         has_data = False
         while self._peek() != "}":
@@ -51,7 +52,7 @@ class _Document:
             self._take(":", "':'")
             if key == "data":
                 has_data = True
-                yield from self._elements()
+                yield from self._elements(as_text)
             else:
                 self._value()
             if self._peek() != "}":
@@ -62,10 +63,10 @@ class _Document:
         if not has_data:
             raise UserError(f"{self.path}: 'data' is missing, the list of articles")
 
-    def _elements(self):
+    def _elements(self, as_text):
         self._take("[", "a list as 'data'")
         while self._peek() != "]":
-            yield self._value()
+            yield self._value(as_text)
             if self._peek() != "]":
                 self._take(",", "',' or ']'")
         self._at += 1
@@ -84,7 +85,7 @@ class _Document:
             self._fail(f"{name} was expected", self._at)
         self._at += 1
 
-    def _value(self):
+    def _value(self, as_text=False):
         self._peek()
         while True:
             try:
@@ -97,8 +98,9 @@ class _Document:
             else:
                 # What ends with the part may go on behind it, as a number does.
                 if end < len(self._text) or self._is_whole:
+                    text = self._text[self._at : end] if as_text else None
                     self._at = end
-                    return value
+                    return text if as_text else value
             self._more()
 
     def _more(self):

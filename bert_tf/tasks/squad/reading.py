@@ -50,9 +50,18 @@ class JsonSource:
     def paragraphs(self):
         """Yields each `Paragraph`, one article in memory; UserError names what is wrong where."""
         for i, article in enumerate(read_articles(self.name)):
-            where = f"{self.name}: data[{i}]"
-            for j, paragraph in enumerate(_get(article, "paragraphs", list, where)):
-                yield _paragraph(paragraph, f"{where}.paragraphs[{j}]")
+            yield from _paragraphs(article, f"{self.name}: data[{i}]")
+
+    def parts(self):
+        """Yields what other processes can open, by `opened`: (a part, its number of characters)."""
+        for i, text in enumerate(read_articles(self.name, as_text=True)):
+            yield (f"{self.name}: data[{i}]", text), len(text)
+
+    @staticmethod
+    def opened(part):
+        """Yields each `Paragraph` of a part."""
+        where, text = part
+        return _paragraphs(json.loads(text), where)
 
 
 _KINDS = {str: "a text", list: "a list", int: "a whole number", bool: "true or false"}
@@ -73,6 +82,11 @@ def _get(values, name, kind, where):
 def _shown(value):
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 40 else text[:40] + "..."
+
+
+def _paragraphs(article, where):
+    for j, paragraph in enumerate(_get(article, "paragraphs", list, where)):
+        yield _paragraph(paragraph, f"{where}.paragraphs[{j}]")
 
 
 def _paragraph(values, where):

@@ -55,6 +55,16 @@ class SpanSource:
             except UnicodeDecodeError as error:
                 raise UserError(f"{where}: {error}") from None
 
+    def parts(self):
+        """Yields (a part, its number of characters), as `reading.JsonSource`: it is a paragraph."""
+        for paragraph in self.paragraphs():
+            yield paragraph, len(paragraph.context)
+
+    @staticmethod
+    def opened(part):
+        """Yields the `Paragraph` of a part."""
+        yield part
+
 
 def _paragraph(row, where):
     name = row["id"].decode("utf-8")

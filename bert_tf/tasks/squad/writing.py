@@ -28,8 +28,8 @@ from bert_tf.tasks.tsv import BadRows
 # To be raised when the same data make other features.
 _VERSION = 1
 
-# Questions to work through at a time, and from how many on it is worth to share them out.
-_CHUNK = 200
+# Characters to work through at a time, and from how many questions on it is worth to share them.
+_CHUNK = 100_000
 _MANY = 5_000
 
 
@@ -85,8 +85,8 @@ def write_windows(path, source, tokenizer, cut, is_training, num_processes=0, to
     if not num_processes:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
         num_processes = cores if (total or 0) >= _MANY else 1
-    maker = _Maker(tokenizer, cut, is_training)
-    chunks = _chunks(source.paragraphs())
+    maker = _Maker(source.opened, tokenizer, cut, is_training)
+    chunks = _chunks(source.parts())
     made = map(maker, chunks) if num_processes == 1 else _shared_out(maker, chunks, num_processes)
     ticker = console.Ticker(f"writing {path}", "questions", total=total)
     too_long, count = BadRows(skip=True), 0
@@ -106,12 +106,12 @@ def write_windows(path, source, tokenizer, cut, is_training, num_processes=0, to
     return {"windows": count}
 
 
-def _chunks(paragraphs):
-    """Lists of paragraphs with about as many questions in each."""
+def _chunks(parts):
+    """Lists of parts with about as many characters in each."""
     chunk, count = [], 0
-    for paragraph in paragraphs:
-        chunk.append(paragraph)
-        count += len(paragraph.questions)
+    for part, characters in parts:
+        chunk.append(part)
+        count += characters
         if count >= _CHUNK:
             yield chunk
             chunk, count = [], 0
@@ -120,16 +120,17 @@ def _chunks(paragraphs):
 
 
 class _Maker:
-    """Makes records of paragraphs."""
+    """Makes records of parts of a source."""
 
-    def __init__(self, tokenizer, cut, is_training):
+    def __init__(self, opened, tokenizer, cut, is_training):
+        self._opened = opened
         self._cutter, self._is_training = Cutter(tokenizer, cut, is_training), is_training
         self._encoder = _Encoder(tokenizer.vocab, cut.max_seq_length)
 
-    def __call__(self, paragraphs):
+    def __call__(self, parts):
         """List of records without their ids, number of questions, places of those too long."""
         made, count, long_ones = [], 0, []
-        for paragraph in paragraphs:
+        for paragraph in itertools.chain.from_iterable(map(self._opened, parts)):
             for question, windows, is_cut in self._cutter(paragraph):
                 made += map(self._encoder.encode, windows)
                 is_used = bool(windows) or not self._is_training
