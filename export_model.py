@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Writes a SavedModel of a classifier that run_classifier.py trained."""
+"""Writes a SavedModel of what run_classifier.py or run_squad.py trained."""
 
 from absl import flags
 
 import bert_tf
 from bert_tf.flags import FLAGS
 
-flags.DEFINE_string("model_dir", None, "The output_dir of run_classifier.py.")
+flags.DEFINE_string("model_dir", None, "The output_dir of run_classifier.py or run_squad.py.")
 flags.DEFINE_string(
     "checkpoint", None, "A checkpoint of that run, the newest in model_dir if not given."
 )
@@ -20,20 +20,32 @@ flags.mark_flags_as_required(["model_dir", "export_dir"])
 
 
 def main():
+    spans = bert_tf.tasks.squad.load_spans(FLAGS.model_dir)
+    if spans:
+        model = load(bert_tf.BertSpanFinder(spans.config))
+        bert_tf.serving.export_answerer(model, FLAGS.export_dir, spans, FLAGS.version)
+        return
     settings = bert_tf.tasks.load_settings(FLAGS.model_dir)
     if settings is None:
         raise bert_tf.UserError(
-            f"--model_dir: {FLAGS.model_dir} is not the output_dir of a run_classifier.py that has "
-            "trained: it has no classifier.json"
+            f"--model_dir: {FLAGS.model_dir} is not the output_dir of a run_classifier.py or "
+            "run_squad.py that has trained: it has no classifier.json and no squad.json"
         )
+    model = load(
+        bert_tf.BertClassifier(
+            settings.config, settings.num_outputs, num_numbers=len(settings.vector)
+        )
+    )
+    bert_tf.serving.export_classifier(model, FLAGS.export_dir, settings, FLAGS.version)
+
+
+def load(model):
+    """Gives a model the weights of the flags, and returns it."""
     checkpoint = bert_tf.checkpoints.find(
         FLAGS.checkpoint or FLAGS.model_dir, "checkpoint" if FLAGS.checkpoint else "model_dir"
     )
-    model = bert_tf.BertClassifier(
-        settings.config, settings.num_outputs, num_numbers=len(settings.vector)
-    )
     bert_tf.checkpoints.warm_start(model, checkpoint, require_all=True)
-    bert_tf.serving.export_classifier(model, FLAGS.export_dir, settings, FLAGS.version)
+    return model
 
 
 if __name__ == "__main__":

@@ -301,6 +301,7 @@ def test_mistakes_get_one_sentence_and_leave_nothing(root, folder, tmp_path):
         "create_pretraining_data.py",
         "run_pretraining.py",
         "run_classifier.py",
+        "run_squad.py",
         "export_model.py",
         "convert_checkpoint.py",
         "learn_vocabulary.py",

@@ -18,6 +18,7 @@ TASKS = {
     "classification": (tasks.ClassificationTask, (3,), records.CLASSIFICATION),
     "regression": (tasks.RegressionTask, (1,), records.REGRESSION),
     "multi_label": (tasks.MultiLabelTask, (3,), records.MULTI_LABEL),
+    "spans": (tasks.squad.SpanTask, (tasks.squad.Choice(n_best_size=3),), records.SQUAD_TRAINING),
     "taught": (
         functools.partial(
             tasks.ClassificationTask,
@@ -103,7 +104,7 @@ def some(schema):
     }
 
 
-@pytest.mark.parametrize("task", ["pretraining", "multi_label", "taught"])
+@pytest.mark.parametrize("task", ["pretraining", "multi_label", "taught", "spans"])
 def test_xla_compiles_the_whole_step_and_the_predictions(task):
     """The compiler of a TPU, here for a processor: every operation must be one that it knows."""
     make, arguments, schema = TASKS[task]

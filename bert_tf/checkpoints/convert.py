@@ -195,10 +195,12 @@ def resize(tensors, config, max_position_embeddings=None, vocab_size=None, seed=
 def _beside_settings(path):
     """What the files beside a checkpoint say of casing, labels and architecture, as one dict.
 
-    `classifier.json` is what `run_classifier.py` leaves there; the others are Hugging Face's.
+    `classifier.json` and `squad.json` are what `run_classifier.py` and `run_squad.py` leave there,
+    the others are Hugging Face's.
     """
     folder = path if tf.io.gfile.isdir(path) else os.path.dirname(path)
     found = {}
-    for name in ("tokenizer_config.json", hugging_face.CONFIG, files.CLASSIFIER):
+    ours = (files.CLASSIFIER, files.SPANS)
+    for name in ("tokenizer_config.json", hugging_face.CONFIG, *ours):
         found.update(hugging_face.settings_of(folder, name))
     return found

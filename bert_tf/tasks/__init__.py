@@ -3,7 +3,7 @@
 A further task is a further file here, or an entry of `glue.TASKS`.
 """
 
-from bert_tf.tasks import metrics
+from bert_tf.tasks import metrics, squad
 from bert_tf.tasks.cache import Features
 from bert_tf.tasks.checks import check_length, check_vocabulary, settle_config
 from bert_tf.tasks.classification import ClassificationTask, Teaching, schema_of, write_features
@@ -56,6 +56,7 @@ __all__ = [
     "seed_folder",
     "settle",
     "settle_config",
+    "squad",
     "write_eval_results",
     "write_features",
     "write_predictions",

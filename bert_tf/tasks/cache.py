@@ -12,7 +12,33 @@ from bert_tf.tasks import classification
 _VERSION = 2
 
 
-class Features:
+class Kept:
+    """A file that is used again while what it is made of is the same; that lies beside it.
+
+    Attributes:
+      path: the file.
+      stale_because: why it cannot be used, None if it can.
+      note: what it was made of, and what was noted beside that; None if it cannot be used.
+    """
+
+    def __init__(self, path, made_of):
+        """Looks whether it can be used; a line says so if it can. `made_of` is as JSON has it."""
+        self.path, self._made_of = path, made_of
+        self.note, self.stale_because = _find(path, made_of)
+        if not self.stale_because:
+            console.info("%s is used again: data, vocabulary and settings are the same", path)
+
+    def renew(self, make):
+        """Has `make` write the file; what it returns, a dict or None, is noted too."""
+        console.info("%s is made: %s", self.path, self.stale_because)
+        found = make() or {}
+        # The records first: killed in between, a run finds that they are not those of the note.
+        self.note = {**self._made_of, **found, "records": digest_of_file(self.path)}
+        text = json.dumps(self.note, indent=2, ensure_ascii=False) + "\n"
+        files.write_text(f"{self.path}.json", text)
+
+
+class Features(Kept):
     """The features of a set of examples in a file, beside it what they were made of.
 
     >>> features = Features("out/train.tf_record", examples, labels, tokenizer, 128, task)
@@ -30,53 +56,46 @@ class Features:
             to `write`.
         """
         self._arguments = (path, examples, labels, tokenizer, max_seq_length, task, numbers)
-        self.path = path
-        self._made_of = {
-            "data": _digest([e.text_a, e.text_b, e.label, e.numbers] for e in examples),
+        made_of = {
+            "data": digest([e.text_a, e.text_b, e.label, e.numbers] for e in examples),
             "examples": len(examples),
-            "vocabulary": _digest(tokenizer.vocab.items()),
+            "vocabulary": digest(tokenizer.vocab.items()),
             "do_lower_case": tokenizer.basic_tokenizer.do_lower_case,
             "max_seq_length": max_seq_length,
             "labels": list(labels),
             "task_type": task.task_type,
             "numbers": [list(number) for number in numbers],
             "teacher": teacher,
-            "schema": _digest(classification.schema_of(task, numbers, bool(teacher)).items()),
+            "schema": digest(classification.schema_of(task, numbers, bool(teacher)).items()),
             "version": _VERSION,
         }
-        # Why the file cannot be used, None if it can.
-        self.stale_because = _why_not(path, self._made_of)
-        if not self.stale_because:
-            console.info("%s is used again: data, vocabulary and settings are the same", path)
+        super().__init__(path, made_of)
 
     def write(self, teacher_logits=None):
         """Writes file and note; `teacher_logits` (N, L), if there is a teacher."""
-        console.info("%s is made: %s", self.path, self.stale_because)
-        classification.write_features(*self._arguments, teacher_logits)
-        # The records first: killed in between, a run finds that they are not those of the note.
-        note = {**self._made_of, "records": digest_of_file(self.path)}
-        files.write_text(f"{self.path}.json", json.dumps(note, indent=2, ensure_ascii=False) + "\n")
+        self.renew(lambda: classification.write_features(*self._arguments, teacher_logits))
 
 
-def _why_not(path, made_of):
-    """Why the file at `path` cannot be used, None if it can."""
+def _find(path, made_of):
+    """The note of the file at `path`, None if there is none, and why it cannot be used, if so."""
     if not tf.io.gfile.exists(path):
-        return "there is none yet"
+        return None, "there is none yet"
     if not tf.io.gfile.exists(f"{path}.json"):
-        return "nothing says what the one there was made of"
+        return None, "nothing says what the one there was made of"
     try:
         note = dict(json.loads(files.read_text(f"{path}.json")))
     except (ValueError, TypeError):
-        return f"{path}.json cannot be read"
+        return None, f"{path}.json cannot be read"
     changed = [name for name, value in made_of.items() if note.get(name) != value]
     if changed:
-        return f"other {', '.join(changed)} than those that the one there was made of"
+        return None, f"other {', '.join(changed)} than those that the one there was made of"
     if note.get("records") != digest_of_file(path):
-        return "the one there was changed since"
-    return None
+        return None, "the one there was changed since"
+    return note, None
 
 
-def _digest(values):
+def digest(values):
+    """SHA-256 of values, each as JSON has it, in hexadecimal digits."""
     sha = hashlib.sha256()
     for value in values:
         sha.update(json.dumps(value, ensure_ascii=True).encode() + b"\n")

@@ -41,7 +41,7 @@ class TfdsSource:
           UserError: if there is no such data set, feature or split.
         """
         self.name = name
-        self._builder = _prepared(name, data_dir)
+        self._builder = prepared(name, data_dir)
         self._given = splits or {}
         layout = layout or Layout()
         self._features = self._builder.info.features
@@ -185,7 +185,8 @@ class TfdsSource:
         return names[value] if labels is None or names[value] in labels else str(value)
 
 
-def _prepared(name, data_dir):
+def prepared(name, data_dir):
+    """The builder of a data set, which is fetched if it is not there; UserError if it cannot be."""
     try:
         import tensorflow_datasets as tfds
     except ImportError:

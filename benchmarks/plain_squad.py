@@ -1,0 +1,133 @@
+"""The release's way to make SQuAD features, in plain Python and nothing else.
+
+It is here to be measured against: every question tokenizes its context anew, every token of every
+window looks through all windows for its maximum context, and every record is a `tf.train.Example`
+filled value by value.
+"""
+
+import collections
+import json
+
+import tensorflow as tf
+
+SPACES = " \t\r\n\u202f"
+
+
+class PlainFeatures:
+    """Questions of a SQuAD file to serialized records for training."""
+
+    def __init__(self, tokenizer, max_seq_length=384, doc_stride=128, max_query_length=64):
+        """Takes a `plain_tokenizer.PlainTokenizer` and the sizes."""
+        self.tokenizer = tokenizer
+        self.max_seq_length, self.doc_stride = max_seq_length, doc_stride
+        self.max_query_length = max_query_length
+
+    def examples(self, path):
+        """List of (question, words of the context, first and last word, text of the answer)."""
+        with open(path, encoding="utf-8") as reader:
+            articles = json.load(reader)["data"]
+        found = []
+        for article in articles:
+            for paragraph in article["paragraphs"]:
+                words, word_of, is_new = [], [], True
+                for char in paragraph["context"]:
+                    if char in SPACES:
+                        is_new = True
+                    else:
+                        if is_new:
+                            words.append(char)
+                        else:
+                            words[-1] += char
+                        is_new = False
+                    word_of.append(len(words) - 1)
+                for question in paragraph["qas"]:
+                    (answer,) = question["answers"]
+                    start = answer["answer_start"]
+                    span = word_of[start], word_of[start + len(answer["text"]) - 1]
+                    covered = " ".join(words[span[0] : span[1] + 1])
+                    if " ".join(answer["text"].split()) in covered:
+                        found.append((question["question"], words, span, answer["text"]))
+        return found
+
+    def records(self, examples):
+        """Yields the records, in the order of `examples`."""
+        unique_id = 1_000_000_000
+        for text, words, span, answer in examples:
+            query = self.tokenizer.tokenize(text)[: self.max_query_length]
+            first_of, tokens, word_of = [], [], []
+            for number, word in enumerate(words):
+                first_of.append(len(tokens))
+                for piece in self.tokenizer.tokenize(word):
+                    word_of.append(number)
+                    tokens.append(piece)
+            start, end = first_of[span[0]], len(tokens) - 1
+            if span[1] < len(words) - 1:
+                end = first_of[span[1] + 1] - 1
+            start, end = self.narrowed(tokens, start, end, answer)
+            windows, begin = [], 0
+            room = self.max_seq_length - len(query) - 3
+            while begin < len(tokens):
+                length = min(len(tokens) - begin, room)
+                windows.append((begin, length))
+                if begin + length == len(tokens):
+                    break
+                begin += min(length, self.doc_stride)
+            for index, (begin, length) in enumerate(windows):
+                pieces, segments = ["[CLS]", *query, "[SEP]"], [0] * (len(query) + 2)
+                to_word, has_most = {}, {}
+                for token in range(begin, begin + length):
+                    to_word[len(pieces)] = word_of[token]
+                    has_most[len(pieces)] = self.best_window(windows, token) == index
+                    pieces.append(tokens[token])
+                    segments.append(1)
+                pieces.append("[SEP]")
+                segments.append(1)
+                ids = [self.tokenizer.vocab[piece] for piece in pieces]
+                mask = [1] * len(ids)
+                while len(ids) < self.max_seq_length:
+                    ids.append(0)
+                    mask.append(0)
+                    segments.append(0)
+                places = 0, 0
+                if start >= begin and end < begin + length:
+                    shift = len(query) + 2 - begin
+                    places = start + shift, end + shift
+                yield self.record(unique_id, ids, mask, segments, places)
+                unique_id += 1
+
+    def narrowed(self, tokens, start, end, answer):
+        """The tokens among these that read as the answer does."""
+        wanted = " ".join(self.tokenizer.tokenize(answer))
+        for first in range(start, end + 1):
+            for last in range(end, first - 1, -1):
+                if " ".join(tokens[first : last + 1]) == wanted:
+                    return first, last
+        return start, end
+
+    def best_window(self, windows, token):
+        """The window in which a token has its maximum context."""
+        best, best_score = None, None
+        for index, (begin, length) in enumerate(windows):
+            end = begin + length - 1
+            if begin <= token <= end:
+                score = min(token - begin, end - token) + 0.01 * length
+                if best_score is None or score > best_score:
+                    best, best_score = index, score
+        return best
+
+    def record(self, unique_id, ids, mask, segments, places):
+        """Serializes one window."""
+
+        def feature(values):
+            return tf.train.Feature(int64_list=tf.train.Int64List(value=list(values)))
+
+        features = collections.OrderedDict()
+        features["unique_ids"] = feature([unique_id])
+        features["input_ids"] = feature(ids)
+        features["input_mask"] = feature(mask)
+        features["segment_ids"] = feature(segments)
+        features["start_positions"] = feature([places[0]])
+        features["end_positions"] = feature([places[1]])
+        features["is_impossible"] = feature([0])
+        example = tf.train.Example(features=tf.train.Features(feature=features))
+        return example.SerializeToString()
