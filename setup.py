@@ -11,6 +11,8 @@ SCRIPTS = [
     "run_pretraining.py",
     "run_classifier.py",
     "export_model.py",
+    "extract_features.py",
+    "embed_sentences.py",
     "convert_checkpoint.py",
     "learn_vocabulary.py",
     "add_words.py",

@@ -302,6 +302,8 @@ def test_mistakes_get_one_sentence_and_leave_nothing(root, folder, tmp_path):
         "run_pretraining.py",
         "run_classifier.py",
         "export_model.py",
+        "extract_features.py",
+        "embed_sentences.py",
         "convert_checkpoint.py",
         "learn_vocabulary.py",
         "add_words.py",
