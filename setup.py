@@ -13,6 +13,7 @@ SCRIPTS = [
     "export_model.py",
     "extract_features.py",
     "embed_sentences.py",
+    "predict_masked.py",
     "convert_checkpoint.py",
     "learn_vocabulary.py",
     "add_words.py",

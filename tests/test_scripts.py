@@ -304,6 +304,7 @@ def test_mistakes_get_one_sentence_and_leave_nothing(root, folder, tmp_path):
         "export_model.py",
         "extract_features.py",
         "embed_sentences.py",
+        "predict_masked.py",
         "convert_checkpoint.py",
         "learn_vocabulary.py",
         "add_words.py",

@@ -17,6 +17,7 @@ _PLACES = {
     "array_writer": "writers",
     "draw": "pictures",
     "files_of": "presets",
+    "perplexity": "masked",
     "read_texts": "texts",
     "read_vectors": "writers",
     "vector_writer": "writers",

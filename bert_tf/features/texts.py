@@ -28,6 +28,11 @@ class Text(NamedTuple):
         return cls(index, *match.groups()) if match else cls(index, line, None)
 
 
+def as_text(index, text):
+    """A `Text` as it is; of a str the one that the line would be."""
+    return text if isinstance(text, Text) else Text.parse(index, text)
+
+
 def read_texts(path):
     """Yields a `Text` for each line of a file; an empty line is an empty text."""
     for index, line in enumerate(files.read_lines(path)):

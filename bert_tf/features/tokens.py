@@ -14,7 +14,7 @@ from bert_tf import checkpoints
 from bert_tf.errors import UserError
 from bert_tf.features.presets import files_of
 from bert_tf.features.runner import Runner
-from bert_tf.features.texts import Text, TextRows
+from bert_tf.features.texts import TextRows, as_text
 from bert_tf.modeling.models import BertModel
 from bert_tf.tasks.checks import check_length
 from bert_tf.training import make_strategy
@@ -133,11 +133,6 @@ class TokenVectors:
             return values[[word.start for word in places]]
         means = [values[word.start : word.end].mean(0) for word in places]
         return np.array(means, "float32").reshape(-1, *values.shape[1:])
-
-
-def as_text(index, text):
-    """A `Text` as it is; of a str the one that the line would be."""
-    return text if isinstance(text, Text) else Text.parse(index, text)
 
 
 def open_encoder(preset, dtype=None, strategy=None, keep_special_tokens=False, **options):
