@@ -305,6 +305,7 @@ def test_mistakes_get_one_sentence_and_leave_nothing(root, folder, tmp_path):
         "extract_features.py",
         "embed_sentences.py",
         "predict_masked.py",
+        "show_attention.py",
         "convert_checkpoint.py",
         "learn_vocabulary.py",
         "add_words.py",
