@@ -110,7 +110,7 @@ def embed(encoder):
             write = stack.enter_context(
                 bert_tf.features.array_writer(FLAGS.output_file, count, encoder.width, dtype)
             )
-        for sentence, vector in zip(sentences(), encoder.stream(sentences()), strict=True):
+        for sentence, vector in encoder.stream(sentences()):
             if write:
                 write(vector)
             if nearest and sentence:

@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from test_features import WORDS, folder  # noqa: F401
 from test_hugging_face import theirs, transformers  # noqa: F401
 from test_modeling import TINY
@@ -78,6 +79,20 @@ def test_equals_transformers(transformers, hugging_face, words):  # noqa: F811
             assert score.perplexity == pytest.approx(math.exp(-total / score.num_tokens), rel=1e-4)
         else:
             assert math.isnan(score.perplexity)
+
+
+def test_strategies_agree(hugging_face, words):
+    reduction = tf.distribute.ReductionToOneDevice()
+    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"], cross_device_ops=reduction)
+    other = bert_tf.MaskedWords.from_preset(
+        hugging_face, strategy=strategy, num_best=3, batch_size=4, max_seq_length=12
+    )
+    for expected, found in zip(words.guess(TEXTS), other.guess(TEXTS), strict=True):
+        assert found[:3] == expected[:3]
+        for best, other_best in zip(expected.best, found.best, strict=True):
+            assert [word for word, _ in best] == [word for word, _ in other_best]
+    for expected, found in zip(words.score(TEXTS), other.score(TEXTS), strict=True):
+        assert found.log_probability == pytest.approx(expected.log_probability, abs=1e-4)
 
 
 def test_script(root, folder, words, tmp_path):  # noqa: F811

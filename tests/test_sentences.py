@@ -48,15 +48,20 @@ def test_real_model_script_and_saved_model(root, transformers, minilm, tmp_path)
             "--query=A man eats noodles",
             "--num_nearest=2",
             "--batch_size=4",
+            "--interactive",
         ],
+        input="\na violinist plays\n",
         capture_output=True,
         text=True,
     )
     assert done.returncode == 0, done.stderr
     assert "pooling=mean, layer=-1, normalize=True, max_seq_length=256" in done.stderr
     np.testing.assert_allclose(np.load(tmp_path / "out.npy"), expected, atol=1e-5, rtol=0)
-    nearest = [line.split("  ")[2] for line in done.stdout.strip().splitlines()[1:]]
-    assert nearest == [SENTENCES[0], SENTENCES[1]]
+    queries = [lines.splitlines() for lines in done.stdout.strip().split("\n\n")]
+    assert [lines[0] for lines in queries] == ["A man eats noodles", "a violinist plays"]
+    nearest = [[line.split("  ")[2] for line in lines[1:]] for lines in queries]
+    assert nearest[0] == [SENTENCES[0], SENTENCES[1]]
+    assert nearest[1][0] == SENTENCES[4]
 
     program = """
 import json, sys
@@ -92,6 +97,16 @@ def test_poolings(encoder, outputs, pooling):  # noqa: F811
             expected /= np.linalg.norm(expected, axis=-1, keepdims=True)
         np.testing.assert_allclose(sentences.encode(lines), expected, atol=1e-5, rtol=0)
     assert sentences.encode([]).shape == (0, 16)
+
+
+def test_array_of_another_length_than_was_said_does_not_appear(tmp_path):
+    with (
+        pytest.raises(bert_tf.UserError, match="3 rows were expected, 2 came"),
+        features.array_writer(str(tmp_path / "a.npy"), 3, 4) as write,
+    ):
+        write(np.zeros(4))
+        write(np.zeros(4))
+    assert not list(tmp_path.iterdir())
 
 
 def test_nearest():

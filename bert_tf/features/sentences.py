@@ -114,14 +114,14 @@ class SentenceEncoder:
 
     def encode(self, sentences):
         """Returns the vectors of `sentences`, a list of str, as float32 (B, H)."""
-        rows = list(self.stream(sentences))
+        rows = [vector for _, vector in self.stream(sentences)]
         return np.array(rows, "float32").reshape(-1, self.width)
 
     def stream(self, sentences, what="reading sentences"):
-        """Yields the vector (H,) of each of `sentences`, any number of str."""
+        """Yields each of `sentences`, any number of str, and its vector (H,)."""
         texts = (Text(index, sentence, None) for index, sentence in enumerate(sentences))
-        for _, found in self.runner.run(self._rows.rows(texts), what, "sentences"):
-            yield found["vectors"]
+        for sequence, found in self.runner.run(self._rows.rows(texts), what, "sentences"):
+            yield sequence.text.text_a, found["vectors"]
         self._rows.report()
 
     def vectors_of(self, batch):
@@ -149,6 +149,7 @@ def said_beside(path):
     Raises:
       UserError: if it does something to them that is not known here.
     """
+    path = os.path.dirname(path) if path.endswith(".safetensors") else path
     modules = os.path.join(path, "modules.json")
     if not tf.io.gfile.exists(modules):
         return {}

@@ -99,9 +99,31 @@ def read_vectors(path):
 
 @contextlib.contextmanager
 def array_writer(path, count, width, dtype="float32"):
-    """Yields a function that writes one row (W,) of a NumPy file of `count` rows, whole or not."""
+    """Yields a function that writes one row (W,) of a NumPy file, which appears when all are.
+
+    Args:
+      path: the file.
+      count: how many rows come.
+      width: W.
+      dtype: "float32" or "float16".
+
+    Raises:
+      UserError: if it cannot be written, or another number of rows came.
+    """
     kind = np.dtype(dtype).newbyteorder("<")
     header = {"descr": kind.str, "fortran_order": False, "shape": (count, width)}
-    with files.replacing(path) as (temporary,), tf.io.gfile.GFile(temporary, "wb") as writer:
-        np.lib.format.write_array_header_1_0(writer, header)
-        yield lambda row: writer.write(row.astype(kind).tobytes())
+    written = 0
+    with files.replacing(path) as (temporary,):
+        with tf.io.gfile.GFile(temporary, "wb") as writer:
+            np.lib.format.write_array_header_1_0(writer, header)
+
+            def write(row):
+                nonlocal written
+                written += 1
+                writer.write(row.astype(kind).tobytes())
+
+            yield write
+        if written != count:
+            raise UserError(
+                f"{path}: {count} rows were expected, {written} came; was the input changed?"
+            )
