@@ -70,6 +70,8 @@ def check_flags():
         raise bert_tf.UserError("--input_file wants one .tfrecord; a page or picture wants --text")
     if FLAGS.float16 and ".tfrecord" not in kinds:
         raise bert_tf.UserError("--float16 wants a .tfrecord to write")
+    if ".png" in kinds:
+        bert_tf.features.matplotlib_parts()
     return kinds
 
 

@@ -30,6 +30,8 @@ def model_files():
     Config, vocabulary and casing that are not given are those that lie beside --init_checkpoint.
     """
     if FLAGS.init_checkpoint and not FLAGS.model:
+        # That there is one comes before what lies beside it.
+        bert_tf.checkpoints.open_checkpoint(FLAGS.init_checkpoint)
         beside = bert_tf.features.files_of(FLAGS.init_checkpoint)
         meant = {
             "bert_config_file": beside.config,

@@ -5,6 +5,7 @@ import math
 import subprocess
 import sys
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -14,7 +15,7 @@ from test_modeling import TINY
 
 import bert_tf
 from bert_tf import checkpoints
-from bert_tf.modeling import BertModel
+from bert_tf.modeling import BertModel, BertPretrainer
 
 TEXTS = ["a [MASK] c", "[MASK] b ||| d [MASK] [MASK]", "j", "", "b a c"]
 TOKENS = ["a [MASK] c", "[MASK] b [SEP] d [MASK] [MASK]", "j", "", "b a c"]
@@ -119,6 +120,47 @@ def test_script(root, folder, words, tmp_path):  # noqa: F811
             assert [x["token"] for x in masked["best"]] == [token for token, _ in best]
             found_probabilities = [x["probability"] for x in masked["best"]]
             np.testing.assert_allclose(found_probabilities, [x for _, x in best], atol=1e-5)
+
+
+def test_a_model_that_has_learnt_an_alphabet_knows_it(folder):  # noqa: F811
+    """Trained to fill one gap in texts of five letters in their order."""
+    model = BertPretrainer(TINY)
+    optimizer = keras.optimizers.Adam(1e-2)
+    first = WORDS.index("a")
+
+    @tf.function
+    def step():
+        starts = tf.random.uniform((32, 1), 0, 6, tf.int32) + first
+        letters = starts + tf.range(5)
+        places = tf.random.uniform((32, 1), 0, 5, tf.int32)
+        masked = tf.where(tf.range(5) == places, WORDS.index("[MASK]"), letters)
+        ends = [tf.fill((32, 1), WORDS.index(end)) for end in ("[CLS]", "[SEP]")]
+        ids = tf.concat([ends[0], masked, ends[1]], 1)
+        batch = {"input_ids": ids, "input_mask": ids * 0 + 1, "segment_ids": ids * 0}
+        batch["masked_lm_positions"] = places + 1
+        wanted = tf.gather(letters, places, batch_dims=1)
+        with tf.GradientTape() as tape:
+            logits = model(batch, training=False)["masked_lm_logits"]
+            losses = tf.nn.sparse_softmax_cross_entropy_with_logits(wanted, logits)
+            loss = tf.reduce_mean(losses)
+        variables = [v for name, v in checkpoints.weights(model).items() if "relation" not in name]
+        variables = [v for v in variables if "pooler" not in v.path]
+        gradients = map(tf.convert_to_tensor, tape.gradient(loss, variables))
+        optimizer.apply_gradients(zip(gradients, variables, strict=True))
+        return loss
+
+    for _ in range(400):
+        loss = step()
+    assert loss < 0.2
+    tokenizer = bert_tf.FullTokenizer(str(folder / "vocab.txt"), keep_special_tokens=True)
+    words = bert_tf.MaskedWords(model, tokenizer, 2, batch_size=4, max_seq_length=12)
+    for text, letter in (("c d [MASK] f g", "e"), ("[MASK] g h i j", "f")):
+        (found,) = words.guess([text])
+        word, probability = found.best[0][0]
+        assert word == letter
+        assert probability > 0.7
+    ordered, mixed = words.score(["b c d e f", "f b d c e"])
+    assert ordered.perplexity < 2 < mixed.perplexity
 
 
 def test_a_model_without_the_head_is_refused(tmp_path):

@@ -17,6 +17,7 @@ _PLACES = {
     "array_writer": "writers",
     "draw": "pictures",
     "files_of": "presets",
+    "matplotlib_parts": "pictures",
     "perplexity": "masked",
     "read_texts": "texts",
     "read_vectors": "writers",

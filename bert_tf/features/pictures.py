@@ -29,7 +29,7 @@ def draw(path, text, heads):
     Raises:
       UserError: if matplotlib is not installed, or the file cannot be written.
     """
-    figures, colors, agg = _matplotlib()
+    figures, colors, agg = matplotlib_parts()
     num_layers, num_heads, length, _ = text.values.shape
     side = min(max(_LEAST, _FOR_EACH * length), _MOST)
     width, height = num_heads * (side + 0.15) + 2.2, num_layers * (side + 0.35) + 1.6
@@ -72,7 +72,8 @@ def draw(path, text, heads):
         )  # fmt: skip
 
 
-def _matplotlib():
+def matplotlib_parts():
+    """Its modules figure, colors and backend_agg; UserError if it is not installed."""
     try:
         import matplotlib.backends.backend_agg
         import matplotlib.colors
