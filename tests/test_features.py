@@ -147,7 +147,7 @@ def test_the_ways_of_the_paper(encoder, outputs, weights):
             )
 
 
-def test_words(encoder, outputs):
+def test_words(encoder, outputs, caplog):
     for kind in ("first", "mean"):
         found = list(vectors(encoder, words=kind)(LINES))
         assert found[2].tokens == ["d", "|||", "e", "f", "g"]
@@ -157,6 +157,9 @@ def test_words(encoder, outputs):
         expected = jab[0] if kind == "first" else jab.mean(0)
         np.testing.assert_allclose(found[3].values[0, 0], expected, atol=1e-5)
         np.testing.assert_allclose(found[0].values[2, 0], outputs[0][0][-1][4], atol=1e-5)
+    (found,) = vectors(encoder, words="first")(["a \u200b b"])
+    assert found.tokens == ["a", "b"]
+    assert "1 words have no token" in caplog.text
 
 
 def test_strategies_agree_and_order_is_kept(folder, encoder):

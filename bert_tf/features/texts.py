@@ -77,7 +77,7 @@ class TextRows:
         self._limit = max_seq_length
         self._with_words = with_words
         self._cls, self._sep = tokenizer.convert_tokens_to_ids(["[CLS]", "[SEP]"])
-        self.num_cut = 0
+        self.num_cut = self._num_empty = 0
 
     def row(self, text):
         """Returns the `Row` of a `Text`, its item a `Sequence`."""
@@ -102,12 +102,17 @@ class TextRows:
             yield self.row(text)
 
     def report(self):
-        """Warns if texts were cut."""
+        """Warns if texts were cut, or words came to nothing."""
         if self.num_cut:
             console.warning(
                 "%d texts are longer than --max_seq_length=%d, and what is too much of them is "
                 "left out",
                 self.num_cut, self._limit,
+            )  # fmt: skip
+        if self._num_empty:
+            console.warning(
+                "%d words have no token, as of invisible characters, and are left out",
+                self._num_empty,
             )  # fmt: skip
 
     def _encode(self, text):
@@ -116,6 +121,7 @@ class TextRows:
             return self._tokenizer.encode(text), None
         words = text.split()
         parts = self._tokenizer.encode_batch(words)
+        self._num_empty += sum(not part for part in parts)
         counts = [(word, len(part)) for word, part in zip(words, parts, strict=True)]
         return list(itertools.chain.from_iterable(parts)), counts
 
