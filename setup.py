@@ -12,6 +12,10 @@ SCRIPTS = [
     "run_classifier.py",
     "run_squad.py",
     "export_model.py",
+    "extract_features.py",
+    "embed_sentences.py",
+    "predict_masked.py",
+    "show_attention.py",
     "convert_checkpoint.py",
     "learn_vocabulary.py",
     "add_words.py",
@@ -26,7 +30,10 @@ setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     packages=find_packages(include=["bert_tf", "bert_tf.*"]),
-    package_data={"bert_tf.tokenization": ["unicode_table.txt"]},
+    package_data={
+        "bert_tf.features": ["page.html"],
+        "bert_tf.tokenization": ["unicode_table.txt"],
+    },
     scripts=SCRIPTS,
     python_requires=">=3.10,<3.14",
     install_requires=[
@@ -48,7 +55,9 @@ setup(
     extras_require={
         # Hugging Face folders, read and written.
         "huggingface": ["safetensors>=0.4"],
-        "test": ["pytest>=8.0", "ruff>=0.17,<0.18", "safetensors>=0.4"],
+        "test": ["matplotlib>=3.8", "pytest>=8.0", "ruff>=0.17,<0.18", "safetensors>=0.4"],
+        # Pictures of attention (.png).
+        "pictures": ["matplotlib>=3.8"],
         # What benchmarks/ measures bert_tf against.
         "benchmarks": ["tokenizers>=0.20"],
     },

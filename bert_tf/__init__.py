@@ -19,6 +19,7 @@ _ROOMS = (
     "data",
     "data_flags",
     "errors",
+    "features",
     "files",
     "flags",
     "modeling",
@@ -27,6 +28,7 @@ _ROOMS = (
     "tasks",
     "tokenization",
     "training",
+    "vector_flags",
 )
 
 # Names that users reach for first, and the room each lives in.
@@ -39,6 +41,8 @@ _NAMES = {
     "BertTagger": "modeling",
     "FullTokenizer": "tokenization",
     "GraphTokenizer": "tokenization",
+    "MaskedWords": "features",
+    "SentenceEncoder": "features",
     "UserError": "errors",
 }
 

@@ -191,6 +191,13 @@ def write_text(path, text):
         writer.write(text.encode("utf-8"))
 
 
+@contextlib.contextmanager
+def writing_text(path):
+    """Yields a function that writes a part of a text; the file appears when all is written."""
+    with replacing(path) as (temporary,), tf.io.gfile.GFile(temporary, "wb") as writer:
+        yield lambda text: writer.write(text.encode("utf-8"))
+
+
 def make_folder(path):
     """Makes the folder and its parents if they are not there."""
     if path:

@@ -96,7 +96,7 @@ def convert(
     tensors, config = resize(tensors, config, max_position_embeddings, vocab_size)
 
     if to_format == "hugging_face":
-        found = _beside_settings(path)
+        found = beside_settings(path)
         lower = found.get("do_lower_case", True) if do_lower_case is None else do_lower_case
         if lower != found.get("do_lower_case", lower):
             raise UserError(
@@ -192,7 +192,7 @@ def resize(tensors, config, max_position_embeddings=None, vocab_size=None, seed=
     return tensors, BertConfig.from_dict(values)
 
 
-def _beside_settings(path):
+def beside_settings(path):
     """What the files beside a checkpoint say of casing, labels and architecture, as one dict.
 
     `classifier.json` and `squad.json` are what `run_classifier.py` and `run_squad.py` leave there,

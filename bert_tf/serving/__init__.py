@@ -3,8 +3,9 @@
 import importlib
 
 from bert_tf.serving.export import export_classifier
+from bert_tf.serving.sentences import export_sentence_encoder
 
-__all__ = ["export_answerer", "export_classifier"]
+__all__ = ["export_answerer", "export_classifier", "export_sentence_encoder"]
 
 
 def __getattr__(name):

@@ -10,7 +10,7 @@ import keras
 import tensorflow as tf
 
 from bert_tf import console, files
-from bert_tf.errors import UserError
+from bert_tf.serving.export import version_folder
 from bert_tf.tasks.squad.answers import NO_ANSWER_AT_ALL
 from bert_tf.tasks.squad.features import AROUND
 from bert_tf.tokenization.graph import GraphTokenizer
@@ -254,13 +254,7 @@ def export_answerer(model, export_dir, settings, version=None):
     Raises:
       UserError: if that version exists.
     """
-    files.make_folder(export_dir)
-    names = (name.rstrip("/") for name in tf.io.gfile.listdir(export_dir))
-    versions = [int(name) for name in names if name.isdecimal()]
-    if version is None:
-        version = max(versions, default=0) + 1
-    if version in versions:
-        raise UserError(f"--version: {export_dir} has a version {version} already")
+    folder = version_folder(export_dir, version)
     answerer = Answerer(model, settings.vocab_file, settings)
     archive = keras.export.ExportArchive()
     archive.track(model)
@@ -272,7 +266,6 @@ def export_answerer(model, export_dir, settings, version=None):
             {name: tf.TensorSpec((None,), tf.string, name=name) for name in ("question", "context")}
         ],
     )
-    folder = os.path.join(export_dir, str(version))
     with files.replacing_folder(folder) as temporary:
         archive.write_out(temporary, verbose=False)
         extra = os.path.join(temporary, "assets.extra")

@@ -33,14 +33,7 @@ def export_classifier(model, export_dir, settings, version=None):
     Raises:
       UserError: if that version exists.
     """
-    files.make_folder(export_dir)
-    versions = [int(name.rstrip("/")) for name in tf.io.gfile.listdir(export_dir)
-                if name.rstrip("/").isdecimal()]  # fmt: skip
-    if version is None:
-        version = max(versions, default=0) + 1
-    if version in versions:
-        raise UserError(f"--version: {export_dir} has a version {version} already")
-
+    folder = version_folder(export_dir, version)
     signature = {name: tf.TensorSpec((None, None), tf.int32, name=name) for name in INPUTS}
     numbers = settings.vector
     if numbers:
@@ -56,7 +49,6 @@ def export_classifier(model, export_dir, settings, version=None):
     archive = keras.export.ExportArchive()
     archive.track(model)
     archive.add_endpoint("serving_default", serve, input_signature=[signature])
-    folder = os.path.join(export_dir, str(version))
     with files.replacing_folder(folder) as temporary:
         archive.write_out(temporary, verbose=False)
         extra = os.path.join(temporary, "assets.extra")
@@ -69,3 +61,19 @@ def export_classifier(model, export_dir, settings, version=None):
         files.write_text(os.path.join(extra, files.VOCABULARY), vocabulary)
     console.info("exported %s", folder)
     return folder
+
+
+def version_folder(export_dir, version=None):
+    """The folder of a model's version, to be made; the next free one if `version` is None.
+
+    Raises:
+      UserError: if that version exists.
+    """
+    files.make_folder(export_dir)
+    versions = [int(name.rstrip("/")) for name in tf.io.gfile.listdir(export_dir)
+                if name.rstrip("/").isdecimal()]  # fmt: skip
+    if version is None:
+        version = max(versions, default=0) + 1
+    if version in versions:
+        raise UserError(f"--version: {export_dir} has a version {version} already")
+    return os.path.join(export_dir, str(version))

@@ -1,0 +1,34 @@
+"""What a pre-trained model says of texts as it is: vectors, masked words, attention."""
+
+import importlib
+
+# Where each name lives; loaded when it is touched.
+_PLACES = {
+    "Attention": "attention",
+    "ModelFiles": "presets",
+    "MaskedWords": "masked",
+    "Nearest": "nearest",
+    "Row": "runner",
+    "Runner": "runner",
+    "SentenceEncoder": "sentences",
+    "TextRows": "texts",
+    "TokenVectors": "tokens",
+    "WAYS": "tokens",
+    "array_writer": "writers",
+    "draw": "pictures",
+    "files_of": "presets",
+    "matplotlib_parts": "pictures",
+    "perplexity": "masked",
+    "read_texts": "texts",
+    "read_vectors": "writers",
+    "vector_writer": "writers",
+    "write_page": "page",
+}
+
+__all__ = list(_PLACES)
+
+
+def __getattr__(name):
+    if name in _PLACES:
+        return getattr(importlib.import_module(f"{__name__}.{_PLACES[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

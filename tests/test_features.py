@@ -1,0 +1,240 @@
+"""Vectors of tokens and words, and the files that they are written to."""
+
+import itertools
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from test_modeling import TINY
+
+import bert_tf
+from bert_tf import checkpoints, features
+from bert_tf.features import writers
+from bert_tf.features.tokens import TextVectors, open_encoder
+from bert_tf.modeling import BertPretrainer
+
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghij", *(f"##{c}" for c in "abc")]
+DEEP = bert_tf.BertConfig.from_dict(
+    {**TINY.to_dict(), "num_hidden_layers": 4, "vocab_size": len(WORDS)}
+)
+LINES = ["a b ||| c", "", "d ||| e ||| f g", "  jab ||| ", "a b c d e f g h i j a b", "zz a"]
+TOKENS = [
+    "[CLS] a b [SEP] c [SEP]",
+    "[CLS] [SEP]",
+    "[CLS] d | | | e [SEP] f g [SEP]",
+    "[CLS] j ##a ##b | | | [SEP]",
+    "[CLS] a b c d e f g h i j [SEP]",
+    "[CLS] [UNK] a [SEP]",
+]
+TOKENS = [text.replace("|", "[UNK]") for text in TOKENS]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A release folder with random weights, a vocabulary and texts."""
+    folder = tmp_path_factory.mktemp("features")
+    model = BertPretrainer(DEEP)
+    rng = np.random.default_rng(0)
+    tensors = {
+        name: v.numpy() + 0.3 * rng.normal(size=v.shape).astype("float32")
+        for name, v in checkpoints.weights(model).items()
+    }
+    checkpoints.write(str(folder / "bert_model.ckpt"), tensors)
+    (folder / "bert_config.json").write_text(DEEP.to_json_string())
+    (folder / "vocab.txt").write_text("\n".join(WORDS) + "\n")
+    (folder / "texts.txt").write_text("".join(f"{line}\n" for line in LINES))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def outputs(folder):
+    """For each line the outputs of the model, one text at a time and without padding."""
+    model = bert_tf.BertModel.from_preset(str(folder))
+    found = []
+    for tokens in TOKENS:
+        ids = [WORDS.index(token) for token in tokens.split()]
+        first = ids.index(3) + 1
+        batch = {
+            "input_ids": np.int32([ids]),
+            "input_mask": np.int32([[1] * len(ids)]),
+            "segment_ids": np.int32([[0] * first + [1] * (len(ids) - first)]),
+        }
+        values = model(batch)
+        layers = [x.numpy()[0] for x in values["all_encoder_layers"]]
+        found.append((layers, values["embedding_output"].numpy()[0]))
+    return found
+
+
+@pytest.fixture(scope="module")
+def encoder(folder):
+    return open_encoder(str(folder / "bert_model.ckpt"))[:2]
+
+
+def vectors(encoder, **options):
+    return features.TokenVectors(*encoder, batch_size=4, **{"max_seq_length": 12, **options})
+
+
+def test_script_writes_what_the_release_does(root, folder, outputs, tmp_path):
+    flags = {
+        "input_file": folder / "texts.txt",
+        "output_file": tmp_path / "out.jsonl",
+        "layers": "-1,0,-4",
+        "bert_config_file": folder / "bert_config.json",
+        "init_checkpoint": folder / "bert_model.ckpt",
+        "vocab_file": folder / "vocab.txt",
+        "max_seq_length": 12,
+        "do_lower_case": True,
+        "batch_size": 2,
+        "use_one_hot_embeddings": False,
+    }
+    command = [sys.executable, str(root / "extract_features.py")]
+    command += [f"--{name}={value}" for name, value in flags.items()]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "1 texts are longer than --max_seq_length=12" in done.stderr
+    lines = (tmp_path / "out.jsonl").read_text().splitlines()
+    assert len(lines) == len(LINES)
+    for i, line in enumerate(lines):
+        found = json.loads(line)
+        assert list(found) == ["linex_index", "features"]
+        assert found["linex_index"] == i
+        assert [token["token"] for token in found["features"]] == TOKENS[i].split()
+        for place, token in enumerate(found["features"]):
+            assert list(token) == ["token", "layers"]
+            assert [layer["index"] for layer in token["layers"]] == [-1, 0, -4]
+            for layer in token["layers"]:
+                assert list(layer) == ["index", "values"]
+                assert layer["values"] == [round(x, 6) for x in layer["values"]]
+                expected = outputs[i][0][layer["index"]][place]
+                np.testing.assert_allclose(layer["values"], expected, atol=1e-5, rtol=0)
+
+
+def test_numbers_are_rounded_as_python_does():
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(50, 1, 200)).astype("float32")
+    values[0, 0] = np.arange(200) / 128  # as far from both neighbours
+    values[1, 0] = -np.arange(200) / 2**20
+    values[2, 0] *= 1e-6
+    given = TextVectors(0, ["a"] * 50, [-1], values)
+    found = json.loads(writers.json_line(given))["features"]
+    for token, row in zip(found, values, strict=True):
+        assert token["layers"][0]["values"] == [round(float(x), 6) for x in row[0]]
+
+
+@pytest.mark.parametrize("weights", [None, [0.5, 0.25, 1.0, 2.0]])
+def test_the_ways_of_the_paper(encoder, outputs, weights):
+    shares = np.reshape(weights or [0.25] * 4, (4, 1, 1))
+    expected = {
+        "embeddings": lambda layers, embedded: embedded,
+        "second_to_last": lambda layers, _: layers[-2],
+        "last": lambda layers, _: layers[-1],
+        "concat_last_four": lambda layers, _: np.concatenate(layers, -1),
+        "weighted_sum_last_four": lambda layers, _: (shares * layers).sum(0),
+        "weighted_sum_all": lambda layers, _: (shares * layers).sum(0),
+    }
+    assert set(expected) == set(features.WAYS)
+    for way in features.WAYS:
+        if weights and not way.startswith("weighted"):
+            continue
+        made = vectors(encoder, way=way, layer_weights=weights)(LINES[:2])
+        for found, (layers, embedded) in zip(made, outputs, strict=False):
+            assert found.names == [way]
+            np.testing.assert_allclose(
+                found.values[:, 0], expected[way](layers, embedded), atol=2e-5, rtol=0
+            )
+
+
+def test_words(encoder, outputs, caplog):
+    for kind in ("first", "mean"):
+        found = list(vectors(encoder, words=kind)(LINES))
+        assert found[2].tokens == ["d", "|||", "e", "f", "g"]
+        assert found[1].values.shape == (0, 1, 16)
+        assert found[4].tokens == list("abcdefghij")  # "a b" was cut off
+        jab = outputs[3][0][-1][1:4]
+        expected = jab[0] if kind == "first" else jab.mean(0)
+        np.testing.assert_allclose(found[3].values[0, 0], expected, atol=1e-5)
+        np.testing.assert_allclose(found[0].values[2, 0], outputs[0][0][-1][4], atol=1e-5)
+    (found,) = vectors(encoder, words="first")(["a \u200b b"])
+    assert found.tokens == ["a", "b"]
+    assert "1 words have no token" in caplog.text
+
+
+def test_strategies_agree_and_order_is_kept(folder, encoder):
+    rng = np.random.default_rng(0)
+    lines = [" ".join(rng.choice(list("abcdefghij"), rng.integers(0, 10))) for _ in range(75)]
+    expected = list(vectors(encoder)(lines))
+    # As on a TPU, all of one length.
+    padded = vectors(encoder)
+    padded.runner._multiple = None
+    for a, b in zip(expected, padded(lines[:9]), strict=False):
+        np.testing.assert_allclose(a.values, b.values, atol=1e-5)
+    reduction = tf.distribute.ReductionToOneDevice()
+    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"], cross_device_ops=reduction)
+    copied = open_encoder(str(folder / "bert_model.ckpt"), strategy=strategy)[:2]
+    found = list(vectors(copied, strategy=strategy)(lines))
+    assert [x.index for x in found] == list(range(75))
+    for a, b, line in zip(expected, found, lines, strict=True):
+        assert a.tokens == b.tokens == ["[CLS]", *line.split(), "[SEP]"]
+        np.testing.assert_allclose(a.values, b.values, atol=1e-5)
+    with pytest.raises(bert_tf.UserError, match="--batch_size=3 does not divide over"):
+        features.TokenVectors(*copied, strategy=strategy, batch_size=3, max_seq_length=12)
+
+
+def test_input_is_read_as_it_is_needed_and_its_errors_stay_what_they_are(encoder):
+    read = []
+
+    def texts():
+        for i in itertools.count():
+            read.append(i)
+            if i == 5000:
+                raise bert_tf.UserError("line 5000")
+            yield "a b"
+
+    made = vectors(encoder)
+    stream = made(texts())
+    next(stream)
+    assert len(read) < 2000
+    with pytest.raises(bert_tf.UserError, match=r"^line 5000$"):
+        list(stream)
+
+
+def test_compact_file(encoder, tmp_path):
+    found = list(vectors(encoder, layers=(0, -1))(LINES))
+    for dtype in ("float32", "float16"):
+        path = str(tmp_path / dtype)
+        with features.vector_writer(path, "tfrecord", dtype) as write:
+            for text in found:
+                write(text)
+        again = list(features.read_vectors(path))
+        for text, (index, tokens, names, values) in zip(found, again, strict=True):
+            assert (index, tokens, names) == (text.index, text.tokens, ["0", "-1"])
+            assert values.dtype == dtype
+            np.testing.assert_array_equal(values, text.values.astype(dtype))
+    (tmp_path / "other").write_bytes(b"no records")
+    with pytest.raises(bert_tf.UserError, match="other: not a TFRecord file"):
+        list(features.read_vectors(str(tmp_path / "other")))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"layers": [5]}, "--layers: there is no layer 5, the model has 4: 0 to 3, or -1 to -4"),
+        ({"way": "weighted_sum_all", "layer_weights": [1.0]}, "1 numbers, .* wants 4"),
+        ({"max_seq_length": 13}, "--max_seq_length=13 is more than"),
+        ({"max_seq_length": 4}, "--max_seq_length=4 is less than 5"),
+    ],
+)
+def test_mistakes(encoder, options, message):
+    with pytest.raises(bert_tf.UserError, match=message):
+        vectors(encoder, **options)
+
+
+def test_files_are_found_beside_the_weights(folder, tmp_path):
+    found = features.files_of(str(folder / "bert_model.ckpt"))
+    assert found.vocab == str(folder / "vocab.txt")
+    assert found.do_lower_case is None
+    with pytest.raises(bert_tf.UserError, match="--bert_config_file: there is no config beside"):
+        features.files_of(str(tmp_path)).open()
