@@ -15,52 +15,15 @@ bert_tf.flags.define_tokenizer_flags()
 bert_tf.flags.define_training_flags()
 bert_tf.flags.define_device_flags()
 bert_tf.data_flags.define_data_flags()
+bert_tf.data_flags.define_ways()
 flags.DEFINE_string("output_dir", None, "Folder for checkpoints, summaries and results.")
-flags.DEFINE_integer(
-    "max_seq_length", 128, "Longest sequence in tokens; longer ones are cut, shorter ones padded."
-)
+flags.DEFINE_integer("max_seq_length", 128, "Longest sequence in tokens; longer ones are cut.")
 flags.DEFINE_bool("do_train", False, "Whether to train, on the training set.")
 flags.DEFINE_bool("do_eval", False, "Whether to evaluate, on the development set.")
 flags.DEFINE_bool("do_predict", False, "Whether to predict the labels of the test set.")
 flags.DEFINE_integer("predict_batch_size", 8, "Total batch size for prediction.", lower_bound=1)
 flags.DEFINE_float("num_train_epochs", 3.0, "Number of times to go through the training set.", 0.0)
 flags.DEFINE_float("warmup_proportion", 0.1, "Share of the steps to warm up in.", 0.0, 1.0)
-flags.DEFINE_list(
-    "class_weights",
-    None,
-    "Ours: what each label weighs in training: balanced, or a number for each in the order of "
-    "their ids.",
-)
-flags.DEFINE_integer(
-    "num_seeds",
-    1,
-    "Ours: how many times to run, with seed, seed + 1, ..., each in a folder seed_N of output_dir; "
-    "mean and spread go to eval_seeds.tsv.",
-    lower_bound=1,
-)
-flags.DEFINE_string(
-    "teacher_dir",
-    None,
-    "Ours: output_dir of a fine-tuned model to learn from; its answers stand for the labels.",
-)
-flags.DEFINE_float(
-    "teacher_weight",
-    1.0,
-    "Ours: the teacher's share of the loss, the labels have the rest.",
-    0.0,
-    1.0,
-)
-flags.DEFINE_float(
-    "teacher_temperature",
-    1.0,
-    "Ours: what to divide the logits of both by before they are compared.",
-    lower_bound=0.01,
-)
-flags.DEFINE_bool(
-    "pad_to_max_length",
-    False,
-    "Ours: pad every batch to max_seq_length, as on a TPU, and not just to its longest text.",
-)
 flags.DEFINE_bool(
     "report", False, "Ours: write eval_report.txt, with each label's figures and confusions."
 )
@@ -77,6 +40,12 @@ def main():
     if not (FLAGS.do_train or FLAGS.do_eval or FLAGS.do_predict):
         raise bert_tf.UserError("one of --do_train, --do_eval and --do_predict must be set")
     trained = recall_settings()
+    seeds = trained and bert_tf.tasks.seed_folders(FLAGS.output_dir)
+    if seeds and FLAGS.num_seeds == 1 and not bert_tf.training.latest(FLAGS.output_dir):
+        raise bert_tf.UserError(
+            f"--output_dir: {FLAGS.output_dir} has the runs {', '.join(seeds)}; name one of these "
+            "folders, or give --num_seeds"
+        )
     bert_tf.flags.resolve_model("bert_config_file", "vocab_file")
     config = bert_tf.BertConfig.from_json_file(FLAGS.bert_config_file)
     bert_tf.tasks.check_length(FLAGS.max_seq_length, config)
@@ -86,12 +55,14 @@ def main():
     )
     tokenizer = bert_tf.FullTokenizer(FLAGS.vocab_file, FLAGS.do_lower_case)
     bert_tf.tasks.check_vocabulary(tokenizer.vocab, config, FLAGS.vocab_file)
+    bert_tf.data_flags.check_ways()
+    # With many hosts it must come before TensorFlow's first operation, as reading a data set is.
+    strategy = bert_tf.training.make_strategy(**bert_tf.flags.device_options())
     source = bert_tf.data_flags.make_source(trained)
     if FLAGS.glue_submission and not source.task.submission:
         raise bert_tf.UserError("--glue_submission: this task is not on GLUE's leaderboard")
     if FLAGS.glue_submission and FLAGS.skip_bad_rows:
         raise bert_tf.UserError("--glue_submission: the leaderboard wants all rows, none skipped")
-    check_together()
     data = bert_tf.tasks.read_data(source, wanted_parts(), trained, FLAGS.skip_bad_rows)
     settings = bert_tf.tasks.Settings(
         data.labels,
@@ -104,7 +75,6 @@ def main():
         data.task.layout.numeric_as if data.numbers else "vector",
     )
     settings = bert_tf.tasks.as_begun(FLAGS.output_dir, settings)
-    strategy = bert_tf.training.make_strategy(**bert_tf.flags.device_options())
     job = Job(strategy, settings, data)
     with bert_tf.training.guard.only_one(FLAGS.output_dir, job.workers):
         job.workers.chief_first(
@@ -112,27 +82,6 @@ def main():
         )
         job.make_features(tokenizer)
         run_seeds(job)
-
-
-def check_together():
-    """Checks that the flags of how to learn go together."""
-    if FLAGS.glue_submission and FLAGS.num_seeds > 1:
-        raise bert_tf.UserError("--glue_submission wants one run's answers, and --num_seeds=1")
-    if FLAGS.num_seeds > 1 and not FLAGS.do_eval:
-        bert_tf.console.warning("--num_seeds without --do_eval: there will be no eval_seeds.tsv")
-    if FLAGS.class_weights and FLAGS.teacher_dir and FLAGS.teacher_weight == 1:
-        raise bert_tf.UserError(
-            "--class_weights has no effect where the labels have no share of the loss: a "
-            "--teacher_weight below 1 is needed"
-        )
-    if not FLAGS.do_train:
-        for name in ("class_weights", "teacher_dir"):
-            if FLAGS[name].value:
-                bert_tf.console.warning("--%s has no effect without --do_train", name)
-    if not FLAGS.teacher_dir:
-        for name in ("teacher_weight", "teacher_temperature"):
-            if FLAGS[name].present:
-                raise bert_tf.UserError(f"--{name} wants --teacher_dir")
 
 
 def recall_settings():
@@ -172,10 +121,9 @@ def run_seeds(job):
     if FLAGS.num_seeds == 1:
         job.run(FLAGS.output_dir, FLAGS.seed)
         return
-    seeds, found = range(FLAGS.seed, FLAGS.seed + FLAGS.num_seeds), {}
-    for seed in seeds:
-        bert_tf.console.info("seed %d of %d to %d", seed, seeds[0], seeds[-1])
-        folder = bert_tf.tasks.seed_folder(FLAGS.output_dir, seed)
+    found = {}
+    for i, (seed, folder) in enumerate(job.folders.items()):
+        bert_tf.console.info("run %d of %d: seed %d", i + 1, FLAGS.num_seeds, seed)
         job.workers.chief_first(
             functools.partial(bert_tf.tasks.settle, folder, job.settings, write=FLAGS.do_train)
         )
@@ -201,6 +149,9 @@ class Job:
         )
         self.options = bert_tf.flags.training_options(strategy)
         self.kind = bert_tf.tasks.KINDS[settings.task_type]
+        bert_tf.training.check_metric(
+            FLAGS.best_metric, self.kind.names_of_metrics(data.task.metrics)
+        )
         self.teacher, teaching, weights = None, None, None
         if FLAGS.teacher_dir and FLAGS.do_train:
             self.teacher = bert_tf.training.Teacher(FLAGS.teacher_dir, settings)
@@ -221,6 +172,10 @@ class Job:
             class_weights=weights,
             teaching=teaching,
         )
+        self.folders = {FLAGS.seed: FLAGS.output_dir}
+        if FLAGS.num_seeds > 1:
+            seeds = range(FLAGS.seed, FLAGS.seed + FLAGS.num_seeds)
+            self.folders = {x: bert_tf.tasks.seed_folder(FLAGS.output_dir, x) for x in seeds}
         self.length_multiple = None
         if not FLAGS.pad_to_max_length:
             self.length_multiple = bert_tf.training.length_multiple(
@@ -257,6 +212,12 @@ class Job:
                 )
             if not features.stale_because:
                 continue
+            if split == "train" and any(map(bert_tf.training.latest, self.folders.values())):
+                bert_tf.console.warning(
+                    "the run in %s has begun with other training data or settings (%s); it goes on "
+                    "from there",
+                    FLAGS.output_dir, features.stale_because,
+                )  # fmt: skip
             logits = None
             if is_taught:
                 logits = self.teacher.logits(
@@ -287,7 +248,8 @@ class Job:
             FLAGS.init_checkpoint,
             must_be_trained=not FLAGS.do_train,
         )
-        trainer.check_metric(FLAGS.best_metric)
+        if not FLAGS.best_metric and not FLAGS.do_train:
+            bert_tf.training.tell_of_best(folder)
         with bert_tf.data.records.reading(self.paths.values()):
             if FLAGS.do_train:
                 self.train(trainer, seed)
@@ -368,6 +330,9 @@ class Job:
             bert_tf.tasks.write_test_results(path, answers)
             path = result_file(trainer.output_dir, "test_predictions", split, ".tsv")
             bert_tf.tasks.write_predictions(path, ids, predicted, labels, answers)
+            bert_tf.console.info(
+                "wrote %s, and test_results%s", path, path.partition("test_predictions")[2]
+            )
             if FLAGS.glue_submission:
                 bert_tf.tasks.write_submission(
                     FLAGS.glue_submission, self.data.task, split, ids, predicted

@@ -1,4 +1,6 @@
-"""The flags that say what run_classifier.py learns from, and what they come to."""
+"""The flags that say what run_classifier.py learns from and in which ways, and their checks."""
+
+import os
 
 from absl import flags
 
@@ -29,7 +31,11 @@ def define_data_flags():
         "train_file", None, "Ours: training set if it is not train.tsv in data_dir."
     )
     flags.DEFINE_string("dev_file", None, "Ours: development set if it is not dev.tsv in data_dir.")
-    flags.DEFINE_string("test_file", None, "Ours: test set if it is not test.tsv in data_dir.")
+    flags.DEFINE_string(
+        "test_file",
+        None,
+        "Ours: test set if it is not test.tsv in data_dir; all that --do_predict wants to read.",
+    )
     flags.DEFINE_enum(
         "task_type",
         None,
@@ -107,6 +113,8 @@ def make_source(trained):
         tuple(FLAGS.numeric_columns or (number.name for number in known)),
         FLAGS.numeric_as or (trained.numeric_as if trained else "vector"),
     )
+    if len(set(layout.numbers)) < len(layout.numbers):
+        raise UserError(f"--numeric_columns: one is there twice in {', '.join(layout.numbers)}")
     labels = tuple(FLAGS.labels) if FLAGS.labels else None
     task_type = FLAGS.task_type or (trained and trained.task_type)
     of_files = ("task_name", "data_dir", "train_file", "dev_file", "test_file", "header")
@@ -125,7 +133,10 @@ def make_source(trained):
         )
     paths = {"train": FLAGS.train_file, "dev": FLAGS.dev_file, "test": FLAGS.test_file}
     if not (FLAGS.task_name or any(paths.values())):
-        raise UserError("--task_name, --train_file or --tfds_name must say what to read")
+        raise UserError(
+            "--task_name, --tfds_name or a file (--train_file, --dev_file, --test_file) must say "
+            "what to read"
+        )
     task = bert_tf.tasks.find_task(FLAGS.task_name or "tsv", FLAGS.xnli_language)
     if task.layout is not None:
         task = bert_tf.tasks.own_task(task_type, labels, layout)
@@ -135,3 +146,70 @@ def make_source(trained):
             f"--task_name={FLAGS.task_name} are known"
         )
     return bert_tf.tasks.FileSource(task, FLAGS.data_dir, paths)
+
+
+def define_ways():
+    """How to learn from what there is."""
+    flags.DEFINE_list(
+        "class_weights",
+        None,
+        "Ours: what each label weighs in training: balanced, or a number for each in the order of "
+        "their ids.",
+    )
+    flags.DEFINE_integer(
+        "num_seeds",
+        1,
+        "Ours: how many times to run, with seed, seed + 1, ..., each in a folder seed_N of "
+        "output_dir; mean and spread go to eval_seeds.tsv.",
+        lower_bound=1,
+    )
+    flags.DEFINE_string(
+        "teacher_dir",
+        None,
+        "Ours: output_dir of a fine-tuned model to learn from; its answers stand for the labels, "
+        "which must be the same, as must the kind of task and numeric_columns.",
+    )
+    flags.DEFINE_float(
+        "teacher_weight",
+        1.0,
+        "Ours: the teacher's share of the loss, the labels have the rest.",
+        0.0,
+        1.0,
+    )
+    flags.DEFINE_float(
+        "teacher_temperature",
+        1.0,
+        "Ours: what to divide the logits of both by before they are compared.",
+        lower_bound=0.01,
+    )
+    flags.DEFINE_bool(
+        "pad_to_max_length",
+        False,
+        "Ours: pad every batch to max_seq_length, as on a TPU, and not just to its longest text.",
+    )
+
+
+def check_ways():
+    """Checks that the flags of how to learn go together; UserError if they do not."""
+    if FLAGS.glue_submission and FLAGS.num_seeds > 1:
+        raise UserError("--glue_submission wants one run's answers, and --num_seeds=1")
+    if FLAGS.teacher_dir and os.path.normpath(FLAGS.teacher_dir) in (
+        os.path.normpath(FLAGS.output_dir),
+        os.path.join(os.path.normpath(FLAGS.output_dir), "best"),
+    ):
+        raise UserError("--teacher_dir: a model cannot be its own teacher")
+    if FLAGS.num_seeds > 1 and not FLAGS.do_eval:
+        bert_tf.console.warning("--num_seeds without --do_eval: there will be no eval_seeds.tsv")
+    if FLAGS.class_weights and FLAGS.teacher_dir and FLAGS.teacher_weight == 1:
+        raise UserError(
+            "--class_weights has no effect where the labels have no share of the loss: a "
+            "--teacher_weight below 1 is needed"
+        )
+    if not FLAGS.do_train:
+        for name in ("class_weights", "teacher_dir"):
+            if FLAGS[name].value:
+                bert_tf.console.warning("--%s has no effect without --do_train", name)
+    if not FLAGS.teacher_dir:
+        for name in ("teacher_weight", "teacher_temperature"):
+            if FLAGS[name].present:
+                raise UserError(f"--{name} wants --teacher_dir")

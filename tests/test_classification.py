@@ -123,7 +123,7 @@ def test_a_run_does_not_go_on_with_other_labels(tmp_path, tokenizer):
     }
     (tmp_path / "other.txt").write_text("[PAD]\n")
     for name, value in other.items():
-        with pytest.raises(bert_tf.UserError, match=f"holds a run with another {name}"):
+        with pytest.raises(bert_tf.UserError, match=f"holds a run with other {name}"):
             tasks.settle(run, settings._replace(**{name: value}), write=True)
     assert tasks.load_settings(run).labels == ("x", "y")
     (tmp_path / "run" / "classifier.json").write_text("[]")

@@ -282,19 +282,21 @@ def test_features_are_used_again_while_nothing_changes(tmp_path, tokenizer, capl
     before = (tmp_path / "train.tf_record").read_bytes()
     assert "used again" in said()
     assert (tmp_path / "train.tf_record").read_bytes() == before
-    assert "other max_seq_length than" in said(size=7)
-    assert "other labels than" in said(size=7, labels=("y", "x"))
+    assert "made: max_seq_length changed since" in said(size=7)
+    assert "made: labels changed since" in said(size=7, labels=("y", "x"))
     more = [*examples, tsv.Example("", "soup", None, "x")]
-    assert "other data, examples, max_seq_length, labels than" in said(more, tokenizer)
-    assert "other data than" in said([*more[:2], tsv.Example("", "soup", None, "y")], tokenizer)
+    assert "made: data, examples, max_seq_length, labels changed since" in said(more, tokenizer)
+    assert "made: data changed since" in said(
+        [*more[:2], tsv.Example("", "soup", None, "y")], tokenizer
+    )
     (tmp_path / "other.txt").write_text("\n".join([*WORDS, "spoon"]) + "\n")
     vocab = bert_tf.FullTokenizer(str(tmp_path / "other.txt"))
     features(path, examples, tokenizer)
-    assert "other vocabulary than" in said(examples, vocab)
+    assert "made: vocabulary changed since" in said(examples, vocab)
     cased = bert_tf.FullTokenizer(str(tmp_path / "other.txt"), do_lower_case=False)
-    assert "other do_lower_case than" in said(examples, cased)
+    assert "made: do_lower_case changed since" in said(examples, cased)
     several = [tsv.Example("", "good", None, ("x",)), tsv.Example("", "bad", None, ())]
-    assert "task_type, schema than" in said(several, cased, kind="multi_label")
+    assert "task_type, schema changed since" in said(several, cased, kind="multi_label")
     # Files that somebody has changed, or that come from somewhere else.
     features(path, examples, tokenizer)
     (tmp_path / "train.tf_record").write_bytes(before + before)

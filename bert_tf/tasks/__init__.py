@@ -19,7 +19,7 @@ from bert_tf.tasks.results import (
     write_submission,
     write_test_results,
 )
-from bert_tf.tasks.seeds import seed_folder, write_seeds
+from bert_tf.tasks.seeds import seed_folder, seed_folders, write_seeds
 from bert_tf.tasks.settings import Settings, as_begun, load_settings, settle
 from bert_tf.tasks.sources import FileSource, read_data
 from bert_tf.tasks.tfds import TfdsSource
@@ -54,6 +54,7 @@ __all__ = [
     "result_name",
     "schema_of",
     "seed_folder",
+    "seed_folders",
     "settle",
     "settle_config",
     "squad",

@@ -88,7 +88,7 @@ def _find(path, made_of):
         return None, f"{path}.json cannot be read"
     changed = [name for name, value in made_of.items() if note.get(name) != value]
     if changed:
-        return None, f"other {', '.join(changed)} than those that the one there was made of"
+        return None, f"{', '.join(changed)} changed since the one there was made"
     if note.get("records") != digest_of_file(path):
         return None, "the one there was changed since"
     return note, None

@@ -76,7 +76,12 @@ class ClassificationTask(Task):
 
     @property
     def metric_names(self):
-        return (*(f"eval_{name}" for name in self.metrics_used), "eval_loss", "loss")
+        return _names_of(self.metrics_used)
+
+    @classmethod
+    def names_of_metrics(cls, more_metrics=()):
+        """The `metric_names` that a task of this kind will have with `more_metrics`."""
+        return _names_of((*cls.metrics_used, *more_metrics))
 
     @staticmethod
     def encode(label, labels):
@@ -156,6 +161,10 @@ class ClassificationTask(Task):
         loss = predictions["loss"].mean(dtype="float64")
         results = {f"eval_{name}": metrics.METRICS[name](true, found) for name in self.metrics_used}
         return {**results, "eval_loss": loss, "loss": loss}
+
+
+def _names_of(metrics_used):
+    return (*(f"eval_{name}" for name in metrics_used), "eval_loss", "loss")
 
 
 def truncate_pair(ids_a, ids_b, limit):

@@ -36,6 +36,8 @@ def read_number(text, what):
         number = math.nan if "_" in text else float(text)
     except ValueError:
         number = math.nan
+    if _GREATEST < abs(number) < math.inf:
+        raise ValueError(f"{what} {text!r} is more than float32 holds")
     if not abs(number) <= _GREATEST:
         raise ValueError(f"{what} {text!r} is no number")
     return number

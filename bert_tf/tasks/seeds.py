@@ -3,13 +3,20 @@
 import os
 
 import numpy as np
+import tensorflow as tf
 
 from bert_tf import console, files
 
 
 def seed_folder(output_dir, seed):
-    """The folder of one of them."""
+    """The folder of one of the runs."""
     return os.path.join(output_dir, f"seed_{seed}")
+
+
+def seed_folders(output_dir):
+    """The names of the folders of such runs."""
+    names = (name.rstrip("/") for name in tf.io.gfile.listdir(output_dir))
+    return sorted(name for name in names if name.startswith("seed_"))
 
 
 def write_seeds(path, results):

@@ -67,15 +67,19 @@ def settle(output_dir, settings, write):
         old, new = getattr(before, name), getattr(settings, name)
         what = name
         if name == "numbers":
-            what, old, new = "list of numbers", _names(old), _names(new)
+            what, old, new = "numeric_columns", _names(old), _names(new)
         if name == "vocab_file":
             old, new = files.read_text(old), files.read_text(new)
         if old != new:
-            shown = f": {old} there, {new} now" if name in _SHOWN else ""
+            shown = f": {_text(old)} there, {_text(new)} now" if name in _SHOWN else ""
             raise UserError(
-                f"--output_dir: {output_dir} holds a run with another {what}{shown}; give the same "
+                f"--output_dir: {output_dir} holds a run with other {what}{shown}; give the same "
                 "again, or another --output_dir"
             )
+
+
+def _text(value):
+    return ", ".join(value) or "none" if isinstance(value, (list, tuple)) else value
 
 
 def as_begun(output_dir, settings):

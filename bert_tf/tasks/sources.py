@@ -101,7 +101,13 @@ def read_data(source, parts, trained=None, skip_bad_rows=False):
     if labels is None:
         labels = labels_of(train)
         place = os.path.basename(train[0].where.rpartition(", ")[0])
-        console.info("labels found in %s: %s", place, ", ".join(labels))
+        more = f" and {len(labels) - 20} more" if len(labels) > 20 else ""
+        console.info("labels found in %s: %s%s", place, ", ".join(labels[:20]), more)
+        if len(labels) == 1 or 2 * len(labels) > len(train) > 20:
+            console.warning(
+                "%d labels in %d examples; a score wants --task_type=regression",
+                len(labels), len(train),
+            )  # fmt: skip
     for split in examples:
         known = with_known_labels(examples[split], labels, bad[split])
         bad[split].tell()

@@ -73,6 +73,8 @@ def find_file(task, data_dir, split):
     if file.optional:
         console.info("there is no %s, so that set is left out", paths[0])
         return None
+    if len(paths) > 1:
+        raise UserError(f"--data_dir: there is none of {', '.join(file.names)} in {data_dir}")
     return files.require(paths[0], "data_dir")
 
 

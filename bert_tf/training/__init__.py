@@ -1,6 +1,7 @@
 """The one training loop, on any strategy."""
 
 from bert_tf.training import guard
+from bert_tf.training.best import check_metric, tell_of_best
 from bert_tf.training.checkpointing import latest
 from bert_tf.training.distillation import Teacher
 from bert_tf.training.options import Options
@@ -21,11 +22,13 @@ __all__ = [
     "TrainStep",
     "Trainer",
     "Workers",
+    "check_metric",
     "guard",
     "latest",
     "length_multiple",
     "make_strategy",
     "per_replica",
     "set_seed",
+    "tell_of_best",
     "use_xla",
 ]

@@ -13,6 +13,25 @@ from bert_tf.training import checkpointing
 _RECORD = "best.json"
 
 
+def check_metric(metric, names):
+    """Raises UserError if `metric` is neither None nor one of the `names` of a task's metrics."""
+    if metric and metric not in names:
+        raise UserError(
+            f"--best_metric: {metric} is no metric of this task, which has {', '.join(names)}"
+        )
+
+
+def tell_of_best(output_dir):
+    """Says so if a run has kept a best checkpoint, for those who do not ask for it."""
+    path = os.path.join(output_dir, checkpointing.BEST, _RECORD)
+    if tf.io.gfile.exists(path):
+        record = json.loads(files.read_text(path))
+        console.info(
+            "%s has the best of this run by %s, step %s: --best_metric=%s takes that one",
+            os.path.dirname(path), record["metric"], record["step"], record["metric"],
+        )  # fmt: skip
+
+
 class Best:
     """The best evaluation of a run, the weights that it was of, and the evaluations since.
 

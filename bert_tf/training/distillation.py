@@ -6,7 +6,7 @@ import os
 
 import tensorflow as tf
 
-from bert_tf import checkpoints, files, tasks
+from bert_tf import checkpoints, console, files, tasks
 from bert_tf.data.pipelines import Evaluation
 from bert_tf.errors import UserError
 from bert_tf.tasks.cache import digest_of_file
@@ -48,6 +48,7 @@ class Teacher:
                     f"here: {ours or 'none'}"
                 )
         self._prefix = checkpoints.find(folder, "teacher_dir")
+        console.info("teacher: %s", self._prefix)
 
     @functools.cached_property
     def fingerprint(self):
@@ -72,6 +73,7 @@ class Teacher:
         """
         theirs = self._settings
         kind = tasks.KINDS[theirs.task_type]
+        console.info("the teacher is loaded, to be asked for its answers:")
         trainer = Trainer(
             lambda: kind(theirs.config, theirs.num_outputs, dtype, num_numbers=len(theirs.vector)),
             strategy,

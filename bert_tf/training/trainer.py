@@ -9,7 +9,7 @@ import tensorflow as tf
 from bert_tf import checkpoints, console
 from bert_tf.errors import UserError
 from bert_tf.training import checkpointing, guard
-from bert_tf.training.best import Best
+from bert_tf.training.best import Best, check_metric
 from bert_tf.training.loop import Run
 from bert_tf.training.options import Options
 from bert_tf.training.workers import Workers
@@ -94,11 +94,7 @@ class Trainer:
 
     def check_metric(self, metric):
         """Raises UserError if `metric` is neither None nor one of the task's."""
-        if metric and metric not in self.task.metric_names:
-            raise UserError(
-                f"--best_metric: {metric} is no metric of this task, which has "
-                f"{', '.join(self.task.metric_names)}"
-            )
+        check_metric(metric, self.task.metric_names)
 
     def use_best(self, metric):
         """Takes the weights of the best checkpoint; UserError if none was kept by that metric."""
