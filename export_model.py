@@ -41,6 +41,8 @@ def main():
 
 def load(model):
     """Gives a model the weights of the flags, and returns it."""
+    if not FLAGS.checkpoint:
+        bert_tf.training.tell_of_best(FLAGS.model_dir, "checkpoint")
     checkpoint = bert_tf.checkpoints.find(
         FLAGS.checkpoint or FLAGS.model_dir, "checkpoint" if FLAGS.checkpoint else "model_dir"
     )

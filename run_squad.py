@@ -214,6 +214,8 @@ def run(strategy, workers, settings, sources, surveys, tokenizer):
         must_be_trained=not FLAGS.do_train,
     )
     trainer.check_metric(FLAGS.best_metric)
+    if not FLAGS.best_metric and not FLAGS.do_train:
+        bert_tf.training.tell_of_best(FLAGS.output_dir)
     stems = {"train": "train", "predict": "eval"}
     paths = {part: output_file(f"{stems[part]}.tf_record") for part in sources}
 
@@ -231,6 +233,11 @@ def run(strategy, workers, settings, sources, surveys, tokenizer):
                 FLAGS.num_processes,
             )
 
+    for part, survey in surveys.items():
+        # Else the workers would part after different numbers of steps.
+        number = float(int(survey.digest[:12], 16))
+        if workers.mean(number)[0] != number:
+            raise bert_tf.UserError(f"--{part}_file: other workers have other data under that name")
     workers.chief_first(write_records)
     with bert_tf.data.records.reading(paths.values()):
         if FLAGS.do_train:
@@ -304,7 +311,11 @@ def predict(trainer, path, num_windows, asked, settings):
 def keep_threshold(settings, threshold):
     """Leaves the threshold with the model, for later predictions and for an export."""
     choice = dataclasses.replace(settings.choice, null_score_diff_threshold=threshold)
-    bert_tf.tasks.squad.save_spans(FLAGS.output_dir, settings._replace(choice=choice))
+    settings = settings._replace(choice=choice)
+    bert_tf.tasks.squad.save_spans(FLAGS.output_dir, settings)
+    if FLAGS.best_metric:  # the weights that it was found with
+        folder = os.path.join(FLAGS.output_dir, bert_tf.training.checkpointing.BEST)
+        bert_tf.tasks.squad.save_spans(folder, settings)
 
 
 def evaluation_data(path, batch_size, settings):

@@ -55,7 +55,13 @@ setup(
     extras_require={
         # Hugging Face folders, read and written.
         "huggingface": ["safetensors>=0.4"],
-        "test": ["matplotlib>=3.8", "pytest>=8.0", "ruff>=0.17,<0.18", "safetensors>=0.4"],
+        "test": [
+            "matplotlib>=3.8",
+            "pytest>=8.0",
+            "pytest-xdist>=3.5",
+            "ruff>=0.17,<0.18",
+            "safetensors>=0.4",
+        ],
         # Pictures of attention (.png).
         "pictures": ["matplotlib>=3.8"],
         # What benchmarks/ measures bert_tf against.

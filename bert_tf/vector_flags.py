@@ -54,10 +54,13 @@ def model_files():
 
 def runner_options():
     """How to run the model, as keyword arguments of the classes in `bert_tf.features`."""
+    strategy = bert_tf.training.make_strategy(**bert_tf.flags.device_options())
+    # One text needs no batch of 32, filled up with copies of it.
+    is_one = "text" in FLAGS and isinstance(FLAGS["text"].value, str)
     return {
         "dtype": bert_tf.flags.dtype_policy(),
-        "strategy": bert_tf.training.make_strategy(**bert_tf.flags.device_options()),
-        "batch_size": FLAGS.batch_size,
+        "strategy": strategy,
+        "batch_size": strategy.num_replicas_in_sync if is_one else FLAGS.batch_size,
         "max_seq_length": FLAGS.max_seq_length,
     }
 

@@ -49,8 +49,8 @@ def test_windows_are_those_of_python(cut):
 
 
 CONTEXT = "a b\u200bc D e\u0301 \u314f f, g h \ud55c i a b j c d e f g a h c b d f a c j i b"
-TEXTS = [("a", CONTEXT), ("b c d e f", "a"), ("c", ""), ("", CONTEXT * 2), ("d", " \u00a0 "),
-         ("x", "e\u0301 \u1112\u1161\u11ab")]  # fmt: skip
+TEXTS = [("a", "   " + CONTEXT), ("b c d e f", "a"), ("c", ""), ("", CONTEXT * 2),
+         ("d", " \u00a0 "), ("x", "e\u0301 \u1112\u1161\u11ab")]  # fmt: skip
 
 
 @pytest.mark.parametrize("version_2", [False, True])

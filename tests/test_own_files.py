@@ -112,7 +112,9 @@ def test_bad_rows_of_csv_are_named_by_their_first_line(tmp_path):
 @pytest.mark.parametrize("score", ["nan", "inf", "1e39", "1_0", "much", ""])
 def test_scores_are_numbers(tmp_path, score):
     text = f"text\tlabel\ngood\t 4.5\nbad\t{score}\n"
-    with pytest.raises(bert_tf.UserError, match=f"line 3: the score '{score}' is no number"):
+    with pytest.raises(
+        bert_tf.UserError, match=f"line 3: the score '{score}' is (no number|more than)"
+    ):
         own(tmp_path, text, task_type="regression")
     found = own(tmp_path, text, task_type="regression", bad=BadRows(skip=True))
     assert found == [("good", None, 4.5, "0")]

@@ -16,7 +16,9 @@ def seed():
     training.set_seed(7)
 
 
-@pytest.mark.parametrize(("replicas", "parts"), [(1, 1), (2, 2)])
+@pytest.mark.parametrize(
+    ("replicas", "parts"), [pytest.param(1, 1, marks=pytest.mark.slow), (2, 2)]
+)
 def test_recomputation_changes_nothing(tmp_path, replicas, parts):
     """With dropout: its masks must be the same when a layer is computed again."""
 
@@ -66,6 +68,7 @@ def test_the_options_of_a_step_are_heeded():
     assert compiled(graph_of_step(xla=True)[0]) > compiled(plain)
 
 
+@pytest.mark.slow
 def test_xla_makes_the_same_steps_on_two_devices(tmp_path):
     run(tmp_path / "plain", 6)
     training.set_seed(7)

@@ -257,7 +257,7 @@ def mistakes(folder):
         "missing data",
         classify,
         ["--do_eval", "--data_dir=none"],
-        "there is no file none/dev.tsv",
+        "there is none of dev.tsv, dev.csv in none",
     )
     yield "nothing trained", classify, ["--do_predict"], "those of random weights"
     yield "stray argument", classify, ["train"], "what is 'train'?"

@@ -259,7 +259,7 @@ def curves(output_dir):
     }
 
 
-@pytest.mark.parametrize("count", [2, 4])
+@pytest.mark.parametrize("count", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_replicas_make_the_same_steps(tmp_path, count, monkeypatch):
     # A line after the first step and one after the last, however slow the machine is.
     monkeypatch.setattr("bert_tf.training.report.SECONDS_PER_REPORT", np.inf)
@@ -277,7 +277,7 @@ def test_replicas_make_the_same_steps(tmp_path, count, monkeypatch):
             assert more[name, step] == pytest.approx(value, abs=1e-5), (name, step)
 
 
-@pytest.mark.parametrize("count", [2, 4])
+@pytest.mark.parametrize("count", [pytest.param(2, marks=pytest.mark.slow), 4])
 def test_replicas_make_the_same_steps_with_labels_of_unequal_weight(tmp_path, count):
     run_classifier(tmp_path / "one")
     training.set_seed(7)

@@ -114,6 +114,7 @@ class TextRows:
                 "%d words have no token, as of invisible characters, and are left out",
                 self._num_empty,
             )  # fmt: skip
+        self.num_cut = self._num_empty = 0
 
     def _encode(self, text):
         """The ids of a text, and pairs of each word and how many of the ids are its."""

@@ -85,8 +85,10 @@ class Answerer(tf.Module):
 
         start = tf.minimum(character(starts, first), character(starts, last))
         end = tf.maximum(character(ends, first), character(ends, last))
+        # Where there is no answer the place is another context's, and may lie behind this one.
+        begin = tf.where(is_answered, start, 0)
         return {
-            "answer": _part(contexts, start, tf.where(is_answered, end - start, 0)),
+            "answer": _part(contexts, begin, tf.where(is_answered, end - start, 0)),
             "score": tf.where(best > _NONE, probability, 0.0),
             "start": tf.where(is_answered, start, -1),
             "end": tf.where(is_answered, end, -1),

@@ -21,14 +21,21 @@ def check_metric(metric, names):
         )
 
 
-def tell_of_best(output_dir):
-    """Says so if a run has kept a best checkpoint, for those who do not ask for it."""
+def tell_of_best(output_dir, flag=None):
+    """Says so if a run has kept a best checkpoint, for those who do not ask for it.
+
+    Args:
+      output_dir: the run's folder.
+      flag: that which takes such a folder, if it is not --best_metric that takes the best.
+    """
     path = os.path.join(output_dir, checkpointing.BEST, _RECORD)
     if tf.io.gfile.exists(path):
         record = json.loads(files.read_text(path))
+        folder = os.path.dirname(path)
+        how = f"--{flag}={folder}" if flag else f"--best_metric={record['metric']}"
         console.info(
-            "%s has the best of this run by %s, step %s: --best_metric=%s takes that one",
-            os.path.dirname(path), record["metric"], record["step"], record["metric"],
+            "%s has the best of that run by %s, step %s: %s takes it",
+            folder, record["metric"], record["step"], how,
         )  # fmt: skip
 
 

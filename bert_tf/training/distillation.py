@@ -11,6 +11,7 @@ from bert_tf.data.pipelines import Evaluation
 from bert_tf.errors import UserError
 from bert_tf.tasks.cache import digest_of_file
 from bert_tf.tokenization import FullTokenizer
+from bert_tf.training.best import tell_of_best
 from bert_tf.training.strategy import length_multiple
 from bert_tf.training.trainer import Trainer
 
@@ -49,6 +50,7 @@ class Teacher:
                 )
         self._prefix = checkpoints.find(folder, "teacher_dir")
         console.info("teacher: %s", self._prefix)
+        tell_of_best(folder, "teacher_dir")
 
     @functools.cached_property
     def fingerprint(self):

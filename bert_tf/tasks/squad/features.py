@@ -112,7 +112,7 @@ class Context:
             last = self.first_token[words[1] + 1] - 1
         own = self._tokenizer.encode(answer.text)
         for start in range(first, last + 2 - len(own)):
-            if self.ids[start : start + len(own)] == own:
+            if own and self.ids[start : start + len(own)] == own:
                 return start, start + len(own) - 1
         return first, last
 

@@ -175,6 +175,11 @@ def check_answers(question, purpose, version_2_with_negative):
     """Raises UserError if a question has not the answers that `purpose` needs, as in `survey`."""
     if purpose == "predict":
         return
+    if purpose == "eval" and question.answers == () and not version_2_with_negative:
+        raise UserError(
+            f"{question.where}: 'answers' is empty, and there is nothing to score by; questions of "
+            "SQuAD 2.0 want --version_2_with_negative"
+        )
     if question.answers is None and not question.is_impossible:
         raise UserError(f"{question.where}: 'answers' is missing")
     if question.is_impossible and not version_2_with_negative:

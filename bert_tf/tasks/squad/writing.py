@@ -8,6 +8,7 @@ import collections
 import concurrent.futures
 import dataclasses
 import functools
+import gc
 import itertools
 import multiprocessing
 import os
@@ -172,6 +173,8 @@ _maker = None
 def _start(maker, parent):
     global _maker
     _maker = maker
+    # What the fork has of TensorFlow must not be collected in it: its threads are not here.
+    gc.freeze()
 
     def follow():
         # One that is killed cannot end those that it started, and they would hold its locks.
