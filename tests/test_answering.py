@@ -103,7 +103,9 @@ def test_answers_are_those_of_python(tmp_path, version_2, monkeypatch):
     with pytest.raises(bert_tf.UserError, match=r"--version: .* has a version 1 already"):
         bert_tf.serving.export_answerer(model, str(tmp_path / "export"), known, version=1)
     # Bytes that are not UTF-8 do not count; a batch may be empty.
-    odd = serve(question=tf.constant([b"a\xff"]), context=tf.constant([b"\xff" + CONTEXT.encode()]))
+    odd = serve(
+        question=tf.constant([b"a\xff"]), context=tf.constant([b"\xff" + TEXTS[0][1].encode()])
+    )
     assert odd["answer"][0] == found["answer"][0]
     assert odd["start"][0] == found["start"][0]
     none = serve(question=tf.constant([], tf.string), context=tf.constant([], tf.string))
