@@ -22,12 +22,6 @@ from bert_tf.training import make_strategy
 
 POOLINGS = ("mean", "max", "cls")
 
-_THEIR_POOLINGS = {
-    "pooling_mode_mean_tokens": "mean",
-    "pooling_mode_max_tokens": "max",
-    "pooling_mode_cls_token": "cls",
-}
-
 # What a vector is divided by at least, so that one of zeros stays one.
 _LEAST_NORM = 1e-12
 

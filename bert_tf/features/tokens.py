@@ -29,8 +29,6 @@ WAYS = (
     "weighted_sum_all",
 )
 
-WORD_VECTORS = ("first", "mean")
-
 
 class TextVectors(NamedTuple):
     """One text's vectors.

@@ -32,7 +32,7 @@ class Layout:
 
     `text`, `label`, `id` and `numbers` are columns by name or by number from 0, as text; `label`
     has several where each label has a column. `header` is "auto", "yes" or "no". `separator` stands
-    between the labels of one cell. `numeric_as` is one of `numbers.WAYS`.
+    between the labels of one cell. `numeric_as` is "vector" or "text".
     """
 
     text: tuple = ()

@@ -6,8 +6,6 @@ import numpy as np
 
 from bert_tf import console
 
-WAYS = ("vector", "text")
-
 
 class Number(NamedTuple):
     """A column of numbers, and their mean and standard deviation in the training set."""
@@ -28,8 +26,6 @@ def as_words(names, cells):
 
 def measure(names, examples):
     """The `Number`s of a training set: tuple, one for each name."""
-    if not names:
-        return ()
     # In float64: times in seconds since 1970 differ by little of their size.
     values = np.array([example.numbers for example in examples], "float64")
     # The deviation of equal numbers is not always 0 in floating point.

@@ -20,7 +20,7 @@ class Settings(NamedTuple):
     """Labels in the order of their ids, lengths and casing, a `BertConfig`, a vocabulary's path.
 
     `task_type` is a key of `kinds.KINDS`. A regression has no labels. `numbers` are those
-    beside the text, `numeric_as` is one of `numbers.WAYS`.
+    beside the text, `numeric_as` is "vector" or "text".
     """
 
     labels: tuple

@@ -114,6 +114,8 @@ def read_data(source, parts, trained=None, skip_bad_rows=False):
         if not known:
             raise UserError(f"{bad[split].first}; not a single row of that set is left")
         examples[split] = known
-    train = with_known_labels(train, labels, BadRows(skip=True))
-    numbers = trained.numbers if trained else measure(names, train)
+    numbers = trained.numbers if trained else ()
+    if names and not trained:
+        kept = examples.get("train") or with_known_labels(train, labels, BadRows(skip=True))
+        numbers = measure(names, kept)
     return Data(source.task, examples, tuple(labels), numbers)
