@@ -8,8 +8,6 @@ development set. What was cut off goes on with the ways that are missing.
 """
 
 import os
-import subprocess
-import sys
 
 import peer_training
 from absl import flags
@@ -39,23 +37,21 @@ def main():
 def train(way):
     """The results of one way; the script itself goes on where it was cut off."""
     folder = os.path.join(FLAGS.output_dir, way)
-    script = os.path.join(os.path.dirname(__file__), "..", "run_ner.py")
-    settings = {
-        "data_dir": FLAGS.data_dir,
-        "vocab_file": f"{FLAGS.model_dir}/vocab.txt",
-        "bert_config_file": f"{FLAGS.model_dir}/config.json",
-        "init_checkpoint": FLAGS.model_dir,
-        "do_lower_case": FLAGS.do_lower_case,
-        "feature_way": way,
-        "learning_rate": 1e-3,
-        "num_train_epochs": FLAGS.num_train_epochs,
-        "output_dir": folder,
-    }
-    if FLAGS.feature_lstm_size:
-        settings["feature_lstm_size"] = FLAGS.feature_lstm_size
-    given = [f"--{name}={value}" for name, value in settings.items()]
-    command = [sys.executable, script, "--features_only", "--do_train", "--do_eval", *given]
-    subprocess.run(command, check=True)
+    lstm = FLAGS.feature_lstm_size
+    bert_tf.commands.run(
+        "run_ner.py",
+        do_train=True,
+        do_eval=True,
+        features_only=True,
+        feature_way=way,
+        data_dir=FLAGS.data_dir,
+        do_lower_case=FLAGS.do_lower_case,
+        **peer_training.of_folder(FLAGS.model_dir),
+        learning_rate=1e-3,
+        num_train_epochs=FLAGS.num_train_epochs,
+        output_dir=folder,
+        **({"feature_lstm_size": lstm} if lstm else {}),
+    )
     return peer_training.eval_results(folder)
 
 

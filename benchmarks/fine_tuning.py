@@ -10,10 +10,6 @@ same, and both pad a batch to its longest text. What differs is the line of the 
 the order.
 """
 
-import os
-import subprocess
-import sys
-
 import numpy as np
 import peer_training
 from absl import flags
@@ -31,20 +27,7 @@ def main():
 
 def ours(seed):
     """Runs the script as a user would."""
-    folder = os.path.join(FLAGS.output_dir, "bert_tf", f"seed_{seed}")
-    script = os.path.join(os.path.dirname(__file__), "..", "run_classifier.py")
-    command = [
-        sys.executable, script, f"--task_name={FLAGS.task_name}", f"--data_dir={FLAGS.data_dir}",
-        f"--vocab_file={FLAGS.model_dir}/vocab.txt",
-        f"--bert_config_file={FLAGS.model_dir}/config.json",
-        f"--init_checkpoint={FLAGS.model_dir}", "--do_train", "--do_eval", "--optimizer=adamw",
-        f"--learning_rate={FLAGS.learning_rate}", f"--train_batch_size={FLAGS.batch_size}",
-        f"--num_train_epochs={FLAGS.num_train_epochs}",
-        f"--warmup_proportion={peer_training.WARMUP}",
-        f"--max_seq_length={FLAGS.max_seq_length}", f"--seed={seed}", f"--output_dir={folder}",
-    ]  # fmt: skip
-    subprocess.run(command, check=True)
-    return peer_training.eval_results(folder)
+    return peer_training.by_script("run_classifier.py", seed, task_name=FLAGS.task_name)
 
 
 def theirs(seed):

@@ -10,8 +10,6 @@ Both are scored by bert_tf.
 """
 
 import os
-import subprocess
-import sys
 
 import numpy as np
 import peer_training
@@ -30,20 +28,8 @@ def main():
 
 def ours(seed):
     """Runs the script as a user would."""
-    folder = os.path.join(FLAGS.output_dir, "bert_tf", f"seed_{seed}")
-    script = os.path.join(os.path.dirname(__file__), "..", "run_ner.py")
-    command = [
-        sys.executable, script, f"--data_dir={FLAGS.data_dir}", "--do_train", "--do_eval",
-        f"--vocab_file={FLAGS.model_dir}/vocab.txt",
-        f"--do_lower_case={FLAGS.do_lower_case}", "--optimizer=adamw",
-        f"--bert_config_file={FLAGS.model_dir}/config.json",
-        f"--init_checkpoint={FLAGS.model_dir}", f"--learning_rate={FLAGS.learning_rate}",
-        f"--train_batch_size={FLAGS.batch_size}", f"--num_train_epochs={FLAGS.num_train_epochs}",
-        f"--warmup_proportion={peer_training.WARMUP}", "--report",
-        f"--max_seq_length={FLAGS.max_seq_length}", f"--seed={seed}", f"--output_dir={folder}",
-    ]  # fmt: skip
-    subprocess.run(command, check=True)
-    return peer_training.eval_results(folder)
+    more = {"do_lower_case": FLAGS.do_lower_case, "report": True}
+    return peer_training.by_script("run_ner.py", seed, **more)
 
 
 def theirs(seed):

@@ -41,6 +41,40 @@ def define_flags(num_seeds):
     flags.mark_flags_as_required(["data_dir", "model_dir", "output_dir"])
 
 
+def by_script(script, seed, **more):
+    """Runs a script as a user would, with the flags of `define_flags` and more.
+
+    Returns: as `eval_results`.
+    """
+    folder = os.path.join(FLAGS.output_dir, "bert_tf", f"seed_{seed}")
+    bert_tf.commands.run(
+        script,
+        do_train=True,
+        do_eval=True,
+        data_dir=FLAGS.data_dir,
+        **of_folder(FLAGS.model_dir),
+        optimizer="adamw",
+        learning_rate=FLAGS.learning_rate,
+        warmup_proportion=WARMUP,
+        train_batch_size=FLAGS.batch_size,
+        num_train_epochs=FLAGS.num_train_epochs,
+        max_seq_length=FLAGS.max_seq_length,
+        seed=seed,
+        output_dir=folder,
+        **more,
+    )
+    return eval_results(folder)
+
+
+def of_folder(folder):
+    """The flags of a script, by name, that start from a Hugging Face folder."""
+    return {
+        "vocab_file": os.path.join(folder, "vocab.txt"),
+        "bert_config_file": os.path.join(folder, "config.json"),
+        "init_checkpoint": folder,
+    }
+
+
 def train(model, batch_of, count, num_steps, batch_size, learning_rate, seed):
     """Trains a model of transformers.
 

@@ -11,9 +11,6 @@ the head. So the scores differ by as much as those of several seeds do. Both are
 """
 
 import os
-import pathlib
-import subprocess
-import sys
 
 import peer_training
 from absl import flags
@@ -39,27 +36,24 @@ def folder_of(seed):
 
 def ours(seed):
     """Scores of run_squad.py, which also makes the records."""
-    script = pathlib.Path(__file__).resolve().parent.parent / "run_squad.py"
-    settings = {
-        "train_file": FLAGS.train_file,
-        "predict_file": FLAGS.predict_file,
-        "vocab_file": os.path.join(FLAGS.model, "vocab.txt"),
-        "bert_config_file": os.path.join(FLAGS.model, "config.json"),
-        "init_checkpoint": FLAGS.model,
-        "output_dir": folder_of(seed),
-        "num_train_epochs": FLAGS.num_train_epochs,
-        "train_batch_size": FLAGS.train_batch_size,
-        "learning_rate": FLAGS.learning_rate,
-        "max_seq_length": FLAGS.max_seq_length,
-        "warmup_proportion": peer_training.WARMUP,
+    bert_tf.commands.run(
+        "run_squad.py",
+        do_train=True,
+        do_eval=True,
+        train_file=FLAGS.train_file,
+        predict_file=FLAGS.predict_file,
+        **peer_training.of_folder(FLAGS.model),
+        output_dir=folder_of(seed),
+        num_train_epochs=FLAGS.num_train_epochs,
+        train_batch_size=FLAGS.train_batch_size,
+        learning_rate=FLAGS.learning_rate,
+        max_seq_length=FLAGS.max_seq_length,
+        warmup_proportion=peer_training.WARMUP,
         # It corrects the bias of the moments, as PyTorch's does.
-        "optimizer": "adamw",
-        "predict_batch_size": 16,
-        "seed": seed,
-    }
-    given = [f"--{name}={value}" for name, value in settings.items()]
-    command = [sys.executable, str(script), "--do_train", "--do_eval", *given]
-    subprocess.run(command, check=True)
+        optimizer="adamw",
+        predict_batch_size=16,
+        seed=seed,
+    )
     return peer_training.eval_results(folder_of(seed))
 
 
