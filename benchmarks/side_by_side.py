@@ -76,27 +76,31 @@ def main():
     report = ["# Side by side", "", machine()]
     failed = []
     for name in FLAGS.only:
-        report += ["", f"## {name.capitalize()}", ""]
-        try:
-            command = BENCHMARKS[name].format_map(Given())
-        except KeyError as error:
-            report.append(f"Not run: --{error.args[0]} is not given.")
-            _logger.warning("%s: left out, --%s is not given", name, error.args[0])
-            continue
-        _logger.info("%s: %s", name, command)
-        script, *given = shlex.split(command)
-        path = os.path.join(os.path.dirname(os.path.abspath(__file__)), script)
-        run = subprocess.run([sys.executable, path, *given], stdout=subprocess.PIPE, text=True)
-        if run.returncode:
+        lines, status = section(name)
+        report += ["", f"## {name.capitalize()}", "", *lines]
+        if status:
             failed.append(name)
-        shown = f"python benchmarks/{command}"
-        report += ["```", shown, "```", "", run.stdout.strip()]
-        report += [f"It failed with exit status {run.returncode}."] * (run.returncode != 0)
         # After each: what was measured is not lost with what comes after it.
         bert_tf.files.write_text(FLAGS.output_file, "\n".join(report) + "\n")
-    bert_tf.files.write_text(FLAGS.output_file, "\n".join(report) + "\n")
     if failed:
         raise bert_tf.UserError(f"failed: {', '.join(failed)}; the rest is in {FLAGS.output_file}")
+
+
+def section(name):
+    """Runs a benchmark: (lines of the report, exit status)."""
+    try:
+        command = BENCHMARKS[name].format_map(Given())
+    except KeyError as error:
+        _logger.warning("%s: left out, --%s is not given", name, error.args[0])
+        return [f"Not run: --{error.args[0]} is not given."], 0
+    _logger.info("%s: %s", name, command)
+    script, *given = shlex.split(command)
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), script)
+    run = subprocess.run([sys.executable, path, *given], stdout=subprocess.PIPE, text=True)
+    lines = ["```", f"python benchmarks/{command}", "```", "", run.stdout.strip()]
+    if run.returncode:
+        lines.append(f"It failed with exit status {run.returncode}.")
+    return lines, run.returncode
 
 
 class Given(dict):

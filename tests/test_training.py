@@ -1,7 +1,9 @@
 """The loop on a made-up set: it learns, resumes, warm-starts, and is the same on two devices."""
 
+import gc
 import itertools
 import os
+import weakref
 
 import numpy as np
 import pytest
@@ -247,6 +249,15 @@ def test_two_processes_on_one_folder_are_refused(tmp_path, monkeypatch):
         monkeypatch.undo()
     run(tmp_path, 1)
     assert not left.exists()
+
+
+def test_a_run_leaves_nothing_behind(tmp_path):
+    trainer = run(tmp_path, steps=2)
+    # What a variable of TensorFlow lives as long as.
+    handle = weakref.ref(trainer.model.trainable_variables[0].value.handle)
+    del trainer
+    gc.collect()
+    assert handle() is None, "many seeds in one process want the memory of one"
 
 
 def curves(output_dir):

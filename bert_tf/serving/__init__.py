@@ -17,7 +17,7 @@ _MODULES = {
     "encoder": "encoding",
     "export": "exporting",
     "masked_words": "encoding",
-    "read_about": "client",
+    "read_about": "rows",
     "sentences": "encoding",
     "tagger": "tagging",
 }

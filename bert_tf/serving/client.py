@@ -1,13 +1,12 @@
 """Asks a model that TF Serving serves: rows of text in, answers out, in their order."""
 
 import itertools
-import json
 import random
 import re
 import time
 
-from bert_tf import console, files
-from bert_tf.errors import UserError, reason
+from bert_tf import console
+from bert_tf.errors import UserError
 from bert_tf.serving.rows import OfRows
 from bert_tf.serving.signature import INPUTS, SIGNATURE, ServerError, reading
 
@@ -123,24 +122,6 @@ class Client(OfRows):
             times = "once" if asked == 1 else f"{asked} times in {passed:.1f} s"
             return f"{self._name()}: asked for {what} {times}, unavailable ({message})"
         return f"{self._name()}: asked for {what}, {code} ({message})"
-
-
-def read_about(path):
-    """What a model says of itself: the `model.json` of its `assets.extra`.
-
-    Raises:
-      UserError: if it is none.
-    """
-    try:
-        about = json.loads(files.read_text(path))
-        if isinstance(about["task"], str) and isinstance(about["inputs"], list):
-            return about
-        error = "task and inputs were expected"
-    except (ValueError, LookupError, TypeError) as found:
-        if isinstance(found, UserError):
-            raise
-        error = reason(found)
-    raise UserError(f"{path}: not of our making ({error})")
 
 
 def _transport(api):

@@ -19,9 +19,7 @@ from bert_tf.modeling.models import INPUTS
 from bert_tf.serving import warm_up
 from bert_tf.serving.buckets import Buckets
 from bert_tf.serving.compressed import KINDS, Compressed
-
-# What a model says of itself, and what it leaves for people, in `assets.extra`.
-ABOUT = "model.json"
+from bert_tf.serving.rows import ABOUT
 
 # For `batching_parameters.txt`: the most rows that TF Serving puts together, and lets in at once.
 _BATCH_SIZE, _REQUEST_SIZE = 32, 1024
@@ -141,7 +139,7 @@ def export(servable, export_dir, version=None, options=None):
             if lines:
                 files.write_text(os.path.join(extra, name), "".join(f"{x}\n" for x in lines))
         text = json.dumps(about, indent=2, ensure_ascii=False) + "\n"
-        files.write_text(os.path.join(extra, ABOUT), text)
+        files.write_text(os.path.join(temporary, ABOUT), text)
         if options.warm_up:
             warm_up.write(temporary, list(_requests(servable, endpoints, buckets.samples)))
     _write_batching(export_dir)

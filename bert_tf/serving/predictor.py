@@ -1,17 +1,12 @@
 """Runs a SavedModel of ours in this process: rows of text in, answers out, in their order."""
 
-import json
 import os
 
 import tensorflow as tf
 
-from bert_tf import files
 from bert_tf.errors import UserError, reason
-from bert_tf.serving.rows import OfRows
+from bert_tf.serving.rows import ABOUT, OfRows, read_about
 from bert_tf.tokenization.graph import tensorflow_text
-
-# What a served model says of itself, beside its weights.
-ABOUT = os.path.join("assets.extra", "model.json")
 
 
 class Predictor(OfRows):
@@ -33,12 +28,8 @@ class Predictor(OfRows):
           UserError: if there is no such model, or it takes no text.
         """
         self.path = _version(path)
-        try:
-            about = json.loads(files.read_text(os.path.join(self.path, ABOUT)))
-            inputs = tuple(about["inputs"])
-        except (ValueError, KeyError) as error:
-            raise UserError(f"{self.path}/{ABOUT}: not of our making ({reason(error)})") from None
-        if not inputs:
+        about = read_about(os.path.join(self.path, ABOUT))
+        if not about["inputs"]:
             raise UserError(f"--model: {self.path} takes ids and no text")
         tensorflow_text()  # its operations are in the graph
         try:
@@ -47,9 +38,9 @@ class Predictor(OfRows):
             raise UserError(f"--model: {self.path} cannot be loaded ({reason(error)})") from None
         self._serve = self._model.signatures["serving_default"]
         specs = self._serve.structured_input_signature[1]
-        self._types = {name: specs[name].dtype for name in inputs}
+        self._types = {name: specs[name].dtype for name in about["inputs"]}
         num_numbers = specs["numbers"].shape[1] if "numbers" in specs else 0
-        super().__init__(inputs, num_numbers, about, batch_size)
+        super().__init__(about["inputs"], num_numbers, about, batch_size)
 
     def _run(self, columns):
         arguments = {name: tf.constant(x, self._types[name]) for name, x in columns.items()}

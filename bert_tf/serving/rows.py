@@ -5,11 +5,16 @@ It does without TensorFlow, so that a client of a server does too.
 
 import json
 import math
+import os
 import sys
 
 import numpy as np
 
-from bert_tf.errors import UserError
+from bert_tf import files
+from bert_tf.errors import UserError, reason
+
+# What a served model says of itself, beside its weights.
+ABOUT = os.path.join("assets.extra", "model.json")
 
 # The least probability of a label that is given, where there may be several.
 _LEAST = 0.5
@@ -148,6 +153,24 @@ class OfRows:
         for text in texts:
             text.encode()  # half of a pair is no character: a UnicodeEncodeError is a ValueError
         return value
+
+
+def read_about(path):
+    """What a model says of itself: its `model.json`.
+
+    Raises:
+      UserError: if it is none.
+    """
+    try:
+        about = json.loads(files.read_text(path))
+        if isinstance(about["task"], str) and isinstance(about["inputs"], list):
+            return about
+        error = "task and inputs were expected"
+    except (ValueError, LookupError, TypeError) as found:
+        if isinstance(found, UserError):
+            raise
+        error = reason(found)
+    raise UserError(f"{path}: not of our making ({error})")
 
 
 def _size(row):

@@ -34,9 +34,9 @@ class TrainStep:
     def replica_step(self, batch):
         """Makes a step on this replica's share of a batch; returns a dict of float32 scalars."""
         replica = tf.distribute.get_replica_context()
-        weights = replica.all_reduce(_SUM, self.task.loss_weights(batch))
+        weights = _summed(replica, self.task.loss_weights(batch))
         gradients, losses = self._accumulated(batch, weights, replica.replica_id_in_sync_group)
-        gradients, losses = replica.all_reduce(_SUM, (gradients, losses))
+        gradients, losses = _summed(replica, (gradients, losses))
         if self.loss_scale is None:
             return {**losses, "gradient_norm": self.optimizer.apply(gradients)}
         gradients, is_finite = self.loss_scale.unscale(gradients)
@@ -81,3 +81,12 @@ class TrainStep:
             for name, gradient in gradients.items()
             if gradient is not None
         }, losses
+
+
+def _summed(replica, values):
+    """Values added up over all replicas, in the structure that they have."""
+    if replica.num_replicas_in_sync == 1:
+        # TensorFlow keeps what `all_reduce` traces for as long as the process lives (it registers a
+        # gradient for it), and with it the graph, weights and moments of each seed.
+        return values
+    return replica.all_reduce(_SUM, values)
