@@ -113,9 +113,14 @@ def make_source():
             FLAGS.tfds_name, FLAGS.tfds_split, FLAGS.text_field, FLAGS.tfds_data_dir
         )
     inputs = bert_tf.files.expand(FLAGS.input_file, "input_file")
-    return pretraining.FileSource(
+    source = pretraining.FileSource(
         inputs, FLAGS.input_format, FLAGS.text_field, FLAGS.split_sentences
     )
+    if FLAGS["text_field"].present and not any(map(source.is_json, range(source.num_files))):
+        raise bert_tf.UserError(
+            "--text_field: no file is read as JSON lines, by its name; --input_format=jsonl says so"
+        )
+    return source
 
 
 def output_files(input_files):

@@ -32,7 +32,8 @@ flags.DEFINE_enum(
     "objective",
     "nsp",
     ["nsp", "sop", "none"],
-    "Ours: what the records teach beside masked words, as in create_pretraining_data.py.",
+    "Ours: what the records teach beside masked words, as in create_pretraining_data.py; nsp and "
+    "sop are trained alike, none is masked words alone.",
 )
 flags.DEFINE_bool(
     "dynamic_masking",

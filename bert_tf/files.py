@@ -5,6 +5,7 @@ reader never sees half of one and a crash leaves the earlier version. Local path
 TensorFlow, which takes seconds to import and half a gigabyte in each process.
 """
 
+import codecs
 import contextlib
 import errno
 import glob
@@ -128,7 +129,7 @@ def read_text(path):
 def read_lines(path, moved=None, strict=False):
     """Yields the lines of a text file, line ends included, without holding all of it.
 
-    What is packed by gzip is unpacked.
+    What is packed by gzip is unpacked, and a byte order mark in front is left out.
 
     Args:
       path: the file.
@@ -149,6 +150,7 @@ def read_lines(path, moved=None, strict=False):
             lines = gzip.GzipFile(fileobj=reader) if is_packed else reader
             at = 0
             for number, line in enumerate(lines, 1):
+                line = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
                 if moved and number % 200 == 0:
                     at, before = reader.tell(), at
                     moved(at - before)

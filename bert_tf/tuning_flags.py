@@ -73,12 +73,29 @@ def read_model():
     config = bert_tf.BertConfig.from_json_file(FLAGS.bert_config_file)
     bert_tf.tasks.check_length(FLAGS.max_seq_length, config)
     bert_tf.flags.check_frozen_layers(config)
-    bert_tf.tokenization.validate_case_matches_checkpoint(
-        FLAGS.do_lower_case, FLAGS.init_checkpoint
-    )
+    take_casing()
     tokenizer = bert_tf.FullTokenizer(FLAGS.vocab_file, FLAGS.do_lower_case)
     bert_tf.tasks.check_vocabulary(tokenizer.vocab, config, FLAGS.vocab_file)
     return config, tokenizer
+
+
+def take_casing():
+    """Takes --do_lower_case, if it is not given, from what lies beside the first weights."""
+    if not FLAGS.init_checkpoint or bert_tf.training.latest(FLAGS.output_dir):
+        return
+    said = bert_tf.checkpoints.beside_settings(FLAGS.init_checkpoint).get("do_lower_case")
+    if said is None:
+        bert_tf.tokenization.validate_case_matches_checkpoint(
+            FLAGS.do_lower_case, FLAGS.init_checkpoint
+        )
+    elif said != FLAGS.do_lower_case and FLAGS["do_lower_case"].present:
+        console.warning(
+            "--do_lower_case=%s, and beside %s stands that it is %s",
+            FLAGS.do_lower_case, FLAGS.init_checkpoint, said,
+        )  # fmt: skip
+    elif said != FLAGS.do_lower_case:
+        FLAGS["do_lower_case"].value = said
+        console.info("as beside %s: do_lower_case=%s", FLAGS.init_checkpoint, said)
 
 
 def wanted_parts():
@@ -126,7 +143,11 @@ def must_be_made(features, workers, runs=()):
     Raises:
       UserError: if workers disagree: they have other data, or see other folders.
     """
-    (share,) = workers.mean(float(bool(features.stale_because)))
+    # Else they would part after different numbers of steps.
+    key = float(int(features.key[:10], 16))
+    share, mean = workers.mean(float(bool(features.stale_because)), key)
+    if mean != key:
+        raise UserError(f"{features.path}: other workers have other data or settings")
     if 0 < share < 1:
         raise UserError(
             f"{features.path} can be used as it is on some workers and not on others: all must see "

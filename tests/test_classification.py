@@ -126,6 +126,11 @@ def test_a_run_does_not_go_on_with_other_labels(tmp_path, tokenizer):
         with pytest.raises(bert_tf.UserError, match=f"holds a run with other {name}"):
             tasks.settle(run, settings._replace(**{name: value}), write=True)
     assert tasks.load_settings(run).labels == ("x", "y")
+    # Longer texts may be trained on from here; it is the last length that predictions want.
+    tasks.settle(run, settings._replace(max_seq_length=16), write=False)
+    assert tasks.load_settings(run).max_seq_length == 8
+    tasks.settle(run, settings._replace(max_seq_length=16), write=True)
+    assert tasks.load_settings(run).max_seq_length == 16
     (tmp_path / "run" / "classifier.json").write_text("[]")
     with pytest.raises(bert_tf.UserError, match="not the settings of run_classifier"):
         tasks.load_settings(run)

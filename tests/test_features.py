@@ -266,6 +266,11 @@ def test_compact_file(encoder, tmp_path):
         list(features.read_vectors(str(tmp_path / "other")))
 
 
+def test_one_text_is_not_taken_for_many(encoder):
+    with pytest.raises(TypeError, match="a list of texts was expected, not one text"):
+        list(vectors(encoder)("the cabin"))
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

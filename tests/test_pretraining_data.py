@@ -205,6 +205,8 @@ def test_rates(corpus, tokenizer):
     share = 1 / len(PIECES)  # of the drawn ones that are [MASK] by chance
     assert np.mean(replacements == mask) == pytest.approx(0.8 + 0.1 * share, abs=0.01)
     assert np.mean(replacements == pretraining.KEEP) == pytest.approx(0.1, abs=0.01)
+    # And those with no sentence left for a second segment.
+    assert 0.5 < np.mean([one.label for one in made]) < 0.7
 
 
 def test_same_seed_same_instances(corpus, tokenizer):

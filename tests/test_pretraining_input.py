@@ -75,6 +75,10 @@ def test_other_field_and_format_by_flag(tmp_path):
         ("It is 3.5 m long, i.e. too long. 7 others are not.",
          ["It is 3.5 m long, i.e. too long.", "7 others are not."]),
         ('"Stop!" he said. (So it was.) "Go."', ['"Stop!" he said.', "(So it was.)", '"Go."']),
+        ("J.R.R. Tolkien met Ph.D. Smith of the U.S. Army. E.g. this.",
+         ["J.R.R. Tolkien met Ph.D. Smith of the U.S. Army.", "E.g. this."]),
+        ("." * 50_000 + " A", ["." * 50_000, "A"]),  # minutes, if tried from each of them
+        ("a\x0cb\x85c\u2028d\r\ne", ["a\x0cb\x85c\u2028d", "e"]),
         ("a line\nand another", ["a line", "and another"]),
         ("Wait... what? yes.", ["Wait... what? yes."]),
         ("我喜欢北京。你呢？好！", ["我喜欢北京。", "你呢？", "好！"]),

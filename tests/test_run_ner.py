@@ -166,6 +166,21 @@ def test_entities_from_training_to_a_text(run, tmp_path):
     again = results(tmp_path / "of_hf" / "eval_results.txt")
     assert again["eval_f1"] == found["eval_f1"] and again["eval_accuracy"] == found["eval_accuracy"]
 
+    # Their folder says what its text is to be like.
+    pathlib.Path(folder, "tokenizer_config.json").write_text('{"do_lower_case": true}')
+    of_hf = [
+        "--do_eval",
+        f"--data_dir={tmp_path}",
+        f"--init_checkpoint={folder}",
+        "--max_seq_length=10",
+        f"--bert_config_file={folder}/config.json",
+        f"--vocab_file={folder}/vocab.txt",
+    ]
+    said = run("run_ner", *of_hf, f"--output_dir={tmp_path}/b")
+    assert f"as beside {folder}: do_lower_case=True" in said
+    said = run("run_ner", *of_hf, f"--output_dir={tmp_path}/c", "--do_lower_case=false")
+    assert f"--do_lower_case=False, and beside {folder} stands that it is True" in said
+
 
 def test_names_and_documents(run, tmp_path):
     """Tags without spans (parts of speech), whole documents, all in IOBES."""

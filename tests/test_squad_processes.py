@@ -74,9 +74,14 @@ def test_two_workers_answer_as_one(run, root, tmp_path, monkeypatch):  # noqa: F
 
 def test_workers_must_agree_about_features():
     """Before one of them writes: the others would read what is not of their data."""
-    kept = types.SimpleNamespace(path="eval.tf_record", stale_because="there is none yet")
-    workers = types.SimpleNamespace(mean=lambda share: (share / 2,))
+    kept = types.SimpleNamespace(
+        path="eval.tf_record", stale_because="there is none yet", key="ab" * 32
+    )
+    workers = types.SimpleNamespace(mean=lambda share, key: (share / 2, key))
     with pytest.raises(bert_tf.UserError, match="used as it is on some workers and not on others"):
+        bert_tf.tuning_flags.must_be_made(kept, workers)
+    workers = types.SimpleNamespace(mean=lambda share, key: (share, key + 0.5))
+    with pytest.raises(bert_tf.UserError, match="tf_record: other workers have other data or sett"):
         bert_tf.tuning_flags.must_be_made(kept, workers)
 
 

@@ -186,10 +186,11 @@ def test_column_files(tmp_path):
         ("a\n", "line 1: a word and a tag were expected, 'a' has 1"),
         ("a\0 O\n", "line 1: there is a NUL in it"),
         ("\n\n", "there is not a single sentence in it"),
+        ("a O\ncaf\xe9 O\n", r"train.txt, line 2: not UTF-8 \(byte 4 is 0xe9\)"),
     ],
 )
 def test_lines_that_cannot_be_used(tmp_path, text, message):
-    (tmp_path / "train.txt").write_text(text)
+    (tmp_path / "train.txt").write_text(text, "latin-1")
     with pytest.raises(bert_tf.UserError, match=message):
         reading.ColumnFiles(tmp_path).read("train")
 
@@ -268,6 +269,7 @@ def test_a_data_set_s_sentences_fit_into_columns(data_set):
         (["a b"], [0], "'a b' is no word"),
         (["a\n"], [0], r"'a\\n' is no word"),
         (["a\0"], [0], r"'a\\x00' is no word"),
+        (["a", b"caf\xe9"], [0, 0], "not UTF-8"),
         (["a", "b"], [0], "2 words and 1 tags"),
         (["a", "b"], [0, -1], "there is a word without a tag"),
     ):

@@ -30,11 +30,6 @@ def int64_feature(name, numbers):
     return _in_front(name, len(numbers), 0x1A) + numbers
 
 
-def float_feature(name, numbers):
-    """An entry of `tf.train.Features`: a name (bytes) and the bytes "<f4" of its float_list."""
-    return _in_front(name, len(numbers), 0x12) + numbers
-
-
 def example(features):
     """A `tf.train.Example` of a list of its features, in the order of their names."""
     joined = b"".join(features)

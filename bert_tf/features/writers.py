@@ -27,8 +27,11 @@ def vector_writer(path, file_format="json", dtype="float32"):
       dtype: "float32" or "float16", of the compact form.
 
     Raises:
-      UserError: if it cannot be written.
+      UserError: if it cannot be written, or there is no such form.
     """
+    for value, known in ((file_format, FORMATS), (dtype, DTYPES)):
+        if value not in known:
+            raise UserError(f"{path}: {value!r} is not one of {', '.join(known)}")
     with files.replacing(path) as (temporary,):
         if file_format == "json":
             with tf.io.gfile.GFile(temporary, "wb") as writer:

@@ -17,13 +17,14 @@ class Kept:
 
     Attributes:
       path: the file.
+      key: what it is made of, in hexadecimal digits.
       stale_because: why it cannot be used, None if it can.
       note: what it was made of, and what was noted beside that; None if it cannot be used.
     """
 
     def __init__(self, path, made_of):
         """Looks whether it can be used; a line says so if it can. `made_of` is as JSON has it."""
-        self.path, self._made_of = path, made_of
+        self.path, self._made_of, self.key = path, made_of, digest([made_of])
         self.note, self.stale_because = _find(path, made_of)
         if not self.stale_because:
             console.info("%s is used again: data, vocabulary and settings are the same", path)

@@ -51,7 +51,7 @@ def settle_choice(output_dir, settings, write):
     Args:
       output_dir: the run's folder.
       settings: the `ChoiceSettings` of the flags.
-      write: whether to write them where there are none yet.
+      write: whether to write them, if they are not there.
 
     Raises:
       UserError: if the folder has others.
@@ -59,7 +59,7 @@ def settle_choice(output_dir, settings, write):
     before = load_choice(output_dir)
     if before:
         kept_settings.check_same(output_dir, before, settings)
-    elif write:
+    if write and (before is None or settings.flags() != before.flags()):
         kept_settings.save(output_dir, files.CHOICE, settings, settings.flags())
 
 

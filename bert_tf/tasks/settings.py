@@ -51,7 +51,7 @@ def settle(output_dir, settings, write):
     Args:
       output_dir: the run's folder.
       settings: the `Settings` of the flags and the data.
-      write: whether to write them where there are none yet.
+      write: whether to write them, if they are not there.
 
     Raises:
       UserError: if the folder has others.
@@ -60,7 +60,7 @@ def settle(output_dir, settings, write):
     if before:
         shown = ("task_type", "labels", "numeric_columns", "numeric_as")
         kept_settings.check_same(output_dir, before, settings, shown)
-    elif write:
+    if write and (before is None or settings.flags() != before.flags()):
         values = {
             "task_type": settings.task_type,
             "labels": list(settings.labels),

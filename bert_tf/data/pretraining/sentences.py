@@ -21,13 +21,14 @@ ABBREVIATIONS = frozenset((
 # fmt: on
 
 _CLOSING = "\"'”’»)\\]」』）】"
-_END = re.compile(rf"([.!?…]+)[{_CLOSING}]*\s+(?=(\S))|[。！？｡]+[{_CLOSING}]*\s*")
+# Not from within a run of these, which would be tried from each of its characters.
+_END = re.compile(rf"(?<![.!?…])([.!?…]+)[{_CLOSING}]*\s+(?=(\S))|[。！？｡]+[{_CLOSING}]*\s*")
 _LAST_WORD = re.compile(r"[\w.]*$")
 
 
 def split(text):
     """Returns the list of sentences of a text, without the white space around them."""
-    return [sentence for line in text.splitlines() for sentence in _of_line(line)]
+    return [sentence for line in text.split("\n") for sentence in _of_line(line)]
 
 
 def _of_line(line):
@@ -46,4 +47,5 @@ def _is_short(line, start, stop):
     """Whether the word that ends at `stop` is one that is written with a full stop."""
     # Words that are longer than this are no abbreviations.
     word = _LAST_WORD.search(line, max(start, stop - 10), stop)[0]
-    return word in ABBREVIATIONS or (len(word) == 1 and word.isupper())
+    last = word.rpartition(".")[2]
+    return word in ABBREVIATIONS or (len(last) == 1 and last.isupper())

@@ -11,6 +11,7 @@ they are made, OUTPUT.work holds the tokens and what was counted (`work`).
 """
 
 import hashlib
+import itertools
 import json
 import os
 import random
@@ -25,7 +26,7 @@ from bert_tf.data.pretraining.writing import Counts, warn_of_limits, write
 from bert_tf.errors import UserError
 
 # To be raised when the same text and settings make other shards.
-_VERSION = 1
+_VERSION = 2
 
 # What a process holds apart from its shard, and for each token, sentence and instance of that; all
 # of it measured, see benchmarks/RESULTS.md.
@@ -211,7 +212,12 @@ class Shards:
         changed = [name for name in now if made_of.get(name) != now[name]]
         if changed:
             name = changed[0]
-            was, wanted = (json.dumps(x.get(name))[:60] for x in (made_of, now))
+            was, wanted = made_of.get(name), now[name]
+            if name == "input" and isinstance(was, list):
+                # The first file that is another, and not the beginning of a long list.
+                pairs = itertools.zip_longest(was, wanted)
+                was, wanted = next(pair for pair in pairs if pair[0] != pair[1])
+            was, wanted = (json.dumps(x)[-60:] for x in (was, wanted))
             raise UserError(
                 f"--output_file: {path} says that the shards there are of {name} {was}, not "
                 f"{wanted}; remove it and them, or name another file"

@@ -48,6 +48,8 @@ class FileSource:
             a list of sentences.
           split_sentences: whether to find sentences in the lines of text too.
         """
+        if format not in FORMATS:
+            raise UserError(f"--input_format: {format!r} is not one of {', '.join(FORMATS)}")
         self.paths = paths
         self._format, self._text_field, self._split = format, text_field, split_sentences
         # A file that is missing is told of by those who read it.
@@ -90,13 +92,15 @@ class FileSource:
 
     def documents_of(self, file):
         """Yields those of the file of that number."""
-        is_json = self._format == "jsonl" or (
-            self._format == "auto"
-            and self.paths[file].removesuffix(".gz").endswith((".jsonl", ".ndjson", ".json"))
-        )
-        documents = self._of_json(file) if is_json else self._of_text(file)
+        documents = self._of_json(file) if self.is_json(file) else self._of_text(file)
         for number, (lines, is_raw) in enumerate(documents):
             yield Document(file, number, lines, is_raw)
+
+    def is_json(self, file):
+        """Whether the file of that number is read as JSON lines."""
+        name = self.paths[file].lower().removesuffix(".gz")
+        by_name = name.endswith((".jsonl", ".ndjson", ".json"))
+        return self._format == "jsonl" or (self._format == "auto" and by_name)
 
     def _moved(self, count):
         self.done += count / 1000

@@ -94,9 +94,8 @@ class ColumnFiles:
 
     def _sentences(self, path, with_tags, bad):
         found, rows, width, opening, problem = [], [], None, [], None
-        for number, line in enumerate((*files.read_lines(path), "\n"), 1):
+        for number, line in enumerate((*files.read_lines(path, strict=True), "\n"), 1):
             # Only these stand between columns: a word may hold other white space.
-            line = line.removeprefix("\ufeff") if number == 1 else line
             columns = re.split("[ \t]+", line.strip(" \t\r\n"))
             if columns == [""] or columns[0] == DOCUMENT:
                 if problem:
@@ -196,8 +195,12 @@ class TfdsSentences:
         found = []
         for number, row in enumerate(rows):
             where = f"{self.name}, {split}, example {number}"
-            words = tuple(word.decode("utf-8", "replace") for word in row[self._words])
-            tags = tuple(map(self._tag, row[self._tags])) if part != "test" else None
+            try:
+                words = tuple(word.decode() for word in row[self._words])
+                tags = tuple(map(self._tag, row[self._tags])) if part != "test" else None
+            except UnicodeDecodeError as error:
+                bad(f"{where}: not UTF-8 ({reason(error)})")
+                continue
             if problem := self._problem(words, tags):
                 bad(f"{where}: {problem}")
             else:
@@ -222,7 +225,7 @@ class TfdsSentences:
     def _tag(self, value):
         """A tag as text; None if there is none, which a data set says by a number below 0."""
         if isinstance(value, bytes):
-            return value.decode("utf-8", "replace") or None
+            return value.decode() or None
         if self._names:
             return self._names[value] if 0 <= value < len(self._names) else None
         return str(value)
