@@ -12,6 +12,7 @@ What each library is given:
 | bert_tf | weights in bfloat16 | policy mixed_bfloat16 | its own, in the loop of `training` |
 | bert_tf, Keras fit | | policy mixed_bfloat16 | Keras' AdamW, `train_on_batch` |
 | keras-hub | weights in bfloat16 | policy mixed_bfloat16 | Keras' AdamW, `train_on_batch` |
+| tf-models-official | weights in bfloat16 | policy mixed_bfloat16 | tf_keras' AdamW, as above |
 | transformers | weights in bfloat16 | torch.autocast | torch's AdamW, fused |
 | transformers, compiled | the same through torch.compile | | |
 
@@ -19,12 +20,16 @@ In all of them training keeps float32 weights and moments. Each library lives in
 own, so that their threads do not meet, and they take turns, so that what else the machine does
 falls on all alike.
 
-    python benchmarks/step_time.py --turns=15
+    python benchmarks/step_time.py --turns=15 --official_python=OTHER_VENV/bin/python
+
+tf-models-official wants a TensorFlow of its own, and so a Python of its own.
 """
 
-import multiprocessing
+import json
 import os
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
 from typing import NamedTuple
@@ -174,6 +179,35 @@ def keras_hub_way(job):
     return _keras_forward(backbone, batch, ("sequence_output", "pooled_output"))
 
 
+def official_way(job):
+    import tf_keras
+    from official.nlp.modeling import models, networks
+
+    tf_keras.mixed_precision.set_global_policy(job.policy)
+    batch = features(job)
+    labels = batch.pop("label_ids")
+    encoder = networks.BertEncoder(
+        vocab_size=job.vocab,
+        hidden_size=job.width,
+        num_layers=job.layers,
+        num_attention_heads=job.heads,
+        intermediate_size=job.intermediate,
+        max_sequence_length=POSITIONS,
+        type_vocab_size=SEGMENTS,
+        dict_outputs=True,
+    )
+    names = ("input_word_ids", "input_mask", "input_type_ids")
+    batch = dict(zip(names, batch.values(), strict=True))
+    if not job.trains:
+        return _keras_forward(encoder, batch, ("sequence_output", "pooled_output"))
+    classifier = models.BertClassifier(encoder, LABELS)
+    classifier.compile(
+        optimizer=tf_keras.optimizers.AdamW(RATE, weight_decay=DECAY, global_clipnorm=CLIP),
+        loss=tf_keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+    )
+    return lambda: classifier.train_on_batch(batch, labels)
+
+
 def transformers_way(job, compiled=False):
     import torch
     import transformers
@@ -216,6 +250,7 @@ WAYS = {
     "bert_tf": bert_tf_way,
     "bert_tf, Keras fit": bert_tf_fit_way,
     "keras-hub": keras_hub_way,
+    "tf-models-official": official_way,
     "transformers": transformers_way,
     "transformers, compiled": lambda job: transformers_way(job, compiled=True),
 }
@@ -227,50 +262,63 @@ flags.DEFINE_list("dtypes", ["float32", "bfloat16"], "In which precisions.")
 for _name, _default in zip(Job._fields[2:], (12, 768, 12, 3072, 30522, 8, 128), strict=True):
     flags.DEFINE_integer(_name, _default, "A size of the model or the batch.")
 flags.DEFINE_integer("turns", 15, "How often each takes its turn.")
+flags.DEFINE_string("official_python", None, "Python that has tf-models-official.")
+flags.DEFINE_string("serve", None, "Be the contestant of that job, which is JSON.")
 
 
-def serve(pipe, name, job):
-    """A contestant's process: for each message a step, and back its milliseconds.
+def serve(name, job):
+    """A contestant's process: for each line that comes a step, and back its milliseconds.
 
     Those of the clock, and those of the processor in all threads, which other work disturbs less.
     """
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)  # what libraries print is no answer
     way = WAYS[name](job)
     for _ in range(3 if way else 0):  # traces, compiles, and makes the optimizer's moments
         way()
-    pipe.send(way is not None)
-    while pipe.recv():
+    print(json.dumps(way is not None), file=answers)
+    for _ in sys.stdin if way else ():
         wall, cpu = time.perf_counter(), time.process_time()
         way()
-        pipe.send(((time.perf_counter() - wall) * 1000, (time.process_time() - cpu) * 1000))
+        spent = (time.perf_counter() - wall) * 1000, (time.process_time() - cpu) * 1000
+        print(json.dumps(spent), file=answers)
 
 
 def measure(names, job, turns):
     """Dict from name to what `serve` sent, one of each turn, of those that have such a job."""
-    context = multiprocessing.get_context("spawn")
-    pipes, processes = {}, []
+    processes = {}
     for name in names:
-        ours, theirs = context.Pipe()
-        processes.append(context.Process(target=serve, args=(theirs, name, job), daemon=True))
-        processes[-1].start()
-        theirs.close()
-        if ours.recv():  # one after the other, so that none disturbs another's start
-            pipes[name] = ours
+        python = FLAGS.official_python if name == "tf-models-official" else sys.executable
+        command = [python, __file__, f"--serve={json.dumps([name, *job])}"]
+        process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+        )
+        # One after the other, so that none disturbs another's start.
+        line = process.stdout.readline()
+        if not line:
+            sys.exit(f"{name} does not start; its last lines say why")
+        if json.loads(line):
+            processes[name] = process
         else:
-            ours.send(False)
-    spent = {name: [] for name in pipes}
+            process.communicate()
+    spent = {name: [] for name in processes}
     for _ in range(turns):
-        for name, pipe in pipes.items():
-            pipe.send(True)
-            spent[name].append(pipe.recv())
-    for pipe in pipes.values():
-        pipe.send(False)
-    for process in processes:
-        process.join()
+        for name, process in processes.items():
+            process.stdin.write("\n")
+            spent[name].append(json.loads(process.stdout.readline()))
+    for process in processes.values():
+        process.communicate()
     return spent
 
 
 def main(_):
+    if FLAGS.serve:
+        name, *job = json.loads(FLAGS.serve)
+        return serve(name, Job(*job))
     names = list(dict.fromkeys(FLAGS.contestant))
+    if not FLAGS.official_python and "tf-models-official" in names:
+        names.remove("tf-models-official")
+        print("tf-models-official is left out: --official_python is not given\n")
     given = [getattr(FLAGS, name) for name in Job._fields[2:]]
     first = names[0]
     print(f"| | | milliseconds | from - to | ratio to {first} | of the processor | ratio |")
