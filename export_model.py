@@ -27,6 +27,7 @@ flags.DEFINE_integer(
     "max_seq_length",
     None,
     "Without model_dir: the longest sequence in tokens; 128, or 384 of answers, if not given.",
+    lower_bound=1,
 )
 flags.DEFINE_integer("num_texts", 1, "For --task=classification and its like: 2 for pairs.", 1, 2)
 flags.DEFINE_bool(
@@ -92,7 +93,7 @@ def main():
     if FLAGS.sequence_buckets and FLAGS.inputs == "ids":
         raise bert_tf.UserError("--sequence_buckets are for texts; ids come in their length")
     servable = trained() if FLAGS.model_dir else as_it_is()
-    bert_tf.serving.export(servable, FLAGS.export_dir, FLAGS.version, options())
+    bert_tf.serving.export(servable, FLAGS.export_dir, FLAGS.version)
 
 
 def options():
@@ -173,14 +174,25 @@ def as_it_is():
         settings = tasks.choice.ChoiceSettings(size, *common)
     elif FLAGS.task == "tagging":
         labels = labels_of(found.checkpoint)
-        parts = map(tasks.tagging.schemes.split, labels)
-        scheme = "iob2" if any(label and prefix in "BIES" for prefix, label in parts) else "none"
+        scheme = scheme_of(labels)
         tags = tasks.tagging.Tags(labels, scheme, scheme)
         settings = tasks.tagging.TagSettings(tasks.tagging.Cut(size), tags, *common)
     else:
         labels = () if FLAGS.task == "regression" else labels_of(found.checkpoint)
         settings = tasks.Settings(labels, size, *common, FLAGS.task, num_texts=FLAGS.num_texts)
     return served(settings, found.checkpoint)
+
+
+def scheme_of(tags):
+    """Whether tags have spans, "iob2" for any that have, or are names, "none"."""
+    try:
+        found = bert_tf.tasks.tagging.schemes.find_scheme([[tag] for tag in tags])
+    except bert_tf.UserError:
+        raise bert_tf.UserError(
+            f"--labels: the model's tags are BILOU's ({', '.join(tags)}), which are not read; "
+            "name them as iobes in the same order, with E for L and S for U"
+        ) from None
+    return found if found == "none" else "iob2"
 
 
 def labels_of(checkpoint):

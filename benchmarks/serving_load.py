@@ -64,9 +64,12 @@ def main():
 
 def measure(server, pids):
     """Asks and prints; `pids` are processes by the names to print."""
-    client = bert_tf.serving.Client(server, FLAGS.model_name, api=FLAGS.api)
+    # To ask again would hide what the server refuses.
+    client = bert_tf.serving.Client(server, FLAGS.model_name, api=FLAGS.api, retries=0)
     lines = (line.rstrip("\r\n") for line in bert_tf.files.read_lines(FLAGS.input_file))
     rows = [client.read(line) for line in lines if line]
+    if not rows:
+        raise bert_tf.UserError(f"--input_file: {FLAGS.input_file} has no line to ask for")
     pids = {**pids, "client": os.getpid()}
     took, failed, start = [], [], time.monotonic()
 
@@ -76,8 +79,8 @@ def measure(server, pids):
             began = time.monotonic()
             try:
                 client(rng.choices(rows, k=FLAGS.rows))
-            except bert_tf.UserError as error:
-                failed.append(error)
+            except Exception as error:  # a thread that dies says nothing
+                failed.append(error if isinstance(error, bert_tf.UserError) else repr(error))
             else:
                 took.append(time.monotonic() - began)
 
@@ -100,6 +103,8 @@ def measure(server, pids):
         print(f"{name}: {before[name]:.0f} MB early, {after[name]:.0f} MB at the end")
     if failed:
         raise bert_tf.UserError(f"{len(failed)} requests failed, the first: {failed[0]}")
+    if not took:
+        raise bert_tf.UserError("no request was answered")
     grown = [name for name in pids if after[name] > before[name] * (1 + FLAGS.most_growth)]
     if grown:
         raise bert_tf.UserError(f"memory grew: {', '.join(grown)}")

@@ -269,9 +269,12 @@ _TEMPORARY = re.compile(r".+\.tmp-\d+(\.index|\.data-\d+-of-\d+)?$")
 
 def clear_left_overs(folder):
     """Removes what a process that was killed was writing; no other one may write there now."""
-    if system(folder).isdir(folder):
-        for name in filter(_TEMPORARY.match, system(folder).listdir(folder)):
-            system(folder).remove(os.path.join(folder, name))
+    here = system(folder)
+    if here.isdir(folder):
+        # Object stores end the name of a folder with a slash.
+        for name in filter(_TEMPORARY.match, (x.rstrip("/") for x in here.listdir(folder))):
+            path = os.path.join(folder, name)
+            (here.rmtree if here.isdir(path) else here.remove)(path)
 
 
 @contextlib.contextmanager

@@ -22,6 +22,7 @@ import tensorflow_text  # noqa: F401  its operations are in the graph
 from google.protobuf import json_format
 from serving_batches import Batcher, Refused, read_parameters
 from serving_json import RestHandler
+from tensorflow.core.protobuf import meta_graph_pb2
 from tensorflow.python.saved_model import loader_impl
 
 DEFAULT = "serving_default"
@@ -141,6 +142,15 @@ class StandIn:
             said = f"input does not match signature: {wanted} wanted, {given} sent"
             raise Refused("INVALID_ARGUMENT", said)
         return batcher(columns)
+
+
+def signature(inputs, outputs):
+    """A `SignatureDef` of names and types."""
+    sides = {
+        side: {name: {"name": f"{name}:0", "dtype": kind} for name, kind in types.items()}
+        for side, types in (("inputs", inputs), ("outputs", outputs))
+    }
+    return json_format.ParseDict(sides, meta_graph_pb2.SignatureDef())
 
 
 class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):

@@ -1,24 +1,19 @@
 """ask_server.py and its client, asking the stand-in for TF Serving: the answers of predict.py."""
 
 import json
-import os
-import re
 import socket
 import subprocess
 import sys
 import threading
 import time
-import urllib.error
-import urllib.request
 
 import numpy as np
 import pytest
 import scripts_alone
-from google.protobuf import json_format
 from serving_batches import Refused
-from serving_stand_in import StandIn, Version, load
-from tensorflow.core.protobuf import meta_graph_pb2
+from serving_stand_in import StandIn, Version, load, signature
 from test_predict import export_classifier
+from test_rest import rest
 
 import bert_tf
 from bert_tf import serving
@@ -146,15 +141,6 @@ def test_what_comes_together_runs_together(connect, served, predictor):
         thread.join()
     assert_alike(found, expected)
     assert sum(batches) == 64 and len(batches) < 64
-
-
-def signature(inputs, outputs):
-    """A `SignatureDef` of names and types."""
-    sides = {
-        side: {name: {"name": f"{name}:0", "dtype": kind} for name, kind in types.items()}
-        for side, types in (("inputs", inputs), ("outputs", outputs))
-    }
-    return json_format.ParseDict(sides, meta_graph_pb2.SignatureDef())
 
 
 def ask(api, rows, run, inputs, outputs):
@@ -301,16 +287,6 @@ def test_a_model_json_of_others(text, tmp_path):
         serving.read_about(f"{tmp_path}/model.json")
 
 
-def rest(served, path, body=None):
-    """(status, object) of a request as curl sends it."""
-    data = None if body is None else json.dumps(body).encode()
-    try:
-        with urllib.request.urlopen(f"http://{served.rest}/v1/models{path}", data) as answer:
-            return answer.status, json.load(answer)
-    except urllib.error.HTTPError as error:
-        return error.code, json.load(error)
-
-
 def test_the_stand_in_speaks_as_documented(served, predictor):
     """Rows and columns, one and several inputs, status and metadata, errors."""
     assert rest(served, "/m") == rest(served, "/m/versions/1")
@@ -361,53 +337,3 @@ def test_the_status_by_grpc(served):
     request.model_spec.name = "m"
     (found,) = service.GetModelStatus(request, timeout=30).model_version_status
     assert (found.version, found.state) == (1, get_model_status_pb2.ModelVersionStatus.AVAILABLE)
-
-
-def test_the_calls_of_the_page(root, capsys):
-    """Those of docs/serving.md, by REST and gRPC, as they stand there."""
-    page = (root / "docs" / "serving.md").read_text()
-    texts = dict.fromkeys(("text_a", "text_b"), "DT_STRING")
-    ids = dict.fromkeys(("input_ids", "input_mask", "segment_ids"), "DT_INT32")
-    outputs = dict.fromkeys(("logits", "probabilities"), "DT_FLOAT")
-    names = {"serving_default": signature(texts, outputs), "ids": signature(ids, outputs)}
-
-    def run(columns):
-        found = np.full((len(next(iter(columns.values()))), 2), 0.5, np.float32)
-        return {"logits": found, "probabilities": found}
-
-    stand_in = StandIn({1: Version(names, dict.fromkeys(names, run))}, "mrpc")
-    try:
-        _, block, _ = page.split("### Asking it by REST")[1].split("```")[:3]
-        calls = re.findall(
-            r"curl (?:-d '([^']*)'[\\\s]*)?http://localhost:8501/v1/models(\S+)", block
-        )
-        assert len(calls) == 5
-        for body, path in calls:
-            status, found = rest(stand_in, path, json.loads(body) if body else None)
-            assert status == 200 and "error" not in found, path
-        if stand_in.grpc:
-            block = page.split("### Asking it by gRPC")[1].split("```python")[1].split("```")[0]
-            exec(block.replace("localhost:8500", stand_in.grpc), {})
-            assert capsys.readouterr().out == "[[0.5 0.5]]\n"
-    finally:
-        stand_in.stop()
-
-
-def test_the_load_test(root, served, monkeypatch, tmp_path, capsys):
-    (tmp_path / "lines").write_text("".join(f"{'a ' * i}\t1\t2\n" for i in range(1, 9)))
-    monkeypatch.syspath_prepend(str(root / "benchmarks"))
-    flags = [f"--server={served.rest}", "--model_name=m", f"--input_file={tmp_path}/lines",
-             "--seconds=0.6", "--threads=3", f"--pid={os.getpid()}", "--most_growth=9"]  # fmt: skip
-    with scripts_alone.imported("serving_load") as run:
-        run("serving_load", *flags)
-        assert "3 threads" in (said := capsys.readouterr().out) and ", 0 failed" in said
-        assert len([line for line in said.splitlines() if " MB early, " in line]) == 2
-        with pytest.raises(bert_tf.UserError, match="memory grew: server, client"):
-            run("serving_load", *flags, "--most_growth=-0.9")
-
-        def fail():
-            raise Refused("INVALID_ARGUMENT", "no")
-
-        served.before = fail
-        with pytest.raises(bert_tf.UserError, match=r"requests failed, the first: .*\(no\)"):
-            run("serving_load", *flags)

@@ -123,7 +123,7 @@ def test_the_program_classifies(benchmarks, encoder, program, folder):
     for inputs, given in (("text", PAIRS), ("ids", rows)):
         options = serving.Options(inputs=inputs, warm_up=False)
         servable = serving.classifier(model, settings, options)
-        saved = serving.export(servable, str(folder / f"classifier_{inputs}"), None, options)
+        saved = serving.export(servable, str(folder / f"classifier_{inputs}"))
         logits, chances = native.ask(program, saved, given, inputs == "text", batch_size=4)
         np.testing.assert_allclose(logits, expected, atol=1e-5)
         np.testing.assert_allclose(chances, tf.nn.softmax(expected), atol=1e-5)

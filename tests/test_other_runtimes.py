@@ -30,9 +30,7 @@ def answered(tmp_path_factory):
     settings = tasks.Settings(("x", "y", "z"), *common)
     options = serving.Options(inputs="ids", warm_up=False)
     model = shaken(bert_tf.BertClassifier(config, 3))
-    saved = serving.export(
-        serving.classifier(model, settings, options), str(folder / "m"), None, options
-    )
+    saved = serving.export(serving.classifier(model, settings, options), str(folder / "m"))
     serve = tf.saved_model.load(saved).signatures["serving_default"]
     rng = np.random.default_rng(0)
     cases = []

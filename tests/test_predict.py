@@ -27,7 +27,7 @@ def models(tmp_path_factory):
     settings = tasks.choice.ChoiceSettings(12, True, TINY, str(folder / "vocab.txt"))
     options = serving.Options(warm_up=False)
     chooser = serving.chooser(bert_tf.BertChooser(TINY), settings, options)
-    serving.export(chooser, f"{folder}/c", None, options)
+    serving.export(chooser, f"{folder}/c")
     return folder
 
 
@@ -41,7 +41,7 @@ def export_classifier(folder):
     model = bert_tf.BertClassifier(TINY, 2, num_numbers=2)
     model.trainable_weights[-2].assign_add(tf.random.normal(model.trainable_weights[-2].shape))
     options = serving.Options(warm_up=False)
-    serving.export(serving.classifier(model, settings, options), f"{folder}/m", None, options)
+    serving.export(serving.classifier(model, settings, options), f"{folder}/m")
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from bert_tf.serving import exporting
 
 def test_batches_are_those_of_the_parameters(tmp_path):
     """Large requests in parts, a limit of rows, and a queue that is full."""
-    exporting._write_batching(str(tmp_path))
+    exporting._write_batching(str(tmp_path), "classification")
     parameters = read_parameters(tmp_path / "batching_parameters.txt")
     assert parameters["max_batch_size"] == 1024 and parameters["max_execution_batch_size"] == 32
     ran, going, found = [], threading.Event(), []

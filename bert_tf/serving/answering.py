@@ -32,8 +32,7 @@ class Answerer(tf.Module):
         super().__init__()
         self._model = model
         self._buckets = buckets or Buckets((), settings.cut.max_seq_length)
-        self._tokenizer = GraphTokenizer(settings.vocab_file, settings.do_lower_case)
-        self.vocab = dict(self._tokenizer.vocab)
+        self.tokenizer = GraphTokenizer(settings.vocab_file, settings.do_lower_case)
         self._cut, self._choice = settings.cut, settings.choice
 
     @tf.function(input_signature=[_TEXTS, _TEXTS])
@@ -50,8 +49,8 @@ class Answerer(tf.Module):
           float32 (B,), the probability among the `n_best_size` best spans; with SQuAD 2.0 also
           `null_odds` float32 (B,), how much "no answer" scores above the best answer.
         """
-        ids, starts, ends = self._tokenizer.tokenize_with_offsets(contexts)
-        queries = self._tokenizer.tokenize(questions)[:, : self._cut.max_query_length]
+        ids, starts, ends = self.tokenizer.tokenize_with_offsets(contexts)
+        queries = self.tokenizer.tokenize(questions)[:, : self._cut.max_query_length]
         windows = _Windows(queries, ids, self._cut)
         scores, firsts, lengths, null = self._read(windows)
 
@@ -132,8 +131,8 @@ class Answerer(tf.Module):
             )
             inputs, may_begin, may_end, token = windows.inputs(
                 rows,
-                self._tokenizer.vocab["[CLS]"],
-                self._tokenizer.vocab["[SEP]"],
+                self.tokenizer.vocab["[CLS]"],
+                self.tokenizer.vocab["[SEP]"],
                 self._buckets,
             )
             outputs = self._model(inputs, training=False)
@@ -216,12 +215,14 @@ def answerer(model, settings, options):
     return Servable(
         "answers",
         (model, module),
-        module.vocab,
+        module.tokenizer,
         settings.cut.max_seq_length,
         lambda inputs: module(inputs["question"], inputs["context"]),
         texts("question", "context"),
-        lambda filler: {"question": filler.split()[0], "context": filler},
+        # Two texts have a separator more.
+        lambda filler: {"question": "", "context": filler.partition(" ")[2]},
         ids,
         tokens(),
         {},
+        options,
     )

@@ -57,7 +57,7 @@ def classifier(model, settings, options):
     return Servable(
         settings.task_type,
         (model, tokenizer),
-        dict(tokenizer.vocab),
+        tokenizer,
         settings.max_seq_length,
         text,
         {**texts(*names), **beside},
@@ -65,6 +65,7 @@ def classifier(model, settings, options):
         ids,
         {**tokens(), **beside},
         about,
+        options,
     )
 
 
@@ -102,7 +103,7 @@ def chooser(model, settings, options):
     return Servable(
         "choice",
         (model, tokenizer),
-        dict(tokenizer.vocab),
+        tokenizer,
         settings.max_seq_length,
         text,
         {**texts("context"), "endings": endings},
@@ -110,4 +111,5 @@ def chooser(model, settings, options):
         ids,
         tokens(None, None, None),
         {},
+        options,
     )

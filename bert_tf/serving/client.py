@@ -5,9 +5,11 @@ import random
 import re
 import time
 
+import numpy as np
+
 from bert_tf import console
 from bert_tf.errors import UserError
-from bert_tf.serving.rows import OfRows
+from bert_tf.serving.rows import OUTPUTS, OfRows
 from bert_tf.serving.signature import INPUTS, SIGNATURE, ServerError, reading
 
 APIS = ("rest", "grpc")
@@ -83,14 +85,25 @@ class Client(OfRows):
                 f"{self._name()} takes {', '.join(inputs)}, and the model of model.json "
                 f"{', '.join(about['inputs'])}"
             )
+        missing = [x for x in OUTPUTS.get(about["task"], ()) if x not in self._outputs]
+        if missing:
+            raise UserError(
+                f"{self._name()} gives {', '.join(sorted(self._outputs))}, and no "
+                f"{', '.join(missing)}, as a model of the task {about['task']} does"
+            )
         super().__init__(inputs, num_numbers, about, batch_size)
 
     def _run(self, columns):
         size = len(next(iter(columns.values())))
-        return self._ask(
-            f"an answer to {size} rows",
-            lambda seconds: self._transport.predict(columns, self._outputs, seconds),
-        )
+
+        def predict(seconds):
+            found = self._transport.predict(columns, self._outputs, seconds)
+            for name, value in found.items():
+                if np.shape(value)[:1] != (size,):
+                    raise ServerError("NO_ANSWER", f"{name} has the shape {np.shape(value)}")
+            return found
+
+        return self._ask(f"an answer to {size} rows", predict)
 
     def _name(self):
         version = "" if self._version is None else f" version {self._version}"

@@ -30,7 +30,7 @@ def encoder(model, tokenizer, max_seq_length, options):
         found = {name: tf.cast(x, tf.float32) for name, x in found.items()}
         return {**found, "tokens": tf.identity(inputs["input_ids"])}
 
-    return _of_texts("encoder", model, tokenizer, max_seq_length, buckets, ids)
+    return _of_texts("encoder", model, tokenizer, max_seq_length, options, buckets, ids)
 
 
 def sentences(sentence_encoder, options):
@@ -46,6 +46,7 @@ def sentences(sentence_encoder, options):
         model,
         sentence_encoder.tokenizer,
         sentence_encoder.max_seq_length,
+        options,
         buckets,
         ids,
     )
@@ -89,10 +90,11 @@ def masked_words(model, tokenizer, max_seq_length, options, num_best=5):
             "probabilities": tf.where(is_real, chances, 0.0),
         }
 
-    return _of_texts("masked_words", model, tokenizer, max_seq_length, buckets, ids, "[MASK]")
+    size = max_seq_length
+    return _of_texts("masked_words", model, tokenizer, size, options, buckets, ids, "[MASK]")
 
 
-def _of_texts(task, model, tokenizer, max_seq_length, buckets, ids, sample=""):
+def _of_texts(task, model, tokenizer, max_seq_length, options, buckets, ids, sample=""):
     """A `Servable` of single texts, whose words are all that `ids` sees."""
     kept = bool(tokenizer.special_tokens)
     lower = tokenizer.basic_tokenizer.do_lower_case
@@ -105,12 +107,13 @@ def _of_texts(task, model, tokenizer, max_seq_length, buckets, ids, sample=""):
     return Servable(
         task,
         (model, in_graph),
-        dict(tokenizer.vocab),
+        in_graph,
         max_seq_length,
         text,
         texts("text"),
-        lambda filler: {"text": f"{sample} {filler}".strip()},
+        lambda filler: {"text": f"{sample} {filler.partition(' ')[2]}" if sample else filler},
         ids,
         tokens(),
         {},
+        options,
     )

@@ -20,9 +20,13 @@ from bert_tf.serving import warm_up
 from bert_tf.serving.buckets import Buckets
 from bert_tf.serving.compressed import KINDS, Compressed
 from bert_tf.serving.rows import ABOUT
+from bert_tf.tokenization.graph import GraphTokenizer
 
 # For `batching_parameters.txt`: the most rows that TF Serving puts together, and lets in at once.
 _BATCH_SIZE, _REQUEST_SIZE = 32, 1024
+
+# Tasks whose outputs are as wide as the row of the batch that has the most needs.
+_OF_THE_BATCH = ("encoder", "masked_words", "tagging")
 
 
 class Options(NamedTuple):
@@ -46,13 +50,15 @@ class Servable(NamedTuple):
     `task` is the name of what it does. `text` is a function from a dict of the strings that
     `text_signature` names, in their order, to a dict of outputs; `ids` and `ids_signature` are the
     same of ids. `parts` are to be kept with the model: the model or what stands for it, tokenizers.
-    `sample` makes the inputs of `text` that hold a given text. `about` is what else to say in
-    `model.json`, such as labels. `max_seq_length` is the longest sequence.
+    `tokenizer` is the `GraphTokenizer` of its texts. `sample` makes the inputs of `text` of a text
+    that is two tokens shorter than the sequence is to be. `about` is what else to say in
+    `model.json`, such as labels. `max_seq_length` is the longest sequence. `options` are the
+    `Options` that all this was made with.
     """
 
     task: str
     parts: tuple
-    vocab: dict
+    tokenizer: GraphTokenizer
     max_seq_length: int
     text: Callable
     text_signature: dict
@@ -60,6 +66,7 @@ class Servable(NamedTuple):
     ids: Callable
     ids_signature: dict
     about: dict
+    options: Options
 
 
 def texts(*names):
@@ -82,7 +89,7 @@ def prepared(model, options, max_seq_length):
     return model, Buckets(options.buckets, max_seq_length)
 
 
-def export(servable, export_dir, version=None, options=None):
+def export(servable, export_dir, version=None):
     """Writes a SavedModel, whole or not at all.
 
     Beside its graph and weights lie in `assets.extra` the vocabulary, the labels if it has any,
@@ -93,16 +100,24 @@ def export(servable, export_dir, version=None, options=None):
       servable: a `Servable`.
       export_dir: folder of all versions of the model, as TF Serving wants it.
       version: number of the folder to write, the next free one if None.
-      options: `Options`, None for the defaults.
 
     Returns:
       The folder written, EXPORT_DIR/VERSION.
 
     Raises:
-      UserError: if that version exists.
+      UserError: if that version exists, or another process exports into the same folder.
     """
-    options = options or Options()
-    folder = version_folder(export_dir, version)
+    with files.locked(export_dir, "export_dir", "exports"):
+        files.clear_left_overs(export_dir)
+        folder = version_folder(export_dir, version)
+        _write(servable, folder)
+        _write_batching(export_dir, servable.task)
+    return folder
+
+
+def _write(servable, folder):
+    """Writes a version."""
+    options = servable.options
     by_text = options.inputs == "text"
     archive = keras.export.ExportArchive()
     for part in servable.parts if by_text else servable.parts[:1]:
@@ -127,9 +142,10 @@ def export(servable, export_dir, version=None, options=None):
             "max_seq_length": servable.max_seq_length,
             "sequence_buckets": buckets.lengths if by_text else (),
             "weights": options.weights,
+            "do_lower_case": servable.tokenizer.do_lower_case,
             **servable.about,
         }
-        words = {index: piece for piece, index in servable.vocab.items()}
+        words = {index: piece for piece, index in servable.tokenizer.vocab.items()}
         lists = {
             files.VOCABULARY: [words.get(index, "") for index in range(max(words) + 1)],
             "labels.txt": about.get("labels", ()),
@@ -142,19 +158,18 @@ def export(servable, export_dir, version=None, options=None):
         files.write_text(os.path.join(temporary, ABOUT), text)
         if options.warm_up:
             warm_up.write(temporary, list(_requests(servable, endpoints, buckets.samples)))
-    _write_batching(export_dir)
     console.info(
         "exported %s: %s on %s, weights %s",
         folder, servable.task, ", ".join(servable.text_signature) if by_text else "ids",
         options.weights,
     )  # fmt: skip
-    return folder
 
 
 def _requests(servable, endpoints, lengths):
     """Yields (inputs, signature): for each length a request of one and one of many."""
     # One that is a token by itself.
-    word = next((x for x in servable.vocab if x.isascii() and x.isalpha() and x.islower()), "a")
+    words = (x for x in servable.tokenizer.vocab if x.isascii() and x.isalpha() and x.islower())
+    word = next(words, "a")
     for name, (_, signature) in endpoints.items():
         for length in lengths:
             for size in (1, _BATCH_SIZE):
@@ -177,24 +192,31 @@ def _ids_of(signature, size, length):
     return found
 
 
-def _write_batching(export_dir):
+def _write_batching(export_dir, task):
     """Leaves a configuration of TF Serving's batching, for --batching_parameters_file."""
-    path = os.path.join(export_dir, "batching_parameters.txt")
-    if tf.io.gfile.exists(path):
-        return
     lines = [
         # A request of more rows than a batch has is worked through in parts; max_batch_size is
         # the most that a request may have.
         f"max_batch_size {{ value: {_REQUEST_SIZE} }}",
         "enable_large_batch_splitting { value: true }",
         f"max_execution_batch_size {{ value: {_BATCH_SIZE} }}",
+    ]
+    if task in _OF_THE_BATCH:
+        # TF Serving joins the parts of a request as they are, and these have different widths.
+        lines = [f"max_batch_size {{ value: {_BATCH_SIZE} }}"]
+    lines += [
         "batch_timeout_micros { value: 2000 }",
         "max_enqueued_batches { value: 256 }",
         "num_batch_threads { value: 2 }",
     ]
     # And not allowed_batch_sizes, of which the last must be max_batch_size, nor
     # pad_variable_length_inputs, which pads a mask with its first value, a 1.
-    files.write_text(path, "\n".join(lines) + "\n")
+    text = "\n".join(lines) + "\n"
+    path = os.path.join(export_dir, "batching_parameters.txt")
+    if not tf.io.gfile.exists(path):
+        files.write_text(path, text)
+    elif files.read_text(path) != text:
+        console.info("%s is left as it is; a new one would be another", path)
 
 
 def version_folder(export_dir, version=None):
@@ -203,7 +225,6 @@ def version_folder(export_dir, version=None):
     Raises:
       UserError: if that version exists.
     """
-    files.make_folder(export_dir)
     versions = [int(name.rstrip("/")) for name in tf.io.gfile.listdir(export_dir)
                 if name.rstrip("/").isdecimal()]  # fmt: skip
     if version is None:

@@ -5,7 +5,9 @@ Messages, paths and status codes are those of its page "RESTful API"
 """
 
 import base64
+import functools
 import http.client
+import io
 import json
 import threading
 import time
@@ -84,7 +86,7 @@ class Rest:
             if status == http.client.OK:
                 return answer
             message = answer["error"]
-        except (ValueError, LookupError, TypeError):
+        except (ValueError, LookupError, TypeError, RecursionError):
             message = f"no JSON of TF Serving: {text[:100]!r}"
         raise ServerError(_CODES.get(status, f"HTTP {status}"), message)
 
@@ -99,30 +101,52 @@ class Rest:
             connection.timeout = _left(deadline)
             if connection.sock is None:
                 connection.connect()
-            socket = connection.sock
-            socket.settimeout(_left(deadline))
+            connection.sock.settimeout(_left(deadline))
+            connection.response_class = functools.partial(_Response, deadline=deadline)
             connection.request(method, path, body, {"Content-Type": "application/json"})
-            socket.settimeout(_left(deadline))
             response = connection.getresponse()
-            parts = []
-            while part := response.read1(1 << 20):
-                parts.append(part)
-                socket.settimeout(_left(deadline))
-            missing = response.length
-            response.close()  # read1 does not notice the end, and the next request wants it
-            if missing:
-                raise ConnectionError("the answer ends too early")
-            return response.status, b"".join(parts)
+            return response.status, response.read()
         except TimeoutError:
             connection.close()
             raise ServerError("DEADLINE_EXCEEDED", "no answer in time") from None
+        except UnicodeError:
+            raise ServerError("INVALID_ARGUMENT", "the host has no name of the DNS") from None
         except OSError as error:
             connection.close()
             raise ServerError("UNAVAILABLE", str(error.strerror or error)) from None
+        except http.client.IncompleteRead:
+            connection.close()
+            raise ServerError("UNAVAILABLE", "the answer ends too early") from None
         except http.client.HTTPException as error:
             connection.close()
             said = f"what answers does not speak HTTP, {error!r:.60}"
             raise ServerError("NO_HTTP", said) from None
+
+
+class _Response(http.client.HTTPResponse):
+    """One whose head and body come before the deadline, however slowly each byte does."""
+
+    def __init__(self, sock, *args, deadline, **kwargs):
+        super().__init__(sock, *args, **kwargs)
+        self.fp = io.BufferedReader(_Until(self.fp.detach(), sock, deadline))
+
+
+class _Until(io.RawIOBase):
+    """Reads from a socket, each time with the seconds that are left."""
+
+    def __init__(self, raw, sock, deadline):
+        self._raw, self._sock, self._deadline = raw, sock, deadline
+
+    def readable(self):
+        return True
+
+    def readinto(self, buffer):
+        self._sock.settimeout(_left(self._deadline))
+        return self._raw.readinto(buffer)
+
+    def close(self):
+        self._raw.close()
+        super().close()
 
 
 def _left(deadline):

@@ -20,6 +20,17 @@ ABOUT = os.path.join("assets.extra", "model.json")
 _LEAST = 0.5
 
 
+# The outputs that an answer is made of; those of other tasks are given as they are.
+OUTPUTS = {
+    "classification": ("probabilities",),
+    "multi_label": ("probabilities",),
+    "tagging": ("entity", "label", "start", "end", "score"),
+    "choice": ("probabilities",),
+    "encoder": ("tokens", "sequence_output"),
+    "masked_words": ("words", "probabilities"),
+}
+
+
 class OfRows:
     """Answers rows in batches of about the same length; `_run` of a subclass runs the model.
 
@@ -91,7 +102,7 @@ class OfRows:
                 best = {"labels": [label for label, p in chances.items() if p >= _LEAST]}
             return {**best, "probabilities": chances}
         if task == "tagging":
-            names = ("entity", "label", "start", "end", "score")
+            names = OUTPUTS[task]
             columns = (_plain(found[name]) for name in names)
             rows = (dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True))
             return {"entities": [row for row in rows if row["start"] >= 0]}
@@ -103,7 +114,8 @@ class OfRows:
             size = int(np.flatnonzero(found["tokens"])[-1]) + 1
             found |= {name: found[name][:size] for name in ("sequence_output", "tokens")}
         if task == "masked_words":
-            size = int((found["probabilities"][:, 0] > 0).sum())
+            # By REST an output without masks has no third axis.
+            size = sum(bool(best[0] > 0) for best in found["probabilities"])
             found = {name: value[:size] for name, value in found.items()}
         return {name: _plain(value) for name, value in sorted(found.items())}
 
@@ -166,7 +178,7 @@ def read_about(path):
         if isinstance(about["task"], str) and isinstance(about["inputs"], list):
             return about
         error = "task and inputs were expected"
-    except (ValueError, LookupError, TypeError) as found:
+    except (ValueError, LookupError, TypeError, RecursionError) as found:
         if isinstance(found, UserError):
             raise
         error = reason(found)

@@ -29,10 +29,9 @@ class TextTagger(tf.Module):
         super().__init__()
         self._model, self._cut = model, settings.cut
         self._buckets = buckets or Buckets((), settings.cut.max_seq_length)
-        self._tokenizer = GraphTokenizer(settings.vocab_file, settings.do_lower_case)
-        self.vocab = dict(self._tokenizer.vocab)
+        self.tokenizer = GraphTokenizer(settings.vocab_file, settings.do_lower_case)
         self._tags = _TagTable(settings.tags)
-        self._words = _WordTable(self._tokenizer.vocab, settings.do_lower_case)
+        self._words = _WordTable(self.tokenizer.vocab, settings.do_lower_case)
 
     @tf.function(input_signature=[_TEXTS])
     def __call__(self, texts):
@@ -48,7 +47,7 @@ class TextTagger(tf.Module):
           `score` float32, the mean of its words' probabilities. Of tags without spans every word is
           an entity.
         """
-        ids, starts, ends = self._tokenizer.tokenize_with_offsets(texts)
+        ids, starts, ends = self.tokenizer.tokenize_with_offsets(texts)
         is_start = self._words.starts(ids, starts, ends)
         tags, probabilities = self._read(ids, is_start)
         word_of = tf.cumsum(tf.cast(is_start, tf.int32)) - 1
@@ -92,7 +91,7 @@ class TextTagger(tf.Module):
         row_starts = tf.cast(ids.row_starts(), tf.int32)
         flat = tf.concat([ids.values, [0]], 0)
         is_start = tf.concat([is_start, [False]], 0)
-        cls_id, sep_id = (self._tokenizer.vocab[name] for name in ("[CLS]", "[SEP]"))
+        cls_id, sep_id = (self.tokenizer.vocab[name] for name in ("[CLS]", "[SEP]"))
         count = tf.size(windows.texts)
         steps = (count + _WINDOWS_AT_A_TIME - 1) // _WINDOWS_AT_A_TIME
         tags, probabilities = (
@@ -211,7 +210,7 @@ def tagger(model, settings, options):
     return Servable(
         "tagging",
         (model, module),
-        module.vocab,
+        module.tokenizer,
         settings.cut.max_seq_length,
         lambda inputs: module(inputs["text"]),
         texts("text"),
@@ -219,4 +218,5 @@ def tagger(model, settings, options):
         lambda inputs: {"logits": model(inputs, training=False)["logits"]},
         tokens(),
         {"labels": settings.tags.names},
+        options,
     )
