@@ -34,6 +34,11 @@ _PORTS = {"rest": 8501, "grpc": 8500}
 def main():
     bert_tf.line_flags.check_line_flags()
     about = bert_tf.serving.read_about(FLAGS.model_json) if FLAGS.model_json else None
+    if about and FLAGS.version is None:
+        bert_tf.console.info(
+            "--model_json is of one version, and without --version the newest is asked, whose "
+            "labels may be others"
+        )
     if FLAGS.api == "grpc":
         bert_tf.flags.import_tensorflow()  # its messages are in the package
     client = bert_tf.serving.Client(

@@ -6,9 +6,9 @@ r"""Classifies lines of text with an exported model, beside two other ways, in t
     python benchmarks/predicting.py --model=/tmp/served --peer=/tmp/hf --input_file=lines.txt
 
 The ways: `serving.Predictor`, which predict.py uses (batches of lines of about the same length);
-the same model with every text padded to 128 tokens, in the order of the lines; and the pipeline
-`text-classification` of transformers, on the same weights, in batches as large. It prints the
-median of the turns in lines a second, by the clock and by processor time, and how far the
+the same model with every text padded to its longest sequence, in the order of the lines; and the
+pipeline `text-classification` of transformers, on the same weights, in batches as large. It prints
+the median of the turns in lines a second, by the clock and by processor time, and how far the
 probabilities are apart.
 """
 
@@ -29,8 +29,6 @@ flags.DEFINE_integer("num_lines", 1000, "How many of them.")
 flags.DEFINE_integer("turns", 5, "Runs of each.")
 flags.DEFINE_integer("batch_size", 32, "Batch size.")
 
-_PADDED = 128
-
 
 def main():
     import transformers
@@ -38,7 +36,12 @@ def main():
     lines = [line.strip() for line in bert_tf.files.read_lines(FLAGS.input_file)]
     lines = [line for line in lines if line][: FLAGS.num_lines]
     predictor = bert_tf.serving.Predictor(FLAGS.model, FLAGS.batch_size)
-    tokenizer = bert_tf.GraphTokenizer(f"{predictor.path}/assets.extra/vocab.txt")
+    extra = f"{predictor.path}/assets.extra"
+    about = bert_tf.serving.read_about(f"{extra}/model.json")
+    if "do_lower_case" not in about:
+        raise bert_tf.UserError(f"{extra}/model.json: no do_lower_case; export the model again")
+    longest = about["max_seq_length"]
+    tokenizer = bert_tf.GraphTokenizer(f"{extra}/vocab.txt", about["do_lower_case"])
     by_ids = tf.saved_model.load(predictor.path).signatures["ids"]
     pipeline = transformers.pipeline(
         "text-classification", FLAGS.peer, top_k=None, batch_size=FLAGS.batch_size
@@ -53,15 +56,15 @@ def main():
         found = []
         for start in range(0, len(lines), FLAGS.batch_size):
             texts = tf.constant(lines[start : start + FLAGS.batch_size])
-            found += by_ids(**tokenizer(texts, max_seq_length=_PADDED))["probabilities"].numpy()
+            found += by_ids(**tokenizer(texts, max_seq_length=longest))["probabilities"].numpy()
         return found
 
     def theirs():
-        found = pipeline(lines, truncation=True, max_length=_PADDED)
+        found = pipeline(lines, truncation=True, max_length=longest)
         scores = [{x["label"]: x["score"] for x in row} for row in found]
         return [[row[label] for label in labels] for row in scores]
 
-    ways = {"predict.py": ours, f"padded to {_PADDED}": padded, "transformers": theirs}
+    ways = {"predict.py": ours, f"padded to {longest}": padded, "transformers": theirs}
     results = {name: np.array(way()) for name, way in ways.items()}  # and all is warm
     clock, processor = ({name: [] for name in ways} for _ in range(2))
     for _ in range(FLAGS.turns):

@@ -4,10 +4,12 @@ Lines that are there together are answered together; each answer is a line of JS
 the lines.
 """
 
+import io
 import itertools
 import json
 import os
 import queue
+import select
 import sys
 import threading
 
@@ -41,6 +43,8 @@ def check_line_flags():
         raise bert_tf.UserError("--input_file must be given: nothing can be typed here")
     if FLAGS.output_file:
         bert_tf.files.check_writable(FLAGS.output_file, "output_file")
+    elif sys.stdout is None:
+        raise bert_tf.UserError("--output_file must be given: nothing can be printed here")
 
 
 def answer_lines(answerer, title):
@@ -58,6 +62,8 @@ def answer_lines(answerer, title):
         with bert_tf.files.writing_text(FLAGS.output_file) as write:
             bad = _answer(answerer, windows, write)
     else:
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(encoding="utf-8")  # as in a file, whatever the locale
         bad = _answer(answerer, windows, _print_now)
     if bad:
         raise bert_tf.UserError(f"{bad} lines could not be answered; their answers say why")
@@ -74,19 +80,19 @@ def _windows_typed(answerer, title):
     if sys.stdin.isatty():
         names = " <tab> ".join(answerer.inputs)
         print(f"{title}: type {names}, a line each; Ctrl-D ends", file=sys.stderr)
-    coming, failed = queue.Queue(2 * _WINDOW), []
+    coming, failed, damaged = queue.Queue(2 * _WINDOW), [], []
 
     def read_all():
         try:
             # A file of its own: the end of Python would wait for the lock of sys.stdin.
             with open(sys.stdin.fileno(), "rb", buffering=0, closefd=False) as raw:
-                rest = b""
-                while data := raw.read(1 << 16):
-                    *lines, rest = (rest + data).split(b"\n")
-                    for line in lines:
-                        coming.put(line.decode("utf-8", "ignore"))
-                if rest:
-                    coming.put(rest.decode("utf-8", "ignore"))
+                for number, line in enumerate(_lines(raw), 1):
+                    try:
+                        text = line.decode("utf-8")
+                    except UnicodeDecodeError:
+                        damaged.append(number)
+                        text = line.decode("utf-8", "ignore")
+                    coming.put(text)
         except OSError as error:
             failed.append(error)
         finally:
@@ -105,16 +111,36 @@ def _windows_typed(answerer, title):
             yield window
     if failed:
         raise bert_tf.UserError(f"what is piped in cannot be read ({failed[0]})")
+    if damaged:
+        bert_tf.console.warning(
+            "what is piped in: %d lines are not UTF-8, the first is line %d; bytes at fault are "
+            "left out", len(damaged), damaged[0],
+        )  # fmt: skip
+
+
+def _lines(raw):
+    """Yields the lines of an unbuffered file as they come, without their ends."""
+    rest = b""
+    while (data := raw.read(1 << 16)) != b"":
+        if data is None:  # a pipe that does not block, and has nothing now
+            select.select([raw], [], [])
+            continue
+        *lines, rest = (rest + data).split(b"\n")
+        yield from lines
+    if rest:
+        yield rest
 
 
 def _print_now(text):
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
-    except BrokenPipeError:
-        # Whoever read the answers has enough; Python would complain again at its end.
+    except OSError as error:
+        # Python would complain again at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(141)
+        if isinstance(error, BrokenPipeError):  # whoever read the answers has enough
+            sys.exit(141)
+        raise bert_tf.UserError(f"the answers cannot be printed ({error.strerror})") from None
 
 
 def _answer(answerer, windows, write):

@@ -81,8 +81,13 @@ tf::Tensor Input(tf::DataType type, const Cells& cells) {
   std::vector<std::vector<int>> ids(rows);
   size_t longest = 0;
   for (int row = 0; row < rows; ++row) {
-    std::istringstream numbers(cells[row]);
-    for (int id; numbers >> id;) ids[row].push_back(id);
+    std::istringstream words(cells[row]);
+    for (std::string word; words >> word;) {
+      char* end;
+      const long id = std::strtol(word.c_str(), &end, 10);
+      if (*end || id != static_cast<int>(id)) Fail("an id is a whole number, and not " + word);
+      ids[row].push_back(static_cast<int>(id));
+    }
     longest = std::max(longest, ids[row].size());
   }
   tf::Tensor filled(type, {rows, static_cast<tf::int64>(longest)});
