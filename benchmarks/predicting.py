@@ -56,7 +56,9 @@ def main():
         found = []
         for start in range(0, len(lines), FLAGS.batch_size):
             texts = tf.constant(lines[start : start + FLAGS.batch_size])
-            found += by_ids(**tokenizer(texts, max_seq_length=longest))["probabilities"].numpy()
+            found.extend(
+                by_ids(**tokenizer(texts, max_seq_length=longest))["probabilities"].numpy()
+            )
         return found
 
     def theirs():

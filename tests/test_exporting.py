@@ -6,6 +6,8 @@ import pathlib
 
 import numpy as np
 import pytest
+import scripts_alone
+from absl import flags
 from serving_batches import read_parameters
 from serving_stand_in import StandIn, Version, signature
 from test_serving import LENGTH, TASKS, made, vocab_file  # noqa: F401
@@ -104,3 +106,23 @@ def test_exports_beside_each_other_and_after_one_that_was_killed(vocab_file, tmp
         serving.export(servable, str(tmp_path))
     serving.export(servable, str(tmp_path))
     assert {x.name for x in tmp_path.iterdir()} == {"1", "batching_parameters.txt", ".lock"}
+
+
+def test_tags_of_others(root, monkeypatch):
+    """Of a Hugging Face tagger; BILOU's tags would make wrong spans."""
+    monkeypatch.syspath_prepend(str(root))
+    with scripts_alone.imported("export_model") as run:
+        import export_model
+
+        for tags, scheme in [
+            (("O", "B-PER", "I-PER"), "iob2"),
+            (("I-PER", "O"), "iob2"),
+            (("O", "B-PER", "I-PER", "E-PER", "S-PER"), "iob2"),
+            (("ES-MX", "EN-GB"), "none"),
+            (("NOUN", "VERB"), "none"),
+        ]:
+            assert export_model.scheme_of(tags) == scheme, tags
+        with pytest.raises(bert_tf.UserError, match=r"BILOU's .*U-PER.* with E for L and S for U"):
+            export_model.scheme_of(("O", "B-PER", "I-PER", "L-PER", "U-PER"))
+        with pytest.raises(flags.IllegalFlagValueError, match="max_seq_length"):
+            run("export_model", "--task=encoder", "--export_dir=x", "--max_seq_length=0")

@@ -129,6 +129,8 @@ def test_the_program_classifies(benchmarks, encoder, program, folder):
         np.testing.assert_allclose(chances, tf.nn.softmax(expected), atol=1e-5)
     for path, cells, said in [
         (saved, ("a",), "3 inputs were expected, a line has 1"),
+        (saved, (b"2 x 3", b"1 1 1", b"0 0 0"), "an id is a whole number, and not x"),
+        (saved, (b"2 3", b"1 1", b"0 99999999999"), "whole number, and not 99999999999"),
         (str(folder), rows[0], "Could not find SavedModel"),
     ]:
         with pytest.raises(bert_tf.UserError, match=f"ended with status 1: .*{said}"):

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import types
 
 import keras
 import pytest
@@ -147,3 +148,32 @@ def test_nothing_to_read(run, models, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.StringIO())
     with pytest.raises(bert_tf.UserError, match="is no folder that export_model"):
         run("--model=nowhere")
+
+
+def test_the_benchmark_tokenizes_as_the_model_says(root, monkeypatch, tmp_path, capsys):
+    """A model that is cased and shorter than most; transformers is not what is tried."""
+    (tmp_path / "vocab.txt").write_text("\n".join([*WORDS, "A", "B"]) + "\n")
+    config = bert_tf.BertConfig.from_dict({**TINY.to_dict(), "vocab_size": len(WORDS) + 2})
+    settings = tasks.Settings(("no", "yes"), 6, False, config, str(tmp_path / "vocab.txt"),
+                              "classification", num_texts=1)  # fmt: skip
+    keras.utils.set_random_seed(0)
+    model = bert_tf.BertClassifier(config, 2)
+    for weight in model.trainable_weights:
+        weight.assign_add(tf.random.normal(weight.shape, stddev=0.3))
+    options = serving.Options(warm_up=False)
+    serving.export(serving.classifier(model, settings, options), f"{tmp_path}/m")
+    (tmp_path / "lines").write_text("A b A\nB B B B B B B B B a\n")
+
+    def pipeline(lines, max_length, **options):
+        assert max_length == 6
+        return [[{"label": "no", "score": 0.5}, {"label": "yes", "score": 0.5}] for _ in lines]
+
+    fake = types.SimpleNamespace(pipeline=lambda *args, **kwargs: pipeline)
+    monkeypatch.setitem(sys.modules, "transformers", fake)
+    monkeypatch.syspath_prepend(str(root / "benchmarks"))
+    with scripts_alone.imported("predicting") as run_script:
+        run_script("predicting", f"--model={tmp_path}/m", "--peer=x", "--turns=1",
+                   f"--input_file={tmp_path}/lines")  # fmt: skip
+    _, padded, theirs = capsys.readouterr().out.splitlines()
+    assert padded.startswith("padded to 6") and float(padded.split()[-1]) < 1e-5
+    assert float(theirs.split()[-1]) > 1e-3

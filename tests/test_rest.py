@@ -110,6 +110,16 @@ def test_a_model_json_of_another_task(serve, task):
         serving.Client(serve(ONE_MASK), "m", about=about, retries=0)
 
 
+def test_a_model_json_is_of_one_version(serve, heard, tmp_path):
+    (tmp_path / "model.json").write_text('{"task": "masked_words", "inputs": ["text"]}')
+    (tmp_path / "in").write_text("[MASK]")
+    given = [f"--server={serve(ONE_MASK)}", "--model_name=m", f"--input_file={tmp_path}/in",
+             f"--output_file={tmp_path}/out", f"--model_json={tmp_path}/model.json"]  # fmt: skip
+    run = heard("ask_server")
+    assert "without --version the newest is asked" in run("ask_server", *given)
+    assert run("ask_server", *given, "--version=1") == ""
+
+
 @pytest.mark.parametrize(
     "parts", [[b"X-A: b\r\n"] * 99, [b"Content-Length: 99\r\n\r\n", *[b"1"] * 98], None]
 )
