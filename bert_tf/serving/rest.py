@@ -110,7 +110,7 @@ class Rest:
             connection.close()
             raise ServerError("DEADLINE_EXCEEDED", "no answer in time") from None
         except UnicodeError:
-            raise ServerError("INVALID_ARGUMENT", "the host has no name of the DNS") from None
+            raise ServerError("INVALID_ARGUMENT", "no name of a host") from None
         except OSError as error:
             connection.close()
             raise ServerError("UNAVAILABLE", str(error.strerror or error)) from None
