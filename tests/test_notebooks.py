@@ -37,17 +37,7 @@ def pictures(notebook):
     return ["image/png" in output.get("data", {}) for output in outputs].count(True)
 
 
-# The second has not been run to its end with its last source: strict, so that this line goes then.
-_NOT_RUN = pytest.mark.xfail(strict=True, reason="saved without outputs so far")
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "bert_finetuning_with_cloud_tpus",
-        pytest.param("bert_for_the_first_time", marks=_NOT_RUN),
-    ],
-)
+@pytest.mark.parametrize("name", PICTURES)
 def test_saved_as_run(root, name):
     notebook = read(root, name)
     nbformat.validate(notebook)
