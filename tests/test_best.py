@@ -49,7 +49,7 @@ def run(output_dir, script, steps, start=0, **options):
     return trainer
 
 
-@pytest.mark.parametrize("metric", ["accuracy", "loss"])
+@pytest.mark.parametrize("metric", ["accuracy", pytest.param("loss", marks=pytest.mark.slow)])
 def test_the_best_is_kept(tmp_path, metric):
     trainer = run(tmp_path, [0.1, 0.5, 0.3, 0.5], 8, best_metric=metric, save_checkpoints_steps=4)
     folder = tmp_path / "best"

@@ -17,7 +17,7 @@ def seed():
 
 
 @pytest.mark.parametrize(
-    ("replicas", "parts"), [pytest.param(1, 1, marks=pytest.mark.slow), (2, 2)]
+    ("replicas", "parts"), [(1, 1), pytest.param(2, 2, marks=pytest.mark.slow)]
 )
 def test_recomputation_changes_nothing(tmp_path, replicas, parts):
     """With dropout: its masks must be the same when a layer is computed again."""

@@ -296,7 +296,7 @@ def test_replicas_make_the_same_steps_with_labels_of_unequal_weight(tmp_path, co
     assert_same(tmp_path / "one", tmp_path / "more", atol=1e-5)
 
 
-@pytest.mark.parametrize("parts", [2, 4])
+@pytest.mark.parametrize("parts", [pytest.param(2, marks=pytest.mark.slow), 4])
 def test_accumulation_makes_the_same_steps(tmp_path, parts):
     """The masked-LM weights fall unevenly on the parts: a mean of means would differ."""
     run(tmp_path / "one", 8)
