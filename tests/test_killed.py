@@ -65,11 +65,19 @@ def log(folder):
 
 
 def kill_again_and_again(folder, options, times, seed):
-    """Kills the run at random moments after its first step, and lets it end at last."""
+    """Kills the run at random moments after its first step, and lets it end at last.
+
+    The last of them is after a checkpoint, however slow the machine is.
+    """
     moments = random.Random(seed)
+
+    def waits(count):
+        wants_more = count == times - 1 and not any(folder.glob("model.ckpt-*.index"))
+        return log(folder).count("compiled") == count or wants_more
+
     for count in range(times):
         process = start(folder, options)
-        while log(folder).count("compiled") == count and process.poll() is None:
+        while process.poll() is None and waits(count):
             time.sleep(0.01)
         time.sleep(moments.uniform(0.0, 0.4))
         process.send_signal(signal.SIGKILL)
