@@ -36,12 +36,17 @@ INPUTS = {
     "served": "Classifier of single texts made by export_model.py, to predict with.",
     "served_peer": "Hugging Face folder with the same weights.",
     "lines": "Lines of text to predict.",
+    "cases": "JSON lines of texts and the release's tokens of them.",
+    "official_python": "Python that has tf-models-official.",
 }
 _TUNING = "--data_dir={%s} --model_dir={model_dir} --output_dir={work_dir}/%s"
 _MAKING = "pretraining_data.py --input_file={text} --vocab_file={vocab_file} --turns=3"
 BENCHMARKS = {
     "tokenization": "tokenization.py --input_file={text} --vocab_file={vocab_file}",
+    "tokens": "tokens_of_others.py --cases_file={cases} --vocab_file={vocab_file}",
     "step": "step_time.py --turns=11",
+    "step, tf-models-official": "step_time.py --turns=11 --contestant=bert_tf "
+    "--contestant=tf-models-official --official_python={official_python}",
     "pretraining data": _MAKING,
     "pretraining data, the release": f"{_MAKING} --release_dir={{release_dir}}",
     "squad features": "squad_features.py --input_file={squad_dir}/train.json "

@@ -261,6 +261,13 @@ def test_compact_file(encoder, tmp_path):
             assert (index, tokens, names) == (text.index, text.tokens, ["0", "-1"])
             assert values.dtype == dtype
             np.testing.assert_array_equal(values, text.values.astype(dtype))
+    for form, dtype in (("npz", "float32"), ("tfrecord", "float64")):
+        with (
+            pytest.raises(bert_tf.UserError, match=r"new: '.*' is not one of"),
+            features.vector_writer(str(tmp_path / "new"), form, dtype),
+        ):
+            pass
+    assert not (tmp_path / "new").exists()
     (tmp_path / "other").write_bytes(b"no records")
     with pytest.raises(bert_tf.UserError, match="other: not a TFRecord file"):
         list(features.read_vectors(str(tmp_path / "other")))

@@ -250,3 +250,12 @@ def test_files_that_are_missing_are_named(tmp_path):
         find("test")
     with pytest.raises(bert_tf.UserError, match="--train_file: there is no file"):
         find("train", path=os.path.join(tmp_path, "no.csv"))
+
+
+def test_the_last_length_is_kept(tmp_path):
+    (tmp_path / "vocab.txt").write_text("[PAD]\n")
+    settings = choice.ChoiceSettings(8, True, TINY, str(tmp_path / "vocab.txt"))
+    folder = str(tmp_path / "run")
+    choice.settle_choice(folder, settings, write=True)
+    choice.settle_choice(folder, settings._replace(max_seq_length=16), write=True)
+    assert choice.load_choice(folder).max_seq_length == 16

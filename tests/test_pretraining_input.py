@@ -64,6 +64,18 @@ def test_other_field_and_format_by_flag(tmp_path):
     (tmp_path / "a.txt").write_text('{"body": "One."}\n\n{"body": "  "}\n{"body": "Two."}\n')
     found = documents(tmp_path / "a.txt", format="jsonl", text_field="body")
     assert found == [["One."], ["Two."]]
+    (tmp_path / "a.txt").rename(tmp_path / "a.JSONL")
+    assert documents(tmp_path / "a.JSONL", text_field="body") == found
+    with pytest.raises(UserError, match="--input_format: 'json' is not one of auto, text, jsonl"):
+        documents(tmp_path / "a.JSONL", format="json")
+
+
+def test_a_field_of_files_that_have_none(tmp_path, heard):
+    (tmp_path / "a.txt").write_text('{"body": "One."}\n')
+    run = heard("create_pretraining_data")
+    with pytest.raises(UserError, match="--text_field: no file is read as JSON lines, by its name"):
+        run("create_pretraining_data", f"--input_file={tmp_path}/a.txt", "--text_field=body",
+            f"--output_file={tmp_path}/out", f"--vocab_file={tmp_path}/vocab.txt")  # fmt: skip
 
 
 @pytest.mark.parametrize(

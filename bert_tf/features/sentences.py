@@ -17,7 +17,7 @@ from bert_tf.checkpoints.hugging_face import settings_of
 from bert_tf.errors import UserError
 from bert_tf.features.base import OfTexts
 from bert_tf.features.presets import ModelFiles, files_of
-from bert_tf.features.texts import Text, several
+from bert_tf.features.texts import Text, check_several
 from bert_tf.files import read_text
 from bert_tf.modeling.models import BertModel
 from bert_tf.tokenization import FullTokenizer
@@ -104,7 +104,7 @@ class SentenceEncoder(OfTexts):
     ) -> Iterator[tuple[str, np.ndarray]]:
         """Yields each of `sentences`, any number of str, and its vector (H,)."""
         rows = self._make_rows()
-        several(sentences)
+        check_several(sentences)
         texts = (Text(index, sentence, None) for index, sentence in enumerate(sentences))
         for sequence, found in self._runner.run(rows.of(texts), what, "sentences"):
             yield sequence.text.text_a, found["vectors"]

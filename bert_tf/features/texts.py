@@ -34,7 +34,7 @@ def read_texts(path):
         yield Text.parse(index, line)
 
 
-def several(texts):
+def check_several(texts):
     """Raises TypeError if `texts` is one text: it would be taken for many of one letter."""
     if isinstance(texts, str):
         raise TypeError("a list of texts was expected, not one text")
@@ -99,7 +99,7 @@ class TextRows:
 
     def of(self, texts):
         """Yields the `Row` of each of `texts`: `Text`s, or str with " ||| " in a pair."""
-        several(texts)
+        check_several(texts)
         for index, text in enumerate(texts):
             yield self.row(text if isinstance(text, Text) else Text.parse(index, text))
 
