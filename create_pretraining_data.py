@@ -21,7 +21,7 @@ flags.DEFINE_string(
     "TFRecord files to write, separated by commas; each gets its share. With --num_shards one "
     "name, to which shards add -00000-of-00004 and so on.",
 )
-bert_tf.flags.define_tokenizer_flags()
+bert_tf.cli.flags.define_tokenizer_flags()
 flags.DEFINE_bool("do_whole_word_mask", False, "Whether to mask whole words, not single pieces.")
 flags.DEFINE_integer("max_seq_length", 128, "Number of tokens of an instance.")
 flags.DEFINE_integer("max_predictions_per_seq", 20, "The most masked tokens of an instance.")
@@ -179,4 +179,4 @@ def main():
 
 
 if __name__ == "__main__":
-    bert_tf.flags.run(main, needs_tensorflow=False)
+    bert_tf.cli.flags.run(main, needs_tensorflow=False)

@@ -6,10 +6,10 @@ import dataclasses
 from absl import flags
 
 import bert_tf
-from bert_tf.flags import FLAGS
+from bert_tf.cli.flags import FLAGS
 
-bert_tf.flags.define_model_flags()
-bert_tf.flags.define_tokenizer_flags()
+bert_tf.cli.flags.define_model_flags()
+bert_tf.cli.flags.define_tokenizer_flags()
 flags.DEFINE_string("model_dir", None, "The output_dir of the script that trained it.")
 flags.DEFINE_string(
     "checkpoint", None, "A checkpoint of that run, the newest in model_dir if not given."
@@ -107,7 +107,8 @@ def options():
 def trained():
     """The model of --model_dir as a `Servable`."""
     tasks, folder = bert_tf.tasks, FLAGS.model_dir
-    loaders = (tasks.squad.load_spans, tasks.choice.load_choice, tasks.tagging.load_tags,
+    loaders = (tasks.question_answering.load_spans, tasks.choice.load_choice,
+               tasks.token_classification.load_tags,
                tasks.load_settings)  # fmt: skip
     settings = next(filter(None, (load(folder) for load in loaders)), None)
     if settings is None:
@@ -117,7 +118,7 @@ def trained():
             f"{', '.join(scripts.values())} that has trained: it has none of {', '.join(scripts)}"
         )
     if not FLAGS.checkpoint:
-        bert_tf.training.tell_of_best(folder, "checkpoint")
+        bert_tf.training.log_best_checkpoint(folder, "checkpoint")
     checkpoint = bert_tf.checkpoints.find(
         FLAGS.checkpoint or folder, "checkpoint" if FLAGS.checkpoint else "model_dir"
     )
@@ -127,13 +128,15 @@ def trained():
 def served(settings, checkpoint):
     """The model of a task with its weights, as a `Servable`."""
     tasks, serving, labels = bert_tf.tasks, bert_tf.serving, None
-    if isinstance(settings, tasks.squad.SpanSettings):
-        model, make = bert_tf.BertSpanFinder(settings.config), serving.answerer
+    if isinstance(settings, tasks.question_answering.SpanSettings):
+        model, make = bert_tf.BertSpanLabeler(settings.config), serving.answerer
     elif isinstance(settings, tasks.choice.ChoiceSettings):
-        model, make = bert_tf.BertChooser(settings.config), serving.chooser
-    elif isinstance(settings, tasks.tagging.TagSettings):
+        model, make = bert_tf.BertMultipleChoice(settings.config), serving.chooser
+    elif isinstance(settings, tasks.token_classification.TagSettings):
         labels, on_features = settings.tag_names, settings.on_features
-        model = tasks.tagging.make_model(settings.config, len(labels), on_features=on_features)
+        model = tasks.token_classification.make_model(
+            settings.config, len(labels), on_features=on_features
+        )
         make = serving.tagger
     else:
         model = bert_tf.BertClassifier(
@@ -147,14 +150,14 @@ def served(settings, checkpoint):
 def as_it_is():
     """The model of --init_checkpoint as a `Servable`, for what --task says."""
     tasks, serving = bert_tf.tasks, bert_tf.serving
-    found = bert_tf.vector_flags.model_files()
+    found = bert_tf.cli.pipelines.model_files()
     if FLAGS.task == "vectors":
         # A folder of sentence-transformers says the length itself.
         encoder = bert_tf.SentenceEncoder.from_preset(found, max_seq_length=FLAGS.max_seq_length)
         return serving.sentences(encoder, options())
     size = FLAGS.max_seq_length or (384 if FLAGS.task == "answers" else 128)
     if FLAGS.task == "masked_words":
-        words = bert_tf.MaskedWords.from_preset(found, max_seq_length=size)
+        words = bert_tf.FillMask.from_preset(found, max_seq_length=size)
         return serving.masked_words(words.model, words.tokenizer, size, options(), FLAGS.num_best)
     config, tokenizer = found.open()
     tasks.check_length(size, config)
@@ -164,19 +167,23 @@ def as_it_is():
         return serving.encoder(model, tokenizer, size, options())
     common = (FLAGS.do_lower_case, config, FLAGS.vocab_file)
     if FLAGS.task == "answers":
-        cut = tasks.squad.Cut(max_seq_length=size).check()
+        cut = tasks.question_answering.WindowConfig(max_seq_length=size).check()
         # Windows of short sequences must overlap too, or answers between them are lost.
         room = size - cut.max_query_length - 3
         cut = dataclasses.replace(cut, doc_stride=min(cut.doc_stride, max(1, room // 2)))
-        choice = tasks.squad.Choice(version_2_with_negative=FLAGS.version_2_with_negative)
-        settings = tasks.squad.SpanSettings(cut, choice, *common)
+        choice = tasks.question_answering.DecodingConfig(
+            version_2_with_negative=FLAGS.version_2_with_negative
+        )
+        settings = tasks.question_answering.SpanSettings(cut, choice, *common)
     elif FLAGS.task == "choice":
         settings = tasks.choice.ChoiceSettings(size, *common)
     elif FLAGS.task == "tagging":
         labels = labels_of(found.checkpoint)
         scheme = scheme_of(labels)
-        tags = tasks.tagging.Tags(labels, scheme, scheme)
-        settings = tasks.tagging.TagSettings(tasks.tagging.Cut(size), tags, *common)
+        tags = tasks.token_classification.Tags(labels, scheme, scheme)
+        settings = tasks.token_classification.TagSettings(
+            tasks.token_classification.WindowConfig(size), tags, *common
+        )
     else:
         labels = () if FLAGS.task == "regression" else labels_of(found.checkpoint)
         settings = tasks.Settings(labels, size, *common, FLAGS.task, num_texts=FLAGS.num_texts)
@@ -186,7 +193,7 @@ def as_it_is():
 def scheme_of(tags):
     """Whether tags have spans, "iob2" for any that have, or are names, "none"."""
     try:
-        found = bert_tf.tasks.tagging.schemes.find_scheme([[tag] for tag in tags])
+        found = bert_tf.tasks.token_classification.schemes.find_scheme([[tag] for tag in tags])
     except bert_tf.UserError:
         raise bert_tf.UserError(
             f"--labels: the model's tags are BILOU's ({', '.join(tags)}), which are not read; "
@@ -197,7 +204,7 @@ def scheme_of(tags):
 
 def labels_of(checkpoint):
     """The labels of --labels, or those beside the checkpoint, in the order of their ids."""
-    beside = bert_tf.checkpoints.beside_settings(checkpoint)
+    beside = bert_tf.checkpoints.read_metadata(checkpoint)
     ids = sorted(beside.get("id2label", {}).items(), key=lambda pair: int(pair[0]))
     said = beside.get("labels") or [label for _, label in ids]
     labels = tuple(FLAGS.labels or said)
@@ -209,4 +216,4 @@ def labels_of(checkpoint):
 
 
 if __name__ == "__main__":
-    bert_tf.flags.run(main)
+    bert_tf.cli.flags.run(main)

@@ -4,9 +4,9 @@
 from absl import flags
 
 import bert_tf
-from bert_tf.flags import FLAGS
+from bert_tf.cli.flags import FLAGS
 
-bert_tf.vector_flags.define_vector_flags()
+bert_tf.cli.pipelines.define_vector_flags()
 flags.DEFINE_string(
     "input_file", None, 'Texts, one a line; the two texts of a pair have " ||| " between them.'
 )
@@ -44,7 +44,7 @@ flags.DEFINE_enum(
     "output_format",
     "json",
     ["json", "tfrecord"],
-    "Ours: the release's JSON lines, or a compact TFRecord that bert_tf.features.read_vectors "
+    "Ours: the release's JSON lines, or a compact TFRecord that bert_tf.pipelines.read_vectors "
     "reads.",
 )
 flags.DEFINE_bool("float16", False, "Ours: numbers of the compact form in half the bytes.")
@@ -52,8 +52,8 @@ flags.mark_flags_as_required(["input_file", "output_file"])
 
 
 def main():
-    layers = bert_tf.vector_flags.numbers("layers", int)
-    layer_weights = bert_tf.vector_flags.numbers("layer_weights", float)
+    layers = bert_tf.cli.pipelines.numbers("layers", int)
+    layer_weights = bert_tf.cli.pipelines.numbers("layer_weights", float)
     bert_tf.files.require(FLAGS.input_file, "input_file")
     bert_tf.files.check_writable(FLAGS.output_file, "output_file")
     if FLAGS.float16 and FLAGS.output_format == "json":
@@ -64,22 +64,22 @@ def main():
         raise bert_tf.UserError(f"--layers and --way={FLAGS.way} exclude each other")
     if (FLAGS.way or "").startswith("weighted") and FLAGS.layer_weights is None:
         bert_tf.console.info("no --layer_weights: all layers weigh the same, nothing is learnt")
-    vectors = bert_tf.features.TokenVectors.from_preset(
-        bert_tf.vector_flags.model_files(),
+    vectors = bert_tf.pipelines.TokenVectors.from_preset(
+        bert_tf.cli.pipelines.model_files(),
         layers=layers,
         way=FLAGS.way,
         layer_weights=layer_weights,
         words=FLAGS.words,
-        **bert_tf.vector_flags.runner_options(),
+        **bert_tf.cli.pipelines.runner_options(),
     )
     count = 0
     dtype = "float16" if FLAGS.float16 else "float32"
-    with bert_tf.features.vector_writer(FLAGS.output_file, FLAGS.output_format, dtype) as write:
-        for text in vectors(bert_tf.features.read_texts(FLAGS.input_file)):
+    with bert_tf.pipelines.vector_writer(FLAGS.output_file, FLAGS.output_format, dtype) as write:
+        for text in vectors(bert_tf.pipelines.read_texts(FLAGS.input_file)):
             count += 1
             write(text)
     bert_tf.console.info("wrote %s: the vectors of %d texts", FLAGS.output_file, count)
 
 
 if __name__ == "__main__":
-    bert_tf.flags.run(main)
+    bert_tf.cli.flags.run(main)

@@ -1,28 +1,9 @@
 #!/usr/bin/env python3
-"""Answers lines of text with an exported model, in one process that stays up.
+"""Answers lines of text with an exported model; the same as `bert-tf predict`."""
 
-    echo "What a meal!" | predict.py --model=/tmp/reviews
+import sys
 
-A line is a text, or its inputs between tabs, or with --json an object by their names. Each answer
-is a line of JSON, in the order of the lines.
-"""
-
-from absl import flags
-
-import bert_tf
-from bert_tf.flags import FLAGS
-
-flags.DEFINE_string(
-    "model", None, "Folder that export_model.py wrote, of all versions or of one.", required=True
-)
-bert_tf.line_flags.define_line_flags()
-
-
-def main():
-    bert_tf.line_flags.check_line_flags()
-    predictor = bert_tf.serving.Predictor(FLAGS.model, FLAGS.batch_size)
-    bert_tf.line_flags.answer_lines(predictor, predictor.path)
-
+from bert_tf.cli.main import run
 
 if __name__ == "__main__":
-    bert_tf.flags.run(main)
+    run("predict", sys.argv[1:], program=sys.argv[0])

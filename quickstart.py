@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The whole path in a few minutes: text, vocabulary, pre-training, fine-tuning, a served model.
 
-It needs no download: the text is made by `bert_tf.embedded`. Every station runs one of the
+It needs no download: the text is made by `bert_tf.toy_corpus`. Every station runs one of the
 scripts, with the command printed, and it ends in a table. The sizes are small; the path is the one
 for a model of any size.
 """
@@ -16,8 +16,8 @@ import time
 from absl import flags
 
 import bert_tf
-from bert_tf import commands, embedded
-from bert_tf.flags import FLAGS
+from bert_tf import commands, toy_corpus
+from bert_tf.cli.flags import FLAGS
 
 flags.DEFINE_string("output_dir", "./quickstart_output", "Folder for everything; made anew.")
 flags.DEFINE_integer("seed", 0, "Seed of the text and of the training.", lower_bound=0)
@@ -110,13 +110,13 @@ def prepare():
     """Text, vocabulary, config and the records of pre-training."""
     station(
         "The text: documents without labels, and sentences with labels",
-        "-m bert_tf.embedded",
+        "-m bert_tf.toy_corpus",
         output_dir=out("text"),
         seed=FLAGS.seed,
     )
     station(
         "A vocabulary, learned from the text",
-        "learn_vocabulary.py",
+        "-m bert_tf vocab learn",
         input_file=out("text", "corpus.txt"),
         vocab_file=out("vocab.txt"),
         vocab_size=VOCAB_SIZE,
@@ -203,7 +203,7 @@ def fine_tune():
 
 
 def serve():
-    """Exports the classifier and asks it about `embedded.TYPED`.
+    """Exports the classifier and asks it about `toy_corpus.TYPED`.
 
     Returns:
       For each text (label, probability).
@@ -212,7 +212,7 @@ def serve():
             model_dir=out("classifier"), export_dir=out("export"), inputs="ids")  # fmt: skip
     name = "The SavedModel's answers, from a process that has TensorFlow and nothing of ours"
     start = headline(name)
-    pieces = ask(name, TOKENIZE, out("vocab.txt"), list(embedded.TYPED))
+    pieces = ask(name, TOKENIZE, out("vocab.txt"), list(toy_corpus.TYPED))
     with open(out("vocab.txt"), encoding="utf-8") as reader:
         ids = {piece: number for number, piece in enumerate(reader.read().splitlines())}
     length = max(map(len, pieces)) + 2
@@ -315,7 +315,7 @@ def report(predictions, seconds):
         cells = [v if isinstance(v, str) else f"{100 * v:.1f} %" for v in values]
         lines.append(f"{name:44}{cells[0]:>10}{cells[1]:>22}".rstrip())
     lines += ["", "sentences typed in, by the SavedModel", ""]
-    for text, (label, probability) in zip(embedded.TYPED, predictions, strict=True):
+    for text, (label, probability) in zip(toy_corpus.TYPED, predictions, strict=True):
         lines.append(f"  {text:56}{label:>12}{100 * probability:6.1f} %")
     lines += ["", f"{FLAGS.output_dir}, seed {FLAGS.seed}, {bert_tf.console.duration(seconds)}"]
     return "\n".join(lines) + "\n"
@@ -340,4 +340,4 @@ def test_accuracy(folder):
 
 
 if __name__ == "__main__":
-    bert_tf.flags.run(main, needs_tensorflow=False)
+    bert_tf.cli.flags.run(main, needs_tensorflow=False)

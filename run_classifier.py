@@ -8,11 +8,11 @@ import os
 from absl import flags
 
 import bert_tf
-from bert_tf.flags import FLAGS
+from bert_tf.cli.flags import FLAGS
 
-bert_tf.tuning_flags.define_tuning_flags()
-bert_tf.data_flags.define_data_flags()
-bert_tf.data_flags.define_ways()
+bert_tf.cli.fine_tuning.define_tuning_flags()
+bert_tf.cli.classification.define_data_flags()
+bert_tf.cli.classification.define_ways()
 flags.DEFINE_integer("max_seq_length", 128, "Longest sequence in tokens; longer ones are cut.")
 flags.DEFINE_bool("do_train", False, "Whether to train, on the training set.")
 flags.DEFINE_bool("do_eval", False, "Whether to evaluate, on the development set.")
@@ -31,7 +31,7 @@ flags.DEFINE_string(
 def main():
     if not (FLAGS.do_train or FLAGS.do_eval or FLAGS.do_predict):
         raise bert_tf.UserError("one of --do_train, --do_eval and --do_predict must be set")
-    trained = bert_tf.tuning_flags.recall_settings(
+    trained = bert_tf.cli.fine_tuning.recall_settings(
         bert_tf.files.CLASSIFIER, bert_tf.tasks.load_settings
     )
     seeds = trained and bert_tf.tasks.seed_folders(FLAGS.output_dir)
@@ -40,17 +40,17 @@ def main():
             f"--output_dir: {FLAGS.output_dir} has the runs {', '.join(seeds)}; name one of these "
             "folders, or give --num_seeds"
         )
-    config, tokenizer = bert_tf.tuning_flags.read_model()
-    bert_tf.data_flags.check_ways()
+    config, tokenizer = bert_tf.cli.fine_tuning.read_model()
+    bert_tf.cli.classification.check_ways()
     # With many hosts it must come before TensorFlow's first operation, as reading a data set is.
-    strategy = bert_tf.training.make_strategy(**bert_tf.flags.device_options())
-    source = bert_tf.data_flags.make_source(trained)
+    strategy = bert_tf.training.make_strategy(**bert_tf.cli.flags.device_options())
+    source = bert_tf.cli.classification.make_source(trained)
     if FLAGS.glue_submission and not source.task.submission:
         raise bert_tf.UserError("--glue_submission: this task is not on GLUE's leaderboard")
     if FLAGS.glue_submission and FLAGS.skip_bad_rows:
         raise bert_tf.UserError("--glue_submission: the leaderboard wants all rows, none skipped")
     data = bert_tf.tasks.read_data(
-        source, bert_tf.tuning_flags.wanted_parts(), trained, FLAGS.skip_bad_rows
+        source, bert_tf.cli.fine_tuning.wanted_parts(), trained, FLAGS.skip_bad_rows
     )
     settings = bert_tf.tasks.Settings(
         data.labels,
@@ -63,9 +63,9 @@ def main():
         data.task.layout.numeric_as if data.numbers else "vector",
         data.num_texts,
     )
-    settings = bert_tf.tasks.as_begun(FLAGS.output_dir, settings)
+    settings = bert_tf.tasks.with_stored_normalization(FLAGS.output_dir, settings)
     job = Job(strategy, settings, data)
-    with bert_tf.training.guard.only_one(FLAGS.output_dir, job.workers):
+    with bert_tf.training.guard.exclusive_directory(FLAGS.output_dir, job.workers):
         job.workers.chief_first(
             lambda: bert_tf.tasks.settle(FLAGS.output_dir, settings, write=FLAGS.do_train)
         )
@@ -92,11 +92,11 @@ def run_seeds(job):
         job.workers.chief_first(functools.partial(bert_tf.tasks.write_seeds, path, results))
 
 
-class Job(bert_tf.tuning_flags.Tuning):
+class Job(bert_tf.cli.fine_tuning.Tuning):
     """What the runs of all seeds share: data, features and the settings of the model."""
 
     def __init__(self, strategy, settings, data):
-        self.data, self.kind = data, bert_tf.tasks.KINDS[settings.task_type]
+        self.data, self.kind = data, bert_tf.tasks.TASK_CLASSES[settings.task_type]
         super().__init__(
             strategy,
             settings,
@@ -108,7 +108,9 @@ class Job(bert_tf.tuning_flags.Tuning):
         self.teacher, teaching, weights = None, None, None
         if FLAGS.teacher_dir and FLAGS.do_train:
             self.teacher = bert_tf.training.Teacher(FLAGS.teacher_dir, settings)
-            teaching = bert_tf.tasks.Teaching(FLAGS.teacher_weight, FLAGS.teacher_temperature)
+            teaching = bert_tf.tasks.DistillationConfig(
+                FLAGS.teacher_weight, FLAGS.teacher_temperature
+            )
             if settings.task_type == "regression" and FLAGS.teacher_temperature != 1:
                 raise bert_tf.UserError("--teacher_temperature: a regression has no probabilities")
         if FLAGS.class_weights and FLAGS.do_train:
@@ -119,7 +121,7 @@ class Job(bert_tf.tuning_flags.Tuning):
             self.kind,
             settings.config,
             settings.num_outputs,
-            dtype=bert_tf.flags.dtype_policy(),
+            dtype=bert_tf.cli.flags.dtype_policy(),
             more_metrics=data.task.metrics,
             num_numbers=len(settings.vector),
             class_weights=weights,
@@ -152,7 +154,7 @@ class Job(bert_tf.tuning_flags.Tuning):
                 self.teacher.fingerprint if is_taught else None,
             )
             runs = self.folders.values() if split == "train" else ()
-            if not bert_tf.tuning_flags.must_be_made(features, self.workers, runs):
+            if not bert_tf.cli.fine_tuning.must_be_made(features, self.workers, runs):
                 continue
             logits = None
             if is_taught:
@@ -161,7 +163,7 @@ class Job(bert_tf.tuning_flags.Tuning):
                     self.strategy,
                     FLAGS.eval_batch_size,
                     FLAGS.output_dir,
-                    bert_tf.flags.dtype_policy(),
+                    bert_tf.cli.flags.dtype_policy(),
                 )
                 gc.collect()  # the teacher's weights
             self.workers.chief_first(functools.partial(features.write, logits))
@@ -255,4 +257,4 @@ def result_file(folder, stem, split, ending):
 
 
 if __name__ == "__main__":
-    bert_tf.flags.run(main)
+    bert_tf.cli.flags.run(main)

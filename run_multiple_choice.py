@@ -7,9 +7,9 @@ import os
 from absl import flags
 
 import bert_tf
-from bert_tf.flags import FLAGS
+from bert_tf.cli.flags import FLAGS
 
-bert_tf.tuning_flags.define_tuning_flags()
+bert_tf.cli.fine_tuning.define_tuning_flags()
 flags.DEFINE_string("data_dir", None, "Folder with train.csv, val.csv (or dev.csv), test.csv.")
 flags.DEFINE_string("train_file", None, "Training set if it is not that of data_dir.")
 flags.DEFINE_string("dev_file", None, "Development set if it is not that of data_dir.")
@@ -41,16 +41,16 @@ flags.DEFINE_bool("do_predict", False, "Whether to predict the endings of the te
 def main():
     if not (FLAGS.do_train or FLAGS.do_eval or FLAGS.do_predict):
         raise bert_tf.UserError("one of --do_train, --do_eval and --do_predict must be set")
-    bert_tf.tuning_flags.recall_settings(bert_tf.files.CHOICE, bert_tf.tasks.choice.load_choice)
-    config, tokenizer = bert_tf.tuning_flags.read_model()
+    bert_tf.cli.fine_tuning.recall_settings(bert_tf.files.CHOICE, bert_tf.tasks.choice.load_choice)
+    config, tokenizer = bert_tf.cli.fine_tuning.read_model()
     # With many hosts it must come before TensorFlow's first operation, as reading files is.
-    strategy = bert_tf.training.make_strategy(**bert_tf.flags.device_options())
+    strategy = bert_tf.training.make_strategy(**bert_tf.cli.flags.device_options())
     settings = bert_tf.tasks.choice.ChoiceSettings(
         FLAGS.max_seq_length, FLAGS.do_lower_case, config, FLAGS.vocab_file
     )
     sets = read_sets()
     job = Job(strategy, settings, sets)
-    with bert_tf.training.guard.only_one(FLAGS.output_dir, job.workers):
+    with bert_tf.training.guard.exclusive_directory(FLAGS.output_dir, job.workers):
         job.workers.chief_first(
             lambda: bert_tf.tasks.choice.settle_choice(
                 FLAGS.output_dir, settings, write=FLAGS.do_train
@@ -77,11 +77,11 @@ def read_sets():
             part != "test",
             FLAGS.skip_bad_rows,
         )
-        for part in bert_tf.tuning_flags.wanted_parts()
+        for part in bert_tf.cli.fine_tuning.wanted_parts()
     }
 
 
-class Job(bert_tf.tuning_flags.Tuning):
+class Job(bert_tf.cli.fine_tuning.Tuning):
     """One run: its sets, their features, and the model on its devices."""
 
     def __init__(self, strategy, settings, sets):
@@ -99,13 +99,13 @@ class Job(bert_tf.tuning_flags.Tuning):
                 path, self.sets[part][0], tokenizer, FLAGS.max_seq_length
             )
             runs = [FLAGS.output_dir] if part == "train" else ()
-            if bert_tf.tuning_flags.must_be_made(features, self.workers, runs):
+            if bert_tf.cli.fine_tuning.must_be_made(features, self.workers, runs):
                 self.workers.chief_first(features.write)
 
     def run(self):
         """Does what the do_* flags say."""
         make_task = functools.partial(
-            bert_tf.tasks.choice.ChoiceTask, self.settings.config, bert_tf.flags.dtype_policy()
+            bert_tf.tasks.choice.ChoiceTask, self.settings.config, bert_tf.cli.flags.dtype_policy()
         )
         with self.tuned(make_task, FLAGS.output_dir, FLAGS.seed) as trainer:
             if FLAGS.do_eval:
@@ -153,4 +153,4 @@ def output_file(name):
 
 
 if __name__ == "__main__":
-    bert_tf.flags.run(main)
+    bert_tf.cli.flags.run(main)

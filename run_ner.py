@@ -7,9 +7,9 @@ import os
 from absl import flags
 
 import bert_tf
-from bert_tf.flags import FLAGS
+from bert_tf.cli.flags import FLAGS
 
-bert_tf.tuning_flags.define_tuning_flags()
+bert_tf.cli.fine_tuning.define_tuning_flags()
 # Names are written with capitals (paper, section 5.3): a cased model, unless the flag is given.
 FLAGS.set_default("do_lower_case", False)
 flags.DEFINE_string("data_dir", None, "Folder with train.txt, dev.txt and test.txt.")
@@ -73,7 +73,7 @@ flags.DEFINE_bool(
     "Leave BERT as it is and train a two-layer BiLSTM on its features.",
 )
 flags.DEFINE_enum(
-    "feature_way",
+    "layer_combination",
     "concat_last_four",
     ["embeddings", "second_to_last", "last", "weighted_sum_last_four", "concat_last_four",
      "weighted_sum_all"],
@@ -96,14 +96,14 @@ flags.DEFINE_bool(
 def main():
     if not (FLAGS.do_train or FLAGS.do_eval or FLAGS.do_predict):
         raise bert_tf.UserError("one of --do_train, --do_eval and --do_predict must be set")
-    tagging = bert_tf.tasks.tagging
-    trained = bert_tf.tuning_flags.recall_settings(bert_tf.files.TAGGER, tagging.load_tags)
-    config, tokenizer = bert_tf.tuning_flags.read_model()
+    tagging = bert_tf.tasks.token_classification
+    trained = bert_tf.cli.fine_tuning.recall_settings(bert_tf.files.TAGGER, tagging.load_tags)
+    config, tokenizer = bert_tf.cli.fine_tuning.read_model()
     # With many hosts it must come before TensorFlow's first operation, as reading a data set is.
-    strategy = bert_tf.training.make_strategy(**bert_tf.flags.device_options())
+    strategy = bert_tf.training.make_strategy(**bert_tf.cli.flags.device_options())
     sentences, tags = read_sentences(trained)
     settings = tagging.TagSettings(
-        tagging.Cut(FLAGS.max_seq_length, FLAGS.doc_stride, FLAGS.document_context),
+        tagging.WindowConfig(FLAGS.max_seq_length, FLAGS.doc_stride, FLAGS.document_context),
         tags,
         FLAGS.do_lower_case,
         config,
@@ -111,7 +111,7 @@ def main():
         check_features(config),
     )
     job = Job(strategy, settings, sentences)
-    with bert_tf.training.guard.only_one(FLAGS.output_dir, job.workers):
+    with bert_tf.training.guard.exclusive_directory(FLAGS.output_dir, job.workers):
         job.workers.chief_first(
             lambda: tagging.settle_tags(FLAGS.output_dir, settings, write=FLAGS.do_train)
         )
@@ -122,11 +122,13 @@ def main():
 def check_features(config):
     """What --features_only is given, as `TagSettings.on_features`; UserError if it does not fit."""
     if not FLAGS.features_only:
-        for name in ("feature_way", "feature_lstm_size"):
+        for name in ("layer_combination", "feature_lstm_size"):
             if FLAGS[name].present:
                 raise bert_tf.UserError(f"--{name} wants --features_only")
         return None
-    bert_tf.modeling.mixing.layers_of(FLAGS.feature_way, config.num_hidden_layers, "feature_way")
+    bert_tf.modeling.layer_combination.layers_of(
+        FLAGS.layer_combination, config.num_hidden_layers, "layer_combination"
+    )
     begun = bert_tf.training.latest(FLAGS.output_dir)
     if FLAGS.do_train and not (FLAGS.init_checkpoint or begun):
         raise bert_tf.UserError(
@@ -135,7 +137,7 @@ def check_features(config):
     for name in ("num_frozen_layers", "layer_decay"):
         if FLAGS[name].value != FLAGS[name].default:
             raise bert_tf.UserError(f"--{name}: with --features_only all layers are frozen")
-    return {"way": FLAGS.feature_way, "lstm_size": FLAGS.feature_lstm_size}
+    return {"way": FLAGS.layer_combination, "lstm_size": FLAGS.feature_lstm_size}
 
 
 def read_sentences(trained):
@@ -147,8 +149,8 @@ def read_sentences(trained):
     Returns:
       (dict from "train", "dev" and "test" to the list of `Sentence`, the `Tags`)
     """
-    tagging, source = bert_tf.tasks.tagging, make_source()
-    wanted = bert_tf.tuning_flags.wanted_parts()
+    tagging, source = bert_tf.tasks.token_classification, make_source()
+    wanted = bert_tf.cli.fine_tuning.wanted_parts()
     bad = {part: bert_tf.tasks.BadRows(FLAGS.skip_bad_rows) for part in wanted}
     sentences = {part: source.read(part, bad[part]) for part in bad}
     tags = trained_tags(trained) if trained else find_tags(source, sentences.get("train"))
@@ -176,14 +178,16 @@ def trained_tags(trained):
             f"{tags.scheme}"
         )
     if FLAGS.tag_scheme:
-        bert_tf.tasks.tagging.schemes.check_goes("tag_scheme", FLAGS.tag_scheme, tags.scheme)
+        bert_tf.tasks.token_classification.schemes.check_goes(
+            "tag_scheme", FLAGS.tag_scheme, tags.scheme
+        )
         tags = tags._replace(data_scheme=FLAGS.tag_scheme)
     return tags
 
 
 def find_tags(source, train):
     """The `Tags` of the training set, which is read for them if it is not asked for (None)."""
-    tagging, bad = bert_tf.tasks.tagging, bert_tf.tasks.BadRows(skip=True)
+    tagging, bad = bert_tf.tasks.token_classification, bert_tf.tasks.BadRows(skip=True)
     sentences = train or source.read("train", bad)
     tags = tagging.find_tags(sentences, FLAGS.tag_scheme, FLAGS.learn_scheme)
     if not train:
@@ -198,8 +202,8 @@ def find_tags(source, train):
 
 def make_source():
     """What the data flags say: files, or tensorflow-datasets."""
-    tagging = bert_tf.tasks.tagging
-    bert_tf.tuning_flags.check_input(("data_dir", "train_file", "dev_file", "test_file"))
+    tagging = bert_tf.tasks.token_classification
+    bert_tf.cli.fine_tuning.check_input(("data_dir", "train_file", "dev_file", "test_file"))
     if FLAGS.tfds_name:
         if len(FLAGS.tfds_splits or ()) > 3:
             raise bert_tf.UserError("--tfds_splits: those for training, development and test")
@@ -223,13 +227,13 @@ def make_source():
     return tagging.ColumnFiles(FLAGS.data_dir, paths, **columns)
 
 
-class Job(bert_tf.tuning_flags.Tuning):
+class Job(bert_tf.cli.fine_tuning.Tuning):
     """A run: its data, its features and its model."""
 
     unit = "sequences"
 
     def __init__(self, strategy, settings, sentences):
-        metrics = bert_tf.tasks.tagging.metric_names(settings.tags)
+        metrics = bert_tf.tasks.token_classification.metric_names(settings.tags)
         super().__init__(strategy, settings, "dev" in sentences, metrics, FLAGS.pad_to_max_length)
         if settings.on_features:
             frozen = settings.config.num_hidden_layers
@@ -245,18 +249,18 @@ class Job(bert_tf.tuning_flags.Tuning):
         for part, path in self.paths.items():
 
             def look(path=path, part=part):
-                return bert_tf.tasks.tagging.TagFeatures(
+                return bert_tf.tasks.token_classification.TagFeatures(
                     path, self.sentences[part], settings.tags, tokenizer, settings.cut
                 )
 
             features = look()
             runs = [FLAGS.output_dir] if part == "train" else []
-            if bert_tf.tuning_flags.must_be_made(features, self.workers, runs):
+            if bert_tf.cli.fine_tuning.must_be_made(features, self.workers, runs):
                 self.workers.chief_first(features.write)
                 features = features if self.workers.is_chief else look()
-            if features.stale_because:
+            if features.stale_reason:
                 raise bert_tf.UserError(
-                    f"{path} is of other data than this worker has: {features.stale_because}"
+                    f"{path} is of other data than this worker has: {features.stale_reason}"
                 )
             self.counts[part] = features.note["windows"]
 
@@ -264,11 +268,11 @@ class Job(bert_tf.tuning_flags.Tuning):
         """Does what the do_* flags say."""
         settings = self.settings
         make_task = functools.partial(
-            bert_tf.tasks.tagging.TaggingTask,
+            bert_tf.tasks.token_classification.TaggingTask,
             settings.config,
             settings.tags,
             FLAGS.max_seq_length,
-            bert_tf.flags.dtype_policy(),
+            bert_tf.cli.flags.dtype_policy(),
             settings.on_features,
         )
         with self.tuned(make_task, FLAGS.output_dir, FLAGS.seed, settings.tags.names) as trainer:
@@ -279,7 +283,7 @@ class Job(bert_tf.tuning_flags.Tuning):
 
     def evaluate(self, trainer):
         """Writes eval_results.txt, and eval_report.txt if it is asked for."""
-        scoring, reports = bert_tf.tasks.tagging.scoring, []
+        scoring, reports = bert_tf.tasks.token_classification.scoring, []
 
         def report(predictions):
             true, found = trainer.task.tags(predictions, "tag_ids"), trainer.task.tags(predictions)
@@ -306,13 +310,13 @@ class Job(bert_tf.tuning_flags.Tuning):
         tags = self.settings.tags
         scheme = FLAGS.output_scheme or tags.data_scheme
         found = [
-            bert_tf.tasks.tagging.schemes.converted(sentence, tags.scheme, scheme)
+            bert_tf.tasks.token_classification.schemes.converted(sentence, tags.scheme, scheme)
             for sentence in trainer.task.tags(predictions)
         ]
 
         def write():
             path = output_file("test_predictions.txt")
-            bert_tf.tasks.tagging.write_columns(path, self.sentences["test"], found)
+            bert_tf.tasks.token_classification.write_columns(path, self.sentences["test"], found)
             bert_tf.console.info("wrote %s, tagged by %s", path, scheme)
 
         self.workers.chief_first(write)
@@ -331,4 +335,4 @@ def output_file(name):
 
 
 if __name__ == "__main__":
-    bert_tf.flags.run(main)
+    bert_tf.cli.flags.run(main)

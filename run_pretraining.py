@@ -7,11 +7,11 @@ import os
 from absl import flags
 
 import bert_tf
-from bert_tf.flags import FLAGS
+from bert_tf.cli.flags import FLAGS
 
-bert_tf.flags.define_model_flags()
-bert_tf.flags.define_training_flags()
-bert_tf.flags.define_device_flags()
+bert_tf.cli.flags.define_model_flags()
+bert_tf.cli.flags.define_training_flags()
+bert_tf.cli.flags.define_device_flags()
 flags.DEFINE_string("input_file", None, "TFRecord files: paths or globs, separated by commas.")
 flags.DEFINE_string(
     "eval_file", None, "Ours: TFRecord files to evaluate on, those of --input_file if not given."
@@ -48,10 +48,10 @@ flags.mark_flags_as_required(["input_file", "output_dir"])
 def main():
     if not FLAGS.do_train and not FLAGS.do_eval:
         raise bert_tf.UserError("one of --do_train and --do_eval must be set")
-    bert_tf.flags.resolve_model("bert_config_file")
+    bert_tf.cli.flags.resolve_model("bert_config_file")
     config = bert_tf.BertConfig.from_json_file(FLAGS.bert_config_file)
     bert_tf.tasks.check_length(FLAGS.max_seq_length, config)
-    bert_tf.flags.check_frozen_layers(config)
+    bert_tf.cli.flags.check_frozen_layers(config)
     schema = bert_tf.data.records.pretraining(FLAGS.objective != "none", not FLAGS.dynamic_masking)
     lengths = {"S": FLAGS.max_seq_length, "P": FLAGS.max_predictions_per_seq}
     paths = bert_tf.files.expand(FLAGS.input_file, "input_file")
@@ -60,10 +60,10 @@ def main():
     for some in (paths, eval_paths) if FLAGS.eval_file else (paths,):
         bert_tf.data.records.check(some, schema, lengths, is_unmasked=FLAGS.dynamic_masking)
     limits = bert_tf.data.records.limits(schema, config, lengths)
-    data = bert_tf.data.pipelines.Training(
+    data = bert_tf.data.input_pipeline.Training(
         paths, schema, lengths, FLAGS.train_batch_size, FLAGS.seed, limits, masking=masking
     )
-    eval_data = bert_tf.data.pipelines.Evaluation(
+    eval_data = bert_tf.data.input_pipeline.Evaluation(
         eval_paths,
         schema,
         lengths,
@@ -72,12 +72,14 @@ def main():
         limits,
         masking=masking,
     )
-    strategy = bert_tf.training.make_strategy(**bert_tf.flags.device_options())
+    strategy = bert_tf.training.make_strategy(**bert_tf.cli.flags.device_options())
     workers = bert_tf.training.Workers(strategy)
     with contextlib.ExitStack() as stack:
         stack.enter_context(bert_tf.data.records.reading([*paths, *eval_paths]))
         if FLAGS.do_train:  # one process may evaluate what another one trains
-            stack.enter_context(bert_tf.training.guard.only_one(FLAGS.output_dir, workers))
+            stack.enter_context(
+                bert_tf.training.guard.exclusive_directory(FLAGS.output_dir, workers)
+            )
             # Beside the checkpoints, so that a run can be converted and started from as it is.
             workers.chief_first(lambda: bert_tf.tasks.settle_config(FLAGS.output_dir, config))
         run(strategy, config, data, eval_data)
@@ -103,13 +105,13 @@ def make_masking(config, lengths):
 
 def run(strategy, config, data, eval_data):
     bert_tf.training.set_seed(FLAGS.seed)
-    bert_tf.flags.check_batch_sizes(
+    bert_tf.cli.flags.check_batch_sizes(
         strategy, train=FLAGS.do_train, eval=FLAGS.do_eval or FLAGS.eval_steps > 0
     )
-    options = bert_tf.flags.training_options(strategy)
+    options = bert_tf.cli.flags.training_options(strategy)
     trainer = bert_tf.training.Trainer(
         lambda: bert_tf.tasks.PretrainingTask(
-            config, bert_tf.flags.dtype_policy(), FLAGS.objective != "none"
+            config, bert_tf.cli.flags.dtype_policy(), FLAGS.objective != "none"
         ),
         strategy,
         FLAGS.output_dir,
@@ -123,7 +125,7 @@ def run(strategy, config, data, eval_data):
             )
         trainer.train(
             data,
-            bert_tf.flags.make_optimizer(FLAGS.num_train_steps, FLAGS.num_warmup_steps),
+            bert_tf.cli.flags.make_optimizer(FLAGS.num_train_steps, FLAGS.num_warmup_steps),
             FLAGS.num_train_steps,
             options,
             eval_data,
@@ -137,4 +139,4 @@ def run(strategy, config, data, eval_data):
 
 
 if __name__ == "__main__":
-    bert_tf.flags.run(main)
+    bert_tf.cli.flags.run(main)

@@ -8,9 +8,9 @@ import os
 from absl import flags
 
 import bert_tf
-from bert_tf.flags import FLAGS
+from bert_tf.cli.flags import FLAGS
 
-bert_tf.tuning_flags.define_tuning_flags()
+bert_tf.cli.fine_tuning.define_tuning_flags()
 flags.DEFINE_string("train_file", None, "JSON file of SQuAD for training, as train-v1.1.json.")
 flags.DEFINE_string(
     "predict_file", None, "JSON file of SQuAD with the questions to answer, as dev-v1.1.json."
@@ -79,9 +79,9 @@ flags.DEFINE_list(
 def main():
     if not (FLAGS.do_train or FLAGS.do_predict or FLAGS.do_eval):
         raise bert_tf.UserError("one of --do_train, --do_predict and --do_eval must be set")
-    squad = bert_tf.tasks.squad
-    bert_tf.tuning_flags.recall_settings(bert_tf.files.SPANS, squad.load_spans)
-    config, tokenizer = bert_tf.tuning_flags.read_model()
+    squad = bert_tf.tasks.question_answering
+    bert_tf.cli.fine_tuning.recall_settings(bert_tf.files.SPANS, squad.load_spans)
+    config, tokenizer = bert_tf.cli.fine_tuning.read_model()
     if FLAGS.find_null_score_diff_threshold and not FLAGS.version_2_with_negative:
         raise bert_tf.UserError(
             "--find_null_score_diff_threshold wants --version_2_with_negative: else there is "
@@ -90,14 +90,14 @@ def main():
     if FLAGS.find_null_score_diff_threshold and not (FLAGS.do_predict or FLAGS.do_eval):
         raise bert_tf.UserError("--find_null_score_diff_threshold wants --do_predict or --do_eval")
     settings = squad.SpanSettings(
-        from_flags(squad.Cut).check(),
-        from_flags(squad.Choice),
+        from_flags(squad.WindowConfig).check(),
+        from_flags(squad.DecodingConfig),
         FLAGS.do_lower_case,
         config,
         FLAGS.vocab_file,
     )
     # Before the data are read: with many hosts it must come before TensorFlow's first operation.
-    strategy = bert_tf.training.make_strategy(**bert_tf.flags.device_options())
+    strategy = bert_tf.training.make_strategy(**bert_tf.cli.flags.device_options())
     workers = bert_tf.training.Workers(strategy)
     sources = {part: make_source(part) for part in wanted_parts()}
     surveys = {
@@ -109,7 +109,7 @@ def main():
         )
         for part, source in sources.items()
     }
-    with bert_tf.training.guard.only_one(FLAGS.output_dir, workers):
+    with bert_tf.training.guard.exclusive_directory(FLAGS.output_dir, workers):
         workers.chief_first(
             lambda: squad.settle_spans(FLAGS.output_dir, settings, write=FLAGS.do_train)
         )
@@ -139,39 +139,41 @@ def purpose_of(part):
 
 def make_source(part):
     """What the data flags say: a file, or tensorflow-datasets."""
-    bert_tf.tuning_flags.check_input((f"{part}_file",))
+    bert_tf.cli.fine_tuning.check_input((f"{part}_file",))
     if FLAGS.tfds_name:
         splits = FLAGS.tfds_splits or [None, None]
         if len(splits) != 2:
             raise bert_tf.UserError("--tfds_splits: one for training and one for prediction")
         split = splits[part == "predict"]
-        return bert_tf.tasks.squad.SpanSource(FLAGS.tfds_name, part, FLAGS.tfds_data_dir, split)
+        return bert_tf.tasks.question_answering.SpanSource(
+            FLAGS.tfds_name, part, FLAGS.tfds_data_dir, split
+        )
     path = FLAGS[f"{part}_file"].value
     if not path:
         raise bert_tf.UserError(f"--{part}_file or --tfds_name must say what to read")
-    return bert_tf.tasks.squad.JsonSource(path, f"{part}_file")
+    return bert_tf.tasks.question_answering.JsonSource(path, f"{part}_file")
 
 
 def run(strategy, workers, settings, sources, surveys, tokenizer):
-    squad = bert_tf.tasks.squad
+    squad = bert_tf.tasks.question_answering
     bert_tf.training.set_seed(FLAGS.seed)
-    bert_tf.flags.check_batch_sizes(
+    bert_tf.cli.flags.check_batch_sizes(
         strategy,
         train=FLAGS.do_train,
         eval=FLAGS.do_train and FLAGS.eval_steps > 0,
         predict=FLAGS.do_predict or FLAGS.do_eval,
     )
-    options = bert_tf.flags.training_options(strategy)
+    options = bert_tf.cli.flags.training_options(strategy)
     asked = None
     if "predict" in sources:
-        asked = squad.Asked(
+        asked = squad.AnswerExtractor(
             sources["predict"], tokenizer, settings.cut, settings.choice, FLAGS.verbose_logging
         )
     trainer = bert_tf.training.Trainer(
         lambda: squad.SpanTask(
             settings.config,
             settings.choice,
-            bert_tf.flags.dtype_policy(),
+            bert_tf.cli.flags.dtype_policy(),
             asked,
         ),
         strategy,
@@ -181,12 +183,12 @@ def run(strategy, workers, settings, sources, surveys, tokenizer):
     )
     trainer.check_metric(FLAGS.best_metric)
     if not FLAGS.best_metric and not FLAGS.do_train:
-        bert_tf.training.tell_of_best(FLAGS.output_dir)
+        bert_tf.training.log_best_checkpoint(FLAGS.output_dir)
     stems = {"train": "train", "predict": "eval"}
     paths = {part: output_file(f"{stems[part]}.tf_record") for part in sources}
 
     windows = {
-        part: squad.KeptWindows(
+        part: squad.WindowCache(
             path,
             sources[part],
             surveys[part],
@@ -199,7 +201,7 @@ def run(strategy, workers, settings, sources, surveys, tokenizer):
     }
     for part, kept in windows.items():
         runs = [FLAGS.output_dir] if part == "train" else ()
-        if bert_tf.tuning_flags.must_be_made(kept, workers, runs):
+        if bert_tf.cli.fine_tuning.must_be_made(kept, workers, runs):
             workers.chief_first(kept.write)
     with bert_tf.data.records.reading(paths.values()):
         if FLAGS.do_train:
@@ -213,10 +215,10 @@ def output_file(name):
 
 
 def train(trainer, paths, num_questions, options, settings):
-    num_train_steps = bert_tf.tuning_flags.num_train_steps(num_questions, "questions")
+    num_train_steps = bert_tf.cli.fine_tuning.num_train_steps(num_questions, "questions")
     schema = bert_tf.data.records.SQUAD_TRAINING
     trainer.train(
-        bert_tf.data.pipelines.Training(
+        bert_tf.data.input_pipeline.Training(
             [paths["train"]],
             schema,
             {"S": FLAGS.max_seq_length},
@@ -224,7 +226,7 @@ def train(trainer, paths, num_questions, options, settings):
             FLAGS.seed,
             limits_of(schema, settings),
         ),
-        bert_tf.tuning_flags.make_optimizer(num_train_steps),
+        bert_tf.cli.fine_tuning.make_optimizer(num_train_steps),
         num_train_steps,
         options,
         evaluation_data(paths["predict"], FLAGS.eval_batch_size, settings)
@@ -238,7 +240,7 @@ def predict(trainer, windows, asked, settings):
     if FLAGS.best_metric:
         trainer.use_best(FLAGS.best_metric)
     data = evaluation_data(windows.path, FLAGS.predict_batch_size, settings)
-    results = bert_tf.tasks.squad.Results(settings.choice)
+    results = bert_tf.tasks.question_answering.Results(settings.choice)
     with contextlib.ExitStack() as stack:
         if writes := FLAGS.do_predict and trainer.workers.is_chief:
             stack.enter_context(results.writing(FLAGS.output_dir))
@@ -267,15 +269,15 @@ def keep_threshold(settings, threshold):
     """Leaves the threshold with the model, for later predictions and for an export."""
     choice = dataclasses.replace(settings.choice, null_score_diff_threshold=threshold)
     settings = settings._replace(choice=choice)
-    bert_tf.tasks.squad.save_spans(FLAGS.output_dir, settings)
+    bert_tf.tasks.question_answering.save_spans(FLAGS.output_dir, settings)
     if FLAGS.best_metric:  # the weights that it was found with
         folder = os.path.join(FLAGS.output_dir, bert_tf.training.checkpointing.BEST)
-        bert_tf.tasks.squad.save_spans(folder, settings)
+        bert_tf.tasks.question_answering.save_spans(folder, settings)
 
 
 def evaluation_data(path, batch_size, settings):
     schema = bert_tf.data.records.SQUAD
-    return bert_tf.data.pipelines.Evaluation(
+    return bert_tf.data.input_pipeline.Evaluation(
         [path],
         schema,
         {"S": FLAGS.max_seq_length},
@@ -289,4 +291,4 @@ def limits_of(schema, settings):
 
 
 if __name__ == "__main__":
-    bert_tf.flags.run(main)
+    bert_tf.cli.flags.run(main)

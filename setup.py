@@ -6,24 +6,16 @@ from setuptools import find_packages, setup
 
 HERE = pathlib.Path(__file__).parent
 
+# The release's names. Wheels put nothing else on the PATH but `bert-tf`.
 SCRIPTS = [
     "create_pretraining_data.py",
     "run_pretraining.py",
     "run_classifier.py",
-    "run_ner.py",
     "run_squad.py",
+    "run_ner.py",
     "run_multiple_choice.py",
-    "export_model.py",
     "extract_features.py",
-    "embed_sentences.py",
-    "predict.py",
-    "ask_server.py",
-    "predict_masked.py",
-    "show_attention.py",
-    "convert_checkpoint.py",
-    "learn_vocabulary.py",
-    "add_words.py",
-    "quickstart.py",
+    "export_model.py",
 ]
 
 # The pages as a site. Its theme is part of the generator.
@@ -39,10 +31,11 @@ setup(
     packages=find_packages(include=["bert_tf", "bert_tf.*"]),
     package_data={
         "bert_tf": ["py.typed"],
-        "bert_tf.features": ["page.html"],
+        "bert_tf.pipelines": ["page.html"],
         "bert_tf.tokenization": ["unicode_table.txt"],
     },
     scripts=SCRIPTS,
+    entry_points={"console_scripts": ["bert-tf = bert_tf.cli.main:main"]},
     python_requires=">=3.10,<3.14",
     install_requires=[
         "absl-py>=2.0",
@@ -59,10 +52,10 @@ setup(
         "importlib_resources",
         # Tokenizes inside the graph; there is no package for Windows, where Python tokenizes.
         "tensorflow-text>=2.20,<2.22; platform_system != 'Windows'",
+        # Hugging Face folders, read and written.
+        "safetensors>=0.4",
     ],
     extras_require={
-        # Hugging Face folders, read and written.
-        "huggingface": ["safetensors>=0.4"],
         "docs": DOCS,
         "test": [
             *DOCS,
@@ -74,7 +67,6 @@ setup(
             "pytest>=8.0",
             "pytest-xdist>=3.5",
             "ruff>=0.17,<0.18",
-            "safetensors>=0.4",
             "setuptools>=68",
             "tensorflow-serving-api>=2.19,<2.22",
         ],
@@ -85,7 +77,7 @@ setup(
         # Pictures of attention (.png).
         "pictures": ["matplotlib>=3.8"],
         # notebooks/, and a Jupyter to open them with.
-        "notebooks": ["jupyterlab>=4.0", "matplotlib>=3.8", "safetensors>=0.4"],
+        "notebooks": ["jupyterlab>=4.0", "matplotlib>=3.8"],
         # What benchmarks/ measures bert_tf against.
         "benchmarks": ["tokenizers>=0.20"],
     },

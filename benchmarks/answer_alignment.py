@@ -26,12 +26,12 @@ flags.DEFINE_integer("examples", 5, "How many differences to show.")
 
 def main(_):
     import bert_tf
-    from bert_tf.tasks.squad import features, reading
-    from bert_tf.tasks.squad.answers import Choice, Finder
+    from bert_tf.tasks.question_answering import features, reading
+    from bert_tf.tasks.question_answering.answers import AnswerDecoder, DecodingConfig
 
     tokenizer = bert_tf.FullTokenizer(FLAGS.vocab_file, FLAGS.do_lower_case)
-    by_words = Finder(Choice(), tokenizer)
-    by_characters = Finder(Choice(), tokenizer, by_offsets=True)
+    by_words = AnswerDecoder(DecodingConfig(), tokenizer)
+    by_characters = AnswerDecoder(DecodingConfig(), tokenizer, by_offsets=True)
     counts, shown = collections.Counter(), 0
     for paragraph in reading.JsonSource(FLAGS.input_file, "input_file").paragraphs():
         context = features.Context(paragraph.context, tokenizer)

@@ -13,7 +13,7 @@ import peer_training
 from absl import flags
 
 import bert_tf
-from bert_tf.flags import FLAGS
+from bert_tf.cli.flags import FLAGS
 
 flags.DEFINE_string("data_dir", None, "Folder with train.txt and dev.txt.", required=True)
 flags.DEFINE_string("model_dir", None, "Hugging Face folder of the model.", required=True)
@@ -25,10 +25,10 @@ flags.DEFINE_integer("feature_lstm_size", None, "Units of each direction; unset:
 
 def main():
     found = {}
-    for way in bert_tf.modeling.mixing.WAYS:
+    for way in bert_tf.modeling.layer_combination.LAYER_COMBINATIONS:
         found[way] = train(way)
         print(f"{way}: {found[way]}", flush=True)
-    print("| `--feature_way` | F1 | precision | recall |\n| --- | --- | --- | --- |")
+    print("| `--layer_combination` | F1 | precision | recall |\n| --- | --- | --- | --- |")
     for way, results in found.items():
         figures = (100 * results[f"eval_{name}"] for name in ("f1", "precision", "recall"))
         print(f"| `{way}` | " + " | ".join(f"{figure:.1f}" for figure in figures) + " |")
@@ -43,7 +43,7 @@ def train(way):
         do_train=True,
         do_eval=True,
         features_only=True,
-        feature_way=way,
+        layer_combination=way,
         data_dir=FLAGS.data_dir,
         do_lower_case=FLAGS.do_lower_case,
         **peer_training.of_folder(FLAGS.model_dir),
@@ -56,4 +56,4 @@ def train(way):
 
 
 if __name__ == "__main__":
-    bert_tf.flags.run(main)
+    bert_tf.cli.flags.run(main)

@@ -15,7 +15,7 @@ import peer_training
 from absl import flags
 
 import bert_tf
-from bert_tf.flags import FLAGS
+from bert_tf.cli.flags import FLAGS
 
 flags.DEFINE_string("task_name", "cola", "Task of run_classifier.py.")
 peer_training.define_flags(num_seeds=5)
@@ -75,4 +75,4 @@ def theirs(seed):
 
 
 if __name__ == "__main__":
-    bert_tf.flags.run(main)
+    bert_tf.cli.flags.run(main)

@@ -29,7 +29,7 @@ def main(_):
     import tensorflow as tf
 
     import bert_tf
-    from bert_tf.data import masking, pipelines, records
+    from bert_tf.data import input_pipeline, masking, records
     from bert_tf.training import checkpointing
 
     vocab = bert_tf.tokenization.load_vocab(FLAGS.vocab_file)
@@ -51,7 +51,7 @@ def main(_):
     mask = masking.DynamicMasking(vocab, lengths, 0.15, 0) if FLAGS.dynamic_masking else None
     paths = bert_tf.files.expand(FLAGS.input_file, "input_file")
     limits = records.limits(schema, config, lengths)
-    data = pipelines.Training(
+    data = input_pipeline.Training(
         paths, schema, lengths, FLAGS.batch_size, 0, limits, masking=mask
     ).batches()
     batches = iter(data)

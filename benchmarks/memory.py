@@ -32,7 +32,7 @@ flags.DEFINE_string(
     "measure", None, "One way to measure in this process, as the script itself does."
 )
 
-WAYS = {
+LAYER_COMBINATIONS = {
     "plain": {},
     "--recompute": {"recompute": True},
     "--gradient_accumulation_steps=4": {"gradient_accumulation_steps": 4},
@@ -67,7 +67,9 @@ def measure(way):
     )
     optimizer = bert_tf.optimization.AdamWeightDecay(lambda step: 1e-4)
     optimizer.build(checkpointing.weights(task.model))
-    step = bert_tf.training.TrainStep(task, optimizer, bert_tf.training.Options(**WAYS[way]))
+    step = bert_tf.training.TrainStep(
+        task, optimizer, bert_tf.training.Options(**LAYER_COMBINATIONS[way])
+    )
     shape = (FLAGS.batch_size, FLAGS.max_seq_length)
     rng = np.random.default_rng(0)
     batch = {
@@ -102,7 +104,7 @@ def main(_):
     print("| way | memory of a step | of the plain way | seconds a step |")
     print("| --- | --- | --- | --- |")
     plain = None
-    for way in WAYS:
+    for way in LAYER_COMBINATIONS:
         command = [sys.executable, *sys.argv, f"--measure={way}"]
         done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
         found = json.loads(done.stdout.splitlines()[-1])

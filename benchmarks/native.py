@@ -1,4 +1,4 @@
-"""The C++ program `tests/cpp/answer.cc` from Python: built, asked, its answers read."""
+"""The C++ program `tests/serving/cpp/answer.cc` from Python: built, asked, its answers read."""
 
 import importlib.util
 import os
@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from bert_tf.errors import UserError
 
-SOURCE = pathlib.Path(__file__).resolve().parent.parent / "tests" / "cpp" / "answer.cc"
+SOURCE = pathlib.Path(__file__).resolve().parent.parent / "tests" / "serving" / "cpp" / "answer.cc"
 
 # The libraries of tensorflow-text with the two operations that graphs of text have.
 _OF_TEXT = ("_fast_bert_normalizer.so", "_fast_wordpiece_tokenizer.so")

@@ -16,7 +16,7 @@ import peer_training
 from absl import flags
 
 import bert_tf
-from bert_tf.flags import FLAGS
+from bert_tf.cli.flags import FLAGS
 
 peer_training.define_flags(num_seeds=1)
 flags.DEFINE_bool("do_lower_case", True, "Whether the model is an uncased one.")
@@ -37,13 +37,13 @@ def theirs(seed):
     import torch
     import transformers
 
-    tagging = bert_tf.tasks.tagging
+    tagging = bert_tf.tasks.token_classification
     source = tagging.ColumnFiles(FLAGS.data_dir)
     sentences = {part: source.read(part) for part in ("train", "dev")}
     tags = tagging.find_tags(sentences["train"])
     vocab_file = os.path.join(FLAGS.model_dir, "vocab.txt")
     tokenizer = bert_tf.FullTokenizer(vocab_file, FLAGS.do_lower_case)
-    cut = tagging.Cut(FLAGS.max_seq_length)
+    cut = tagging.WindowConfig(FLAGS.max_seq_length)
     rows = {
         part: list(tagging.features.features(sentences[part], tags, tokenizer, cut))
         for part in sentences
@@ -95,4 +95,4 @@ def theirs(seed):
 
 
 if __name__ == "__main__":
-    bert_tf.flags.run(main)
+    bert_tf.cli.flags.run(main)

@@ -16,9 +16,9 @@ import time
 from absl import flags
 
 import bert_tf
-from bert_tf.flags import FLAGS
+from bert_tf.cli.flags import FLAGS
 
-bert_tf.flags.define_tokenizer_flags()
+bert_tf.cli.flags.define_tokenizer_flags()
 flags.DEFINE_string("bert_config_file", None, "Sizes of the model.")
 flags.DEFINE_string("task_name", "cola", "Task of run_classifier.py.")
 flags.DEFINE_string("data_dir", None, "Folder with its files.")
@@ -36,7 +36,7 @@ def main():
     config = bert_tf.BertConfig.from_json_file(FLAGS.bert_config_file)
     tokenizer = bert_tf.FullTokenizer(FLAGS.vocab_file, FLAGS.do_lower_case)
     strategy = bert_tf.training.make_strategy(distribution_strategy="one_device")
-    kind = bert_tf.tasks.KINDS["classification"]
+    kind = bert_tf.tasks.TASK_CLASSES["classification"]
     with strategy.scope():
         model_task = kind(config, len(task.labels))
         optimizer = bert_tf.optimization.AdamWeightDecay(lambda step: 1e-5)
@@ -54,7 +54,7 @@ def main():
         bert_tf.tasks.write_features(path, examples, task.labels, tokenizer, FLAGS.max_seq_length)
         ways = {}
         for name, multiple in (("to max_seq_length", None), ("to the longest", 8)):
-            data = bert_tf.data.pipelines.Training(
+            data = bert_tf.data.input_pipeline.Training(
                 [path],
                 kind.schema,
                 {"S": FLAGS.max_seq_length},
@@ -80,4 +80,4 @@ def main():
 
 
 if __name__ == "__main__":
-    bert_tf.flags.run(main)
+    bert_tf.cli.flags.run(main)

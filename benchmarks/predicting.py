@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 r"""Classifies lines of text with an exported model, beside two other ways, in turns.
 
-    python convert_checkpoint.py --input=RUN --output_dir=/tmp/hf --format=hugging_face
+    bert-tf convert --input=RUN --output_dir=/tmp/hf --format=hugging_face
     python export_model.py --model_dir=RUN --export_dir=/tmp/served
     python benchmarks/predicting.py --model=/tmp/served --peer=/tmp/hf --input_file=lines.txt
 
@@ -20,7 +20,7 @@ import tensorflow as tf
 from absl import flags
 
 import bert_tf
-from bert_tf.flags import FLAGS
+from bert_tf.cli.flags import FLAGS
 
 flags.DEFINE_string("model", None, "Folder of export_model.py, of single texts.", required=True)
 flags.DEFINE_string("peer", None, "Hugging Face folder with the same weights.", required=True)
@@ -37,7 +37,7 @@ def main():
     lines = [line for line in lines if line][: FLAGS.num_lines]
     predictor = bert_tf.serving.Predictor(FLAGS.model, FLAGS.batch_size)
     extra = f"{predictor.path}/assets.extra"
-    about = bert_tf.serving.read_about(f"{extra}/model.json")
+    about = bert_tf.serving.read_metadata(f"{extra}/model.json")
     if "do_lower_case" not in about:
         raise bert_tf.UserError(f"{extra}/model.json: no do_lower_case; export the model again")
     longest = about["max_seq_length"]
@@ -87,4 +87,4 @@ def main():
 
 
 if __name__ == "__main__":
-    bert_tf.flags.run(main)
+    bert_tf.cli.flags.run(main)

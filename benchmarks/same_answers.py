@@ -8,7 +8,7 @@ r"""Asks one model the same texts in every way that there is, and says how far t
 MODEL is a Hugging Face folder or a checkpoint of the release; the answers are its sentence vectors.
 The ways: `SentenceEncoder`, with the tokenizer in Python; the SavedModel by strings, with the
 tokenizer in the graph; a SavedModel of ids alone; and both of them by the C++ program
-`tests/cpp/answer.cc`. The texts: those of the files, as many of each as --num_texts says, taken
+`tests/serving/cpp/answer.cc`. The texts: those of the files, as many of each as --num_texts says, taken
 evenly; and hostile ones. The status is 1 if an answer differs from that of `SentenceEncoder` by
 more than 1e-5, or a way fails.
 """
@@ -23,9 +23,10 @@ from absl import flags
 
 import bert_tf
 from bert_tf import serving
-from bert_tf.features.texts import Text, TextRows
 from bert_tf.modeling.models import INPUTS
-from bert_tf.tasks import squad, tagging
+from bert_tf.pipelines.texts import Text, TextRows
+from bert_tf.tasks import question_answering as squad
+from bert_tf.tasks import token_classification as tagging
 
 FLAGS = flags.FLAGS
 flags.DEFINE_string("init_checkpoint", None, "The model.", required=True)
@@ -180,4 +181,4 @@ def main():
 
 
 if __name__ == "__main__":
-    bert_tf.flags.run(lambda: sys.exit(main()))
+    bert_tf.cli.flags.run(lambda: sys.exit(main()))

@@ -4,7 +4,7 @@ r"""Loads a model server: threads that each ask, wait for the answer and ask aga
     python export_model.py --model_dir=RUN --export_dir=/tmp/served
     python benchmarks/serving_load.py --model=/tmp/served --input_file=lines.txt --api=rest
 
-It starts the stand-in of the tests as a process (tests/serving_stand_in.py: TensorFlow in Python,
+It starts the stand-in of the tests as a process (tests/serving/serving_stand_in.py: TensorFlow in Python,
 not TF Serving) with the model's `batching_parameters.txt`, or asks a server that is there, with
 --server and --model_name. It prints how many requests a second were answered, in what time, and
 the memory of the processes after 10 seconds and at the end. A request that fails, or memory that
@@ -24,7 +24,7 @@ import numpy as np
 from absl import flags
 
 import bert_tf
-from bert_tf.flags import FLAGS
+from bert_tf.cli.flags import FLAGS
 
 flags.DEFINE_string("model", None, "Folder of export_model.py, for the stand-in to serve.")
 flags.DEFINE_string("server", None, "host:port of a server that is there, and no stand-in.")
@@ -37,7 +37,7 @@ flags.DEFINE_integer("rows", 1, "Lines of a request.", lower_bound=1)
 flags.DEFINE_float("seconds", 60.0, "How long.")
 flags.DEFINE_float("most_growth", 0.05, "Memory at the end over that after 10 seconds, less 1.")
 
-_STAND_IN = os.path.join(os.path.dirname(__file__), "..", "tests", "serving_stand_in.py")
+_STAND_IN = os.path.join(os.path.dirname(__file__), "..", "tests", "serving", "serving_stand_in.py")
 
 
 def main():
@@ -118,4 +118,4 @@ def memory(pid):
 
 
 if __name__ == "__main__":
-    bert_tf.flags.run(main, needs_tensorflow=False)
+    bert_tf.cli.flags.run(main, needs_tensorflow=False)

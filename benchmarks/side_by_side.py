@@ -22,7 +22,7 @@ from importlib import metadata
 from absl import flags
 
 import bert_tf
-from bert_tf.flags import FLAGS
+from bert_tf.cli.flags import FLAGS
 
 INPUTS = {
     "text": "Plain text, one sentence a line.",
@@ -133,4 +133,4 @@ def machine():
 
 
 if __name__ == "__main__":
-    bert_tf.flags.run(main)
+    bert_tf.cli.flags.run(main)

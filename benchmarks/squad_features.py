@@ -66,8 +66,8 @@ def main(_):
     import tensorflow as tf
 
     import bert_tf
-    from bert_tf.tasks import squad
-    from bert_tf.tasks.squad.writing import write_windows
+    from bert_tf.tasks import question_answering as squad
+    from bert_tf.tasks.question_answering.writing import write_windows
 
     plain, expected = plain_rate()
     print("| | questions / s | per CPU second | times the plain port | windows | the least, s |")
@@ -81,7 +81,7 @@ def main(_):
             # Anew each time, so that its cache is empty.
             tokenizer = bert_tf.FullTokenizer(FLAGS.vocab_file)
             before, start = cpu_seconds(), time.monotonic()
-            windows = write_windows(path, source, tokenizer, squad.Cut(), True, processes)[
+            windows = write_windows(path, source, tokenizer, squad.WindowConfig(), True, processes)[
                 "windows"
             ]
             seconds = time.monotonic() - start

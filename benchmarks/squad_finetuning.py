@@ -16,7 +16,7 @@ import peer_training
 from absl import flags
 
 import bert_tf
-from bert_tf.flags import FLAGS
+from bert_tf.cli.flags import FLAGS
 
 flags.DEFINE_string("model", None, "Hugging Face folder with vocab.txt.", required=True)
 flags.DEFINE_string("train_file", None, "JSON file of SQuAD 1.1.", required=True)
@@ -75,7 +75,7 @@ def theirs(seed):
     from transformers import BertForQuestionAnswering
 
     from bert_tf.data import records
-    from bert_tf.tasks import squad
+    from bert_tf.tasks import question_answering as squad
 
     folder = folder_of(seed)
     torch.manual_seed(seed)
@@ -112,7 +112,7 @@ def theirs(seed):
         seed,
     )
     asked = read(os.path.join(folder, "eval.tf_record"), records.SQUAD)
-    choice, found = squad.Choice(), []
+    choice, found = squad.DecodingConfig(), []
     for start in range(0, len(asked["input_ids"]), 16):
         batch = some(asked, slice(start, start + 16))
         with torch.no_grad():
@@ -127,8 +127,8 @@ def theirs(seed):
     tokenizer = bert_tf.FullTokenizer(os.path.join(FLAGS.model, "vocab.txt"))
     source = squad.JsonSource(FLAGS.predict_file, "predict_file")
     results = squad.Results(choice)
-    cut = squad.Cut(max_seq_length=FLAGS.max_seq_length)
-    results.collect(squad.Asked(source, tokenizer, cut, choice).answers(found))
+    cut = squad.WindowConfig(max_seq_length=FLAGS.max_seq_length)
+    results.collect(squad.AnswerExtractor(source, tokenizer, cut, choice).answers(found))
     scores = results.score().results()
     return {f"eval_{name}": float(scores[name]) for name in ("exact_match", "f1")}
 
@@ -138,4 +138,4 @@ def main():
 
 
 if __name__ == "__main__":
-    bert_tf.flags.run(main)
+    bert_tf.cli.flags.run(main)

@@ -246,7 +246,7 @@ def transformers_way(job, compiled=False):
     return train
 
 
-WAYS = {
+LAYER_COMBINATIONS = {
     "bert_tf": bert_tf_way,
     "bert_tf, Keras fit": bert_tf_fit_way,
     "keras-hub": keras_hub_way,
@@ -256,7 +256,9 @@ WAYS = {
 }
 
 FLAGS = flags.FLAGS
-flags.DEFINE_multi_enum("contestant", list(WAYS), list(WAYS), "Which to measure, repeated.")
+flags.DEFINE_multi_enum(
+    "contestant", list(LAYER_COMBINATIONS), list(LAYER_COMBINATIONS), "Which to measure, repeated."
+)
 flags.DEFINE_list("modes", ["forward", "train"], "What to measure.")
 flags.DEFINE_list("dtypes", ["float32", "bfloat16"], "In which precisions.")
 for _name, _default in zip(Job._fields[2:], (12, 768, 12, 3072, 30522, 8, 128), strict=True):
@@ -273,7 +275,7 @@ def serve(name, job):
     """
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # what libraries print is no answer
-    way = WAYS[name](job)
+    way = LAYER_COMBINATIONS[name](job)
     for _ in range(3 if way else 0):  # traces, compiles, and makes the optimizer's moments
         way()
     print(json.dumps(way is not None), file=answers)

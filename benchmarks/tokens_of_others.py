@@ -46,7 +46,7 @@ def official(vocab_file):
     return tokenization.FullTokenizer(vocab_file, do_lower_case=True).tokenize
 
 
-WAYS = {
+LAYER_COMBINATIONS = {
     "bert_tf": ours,
     "transformers": hugging_face,
     "keras-hub": keras_hub,
@@ -56,14 +56,16 @@ WAYS = {
 FLAGS = flags.FLAGS
 flags.DEFINE_string("cases_file", None, "JSON lines of texts and tokens.", required=True)
 flags.DEFINE_string("vocab_file", None, "The vocabulary of these tokens.", required=True)
-flags.DEFINE_multi_enum("who", list(WAYS)[:3], list(WAYS), "Whose tokens, repeated.")
+flags.DEFINE_multi_enum(
+    "who", list(LAYER_COMBINATIONS)[:3], list(LAYER_COMBINATIONS), "Whose tokens, repeated."
+)
 
 
 def main(_):
     with open(FLAGS.cases_file, encoding="utf-8") as reader:
         cases = [case for case in map(json.loads, reader) if "text" in case]
     for name in FLAGS.who:
-        tokenize = WAYS[name](FLAGS.vocab_file)
+        tokenize = LAYER_COMBINATIONS[name](FLAGS.vocab_file)
         others = sum(tokenize(case["text"]) != case["uncased"] for case in cases)
         print(f"{name}: other tokens of {others} of {len(cases)} strings")
 

@@ -14,63 +14,60 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:  # for editors and type checkers, which do not run `__getattr__`
     from bert_tf.config import BertConfig as BertConfig
     from bert_tf.errors import UserError as UserError
-    from bert_tf.features.masked import MaskedWords as MaskedWords
-    from bert_tf.features.sentences import SentenceEncoder as SentenceEncoder
-    from bert_tf.modeling import BertChooser as BertChooser
     from bert_tf.modeling import BertClassifier as BertClassifier
     from bert_tf.modeling import BertModel as BertModel
+    from bert_tf.modeling import BertMultipleChoice as BertMultipleChoice
     from bert_tf.modeling import BertPretrainer as BertPretrainer
-    from bert_tf.modeling import BertSpanFinder as BertSpanFinder
-    from bert_tf.modeling import BertTagger as BertTagger
+    from bert_tf.modeling import BertSpanLabeler as BertSpanLabeler
+    from bert_tf.modeling import BertTokenClassifier as BertTokenClassifier
+    from bert_tf.pipelines.fill_mask import FillMask as FillMask
+    from bert_tf.pipelines.sentences import SentenceEncoder as SentenceEncoder
     from bert_tf.tokenization import FullTokenizer as FullTokenizer
     from bert_tf.tokenization.graph import GraphTokenizer as GraphTokenizer
 
 __version__ = "0.1.0"
 
-_ROOMS = (
+_PACKAGES = (
     "checkpoints",
+    "cli",
     "commands",
     "config",
     "console",
     "data",
-    "data_flags",
     "errors",
-    "features",
     "files",
-    "flags",
-    "line_flags",
     "modeling",
     "optimization",
+    "pipelines",
     "processes",
     "serving",
     "tasks",
     "tokenization",
+    "toy_corpus",
     "training",
-    "tuning_flags",
-    "vector_flags",
 )
 
 # Names that users reach for first, and the room each lives in.
 _NAMES = {
-    "BertChooser": "modeling",
+    "BertMultipleChoice": "modeling",
     "BertClassifier": "modeling",
     "BertConfig": "config",
     "BertModel": "modeling",
     "BertPretrainer": "modeling",
-    "BertSpanFinder": "modeling",
-    "BertTagger": "modeling",
+    "BertSpanLabeler": "modeling",
+    "BertTokenClassifier": "modeling",
     "FullTokenizer": "tokenization",
     "GraphTokenizer": "tokenization",
-    "MaskedWords": "features",
-    "SentenceEncoder": "features",
+    "FillMask": "pipelines",
+    "SentenceEncoder": "pipelines",
     "UserError": "errors",
 }
 
-__all__ = [*_ROOMS, *_NAMES]
+__all__ = [*_PACKAGES, *_NAMES]
 
 
 def __getattr__(name):
-    if name in _ROOMS:
+    if name in _PACKAGES:
         return importlib.import_module(f"{__name__}.{name}")
     if name in _NAMES:
         return getattr(importlib.import_module(f"{__name__}.{_NAMES[name]}"), name)

@@ -19,18 +19,28 @@ def warning(message, *args):
     _logger.warning("warning: " + message, *args)
 
 
-def show(stream=None):
-    """Prints everything from `info` upwards, one plain line each.
+def show(stream=None, rewrite=str):
+    """Print everything from `info` upwards, one plain line each.
 
     Args:
       stream: where to, None for standard error.
+      rewrite: function from a message to the one to print.
     """
     if not _logger.handlers:
         handler = logging.StreamHandler(stream or sys.stderr)
-        handler.setFormatter(logging.Formatter("%(message)s"))
+        handler.setFormatter(_Formatter(rewrite))
         _logger.addHandler(handler)
         _logger.propagate = False
     _logger.setLevel(logging.INFO)
+
+
+class _Formatter(logging.Formatter):
+    def __init__(self, rewrite):
+        super().__init__("%(message)s")
+        self._rewrite = rewrite
+
+    def format(self, record):
+        return self._rewrite(super().format(record))
 
 
 def duration(seconds):

@@ -83,9 +83,9 @@ def copy_beside(source, target):
 def require(path, flag):
     """Returns `path`, or raises UserError naming `flag` if there is no such file."""
     if not system(path).exists(path):
-        raise UserError(f"--{flag}: there is no file {path}")
+        raise UserError(f"`{flag}`: there is no file {path}")
     if system(path).isdir(path):
-        raise UserError(f"--{flag}: {path} is a folder, a file was expected")
+        raise UserError(f"`{flag}`: {path} is a folder, a file was expected")
     return path
 
 
@@ -108,10 +108,10 @@ def expand(patterns, flag):
         exists = system(pattern).exists(pattern)
         matches = [pattern] if exists else sorted(system(pattern).glob(pattern))
         if not matches:
-            raise UserError(f"--{flag}: no file matches {pattern}")
+            raise UserError(f"`{flag}`: no file matches {pattern}")
         paths += matches
     if not paths:
-        raise UserError(f"--{flag}: no file is named")
+        raise UserError(f"`{flag}`: no file is named")
     return paths
 
 
@@ -228,7 +228,7 @@ def _lock(fcntl, folder, flag, does):
             if gone and time.monotonic() < end:
                 time.sleep(0.1)
                 continue
-            raise UserError(f"--{flag}: cannot write into {folder} ({error.strerror})") from None
+            raise UserError(f"`{flag}`: cannot write into {folder} ({error.strerror})") from None
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             # It must still be the one that others find.
@@ -243,7 +243,7 @@ def _lock(fcntl, folder, flag, does):
             if time.monotonic() > end:
                 lock.seek(0)
                 who = lock.read().strip() or "unknown"
-                raise UserError(f"--{flag}: another process (number {who}) {does} in {folder}")
+                raise UserError(f"`{flag}`: another process (number {who}) {does} in {folder}")
         time.sleep(0.1)
 
 
@@ -339,7 +339,7 @@ def check_writable(path, flag):
             writer.write(b"")
         system(path).remove(temporary)
     except errors() as error:
-        raise UserError(f"--{flag}: {path} cannot be written ({reason(error)})") from None
+        raise UserError(f"`{flag}`: {path} cannot be written ({reason(error)})") from None
 
 
 def write_text(path, text):

@@ -54,7 +54,7 @@ def shared_map(function, items, num_processes, fork=True):
             yield waiting.popleft().result()
     except concurrent.futures.process.BrokenProcessPool:
         raise UserError(
-            f"--num_processes={num_processes}: one of these was ended from outside, perhaps for "
+            f"`num_processes={num_processes}`: one of these was ended from outside, perhaps for "
             "lack of memory"
         ) from None
     except BaseException:

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import pathlib
+import re
 
 import pytest
 
@@ -54,7 +55,7 @@ def heard(root, monkeypatch, caplog):
             def run(script, *flags):
                 caplog.clear()
                 run_script(script, *flags)
-                return caplog.text
+                return re.sub(r"`(\w+)(=[^`]*)?`", r"--\1\2", caplog.text)
 
             return run
 

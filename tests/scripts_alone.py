@@ -8,6 +8,7 @@ from absl import flags
 from absl.testing import flagsaver
 
 import bert_tf
+from bert_tf.cli import flags as cli_flags
 
 
 @contextlib.contextmanager
@@ -32,7 +33,8 @@ def imported(*names):
                 # Most mistakes are told before the folder matters, which every run must have.
                 usual = ["--output_dir=none"] if "output_dir" in flags.FLAGS else []
                 flags.FLAGS([script, *usual, *map(str, given)])
-                scripts[script].main()
+                with cli_flags.naming_flags():
+                    scripts[script].main()
 
         def parse(script, *given):
             with _changed(flags_of[script]), flagsaver.flagsaver():

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from bert_tf import console, files
 from bert_tf.checkpoints import hugging_face, release
-from bert_tf.checkpoints.beside import beside, beside_settings, find_config, labels_beside
+from bert_tf.checkpoints.metadata import beside, find_config, labels_beside, read_metadata
 from bert_tf.checkpoints.names import encoder_shapes, is_known, to_hugging_face
 from bert_tf.checkpoints.warm_start import SLOTS, check_fits, open_checkpoint, some
 from bert_tf.config import BertConfig
@@ -56,9 +56,9 @@ def convert(
       UserError: if something cannot be read, or weights and config disagree.
     """
     if tf.io.gfile.exists(output_dir):
-        raise UserError(f"--output_dir: {output_dir} exists already")
+        raise UserError(f"`output_dir`: {output_dir} exists already")
     if keep_optimizer and to_format != "release":
-        raise UserError(f"--keep_optimizer: the format {to_format} has no place for it")
+        raise UserError(f"`keep_optimizer`: the format {to_format} has no place for it")
     source = open_checkpoint(path, "input")
     config = config or find_config(path)
     vocab_file = vocab_file or beside(path, (files.VOCABULARY,))
@@ -77,21 +77,21 @@ def convert(
     tensors, config = resize(tensors, config, max_position_embeddings, vocab_size)
 
     if to_format == "hugging_face":
-        found = beside_settings(path)
+        found = read_metadata(path)
         lower = found.get("do_lower_case", True) if do_lower_case is None else do_lower_case
         if lower != found.get("do_lower_case", lower):
             raise UserError(
-                f"--do_lower_case={lower}, but what lies beside {path} says "
+                f"`do_lower_case={lower}`, but what lies beside {path} says "
                 f"{found['do_lower_case']}"
             )
         if found.get("numbers") and found.get("numeric_as") == "vector":
             raise UserError(
-                f"--format=hugging_face: the classifier of {path} takes numbers beside the text, "
+                f"`format=hugging_face`: the classifier of {path} takes numbers beside the text, "
                 "which no class of transformers does"
             )
         if ours := [name for name in known if to_hugging_face(name) is None]:
             raise UserError(
-                f"--format=hugging_face: no class of transformers has the weights {some(ours, 3)}"
+                f"`format=hugging_face`: no class of transformers has the weights {some(ours, 3)}"
             )
         labels = found.get("labels")
         if labels and len(labels) != len(tensors.get("output_weights", ())):
@@ -118,7 +118,7 @@ def convert(
     if behind := _left_behind(path, tensors):
         console.warning(
             "the release's format has no place for %s, which lies beside %s; to write %s for "
-            "Hugging Face again, --do_lower_case and --architecture must say it",
+            "Hugging Face again, `do_lower_case` and `architecture` must say it",
             " and ".join(behind), path, output_dir,
         )  # fmt: skip
     if config.hidden_act == "gelu_erf" or "layer_norm_eps" in config.to_dict():
@@ -131,7 +131,7 @@ def convert(
 
 def _left_behind(path, tensors):
     """What only the files beside a checkpoint say of it, and not its weights: a list of texts."""
-    found = beside_settings(path)
+    found = read_metadata(path)
     architecture = (found.get("architectures") or [None])[0]
     behind = []
     if not found.get("do_lower_case", True):
@@ -171,12 +171,12 @@ def resize(tensors, config, max_position_embeddings=None, vocab_size=None, seed=
     words = vocab_size or config.vocab_size
     if words < config.vocab_size:
         raise UserError(
-            f"--vocab_size={words} would cut {config.vocab_size - words} of the model's "
+            f"`vocab_size={words}` would cut {config.vocab_size - words} of the model's "
             f"{config.vocab_size} words"
         )
     changed = (positions != config.max_position_embeddings, words != config.vocab_size)
     if any(changed) and any(SLOTS.search(name) for name in tensors):
-        raise UserError("--keep_optimizer: its moments have no rows for tables of another size")
+        raise UserError("`keep_optimizer`: its moments have no rows for tables of another size")
     if changed[0]:
         table = tensors[_POSITIONS]
         repeats = -(-positions // len(table))

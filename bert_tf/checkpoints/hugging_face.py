@@ -84,7 +84,7 @@ class HuggingFaceFolder:
         return np.ascontiguousarray(value, "float32")
 
 
-# What a classifier was trained for, by the names of `tasks.KINDS`.
+# What a classifier was trained for, by the names of `tasks.TASK_CLASSES`.
 _PROBLEMS = {
     "classification": "single_label_classification",
     "regression": "regression",
@@ -113,7 +113,7 @@ def write(
       labels: the labels of a classifier in the order of their ids, or None.
       architecture: the class of `transformers` that the folder is for, None to tell it by the
         head. A tagger has the head of a classifier: for it this has to be given.
-      task_type: what a classifier was trained for, a key of `tasks.KINDS`, or None.
+      task_type: what a classifier was trained for, a key of `tasks.TASK_CLASSES`, or None.
 
     Returns:
       The name of the class of `transformers` that the folder is for.

@@ -21,7 +21,7 @@ def check_path(path, flag):
     found = sorted(set("[]*?\\") & set(path))
     if found and "://" not in path:
         raise UserError(
-            f"--{flag}: {path} has {' '.join(found)} in it; TensorFlow reads the paths of "
+            f"`{flag}`: {path} has {' '.join(found)} in it; TensorFlow reads the paths of "
             "checkpoints as patterns, so another name is needed"
         )
 
@@ -50,7 +50,7 @@ def find(path: str, flag: str = "init_checkpoint") -> str:
                     f"none but those of its folders {', '.join(sorted(seeds))}" if seeds else "none"
                 )
                 raise UserError(
-                    f"--{flag}: one checkpoint was expected in the folder {path}, found {names}"
+                    f"`{flag}`: one checkpoint was expected in the folder {path}, found {names}"
                 )
             prefix = os.path.join(path, found[0])
     for ending in (".index", ".data-"):
@@ -59,8 +59,8 @@ def find(path: str, flag: str = "init_checkpoint") -> str:
             prefix = head
     if not files.system(prefix).exists(prefix + ".index"):
         if tf.io.gfile.exists(path):
-            raise UserError(f"--{flag}: {path} is not a checkpoint, there is no {prefix}.index")
-        raise UserError(f"--{flag}: there is no checkpoint {path} (no file {prefix}.index)")
+            raise UserError(f"`{flag}`: {path} is not a checkpoint, there is no {prefix}.index")
+        raise UserError(f"`{flag}`: there is no checkpoint {path} (no file {prefix}.index)")
     return prefix
 
 

@@ -7,7 +7,7 @@ import keras
 
 from bert_tf import console, files
 from bert_tf.checkpoints import hugging_face, release
-from bert_tf.checkpoints.beside import beside, labels_beside
+from bert_tf.checkpoints.metadata import beside, labels_beside
 from bert_tf.checkpoints.names import weights
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
@@ -52,7 +52,7 @@ def check_fits(there, wanted, path, needed=_ENCODER):
     Raises:
       UserError: if nothing fits, a shape differs or the number of layers does.
     """
-    hint = "is --bert_config_file that of the checkpoint?"
+    hint = "is `bert_config_file` that of the checkpoint?"
     loaded = [name for name in wanted if name in there]
     if not loaded:
         raise UserError(
@@ -136,7 +136,7 @@ def _check_config(config, path):
         if found != given:
             said = f"{found_at} says {key} is {found}, but the model has {given}"
             if key == "num_attention_heads":
-                raise UserError(f"{said}; is --bert_config_file that of the checkpoint?")
+                raise UserError(f"{said}; is `bert_config_file` that of the checkpoint?")
             console.warning("%s", said)
 
 

@@ -2,7 +2,7 @@
 
 import importlib
 
-_MODULES = ("masking", "pipelines", "pretraining", "records", "tfds", "wire")
+_MODULES = ("masking", "input_pipeline", "pretraining", "records", "tfds", "tfrecord")
 
 __all__ = list(_MODULES)
 

@@ -22,11 +22,11 @@ class DynamicMasking:
           seed: of what is drawn.
         """
         if not 0 <= masked_lm_prob <= 1:
-            raise UserError(f"--masked_lm_prob must be from 0 to 1, not {masked_lm_prob}")
+            raise UserError(f"`masked_lm_prob` must be from 0 to 1, not {masked_lm_prob}")
         if lengths["P"] > lengths["S"]:
             raise UserError(
-                f"--max_predictions_per_seq={lengths['P']} is more than "
-                f"--max_seq_length={lengths['S']}"
+                f"`max_predictions_per_seq={lengths['P']}` is more than "
+                f"`max_seq_length={lengths['S']}`"
             )
         self._ends = [vocab["[CLS]"], vocab["[SEP]"]]
         self._mask_id, self._pieces = vocab["[MASK]"], sorted(vocab.values())

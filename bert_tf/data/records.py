@@ -178,9 +178,9 @@ _LIMIT_OF = {
     "word_starts": 3,
 }
 _SOURCE_OF = {
-    "vocab_size": "vocab_size in --bert_config_file",
-    "type_vocab_size": "type_vocab_size in --bert_config_file",
-    "S": "--max_seq_length",
+    "vocab_size": "vocab_size in `bert_config_file`",
+    "type_vocab_size": "type_vocab_size in `bert_config_file`",
+    "S": "`max_seq_length`",
     "labels": "the number of labels",
 }
 
@@ -308,8 +308,8 @@ def check_lengths(path, schema, lengths, is_unmasked=False):
         raise UserError(f"{path}: its records are not tf.train.Example messages") from None
     if is_unmasked and "masked_lm_ids" in features:
         raise UserError(
-            f"{path}: --dynamic_masking wants records without masks, as create_pretraining_data.py "
-            "--dynamic_masking makes them; these have masked_lm_ids"
+            f"{path}: `dynamic_masking` wants records without masks, as create_pretraining_data.py "
+            "`dynamic_masking` makes them; these have masked_lm_ids"
         )
     missing = [name for name in schema if name not in features]
     if missing:

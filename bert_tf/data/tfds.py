@@ -36,11 +36,11 @@ class TextSource:
             self.total = self._builder.info.splits[split].num_examples
         except (KeyError, ValueError, AssertionError):
             found = ", ".join(self._builder.info.splits)
-            raise UserError(f"--tfds_split: {name} has no split {split}, only {found}") from None
+            raise UserError(f"`tfds_split`: {name} has no split {split}, only {found}") from None
         features = self._builder.info.features
         if text_field not in features or str(features[text_field].np_dtype) != "object":
             found = ", ".join(features)
-            raise UserError(f"--text_field: {name} has no text {text_field!r} among {found}")
+            raise UserError(f"`text_field`: {name} has no text {text_field!r} among {found}")
 
     def made_of(self):
         """What is read, as JSON has it."""
@@ -81,18 +81,18 @@ def prepared(name, data_dir):
     try:
         import tensorflow_datasets as tfds
     except ImportError:
-        raise UserError("--tfds_name wants tensorflow-datasets: pip install it") from None
+        raise UserError("`tfds_name` wants tensorflow-datasets: pip install it") from None
     try:
         builder = tfds.builder(name, data_dir=data_dir)
     except (tfds.core.DatasetNotFoundError, ValueError, AssertionError) as error:
-        raise UserError(f"--tfds_name: there is no {name} ({reason(error)})") from None
+        raise UserError(f"`tfds_name`: there is no {name} ({reason(error)})") from None
     if not builder.is_prepared():
         console.info("%s is not in %s yet and is fetched", name, builder.data_path)
         try:
             builder.download_and_prepare()
         except Exception as error:  # of the network, of any data set's own code
             raise UserError(
-                f"--tfds_name: {name} cannot be prepared ({reason(error)}); it can be prepared on "
-                "another machine and copied, see --tfds_data_dir"
+                f"`tfds_name`: {name} cannot be prepared ({reason(error)}); it can be prepared on "
+                "another machine and copied, see `tfds_data_dir`"
             ) from None
     return builder

@@ -1,29 +1,33 @@
 """The model: layers, `BertModel` and its heads, in `keras` and `keras.ops` only."""
 
 from bert_tf.modeling.heads import MaskedLMHead, Projection
+from bert_tf.modeling.layer_combination import (
+    LAYER_COMBINATIONS,
+    BertFeatureTokenClassifier,
+    LayerCombination,
+)
 from bert_tf.modeling.layers import Dropout, Embeddings, TransformerLayer, training_mode
-from bert_tf.modeling.mixing import WAYS, BertFeatureTagger, LayerMix
 from bert_tf.modeling.models import (
-    BertChooser,
     BertClassifier,
     BertModel,
+    BertMultipleChoice,
     BertPretrainer,
-    BertSpanFinder,
-    BertTagger,
+    BertSpanLabeler,
+    BertTokenClassifier,
 )
 
 __all__ = [
-    "WAYS",
-    "BertChooser",
+    "LAYER_COMBINATIONS",
     "BertClassifier",
-    "BertFeatureTagger",
+    "BertFeatureTokenClassifier",
     "BertModel",
+    "BertMultipleChoice",
     "BertPretrainer",
-    "BertSpanFinder",
-    "BertTagger",
+    "BertSpanLabeler",
+    "BertTokenClassifier",
     "Dropout",
     "Embeddings",
-    "LayerMix",
+    "LayerCombination",
     "MaskedLMHead",
     "Projection",
     "TransformerLayer",

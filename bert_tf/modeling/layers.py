@@ -74,7 +74,7 @@ def training_mode(salt=0, recompute=False):
         del _TRACING.salt, _TRACING.recompute
 
 
-class SaltedSeed(keras.random.SeedGenerator):
+class ReplicaSeedGenerator(keras.random.SeedGenerator):
     """Keras' seed generator, with the thread's salt in each seed (2,) that it gives."""
 
     def next(self, ordered=True):
@@ -85,7 +85,7 @@ class SaltedSeed(keras.random.SeedGenerator):
         return seed + ops.stack([ops.cast(salt, seed.dtype), ops.zeros((), seed.dtype)])
 
 
-class DrawnSeed(keras.random.SeedGenerator):
+class FixedSeedGenerator(keras.random.SeedGenerator):
     """A seed that is drawn already and stays the same, in the form that Keras' functions take."""
 
     def __init__(self, seed):
@@ -116,11 +116,11 @@ class Dropout(keras.layers.Layer):
     def __init__(self, rate, **kwargs):
         super().__init__(**kwargs)
         self.rate = rate
-        self.seed_generator = SaltedSeed() if rate > 0 else None
+        self.seed_generator = ReplicaSeedGenerator() if rate > 0 else None
 
     def draw(self):
         """A seed for `call`; None if nothing is dropped."""
-        return DrawnSeed(self.seed_generator.next()) if self.rate else None
+        return FixedSeedGenerator(self.seed_generator.next()) if self.rate else None
 
     def call(self, x, training=False, seed=None):
         """Drops with `seed` if it is given, so that what is computed twice has the same mask."""

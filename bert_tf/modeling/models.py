@@ -17,7 +17,7 @@ INPUTS = ("input_ids", "input_mask", "segment_ids")
 # On the pooled output before a classifier, whatever the config says, as in the release.
 CLASSIFIER_DROPOUT = 0.1
 
-_Model = TypeVar("_Model", bound="FromConfig")
+_Model = TypeVar("_Model", bound="PretrainedModel")
 
 
 def token_inputs():
@@ -25,13 +25,13 @@ def token_inputs():
     return {name: keras.Input((None,), dtype="int32", name=name) for name in INPUTS}
 
 
-class FromConfig(keras.Model):
+class PretrainedModel(keras.Model):
     """A functional model that is saved as its constructor's arguments."""
 
     # Whether its outputs depend on the pooler; else a checkpoint may lack that.
     uses_pooler = True
 
-    def remember(self, config, dtype, **options):
+    def _store_config(self, config, dtype, **options):
         """Keeps the constructor's arguments; to be called when the graph is made."""
         self.config = config
         self._options = options
@@ -88,7 +88,7 @@ class FromConfig(keras.Model):
 
 
 @keras.saving.register_keras_serializable("bert_tf")
-class BertModel(FromConfig):
+class BertModel(PretrainedModel):
     """The encoder (Devlin et al., arXiv:1810.04805, section 3).
 
     Inputs, a dict of (B, S) int32: `input_ids`; `input_mask`, 1 for tokens and 0 for padding;
@@ -137,7 +137,7 @@ class BertModel(FromConfig):
         )
         outputs["pooled_output"] = pooler(x[:, 0])
         super().__init__(inputs=inputs, outputs=outputs, name=name)
-        self.remember(config, dtype, with_attention_probs=with_attention_probs)
+        self._store_config(config, dtype, with_attention_probs=with_attention_probs)
 
     @property
     def embeddings(self):
@@ -146,7 +146,7 @@ class BertModel(FromConfig):
 
 
 @keras.saving.register_keras_serializable("bert_tf")
-class BertPretrainer(FromConfig):
+class BertPretrainer(PretrainedModel):
     """Encoder with the two heads of pre-training (paper, section 3.1).
 
     Inputs: those of `BertModel`, and `masked_lm_positions` (B, P) int32.
@@ -167,11 +167,11 @@ class BertPretrainer(FromConfig):
         }
         inputs["masked_lm_positions"] = positions
         super().__init__(inputs=inputs, outputs=outputs, name=name)
-        self.remember(config, dtype)
+        self._store_config(config, dtype)
 
 
 @keras.saving.register_keras_serializable("bert_tf")
-class BertClassifier(FromConfig):
+class BertClassifier(PretrainedModel):
     """Encoder with one linear layer on the pooled output (paper, section 4.1).
 
     Inputs: those of `BertModel`; with `num_numbers` also `numbers` (B, num_numbers) float32, about
@@ -199,11 +199,11 @@ class BertClassifier(FromConfig):
         # The release draws this matrix with 0.02 whatever the config says.
         logits = Projection(num_labels, 0.02, name="classifier", dtype=on_top)(pooled)
         super().__init__(inputs=inputs, outputs={"logits": logits}, name=name)
-        self.remember(config, dtype, num_labels=num_labels, num_numbers=num_numbers)
+        self._store_config(config, dtype, num_labels=num_labels, num_numbers=num_numbers)
 
 
 @keras.saving.register_keras_serializable("bert_tf")
-class BertChooser(FromConfig):
+class BertMultipleChoice(PretrainedModel):
     """Encoder that scores each of several endings of a text (paper, section 4.4).
 
     The score of a choice is the product of its pooled output with one vector.
@@ -221,11 +221,11 @@ class BertChooser(FromConfig):
         unfold = UnfoldChoices(name="unfold", dtype="float32")
         outputs = {"logits": unfold(scores, inputs["input_ids"])}
         super().__init__(inputs=inputs, outputs=outputs, name=name)
-        self.remember(config, dtype)
+        self._store_config(config, dtype)
 
 
 @keras.saving.register_keras_serializable("bert_tf")
-class BertTagger(FromConfig):
+class BertTokenClassifier(PretrainedModel):
     """Encoder with one linear layer on every token (paper, section 5.3).
 
     Inputs: those of `BertModel`. Output: `logits` (B, S, num_labels), float32, in a dict.
@@ -245,11 +245,11 @@ class BertTagger(FromConfig):
         tokens = Dropout(config.hidden_dropout_prob, dtype=dtype)(tokens)
         logits = Projection(num_labels, 0.02, name="classifier", dtype=dtype)(tokens)
         super().__init__(inputs=inputs, outputs={"logits": logits}, name=name)
-        self.remember(config, dtype, num_labels=num_labels)
+        self._store_config(config, dtype, num_labels=num_labels)
 
 
 @keras.saving.register_keras_serializable("bert_tf")
-class BertSpanFinder(FromConfig):
+class BertSpanLabeler(PretrainedModel):
     """Encoder that scores each token as start and as end of an answer (paper, section 4.2).
 
     Inputs: those of `BertModel`. Outputs, float32: `start_logits` (B, S), `end_logits` (B, S).
@@ -265,4 +265,4 @@ class BertSpanFinder(FromConfig):
         logits = Projection(2, 0.02, name="spans", dtype=dtype)(tokens)
         outputs = {"start_logits": logits[:, :, 0], "end_logits": logits[:, :, 1]}
         super().__init__(inputs=inputs, outputs=outputs, name=name)
-        self.remember(config, dtype)
+        self._store_config(config, dtype)

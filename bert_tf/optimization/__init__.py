@@ -3,8 +3,8 @@
 import functools
 
 from bert_tf.optimization.adam import AdamWeightDecay
-from bert_tf.optimization.depth import rate_factors, trained
 from bert_tf.optimization.lamb import Lamb
+from bert_tf.optimization.layer_decay import rate_factors, trained
 from bert_tf.optimization.loss_scale import LossScale
 from bert_tf.optimization.schedules import linear_warmup_decay
 

@@ -6,7 +6,7 @@ import re
 
 import tensorflow as tf
 
-from bert_tf.optimization.depth import rate_factors
+from bert_tf.optimization.layer_decay import rate_factors
 
 # Elements of a weight from which on its update is worth compiling.
 COMPILED_SIZE = 2**14
@@ -80,7 +80,7 @@ class AdamWeightDecay:
             for name, v in self.weights.items()
             for slot in self.slot_names
         }
-        self._compiled = tf.function(self._following, jit_compile=True, autograph=False)
+        self._compiled = tf.function(self._compute_update, jit_compile=True, autograph=False)
 
     def apply(self, gradients, is_finite=None, skipped_steps=0):
         """Makes one step. Call it in replica context.
@@ -128,7 +128,7 @@ class AdamWeightDecay:
         # On a CPU the update is bound by memory: compiled, it goes through it once, not 15 times,
         # and takes a third of the time. Other devices have their own ways.
         is_compiled = "CPU" in weight.device and weight.shape.num_elements() >= COMPILED_SIZE
-        following = self._compiled if is_compiled else self._following
+        following = self._compiled if is_compiled else self._compute_update
         values = [variable.read_value() for variable in (weight, m, v)]
         rate = rate * self.rate_factors[name]
         new_values = following(
@@ -137,7 +137,9 @@ class AdamWeightDecay:
         for variable, value in zip((weight, m, v), new_values, strict=True):
             variable.assign(value)
 
-    def _following(self, weight, m, v, gradient, scale, rate, is_finite, corrections, is_excluded):
+    def _compute_update(
+        self, weight, m, v, gradient, scale, rate, is_finite, corrections, is_excluded
+    ):
         """The weight and its moments after a step."""
         # Not the fused kernel: it takes 1 - beta in float32, which is off by 1e-5 for beta_2.
         gradient = gradient * scale

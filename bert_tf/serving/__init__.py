@@ -11,15 +11,15 @@ _MODULES = {
     "Options": "exporting",
     "Predictor": "predictor",
     "Servable": "exporting",
-    "answerer": "answering",
-    "chooser": "classifying",
-    "classifier": "classifying",
-    "encoder": "encoding",
+    "answerer": "question_answering",
+    "chooser": "classification",
+    "classifier": "classification",
+    "encoder": "encoders",
     "export": "exporting",
-    "masked_words": "encoding",
-    "read_about": "rows",
-    "sentences": "encoding",
-    "tagger": "tagging",
+    "masked_words": "encoders",
+    "read_metadata": "rows",
+    "sentences": "encoders",
+    "tagger": "token_classification",
 }
 
 __all__ = list(_MODULES)

@@ -21,7 +21,7 @@ class Buckets:
         for length in lengths:
             if not 1 <= length <= longest:
                 raise UserError(
-                    f"--sequence_buckets: {length}, but sequences have 1 to {longest} tokens"
+                    f"`sequence_buckets`: {length}, but sequences have 1 to {longest} tokens"
                 )
         # The longest sequences must fit too.
         self.lengths = tuple(sorted({*lengths, longest})) if lengths else ()

@@ -9,7 +9,7 @@ import numpy as np
 
 from bert_tf import console
 from bert_tf.errors import UserError
-from bert_tf.serving.rows import OUTPUTS, OfRows
+from bert_tf.serving.rows import OUTPUTS, BasePredictor
 from bert_tf.serving.signature import INPUTS, SIGNATURE, ServerError, reading
 
 APIS = ("rest", "grpc")
@@ -26,10 +26,10 @@ _TASKS = {
 }
 
 
-class Client(OfRows):
+class Client(BasePredictor):
     """A model at a server, with the answers of `Predictor`. Threads may share one.
 
-    >>> client = Client("localhost:8501", "mrpc", about=read_about("model.json"))
+    >>> client = Client("localhost:8501", "mrpc", about=read_metadata("model.json"))
     >>> client([{"text_a": "He slept.", "text_b": "He was asleep."}])
     [{"label": "1", "probabilities": {"0": 0.1, "1": 0.9}}]
     """
@@ -45,7 +45,7 @@ class Client(OfRows):
           model: the model's name at the server.
           api: one of `APIS`; "grpc" needs the package tensorflow-serving-api.
           version: number of the version to ask, None for the newest.
-          about: what `read_about` reads, for the names of labels. Without it the answers of a
+          about: what `read_metadata` reads, for the names of labels. Without it the answers of a
             classifier have its outputs as they are.
           batch_size: the most rows of one request.
           timeout: seconds that a request may take in all, asking again included.

@@ -18,8 +18,8 @@ from bert_tf.errors import UserError
 from bert_tf.modeling.models import INPUTS
 from bert_tf.serving import warm_up
 from bert_tf.serving.buckets import Buckets
-from bert_tf.serving.compressed import KINDS, Compressed
-from bert_tf.serving.rows import ABOUT
+from bert_tf.serving.quantization import WEIGHT_TYPES, Compressed
+from bert_tf.serving.rows import METADATA
 from bert_tf.tokenization.graph import GraphTokenizer
 
 # For `batching_parameters.txt`: the most rows that TF Serving puts together, and lets in at once.
@@ -35,7 +35,8 @@ class Options(NamedTuple):
     `inputs` is "text", for a `serving_default` on strings and a signature `ids`; or "ids", for a
     `serving_default` on ids in a graph that needs TensorFlow alone. `buckets` are lengths to pad
     the sequences of texts to, none for the longest of a batch. `weights` is one of
-    `compressed.KINDS`. `warm_up` says whether to leave requests for TF Serving to begin with.
+    `compressed.WEIGHT_TYPES`. `warm_up` says whether to leave requests for TF Serving to begin
+    with.
     """
 
     inputs: str = "text"
@@ -82,8 +83,10 @@ def tokens(*shape):
 
 def prepared(model, options, max_seq_length):
     """(what stands for a Keras model, `Buckets`), as the options say."""
-    if options.weights not in KINDS:
-        raise UserError(f"--weights={options.weights}: one of {', '.join(KINDS)} was expected")
+    if options.weights not in WEIGHT_TYPES:
+        raise UserError(
+            f"`weights={options.weights}`: one of {', '.join(WEIGHT_TYPES)} was expected"
+        )
     if options.weights != "float32":
         model = Compressed(model, options.weights)
     return model, Buckets(options.buckets, max_seq_length)
@@ -155,7 +158,7 @@ def _write(servable, folder):
             if lines:
                 files.write_text(os.path.join(extra, name), "".join(f"{x}\n" for x in lines))
         text = json.dumps(about, indent=2, ensure_ascii=False) + "\n"
-        files.write_text(os.path.join(temporary, ABOUT), text)
+        files.write_text(os.path.join(temporary, METADATA), text)
         if options.warm_up:
             warm_up.write(temporary, list(_requests(servable, endpoints, buckets.samples)))
     console.info(
@@ -230,5 +233,5 @@ def version_folder(export_dir, version=None):
     if version is None:
         version = max(versions, default=0) + 1
     if version in versions:
-        raise UserError(f"--version: {export_dir} has a version {version} already")
+        raise UserError(f"`version`: {export_dir} has a version {version} already")
     return os.path.join(export_dir, str(version))

@@ -5,11 +5,11 @@ import os
 import tensorflow as tf
 
 from bert_tf.errors import UserError, reason
-from bert_tf.serving.rows import ABOUT, OfRows, read_about
+from bert_tf.serving.rows import METADATA, BasePredictor, read_metadata
 from bert_tf.tokenization.graph import tensorflow_text
 
 
-class Predictor(OfRows):
+class Predictor(BasePredictor):
     """A model that stays loaded.
 
     >>> predictor = Predictor("/tmp/mrpc_model")
@@ -28,14 +28,14 @@ class Predictor(OfRows):
           UserError: if there is no such model, or it takes no text.
         """
         self.path = _version(path)
-        about = read_about(os.path.join(self.path, ABOUT))
+        about = read_metadata(os.path.join(self.path, METADATA))
         if not about["inputs"]:
-            raise UserError(f"--model: {self.path} takes ids and no text")
+            raise UserError(f"`model`: {self.path} takes ids and no text")
         tensorflow_text()  # its operations are in the graph
         try:
             self._model = tf.saved_model.load(self.path)
         except (OSError, tf.errors.OpError) as error:
-            raise UserError(f"--model: {self.path} cannot be loaded ({reason(error)})") from None
+            raise UserError(f"`model`: {self.path} cannot be loaded ({reason(error)})") from None
         self._serve = self._model.signatures["serving_default"]
         specs = self._serve.structured_input_signature[1]
         self._types = {name: specs[name].dtype for name in about["inputs"]}
@@ -54,5 +54,5 @@ def _version(path):
     names = tf.io.gfile.listdir(path) if tf.io.gfile.isdir(path) else []
     versions = [name.rstrip("/") for name in names if name.rstrip("/").isdecimal()]
     if not versions:
-        raise UserError(f"--model: {path} is no folder that export_model.py wrote")
+        raise UserError(f"`model`: {path} is no folder that export_model.py wrote")
     return os.path.join(path, max(versions, key=int))

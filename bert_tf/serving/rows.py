@@ -14,7 +14,7 @@ from bert_tf import files
 from bert_tf.errors import UserError, reason
 
 # What a served model says of itself, beside its weights.
-ABOUT = os.path.join("assets.extra", "model.json")
+METADATA = os.path.join("assets.extra", "model.json")
 
 # The least probability of a label that is given, where there may be several.
 _LEAST = 0.5
@@ -31,7 +31,7 @@ OUTPUTS = {
 }
 
 
-class OfRows:
+class BasePredictor:
     """Answers rows in batches of about the same length; `_run` of a subclass runs the model.
 
     Attributes:
@@ -167,7 +167,7 @@ class OfRows:
         return value
 
 
-def read_about(path):
+def read_metadata(path):
     """What a model says of itself: its `model.json`.
 
     Raises:

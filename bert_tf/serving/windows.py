@@ -36,7 +36,7 @@ class Windows:
         self.first = self._number * self._step
         self.length = tf.minimum(self._total - self.first, self._room)
 
-    def has_most_context(self, rows, place):
+    def is_max_context(self, rows, place):
         """Whether a token is farther from both edges here than in any other window: bool (R, S).
 
         Args:

@@ -3,14 +3,19 @@
 A further task is a further file here, or an entry of `glue.TASKS`.
 """
 
-from bert_tf.tasks import choice, choice_files, metrics, squad, tagging
+from bert_tf.tasks import choice, choice_files, metrics, question_answering, token_classification
 from bert_tf.tasks.cache import Features
 from bert_tf.tasks.checks import check_length, check_vocabulary, settle_config
-from bert_tf.tasks.classification import ClassificationTask, Teaching, schema_of, write_features
+from bert_tf.tasks.classification import (
+    ClassificationTask,
+    DistillationConfig,
+    schema_of,
+    write_features,
+)
 from bert_tf.tasks.columns import Layout
 from bert_tf.tasks.glue import find_task, own_task, part_of, result_name
 from bert_tf.tasks.kept_settings import check_kind
-from bert_tf.tasks.kinds import KINDS, MultiLabelTask, RegressionTask
+from bert_tf.tasks.kinds import TASK_CLASSES, MultiLabelTask, RegressionTask
 from bert_tf.tasks.labels import labels_of
 from bert_tf.tasks.pretraining import PretrainingTask
 from bert_tf.tasks.results import (
@@ -21,16 +26,17 @@ from bert_tf.tasks.results import (
     write_test_results,
 )
 from bert_tf.tasks.seeds import seed_folder, seed_folders, write_seeds
-from bert_tf.tasks.settings import Settings, as_begun, load_settings, settle
+from bert_tf.tasks.settings import Settings, load_settings, settle, with_stored_normalization
 from bert_tf.tasks.sources import FileSource, read_data
 from bert_tf.tasks.tfds import TfdsSource
 from bert_tf.tasks.tsv import BadRows, read_examples
 from bert_tf.tasks.weights import class_weights
 
 __all__ = [
-    "KINDS",
+    "TASK_CLASSES",
     "BadRows",
     "ClassificationTask",
+    "DistillationConfig",
     "Features",
     "FileSource",
     "Layout",
@@ -38,9 +44,7 @@ __all__ = [
     "PretrainingTask",
     "RegressionTask",
     "Settings",
-    "Teaching",
     "TfdsSource",
-    "as_begun",
     "check_kind",
     "check_length",
     "check_vocabulary",
@@ -54,6 +58,7 @@ __all__ = [
     "metrics",
     "own_task",
     "part_of",
+    "question_answering",
     "read_data",
     "read_examples",
     "result_name",
@@ -62,8 +67,8 @@ __all__ = [
     "seed_folders",
     "settle",
     "settle_config",
-    "squad",
-    "tagging",
+    "token_classification",
+    "with_stored_normalization",
     "write_eval_results",
     "write_features",
     "write_predictions",

@@ -12,39 +12,39 @@ from bert_tf.tasks import classification
 _VERSION = 2
 
 
-class Kept:
+class FeatureCache:
     """A file that is used again while what it is made of is the same; that lies beside it.
 
     Attributes:
       path: the file.
       key: what it is made of, in hexadecimal digits.
-      stale_because: why it cannot be used, None if it can.
+      stale_reason: why it cannot be used, None if it can.
       note: what it was made of, and what was noted beside that; None if it cannot be used.
     """
 
     def __init__(self, path, made_of):
         """Looks whether it can be used; a line says so if it can. `made_of` is as JSON has it."""
         self.path, self._made_of, self.key = path, made_of, digest([made_of])
-        self.note, self.stale_because = _find(path, made_of)
-        if not self.stale_because:
+        self.note, self.stale_reason = _find(path, made_of)
+        if not self.stale_reason:
             console.info("%s is used again: data, vocabulary and settings are the same", path)
 
-    def renew(self, make):
+    def rebuild(self, make):
         """Has `make` write the file; what it returns, a dict or None, is noted too."""
-        console.info("%s is made: %s", self.path, self.stale_because)
+        console.info("%s is made: %s", self.path, self.stale_reason)
         found = make() or {}
         # The records first: killed in between, a run finds that they are not those of the note.
         self.note = {**self._made_of, **found, "records": digest_of_file(self.path)}
         text = json.dumps(self.note, indent=2, ensure_ascii=False) + "\n"
         files.write_text(f"{self.path}.json", text)
-        self.stale_because = None
+        self.stale_reason = None
 
 
-class Features(Kept):
+class Features(FeatureCache):
     """The features of a set of examples in a file, beside it what they were made of.
 
     >>> features = Features("out/train.tf_record", examples, labels, tokenizer, 128, task)
-    >>> if features.stale_because:
+    >>> if features.stale_reason:
     ...     features.write()
     """
 
@@ -75,7 +75,7 @@ class Features(Kept):
 
     def write(self, teacher_logits=None):
         """Writes file and note; `teacher_logits` (N, L), if there is a teacher."""
-        self.renew(lambda: classification.write_features(*self._arguments, teacher_logits))
+        self.rebuild(lambda: classification.write_features(*self._arguments, teacher_logits))
 
 
 def _find(path, made_of):

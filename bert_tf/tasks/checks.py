@@ -21,8 +21,8 @@ def settle_config(output_dir, config):
             old, new = before.to_dict(), config.to_dict()
             names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
             raise UserError(
-                f"--bert_config_file: {output_dir} holds a run with another {', '.join(names)}; "
-                "give the same again, or another --output_dir"
+                f"`bert_config_file`: {output_dir} holds a run with another {', '.join(names)}; "
+                "give the same again, or another `output_dir`"
             )
         return
     files.write_text(path, config.to_json_string())
@@ -32,11 +32,11 @@ def check_length(max_seq_length, config):
     """Raises UserError if the model has no positions for such sequences, or they hold no text."""
     if max_seq_length > config.max_position_embeddings:
         raise UserError(
-            f"--max_seq_length={max_seq_length} is more than the model's "
+            f"`max_seq_length={max_seq_length}` is more than the model's "
             f"max_position_embeddings, {config.max_position_embeddings}"
         )
     if max_seq_length < SHORTEST:
-        raise UserError(f"--max_seq_length={max_seq_length} is less than {SHORTEST}")
+        raise UserError(f"`max_seq_length={max_seq_length}` is less than {SHORTEST}")
 
 
 def check_vocabulary(vocab, config, vocab_file):
@@ -48,7 +48,7 @@ def check_vocabulary(vocab, config, vocab_file):
     needed = max(vocab.values()) + 1
     if needed > config.vocab_size:
         raise UserError(
-            f"--vocab_file: {vocab_file} has {needed} entries, but the model's vocab_size is "
+            f"`vocab_file`: {vocab_file} has {needed} entries, but the model's vocab_size is "
             f"{config.vocab_size}"
         )
     if needed < config.vocab_size:

@@ -8,9 +8,9 @@ from typing import NamedTuple
 from bert_tf import console, files
 from bert_tf.config import BertConfig
 from bert_tf.data import records
-from bert_tf.modeling import BertChooser
+from bert_tf.modeling import BertMultipleChoice
 from bert_tf.tasks import kept_settings
-from bert_tf.tasks.cache import Kept, digest
+from bert_tf.tasks.cache import FeatureCache, digest
 from bert_tf.tasks.classification import ClassificationTask, pack_pair
 
 # To be raised when the same data make other features.
@@ -20,7 +20,7 @@ _BATCH = 1000
 
 
 class ChoiceTask(ClassificationTask):
-    """Trains a `BertChooser`: a classification whose labels are the choices of each example."""
+    """Trains a `BertMultipleChoice`: classification over the choices of each example."""
 
     task_type = "choice"
     schema = records.CHOICE
@@ -28,7 +28,7 @@ class ChoiceTask(ClassificationTask):
 
     def __init__(self, config, dtype=None):
         """Makes the model, of a `BertConfig` and a Keras dtype policy."""
-        self.model = BertChooser(config, dtype)
+        self.model = BertMultipleChoice(config, dtype)
         self.class_weights = self.teaching = None
 
 
@@ -97,7 +97,7 @@ def features(examples, tokenizer, max_seq_length):
         }
 
 
-class ChoiceFeatures(Kept):
+class ChoiceFeatures(FeatureCache):
     """The features of a set of examples in a file, beside it what they were made of."""
 
     def __init__(self, path, examples, tokenizer, max_seq_length):
@@ -116,7 +116,7 @@ class ChoiceFeatures(Kept):
 
     def write(self):
         """Writes file and note."""
-        self.renew(self._write)
+        self.rebuild(self._write)
 
     def _write(self):
         ticker = console.Ticker(f"writing {self.path}", "examples", total=len(self._examples))

@@ -55,12 +55,12 @@ def find_choice_file(part, data_dir=None, path=None):
     if path:
         return files.require(path, f"{part}_file")
     if not data_dir:
-        raise UserError(f"--data_dir or --{part}_file must be given")
+        raise UserError(f"`data_dir` or `{part}_file` must be given")
     names = _NAMES[part]
     for name in names:
         if tf.io.gfile.exists(os.path.join(data_dir, name)):
             return os.path.join(data_dir, name)
-    raise UserError(f"--data_dir: there is no {' or '.join(names)} in {data_dir}")
+    raise UserError(f"`data_dir`: there is no {' or '.join(names)} in {data_dir}")
 
 
 def read_choices(path, columns=None, with_label=True, skip_bad_rows=False):
@@ -111,7 +111,7 @@ def _find(path, names, columns, with_label):
         if needed:
             raise UserError(
                 f"{path}, line 1: there is no column {' or '.join(wanted)}, only "
-                f"{', '.join(names)}; --{flag} names others"
+                f"{', '.join(names)}; `{flag}` names others"
             )
         return None
 
@@ -123,7 +123,7 @@ def _find(path, names, columns, with_label):
     if len(set(endings)) < 2:
         raise UserError(
             f"{path}, line 1: two or more columns of endings were expected, as ending0 and "
-            f"ending1, found {', '.join(endings) or 'none'}; --ending_columns names others"
+            f"ending1, found {', '.join(endings) or 'none'}; `ending_columns` names others"
         )
     label = (
         find([columns.label] if columns.label else LABEL, "label_column") if with_label else None

@@ -18,7 +18,7 @@ CLS, SEP = "[CLS]", "[SEP]"
 _BATCH = 1000
 
 
-class Teaching(NamedTuple):
+class DistillationConfig(NamedTuple):
     """How a model learns from a teacher's answers.
 
     `weight` is the share of the loss that they make, the labels make the rest; `temperature` is
@@ -32,7 +32,8 @@ class Teaching(NamedTuple):
 class ClassificationTask(Task):
     """Trains a `BertClassifier` on classification records: one of L labels.
 
-    What differs between the kinds of task in `kinds.KINDS` is overridden there: the schema of the
+    What differs between the kinds of task in `kinds.TASK_CLASSES` is overridden there: the schema
+    of the
     records and their label, the answers made of the logits, the loss and the metrics.
     """
 
@@ -64,7 +65,7 @@ class ClassificationTask(Task):
           more_metrics: names of `metrics.METRICS` to compute beside those of every such task.
           num_numbers: F, how many numbers there are beside the text.
           class_weights: L numbers that the loss of an example is multiplied by in training.
-          teaching: `Teaching`, where the records have what a teacher answers.
+          teaching: `DistillationConfig`, where the records have what a teacher answers.
         """
         self.model = BertClassifier(config, num_labels, dtype, num_numbers=num_numbers)
         self.metrics_used = (*self.metrics_used, *more_metrics)
@@ -203,7 +204,7 @@ def schema_of(task, numbers=(), is_taught=False):
     """The schema of a task's records.
 
     Args:
-      task: a class of `kinds.KINDS`.
+      task: a class of `kinds.TASK_CLASSES`.
       numbers: the `numbers.Number`s beside the text.
       is_taught: whether they have a teacher's logits.
     """
@@ -227,7 +228,7 @@ def features(
       labels: sequence of labels in the order of their ids.
       tokenizer: a `FullTokenizer`.
       max_seq_length: S.
-      task: the class of `kinds.KINDS` that the records are for.
+      task: the class of `kinds.TASK_CLASSES` that the records are for.
       numbers: the `numbers.Number`s by which to normalise those of the examples.
       teacher_logits: array (N, L) of those of a teacher, None without one.
 

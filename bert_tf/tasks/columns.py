@@ -75,7 +75,7 @@ def find_columns(path, row, layout, split, train_columns=None):
     given = [*layout.text, *layout.label, *([layout.id] if layout.id else []), *layout.numbers]
     named = [name for name in given if not name.isdecimal()]
     if layout.header == "no" and named:
-        raise UserError(f"--header=no, but the column {named[0]!r} is given by name")
+        raise UserError(f"`header=no`, but the column {named[0]!r} is given by name")
     is_known = named or any(name.lower() in _HEADER for name in names)
     if layout.header == "yes" or (layout.header == "auto" and is_known):
         columns = _by_header(path, names, layout, split)
@@ -108,7 +108,7 @@ def _by_header(path, names, layout, split):
         if texts[0] is None:
             raise UserError(
                 f"{path}, line 1: the header {names} has no column {', '.join(TEXT_A[:-1])} or "
-                f"{TEXT_A[-1]}; --text_columns names others"
+                f"{TEXT_A[-1]}; `text_columns` names others"
             )
     text_a, text_b = (*texts, None)[:2]
     is_test = split == "test"
@@ -124,7 +124,7 @@ def _by_number(path, layout, split):
     text_a, text_b = (*map(int, layout.text), None)[:2]
     labels = tuple(map(int, layout.label))
     if not labels and split != "test":
-        raise UserError(f"{path}: --text_columns without a header line wants --label_column too")
+        raise UserError(f"{path}: `text_columns` without a header line wants `label_column` too")
     label = (labels if len(labels) > 1 else labels[0]) if labels else None
     row_id = int(layout.id) if layout.id else None
     return Columns(text_a, text_b, label, id=row_id, numbers=tuple(map(int, layout.numbers)))
@@ -137,11 +137,11 @@ def _by_count(path, count, layout, split, train_columns):
     elif kinds is None or (count == 1 and split != "test"):
         raise UserError(
             f"{path}, line 1: {count} columns without a header; expected text, label or text_a, "
-            "text_b, label, or a header line with these names, or --text_columns"
+            "text_b, label, or a header line with these names, or `text_columns`"
         )
     if layout.label or layout.id or layout.numbers:
         raise UserError(
-            "--label_column, --id_column and --numeric_columns want --text_columns, or a header "
+            "`label_column`, `id_column` and `numeric_columns` want `text_columns`, or a header "
             "line"
         )
     console.info("%s: no header line, so its columns are taken as %s", path, ", ".join(kinds))

@@ -25,7 +25,7 @@ class TextTask:
     files: from split to `File`. Splits are "train", "dev" and "test"; a second set of a part is
       written with what it is of, as in "dev_mismatched", and so are the files of its results.
     labels: in the order of their ids; None stands for those of the training set, sorted.
-    task_type: a key of `kinds.KINDS`.
+    task_type: a key of `kinds.TASK_CLASSES`.
     metrics: names of `metrics.METRICS` to compute beside those of every task of that type.
     submission: from split to the name of its file on GLUE's leaderboard, without `.tsv`.
     score_range: what the leaderboard takes of a score.
@@ -201,7 +201,7 @@ _PLAIN |= {
 
 
 def find_task(name, language="zh"):
-    """Returns the task of `--task_name`: "SST-2", "sst2", "mnli_matched", ...
+    """Returns the task of `task_name`: "SST-2", "sst2", "mnli_matched", ...
 
     Args:
       name: as a person types it.
@@ -212,7 +212,7 @@ def find_task(name, language="zh"):
     """
     task = TASKS.get(_PLAIN.get(name.lower().replace("-", "").replace("_", "")))
     if task is None:
-        raise UserError(f"--task_name: {name!r} is not one of {', '.join(TASKS)}")
+        raise UserError(f"`task_name`: {name!r} is not one of {', '.join(TASKS)}")
     return dataclasses.replace(
         task, files={split: _in_language(file, language) for split, file in task.files.items()}
     )
@@ -229,7 +229,7 @@ def own_task(task_type=None, labels=None, layout=None):
     """The task of files of one's own.
 
     Args:
-      task_type: a key of `kinds.KINDS`; None for a classification.
+      task_type: a key of `kinds.TASK_CLASSES`; None for a classification.
       labels: in the order of their ids; None for those of the training set.
       layout: a `Layout`.
 
@@ -239,19 +239,19 @@ def own_task(task_type=None, labels=None, layout=None):
     layout = layout or Layout()
     task_type = task_type or "classification"
     if len(layout.text) > 2:
-        raise UserError(f"--text_columns: one or two were expected, not {len(layout.text)}")
+        raise UserError(f"`text_columns`: one or two were expected, not {len(layout.text)}")
     if len(layout.label) > 1:
         if task_type != "multi_label":
-            raise UserError("--label_column: several of them want --task_type=multi_label")
+            raise UserError("`label_column`: several of them want `task_type=multi_label`")
         labels = labels or layout.label
         if len(labels) != len(layout.label):
             raise UserError(
-                f"--labels: {len(labels)} of them, but --label_column has {len(layout.label)}"
+                f"`labels`: {len(labels)} of them, but `label_column` has {len(layout.label)}"
             )
     if labels and len(set(labels)) < len(labels):
-        raise UserError(f"--labels: one is there twice in {', '.join(labels)}")
+        raise UserError(f"`labels`: one is there twice in {', '.join(labels)}")
     if task_type == "regression":
         if labels:
-            raise UserError("--labels: a regression has none")
+            raise UserError("`labels`: a regression has none")
         labels = ()
     return dataclasses.replace(TASKS["tsv"], labels=labels, task_type=task_type, layout=layout)

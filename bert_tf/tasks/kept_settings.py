@@ -68,8 +68,8 @@ def check_kind(output_dir, name):
     for other, script in files.SETTINGS.items():
         if other != name and tf.io.gfile.exists(os.path.join(output_dir, other)):
             raise UserError(
-                f"--output_dir: {output_dir} holds a run of {script}, by its {other}; give another "
-                "--output_dir"
+                f"`output_dir`: {output_dir} holds a run of {script}, by its {other}; give another "
+                "`output_dir`"
             )
 
 
@@ -93,8 +93,8 @@ def check_same(output_dir, before, settings, shown=()):
             is_short = name not in ("config", "vocab_file")
             there = f": {_text(old)} there, {_text(new)} now" if is_short else ""
             raise UserError(
-                f"--output_dir: {output_dir} holds a run with other {name}{there}; give the same "
-                "again, or another --output_dir"
+                f"`output_dir`: {output_dir} holds a run with other {name}{there}; give the same "
+                "again, or another `output_dir`"
             )
 
 

@@ -77,4 +77,6 @@ class MultiLabelTask(ClassificationTask):
         return temperature**2 * tf.reduce_mean(losses, -1)
 
 
-KINDS = {task.task_type: task for task in (ClassificationTask, RegressionTask, MultiLabelTask)}
+TASK_CLASSES = {
+    task.task_type: task for task in (ClassificationTask, RegressionTask, MultiLabelTask)
+}

@@ -33,7 +33,7 @@ def measure(names, examples):
     means, deviations = values.mean(0), np.where(is_one, 0.0, values.std(0))
     for name, value in zip(names, deviations, strict=True):
         if not value:
-            console.warning("--numeric_columns: %s has but one value in the training set", name)
+            console.warning("`numeric_columns`: %s has but one value in the training set", name)
     return tuple(
         Number(name, float(mean), float(deviation))
         for name, mean, deviation in zip(names, means, deviations, strict=True)

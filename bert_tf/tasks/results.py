@@ -35,7 +35,8 @@ def decided(found, labels, separator=","):
     """What is predicted, as text.
 
     Args:
-      found: what a task of `kinds.KINDS` decides for N examples: label ids (N,), 0 and 1 (N, L), or
+      found: what a task of `kinds.TASK_CLASSES` decides for N examples: label ids (N,), 0 and 1
+        (N, L), or
         scores (N,).
       labels: the L labels in the order of their ids; none for scores.
       separator: what to write between the labels of one example.
@@ -88,7 +89,7 @@ def write_submission(folder, task, split, ids, predicted):
     rows = sorted((int(x) if x.isdecimal() else -1, y) for x, y in zip(ids, predicted, strict=True))
     if [number for number, _ in rows] != list(range(len(rows))):
         raise UserError(
-            f"--glue_submission: {name}.tsv wants a prediction for each row of the leaderboard's "
+            f"`glue_submission`: {name}.tsv wants a prediction for each row of the leaderboard's "
             f"test set, numbered from 0 on, and the ids of these {len(rows)} are others"
         )
     if task.score_range:

@@ -11,7 +11,7 @@ from bert_tf.tasks.numbers import Number
 class Settings(NamedTuple):
     """Labels in the order of their ids, lengths and casing, a `BertConfig`, a vocabulary's path.
 
-    `task_type` is a key of `kinds.KINDS`. A regression has no labels. `numbers` are those
+    `task_type` is a key of `kinds.TASK_CLASSES`. A regression has no labels. `numbers` are those
     beside the text, `numeric_as` is "vector" or "text". `num_texts` is 1 if no example is a pair.
     """
 
@@ -74,7 +74,7 @@ def settle(output_dir, settings, write):
         kept_settings.save(output_dir, files.CLASSIFIER, settings, values)
 
 
-def as_begun(output_dir, settings):
+def with_stored_normalization(output_dir, settings):
     """The settings with the numbers normalised as the run in the folder does, if there is one."""
     before = load_settings(output_dir)
     if before is None or before.numeric_columns != settings.numeric_columns:

@@ -32,7 +32,7 @@ class FileSource:
         found = self.task.splits(part)
         if not found:
             raise UserError(
-                f"--do_{_VERB[part]}: this task has no {part} set, only "
+                f"`do_`{_VERB[part]}: this task has no {part} set, only "
                 f"{', '.join(self.task.files)}"
             )
         if part in self._paths:
@@ -87,12 +87,12 @@ def read_data(source, parts, trained=None, skip_bad_rows=False):
     names = source.task.layout.numbers if source.task.layout else ()
     if trained and names != tuple(number.name for number in trained.numbers):
         raise UserError(
-            f"--numeric_columns: {', '.join(names) or 'none'}, but the model there has "
+            f"`numeric_columns`: {', '.join(names) or 'none'}, but the model there has "
             f"{', '.join(number.name for number in trained.numbers) or 'none'}"
         )
     if trained and trained.task_type != source.task.task_type:
         raise UserError(
-            f"--output_dir: the model there is a {trained.task_type}, and not a "
+            f"`output_dir`: the model there is a {trained.task_type}, and not a "
             f"{source.task.task_type}"
         )
     examples, bad = {}, {}
@@ -112,7 +112,7 @@ def read_data(source, parts, trained=None, skip_bad_rows=False):
         console.info("labels found in %s: %s%s", place, ", ".join(labels[:20]), more)
         if len(labels) == 1 or 2 * len(labels) > len(train) > 20:
             console.warning(
-                "%d labels in %d examples; a score wants --task_type=regression",
+                "%d labels in %d examples; a score wants `task_type=regression`",
                 len(labels), len(train),
             )  # fmt: skip
     for split in examples:

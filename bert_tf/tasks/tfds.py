@@ -30,7 +30,8 @@ class TfdsSource:
         Args:
           name: "glue/mrpc", "imdb_reviews", with a version if one is wanted.
           data_dir: where data sets are kept; None for tensorflow-datasets' own folder.
-          task_type: a key of `kinds.KINDS`; None for what the label is: numbers make a regression,
+          task_type: a key of `kinds.TASK_CLASSES`; None for what the label is: numbers make a
+          regression,
             sequences several labels.
           labels: in the order of their ids; None for those of the data set.
           layout: a `Layout` whose text, label and numbers are features, None to find them.
@@ -49,7 +50,7 @@ class TfdsSource:
         is_glue = family == "glue" and not (layout.text or layout.label or layout.numbers)
         known = find_task(config.partition(":")[0]) if is_glue else None
         if known and task_type not in (None, known.task_type):
-            raise UserError(f"--task_type={task_type}, but {name} is a {known.task_type}")
+            raise UserError(f"`task_type={task_type}`, but {name} is a {known.task_type}")
         self._texts, self._label, self._id = self._find_features(known, layout)
         if not known:
             task_type, labels = self._find_kind(task_type, labels)
@@ -64,7 +65,7 @@ class TfdsSource:
             found = next((name for name in wanted if name in self._features), None)
             if found is None and flag:
                 raise UserError(
-                    f"--{flag}: {self.name} has no feature {wanted[0]!r}; it has "
+                    f"`{flag}`: {self.name} has no feature {wanted[0]!r}; it has "
                     f"{', '.join(self._features)}"
                 )
             return found
@@ -81,7 +82,7 @@ class TfdsSource:
         for name in layout.numbers:
             find([name], "numeric_columns")
         if len(layout.label) > 1:
-            raise UserError("--label_column: one feature was expected")
+            raise UserError("`label_column`: one feature was expected")
         if layout.label:
             label = find(layout.label, "label_column")
         else:
@@ -108,8 +109,8 @@ class TfdsSource:
         found = [split for split in self.task.files if part_of(split) == part and self._of(split)]
         if not found:
             raise UserError(
-                f"--tfds_name: {self.name} has no split for {part}, only "
-                f"{', '.join(self._builder.info.splits)}; --tfds_splits names others"
+                f"`tfds_name`: {self.name} has no split for {part}, only "
+                f"{', '.join(self._builder.info.splits)}; `tfds_splits` names others"
             )
         return found
 
@@ -136,7 +137,7 @@ class TfdsSource:
         try:
             rows = tfds.as_numpy(self._builder.as_dataset(split=name, shuffle_files=False))
         except (ValueError, AssertionError) as error:
-            raise UserError(f"--tfds_splits: {self.name}, {name}: {reason(error)}") from None
+            raise UserError(f"`tfds_splits`: {self.name}, {name}: {reason(error)}") from None
         examples, empty = [], BadRows(skip=True)
         for index, row in enumerate(rows):
             where = f"{self.name}, {name}, example {index}"

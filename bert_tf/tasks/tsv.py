@@ -47,7 +47,7 @@ class BadRows:
 
     def __call__(self, message):
         if not self.skip:
-            raise UserError(f"{message} (--skip_bad_rows leaves such rows out)")
+            raise UserError(f"{message} (`skip_bad_rows` leaves such rows out)")
         self.count += 1
         self.first = self.first or message
 
@@ -64,7 +64,7 @@ class _BadRow(Exception):
 def find_file(task, data_dir, split):
     """The path of a split's file in `data_dir`; None if an optional one is not there."""
     if not data_dir:
-        raise UserError(f"--data_dir or --{part_of(split)}_file must be given")
+        raise UserError(f"`data_dir` or --{part_of(split)}_file must be given")
     file = task.files[split]
     paths = [os.path.join(data_dir, name) for name in file.names]
     for path in paths:
@@ -74,7 +74,7 @@ def find_file(task, data_dir, split):
         console.info("there is no %s, so that set is left out", paths[0])
         return None
     if len(paths) > 1:
-        raise UserError(f"--data_dir: there is none of {', '.join(file.names)} in {data_dir}")
+        raise UserError(f"`data_dir`: there is none of {', '.join(file.names)} in {data_dir}")
     return files.require(paths[0], "data_dir")
 
 

@@ -8,13 +8,13 @@ from bert_tf.tasks.labels import each_label
 
 
 def class_weights(wanted, examples, labels, task_type):
-    """The weights that `--class_weights` asks for; a line says what they are.
+    """The weights that `class_weights` asks for; a line says what they are.
 
     Args:
       wanted: "balanced", or L numbers as text.
       examples: list of `tsv.Example`, those of training.
       labels: the L labels in the order of their ids.
-      task_type: a key of `kinds.KINDS`.
+      task_type: a key of `kinds.TASK_CLASSES`.
 
     Returns:
       Tuple of L numbers. Balanced, all labels weigh the same together: N / (L * n) for a label that
@@ -25,17 +25,17 @@ def class_weights(wanted, examples, labels, task_type):
       UserError: if there are no such weights.
     """
     if task_type == "regression":
-        raise UserError("--class_weights: a regression has no classes")
+        raise UserError("`class_weights`: a regression has no classes")
     if wanted == ["balanced"]:
         counts = Counter(label for example in examples for label in each_label(example.label))
         if missing := [label for label in labels if not counts[label]]:
             raise UserError(
-                f"--class_weights=balanced: no example of training has the label {missing[0]!r}"
+                f"`class_weights=balanced`: no example of training has the label {missing[0]!r}"
             )
         everywhere = [label for label in labels if counts[label] == len(examples)]
         if task_type == "multi_label" and everywhere:
             raise UserError(
-                "--class_weights=balanced: all examples of training have the label "
+                "`class_weights=balanced`: all examples of training have the label "
                 f"{everywhere[0]!r}"
             )
         if task_type == "multi_label":
@@ -49,7 +49,7 @@ def class_weights(wanted, examples, labels, task_type):
             weights = []
         if len(weights) != len(labels) or not all(0 <= w < float("inf") for w in weights):
             raise UserError(
-                f"--class_weights: balanced, or {len(labels)} numbers not below 0 for the labels "
+                f"`class_weights`: balanced, or {len(labels)} numbers not below 0 for the labels "
                 f"{', '.join(labels)}, were expected, found {','.join(wanted)}"
             )
     pairs = zip(labels, weights, strict=True)

@@ -19,7 +19,7 @@ class Windows:
             start += min(length, stride)
         self._num_tokens, self._best = num_tokens, None
 
-    def has_most_context(self, window, token):
+    def is_max_context(self, window, token):
         """Whether a token of the text has its maximum context in that window."""
         if self._best is None:
             self._best = self._find_best()

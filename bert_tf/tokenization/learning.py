@@ -112,8 +112,8 @@ def learn(words, vocab_size, min_count=2, num_unused=99):
     pieces += sorted(kept) + sorted("##" + char for char in inside)
     if len(pieces) > vocab_size:
         raise UserError(
-            f"--vocab_size={vocab_size} is too small: special pieces and characters alone are "
-            f"{len(pieces)}; a larger --min_count leaves out rare characters"
+            f"`vocab_size={vocab_size}` is too small: special pieces and characters alone are "
+            f"{len(pieces)}; a larger `min_count` leaves out rare characters"
         )
     known = set(pieces)
     ticker = console.Ticker("learning", "pieces", total=vocab_size - len(pieces))
@@ -127,7 +127,7 @@ def learn(words, vocab_size, min_count=2, num_unused=99):
     ticker.done()
     if len(pieces) < vocab_size:
         console.warning(
-            "the text gives only %d pieces that occur %d times, not --vocab_size=%d: the "
+            "the text gives only %d pieces that occur %d times, not `vocab_size=%d`: the "
             "vocabulary is smaller, and so must vocab_size in the model's configuration be",
             len(pieces), min_count, vocab_size,
         )  # fmt: skip

@@ -79,7 +79,7 @@ def validate_case_matches_checkpoint(do_lower_case, init_checkpoint):
     if named and named[1] != do_lower_case:
         model, lower = named
         console.warning(
-            "the checkpoint's folder is named %s, a model trained with --do_lower_case=%s, "
-            "but --do_lower_case=%s was given",
+            "the checkpoint's folder is named %s, a model trained with `do_lower_case=%s`, "
+            "but `do_lower_case=%s` was given",
             model, lower, do_lower_case,
         )  # fmt: skip

@@ -1,7 +1,7 @@
 """The one training loop, on any strategy."""
 
 from bert_tf.training import guard
-from bert_tf.training.best import check_metric, tell_of_best
+from bert_tf.training.best import check_metric, log_best_checkpoint
 from bert_tf.training.checkpointing import latest
 from bert_tf.training.devices import Devices, find_devices
 from bert_tf.training.distillation import Teacher
@@ -30,10 +30,10 @@ __all__ = [
     "guard",
     "latest",
     "length_multiple",
+    "log_best_checkpoint",
     "make_strategy",
     "on_all_replicas",
     "per_replica",
     "set_seed",
-    "tell_of_best",
     "use_xla",
 ]

@@ -17,22 +17,22 @@ def check_metric(metric, names):
     """Raises UserError if `metric` is neither None nor one of the `names` of a task's metrics."""
     if metric and metric not in names:
         raise UserError(
-            f"--best_metric: {metric} is no metric of this task, which has {', '.join(names)}"
+            f"`best_metric`: {metric} is no metric of this task, which has {', '.join(names)}"
         )
 
 
-def tell_of_best(output_dir, flag=None):
+def log_best_checkpoint(output_dir, flag=None):
     """Says so if a run has kept a best checkpoint, for those who do not ask for it.
 
     Args:
       output_dir: the run's folder.
-      flag: that which takes such a folder, if it is not --best_metric that takes the best.
+      flag: that which takes such a folder, if it is not `best_metric` that takes the best.
     """
     path = os.path.join(output_dir, checkpointing.BEST, _RECORD)
     if tf.io.gfile.exists(path):
         record = json.loads(files.read_text(path))
         folder = os.path.dirname(path)
-        how = f"--{flag}={folder}" if flag else f"--best_metric={record['metric']}"
+        how = f"`{flag}={folder}`" if flag else f"`best_metric={record['metric']}`"
         console.info(
             "%s has the best of that run by %s, step %s: %s takes it",
             folder, record["metric"], record["step"], how,
@@ -65,11 +65,11 @@ class Best:
             raise UserError(f"{path}: not the record of a best step ({reason(error)})") from None
         if kept != metric:
             raise UserError(
-                f"--best_metric={metric}, but {self.folder} holds the best by {kept}; give that "
+                f"`best_metric={metric}`, but {self.folder} holds the best by {kept}; give that "
                 "metric, or remove the folder"
             )
 
-    def go_back_to(self, step):
+    def rewind(self, step):
         """Forgets what lies after `step`, where the run goes on; the same may come again."""
         self.since = [other for other in self.since if other <= step]
         if self.step is not None and self.step > step:
@@ -84,7 +84,7 @@ class Best:
         """Whether that step was evaluated."""
         return step == self.step or step in self.since
 
-    def offer(self, results, weights, writes):
+    def update(self, results, weights, writes):
         """Takes in an evaluation, and keeps the weights if they are better than any before.
 
         Args:

@@ -93,7 +93,7 @@ def check_notes(prefix, notes):
     for flag, value in notes.items():
         if _OURS + flag in source.shapes and (old := int(source.tensor(_OURS + flag))) != value:
             console.warning(
-                "%s is of a run with --%s=%d, which goes on with %d: from here on its examples are "
+                "%s is of a run with `%s=%d`, which goes on with %d: from here on its examples are "
                 "not those that it would have had",
                 prefix, flag, old, value,
             )  # fmt: skip
@@ -132,7 +132,7 @@ def restore_latest(output_dir, variables):
             console.warning("%s; going back to the checkpoint before", error)
         else:
             return prefix
-    raise UserError(f"--output_dir: none of the checkpoints in {output_dir} can be read")
+    raise UserError(f"`output_dir`: none of the checkpoints in {output_dir} can be read")
 
 
 def restore(prefix, variables):
@@ -157,9 +157,9 @@ def restore(prefix, variables):
         if shape != tuple(variable.shape):
             found = "is missing" if shape is None else f"is {shape}"
             raise UserError(
-                f"--output_dir: {name} {found} in {prefix}, but this run has it as "
+                f"`output_dir`: {name} {found} in {prefix}, but this run has it as "
                 f"{tuple(variable.shape)}; continue with the flags of that run, or give another "
-                "--output_dir"
+                "`output_dir`"
             )
     values = {name: source.tensor(name) for name in variables}
     for name, variable in variables.items():

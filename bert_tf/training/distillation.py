@@ -7,11 +7,11 @@ import os
 import tensorflow as tf
 
 from bert_tf import checkpoints, console, files, tasks
-from bert_tf.data.pipelines import Evaluation
+from bert_tf.data.input_pipeline import Evaluation
 from bert_tf.errors import UserError
 from bert_tf.tasks.cache import digest_of_file
 from bert_tf.tokenization import FullTokenizer
-from bert_tf.training.best import tell_of_best
+from bert_tf.training.best import log_best_checkpoint
 from bert_tf.training.strategy import length_multiple
 from bert_tf.training.trainer import Trainer
 
@@ -33,7 +33,7 @@ class Teacher:
         self._settings = tasks.load_settings(folder)
         if self._settings is None:
             raise UserError(
-                f"--teacher_dir: {folder} is not the output_dir of a run_classifier.py that has "
+                f"`teacher_dir`: {folder} is not the output_dir of a run_classifier.py that has "
                 "trained: it has no classifier.json"
             )
         for name, of in (
@@ -45,12 +45,12 @@ class Teacher:
             theirs, ours = of(self._settings), of(settings)
             if theirs != ours:
                 raise UserError(
-                    f"--teacher_dir: the {name} of the model in {folder}: {theirs or 'none'}, "
+                    f"`teacher_dir`: the {name} of the model in {folder}: {theirs or 'none'}, "
                     f"here: {ours or 'none'}"
                 )
         self._prefix = checkpoints.find(folder, "teacher_dir")
         console.info("teacher: %s", self._prefix)
-        tell_of_best(folder, "teacher_dir")
+        log_best_checkpoint(folder, "teacher_dir")
 
     @functools.cached_property
     def fingerprint(self):
@@ -74,7 +74,7 @@ class Teacher:
           Array (N, L), in the order of the other model's labels.
         """
         theirs = self._settings
-        kind = tasks.KINDS[theirs.task_type]
+        kind = tasks.TASK_CLASSES[theirs.task_type]
         console.info("the teacher is loaded, to be asked for its answers:")
         trainer = Trainer(
             lambda: kind(theirs.config, theirs.num_outputs, dtype, num_numbers=len(theirs.vector)),

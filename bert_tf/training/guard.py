@@ -14,7 +14,7 @@ _HELD: set[str] = set()
 
 
 @contextlib.contextmanager
-def only_one(output_dir, workers=None):
+def exclusive_directory(output_dir, workers=None):
     """Holds a folder for this process; UserError if another one trains there.
 
     Of several `workers` that train together it is the chief that holds it.
@@ -38,10 +38,10 @@ def only_one(output_dir, workers=None):
             _HELD.remove(folder)
 
 
-class Stopper:
+class PreemptionHandler:
     """Turns SIGTERM (a machine is taken away) and Ctrl-C into a request that the loop sees.
 
-    >>> with Stopper() as stopper:
+    >>> with PreemptionHandler() as stopper:
     ...     while not stopper.signal:
     ...         step()
 

@@ -42,15 +42,15 @@ class Run:
         self.best = None
         if options.best_metric:
             self.best = Best(trainer.output_dir, options.best_metric)
-            self.best.go_back_to(self.step)
+            self.best.rewind(self.step)
         if self.workers.mean(self.step)[0] != self.step:
             raise UserError(
-                f"--output_dir: {trainer.output_dir} has its newest checkpoint at step {self.step} "
+                f"`output_dir`: {trainer.output_dir} has its newest checkpoint at step {self.step} "
                 "here, and another on other workers: all must see the same folder"
             )
 
     def go(self, stopper):
-        """Trains; `stopper` is the `guard.Stopper` that says when to stop."""
+        """Trains; `stopper` is the `guard.PreemptionHandler` that says when to stop."""
         if self.best and self._is_due(self.options.eval_steps):
             self._evaluate(stopper)  # if the run was stopped before or while it did
         if self._is_over:
@@ -172,7 +172,7 @@ class Run:
         last = f"the last checkpoint is {newest}" if newest else "there is no checkpoint yet"
         raise UserError(
             f"{name} is {value} at step {first_bad}, whose batch is from {', '.join(paths[:3])}"
-            f"{more}; {last}; a lower --learning_rate may help"
+            f"{more}; {last}; a lower `learning_rate` may help"
         )
 
     def _evaluate(self, stopper):
@@ -190,7 +190,7 @@ class Run:
                 "  ".join(f"{n} {v:.4f}" for n, v in results.items() if n != "global_step"),
             )
             if self.best:
-                self.best.offer(results, self.weights, self.workers.is_chief)
+                self.best.update(results, self.weights, self.workers.is_chief)
         if self._is_asked(stopper):
             stopper.stop(self.step)
 

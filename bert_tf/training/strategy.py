@@ -37,7 +37,7 @@ def make_strategy(
     if use_tpu:
         if distribution_strategy != "auto":
             raise UserError(
-                f"--distribution_strategy={distribution_strategy} and --use_tpu exclude each other"
+                f"`distribution_strategy={distribution_strategy}` and `use_tpu` exclude each other"
             )
         return _tpu(tpu_name or master, tpu_zone, gcp_project, num_tpu_cores)
     unused = {
@@ -48,13 +48,13 @@ def make_strategy(
     }
     for flag, value in unused.items():
         if value:
-            console.warning("--%s=%s has no effect without --use_tpu", flag, value)
+            console.warning("`%s=%s` has no effect without `use_tpu`", flag, value)
     workers = tf_config()
     if distribution_strategy == "multi_worker" or (distribution_strategy == "auto" and workers > 1):
         return _multi_worker(workers)
     if workers > 1:
         console.warning(
-            "TF_CONFIG names %d workers, but with --distribution_strategy=%s each trains alone",
+            "TF_CONFIG names %d workers, but with `distribution_strategy=%s` each trains alone",
             workers, distribution_strategy,
         )  # fmt: skip
     gpus = tf.config.list_logical_devices("GPU")
@@ -62,7 +62,7 @@ def make_strategy(
     names = [device.name for device in devices]
     if distribution_strategy == "mirrored" or (distribution_strategy == "auto" and len(gpus) > 1):
         if not gpus:
-            console.warning("--distribution_strategy=mirrored, but there is no GPU to be seen")
+            console.warning("`distribution_strategy=mirrored`, but there is no GPU to be seen")
         strategy = tf.distribute.MirroredStrategy(names, cross_device_ops=_reduction(gpus))
     else:
         strategy = tf.distribute.OneDeviceStrategy(names[0])
@@ -82,7 +82,7 @@ def _multi_worker(workers):
     """The strategy of TF_CONFIG. TensorFlow wants it made before the first operation."""
     if workers < 2:
         raise UserError(
-            "--distribution_strategy=multi_worker wants the environment variable TF_CONFIG to name "
+            "`distribution_strategy=multi_worker` wants the environment variable TF_CONFIG to name "
             "two or more workers"
         )
     try:
@@ -99,7 +99,7 @@ def _multi_worker(workers):
 
 def _tpu(address, zone, project, num_tpu_cores):
     if not address:
-        raise UserError("--use_tpu wants --tpu_name: a name, grpc://host:port, or local")
+        raise UserError("`use_tpu` wants `tpu_name`: a name, grpc://host:port, or local")
     try:
         resolver = tf.distribute.cluster_resolver.TPUClusterResolver(
             tpu=address, zone=zone, project=project
@@ -108,12 +108,12 @@ def _tpu(address, zone, project, num_tpu_cores):
         tf.tpu.experimental.initialize_tpu_system(resolver)
     except Exception as error:  # the resolver lets the errors of many layers through
         raise UserError(
-            f"--tpu_name={address}: no such TPU could be reached ({reason(error)})"
+            f"`tpu_name={address}`: no such TPU could be reached ({reason(error)})"
         ) from error
     strategy = tf.distribute.TPUStrategy(resolver)
     found = strategy.num_replicas_in_sync
     if found != num_tpu_cores:
-        console.warning("--num_tpu_cores=%d, but %s has %d", num_tpu_cores, address, found)
+        console.warning("`num_tpu_cores=%d`, but %s has %d", num_tpu_cores, address, found)
     console.info("devices: %d TPU cores at %s", found, address)
     return strategy
 
@@ -135,7 +135,7 @@ def per_replica(batch_size, strategy, flag, parts=1):
         plural = "s" if replicas > 1 else ""
         each = f" of {parts} gradient_accumulation_steps each" if parts > 1 else ""
         raise UserError(
-            f"--{flag}={batch_size} does not divide over {replicas} replica{plural}{each}; "
+            f"`{flag}={batch_size}` does not divide over {replicas} replica{plural}{each}; "
             f"the nearest that do: {nearest}"
         )
     return batch_size // replicas
@@ -185,7 +185,7 @@ def use_xla(wanted, strategy):
     """
     if isinstance(strategy, tf.distribute.TPUStrategy):
         if wanted is not None:
-            console.warning("--xla has no effect on a TPU, which always compiles with it")
+            console.warning("`xla` has no effect on a TPU, which always compiles with it")
         return False
     if wanted is None:
         return bool(tf.config.list_logical_devices("GPU"))

@@ -58,17 +58,17 @@ class Trainer:
         weights = checkpointing.weights(self.model)
         self.checkpoint = checkpointing.restore_latest(output_dir, weights)
         if self.checkpoint:
-            ignored = "; --init_checkpoint is not read" if init_checkpoint else ""
+            ignored = "; `init_checkpoint` is not read" if init_checkpoint else ""
             console.info("weights: from this run's own %s%s", self.checkpoint, ignored)
         elif init_checkpoint:
             checkpoints.warm_start(self.model, init_checkpoint, must_be_trained, labels)
         elif must_be_trained:
             raise UserError(
-                f"--output_dir: there is no checkpoint in {output_dir}, nor an --init_checkpoint; "
+                f"`output_dir`: there is no checkpoint in {output_dir}, nor an `init_checkpoint`; "
                 "the answers would be those of random weights"
             )
         else:
-            console.info("weights: random, no --init_checkpoint is given")
+            console.info("weights: random, no `init_checkpoint` is given")
 
     @property
     def step(self):
@@ -79,11 +79,11 @@ class Trainer:
         """Trains up to `num_train_steps`, from where the newest checkpoint stands.
 
         Args:
-          data: batches without end, as `data.pipelines.Training`.
+          data: batches without end, as `data.input_pipeline.Training`.
           optimizer: one of `bert_tf.optimization`, not built yet.
           num_train_steps: the step to stop at.
           options: `Options`, None for the defaults.
-          eval_data: what to evaluate on in between, as `data.pipelines.Evaluation`, if
+          eval_data: what to evaluate on in between, as `data.input_pipeline.Evaluation`, if
             `options.eval_steps` asks for it.
 
         Raises:
@@ -93,8 +93,8 @@ class Trainer:
         options = options or Options()
         self.check_metric(options.best_metric)
         with (
-            guard.only_one(self.output_dir, self.workers),
-            guard.Stopper() as stopper,
+            guard.exclusive_directory(self.output_dir, self.workers),
+            guard.PreemptionHandler() as stopper,
             self.workers.watched(),
         ):
             run = Run(self, data, optimizer, num_train_steps, options, eval_data)
@@ -110,7 +110,7 @@ class Trainer:
         folder = Best(self.output_dir, metric).folder
         prefix = checkpointing.restore_latest(folder, checkpointing.weights(self.model))
         if prefix is None:
-            raise UserError(f"--best_metric: there is no best checkpoint in {folder}")
+            raise UserError(f"`best_metric`: there is no best checkpoint in {folder}")
         self.checkpoint = prefix
         console.info("weights: the best of this run, %s", prefix)
 
@@ -131,7 +131,7 @@ class Trainer:
         Every worker gets those of all.
 
         Args:
-          data: as `data.pipelines.Evaluation`: batches with `is_real_example` (B,), 0 for rows that
+          data: batches with `is_real_example` (B,), 0 for rows that
             only fill up the last batch; these are left out.
           what: the job, for the progress line.
           total: number of examples, if known.

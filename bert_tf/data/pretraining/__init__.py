@@ -4,12 +4,12 @@ None of it needs TensorFlow, but for files that are not local and for tensorflow
 """
 
 from bert_tf.data.pretraining import beam
+from bert_tf.data.pretraining.config import BOUNDARIES, OBJECTIVES, Settings
+from bert_tf.data.pretraining.in_memory import make_whole, read_corpus
 from bert_tf.data.pretraining.instances import Instance, Instances, create_instances
 from bert_tf.data.pretraining.masking import KEEP
-from bert_tf.data.pretraining.settings import BOUNDARIES, OBJECTIVES, Settings
 from bert_tf.data.pretraining.shards import Shards
 from bert_tf.data.pretraining.sources import FORMATS, FileSource
-from bert_tf.data.pretraining.whole import make_whole, read_corpus
 from bert_tf.data.pretraining.writing import Counts, columns, write
 
 __all__ = [

@@ -28,12 +28,12 @@ def make(shards, runner, options):
         import apache_beam as beam
         from apache_beam.options.pipeline_options import PipelineOptions
     except ImportError:
-        raise UserError("--runner wants Apache Beam: pip install 'bert_tf[beam]'") from None
+        raise UserError("`runner` wants Apache Beam: pip install 'bert_tf[beam]'") from None
     try:
         options = PipelineOptions(options, runner=runner)
         pipeline = beam.Pipeline(options=options)
     except (ValueError, SystemExit) as error:  # so it takes leave of flags that it cannot read
-        raise UserError(f"--runner={runner}: {error}") from None
+        raise UserError(f"`runner={runner}`: {error}") from None
 
     def run():
         missing = shards.missing()

@@ -22,7 +22,7 @@ class Masker:
         """Takes a `Corpus`, a dict from piece to id, and `Settings`."""
         self._settings = settings
         if max(vocab.values()) + 1 >= _POSITION:
-            raise UserError(f"--vocab_file: ids must be less than {_POSITION - 1}")
+            raise UserError(f"`vocab_file`: ids must be less than {_POSITION - 1}")
         self._mask_shown = vocab["[MASK]"] + 1
         self._shown = [index + 1 for index in vocab.values()]
         self._singles = list(range(settings.max_seq_length))

@@ -19,9 +19,9 @@ import re
 
 from bert_tf import console, files, processes
 from bert_tf.data.pretraining.corpus import Corpus, Tokenize, chunks
+from bert_tf.data.pretraining.in_memory import check_instances, check_text
 from bert_tf.data.pretraining.instances import create_instances
-from bert_tf.data.pretraining.whole import check_instances, check_text
-from bert_tf.data.pretraining.work import Work, as_text
+from bert_tf.data.pretraining.workdir import Work, as_text
 from bert_tf.data.pretraining.writing import Counts, warn_of_limits, write
 from bert_tf.errors import UserError
 
@@ -105,7 +105,7 @@ class Shards:
         """
         if "://" in self._work.path:
             raise UserError(
-                f"--work_dir must be a local folder for the tokens, not {self._work.path}"
+                f"`work_dir` must be a local folder for the tokens, not {self._work.path}"
             )
 
         def make():
@@ -171,7 +171,7 @@ class Shards:
     def missing(self):
         """The numbers of the shards that are not there, or of which it is not known what they are.
 
-        What was counted of a shard may lie in the work folder of another --work_dir.
+        What was counted of a shard may lie in the work folder of another `work_dir`.
         """
         return [
             shard
@@ -199,7 +199,7 @@ class Shards:
         if not system.exists(path):
             if there:
                 raise UserError(
-                    f"--output_file: {there[0]} is there, and no {path} says what it is made of; "
+                    f"`output_file`: {there[0]} is there, and no {path} says what it is made of; "
                     "remove it or name another file"
                 )
             return {"made_of": self._made_of}
@@ -207,7 +207,7 @@ class Shards:
             note = json.loads(files.read_text(path))
             made_of = dict(note["made_of"])
         except (ValueError, KeyError, TypeError):
-            raise UserError(f"--output_file: {path} is not a note of this program") from None
+            raise UserError(f"`output_file`: {path} is not a note of this program") from None
         now = self._made_of
         changed = [name for name in now if made_of.get(name) != now[name]]
         if changed:
@@ -219,7 +219,7 @@ class Shards:
                 was, wanted = next(pair for pair in pairs if pair[0] != pair[1])
             was, wanted = (json.dumps(x)[-60:] for x in (was, wanted))
             raise UserError(
-                f"--output_file: {path} says that the shards there are of {name} {was}, not "
+                f"`output_file`: {path} says that the shards there are of {name} {was}, not "
                 f"{wanted}; remove it and them, or name another file"
             )
         return note
@@ -264,15 +264,15 @@ class Shards:
         elif num_processes * self._needs_mb(largest, 1) > left:
             # No number of shards cuts it.
             advice = (
-                f"one document of {largest:,} tokens is too large for it, whatever --num_shards is "
+                f"one document of {largest:,} tokens is too large for it, whatever `num_shards` is "
                 "(blank lines separate documents)"
             )
         else:
             # As if they were dealt evenly.
             enough = int(self.num_shards * each * num_processes / left * 1.2) + 1
-            advice = f"--num_shards={enough} is about enough (with {self._note_path} removed)"
+            advice = f"`num_shards={enough}` is about enough (with {self._note_path} removed)"
         raise UserError(
-            f"--max_memory_mb={max_memory_mb} is not enough for {self.num_shards} shards in "
+            f"`max_memory_mb={max_memory_mb}` is not enough for {self.num_shards} shards in "
             f"{num_processes} processes, which take about {needed:.0f} MB; {advice}"
         )
 

@@ -49,7 +49,7 @@ class FileSource:
           split_sentences: whether to find sentences in the lines of text too.
         """
         if format not in FORMATS:
-            raise UserError(f"--input_format: {format!r} is not one of {', '.join(FORMATS)}")
+            raise UserError(f"`input_format`: {format!r} is not one of {', '.join(FORMATS)}")
         self.paths = paths
         self._format, self._text_field, self._split = format, text_field, split_sentences
         # A file that is missing is told of by those who read it.
@@ -135,7 +135,7 @@ class FileSource:
                 raise UserError(f"{where}: one JSON object was expected, not {line.strip()[:40]}")
             if field not in value:
                 found = ", ".join(value) or "nothing"
-                raise UserError(f"{where}: there is no {field!r}, only {found} (see --text_field)")
+                raise UserError(f"{where}: there is no {field!r}, only {found} (see `text_field`)")
             text = value[field]
             is_list = isinstance(text, list) and all(isinstance(x, str) for x in text)
             if not is_list and not isinstance(text, str):

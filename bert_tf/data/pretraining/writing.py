@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bert_tf import console, files
-from bert_tf.data import wire
+from bert_tf.data import tfrecord
 from bert_tf.data.pretraining.masking import KEEP, unpacked
 
 # Instances to make records of at a time.
@@ -77,12 +77,12 @@ def write(paths, made, corpus, vocab, settings, told=lambda count: None):
         turns = itertools.cycle(range(len(writers)))
         for first in range(0, len(made), _BATCH):
             last = min(first + _BATCH, len(made))
-            parts = wire.examples(columns(made, first, last, corpus, vocab, settings))
+            parts = tfrecord.examples(columns(made, first, last, corpus, vocab, settings))
             shares = [[] for _ in writers]
             for record, turn in zip(parts, turns, strict=False):
                 shares[turn].append(record)
             for writer, share in zip(writers, shares, strict=True):
-                writer.write(wire.framed(share))
+                writer.write(tfrecord.framed(share))
             told(last - first)
 
 
@@ -165,7 +165,7 @@ def warn_of_limits(parts, settings):
     total = sum(parts, Counts())
     if total.capped:
         console.warning(
-            "--max_predictions_per_seq=%d masks less than --masked_lm_prob=%g in %.1f%% of the "
+            "`max_predictions_per_seq=%d` masks less than `masked_lm_prob`=%g in %.1f%% of the "
             "instances; at full length %d would be needed",
             settings.max_predictions_per_seq, settings.masked_lm_prob,
             100 * total.capped / total.instances, settings.wanted(settings.max_seq_length),

@@ -1,0 +1,147 @@
+"""Conversion: to the bit, with config and vocabulary, to other table sizes, and its mistakes."""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from test_modeling import TINY, features
+
+import bert_tf
+from bert_tf import checkpoints
+from bert_tf.modeling import BertPretrainer, BertTokenClassifier
+
+
+def tensors_of(path):
+    source = checkpoints.ReleaseCheckpoint(str(path))
+    return {name: source.tensor(name) for name in source.shapes}
+
+
+@pytest.fixture
+def release(tmp_path):
+    """A folder as it was published, with what a run leaves of the optimizer."""
+    folder = tmp_path / "release"
+    values = {n: v.numpy() for n, v in checkpoints.weights(BertPretrainer(TINY)).items()}
+    slots = {f"{n}/{slot}": v * 2 for n, v in values.items() for slot in ("adam_m", "adam_v")}
+    step = {"global_step": np.int64(7)}
+    checkpoints.write(str(folder / "bert_model.ckpt"), {**values, **slots, **step})
+    (folder / "bert_config.json").write_text(TINY.to_json_string())
+    (folder / "vocab.txt").write_text("[PAD]\n[UNK]\n")
+    return folder
+
+
+def test_release_s_own_file_is_equal_to_the_bit_after_the_round_trip(shared, tmp_path):
+    golden = shared / "golden" / "model_tiny"
+    config = bert_tf.BertConfig.from_json_file(str(golden / "bert_config.json"))
+    start = str(golden / "bert_model.ckpt")
+    checkpoints.convert(start, str(tmp_path / "a"), "release", config)
+    checkpoints.convert(str(tmp_path / "a"), str(tmp_path / "b"), "hugging_face")
+    checkpoints.convert(str(tmp_path / "b"), str(tmp_path / "c"), "release")
+    expected = tensors_of(start)
+    expected.pop("global_step")
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        variables = [
+            tf.compat.v1.get_variable(name, shape=value.shape) for name, value in expected.items()
+        ]
+        saver = tf.compat.v1.train.Saver(variables)
+        for folder in "ac":
+            saver.restore(session, str(tmp_path / folder / "bert_model.ckpt"))
+            for variable in variables:
+                np.testing.assert_array_equal(session.run(variable), expected[variable.op.name])
+    for folder in "ac":
+        written = json.loads((tmp_path / folder / "bert_config.json").read_text())
+        original = json.loads((golden / "bert_config.json").read_text())
+        assert original.items() <= written.items()
+
+
+def test_optimizer_is_kept_only_if_asked_for(release, tmp_path, caplog):
+    caplog.set_level("INFO")
+    checkpoints.convert(str(release), str(tmp_path / "less"), "release")
+    assert "left out: 93 of the optimizer's" in caplog.text
+    checkpoints.convert(str(release), str(tmp_path / "all"), "release", keep_optimizer=True)
+    assert tensors_of(tmp_path / "all").keys() == tensors_of(release).keys()
+    assert len(tensors_of(tmp_path / "less")) == 46
+    assert (tmp_path / "less" / "vocab.txt").read_text() == "[PAD]\n[UNK]\n"
+    assert bert_tf.BertConfig.from_json_file(str(tmp_path / "less" / "bert_config.json")) == TINY
+
+
+def test_partitioned_variables_are_read_whole(tmp_path):
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        parts = tf.compat.v1.get_variable(
+            "x",
+            shape=(6, 2),
+            initializer=tf.compat.v1.random_normal_initializer(),
+            partitioner=tf.compat.v1.fixed_size_partitioner(3),
+        )
+        session.run(tf.compat.v1.global_variables_initializer())
+        assert len(list(parts)) == 3
+        whole = session.run(parts.as_tensor())
+        tf.compat.v1.train.Saver().save(session, str(tmp_path / "m"), write_state=False)
+    np.testing.assert_array_equal(tensors_of(tmp_path / "m")["x"], whole)
+
+
+def test_more_positions_and_words(release, tmp_path):
+    out = tmp_path / "out"
+    checkpoints.convert(
+        str(release), str(out), "release", max_position_embeddings=30, vocab_size=53
+    )
+    before, after = tensors_of(release), tensors_of(out)
+    positions = "bert/embeddings/position_embeddings"
+    assert after[positions].shape == (30, 16)
+    for first in (0, 12):
+        np.testing.assert_array_equal(after[positions][first : first + 12], before[positions])
+    np.testing.assert_array_equal(after[positions][24:], before[positions][:6])
+    config = bert_tf.BertConfig.from_json_file(str(out / "bert_config.json"))
+    assert (config.max_position_embeddings, config.vocab_size) == (30, 53)
+    larger = BertPretrainer(config)
+    checkpoints.warm_start(larger, str(out))
+    model = BertPretrainer(TINY)
+    checkpoints.warm_start(model, str(release))
+    np.testing.assert_allclose(
+        model(features())["masked_lm_logits"],
+        larger(features())["masked_lm_logits"][:, :, :50],
+        atol=1e-6,
+    )
+    new = after["bert/embeddings/word_embeddings"][50:]
+    assert len(np.unique(new, axis=0)) == 3
+    again = tmp_path / "again"
+    checkpoints.convert(str(release), str(again), "release", vocab_size=53)
+    np.testing.assert_array_equal(tensors_of(again)["bert/embeddings/word_embeddings"][50:], new)
+
+
+def test_fewer_positions(release, tmp_path):
+    checkpoints.convert(str(release), str(tmp_path / "o"), "release", max_position_embeddings=5)
+    name = "bert/embeddings/position_embeddings"
+    np.testing.assert_array_equal(tensors_of(tmp_path / "o")[name], tensors_of(release)[name][:5])
+
+
+def test_what_the_release_s_format_has_no_place_for_is_told(release, tmp_path, caplog):
+    checkpoints.convert(str(release), str(tmp_path / "a"), "release")
+    assert "no place" not in caplog.text
+    values = {n: v.numpy() for n, v in checkpoints.weights(BertTokenClassifier(TINY, 3)).items()}
+    run = tmp_path / "run"
+    checkpoints.write(str(run / "model.ckpt-1"), values)
+    (run / "bert_config.json").write_text(TINY.to_json_string())
+    settings = {"data_scheme": "iob2", "names": ["O", "B-X", "I-X"], "do_lower_case": False}
+    (run / "tagger.json").write_text(json.dumps(settings))
+    checkpoints.convert(str(run), str(tmp_path / "b"), "release")
+    assert (
+        "no place for do_lower_case=False and the labels and the architecture "
+        f"BertForTokenClassification, which lies beside {run}"
+    ) in caplog.text
+
+
+def test_mistakes(release, tmp_path):
+    def refused(message, path=release, to="release", **options):
+        with pytest.raises(bert_tf.UserError, match=message):
+            checkpoints.convert(str(path), str(tmp_path / "out"), to, **options)
+        assert not (tmp_path / "out").exists()
+
+    other = {**TINY.to_dict(), "hidden_size": 32}
+    refused("vocab_size=40 would cut 10", vocab_size=40)
+    refused("its moments have no rows", keep_optimizer=True, vocab_size=60)
+    refused(r"is \(50, 16\) there, but \(50, 32\)", config=bert_tf.BertConfig.from_dict(other))
+    refused("--input: there is no checkpoint", path=tmp_path / "none")
+    (tmp_path / "out").mkdir()
+    with pytest.raises(bert_tf.UserError, match="out exists already"):
+        checkpoints.convert(str(release), str(tmp_path / "out"), "release")

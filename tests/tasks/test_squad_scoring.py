@@ -1,0 +1,124 @@
+"""Exact match, F1 and thresholds of SQuAD, by hand."""
+
+import math
+import random
+
+import pytest
+
+from bert_tf.tasks.question_answering import scoring
+from bert_tf.tasks.question_answering.reading import Answer
+
+
+@pytest.mark.parametrize(
+    ("true", "found", "exact", "f1"),
+    [
+        ("The Normans", "normans!", 1, 1),
+        ("an apple a day", "apple day", 1, 1),
+        ("10th century", "the 10th and 11th centuries", 0, 2 * (1 / 4) * (1 / 2) / (3 / 4)),
+        ("a b b", "b b b", 0, 2 * (2 / 3) * 1 / (5 / 3)),
+        ("Rollo", "Hastings", 0, 0),
+        ("state-of-the-art", "stateoftheart", 1, 1),
+        ("\u00e9t\u00e9", "ete", 0, 0),
+    ],
+)
+def test_two_texts(true, found, exact, f1):
+    assert scoring.exact_match(true, found) == exact
+    assert scoring.f1(true, found) == pytest.approx(f1)
+    assert scoring.f1(found, true) == pytest.approx(f1)
+
+
+def test_texts_without_a_word_are_the_same_in_2_and_not_in_1():
+    assert scoring.f1("the", "", version_2_with_negative=True) == 1
+    assert scoring.f1("rollo", "", version_2_with_negative=True) == 0
+    assert scoring.f1("the", "") == 0
+    assert scoring.exact_match("the", "") == 1
+
+
+def test_version_1_takes_the_best_of_several_answers():
+    scorer = scoring.Scorer()
+    scorer.add([Answer("in Paris", 0), Answer("Paris", 3)], "Paris")
+    scorer.add([Answer("Rome", 0)], "not Rome")
+    assert scorer.results() == {"exact_match": 50, "f1": pytest.approx(250 / 3), "total": 2}
+
+
+def test_version_2():
+    scorer = scoring.Scorer(version_2_with_negative=True)
+    # given, the best if one must be given, odds of none
+    scorer.add([Answer("Paris", 0)], "Paris", "Paris", -5.0)
+    scorer.add([Answer("Rome", 0)], "", "Rome", 1.0)
+    scorer.add([], "", "Oslo", 2.0)
+    scorer.add([], "Bern", "Bern", -1.0)
+    scorer.add([Answer("the", 0)], "", None, 9.0)  # nothing is left of it, so "" is right
+    assert scorer.results() == {
+        "exact_match": 60,
+        "f1": 60,
+        "total": 5,
+        "HasAns_exact": pytest.approx(200 / 3),
+        "HasAns_f1": pytest.approx(200 / 3),
+        "HasAns_total": 3,
+        "NoAns_exact": 50,
+        "NoAns_f1": 50,
+        "NoAns_total": 2,
+        # By odds: 2 + 1 (Paris) - 1 (Bern) + 1 (Rome) - 1 (Oslo) + 1, at best 3 of 5.
+        "best_exact": 60,
+        "best_exact_thresh": -5.0,
+        "best_f1": 60,
+        "best_f1_thresh": -5.0,
+    }
+
+
+def official_best(rows, scores):
+    """What evaluate-v2.0.py finds: (score, threshold), from rows of (has answer, text, odds)."""
+    score = best = sum(not has_answer for has_answer, _, _ in rows)
+    threshold = 0.0
+    for (has_answer, text, odds), own in sorted(
+        zip(rows, scores, strict=True), key=lambda x: x[0][2]
+    ):
+        score += own if has_answer else -bool(text)
+        if score > best:
+            best, threshold = score, odds
+    return 100 * best / len(rows), threshold
+
+
+@pytest.mark.parametrize("most", [3, 10**9], ids=["ties", "no ties"])
+def test_the_best_threshold_is_that_of_trying_all(most):
+    rng = random.Random(most)
+    for _ in range(300):
+        scorer, rows, scores = scoring.Scorer(version_2_with_negative=True), [], []
+        for _ in range(rng.randint(1, 8)):
+            has_answer, text = rng.random() < 0.5, rng.choice(["x", "y", "x y z", None])
+            odds = float(rng.randrange(most))
+            scorer.add([Answer("x", 0)] if has_answer else [], "", text, odds)
+            rows.append((has_answer, text, odds))
+            scores.append({"x": 1, "y": 0, "x y z": 0.5, None: 0}[text])
+
+        def at(threshold, rows=rows, scores=scores):
+            return sum(
+                (own if has_answer else not text) if odds <= threshold else not has_answer
+                for (has_answer, text, odds), own in zip(rows, scores, strict=True)
+            )
+
+        nothing = -math.inf
+        tried = {t: 100 * at(t) / len(rows) for t in (nothing, *sorted(odds for *_, odds in rows))}
+        best = max(tried.values())
+        first = next(t for t, value in tried.items() if value == best)
+        assert scorer.best_threshold("f1") == (best, None if first == nothing else first)
+        if len({odds for *_, odds in rows}) == len(rows):
+            official = official_best(rows, scores)
+            assert (best, 0.0 if first == nothing else first) == official
+            results = scorer.results()
+            assert (results["best_f1"], results["best_f1_thresh"]) == official
+
+
+def test_best_to_answer_nothing():
+    scorer = scoring.Scorer(version_2_with_negative=True)
+    scorer.add([], "Bern", "Bern", -1.0)
+    scorer.add([Answer("Paris", 0)], "Rome", "Rome", -3.0)
+    assert scorer.best_threshold("f1") == (50, None)
+    assert scorer.least_odds == -3.0
+    results = scorer.results()
+    assert (results["best_f1"], results["best_f1_thresh"]) == (50, 0.0)  # as the official one says
+    only = scoring.Scorer(version_2_with_negative=True)
+    only.add([], "", "Bern", 1.0)
+    assert only.results()["HasAns_total"] == 0
+    assert "HasAns_f1" not in only.results()
