@@ -17,7 +17,7 @@ from test_tpu import unfit
 import bert_tf
 from bert_tf import checkpoints
 from bert_tf.modeling import BertModel, BertPretrainer
-from bert_tf.pipelines import masked as masked_words
+from bert_tf.pipelines import fill_mask as masked_words
 
 TEXTS = ["a [MASK] c", "[MASK] b ||| d [MASK] [MASK]", "j", "", "b a c"]
 TOKENS = ["a [MASK] c", "[MASK] b [SEP] d [MASK] [MASK]", "j", "", "b a c"]
