@@ -63,6 +63,15 @@ _NAMES = {
     "UserError": "errors",
 }
 
+# Names of version 0.1.
+_DEPRECATED = {
+    "BertChooser": "BertMultipleChoice",
+    "BertSpanFinder": "BertSpanLabeler",
+    "BertTagger": "BertTokenClassifier",
+    "MaskedWords": "FillMask",
+    "features": "bert_tf:pipelines",
+}
+
 __all__ = [*_PACKAGES, *_NAMES]
 
 
@@ -71,7 +80,9 @@ def __getattr__(name):
         return importlib.import_module(f"{__name__}.{name}")
     if name in _NAMES:
         return getattr(importlib.import_module(f"{__name__}.{_NAMES[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from bert_tf.deprecation import deprecated_names
+
+    return deprecated_names(__name__, _DEPRECATED)(name)
 
 
 def __dir__():

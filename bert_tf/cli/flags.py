@@ -58,6 +58,7 @@ def run(main, needs_tensorflow=True):
         try:
             if len(argv) > 1:
                 raise UserError(f"what is {argv[1]!r}? Flags are written --name=value")
+            _warn_of_aliases(sys.argv)
             if needs_tensorflow:
                 import_tensorflow()
             with naming_flags():
@@ -96,6 +97,25 @@ def import_tensorflow():
             os.close(stderr)
             caught.seek(0)
             sys.stderr.writelines(line for line in caught if not _NOISE.match(line))
+
+
+def define_alias(old, new):
+    """Define the deprecated flag `old`: it sets `new` and logs a warning.
+
+    Call it after `new` is defined; both must be given as --name=value.
+    """
+    _ALIASES[old] = new
+    flags.DEFINE_alias(old, new)
+
+
+_ALIASES = {}
+
+
+def _warn_of_aliases(argv):
+    for argument in argv[1:]:
+        name = argument.lstrip("-").partition("=")[0]
+        if argument.startswith("-") and name in _ALIASES and name in FLAGS:
+            console.warning("--%s is deprecated; use --%s", name, _ALIASES[name])
 
 
 def define_tokenizer_flags():

@@ -1,0 +1,30 @@
+"""Old public names that still work for one version, with a warning."""
+
+import importlib
+import warnings
+
+
+def deprecated_names(module, names):
+    """Return a `__getattr__` that resolves old names of a module.
+
+    >>> __getattr__ = deprecated_names(__name__, {"BertTagger": "BertTokenClassifier"})
+
+    Args:
+      module: `__name__` of the module.
+      names: dict from each old name to the new one in the same module, or "package.module:Name".
+    """
+
+    def resolve(name):
+        if name not in names:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        target_module, _, target = names[name].rpartition(":")
+        target_module = target_module or module
+        warnings.warn(
+            f"{module}.{name} is deprecated and will be removed in version 0.3; use "
+            f"{target_module}.{target}",
+            FutureWarning,
+            stacklevel=3,
+        )
+        return getattr(importlib.import_module(target_module), target)
+
+    return resolve
