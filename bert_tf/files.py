@@ -25,7 +25,7 @@ CONFIG, VOCABULARY, CLASSIFIER = "bert_config.json", "vocab.txt", "classifier.js
 SPANS, TAGGER, CHOICE = "squad.json", "tagger.json", "choice.json"
 
 # The files of settings, and the scripts that they are of.
-SETTINGS = {
+TASK_FILES = {
     CLASSIFIER: "run_classifier.py",
     SPANS: "run_squad.py",
     TAGGER: "run_ner.py",
@@ -72,9 +72,9 @@ def errors():
     return (OSError, loaded.errors.OpError) if hasattr(loaded, "errors") else (OSError,)
 
 
-def copy_beside(source, target):
+def copy_side_files(source, target):
     """Copies what belongs to a model from one folder to another, as far as it is there."""
-    for name in (CONFIG, VOCABULARY, *SETTINGS):
+    for name in (CONFIG, VOCABULARY, *TASK_FILES):
         path = os.path.join(source, name)
         if system(path).exists(path):
             write_text(os.path.join(target, name), read_text(path))

@@ -39,7 +39,7 @@ def read_metadata(path):
     """
     folder = path if tf.io.gfile.isdir(path) else os.path.dirname(path)
     found = {}
-    ours = tuple(files.SETTINGS)
+    ours = tuple(files.TASK_FILES)
     for name in ("tokenizer_config.json", hugging_face.CONFIG, *ours):
         found.update(hugging_face.settings_of(folder, name))
     if "data_scheme" in found:  # a tagger's, whose head is that of a classifier

@@ -11,7 +11,7 @@ from bert_tf.modeling.models import BertModel
 from bert_tf.pipelines.presets import ModelFiles, files_of
 from bert_tf.pipelines.runner import Runner
 from bert_tf.pipelines.texts import TextRows
-from bert_tf.tasks.checks import check_length
+from bert_tf.tasks.base import check_length
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.training import make_strategy
 

@@ -8,7 +8,7 @@ from bert_tf.checkpoints.hugging_face import CONFIG as THEIR_CONFIG
 from bert_tf.checkpoints.metadata import beside, read_metadata
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
-from bert_tf.tasks.checks import check_vocabulary
+from bert_tf.tasks.base import check_vocabulary
 from bert_tf.tokenization import FullTokenizer, casing_by_name
 
 

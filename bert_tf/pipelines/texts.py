@@ -7,8 +7,8 @@ from typing import NamedTuple
 from bert_tf import console, files
 from bert_tf.errors import UserError
 from bert_tf.pipelines.runner import Row
-from bert_tf.tasks.checks import SHORTEST
-from bert_tf.tasks.classification import truncate_pair
+from bert_tf.tasks.base import SHORTEST
+from bert_tf.tasks.classification.features import truncate_pair
 
 _PAIR = re.compile(r"^(.*) \|\|\| (.*)$")
 

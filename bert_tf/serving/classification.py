@@ -5,7 +5,7 @@ import tensorflow as tf
 from bert_tf import console
 from bert_tf.serving.exporting import Servable, prepared, texts, tokens
 from bert_tf.tasks import TASK_CLASSES
-from bert_tf.tasks.numbers import normalise
+from bert_tf.tasks.classification.examples import normalize
 from bert_tf.tokenization.graph import GraphTokenizer
 
 
@@ -24,11 +24,11 @@ def classifier(model, settings, options):
     """
     model, buckets = prepared(model, options, settings.max_seq_length)
     tokenizer = GraphTokenizer(settings.vocab_file, settings.do_lower_case)
-    numbers = settings.vector
+    numbers = settings.numeric_inputs
 
     def ids(inputs):
         if numbers:
-            small = tf.cast(normalise(inputs["numbers"], numbers), tf.float32)
+            small = tf.cast(normalize(inputs["numbers"], numbers), tf.float32)
             inputs = {**inputs, "numbers": small}
         logits = model(inputs, training=False)["logits"]
         return {"logits": logits, **TASK_CLASSES[settings.task_type].answers(logits)}
@@ -48,8 +48,8 @@ def classifier(model, settings, options):
     if numbers:
         sample["numbers"] = [0.0] * len(numbers)
     about = {"labels": settings.labels, "numbers": [number.name for number in numbers]}
-    if settings.numbers and not numbers:
-        about["numbers_in_text"] = [number.name for number in settings.numbers]
+    if settings.numeric_features and not numbers:
+        about["numbers_in_text"] = [number.name for number in settings.numeric_features]
         console.warning(
             "the model was trained on texts with numbers in front (%s): its texts need them too",
             ", ".join(about["numbers_in_text"]),

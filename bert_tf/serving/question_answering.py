@@ -31,9 +31,9 @@ class Answerer(tf.Module):
         """Takes a `BertSpanLabeler` or what stands for it, its `SpanSettings`, and `Buckets`."""
         super().__init__()
         self._model = model
-        self._buckets = buckets or Buckets((), settings.cut.max_seq_length)
+        self._buckets = buckets or Buckets((), settings.max_seq_length)
         self.tokenizer = GraphTokenizer(settings.vocab_file, settings.do_lower_case)
-        self._cut, self._choice = settings.cut, settings.choice
+        self._cut, self._choice = settings.window_config, settings.decoding_config
 
     @tf.function(input_signature=[_TEXTS, _TEXTS])
     def __call__(self, questions, contexts):
@@ -205,7 +205,7 @@ def answerer(model, settings, options):
       settings: its `SpanSettings`.
       options: `exporting.Options`.
     """
-    model, buckets = prepared(model, options, settings.cut.max_seq_length)
+    model, buckets = prepared(model, options, settings.max_seq_length)
     module = Answerer(model, settings, buckets)
 
     def ids(inputs):
@@ -216,7 +216,7 @@ def answerer(model, settings, options):
         "answers",
         (model, module),
         module.tokenizer,
-        settings.cut.max_seq_length,
+        settings.max_seq_length,
         lambda inputs: module(inputs["question"], inputs["context"]),
         texts("question", "context"),
         # Two texts have a separator more.

@@ -27,8 +27,8 @@ class TextTagger(tf.Module):
     def __init__(self, model, settings, buckets=None):
         """Takes a token classifier (or its quantized stand-in), `TagSettings` and `Buckets`."""
         super().__init__()
-        self._model, self._cut = model, settings.cut
-        self._buckets = buckets or Buckets((), settings.cut.max_seq_length)
+        self._model, self._cut = model, settings.window_config
+        self._buckets = buckets or Buckets((), settings.max_seq_length)
         self.tokenizer = GraphTokenizer(settings.vocab_file, settings.do_lower_case)
         self._tags = _TagTable(settings.tags)
         self._words = _WordTable(self.tokenizer.vocab, settings.do_lower_case)
@@ -206,13 +206,13 @@ def tagger(model, settings, options):
       settings: its `TagSettings`.
       options: `exporting.Options`.
     """
-    model, buckets = prepared(model, options, settings.cut.max_seq_length)
+    model, buckets = prepared(model, options, settings.max_seq_length)
     module = TextTagger(model, settings, buckets)
     return Servable(
         "tagging",
         (model, module),
         module.tokenizer,
-        settings.cut.max_seq_length,
+        settings.max_seq_length,
         lambda inputs: module(inputs["text"]),
         texts("text"),
         lambda filler: {"text": filler},

@@ -117,7 +117,7 @@ class AnswerDecoder:
         self._by_offsets, self._verbose = by_offsets, verbose
         self.unaligned = 0
 
-    def tell(self):
+    def report(self):
         """Says how often the release's way did not find the text, if it happened."""
         if self.unaligned:
             console.info(

@@ -8,7 +8,7 @@ from bert_tf import console, files
 from bert_tf.errors import UserError
 from bert_tf.tasks.question_answering.streaming_json import read_articles
 from bert_tf.tasks.question_answering.words import Words
-from bert_tf.tasks.tsv import BadRows
+from bert_tf.tasks.rows import BadRows
 
 
 class Answer(NamedTuple):
@@ -161,9 +161,9 @@ def survey(source, purpose, version_2_with_negative=False, by_offsets=False):
                     continue
             digest.update(json.dumps(question[1:]).encode())
             count += 1
-    astray.tell("questions left out, whose answers are not in the context")
-    empty.tell("paragraphs without text")
-    negative.tell("questions without an answer get one without `version_2_with_negative`")
+    astray.report("questions left out, whose answers are not in the context")
+    empty.report("paragraphs without text")
+    negative.report("questions without an answer get one without `version_2_with_negative`")
     if not count:
         left = f"; {astray.first}" if astray.count else ""
         raise UserError(f"{source.name}: there is not a single question to use{left}")

@@ -3,8 +3,8 @@
 import itertools
 import operator
 
+from bert_tf.data import tfds
 from bert_tf.errors import UserError, reason
-from bert_tf.tasks import tfds
 from bert_tf.tasks.question_answering.reading import Answer, Paragraph, Question
 
 # What our parts are called there, and what the features must be.

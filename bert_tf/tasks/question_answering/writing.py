@@ -12,9 +12,9 @@ import tensorflow as tf
 from bert_tf import console, files, processes
 from bert_tf.data import records, tfrecord
 from bert_tf.errors import UserError
-from bert_tf.tasks import cache
+from bert_tf.tasks.feature_cache import FeatureCache, digest, tokenizer_fingerprint
 from bert_tf.tasks.question_answering.features import CLS, FIRST_ID, SEP, FeatureConverter
-from bert_tf.tasks.tsv import BadRows
+from bert_tf.tasks.rows import BadRows
 
 # To be raised when the same data make other features.
 _VERSION = 1
@@ -24,50 +24,37 @@ _CHUNK = 100_000
 _MANY = 5_000
 
 
-class WindowCache(cache.FeatureCache):
-    """The windows of a set in a TFRecord file, beside it what they were made of.
+def window_cache(path, source, summary, tokenizer, window_config, is_training, num_processes=0):
+    """Return the `FeatureCache` of the windows of a split.
 
-    >>> kept = WindowCache("out/train.tf_record", source, survey, tokenizer, cut, is_training=True)
-    >>> if kept.stale_reason:
-    ...     kept.write()
+    Args:
+      path: the file.
+      source: a `reading.JsonSource` or another source of questions.
+      summary: the result of `reading.survey`.
+      tokenizer: a `FullTokenizer`.
+      window_config: a `WindowConfig`.
+      is_training: whether to write the answers too.
+      num_processes: number of processes; 0 for one a core where there are many questions.
     """
-
-    def __init__(self, path, source, survey, tokenizer, cut, is_training, num_processes=0):
-        """Looks whether the file can be used as it is; a line says so if it can.
-
-        Args:
-          path: the file.
-          source: a `reading.JsonSource` or a `tfds.SpanSource`.
-          survey: what `reading.survey` says of it.
-          tokenizer: a `FullTokenizer`.
-          cut: a `features.WindowConfig`.
-          is_training: whether to write the answers too.
-          num_processes: how many to make them by; 0 for one a core if there are many.
-        """
-        self._arguments = (path, source, tokenizer, cut, is_training, num_processes)
-        self._questions = survey.questions
-        schema = records.SQUAD_TRAINING if is_training else records.SQUAD
-        made_of = {
-            "data": survey.digest,
-            "questions": survey.questions,
-            "vocabulary": cache.digest(tokenizer.vocab.items()),
-            "do_lower_case": tokenizer.basic_tokenizer.do_lower_case,
-            **dataclasses.asdict(cut),
-            "schema": cache.digest(schema.items()),
-            "version": _VERSION,
-        }
-        if not is_training:
-            del made_of["answer_alignment"]  # it makes other answers, but not other windows
-        super().__init__(path, made_of)
-
-    def write(self):
-        """Writes file and note; UserError if no window is made."""
-        self.rebuild(lambda: write_windows(*self._arguments, self._questions))
-
-    @property
-    def count(self):
-        """The number of windows; None where another process has written them."""
-        return self.note and self.note["windows"]
+    schema = records.SQUAD_TRAINING if is_training else records.SQUAD
+    fingerprint = {
+        "data": summary.digest,
+        "questions": summary.questions,
+        **tokenizer_fingerprint(tokenizer),
+        **dataclasses.asdict(window_config),
+        "schema": digest(schema.items()),
+        "version": _VERSION,
+    }
+    if not is_training:
+        # It changes the answers, but not the windows.
+        del fingerprint["answer_alignment"]
+    return FeatureCache(
+        path,
+        fingerprint,
+        lambda: write_windows(
+            path, source, tokenizer, window_config, is_training, num_processes, summary.questions
+        ),
+    )
 
 
 def write_windows(path, source, tokenizer, cut, is_training, num_processes=0, total=None):
@@ -96,7 +83,7 @@ def write_windows(path, source, tokenizer, cut, is_training, num_processes=0, to
         if not count:
             raise UserError(f"{source.name}: there is no text in it to look for answers in")
     ticker.done()
-    too_long.tell(f"questions cut to `max_query_length={cut.max_query_length}` tokens")
+    too_long.report(f"questions cut to `max_query_length={cut.max_query_length}` tokens")
     console.info("%s: %d windows", path, count)
     return {"windows": count}
 

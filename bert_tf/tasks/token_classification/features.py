@@ -8,10 +8,7 @@ context around it.
 import dataclasses
 from typing import NamedTuple
 
-from bert_tf import console
-from bert_tf.data import records
 from bert_tf.errors import UserError
-from bert_tf.tasks.cache import FeatureCache, digest
 from bert_tf.tasks.token_classification.schemes import (
     check_goes,
     converted,
@@ -174,39 +171,3 @@ def features(sentences, tags, tokenizer, cut):
                 "tag_ids": [0, *(tag_ids[i] if mine[i - first] else 0 for i in here), 0, *padding],
                 "word_starts": [0, *mine, 0, *padding],
             }
-
-
-class TagFeatures(FeatureCache):
-    """The features of a set in a file that is used again while all it is made of is the same."""
-
-    def __init__(self, path, sentences, tags, tokenizer, cut):
-        """Looks whether the file can be used as it is; arguments as those of `features`."""
-        self._arguments = sentences, tags, tokenizer, cut
-        made_of = {
-            "data": digest([s.words, s.tags, bool(s.opening)] for s in sentences),
-            "sentences": len(sentences),
-            "vocabulary": digest(tokenizer.vocab.items()),
-            "do_lower_case": tokenizer.basic_tokenizer.do_lower_case,
-            "tags": list(tags.names),
-            "learn_scheme": tags.scheme,
-            "tag_scheme": tags.data_scheme,
-            **dataclasses.asdict(cut),
-            "schema": digest(records.TAGGING.items()),
-            "version": _VERSION,
-        }
-        super().__init__(path, made_of)
-
-    def write(self):
-        """Writes file and note."""
-        self.rebuild(self._write)
-
-    def _write(self):
-        ticker = console.Ticker(f"writing {self.path}", "windows")
-        count = 0
-        with records.writing([self.path], records.TAGGING) as write:
-            for values in features(*self._arguments):
-                write(values)
-                ticker.add()
-                count += 1
-        ticker.done()
-        return {"windows": count}

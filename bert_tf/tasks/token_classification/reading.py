@@ -7,9 +7,9 @@ import re
 import tensorflow as tf
 
 from bert_tf import files
+from bert_tf.data.tfds import prepared
 from bert_tf.errors import UserError, reason
-from bert_tf.tasks.tfds import prepared
-from bert_tf.tasks.tsv import BadRows
+from bert_tf.tasks.rows import BadRows
 
 DOCUMENT = "-DOCSTART-"
 

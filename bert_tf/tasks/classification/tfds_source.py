@@ -1,4 +1,4 @@
-"""Examples of text classification from tensorflow-datasets, which is imported when asked for."""
+"""Examples of text classification from tensorflow-datasets, which is imported on demand."""
 
 import dataclasses
 
@@ -6,11 +6,14 @@ import numpy as np
 
 from bert_tf.data.tfds import prepared
 from bert_tf.errors import UserError, reason
-from bert_tf.tasks.columns import ID, LABEL, TEXT_A, TEXT_B, Layout
-from bert_tf.tasks.glue import find_task, own_task, part_of
-from bert_tf.tasks.tsv import BadRows, Example, has_text, with_numbers
+from bert_tf.tasks.base import part_of
+from bert_tf.tasks.classification.columns import ID, LABEL, TEXT_A, TEXT_B, Layout
+from bert_tf.tasks.classification.examples import Example, with_numbers
+from bert_tf.tasks.classification.glue import custom_task, find_task
+from bert_tf.tasks.classification.reading import has_text
+from bert_tf.tasks.rows import BadRows
 
-# What our splits are called there.
+# The names of the splits in tensorflow-datasets.
 _SPLITS = {
     "train": ("train",),
     "dev": ("validation", "validation_matched", "dev", "valid"),
@@ -22,21 +25,20 @@ _SPLITS = {
 
 
 class TfdsSource:
-    """The examples of a data set of tensorflow-datasets, as those of files."""
+    """The examples of a data set of tensorflow-datasets, as `reading.FileSource` has a task's."""
 
     def __init__(self, name, data_dir=None, task_type=None, labels=None, layout=None, splits=None):
-        """Finds the data set, and prepares it if that was not done before.
+        """Find the data set, and prepare it if that was not done before.
 
         Args:
-          name: "glue/mrpc", "imdb_reviews", with a version if one is wanted.
-          data_dir: where data sets are kept; None for tensorflow-datasets' own folder.
-          task_type: a key of `kinds.TASK_CLASSES`; None for what the label is: numbers make a
-          regression,
-            sequences several labels.
+          name: "glue/mrpc", "imdb_reviews", optionally with a version.
+          data_dir: folder of prepared data sets; None for the default of tensorflow-datasets.
+          task_type: a key of `task.TASK_CLASSES`; None to infer it from the label: a float is a
+            regression, a sequence a multi-label task.
           labels: in the order of their ids; None for those of the data set.
-          layout: a `Layout` whose text, label and numbers are features, None to find them.
-          splits: dict from "train", "dev" and "test" to splits of the data set, as
-            tensorflow-datasets writes them ("train[:90%]"); others are found by their names.
+          layout: a `Layout` that names the features of texts, label and numbers, None to find them.
+          splits: dict from "train", "dev" and "test" to splits in the notation of
+            tensorflow-datasets ("train[:90%]"); others are found by name.
 
         Raises:
           UserError: if there is no such data set, feature or split.
@@ -53,22 +55,22 @@ class TfdsSource:
             raise UserError(f"`task_type={task_type}`, but {name} is a {known.task_type}")
         self._texts, self._label, self._id = self._find_features(known, layout)
         if not known:
-            task_type, labels = self._find_kind(task_type, labels)
-            # Its label is one feature, however many labels that has.
-            known = own_task(task_type, labels, dataclasses.replace(layout, label=()))
+            task_type, labels = self._infer_task_type(task_type, labels)
+            # The label is one feature, however many labels it holds.
+            known = custom_task(task_type, labels, dataclasses.replace(layout, label=()))
         self.task = known
 
     def _find_features(self, known, layout):
-        """The names of the texts' features, of the label's and of the id's, None if it has none."""
+        """Return the names of the text features, of the label and of the id (None without)."""
 
-        def find(wanted, flag):
-            found = next((name for name in wanted if name in self._features), None)
-            if found is None and flag:
+        def find(names, argument):
+            name = next((name for name in names if name in self._features), None)
+            if name is None and argument:
                 raise UserError(
-                    f"`{flag}`: {self.name} has no feature {wanted[0]!r}; it has "
+                    f"`{argument}`: {self.name} has no feature {names[0]!r}; it has "
                     f"{', '.join(self._features)}"
                 )
-            return found
+            return name
 
         supervised = self._builder.info.supervised_keys or (None, None)
         if known:
@@ -105,12 +107,12 @@ class TfdsSource:
         return task_type, labels or (tuple(one.names) if hasattr(one, "names") else None)
 
     def splits(self, part):
-        """The splits that the data set has of a part; UserError if it has none."""
+        """Return the splits of "train", "dev" or "test"; UserError if there is none."""
         found = [split for split in self.task.files if part_of(split) == part and self._of(split)]
         if not found:
             raise UserError(
                 f"`tfds_name`: {self.name} has no split for {part}, only "
-                f"{', '.join(self._builder.info.splits)}; `tfds_splits` names others"
+                f"{', '.join(self._builder.info.splits)}; name one with `tfds_splits`"
             )
         return found
 
@@ -121,11 +123,11 @@ class TfdsSource:
         return next((name for name in _SPLITS[split] if name in there), None)
 
     def read(self, split, bad=None):
-        """Reads a split.
+        """Read a split.
 
         Args:
           split: one of `splits`.
-          bad: `BadRows`; None for an error at the first one.
+          bad: `BadRows`; None for an error at the first bad row.
 
         Returns:
           List of `Example`. Those of a test set have no labels.
@@ -148,10 +150,10 @@ class TfdsSource:
                 continue
             if has_text(example, self.task, bad, empty):
                 examples.append(example)
-        empty.tell("rows with an empty text")
+        empty.report("rows with an empty text")
         if not examples:
-            bad.tell()
-            raise UserError(f"{self.name}, {name}: there is not a single example in it")
+            bad.report()
+            raise UserError(f"{self.name}, {name}: the split has no examples")
         return examples
 
     def _example(self, where, index, row, with_label):
@@ -167,20 +169,20 @@ class TfdsSource:
         feature = self._features[self._label]
         if self.task.task_type == "regression":
             if not np.isfinite(value):
-                raise ValueError(f"the score {value} is no number")
+                raise ValueError(f"the score {value} is not a finite number")
             return float(value)
         if self.task.task_type == "multi_label":
             return tuple(self._name_of(x, feature.feature) for x in value)
         return self._name_of(value, feature)
 
     def _name_of(self, value, feature):
-        """The label as text. GLUE's files have 0 and 1 where tensorflow-datasets has names."""
+        """Return a label as text. GLUE's files have 0 and 1 where tensorflow-datasets has names."""
         if isinstance(value, bytes):
             return value.decode("utf-8")
         names = getattr(feature, "names", None)
         if not names:
             return str(value)
         if not 0 <= value < len(names):
-            raise ValueError(f"there is no label, but {value}")
+            raise ValueError(f"{value} is not the index of a label")
         labels = self.task.labels
         return names[value] if labels is None or names[value] in labels else str(value)

@@ -1,16 +1,20 @@
-"""The tasks by name: GLUE (Wang et al., arXiv:1804.07461), XNLI, and files of one's own."""
+"""Tasks by name: GLUE (Wang et al., arXiv:1804.07461), XNLI, and files of other data."""
 
 import dataclasses
 
 from bert_tf.errors import UserError
-from bert_tf.tasks.columns import Columns, Layout
+from bert_tf.tasks.base import part_of
+from bert_tf.tasks.classification.columns import Columns, Layout
 
 
 @dataclasses.dataclass(frozen=True)
 class File:
-    """A file of a task: its name in the task's folder, or several that it may have.
+    """A file of a task.
 
-    `columns` None stands for `columns.find_columns`. An `optional` one need not be there.
+    Attributes:
+      names: the names that it may have in the task's folder.
+      columns: its `Columns`; None to find them with `columns.find_columns`.
+      optional: whether it may be missing.
     """
 
     names: tuple
@@ -22,16 +26,17 @@ class File:
 class TextTask:
     """What is known of a task before its data are read.
 
-    files: from split to `File`. Splits are "train", "dev" and "test"; a second set of a part is
-      written with what it is of, as in "dev_mismatched", and so are the files of its results.
-    labels: in the order of their ids; None stands for those of the training set, sorted.
-    task_type: a key of `kinds.TASK_CLASSES`.
-    metrics: names of `metrics.METRICS` to compute beside those of every task of that type.
-    submission: from split to the name of its file on GLUE's leaderboard, without `.tsv`.
-    score_range: what the leaderboard takes of a score.
-    features: the texts' names in tensorflow-datasets.
-    same_labels: labels of the files that stand for others.
-    layout: of files of one's own; None where `files` knows the columns.
+    Attributes:
+      files: from split to `File`. Splits are "train", "dev" and "test"; a second split of a part
+        has a suffix, as in "dev_mismatched", and so have the files of its results.
+      labels: in the order of their ids; None for those of the training set, sorted.
+      task_type: a key of `task.TASK_CLASSES`.
+      metrics: names of `metrics.METRICS` besides those of every task of that type.
+      submission: from split to the name of its file on GLUE's leaderboard, without `.tsv`.
+      score_range: the lowest and highest score that the leaderboard accepts.
+      features: names of the texts in tensorflow-datasets.
+      same_labels: dict from spellings of a label in the files to the label.
+      layout: `Layout` of files whose columns the user names; None where `files` has the columns.
     """
 
     files: dict
@@ -44,26 +49,9 @@ class TextTask:
     same_labels: dict = dataclasses.field(default_factory=dict)
     layout: Layout | None = None
 
-    @property
-    def parts(self):
-        """The parts that the task has: "train", "dev", "test"."""
-        return {part_of(split) for split in self.files}
-
     def splits(self, part):
-        """The splits of a part, the main one first."""
+        """Return the splits of "train", "dev" or "test", the main one first."""
         return [split for split in self.files if part_of(split) == part]
-
-
-def part_of(split):
-    """The part that a split belongs to: "dev" of "dev_mismatched"."""
-    return split.partition("_")[0]
-
-
-def result_name(stem, split, ending):
-    """The name of a file about a split: ("eval_results", "dev_mismatched", ".txt") ->
-    "eval_results_mismatched.txt".
-    """
-    return f"{stem}{split.removeprefix(part_of(split))}{ending}"
 
 
 def _files(labelled, test, names="{}.tsv"):
@@ -86,12 +74,12 @@ _SINGLE_TEST = Columns(text_a=1, id=0, header=True)
 _MNLI = Columns(text_a=8, text_b=9, label=-1, id=0, header=True)
 _MNLI_TEST = Columns(text_a=8, text_b=9, id=0, header=True)
 _STSB = Columns(text_a=7, text_b=8, label=9, id=0, header=True)
-# One file has all languages; `find_task` fills in the one that is wanted.
+# One file has all languages; `find_task` fills in the language.
 _XNLI = Columns(text_a=6, text_b=7, label=1, header=True, only=(0, None))
 
 
 def _mnli(*parts):
-    """MNLI with the development and test sets of these parts, the first as the main one."""
+    """Return MNLI with the development and test sets of these parts, the first is the main one."""
     files, submission = {"train": File(("train.tsv",), _MNLI)}, {}
     for kind, columns in (("dev", _MNLI), ("test", _MNLI_TEST)):
         for i, part in enumerate(parts):
@@ -102,8 +90,7 @@ def _mnli(*parts):
     return TextTask(files, _NLI, submission=submission, features=("premise", "hypothesis"))
 
 
-# A further task is one more entry here. Where the release has the task, its examples and the order
-# of its labels are the same.
+# Add a task here. Tasks of the release have the same examples and order of labels as there.
 TASKS = {
     "CoLA": TextTask(
         _files(Columns(text_a=3, label=1), _SINGLE_TEST),
@@ -201,14 +188,14 @@ _PLAIN |= {
 
 
 def find_task(name, language="zh"):
-    """Returns the task of `task_name`: "SST-2", "sst2", "mnli_matched", ...
+    """Return the task of a name such as "SST-2", "sst2" or "mnli_matched".
 
     Args:
-      name: as a person types it.
+      name: in any case, with or without dashes.
       language: that of XNLI.
 
     Raises:
-      UserError: if there is none; lists those there are.
+      UserError: if there is no such task; the message lists them.
     """
     task = TASKS.get(_PLAIN.get(name.lower().replace("-", "").replace("_", "")))
     if task is None:
@@ -225,33 +212,34 @@ def _in_language(file, language):
     return File(tuple(x.format(language=language) for x in file.names), columns, file.optional)
 
 
-def own_task(task_type=None, labels=None, layout=None):
-    """The task of files of one's own.
+def custom_task(task_type=None, labels=None, layout=None):
+    """Return the task of files that are not GLUE's.
 
     Args:
-      task_type: a key of `kinds.TASK_CLASSES`; None for a classification.
+      task_type: a key of `task.TASK_CLASSES`; None for classification.
       labels: in the order of their ids; None for those of the training set.
       layout: a `Layout`.
 
     Raises:
-      UserError: if these do not go together.
+      UserError: if these cannot be combined.
     """
     layout = layout or Layout()
     task_type = task_type or "classification"
     if len(layout.text) > 2:
-        raise UserError(f"`text_columns`: one or two were expected, not {len(layout.text)}")
+        raise UserError(f"`text_columns`: expected one or two columns, found {len(layout.text)}")
     if len(layout.label) > 1:
         if task_type != "multi_label":
-            raise UserError("`label_column`: several of them want `task_type=multi_label`")
+            raise UserError("`label_column`: several columns require `task_type=multi_label`")
         labels = labels or layout.label
         if len(labels) != len(layout.label):
             raise UserError(
-                f"`labels`: {len(labels)} of them, but `label_column` has {len(layout.label)}"
+                f"`labels` has {len(labels)} names, but `label_column` has "
+                f"{len(layout.label)} columns"
             )
     if labels and len(set(labels)) < len(labels):
-        raise UserError(f"`labels`: one is there twice in {', '.join(labels)}")
+        raise UserError(f"`labels`: a label occurs twice in {', '.join(labels)}")
     if task_type == "regression":
         if labels:
-            raise UserError("`labels`: a regression has none")
+            raise UserError("`labels`: a regression has no labels")
         labels = ()
     return dataclasses.replace(TASKS["tsv"], labels=labels, task_type=task_type, layout=layout)

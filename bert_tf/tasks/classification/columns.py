@@ -1,4 +1,4 @@
-"""Where a file has its texts, its labels and its ids."""
+"""Which columns of a file have the texts, labels and ids."""
 
 import dataclasses
 
@@ -8,12 +8,17 @@ from bert_tf.errors import UserError
 
 @dataclasses.dataclass(frozen=True)
 class Columns:
-    """Positions from 0, or from the end if negative; a header line is skipped.
+    """Positions of columns, from 0, or from the end if negative.
 
-    `label` is a tuple where each label has a column of its own; `numbers` are the columns of the
-    numbers beside the text. `only` is (position, value): rows
-    with another value are other languages' and no examples. `width` is how many columns a row may
-    have, None for any number.
+    Attributes:
+      text_a, text_b: the texts.
+      label: the label; a tuple where each label has a column of its own.
+      header: whether the first line is a header, which is skipped.
+      id: the id.
+      only: (position, value): rows with a different value there are skipped, because they are in
+        another language.
+      width: the number of columns that a row may have, None for any.
+      numbers: the numeric features.
     """
 
     text_a: int
@@ -28,11 +33,14 @@ class Columns:
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """What is said of files of one's own; what is not said is found out by `find_columns`.
+    """The columns that a user names; `find_columns` finds the others.
 
-    `text`, `label`, `id` and `numbers` are columns by name or by number from 0, as text; `label`
-    has several where each label has a column. `header` is "auto", "yes" or "no". `separator` stands
-    between the labels of one cell. `numeric_as` is "vector" or "text".
+    Attributes:
+      text, label, id, numbers: columns by name or by number from 0, as text; `label` has several
+        where each label has a column.
+      header: "auto", "yes" or "no".
+      separator: separates the labels of one cell.
+      numeric_as: "vector" or "text".
     """
 
     text: tuple = ()
@@ -44,7 +52,7 @@ class Layout:
     numeric_as: str = "vector"
 
 
-# The names by which a header line is known: those of our files, and of GLUE's.
+# A header line is recognised by these names.
 TEXT_A = ("text", "text_a", "sentence", "sentence1")
 TEXT_B = ("text_b", "sentence2")
 LABEL = ("label",)
@@ -53,19 +61,19 @@ _HEADER = (*TEXT_A, *TEXT_B, *LABEL, *ID)
 
 
 def find_columns(path, row, layout, split, train_columns=None):
-    """Finds where a file of one's own has what, and says what it found.
+    """Find the columns of a file, and log what was found.
 
     With a header line, columns that `layout` does not name are `text` (or `text_a`, `sentence`,
     `sentence1`), optionally `text_b` (or `sentence2`), `label`, and optionally `id` (or `index`),
-    in any order among others. Without one they are: text, label; or text_a, text_b, label. A test
-    file may come without its label column.
+    in any order among others. Without a header line they are: text, label; or text_a, text_b,
+    label. A test file may lack the label column.
 
     Args:
       path: of the file, for messages.
       row: fields of its first line.
       layout: a `Layout`.
       split: "train", "dev" or "test".
-      train_columns: how many columns the training file has, if that is known: a test file with one
+      train_columns: number of columns of the training file, if known: a test file with one column
         fewer has no labels.
 
     Returns:
@@ -75,7 +83,9 @@ def find_columns(path, row, layout, split, train_columns=None):
     given = [*layout.text, *layout.label, *([layout.id] if layout.id else []), *layout.numbers]
     named = [name for name in given if not name.isdecimal()]
     if layout.header == "no" and named:
-        raise UserError(f"`header=no`, but the column {named[0]!r} is given by name")
+        raise UserError(
+            f"`header=no`, but the column {named[0]!r} is given by name instead of by number"
+        )
     is_known = named or any(name.lower() in _HEADER for name in names)
     if layout.header == "yes" or (layout.header == "auto" and is_known):
         columns = _by_header(path, names, layout, split)
@@ -88,7 +98,7 @@ def find_columns(path, row, layout, split, train_columns=None):
 
 def _by_header(path, names, layout, split):
     def find(wanted, needed=True):
-        """The position of the first of these names, exactly written or not, or that number."""
+        """Return the position of the first of these names, ignoring case, or that number."""
         lowered = [name.lower() for name in names]
         for name in wanted:
             if name in names:
@@ -108,7 +118,7 @@ def _by_header(path, names, layout, split):
         if texts[0] is None:
             raise UserError(
                 f"{path}, line 1: the header {names} has no column {', '.join(TEXT_A[:-1])} or "
-                f"{TEXT_A[-1]}; `text_columns` names others"
+                f"{TEXT_A[-1]}; name the columns with `text_columns`"
             )
     text_a, text_b = (*texts, None)[:2]
     is_test = split == "test"
@@ -120,11 +130,11 @@ def _by_header(path, names, layout, split):
 
 
 def _by_number(path, layout, split):
-    console.info("%s: no header line, so its first line is the first example", path)
+    console.info("%s: no header line, so the first line is the first example", path)
     text_a, text_b = (*map(int, layout.text), None)[:2]
     labels = tuple(map(int, layout.label))
     if not labels and split != "test":
-        raise UserError(f"{path}: `text_columns` without a header line wants `label_column` too")
+        raise UserError(f"{path}: `text_columns` without a header line requires `label_column`")
     label = (labels if len(labels) > 1 else labels[0]) if labels else None
     row_id = int(layout.id) if layout.id else None
     return Columns(text_a, text_b, label, id=row_id, numbers=tuple(map(int, layout.numbers)))
@@ -141,7 +151,7 @@ def _by_count(path, count, layout, split, train_columns):
         )
     if layout.label or layout.id or layout.numbers:
         raise UserError(
-            "`label_column`, `id_column` and `numeric_columns` want `text_columns`, or a header "
+            "`label_column`, `id_column` and `numeric_columns` require `text_columns` or a header "
             "line"
         )
     console.info("%s: no header line, so its columns are taken as %s", path, ", ".join(kinds))
