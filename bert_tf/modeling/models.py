@@ -1,66 +1,89 @@
-"""`BertModel` and the models that the scripts train, all Keras functional models.
+"""`BertModel` and the models for the tasks, all of them Keras functional models.
 
-Each is made from a `BertConfig` and made again from it when a `.keras` file is loaded, so no
-`custom_objects` are needed: importing `bert_tf.modeling` registers them.
+Each is constructed from a `BertConfig`, also when a `.keras` file is loaded. Importing
+`bert_tf.modeling` registers the classes, so loading needs no `custom_objects`.
+
+Shapes: B batch, S sequence, H hidden, N heads, V vocabulary, P predictions, C choices.
 """
 
 from typing import Any, TypeVar
 
 import keras
+from keras import ops
 
 from bert_tf.config import BertConfig
-from bert_tf.modeling.heads import FoldChoices, MaskedLMHead, Projection, UnfoldChoices
-from bert_tf.modeling.layers import Dropout, Embeddings, TransformerLayer, initializer
+from bert_tf.modeling.heads import (
+    FoldChoices,
+    LayerMix,
+    MaskedLMHead,
+    Projection,
+    UnfoldChoices,
+)
+from bert_tf.modeling.layers import (
+    CALL_ARGUMENTS,
+    Dropout,
+    Embeddings,
+    TransformerLayer,
+    initializer,
+    register,
+)
 
 INPUTS = ("input_ids", "input_mask", "segment_ids")
 
-# On the pooled output before a classifier, whatever the config says, as in the release.
+# As in the release, these do not depend on the config: the dropout on the pooled output before a
+# classifier, and the standard deviation of the initial weights of a head.
 CLASSIFIER_DROPOUT = 0.1
+HEAD_INITIALIZER_RANGE = 0.02
+
+# Constructor arguments of version 0.1, as its `.keras` files have them.
+_RENAMED_ARGUMENTS = {"way": "layer_combination", "num_numbers": "num_numeric_features"}
 
 _Model = TypeVar("_Model", bound="PretrainedModel")
 
 
 def token_inputs():
-    """The encoder's three inputs, each (B, S) int32 with S open."""
+    """Return the encoder's three inputs, each (B, S) int32 with unknown S."""
     return {name: keras.Input((None,), dtype="int32", name=name) for name in INPUTS}
 
 
 class PretrainedModel(keras.Model):
-    """A functional model that is saved as its constructor's arguments."""
+    """Base of the models: a functional model that is saved as its constructor's arguments."""
 
-    # Whether its outputs depend on the pooler; else a checkpoint may lack that.
+    # Whether the outputs depend on the pooler. If not, a checkpoint may lack its weights.
     uses_pooler = True
 
     def _store_config(self, config, dtype, **options):
-        """Keeps the constructor's arguments; to be called when the graph is made."""
+        """Store the constructor's arguments. To be called at the end of the constructor."""
         self.config = config
         self._options = options
-        # A file that was saved in one precision is loaded in it, whatever the default is then.
+        # A file is loaded in the precision of the saved model, whatever the default is then.
         self._policy = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
+        self._register_call_context_args(*CALL_ARGUMENTS)
 
     @property
     def compute_type(self):
-        """What the model computes in, such as "bfloat16"; its weights may be of another type."""
+        """The dtype of the computation, such as "bfloat16". That of the weights may differ."""
         return self._policy.compute_dtype
 
     @classmethod
     def from_preset(
         cls: type[_Model], preset: str, load_weights: bool = True, **options: Any
     ) -> _Model:
-        """Makes the model of a published name, or of a folder with weights and config.
+        """Return the model of a published name, or of a folder with weights and config.
 
         >>> bert_tf.BertModel.from_preset("uncased_L-12_H-768_A-12")
 
         Args:
-          preset: a name of `bert_tf.checkpoints.MODELS`, fetched if it is not in the cache; or a
+          preset: a name in `bert_tf.checkpoints.MODELS`, downloaded if it is not in the cache; or a
             folder of the release or of Hugging Face.
-          load_weights: whether to load the weights, or start from random ones.
+          load_weights: whether to load the weights; if False they are random.
           **options: for the constructor, such as `num_labels` of a classifier.
 
         Raises:
-          UserError: if there is no such model, or it does not fit.
+          UserError: if there is no such model or its weights do not fit.
         """
-        from bert_tf import checkpoints  # a room above: only this shortcut reaches up to it
+        # Imported here because `checkpoints` imports this package.
+        from bert_tf import checkpoints
 
         path = preset
         if preset in checkpoints.MODELS:
@@ -70,10 +93,23 @@ class PretrainedModel(keras.Model):
             checkpoints.warm_start(model, path)
         return model
 
-    def call(self, inputs, training=None, mask=None):
-        # Keras would take a dict with one key too many by position, and compute nonsense.
+    def call(self, inputs, training=None, mask=None, replica_id=None, recompute=None):
+        """Return the outputs for a dict of inputs, in which unknown names are ignored.
+
+        Args:
+          inputs: dict of tensors with at least the names of the model's inputs.
+          training: whether to drop out.
+          mask: for Keras; not used.
+          replica_id: an int or an integer scalar tensor that selects the random stream of dropout,
+            so that the replicas of a strategy draw different masks.
+          recompute: whether to compute the inside of each transformer layer again in the backward
+            pass instead of keeping it, which needs less memory and about a third more time.
+        """
+        # Keras would take a dict with an additional key by position, and compute nonsense.
         inputs = {tensor.name: inputs[tensor.name] for tensor in self.inputs}
-        return super().call(inputs, training=training, mask=mask)
+        return super().call(
+            inputs, training=training, mask=mask, replica_id=replica_id, recompute=recompute
+        )
 
     def get_config(self):
         policy = keras.saving.serialize_keras_object(self._policy)
@@ -81,13 +117,14 @@ class PretrainedModel(keras.Model):
         return {"config": self.config.to_dict(), **options}
 
     @classmethod
-    def from_config(cls, values, custom_objects=None):
-        values = dict(values)
-        values["dtype"] = keras.saving.deserialize_keras_object(values["dtype"])
-        return cls(BertConfig.from_dict(values.pop("config")), **values)
+    def from_config(cls, config, custom_objects=None):
+        """Make a model from `get_config`, also that of version 0.1."""
+        options = {_RENAMED_ARGUMENTS.get(name, name): value for name, value in config.items()}
+        options["dtype"] = keras.saving.deserialize_keras_object(options["dtype"])
+        return cls(BertConfig.from_dict(options.pop("config")), **options)
 
 
-@keras.saving.register_keras_serializable("bert_tf")
+@register
 class BertModel(PretrainedModel):
     """The encoder (Devlin et al., arXiv:1810.04805, section 3).
 
@@ -106,11 +143,11 @@ class BertModel(PretrainedModel):
         dtype: str | None = None,
         name: str = "bert",
     ):
-        """Builds the graph and its weights.
+        """Build the graph and its weights.
 
         Args:
           config: a `BertConfig`.
-          with_attention_probs: whether to put out the attention of every layer.
+          with_attention_probs: whether to output the attention probabilities of every layer.
           dtype: a Keras dtype policy, such as "mixed_bfloat16".
           name: name of the model.
         """
@@ -145,7 +182,7 @@ class BertModel(PretrainedModel):
         return self.get_layer("embeddings")
 
 
-@keras.saving.register_keras_serializable("bert_tf")
+@register
 class BertPretrainer(PretrainedModel):
     """Encoder with the two heads of pre-training (paper, section 3.1).
 
@@ -170,7 +207,7 @@ class BertPretrainer(PretrainedModel):
         self._store_config(config, dtype)
 
 
-@keras.saving.register_keras_serializable("bert_tf")
+@register
 class BertClassifier(PretrainedModel):
     """Encoder with one linear layer on the pooled output (paper, section 4.1).
 
@@ -202,7 +239,7 @@ class BertClassifier(PretrainedModel):
         self._store_config(config, dtype, num_labels=num_labels, num_numbers=num_numbers)
 
 
-@keras.saving.register_keras_serializable("bert_tf")
+@register
 class BertMultipleChoice(PretrainedModel):
     """Encoder that scores each of several endings of a text (paper, section 4.4).
 
@@ -224,7 +261,7 @@ class BertMultipleChoice(PretrainedModel):
         self._store_config(config, dtype)
 
 
-@keras.saving.register_keras_serializable("bert_tf")
+@register
 class BertTokenClassifier(PretrainedModel):
     """Encoder with one linear layer on every token (paper, section 5.3).
 
@@ -248,7 +285,7 @@ class BertTokenClassifier(PretrainedModel):
         self._store_config(config, dtype, num_labels=num_labels)
 
 
-@keras.saving.register_keras_serializable("bert_tf")
+@register
 class BertSpanLabeler(PretrainedModel):
     """Encoder that scores each token as start and as end of an answer (paper, section 4.2).
 
