@@ -126,9 +126,7 @@ def check_features(config):
             if FLAGS[name].present:
                 raise bert_tf.UserError(f"--{name} wants --features_only")
         return None
-    bert_tf.modeling.layer_combination.layers_of(
-        FLAGS.layer_combination, config.num_hidden_layers, "layer_combination"
-    )
+    bert_tf.modeling.layers_of(FLAGS.layer_combination, config.num_hidden_layers)
     begun = bert_tf.training.latest(FLAGS.output_dir)
     if FLAGS.do_train and not (FLAGS.init_checkpoint or begun):
         raise bert_tf.UserError(

@@ -132,8 +132,16 @@ class BertModel(PretrainedModel):
     `segment_ids`, 0 for the first text and 1 for the second.
 
     Outputs, a dict: `sequence_output` (B, S, H); `pooled_output` (B, H), tanh of a dense layer on
-    the first token; `embedding_output` (B, S, H); `all_encoder_layers`, a list of (B, S, H), first
-    layer first; with `with_attention_probs` also `attention_probs`, a list of (B, N, S, S).
+    the first token; `embedding_output` (B, S, H); `all_encoder_layers`, a list of (B, S, H) from
+    the first layer to the last; with `with_attention_probs` also `attention_probs`, a list of
+    (B, N, S, S).
+
+    >>> config = bert_tf.BertConfig(vocab_size=30522, num_hidden_layers=2)
+    >>> model = bert_tf.BertModel(config)
+    >>> ids = np.array([[101, 7592, 102]])
+    >>> batch = {"input_ids": ids, "input_mask": np.ones_like(ids), "segment_ids": 0 * ids}
+    >>> model(batch)["pooled_output"].shape
+    TensorShape([1, 768])
     """
 
     def __init__(
@@ -187,8 +195,8 @@ class BertPretrainer(PretrainedModel):
     """Encoder with the two heads of pre-training (paper, section 3.1).
 
     Inputs: those of `BertModel`, and `masked_lm_positions` (B, P) int32.
-    Outputs, float32: `masked_lm_logits` (B, P, V), `next_sentence_logits` (B, 2) with 0 for "is the
-    next".
+    Outputs, float32: `masked_lm_logits` (B, P, V); `next_sentence_logits` (B, 2), the first for
+    "is the next sentence".
     """
 
     def __init__(self, config: BertConfig, dtype: str | None = None, name: str = "bert_pretrainer"):
@@ -211,8 +219,8 @@ class BertPretrainer(PretrainedModel):
 class BertClassifier(PretrainedModel):
     """Encoder with one linear layer on the pooled output (paper, section 4.1).
 
-    Inputs: those of `BertModel`; with `num_numbers` also `numbers` (B, num_numbers) float32, about
-    as large as 1, which that layer sees beside the pooled output.
+    Inputs: those of `BertModel`; with `num_numeric_features` F also `numbers` (B, F) float32, of
+    the order of 1, which are appended to the pooled output.
     Output: `logits` (B, num_labels), float32, in a dict.
     """
 
@@ -222,39 +230,47 @@ class BertClassifier(PretrainedModel):
         num_labels: int,
         dtype: str | None = None,
         name: str = "bert_classifier",
-        num_numbers: int = 0,
+        num_numeric_features: int = 0,
     ):
         inputs = token_inputs()
-        pooled = BertModel(config, dtype=dtype)(inputs)["pooled_output"]
-        pooled = Dropout(CLASSIFIER_DROPOUT, dtype=dtype)(pooled)
-        on_top = "float32" if num_numbers else dtype
-        if num_numbers:
-            inputs["numbers"] = keras.Input((num_numbers,), dtype="float32", name="numbers")
-            # In float32 from here on: bfloat16 would leave them two digits.
-            beside = keras.layers.Concatenate(name="beside", dtype="float32")
-            pooled = beside([pooled, inputs["numbers"]])
-        # The release draws this matrix with 0.02 whatever the config says.
-        logits = Projection(num_labels, 0.02, name="classifier", dtype=on_top)(pooled)
+        x = BertModel(config, dtype=dtype)(inputs)["pooled_output"]
+        x = Dropout(CLASSIFIER_DROPOUT, dtype=dtype)(x)
+        head_dtype = dtype
+        if num_numeric_features:
+            numbers = keras.Input((num_numeric_features,), dtype="float32", name="numbers")
+            inputs["numbers"] = numbers
+            # The head is in float32 then: bfloat16 would round the numbers to two digits.
+            head_dtype = "float32"
+            x = keras.layers.Concatenate(name="with_numbers", dtype=head_dtype)([x, numbers])
+        logits = Projection(
+            num_labels, HEAD_INITIALIZER_RANGE, name="classifier", dtype=head_dtype
+        )(x)
         super().__init__(inputs=inputs, outputs={"logits": logits}, name=name)
-        self._store_config(config, dtype, num_labels=num_labels, num_numbers=num_numbers)
+        self._store_config(
+            config, dtype, num_labels=num_labels, num_numeric_features=num_numeric_features
+        )
 
 
 @register
 class BertMultipleChoice(PretrainedModel):
     """Encoder that scores each of several endings of a text (paper, section 4.4).
 
-    The score of a choice is the product of its pooled output with one vector.
+    The score of a choice is the dot product of its pooled output with one vector.
 
-    Inputs: those of `BertModel` with an axis of the choices, each (B, C, S).
+    Inputs: those of `BertModel` with an axis for the choices, each (B, C, S).
     Output: `logits` (B, C), float32, in a dict.
     """
 
-    def __init__(self, config: BertConfig, dtype: str | None = None, name: str = "bert_chooser"):
-        inputs = {x: keras.Input((None, None), dtype="int32", name=x) for x in INPUTS}
-        folded = {x: FoldChoices(name=f"fold_{x}")(inputs[x]) for x in INPUTS}
+    def __init__(
+        self, config: BertConfig, dtype: str | None = None, name: str = "bert_multiple_choice"
+    ):
+        inputs = {key: keras.Input((None, None), dtype="int32", name=key) for key in INPUTS}
+        folded = {key: FoldChoices(name=f"fold_{key}")(inputs[key]) for key in INPUTS}
         pooled = BertModel(config, dtype=dtype)(folded)["pooled_output"]
         pooled = Dropout(CLASSIFIER_DROPOUT, dtype=dtype)(pooled)
-        scores = Projection(1, 0.02, use_bias=False, name="classifier", dtype=dtype)(pooled)
+        scores = Projection(
+            1, HEAD_INITIALIZER_RANGE, use_bias=False, name="classifier", dtype=dtype
+        )(pooled)
         unfold = UnfoldChoices(name="unfold", dtype="float32")
         outputs = {"logits": unfold(scores, inputs["input_ids"])}
         super().__init__(inputs=inputs, outputs=outputs, name=name)
@@ -275,19 +291,21 @@ class BertTokenClassifier(PretrainedModel):
         config: BertConfig,
         num_labels: int,
         dtype: str | None = None,
-        name: str = "bert_tagger",
+        name: str = "bert_token_classifier",
     ):
         inputs = token_inputs()
         tokens = BertModel(config, dtype=dtype)(inputs)["sequence_output"]
         tokens = Dropout(config.hidden_dropout_prob, dtype=dtype)(tokens)
-        logits = Projection(num_labels, 0.02, name="classifier", dtype=dtype)(tokens)
+        logits = Projection(num_labels, HEAD_INITIALIZER_RANGE, name="classifier", dtype=dtype)(
+            tokens
+        )
         super().__init__(inputs=inputs, outputs={"logits": logits}, name=name)
         self._store_config(config, dtype, num_labels=num_labels)
 
 
 @register
 class BertSpanLabeler(PretrainedModel):
-    """Encoder that scores each token as start and as end of an answer (paper, section 4.2).
+    """Encoder that scores each token as the start and the end of an answer (paper, section 4.2).
 
     Inputs: those of `BertModel`. Outputs, float32: `start_logits` (B, S), `end_logits` (B, S).
     """
@@ -295,11 +313,89 @@ class BertSpanLabeler(PretrainedModel):
     uses_pooler = False
 
     def __init__(
-        self, config: BertConfig, dtype: str | None = None, name: str = "bert_span_finder"
+        self, config: BertConfig, dtype: str | None = None, name: str = "bert_span_labeler"
     ):
         inputs = token_inputs()
         tokens = BertModel(config, dtype=dtype)(inputs)["sequence_output"]
-        logits = Projection(2, 0.02, name="spans", dtype=dtype)(tokens)
+        logits = Projection(2, HEAD_INITIALIZER_RANGE, name="spans", dtype=dtype)(tokens)
         outputs = {"start_logits": logits[:, :, 0], "end_logits": logits[:, :, 1]}
         super().__init__(inputs=inputs, outputs=outputs, name=name)
         self._store_config(config, dtype)
+
+
+@register
+class BertFeatureTokenClassifier(PretrainedModel):
+    """A two-layer BiLSTM on the features of a frozen encoder (paper, section 5.3).
+
+    The encoder has no gradients, and does not drop out in training either.
+
+    Inputs: those of `BertModel`. Output: `logits` (B, S, num_labels), float32, in a dict.
+    """
+
+    uses_pooler = False
+
+    def __init__(
+        self,
+        config: BertConfig,
+        num_labels: int,
+        layer_combination: str = "concat_last_four",
+        lstm_size: int | None = None,
+        dtype: str | None = None,
+        name: str = "bert_feature_token_classifier",
+    ):
+        """Build the graph and its weights.
+
+        Args:
+          config: a `BertConfig`.
+          num_labels: number of labels.
+          layer_combination: one of `LAYER_COMBINATIONS`.
+          lstm_size: units of each direction of each layer, None for H. The paper has 768 for both.
+          dtype: a Keras dtype policy.
+          name: name of the model.
+        """
+        inputs = token_inputs()
+        # By its rates, because Keras passes the outer call's `training=True` on to all layers.
+        no_dropout = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+        encoder = BertModel(BertConfig.from_dict({**config.to_dict(), **no_dropout}), dtype=dtype)
+        encoded = encoder(inputs)
+        mix = LayerMix(layer_combination, config.num_hidden_layers, name="mix", dtype=dtype)
+        x = mix(encoded["embedding_output"], *encoded["all_encoder_layers"])
+        is_token = ops.not_equal(inputs["input_mask"], 0)
+        for i in range(2):
+            x = Dropout(config.hidden_dropout_prob, dtype=dtype)(x)
+            forward, backward = (
+                keras.layers.LSTM(
+                    lstm_size or config.hidden_size,
+                    return_sequences=True,
+                    go_backwards=is_backward,
+                    name=f"lstm_{i}_{'backward' if is_backward else 'forward'}",
+                    dtype=dtype,
+                    # cuDNN's operation has no kernel in XLA, nor on a CPU that serves the model.
+                    use_cudnn=False,
+                )
+                for is_backward in (False, True)
+            )
+            # Padding comes last, so a backward layer skips it before the first token.
+            reversed_output = ops.flip(backward(x, mask=is_token), 1)
+            x = ops.concatenate([forward(x, mask=is_token), reversed_output], -1)
+        x = Dropout(config.hidden_dropout_prob, dtype=dtype)(x)
+        logits = Projection(num_labels, HEAD_INITIALIZER_RANGE, name="classifier", dtype=dtype)(x)
+        super().__init__(inputs=inputs, outputs={"logits": logits}, name=name)
+        self._store_config(
+            config,
+            dtype,
+            num_labels=num_labels,
+            layer_combination=layer_combination,
+            lstm_size=lstm_size,
+        )
+
+
+# Names of version 0.1 in `.keras` files.
+keras.saving.get_custom_objects().update(
+    {
+        "bert_tf>BertTagger": BertTokenClassifier,
+        "bert_tf>BertSpanFinder": BertSpanLabeler,
+        "bert_tf>BertChooser": BertMultipleChoice,
+        "bert_tf>BertFeatureTagger": BertFeatureTokenClassifier,
+    }
+)

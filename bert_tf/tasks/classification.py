@@ -67,7 +67,7 @@ class ClassificationTask(Task):
           class_weights: L numbers that the loss of an example is multiplied by in training.
           teaching: `DistillationConfig`, where the records have what a teacher answers.
         """
-        self.model = BertClassifier(config, num_labels, dtype, num_numbers=num_numbers)
+        self.model = BertClassifier(config, num_labels, dtype, num_numeric_features=num_numbers)
         self.metrics_used = (*self.metrics_used, *more_metrics)
         self.class_weights = class_weights
         self.teaching = teaching

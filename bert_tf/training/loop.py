@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from bert_tf import console
 from bert_tf.errors import UserError
-from bert_tf.optimization import trained
+from bert_tf.optimization import trainable_weights
 from bert_tf.training import checkpointing
 from bert_tf.training.best import Best
 from bert_tf.training.report import Report
@@ -28,7 +28,7 @@ class Run:
         self.strategy, self.workers = trainer.strategy, trainer.workers
         with self.strategy.scope():
             weights = checkpointing.weights(trainer.model)
-            optimizer.build(trained(weights, options.num_frozen_layers))
+            optimizer.build(trainable_weights(weights, options.num_frozen_layers))
             self.train_step = TrainStep(trainer.task, optimizer, options)
         self.state = checkpointing.run_state(trainer.model, optimizer, self.train_step.loss_scale)
         self.weights = {**weights, "global_step": optimizer.step}

@@ -34,7 +34,8 @@ class TagSettings(NamedTuple):
 
     def flags(self):
         """The values of flags of run_ner.py."""
-        more = {f"feature_{name}": value for name, value in (self.on_features or {}).items()}
+        names = {"way": "layer_combination", "lstm_size": "feature_lstm_size"}
+        more = {names[name]: value for name, value in (self.on_features or {}).items()}
         return {
             **dataclasses.asdict(self.cut),
             "do_lower_case": self.do_lower_case,

@@ -105,5 +105,7 @@ def metric_names(tags):
 def make_model(config, num_tags, dtype=None, on_features=None):
     """Return a `BertTokenClassifier`, or with `on_features` a `BertFeatureTokenClassifier`."""
     if on_features:
-        return BertFeatureTokenClassifier(config, num_tags, dtype=dtype, **on_features)
+        return BertFeatureTokenClassifier(
+            config, num_tags, on_features["way"], on_features["lstm_size"], dtype
+        )
     return BertTokenClassifier(config, num_tags, dtype)
