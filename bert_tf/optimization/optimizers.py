@@ -1,6 +1,6 @@
 """The release's optimizer and schedule, LAMB, and learning rates by layer.
 
-Weights are addressed by their names in the release, such as "bert/encoder/layer_0/output/dense/bias".
+Weights are addressed by their names in the release, such as "bert/pooler/dense/bias".
 """
 
 import functools
