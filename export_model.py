@@ -140,7 +140,7 @@ def served(settings, checkpoint):
         make = serving.tagger
     else:
         model = bert_tf.BertClassifier(
-            settings.config, settings.num_outputs, num_numbers=len(settings.vector)
+            settings.config, settings.num_outputs, num_numeric_features=len(settings.vector)
         )
         make, labels = serving.classifier, settings.labels
     bert_tf.checkpoints.warm_start(model, checkpoint, require_all=True, labels=labels)

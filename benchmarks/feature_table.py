@@ -25,7 +25,7 @@ flags.DEFINE_integer("feature_lstm_size", None, "Units of each direction; unset:
 
 def main():
     found = {}
-    for way in bert_tf.modeling.layer_combination.LAYER_COMBINATIONS:
+    for way in bert_tf.modeling.LAYER_COMBINATIONS:
         found[way] = train(way)
         print(f"{way}: {found[way]}", flush=True)
     print("| `--layer_combination` | F1 | precision | recall |\n| --- | --- | --- | --- |")

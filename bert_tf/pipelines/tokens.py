@@ -11,7 +11,7 @@ import numpy as np
 from keras import ops
 
 from bert_tf.errors import UserError
-from bert_tf.modeling.layer_combination import layers_of
+from bert_tf.modeling import layers_of
 from bert_tf.pipelines.base import TextPipeline
 
 # Which vector is a word's.

@@ -45,8 +45,9 @@ class TrainLoop:
             self.best.rewind(self.step)
         if self.workers.mean(self.step)[0] != self.step:
             raise UserError(
-                f"`output_dir`: the newest checkpoint in {trainer.output_dir} is of step "
-                f"{self.step} here and of a different one on other workers: all must see the same folder"
+                f"`output_dir`: the newest checkpoint in {trainer.output_dir} is of "
+                f"step {self.step} here and of a different one on other workers: all must see the "
+                "same folder"
             )
 
     def run(self, preemption):

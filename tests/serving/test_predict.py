@@ -39,7 +39,7 @@ def export_classifier(folder):
     settings = tasks.Settings(("no", "yes"), 12, True, TINY, str(folder / "vocab.txt"),
                               "classification", numbers, num_texts=1)  # fmt: skip
     keras.utils.set_random_seed(0)
-    model = bert_tf.BertClassifier(TINY, 2, num_numbers=2)
+    model = bert_tf.BertClassifier(TINY, 2, num_numeric_features=2)
     model.trainable_weights[-2].assign_add(tf.random.normal(model.trainable_weights[-2].shape))
     options = serving.Options(warm_up=False)
     serving.export(serving.classifier(model, settings, options), f"{folder}/m")

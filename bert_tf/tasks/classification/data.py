@@ -180,7 +180,10 @@ def read(options, model, parts, stored=None):
 def make_model(config, dtype=None):
     """Make the `BertClassifier` of a `ClassificationConfig`."""
     return BertClassifier(
-        config.bert_config, config.num_outputs, dtype, num_numbers=len(config.numeric_inputs)
+        config.bert_config,
+        config.num_outputs,
+        dtype,
+        num_numeric_features=len(config.numeric_inputs),
     )
 
 

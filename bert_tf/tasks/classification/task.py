@@ -60,7 +60,9 @@ class ClassificationTask(Task):
           class_weights: L numbers that multiply the loss of an example in training.
           distillation: a `DistillationConfig` if the records have a teacher's logits.
         """
-        self.model = BertClassifier(config, num_labels, dtype, num_numbers=num_numeric_features)
+        self.model = BertClassifier(
+            config, num_labels, dtype, num_numeric_features=num_numeric_features
+        )
         self.metrics_used = (*self.metrics_used, *more_metrics)
         self.class_weights = class_weights
         self.distillation = distillation

@@ -4,7 +4,7 @@ import dataclasses
 
 from bert_tf import files
 from bert_tf.errors import UserError
-from bert_tf.modeling.layer_combination import layers_of
+from bert_tf.modeling import layers_of
 from bert_tf.tasks.base import TaskConfig, TaskOptions
 from bert_tf.tasks.token_classification.features import Tags, WindowConfig
 
