@@ -114,6 +114,20 @@ class TaskConfig:
             bert_config, vocab_file, **{name: values[name] for name in cls.default_options()}
         )
 
+    @classmethod
+    def of_pretrained(cls, bert_config, vocab_file, do_lower_case, labels=(), **options):
+        """Make the config of a model that was fine-tuned elsewhere, to export it.
+
+        Args:
+          bert_config, vocab_file, do_lower_case: as the attributes.
+          labels: names of the rows of the head, if known.
+          **options: values of other attributes; None for the default.
+        """
+        given = {name: value for name, value in options.items() if value is not None}
+        config = cls(bert_config, vocab_file, do_lower_case, **given)
+        check_length(config.max_seq_length, bert_config)
+        return config
+
     def save(self, folder):
         """Write the side file, `bert_config.json` and `vocab.txt` into a folder, all or none."""
         texts = {
@@ -424,6 +438,16 @@ def result_name(stem, split, ending):
 def result_file(folder, stem, split, ending):
     """Return the path of a split's file in a folder; see `result_name`."""
     return os.path.join(folder, result_name(stem, split, ending))
+
+
+def check_labels(labels):
+    """Return the names of a head's rows as a tuple; UserError if there are none or one twice."""
+    labels = tuple(labels)
+    if not labels:
+        raise UserError("`labels` must be given: no file next to the checkpoint has them")
+    if len(set(labels)) < len(labels):
+        raise UserError(f"`labels`: a label occurs twice in {', '.join(labels)}")
+    return labels
 
 
 # [CLS] a [SEP] b [SEP] with one token in each text.

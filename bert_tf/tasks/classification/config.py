@@ -5,7 +5,7 @@ from typing import Any
 
 from bert_tf import console, files
 from bert_tf.errors import UserError
-from bert_tf.tasks.base import TaskConfig, TaskOptions
+from bert_tf.tasks.base import TaskConfig, TaskOptions, check_labels
 from bert_tf.tasks.classification.examples import NumericFeature
 
 
@@ -71,6 +71,18 @@ class ClassificationConfig(TaskConfig):
             tuple(NumericFeature(**feature) for feature in values.get("numbers", ())),
             values.get("numeric_as", "vector"),
             values.get("num_texts", 2),
+        )
+
+    @classmethod
+    def of_pretrained(cls, bert_config, vocab_file, do_lower_case, labels=(), **options):
+        is_scored = options.get("task_type") == "regression"
+        names = () if is_scored else check_labels(labels)
+        return super().of_pretrained(
+            bert_config,
+            vocab_file,
+            do_lower_case,
+            **options,
+            **({"labels": names} if names else {}),
         )
 
     def resumed(self, folder):

@@ -6,7 +6,7 @@ from bert_tf import files
 from bert_tf.errors import UserError
 from bert_tf.tasks.base import TaskConfig, TaskOptions
 from bert_tf.tasks.question_answering.answers import DecodingConfig
-from bert_tf.tasks.question_answering.features import WindowConfig
+from bert_tf.tasks.question_answering.features import AROUND, WindowConfig
 
 
 def _names(config_class):
@@ -40,6 +40,15 @@ class QuestionAnsweringConfig(TaskConfig):
     def decoding_config(self):
         """The `DecodingConfig`: how answers are chosen."""
         return DecodingConfig(**{name: getattr(self, name) for name in _names(DecodingConfig)})
+
+    @classmethod
+    def of_pretrained(cls, bert_config, vocab_file, do_lower_case, labels=(), **options):
+        config = super().of_pretrained(bert_config, vocab_file, do_lower_case, **options)
+        window_config = config.window_config.check()
+        # Windows of short sequences must overlap too, or answers between them are lost.
+        num_tokens = window_config.max_seq_length - window_config.max_query_length - AROUND
+        doc_stride = min(config.doc_stride, max(1, num_tokens // 2))
+        return dataclasses.replace(config, doc_stride=doc_stride)
 
     @classmethod
     def default_options(cls):

@@ -5,8 +5,9 @@ import dataclasses
 from bert_tf import files
 from bert_tf.errors import UserError
 from bert_tf.modeling import layers_of
-from bert_tf.tasks.base import TaskConfig, TaskOptions
+from bert_tf.tasks.base import TaskConfig, TaskOptions, check_labels
 from bert_tf.tasks.token_classification.features import Tags, WindowConfig
+from bert_tf.tasks.token_classification.schemes import find_scheme
 
 _WINDOW_OPTIONS = tuple(field.name for field in dataclasses.fields(WindowConfig))
 _DEFAULT_LAYERS = "concat_last_four"
@@ -105,6 +106,21 @@ class TokenClassificationConfig(TaskConfig):
             tags=Tags(tuple(values["names"]), values["scheme"], values["data_scheme"]),
             feature_based=feature_based,
             **{name: values[name] for name in _WINDOW_OPTIONS},
+        )
+
+    @classmethod
+    def of_pretrained(cls, bert_config, vocab_file, do_lower_case, labels=(), **options):
+        labels = check_labels(labels)
+        try:
+            scheme = find_scheme([[label] for label in labels])
+        except UserError:
+            raise UserError(
+                f"`labels`: the tags of the model follow BILOU ({', '.join(labels)}), which is not "
+                "supported; name them as iobes in the same order, with E for L and S for U"
+            ) from None
+        scheme = scheme if scheme == "none" else "iob2"
+        return super().of_pretrained(
+            bert_config, vocab_file, do_lower_case, tags=Tags(labels, scheme, scheme), **options
         )
 
 
