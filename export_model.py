@@ -193,7 +193,7 @@ def as_it_is():
 def scheme_of(tags):
     """Whether tags have spans, "iob2" for any that have, or are names, "none"."""
     try:
-        found = bert_tf.tasks.token_classification.schemes.find_scheme([[tag] for tag in tags])
+        found = bert_tf.tasks.token_classification.schemes.infer_scheme([[tag] for tag in tags])
     except bert_tf.UserError:
         raise bert_tf.UserError(
             f"--labels: the model's tags are BILOU's ({', '.join(tags)}), which are not read; "

@@ -155,13 +155,13 @@ def read_sentences(trained):
     sentences = {part: source.read(part, bad[part]) for part in bad}
     tags = trained_tags(trained) if trained else find_tags(source, sentences.get("train"))
     if FLAGS.output_scheme:
-        tagging.schemes.check_goes("output_scheme", FLAGS.output_scheme, tags.scheme)
+        tagging.schemes.check_compatible("output_scheme", FLAGS.output_scheme, tags.scheme)
     for part in sentences:
-        sentences[part] = tagging.usable(sentences[part], tags, bad[part])
+        sentences[part] = tagging.valid_sentences(sentences[part], tags, bad[part])
         bad[part].tell("bad sentences left out")
         if not sentences[part]:
             raise bert_tf.UserError(f"{bad[part].first}; not a single sentence is left")
-        if FLAGS.document_context and not any(x.opening for x in sentences[part]):
+        if FLAGS.document_context and not any(x.leading_lines for x in sentences[part]):
             raise bert_tf.UserError(
                 f"--document_context: {sentences[part][0].where} does not say where documents "
                 "begin, by lines with -DOCSTART-"
@@ -178,7 +178,7 @@ def trained_tags(trained):
             f"{tags.scheme}"
         )
     if FLAGS.tag_scheme:
-        bert_tf.tasks.token_classification.schemes.check_goes(
+        bert_tf.tasks.token_classification.schemes.check_compatible(
             "tag_scheme", FLAGS.tag_scheme, tags.scheme
         )
         tags = tags._replace(data_scheme=FLAGS.tag_scheme)
@@ -189,9 +189,9 @@ def find_tags(source, train):
     """The `Tags` of the training set, which is read for them if it is not asked for (None)."""
     tagging, bad = bert_tf.tasks.token_classification, bert_tf.tasks.BadRows(skip=True)
     sentences = train or source.read("train", bad)
-    tags = tagging.find_tags(sentences, FLAGS.tag_scheme, FLAGS.learn_scheme)
+    tags = tagging.infer_tags(sentences, FLAGS.tag_scheme, FLAGS.learn_scheme)
     if not train:
-        tagging.usable(sentences, tags, bad)
+        tagging.valid_sentences(sentences, tags, bad)
         bad.tell("the tags are those of the training set, but for its bad sentences")
     bert_tf.console.info(
         "the data are tagged by %s, the model learns %s: %s",
@@ -287,7 +287,7 @@ class Job(bert_tf.cli.fine_tuning.Tuning):
 
         def report(predictions):
             true, found = trainer.task.tags(predictions, "tag_ids"), trainer.task.tags(predictions)
-            reports.append(scoring.report(true, found, self.settings.tags.scheme))
+            reports.append(scoring.classification_report(true, found, self.settings.tags.scheme))
 
         def write():
             bert_tf.tasks.write_eval_results(output_file("eval_results.txt"), results)
@@ -310,7 +310,7 @@ class Job(bert_tf.cli.fine_tuning.Tuning):
         tags = self.settings.tags
         scheme = FLAGS.output_scheme or tags.data_scheme
         found = [
-            bert_tf.tasks.token_classification.schemes.converted(sentence, tags.scheme, scheme)
+            bert_tf.tasks.token_classification.schemes.convert_tags(sentence, tags.scheme, scheme)
             for sentence in trainer.task.tags(predictions)
         ]
 

@@ -101,7 +101,7 @@ def main():
     workers = bert_tf.training.Workers(strategy)
     sources = {part: make_source(part) for part in wanted_parts()}
     surveys = {
-        part: squad.survey(
+        part: squad.validate_and_count(
             source,
             purpose_of(part),
             FLAGS.version_2_with_negative,
@@ -145,7 +145,7 @@ def make_source(part):
         if len(splits) != 2:
             raise bert_tf.UserError("--tfds_splits: one for training and one for prediction")
         split = splits[part == "predict"]
-        return bert_tf.tasks.question_answering.SpanSource(
+        return bert_tf.tasks.question_answering.TfdsQuestions(
             FLAGS.tfds_name, part, FLAGS.tfds_data_dir, split
         )
     path = FLAGS[f"{part}_file"].value
@@ -245,7 +245,7 @@ def predict(trainer, windows, asked, settings):
         if writes := FLAGS.do_predict and trainer.workers.is_chief:
             stack.enter_context(results.writing(FLAGS.output_dir))
         results.collect(asked.answers(trainer.predict(data, "predicting", windows.count)))
-        asked.finder.tell()
+        asked.finder.log_unaligned()
         threshold = None
         if FLAGS.find_null_score_diff_threshold:
             threshold = results.best_threshold()

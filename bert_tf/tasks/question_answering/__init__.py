@@ -1,13 +1,13 @@
 """Questions and their answers in a context: SQuAD 1.1 and 2.0.
 
-`reading` and `tfds` give questions, `features` cuts their contexts into windows, `writing` keeps
-these as records, `task` is the model, `answers` makes answers of what it says, `scoring` compares
-them with those of the data, `results` writes them.
+`reading` reads questions, `features` converts them to windows and writes these to records,
+`alignment` relates characters, words and tokens, `task` has the model, `decoding` turns its logits
+into answers, `scoring` compares them with those of the data, and `results` writes them.
 """
 
-from bert_tf.tasks.question_answering.answers import DecodingConfig
-from bert_tf.tasks.question_answering.features import WindowConfig
-from bert_tf.tasks.question_answering.reading import JsonSource, survey
+from bert_tf.tasks.question_answering.decoding import DecodingConfig
+from bert_tf.tasks.question_answering.features import WindowCache, WindowConfig
+from bert_tf.tasks.question_answering.reading import JsonSource, TfdsQuestions, validate_and_count
 from bert_tf.tasks.question_answering.results import Results
 from bert_tf.tasks.question_answering.scoring import Scorer
 from bert_tf.tasks.question_answering.settings import (
@@ -17,8 +17,6 @@ from bert_tf.tasks.question_answering.settings import (
     settle_spans,
 )
 from bert_tf.tasks.question_answering.task import AnswerExtractor, SpanTask
-from bert_tf.tasks.question_answering.tfds import SpanSource
-from bert_tf.tasks.question_answering.writing import WindowCache
 
 __all__ = [
     "AnswerExtractor",
@@ -27,12 +25,12 @@ __all__ = [
     "Results",
     "Scorer",
     "SpanSettings",
-    "SpanSource",
     "SpanTask",
+    "TfdsQuestions",
     "WindowCache",
     "WindowConfig",
     "load_spans",
     "save_spans",
     "settle_spans",
-    "survey",
+    "validate_and_count",
 ]

@@ -20,7 +20,7 @@ class Results:
     """
 
     def __init__(self, choice):
-        """Takes an `answers.DecodingConfig`."""
+        """Takes an `decoding.DecodingConfig`."""
         self._choice = choice
         self._found, self._true, self._paths = {}, {}, {}
 
@@ -71,7 +71,7 @@ class Results:
         scorer = self.score()
         score, threshold = scorer.best_threshold("f1")
         if threshold is None:
-            threshold = scorer.least_odds - 1.0
+            threshold = scorer.min_null_odds - 1.0
         console.info(
             "the best null_score_diff_threshold of this set is %r, with an F1 of %.2f",
             threshold, score,

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from bert_tf import files
 from bert_tf.config import BertConfig
 from bert_tf.tasks import kept_settings
-from bert_tf.tasks.question_answering.answers import DecodingConfig
+from bert_tf.tasks.question_answering.decoding import DecodingConfig
 from bert_tf.tasks.question_answering.features import WindowConfig
 
 

@@ -6,8 +6,8 @@ import tensorflow as tf
 from bert_tf.errors import UserError
 from bert_tf.modeling import BertSpanLabeler
 from bert_tf.tasks.base import Task
-from bert_tf.tasks.question_answering.answers import AnswerDecoder, Scores
-from bert_tf.tasks.question_answering.features import FIRST_ID, FeatureConverter
+from bert_tf.tasks.question_answering.decoding import AnswerDecoder, WindowLogits
+from bert_tf.tasks.question_answering.features import FIRST_UNIQUE_ID, FeatureConverter
 from bert_tf.tasks.question_answering.scoring import Scorer
 
 
@@ -21,7 +21,7 @@ class SpanTask(Task):
 
         Args:
           config: a `BertConfig`.
-          choice: an `answers.DecodingConfig`; K is its `n_best_size`, or the number of positions
+          choice: an `decoding.DecodingConfig`; K is its `n_best_size`, or the number of positions
           if that is
             less.
           dtype: a Keras dtype policy.
@@ -76,11 +76,11 @@ class AnswerExtractor:
     that the model needs for them.
 
     Attributes:
-      finder: the `answers.AnswerDecoder` of the last `answers`.
+      finder: the `decoding.AnswerDecoder` of the last `answers`.
     """
 
     def __init__(self, source, tokenizer, cut, choice, verbose=False):
-        """Takes what the windows and the answers are made of, as `writing` and `answers` do."""
+        """Takes what the windows and the answers are made of, as `features` and `decoding` do."""
         self._source, self._tokenizer, self._cut = source, tokenizer, cut
         self._choice, self._verbose, self.finder = choice, verbose, None
 
@@ -91,16 +91,16 @@ class AnswerExtractor:
           predictions: what `SpanTask` predicts of all windows in order, in batches.
 
         Yields:
-          (`reading.Question`, `answers.QuestionPrediction`), in the order of the data.
+          (`reading.Question`, `decoding.QuestionPrediction`), in the order of the data.
 
         Raises:
           UserError: if they are not those of these questions.
         """
         self.finder = AnswerDecoder(
-            self._choice, self._tokenizer, self._cut.by_offsets, self._verbose
+            self._choice, by_offsets=self._cut.by_offsets, verbose=self._verbose
         )
         cutter = FeatureConverter(self._tokenizer, self._cut, is_training=False)
-        rows, expected = _rows(predictions), FIRST_ID
+        rows, expected = _rows(predictions), FIRST_UNIQUE_ID
         for paragraph in self._source.paragraphs():
             for question, windows, _ in cutter(paragraph):
                 scores = []
@@ -110,7 +110,7 @@ class AnswerExtractor:
                         self._fail(unique_id, expected)
                     scores.append(row)
                     expected += 1
-                yield question, self.finder.find(windows, scores)
+                yield question, self.finder.decode(windows, scores)
         for unique_id, _ in rows:
             self._fail(unique_id, None)
 
@@ -122,14 +122,14 @@ class AnswerExtractor:
 
 
 def _rows(predictions):
-    """Yields (unique id, `Scores`) of each window."""
+    """Yields (unique id, `WindowLogits`) of each window."""
     for batch in predictions:
         # To Python's own numbers, which are double: the release adds up in those.
         lists = {name: np.asarray(values).tolist() for name, values in batch.items()}
         for i, unique_id in enumerate(lists["unique_ids"]):
             yield (
                 unique_id,
-                Scores(
+                WindowLogits(
                     lists["start"][i],
                     lists["start_logits"][i],
                     lists["end"][i],

@@ -5,8 +5,8 @@ from bert_tf.tasks.token_classification.features import (
     TagFeatures,
     Tags,
     WindowConfig,
-    find_tags,
-    usable,
+    infer_tags,
+    valid_sentences,
 )
 from bert_tf.tasks.token_classification.reading import ColumnFiles, Sentence, TfdsSentences
 from bert_tf.tasks.token_classification.results import write_columns
@@ -22,13 +22,13 @@ __all__ = [
     "Tags",
     "TfdsSentences",
     "WindowConfig",
-    "find_tags",
+    "infer_tags",
     "load_tags",
     "make_model",
     "metric_names",
     "schemes",
     "scoring",
     "settle_tags",
-    "usable",
+    "valid_sentences",
     "write_columns",
 ]

@@ -14,10 +14,10 @@ def write_columns(path, sentences, tags):
     """
     with files.writing_text(path) as write:
         for sentence, found in zip(sentences, tags, strict=True):
-            write("".join(f"{line} {OUTSIDE}\n\n" for line in sentence.opening))
+            write("".join(f"{line} {OUTSIDE}\n\n" for line in sentence.leading_lines))
             lines = (
                 " ".join([*columns, tag])
                 for columns, tag in zip(sentence.columns, found, strict=True)
             )
             write("\n".join(lines) + "\n\n")
-            write("".join(f"{line} {OUTSIDE}\n\n" for line in sentence.closing))
+            write("".join(f"{line} {OUTSIDE}\n\n" for line in sentence.trailing_lines))

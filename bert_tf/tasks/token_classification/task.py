@@ -7,9 +7,9 @@ import tensorflow as tf
 
 from bert_tf.modeling import BertFeatureTokenClassifier, BertTokenClassifier
 from bert_tf.tasks.base import Task
-from bert_tf.tasks.token_classification.features import NOTHING, SENTENCE
-from bert_tf.tasks.token_classification.schemes import converted
-from bert_tf.tasks.token_classification.scoring import accuracy, count
+from bert_tf.tasks.token_classification.features import NOT_WORD_START, SENTENCE_START
+from bert_tf.tasks.token_classification.schemes import convert_tags
+from bert_tf.tasks.token_classification.scoring import accuracy, count_spans
 
 
 class TaggingTask(Task):
@@ -37,7 +37,7 @@ class TaggingTask(Task):
         return metric_names(self._tags)
 
     def loss_weights(self, batch):
-        is_word = tf.not_equal(batch["word_starts"], NOTHING)
+        is_word = tf.not_equal(batch["word_starts"], NOT_WORD_START)
         return {"words": tf.reduce_sum(tf.cast(is_word, tf.float32))}
 
     def losses(self, outputs, batch, weights):
@@ -50,7 +50,7 @@ class TaggingTask(Task):
         losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
             labels=batch["tag_ids"], logits=outputs["logits"]
         )
-        return tf.where(tf.not_equal(batch["word_starts"], NOTHING), losses, 0.0)
+        return tf.where(tf.not_equal(batch["word_starts"], NOT_WORD_START), losses, 0.0)
 
     def predictions(self, outputs, batch):
         """The best tags, those of the data and the starts of words (B, S), and the loss (B,)."""
@@ -75,14 +75,14 @@ class TaggingTask(Task):
           name: "found" for those that the model gives, "tag_ids" for those of the data.
         """
         starts = predictions["word_starts"]
-        is_word = starts != NOTHING
+        is_word = starts != NOT_WORD_START
         names = [self._tags.names[i] for i in predictions[name][is_word]]
-        edges = [*np.flatnonzero(starts[is_word] == SENTENCE).tolist(), len(names)]
+        edges = [*np.flatnonzero(starts[is_word] == SENTENCE_START).tolist(), len(names)]
         return [names[i:j] for i, j in itertools.pairwise(edges)]
 
     def _as_data(self, sentences):
         """Lists of tags as those of the data's scheme, which are what conlleval would read."""
-        return [converted(tags, self._tags.scheme, self._tags.data_scheme) for tags in sentences]
+        return [convert_tags(tags, self._tags.scheme, self._tags.data_scheme) for tags in sentences]
 
     def metrics(self, predictions):
         true, found = self.tags(predictions, "tag_ids"), self.tags(predictions)
@@ -90,7 +90,7 @@ class TaggingTask(Task):
         loss = float(predictions["loss"].sum(dtype="float64")) / num_words
         results = {"eval_accuracy": accuracy(self._as_data(true), self._as_data(found))}
         if self._tags.scheme != "none":
-            figures = count(true, found).figures()
+            figures = count_spans(true, found).precision_recall_f1()
             names = ("eval_precision", "eval_recall", "eval_f1")
             results |= dict(zip(names, figures, strict=True))
         return {**results, "eval_loss": loss, "loss": loss}
