@@ -40,12 +40,12 @@ def theirs(seed):
     tagging = bert_tf.tasks.token_classification
     source = tagging.ColumnFiles(FLAGS.data_dir)
     sentences = {part: source.read(part) for part in ("train", "dev")}
-    tags = tagging.find_tags(sentences["train"])
+    tags = tagging.infer_tags(sentences["train"])
     vocab_file = os.path.join(FLAGS.model_dir, "vocab.txt")
     tokenizer = bert_tf.FullTokenizer(vocab_file, FLAGS.do_lower_case)
     cut = tagging.WindowConfig(FLAGS.max_seq_length)
     rows = {
-        part: list(tagging.features.features(sentences[part], tags, tokenizer, cut))
+        part: list(tagging.features.convert_sentences(sentences[part], tags, tokenizer, cut))
         for part in sentences
     }
     transformers.set_seed(seed)
@@ -78,17 +78,17 @@ def theirs(seed):
             best = model(**batch_of(some)).logits.argmax(-1).numpy()
             for row, ids in zip(some, best, strict=True):
                 for i in np.flatnonzero(row["word_starts"]):
-                    if row["word_starts"][i] == tagging.features.SENTENCE:
+                    if row["word_starts"][i] == tagging.features.SENTENCE_START:
                         true.append([])
                         found.append([])
                     true[-1].append(tags.names[row["tag_ids"][i]])
                     found[-1].append(tags.names[ids[i]])
-    figures = tagging.scoring.count(true, found).figures()
+    figures = tagging.scoring.count_spans(true, found).precision_recall_f1()
     names = ("eval_precision", "eval_recall", "eval_f1")
     results = dict(zip(names, figures, strict=True))
     # As run_ner.py does: by the tags of the data.
     as_data = (
-        [tagging.schemes.converted(x, tags.scheme, tags.data_scheme) for x in sentences]
+        [tagging.schemes.convert_tags(x, tags.scheme, tags.data_scheme) for x in sentences]
         for sentences in (true, found)
     )
     return {"eval_accuracy": tagging.scoring.accuracy(*as_data), **results}

@@ -67,7 +67,7 @@ def main(_):
 
     import bert_tf
     from bert_tf.tasks import question_answering as squad
-    from bert_tf.tasks.question_answering.writing import write_windows
+    from bert_tf.tasks.question_answering.features import write_windows
 
     plain, expected = plain_rate()
     print("| | questions / s | per CPU second | times the plain port | windows | the least, s |")
@@ -75,7 +75,7 @@ def main(_):
     print(f"| plain port | | {plain:.0f} | 1.0 | | |")
     with tempfile.TemporaryDirectory() as folder:
         source = squad.JsonSource(repeated(folder), "input_file")
-        questions = squad.survey(source, "train").questions
+        questions = squad.validate_and_count(source, "train").questions
         path = os.path.join(folder, "train.tf_record")
         for processes in map(int, FLAGS.processes):
             # Anew each time, so that its cache is empty.

@@ -101,7 +101,9 @@ def theirs(seed):
         }
         return {**inputs(batch), **places}
 
-    questions = squad.survey(squad.JsonSource(FLAGS.train_file, "train_file"), "train").questions
+    questions = squad.validate_and_count(
+        squad.JsonSource(FLAGS.train_file, "train_file"), "train"
+    ).questions
     peer_training.train(
         model,
         batch_of,

@@ -9,8 +9,8 @@ import tensorflow as tf
 from bert_tf.serving.buckets import Buckets
 from bert_tf.serving.exporting import Servable, prepared, texts, tokens
 from bert_tf.serving.windows import Windows, parts
-from bert_tf.tasks.question_answering.answers import NO_ANSWER_AT_ALL
-from bert_tf.tasks.question_answering.features import AROUND
+from bert_tf.tasks.question_answering.decoding import MAX_NULL_ODDS
+from bert_tf.tasks.question_answering.features import NUM_SPECIAL_TOKENS
 from bert_tf.tokenization.graph import GraphTokenizer
 
 # Windows that the model reads at a time: a context of any length needs the memory of these.
@@ -71,7 +71,7 @@ class Answerer(tf.Module):
         if self._choice.version_2_with_negative:
             null = tf.math.segment_min(null, windows.texts)
             null = tf.pad(null, [[0, tf.size(best) - tf.size(null)]])
-            odds = tf.where(is_answered, null - best, NO_ANSWER_AT_ALL)
+            odds = tf.where(is_answered, null - best, MAX_NULL_ODDS)
             is_answered &= odds <= self._choice.null_score_diff_threshold
             scores = tf.concat([scores, null[:, None]], 1)
             chosen = tf.where(is_answered, best, null)
@@ -162,7 +162,7 @@ class _Windows(Windows):
         """Lays the windows of ids (B, None) beside questions (B, None)."""
         self._queries, self._contexts = queries, contexts
         query, total = (tf.cast(x.row_lengths(), tf.int32) for x in (queries, contexts))
-        super().__init__(total, cut.max_seq_length - query - AROUND, cut.doc_stride)
+        super().__init__(total, cut.max_seq_length - query - NUM_SPECIAL_TOKENS, cut.doc_stride)
         self._query = tf.gather(query, self.texts)
 
     def inputs(self, rows, cls_id, sep_id, buckets):
@@ -176,7 +176,7 @@ class _Windows(Windows):
             tf.gather(x, rows)[:, None] for x in (self._query, self.first, self.length)
         )
         questions = tf.gather(self.texts, rows)
-        used = query + length + AROUND
+        used = query + length + NUM_SPECIAL_TOKENS
         position = tf.range(buckets(tf.reduce_max(used)))[None, :]
         place = position - query - 2
         is_text = (place >= 0) & (place < length)

@@ -10,8 +10,8 @@ import tensorflow as tf
 from bert_tf.serving.buckets import Buckets
 from bert_tf.serving.exporting import Servable, prepared, texts, tokens
 from bert_tf.serving.windows import Windows, parts
-from bert_tf.tasks.token_classification.features import AROUND
-from bert_tf.tasks.token_classification.schemes import split
+from bert_tf.tasks.token_classification.features import NUM_SPECIAL_TOKENS
+from bert_tf.tasks.token_classification.schemes import split_tag
 from bert_tf.tokenization.graph import GraphTokenizer
 from bert_tf.tokenization.wordpiece import BasicTokenizer
 
@@ -86,7 +86,7 @@ class TextTagger(tf.Module):
     def _read(self, ids, is_start):
         """What the model says of all words: their tags int32 (N,), its probabilities (N,)."""
         totals = tf.cast(ids.row_lengths(), tf.int32)
-        rooms = tf.fill(tf.shape(totals), self._cut.room)
+        rooms = tf.fill(tf.shape(totals), self._cut.window_size)
         windows = Windows(totals, rooms, self._cut.stride)
         row_starts = tf.cast(ids.row_starts(), tf.int32)
         flat = tf.concat([ids.values, [0]], 0)
@@ -102,7 +102,7 @@ class TextTagger(tf.Module):
             begin = step * _WINDOWS_AT_A_TIME
             rows = tf.range(begin, tf.minimum(count, begin + _WINDOWS_AT_A_TIME))
             first, length = (tf.gather(x, rows)[:, None] for x in (windows.first, windows.length))
-            size = self._buckets(tf.reduce_max(length) + AROUND)
+            size = self._buckets(tf.reduce_max(length) + NUM_SPECIAL_TOKENS)
             place = tf.range(size)[None, :] - 1
             is_text = (place >= 0) & (place < length)
             start = tf.gather(row_starts, tf.gather(windows.texts, rows))[:, None]
@@ -128,16 +128,16 @@ class _TagTable:
 
     def __init__(self, tags):
         is_plain = tags.scheme == "none"
-        labels = [tag if is_plain else split(tag)[1] for tag in tags.names]
+        labels = [tag if is_plain else split_tag(tag)[1] for tag in tags.names]
         known = sorted({label for label in labels if label})
         self.names = tf.constant(labels)
         self.labels = tf.constant([known.index(x) + 1 if x else 0 for x in labels])
-        prefixes = ["S" if is_plain else split(tag)[0] for tag in tags.names]
+        prefixes = ["S" if is_plain else split_tag(tag)[0] for tag in tags.names]
         self._opens = tf.constant([prefix in ("B", "S") for prefix in prefixes])
         self._closes = tf.constant([prefix in ("E", "S") for prefix in prefixes])
 
     def begins(self, tags, text_of):
-        """Where entities begin, as `tasks.token_classification.schemes.begins` says: bool (N,)."""
+        """Where entities begin, as `schemes.starts_span` says: bool (N,)."""
         labels = tf.gather(self.labels, tags)
         before = tf.concat([[0], labels[:-1]], 0)
         closed = tf.concat([[False], tf.gather(self._closes, tags)[:-1]], 0)

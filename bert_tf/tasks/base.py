@@ -119,7 +119,9 @@ class TaskConfig:
         """Make the config of a model that was fine-tuned elsewhere, to export it.
 
         Args:
-          bert_config, vocab_file, do_lower_case: as the attributes.
+          bert_config: as the attribute.
+          vocab_file: as the attribute.
+          do_lower_case: as the attribute.
           labels: names of the rows of the head, if known.
           **options: values of other attributes; None for the default.
         """

@@ -4,13 +4,13 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from squad_helpers import record_values, window_logits
 from test_modeling import TINY
 from test_scripts import WORDS
-from test_squad_answers import scores_of
 
 import bert_tf
 from bert_tf.serving import question_answering as answering
-from bert_tf.tasks.question_answering import answers, features, reading, settings
+from bert_tf.tasks.question_answering import decoding, features, reading, settings
 
 CUTS = [features.WindowConfig(24, stride, 5) for stride in (1, 3, 7, 16, 40)]
 
@@ -26,7 +26,9 @@ def test_windows_are_those_of_python(cut):
     )
     row, first_token = 0, 0
     for number, (query, ids) in enumerate(zip(queries, contexts, strict=True)):
-        windows = features.Windows(len(ids), cut.max_seq_length - len(query) - 3, cut.doc_stride)
+        windows = features.SlidingWindows(
+            len(ids), cut.max_seq_length - len(query) - 3, cut.doc_stride
+        )
         assert found.counts[number] == len(windows.spans)
         for index, (first, length) in enumerate(windows.spans):
             assert found.texts[row] == number
@@ -81,7 +83,7 @@ def test_answers_are_those_of_python(tmp_path, version_2, monkeypatch):
     monkeypatch.setattr(answering, "_WINDOWS_AT_A_TIME", 3)
     (tmp_path / "vocab.txt").write_text("\n".join(WORDS) + "\n")
     cut = features.WindowConfig(12, 3, 4, answer_alignment="offsets")
-    choice = answers.DecodingConfig(12, 3, version_2, 0.0)
+    choice = decoding.DecodingConfig(12, 3, version_2, 0.0)
     known = settings.SpanSettings(cut, choice, True, TINY, str(tmp_path / "vocab.txt"))
     keras.utils.set_random_seed(1)
     model = bert_tf.BertSpanLabeler(TINY)
@@ -102,7 +104,7 @@ def test_answers_are_those_of_python(tmp_path, version_2, monkeypatch):
 
     tokenizer = bert_tf.FullTokenizer(known.vocab_file)
     finder, cutter = (
-        answers.AnswerDecoder(choice, tokenizer, cut.by_offsets),
+        decoding.AnswerDecoder(choice, by_offsets=cut.by_offsets),
         features.FeatureConverter(tokenizer, cut, False),
     )
     count = 0
@@ -110,16 +112,16 @@ def test_answers_are_those_of_python(tmp_path, version_2, monkeypatch):
         asked = reading.Question("", "", question, None, False)
         ((_, windows, _),) = cutter(reading.Paragraph("", context, (asked,)))
         count += len(windows)
-        made = [window.values(tokenizer.vocab, 12, 0) for window in windows]
+        made = [record_values(window, tokenizer.vocab, 12, 0) for window in windows]
         rows = []
         if made:
             inputs = {name: tf.constant([values[name] for values in made]) for name in model.input}
             outputs = {name: x.numpy() for name, x in model(inputs).items()}
             logits = outputs["start_logits"], outputs["end_logits"]
-            rows = [scores_of(*pair, choice.n_best_size) for pair in zip(*logits, strict=True)]
-        expected = finder.find(windows, rows)
+            rows = [window_logits(*pair, choice.n_best_size) for pair in zip(*logits, strict=True)]
+        expected = finder.decode(windows, rows)
         text = expected.answer(choice)
-        text = "" if text == answers.EMPTY else text
+        text = "" if text == decoding.EMPTY else text
         start, end = found["start"][number], found["end"][number]
         assert found["answer"][number].decode() == text, number
         assert text == (context[start:end] if start >= 0 else "")

@@ -1,12 +1,12 @@
 """Answering questions about a context: SQuAD 1.1 and 2.0 (BERT paper, sections 4.2 and 4.3).
 
-`reading` gives questions, `features` splits their contexts into windows, `task` is the model,
-`answers` decodes its outputs, `scoring` compares answers with those of the data, and `data` ties
-them together for a run.
+`reading` reads questions, `features` converts them to windows and writes these to records,
+`alignment` relates characters, words and tokens, `task` has the model, `decoding` turns its logits
+into answers, `scoring` compares them with those of the data, and `data` ties them together for a
+run.
 """
 
 from bert_tf.tasks.base import TaskSpec
-from bert_tf.tasks.question_answering.answers import DecodingConfig
 from bert_tf.tasks.question_answering.config import (
     QuestionAnsweringConfig,
     QuestionAnsweringOptions,
@@ -17,12 +17,11 @@ from bert_tf.tasks.question_answering.data import (
     make_model,
     read,
 )
-from bert_tf.tasks.question_answering.features import WindowConfig
-from bert_tf.tasks.question_answering.reading import JsonSource, survey
+from bert_tf.tasks.question_answering.decoding import DecodingConfig
+from bert_tf.tasks.question_answering.features import WindowConfig, window_cache
+from bert_tf.tasks.question_answering.reading import JsonSource, TfdsQuestions, validate_and_count
 from bert_tf.tasks.question_answering.scoring import Scorer
 from bert_tf.tasks.question_answering.task import AnswerExtractor, QuestionAnsweringTask
-from bert_tf.tasks.question_answering.tfds import SpanSource
-from bert_tf.tasks.question_answering.writing import window_cache
 
 SPEC = TaskSpec(
     name="question_answering",
@@ -45,10 +44,10 @@ __all__ = [
     "QuestionAnsweringOptions",
     "QuestionAnsweringTask",
     "Scorer",
-    "SpanSource",
+    "TfdsQuestions",
     "WindowConfig",
     "make_model",
     "read",
-    "survey",
+    "validate_and_count",
     "window_cache",
 ]

@@ -5,8 +5,8 @@ import dataclasses
 from bert_tf import files
 from bert_tf.errors import UserError
 from bert_tf.tasks.base import TaskConfig, TaskOptions
-from bert_tf.tasks.question_answering.answers import DecodingConfig
-from bert_tf.tasks.question_answering.features import AROUND, WindowConfig
+from bert_tf.tasks.question_answering.decoding import DecodingConfig
+from bert_tf.tasks.question_answering.features import NUM_SPECIAL_TOKENS, WindowConfig
 
 
 def _names(config_class):
@@ -46,7 +46,9 @@ class QuestionAnsweringConfig(TaskConfig):
         config = super().of_pretrained(bert_config, vocab_file, do_lower_case, **options)
         window_config = config.window_config.check()
         # Windows of short sequences must overlap too, or answers between them are lost.
-        num_tokens = window_config.max_seq_length - window_config.max_query_length - AROUND
+        num_tokens = (
+            window_config.max_seq_length - window_config.max_query_length - NUM_SPECIAL_TOKENS
+        )
         doc_stride = min(config.doc_stride, max(1, num_tokens // 2))
         return dataclasses.replace(config, doc_stride=doc_stride)
 

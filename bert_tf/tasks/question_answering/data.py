@@ -14,15 +14,18 @@ from bert_tf.modeling import BertSpanLabeler
 from bert_tf.tasks import results
 from bert_tf.tasks.base import RecordFormat, TaskData, result_file
 from bert_tf.tasks.question_answering.config import QuestionAnsweringConfig
-from bert_tf.tasks.question_answering.reading import JsonSource, survey
+from bert_tf.tasks.question_answering.features import window_cache
+from bert_tf.tasks.question_answering.reading import (
+    JsonSource,
+    TfdsQuestions,
+    validate_and_count,
+)
 from bert_tf.tasks.question_answering.scoring import Scorer
 from bert_tf.tasks.question_answering.task import (
     AnswerExtractor,
     QuestionAnsweringTask,
     metric_names,
 )
-from bert_tf.tasks.question_answering.tfds import SpanSource
-from bert_tf.tasks.question_answering.writing import window_cache
 
 PREDICTIONS, N_BEST, NULL_ODDS = "predictions.json", "nbest_predictions.json", "null_odds.json"
 
@@ -34,7 +37,7 @@ class QuestionAnsweringData(TaskData):
 
     Attributes:
       sources: dict from split to its source of questions.
-      summaries: dict from split to the result of `reading.survey`.
+      summaries: dict from split to the result of `reading.validate_and_count`.
       config: the `QuestionAnsweringConfig`.
       options: the `QuestionAnsweringOptions`.
       extractor: the `AnswerExtractor` of the "dev" split, None if it was not read.
@@ -96,7 +99,7 @@ class QuestionAnsweringData(TaskData):
             if writes := do_predict and run.workers.is_chief:
                 stack.enter_context(writer.writing(run.folder))
             writer.collect(self.extractor.answers(run.predict("dev")))
-            self.extractor.decoder.report()
+            self.extractor.decoder.log_unaligned()
             threshold = None
             if self.options.find_null_score_diff_threshold:
                 threshold = writer.best_threshold()
@@ -139,7 +142,7 @@ def read(options, model, parts, stored=None):
         splits["dev"] = "eval" if is_scored else "predict"
     sources = {split: _make_source(options, split) for split in splits}
     summaries = {
-        split: survey(
+        split: validate_and_count(
             source,
             splits[split],
             config.version_2_with_negative,
@@ -156,7 +159,7 @@ def make_model(config, dtype=None):
 
 
 def _make_source(options, split):
-    """Return the `JsonSource` or `SpanSource` of "train" or "dev"."""
+    """Return the `JsonSource` or `TfdsQuestions` of "train" or "dev"."""
     argument = "train_file" if split == "train" else "predict_file"
     options.check_source((argument,))
     if options.tfds_name:
@@ -164,7 +167,9 @@ def _make_source(options, split):
         if len(splits) != 2:
             raise UserError("`tfds_splits`: two splits were expected, for training and prediction")
         part = "train" if split == "train" else "predict"
-        return SpanSource(options.tfds_name, part, options.tfds_data_dir, splits[part == "predict"])
+        return TfdsQuestions(
+            options.tfds_name, part, options.tfds_data_dir, splits[part == "predict"]
+        )
     path = getattr(options, argument)
     if not path:
         raise UserError(f"nothing to read: `{argument}` or `tfds_name` must be given")
@@ -234,7 +239,7 @@ class PredictionWriter:
         scorer = self.score()
         score, threshold = scorer.best_threshold("f1")
         if threshold is None:
-            threshold = scorer.least_odds - 1.0
+            threshold = scorer.min_null_odds - 1.0
         console.info(
             "best null_score_diff_threshold of this set: %r, with an F1 of %.2f", threshold, score
         )

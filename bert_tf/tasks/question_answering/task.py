@@ -6,8 +6,8 @@ import tensorflow as tf
 from bert_tf.errors import UserError
 from bert_tf.modeling import BertSpanLabeler
 from bert_tf.tasks.base import Task
-from bert_tf.tasks.question_answering.answers import AnswerDecoder, Scores
-from bert_tf.tasks.question_answering.features import FIRST_ID, FeatureConverter
+from bert_tf.tasks.question_answering.decoding import AnswerDecoder, WindowLogits
+from bert_tf.tasks.question_answering.features import FIRST_UNIQUE_ID, FeatureConverter
 from bert_tf.tasks.question_answering.scoring import Scorer
 
 
@@ -113,21 +113,19 @@ class AnswerExtractor:
           UserError: if the predictions are not those of these questions.
         """
         window_config = self._window_config
-        self.decoder = AnswerDecoder(
-            self._decoding_config, self._tokenizer, window_config.by_offsets, self._verbose
-        )
+        self.decoder = AnswerDecoder(self._decoding_config, window_config.by_offsets, self._verbose)
         converter = FeatureConverter(self._tokenizer, window_config, is_training=False)
-        rows, expected = _rows(predictions), FIRST_ID
+        rows, expected = _rows(predictions), FIRST_UNIQUE_ID
         for paragraph in self._source.paragraphs():
             for question, windows, _ in converter(paragraph):
-                scores = []
+                logits = []
                 for _ in windows:
                     unique_id, row = next(rows, (None, None))
                     if unique_id != expected:
                         self._fail(unique_id, expected)
-                    scores.append(row)
+                    logits.append(row)
                     expected += 1
-                yield question, self.decoder.find(windows, scores)
+                yield question, self.decoder.decode(windows, logits)
         for unique_id, _ in rows:
             self._fail(unique_id, None)
 
@@ -139,14 +137,14 @@ class AnswerExtractor:
 
 
 def _rows(predictions):
-    """Yield (unique id, `Scores`) of each window."""
+    """Yield (unique id, `WindowLogits`) of each window."""
     for batch in predictions:
         # Python's own numbers are double precision, in which the release adds up.
         lists = {name: np.asarray(values).tolist() for name, values in batch.items()}
         for i, unique_id in enumerate(lists["unique_ids"]):
             yield (
                 unique_id,
-                Scores(
+                WindowLogits(
                     lists["start"][i],
                     lists["start_logits"][i],
                     lists["end"][i],

@@ -8,7 +8,12 @@ from bert_tf.tasks.token_classification.config import (
     TokenClassificationOptions,
 )
 from bert_tf.tasks.token_classification.data import TokenClassificationData, read, write_columns
-from bert_tf.tasks.token_classification.features import Tags, WindowConfig, find_tags, usable
+from bert_tf.tasks.token_classification.features import (
+    Tags,
+    WindowConfig,
+    infer_tags,
+    valid_sentences,
+)
 from bert_tf.tasks.token_classification.reading import ColumnFiles, Sentence, TfdsSentences
 from bert_tf.tasks.token_classification.task import (
     TokenClassificationTask,
@@ -38,11 +43,11 @@ __all__ = [
     "TokenClassificationOptions",
     "TokenClassificationTask",
     "WindowConfig",
-    "find_tags",
+    "infer_tags",
     "make_model",
     "metric_names",
     "schemes",
     "scoring",
-    "usable",
+    "valid_sentences",
     "write_columns",
 ]

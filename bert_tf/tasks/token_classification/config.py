@@ -7,7 +7,7 @@ from bert_tf.errors import UserError
 from bert_tf.modeling import layers_of
 from bert_tf.tasks.base import TaskConfig, TaskOptions, check_labels
 from bert_tf.tasks.token_classification.features import Tags, WindowConfig
-from bert_tf.tasks.token_classification.schemes import find_scheme
+from bert_tf.tasks.token_classification.schemes import infer_scheme
 
 _WINDOW_OPTIONS = tuple(field.name for field in dataclasses.fields(WindowConfig))
 _DEFAULT_LAYERS = "concat_last_four"
@@ -112,7 +112,7 @@ class TokenClassificationConfig(TaskConfig):
     def of_pretrained(cls, bert_config, vocab_file, do_lower_case, labels=(), **options):
         labels = check_labels(labels)
         try:
-            scheme = find_scheme([[label] for label in labels])
+            scheme = infer_scheme([[label] for label in labels])
         except UserError:
             raise UserError(
                 f"`labels`: the tags of the model follow BILOU ({', '.join(labels)}), which is not "

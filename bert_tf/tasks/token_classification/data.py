@@ -11,7 +11,11 @@ from bert_tf.tasks.feature_cache import FeatureCache, digest, tokenizer_fingerpr
 from bert_tf.tasks.rows import BadRows
 from bert_tf.tasks.token_classification import schemes, scoring
 from bert_tf.tasks.token_classification.config import TokenClassificationConfig
-from bert_tf.tasks.token_classification.features import features, find_tags, usable
+from bert_tf.tasks.token_classification.features import (
+    convert_sentences,
+    infer_tags,
+    valid_sentences,
+)
 from bert_tf.tasks.token_classification.reading import ColumnFiles, TfdsSentences
 from bert_tf.tasks.token_classification.task import TokenClassificationTask, metric_names
 
@@ -47,7 +51,7 @@ class TokenClassificationData(TaskData):
         sentences, tags = self.sentences[split], self.config.tags
         window_config = self.config.window_config
         fingerprint = {
-            "data": digest([s.words, s.tags, bool(s.opening)] for s in sentences),
+            "data": digest([s.words, s.tags, bool(s.leading_lines)] for s in sentences),
             "sentences": len(sentences),
             **tokenizer_fingerprint(tokenizer),
             "tags": list(tags.names),
@@ -81,7 +85,9 @@ class TokenClassificationData(TaskData):
         def report(predictions):
             task = run.trainer.task
             labels, predicted = task.tags(predictions, "tag_ids"), task.tags(predictions)
-            reports.append(scoring.report(labels, predicted, self.config.tags.scheme))
+            reports.append(
+                scoring.classification_report(labels, predicted, self.config.tags.scheme)
+            )
 
         evaluation = run.evaluate(split, on_predictions=report if self.options.report else None)
 
@@ -101,7 +107,7 @@ class TokenClassificationData(TaskData):
         tags = self.config.tags
         scheme = self.options.output_scheme or tags.data_scheme
         predicted = [
-            schemes.converted(sentence, tags.scheme, scheme)
+            schemes.convert_tags(sentence, tags.scheme, scheme)
             for sentence in run.trainer.task.tags(predictions)
         ]
 
@@ -122,7 +128,7 @@ def write_features(path, sentences, tags, tokenizer, window_config):
     ticker = console.Ticker(f"writing {path}", "windows")
     count = 0
     with records.writing([path], records.TAGGING) as write:
-        for values in features(sentences, tags, tokenizer, window_config):
+        for values in convert_sentences(sentences, tags, tokenizer, window_config):
             write(values)
             ticker.add()
             count += 1
@@ -141,10 +147,10 @@ def write_columns(path, sentences, tags):
     outside = schemes.OUTSIDE
     with files.writing_text(path) as write:
         for sentence, predicted in zip(sentences, tags, strict=True):
-            write("".join(f"{line} {outside}\n\n" for line in sentence.opening))
+            write("".join(f"{line} {outside}\n\n" for line in sentence.leading_lines))
             pairs = zip(sentence.columns, predicted, strict=True)
             write("\n".join(" ".join([*columns, tag]) for columns, tag in pairs) + "\n\n")
-            write("".join(f"{line} {outside}\n\n" for line in sentence.closing))
+            write("".join(f"{line} {outside}\n\n" for line in sentence.trailing_lines))
 
 
 def read(options, model, parts, stored=None):
@@ -156,15 +162,15 @@ def read(options, model, parts, stored=None):
     if stored:
         tags = _stored_tags(options, stored)
     else:
-        tags = _find_tags(options, source, sentences.get("train"))
+        tags = _infer_tags(options, source, sentences.get("train"))
     if options.output_scheme:
-        schemes.check_goes("output_scheme", options.output_scheme, tags.scheme)
+        schemes.check_compatible("output_scheme", options.output_scheme, tags.scheme)
     for split in splits:
-        sentences[split] = usable(sentences[split], tags, bad[split])
+        sentences[split] = valid_sentences(sentences[split], tags, bad[split])
         bad[split].report("bad sentences left out")
         if not sentences[split]:
             raise UserError(f"{bad[split].first}; no sentence can be used")
-        if options.document_context and not any(x.opening for x in sentences[split]):
+        if options.document_context and not any(x.leading_lines for x in sentences[split]):
             raise UserError(
                 f"`document_context`: {sentences[split][0].where} does not mark where documents "
                 "begin with -DOCSTART- lines"
@@ -191,18 +197,18 @@ def _stored_tags(options, stored):
             f"{tags.scheme}"
         )
     if options.tag_scheme:
-        schemes.check_goes("tag_scheme", options.tag_scheme, tags.scheme)
+        schemes.check_compatible("tag_scheme", options.tag_scheme, tags.scheme)
         tags = tags._replace(data_scheme=options.tag_scheme)
     return tags
 
 
-def _find_tags(options, source, train):
+def _infer_tags(options, source, train):
     """Return the `Tags` of the training set, which is read for them if `train` is None."""
     bad = BadRows(skip=True)
     sentences = train or source.read("train", bad)
-    tags = find_tags(sentences, options.tag_scheme, options.learn_scheme)
+    tags = infer_tags(sentences, options.tag_scheme, options.learn_scheme)
     if not train:
-        usable(sentences, tags, bad)
+        valid_sentences(sentences, tags, bad)
         bad.report("the tags are those of the training set without its bad sentences")
     console.info(
         "tag scheme of the data: %s; the model learns %s: %s",

@@ -7,9 +7,9 @@ import tensorflow as tf
 
 from bert_tf.modeling import BertFeatureTokenClassifier, BertTokenClassifier
 from bert_tf.tasks.base import Task
-from bert_tf.tasks.token_classification.features import NOTHING, SENTENCE
-from bert_tf.tasks.token_classification.schemes import converted
-from bert_tf.tasks.token_classification.scoring import accuracy, count
+from bert_tf.tasks.token_classification.features import NOT_WORD_START, SENTENCE_START
+from bert_tf.tasks.token_classification.schemes import convert_tags
+from bert_tf.tasks.token_classification.scoring import accuracy, count_spans
 
 
 class TokenClassificationTask(Task):
@@ -32,7 +32,7 @@ class TokenClassificationTask(Task):
         return metric_names(self._tags)
 
     def loss_weights(self, batch):
-        is_word = tf.not_equal(batch["word_starts"], NOTHING)
+        is_word = tf.not_equal(batch["word_starts"], NOT_WORD_START)
         return {"words": tf.reduce_sum(tf.cast(is_word, tf.float32))}
 
     def losses(self, outputs, batch, weights):
@@ -45,7 +45,7 @@ class TokenClassificationTask(Task):
         losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
             labels=batch["tag_ids"], logits=outputs["logits"]
         )
-        return tf.where(tf.not_equal(batch["word_starts"], NOTHING), losses, 0.0)
+        return tf.where(tf.not_equal(batch["word_starts"], NOT_WORD_START), losses, 0.0)
 
     def predictions(self, outputs, batch):
         """Return predicted tags, tags of the data and word starts (B, S), and the loss (B,)."""
@@ -70,14 +70,14 @@ class TokenClassificationTask(Task):
           name: "predicted", or "tag_ids" for those of the data.
         """
         starts = predictions["word_starts"]
-        is_word = starts != NOTHING
+        is_word = starts != NOT_WORD_START
         names = [self._tags.names[i] for i in predictions[name][is_word]]
-        edges = [*np.flatnonzero(starts[is_word] == SENTENCE).tolist(), len(names)]
+        edges = [*np.flatnonzero(starts[is_word] == SENTENCE_START).tolist(), len(names)]
         return [names[i:j] for i, j in itertools.pairwise(edges)]
 
     def _in_data_scheme(self, sentences):
         """Convert lists of tags to the scheme of the data, which conlleval would read."""
-        return [converted(tags, self._tags.scheme, self._tags.data_scheme) for tags in sentences]
+        return [convert_tags(tags, self._tags.scheme, self._tags.data_scheme) for tags in sentences]
 
     def metrics(self, predictions):
         labels, predicted = self.tags(predictions, "tag_ids"), self.tags(predictions)
@@ -87,7 +87,7 @@ class TokenClassificationTask(Task):
             "eval_accuracy": accuracy(self._in_data_scheme(labels), self._in_data_scheme(predicted))
         }
         if self._tags.scheme != "none":
-            scores = count(labels, predicted).figures()
+            scores = count_spans(labels, predicted).precision_recall_f1()
             names = ("eval_precision", "eval_recall", "eval_f1")
             results |= dict(zip(names, scores, strict=True))
         return {**results, "eval_loss": loss, "loss": loss}
