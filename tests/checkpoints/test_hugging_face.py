@@ -140,7 +140,7 @@ def test_every_head_both_ways(transformers, tmp_path, make, name, act):
     safetensors.save_file(arrays, old / "model.safetensors")
     (old / "config.json").write_text((tmp_path / "theirs" / "config.json").read_text())
     for path in ("theirs", "shards", "old"):
-        again = make(checkpoints.find_config(str(tmp_path / path)))
+        again = make(checkpoints.load_config(str(tmp_path / path)))
         assert again.config.hidden_act == act
         # All that the answers depend on is there, which is not always the pooler.
         checkpoints.warm_start(again, str(tmp_path / path), require_all=True)
