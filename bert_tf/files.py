@@ -233,9 +233,8 @@ def locked(folder, argument, activity):
             process_id = ""
             with contextlib.suppress(OSError), open(path, encoding="utf-8") as reader:
                 process_id = reader.read().strip()
-            raise UserError(
-                f"`{argument}`: another process (PID {process_id or 'unknown'}) {activity} in {folder}"
-            ) from None
+            holder = f"another process (PID {process_id or 'unknown'})"
+            raise UserError(f"`{argument}`: {holder} {activity} in {folder}") from None
         except OSError as error:
             if error.errno in _NO_LOCKS:
                 console.info("%s cannot be locked (%s)", folder, error.strerror)

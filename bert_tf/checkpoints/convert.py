@@ -196,12 +196,12 @@ def resize(tensors, config, max_position_embeddings=None, vocab_size=None, seed=
         )
     changes_positions = positions != config.max_position_embeddings
     changes_words = words != config.vocab_size
-    if changes_positions or changes_words:
-        if any(TRAINING_STATE.search(name) for name in tensors):
-            raise UserError(
-                "`keep_optimizer` cannot be combined with tables of a different size: the moments "
-                "of the optimizer are not resized"
-            )
+    has_state = any(TRAINING_STATE.search(name) for name in tensors)
+    if has_state and (changes_positions or changes_words):
+        raise UserError(
+            "`keep_optimizer` cannot be combined with tables of a different size: the moments of "
+            "the optimizer are not resized"
+        )
     if changes_positions:
         table = tensors[_POSITIONS]
         repeats = -(-positions // len(table))

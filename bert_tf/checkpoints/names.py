@@ -10,95 +10,28 @@ _NORM = ("gamma", "beta")
 _DENSE = ("kernel", "bias")
 _LSTM = ("kernel", "recurrent_kernel", "bias")
 
+# Marks rows where Hugging Face's name is the release's with dots.
+_DOTTED = "dotted"
+
 # Keras path, the release's name, Hugging Face's name (None if it has no such weight), and the
 # variables of the layer (none if the row is itself a variable). "{}" is the number of the
 # transformer layer, counted from 0.
 _TABLE = (
-    (
-        "embeddings/word_embeddings",
-        "bert/embeddings/word_embeddings",
-        "bert.embeddings.word_embeddings.weight",
-        (),
-    ),
-    (
-        "embeddings/token_type_embeddings",
-        "bert/embeddings/token_type_embeddings",
-        "bert.embeddings.token_type_embeddings.weight",
-        (),
-    ),
-    (
-        "embeddings/position_embeddings",
-        "bert/embeddings/position_embeddings",
-        "bert.embeddings.position_embeddings.weight",
-        (),
-    ),
-    (
-        "embeddings/LayerNorm",
-        "bert/embeddings/LayerNorm",
-        "bert.embeddings.LayerNorm",
-        _NORM,
-    ),
-    (
-        "layer_{}/query",
-        "bert/encoder/layer_{}/attention/self/query",
-        "bert.encoder.layer.{}.attention.self.query",
-        _DENSE,
-    ),
-    (
-        "layer_{}/key",
-        "bert/encoder/layer_{}/attention/self/key",
-        "bert.encoder.layer.{}.attention.self.key",
-        _DENSE,
-    ),
-    (
-        "layer_{}/value",
-        "bert/encoder/layer_{}/attention/self/value",
-        "bert.encoder.layer.{}.attention.self.value",
-        _DENSE,
-    ),
-    (
-        "layer_{}/attention_dense",
-        "bert/encoder/layer_{}/attention/output/dense",
-        "bert.encoder.layer.{}.attention.output.dense",
-        _DENSE,
-    ),
-    (
-        "layer_{}/attention_norm",
-        "bert/encoder/layer_{}/attention/output/LayerNorm",
-        "bert.encoder.layer.{}.attention.output.LayerNorm",
-        _NORM,
-    ),
-    (
-        "layer_{}/intermediate",
-        "bert/encoder/layer_{}/intermediate/dense",
-        "bert.encoder.layer.{}.intermediate.dense",
-        _DENSE,
-    ),
-    (
-        "layer_{}/output_dense",
-        "bert/encoder/layer_{}/output/dense",
-        "bert.encoder.layer.{}.output.dense",
-        _DENSE,
-    ),
-    (
-        "layer_{}/output_norm",
-        "bert/encoder/layer_{}/output/LayerNorm",
-        "bert.encoder.layer.{}.output.LayerNorm",
-        _NORM,
-    ),
-    ("pooler", "bert/pooler/dense", "bert.pooler.dense", _DENSE),
-    (
-        "masked_lm/dense",
-        "cls/predictions/transform/dense",
-        "cls.predictions.transform.dense",
-        _DENSE,
-    ),
-    (
-        "masked_lm/LayerNorm",
-        "cls/predictions/transform/LayerNorm",
-        "cls.predictions.transform.LayerNorm",
-        _NORM,
-    ),
+    ("embeddings/word_embeddings", "bert/embeddings/word_embeddings", _DOTTED, ()),
+    ("embeddings/token_type_embeddings", "bert/embeddings/token_type_embeddings", _DOTTED, ()),
+    ("embeddings/position_embeddings", "bert/embeddings/position_embeddings", _DOTTED, ()),
+    ("embeddings/LayerNorm", "bert/embeddings/LayerNorm", _DOTTED, _NORM),
+    ("layer_{}/query", "bert/encoder/layer_{}/attention/self/query", _DOTTED, _DENSE),
+    ("layer_{}/key", "bert/encoder/layer_{}/attention/self/key", _DOTTED, _DENSE),
+    ("layer_{}/value", "bert/encoder/layer_{}/attention/self/value", _DOTTED, _DENSE),
+    ("layer_{}/attention_dense", "bert/encoder/layer_{}/attention/output/dense", _DOTTED, _DENSE),
+    ("layer_{}/attention_norm", "bert/encoder/layer_{}/attention/output/LayerNorm", _DOTTED, _NORM),
+    ("layer_{}/intermediate", "bert/encoder/layer_{}/intermediate/dense", _DOTTED, _DENSE),
+    ("layer_{}/output_dense", "bert/encoder/layer_{}/output/dense", _DOTTED, _DENSE),
+    ("layer_{}/output_norm", "bert/encoder/layer_{}/output/LayerNorm", _DOTTED, _NORM),
+    ("pooler", "bert/pooler/dense", _DOTTED, _DENSE),
+    ("masked_lm/dense", "cls/predictions/transform/dense", _DOTTED, _DENSE),
+    ("masked_lm/LayerNorm", "cls/predictions/transform/LayerNorm", _DOTTED, _NORM),
     ("masked_lm/output_bias", "cls/predictions/output_bias", "cls.predictions.bias", ()),
     (
         "next_sentence/output_weights",
@@ -132,6 +65,9 @@ _HUGGING_FACE = {"kernel": "weight", "gamma": "weight", "beta": "bias", "bias": 
 def _expand_table():
     """Yield (Keras path, release name, Hugging Face name) of each variable."""
     for path, release, hugging_face, variables in _TABLE:
+        if hugging_face == _DOTTED:
+            hugging_face = release.replace("layer_{}", "layer.{}").replace("/", ".")
+            hugging_face += "" if variables else ".weight"
         if not variables:
             yield path, release, hugging_face
         for variable in variables:
