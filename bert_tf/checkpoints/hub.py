@@ -113,6 +113,7 @@ def _download(url, path, folder):
     """Download `url` to `path`, which appears when it is complete."""
     import requests
     from requests.adapters import HTTPAdapter
+    from urllib3.exceptions import HTTPError
     from urllib3.util import Retry
 
     if not url.lower().startswith(("http://", "https://")):
@@ -128,7 +129,7 @@ def _download(url, path, folder):
             session.mount("https://", HTTPAdapter(max_retries=retry))
             while not _download_rest(session, url, part):
                 console.info("%s: interrupted after %d bytes, resuming", url, os.path.getsize(part))
-    except requests.RequestException as error:
+    except (requests.RequestException, HTTPError) as error:
         raise UserError(
             f"{url} cannot be reached ({reason(_root_cause(error))}); download it on a machine "
             f"with a network connection and save it as {path}, or unpack it into {folder}"
@@ -144,7 +145,7 @@ def _download_rest(session, url, part):
     Returns:
       Whether the file is complete. If not, another call can resume the download.
     """
-    from requests.exceptions import ChunkedEncodingError, ConnectionError
+    from urllib3.exceptions import HTTPError
 
     start = os.path.getsize(part) if os.path.exists(part) else 0
     # Offsets count the bytes of the file: the server must not compress it.
@@ -166,11 +167,12 @@ def _download_rest(session, url, part):
         size = start
         try:
             with open(part, "ab" if start else "wb") as writer:
-                for block in response.iter_content(_BLOCK_BYTES):
+                # Unlike `iter_content`, this returns all bytes that came before an interruption.
+                for block in response.raw.stream(_BLOCK_BYTES, decode_content=False):
                     writer.write(block)
                     size += len(block)
                     ticker.add((size >> 20) - ticker.count)
-        except (ChunkedEncodingError, ConnectionError):
+        except HTTPError:
             if size == start:
                 raise
             return False

@@ -105,9 +105,7 @@ def test_head_rows_are_matched_by_label(tmp_path, caplog):
     other = {"data_scheme": "iob2", "names": ["O", "B-Y", "I-Y"]}
     _, bias = load("tagger.json", other)
     assert bias.tolist() == [0, 0, 0] and "randomly initialized: output_weights" in caplog.text
-    with pytest.raises(
-        bert_tf.UserError, match=r"cannot use its head: .* O, B-Y, I-Y, .* O, B-X, I-X"
-    ):
+    with pytest.raises(bert_tf.UserError, match=r"cannot use its head: .*O, B-Y, I-Y"):
         load("tagger.json", other, require_all=True)
 
 

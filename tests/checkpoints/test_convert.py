@@ -145,5 +145,5 @@ def test_errors(release, tmp_path):
     )
     check_error("`input`: there is no checkpoint", path=tmp_path / "none")
     (tmp_path / "out").mkdir()
-    with pytest.raises(bert_tf.UserError, match="`output_dir`: .*out already exists"):
+    with pytest.raises(bert_tf.UserError, match=r"`output_dir`: .*out already exists"):
         checkpoints.convert(str(release), str(tmp_path / "out"), "release")
