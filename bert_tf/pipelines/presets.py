@@ -4,8 +4,7 @@ import os
 from typing import NamedTuple
 
 from bert_tf import checkpoints, console, files
-from bert_tf.checkpoints.hugging_face import CONFIG as THEIR_CONFIG
-from bert_tf.checkpoints.metadata import beside, read_metadata
+from bert_tf.checkpoints.metadata import HUGGING_FACE_CONFIG, find_companion_file, read_metadata
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.tasks.base import check_vocabulary
@@ -83,7 +82,7 @@ def files_of(preset):
         lower = named[1]
     return ModelFiles(
         preset,
-        beside(folder, (files.CONFIG, THEIR_CONFIG)),
-        beside(folder, (files.VOCABULARY,)),
+        find_companion_file(folder, (files.CONFIG, HUGGING_FACE_CONFIG)),
+        find_companion_file(folder, (files.VOCABULARY,)),
         lower,
     )

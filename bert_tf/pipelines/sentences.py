@@ -13,7 +13,7 @@ import tensorflow as tf
 from keras import ops
 
 from bert_tf import console
-from bert_tf.checkpoints.hugging_face import settings_of
+from bert_tf.checkpoints.metadata import read_json
 from bert_tf.errors import UserError
 from bert_tf.files import read_text
 from bert_tf.modeling.models import BertModel
@@ -151,7 +151,7 @@ def said_beside(path):
     unknown = sorted(set(kinds) - {"Transformer", "Pooling", "Normalize"})
     if unknown:
         raise UserError(f"{modules}: the module {unknown[0]} is not known here")
-    values = settings_of(os.path.join(path, kinds.get("Pooling", "")), "config.json")
+    values = read_json(os.path.join(path, kinds.get("Pooling", "")), "config.json")
     wanted = [
         name for name, value in values.items() if name.startswith("pooling_") and value is True
     ]
@@ -163,5 +163,5 @@ def said_beside(path):
         "layer": -1,
         "normalize": "Normalize" in kinds,
     }
-    length = settings_of(path, "sentence_bert_config.json").get("max_seq_length")
+    length = read_json(path, "sentence_bert_config.json").get("max_seq_length")
     return {**said, "max_seq_length": length} if length else said

@@ -104,7 +104,7 @@ class BestCheckpoint:
             if writes:
                 # The record is written later: a run that is killed in between evaluates again.
                 checkpointing.save(self.folder, weights, keep=1)
-                files.copy_side_files(self.output_dir, self.folder)
+                files.copy_model_files(self.output_dir, self.folder)
         else:
             self.since.append(step)
         if writes:

@@ -29,7 +29,7 @@ def hugging_face(folder):  # noqa: F811
     source = checkpoints.open_checkpoint(str(folder))
     tensors = {name: source.tensor(name) for name in source.shapes if "relationship" not in name}
     path = str(folder / "masked_lm")
-    config = checkpoints.find_config(str(folder))
+    config = checkpoints.load_config(str(folder))
     kind = checkpoints.write_hugging_face(path, tensors, config, str(folder / "vocab.txt"))
     assert kind == "BertForMaskedLM"
     return path
