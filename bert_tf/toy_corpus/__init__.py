@@ -169,7 +169,7 @@ def pretrained(folder, num_train_steps=1500):
             output_dir=folder,
             num_train_steps=num_train_steps,
         )
-    found = pipelines.files_of(where)
+    found = pipelines.find_model_files(where)
     return found._replace(vocab=os.path.join(folder, "vocab.txt"), do_lower_case=True)
 
 

@@ -8,12 +8,12 @@ import sys
 
 import numpy as np
 import pytest
+from bert_tf.pipelines.tokens import TextVectors
 from test_hugging_face import transformers  # noqa: F401
 from test_token_vectors import LINES, TOKENS, WORDS, folder  # noqa: F401
 
 import bert_tf
 from bert_tf import checkpoints, pipelines
-from bert_tf.pipelines.tokens import TextVectors
 
 
 @pytest.fixture(scope="module")

@@ -5,12 +5,12 @@ import sys
 import numpy as np
 import pytest
 import tensorflow as tf
+from bert_tf.pipelines.embeddings import Parts
 from test_token_vectors import LINES, TOKENS, WORDS, folder, outputs  # noqa: F401
 
 import bert_tf
 from bert_tf import pipelines
 from bert_tf.modeling.layers import LayerNorm
-from bert_tf.pipelines.embeddings import Parts
 from bert_tf.pipelines.fill_mask import Guesses
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import scripts_alone
 import tensorflow as tf
+from bert_tf.pipelines.tokens import TextVectors
 from test_modeling import TINY
 from test_workers import worker_environments
 
@@ -19,7 +20,6 @@ import bert_tf
 from bert_tf import checkpoints, pipelines
 from bert_tf.modeling import LAYER_COMBINATIONS, BertPretrainer
 from bert_tf.pipelines import runner, writers
-from bert_tf.pipelines.tokens import TextVectors
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghij", *(f"##{c}" for c in "abc")]
 DEEP = bert_tf.BertConfig.from_dict(
