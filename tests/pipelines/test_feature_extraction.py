@@ -120,7 +120,7 @@ def test_strategies_agree_and_order_is_kept(model_folder, model_and_tokenizer):
     for a, b, line in zip(expected, texts, lines, strict=True):
         assert a.tokens == b.tokens == ["[CLS]", *line.split(), "[SEP]"]
         np.testing.assert_allclose(a.values, b.values, atol=1e-5)
-    with pytest.raises(bert_tf.UserError, match="`batch_size=3`.* 2 "):
+    with pytest.raises(bert_tf.UserError, match=r"`batch_size=3`.* 2 "):
         pipelines.TokenVectors(
             mirrored.model, mirrored.tokenizer, strategy=strategy, batch_size=3, max_seq_length=12
         )
@@ -197,8 +197,8 @@ def attention(model_folder):
 def test_attention_equals_transformers(transformers, model_folder, attention, tmp_path):
     import torch
 
-    checkpoints.convert(str(model_folder), str(tmp_path), "hugging_face")
-    model = transformers.BertModel.from_pretrained(tmp_path, attn_implementation="eager")
+    checkpoints.convert(str(model_folder), str(tmp_path / "model"), "hugging_face")
+    model = transformers.BertModel.from_pretrained(tmp_path / "model", attn_implementation="eager")
     for text, tokens in zip(attention(LINES), TOKENS, strict=True):
         ids, segment_ids = encode(tokens)
         with torch.no_grad():

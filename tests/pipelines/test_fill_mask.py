@@ -198,8 +198,8 @@ def test_a_model_trained_on_the_alphabet_predicts_it(model_folder):
 
     @tf.function
     def train():
-        loss = step()
-        for _ in tf.range(399):
+        loss = tf.constant(0.0)
+        for _ in tf.range(300):
             loss = step()
         return loss
 
