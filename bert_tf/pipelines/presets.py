@@ -9,7 +9,7 @@ from bert_tf.checkpoints.metadata import beside, read_metadata
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.tasks.checks import check_vocabulary
-from bert_tf.tokenization import FullTokenizer, casing_by_name
+from bert_tf.tokenization import FullTokenizer, casing_from_path
 
 
 class ModelFiles(NamedTuple):
@@ -79,7 +79,7 @@ def files_of(preset):
         return ModelFiles(found.checkpoint, found.config, found.vocab, found.do_lower_case)
     folder = os.path.dirname(preset) if preset.endswith(".safetensors") else preset
     lower = read_metadata(folder).get("do_lower_case")
-    if lower is None and (named := casing_by_name(preset)):
+    if lower is None and (named := casing_from_path(preset)):
         lower = named[1]
     return ModelFiles(
         preset,
