@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from bert_tf.toy_corpus import TYPED
+from bert_tf.toy_corpus import SAMPLE_TEXTS
 
 nbformat = pytest.importorskip("nbformat")
 
@@ -76,6 +76,6 @@ def test_run_without_a_network(root, tmp_path, monkeypatch):
         assert "cannot be reached" in said and "bert_tf makes model and texts by itself" in said
         assert "I0000" not in said
         assert re.search(r"eval_accuracy = [01]\.\d", said)
-        assert all(text in said for text in TYPED)
+        assert all(text in said for text in SAMPLE_TEXTS)
     # Made once.
     assert "$ python" in said and "quickstart.py" not in said
