@@ -12,7 +12,7 @@ from bert_tf.checkpoints.metadata import beside, read_metadata
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.tasks.checks import check_vocabulary
-from bert_tf.tokenization import FullTokenizer, casing_by_name
+from bert_tf.tokenization import FullTokenizer, casing_from_path
 
 
 class ModelFiles(NamedTuple):
@@ -97,7 +97,7 @@ def find_model_files(preset):
         return ModelFiles(model.checkpoint, model.config, model.vocab, model.do_lower_case)
     folder = _folder_of(preset)
     do_lower_case = read_metadata(folder).get("do_lower_case")
-    if do_lower_case is None and (published := casing_by_name(preset)):
+    if do_lower_case is None and (published := casing_from_path(preset)):
         do_lower_case = published[1]
     return ModelFiles(
         preset,
