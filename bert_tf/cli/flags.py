@@ -61,7 +61,7 @@ def run(main, needs_tensorflow=True):
             _warn_of_aliases(sys.argv)
             if needs_tensorflow:
                 import_tensorflow()
-            with naming_flags():
+            with naming_flags(), console.closing_bars():
                 main()
         except UserError as error:
             print(f"{name}: error: {error}", file=sys.stderr)

@@ -65,7 +65,7 @@ class PretrainedModel(keras.Model):
         path = preset
         if preset in checkpoints.MODELS:
             path = checkpoints.fetch(preset).checkpoint
-        model = cls(checkpoints.find_config(path), **options)
+        model = cls(checkpoints.load_config(path), **options)
         if load_weights:
             checkpoints.warm_start(model, path)
         return model

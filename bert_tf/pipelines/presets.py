@@ -7,8 +7,12 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from bert_tf import checkpoints, console, files
-from bert_tf.checkpoints import hugging_face
-from bert_tf.checkpoints.metadata import beside, read_metadata
+from bert_tf.checkpoints.metadata import (
+    HUGGING_FACE_CONFIG,
+    find_companion_file,
+    read_json,
+    read_metadata,
+)
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.tasks.checks import check_vocabulary
@@ -101,8 +105,8 @@ def find_model_files(preset):
         do_lower_case = published[1]
     return ModelFiles(
         preset,
-        beside(folder, (files.CONFIG, hugging_face.CONFIG)),
-        beside(folder, (files.VOCABULARY,)),
+        find_companion_file(folder, (files.CONFIG, HUGGING_FACE_CONFIG)),
+        find_companion_file(folder, (files.VOCABULARY,)),
         do_lower_case,
     )
 
@@ -136,9 +140,7 @@ def sentence_transformers_options(path):
             f"{modules_file}: module {unsupported[0]} is not supported; expected only Transformer, "
             "Pooling and Normalize"
         )
-    settings = hugging_face.settings_of(
-        os.path.join(folder, modules.get("Pooling", "")), "config.json"
-    )
+    settings = read_json(os.path.join(folder, modules.get("Pooling", "")), "config.json")
     modes = [name for name, value in settings.items()
              if name.startswith("pooling_") and value is True]  # fmt: skip
     poolings = {"pooling_mode_mean_tokens": "mean", "pooling_mode_max_tokens": "max",
@@ -149,7 +151,7 @@ def sentence_transformers_options(path):
             f"{', '.join(poolings)}"
         )
     options = {"pooling": poolings[modes[0]], "layer": -1, "normalize": "Normalize" in modules}
-    length = hugging_face.settings_of(folder, "sentence_bert_config.json").get("max_seq_length")
+    length = read_json(folder, "sentence_bert_config.json").get("max_seq_length")
     return {**options, "max_seq_length": length} if length else options
 
 

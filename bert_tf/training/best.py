@@ -98,7 +98,7 @@ class Best:
             if writes:
                 # The record comes after it: a run that is killed between them evaluates again.
                 checkpointing.save(self.folder, weights, keep=1)
-                files.copy_beside(self.output_dir, self.folder)
+                files.copy_model_files(self.output_dir, self.folder)
         else:
             self.since.append(step)
         if writes:

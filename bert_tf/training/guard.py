@@ -29,8 +29,8 @@ def exclusive_directory(output_dir, workers=None):
         return
     files.make_folder(output_dir)
     with files.locked(output_dir, "output_dir", "trains"):
-        files.clear_left_overs(output_dir)
-        files.clear_left_overs(os.path.join(output_dir, checkpointing.BEST))
+        files.remove_temporary_files(output_dir)
+        files.remove_temporary_files(os.path.join(output_dir, checkpointing.BEST))
         _HELD.add(folder)
         try:
             yield

@@ -1,4 +1,4 @@
-"""Scripts run from Python."""
+"""Scripts that are run from Python."""
 
 import os
 import shlex
@@ -11,7 +11,7 @@ import bert_tf
 from bert_tf import commands
 
 
-def test_shows_the_command_and_what_the_script_says(tmp_path, root, monkeypatch, capsys):
+def test_run_prints_command_and_output(tmp_path, root, monkeypatch, capsys):
     monkeypatch.chdir(root)
     corpus, vocabulary = tmp_path / "my corpus.txt", tmp_path / "vocab.txt"
     corpus.write_text("a rose is a rose\n")
@@ -22,16 +22,15 @@ def test_shows_the_command_and_what_the_script_says(tmp_path, root, monkeypatch,
         vocab_size=30,
         num_unused=0,
     )
-    said = capsys.readouterr().out
-    typed, _, rest = said.partition("\n\n")
-    words = shlex.split(typed.removeprefix("$ ").replace("\\\n", " "))
+    command, _, output = capsys.readouterr().out.partition("\n\n")
+    words = shlex.split(command.removeprefix("$ ").replace("\\\n", " "))
     assert words[:3] == ["python", "-m bert_tf vocab learn", f"--input_file={corpus}"]
-    # Standard error is among it: our lines go there.
-    assert "vocab.txt" in rest
+    # The log lines are on standard error.
+    assert "vocab.txt" in output
     assert "rose" in vocabulary.read_text().split()
 
 
-def test_a_failure_is_an_error_with_the_reason_shown(monkeypatch, root, capsys):
+def test_failing_script_is_an_error(monkeypatch, root, capsys):
     monkeypatch.chdir(root)
     with pytest.raises(bert_tf.UserError, match=r"^run_ner\.py ended with exit status 1$"):
         commands.run("run_ner.py", help="?")
@@ -40,8 +39,8 @@ def test_a_failure_is_an_error_with_the_reason_shown(monkeypatch, root, capsys):
     assert "--flag\n" in capsys.readouterr().out
 
 
-def test_writes_to_the_process_itself_where_nothing_stands_between(tmp_path, root):
-    """A person at a terminal sees it as if it had been typed."""
+def test_output_is_inherited_outside_of_notebooks(tmp_path, root):
+    """In a terminal, the script writes to the terminal itself."""
     program = (
         "from bert_tf import commands; commands.run('-m bert_tf.toy_corpus', output_dir='made')"
     )

@@ -26,7 +26,7 @@ def hugging_face_folder(model_folder, tmp_path_factory):
     source = checkpoints.open_checkpoint(str(model_folder))
     tensors = {name: source.tensor(name) for name in source.shapes if "relationship" not in name}
     path = str(tmp_path_factory.mktemp("hugging_face") / "masked_lm")
-    config = checkpoints.find_config(str(model_folder))
+    config = checkpoints.load_config(str(model_folder))
     architecture = checkpoints.write_hugging_face(
         path, tensors, config, str(model_folder / "vocab.txt")
     )

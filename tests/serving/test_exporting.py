@@ -101,7 +101,7 @@ def test_exports_beside_each_other_and_after_one_that_was_killed(vocab_file, tmp
     (tmp_path / "4.tmp-12345" / "variables").mkdir(parents=True)
     (tmp_path / "batching_parameters.txt.tmp-12345").write_text("")
     with files.locked(str(tmp_path), "export_dir", "exports"), pytest.raises(
-        bert_tf.UserError, match=r"--export_dir: another process \(number \d+\) exports in"
+        bert_tf.UserError, match=r"--export_dir: another process \(PID \d+\) exports in"
     ):  # fmt: skip
         serving.export(servable, str(tmp_path))
     serving.export(servable, str(tmp_path))

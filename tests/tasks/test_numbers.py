@@ -75,7 +75,7 @@ def test_numbers_beside_the_pooled_output(run, tmp_path):  # noqa: F811
     )
     expected = np.loadtxt(out / "test_results.tsv")
     np.testing.assert_allclose(answer["probabilities"], expected, atol=1e-5)
-    with pytest.raises(bert_tf.UserError, match="takes numbers beside the text, which no class of"):
+    with pytest.raises(bert_tf.UserError, match="has numeric features, which no class of"):
         bert_tf.checkpoints.convert(str(out), str(tmp_path / "hf"), "hugging_face")
     # The run goes on with other numbers, normalised as it began; the features are made again.
     with_numbers(tmp_path, [*ROWS[:-1], ("c d", 10**6, 2)])
