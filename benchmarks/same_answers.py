@@ -24,7 +24,7 @@ from absl import flags
 import bert_tf
 from bert_tf import serving
 from bert_tf.modeling.models import INPUTS
-from bert_tf.pipelines.texts import Text, TextRows
+from bert_tf.pipelines.base import Text, TextPreprocessor
 from bert_tf.tasks import question_answering as squad
 from bert_tf.tasks import token_classification as tagging
 
@@ -102,13 +102,13 @@ def ways(encoder, folders, program=None, batch_size=32):
     import native
 
     by_text, by_ids = (tf.saved_model.load(x).signatures["serving_default"] for x in folders)
-    rows = TextRows(encoder.tokenizer, encoder.max_seq_length)
+    rows = TextPreprocessor(encoder.tokenizer, encoder.max_seq_length)
 
     def batches(texts):
         return (texts[i : i + batch_size] for i in range(0, len(texts), batch_size))
 
     def inputs_of(text):
-        row = rows.row(Text(0, text.decode("utf-8", "ignore"), None))
+        row = rows.convert(Text(0, text.decode("utf-8", "ignore"), None))
         return row.input_ids, [1] * len(row.input_ids), row.segment_ids
 
     def filled(batch):

@@ -77,7 +77,7 @@ def test_what_programs_call_has_type_hints():
         called[name] = getattr(bert_tf.FullTokenizer, name)
     for name in ("convert", "fetch", "find", "warm_start", "write"):
         called[name] = getattr(bert_tf.checkpoints, name)
-    called |= {"guess": bert_tf.FillMask.guess, "encode_": bert_tf.SentenceEncoder.encode}
+    called |= {"predict": bert_tf.FillMask.predict, "encode_": bert_tf.SentenceEncoder.encode}
     for name, function in called.items():
         for parameter in list(inspect.signature(function).parameters.values()):
             hinted = parameter.annotation is not inspect.Parameter.empty

@@ -14,7 +14,7 @@ from test_serving import LENGTH, shaken
 import bert_tf
 from bert_tf import serving, tasks
 from bert_tf.modeling.models import INPUTS
-from bert_tf.pipelines.texts import Text, TextRows
+from bert_tf.pipelines.base import Text, TextPreprocessor
 
 PAIRS = [("a b", "c"), ("", ""), ("a b c d e f g h i j a b c", "a b c d e f"), ("\tab\\n", "\n"),
          (b"\xff a\0b", "a\u0301 \ud55c"), ("c", "\U0001f600")]  # fmt: skip
@@ -114,7 +114,7 @@ def test_the_program_classifies(benchmarks, encoder, program, folder):
     rows, expected = [], []
     for pair in PAIRS:
         a, b = (x.decode("utf-8", "ignore") if isinstance(x, bytes) else x for x in pair)
-        row = TextRows(encoder.tokenizer, LENGTH).row(Text(0, a, b))
+        row = TextPreprocessor(encoder.tokenizer, LENGTH).convert(Text(0, a, b))
         rows.append((row.input_ids, [1] * len(row.input_ids), row.segment_ids))
         inputs = {x: tf.constant([y]) for x, y in zip(INPUTS, rows[-1], strict=True)}
         expected.append(model(inputs)["logits"][0])
