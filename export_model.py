@@ -17,8 +17,8 @@ flags.DEFINE_string(
 flags.DEFINE_enum(
     "task",
     None,
-    ["encoder", "vectors", "masked_words", "classification", "multi_label", "regression", "answers",
-     "tagging", "choice"],
+    ["encoder", "sentence_embedding", "fill_mask", "classification", "multi_label", "regression",
+     "question_answering", "token_classification", "multiple_choice"],
     "Without model_dir: what the model of init_checkpoint (of the release, or a Hugging Face "
     "folder) is to do.",
 )  # fmt: skip
@@ -31,9 +31,11 @@ flags.DEFINE_integer(
 )
 flags.DEFINE_integer("num_texts", 1, "For --task=classification and its like: 2 for pairs.", 1, 2)
 flags.DEFINE_bool(
-    "version_2_with_negative", False, "For --task=answers: whether there may be no answer."
+    "version_2_with_negative",
+    False,
+    "For --task=question_answering: whether there may be no answer.",
 )
-flags.DEFINE_integer("num_best", 5, "For --task=masked_words: words for each mask.", 1)
+flags.DEFINE_integer("num_best", 5, "For --task=fill_mask: words for each mask.", 1)
 flags.DEFINE_string(
     "export_dir", None, "Folder of the model's versions; a numbered folder is made in it."
 )
@@ -70,10 +72,10 @@ _WITHOUT_FOLDER = ("task", "labels", "max_seq_length", "num_texts", "num_best", 
 # What some flags are for.
 _CLASSES = ("classification", "multi_label", "regression")
 _TASKS_OF = {
-    "labels": ("classification", "multi_label", "tagging"),
+    "labels": ("classification", "multi_label", "token_classification"),
     "num_texts": _CLASSES,
-    "num_best": ("masked_words",),
-    "version_2_with_negative": ("answers",),
+    "num_best": ("fill_mask",),
+    "version_2_with_negative": ("question_answering",),
 }
 
 
@@ -129,20 +131,20 @@ def served(settings, checkpoint):
     """The model of a task with its weights, as a `Servable`."""
     tasks, serving, labels = bert_tf.tasks, bert_tf.serving, None
     if isinstance(settings, tasks.question_answering.SpanSettings):
-        model, make = bert_tf.BertSpanLabeler(settings.config), serving.answerer
+        model, make = bert_tf.BertSpanLabeler(settings.config), serving.question_answering_servable
     elif isinstance(settings, tasks.choice.ChoiceSettings):
-        model, make = bert_tf.BertMultipleChoice(settings.config), serving.chooser
+        model, make = bert_tf.BertMultipleChoice(settings.config), serving.multiple_choice_servable
     elif isinstance(settings, tasks.token_classification.TagSettings):
         labels, on_features = settings.tag_names, settings.on_features
         model = tasks.token_classification.make_model(
             settings.config, len(labels), on_features=on_features
         )
-        make = serving.tagger
+        make = serving.token_classification_servable
     else:
         model = bert_tf.BertClassifier(
             settings.config, settings.num_outputs, num_numbers=len(settings.vector)
         )
-        make, labels = serving.classifier, settings.labels
+        make, labels = serving.classification_servable, settings.labels
     bert_tf.checkpoints.warm_start(model, checkpoint, require_all=True, labels=labels)
     return make(model, settings, options())
 
@@ -151,22 +153,24 @@ def as_it_is():
     """The model of --init_checkpoint as a `Servable`, for what --task says."""
     tasks, serving = bert_tf.tasks, bert_tf.serving
     found = bert_tf.cli.pipelines.model_files()
-    if FLAGS.task == "vectors":
+    if FLAGS.task == "sentence_embedding":
         # A folder of sentence-transformers says the length itself.
         encoder = bert_tf.SentenceEncoder.from_preset(found, max_seq_length=FLAGS.max_seq_length)
-        return serving.sentences(encoder, options())
-    size = FLAGS.max_seq_length or (384 if FLAGS.task == "answers" else 128)
-    if FLAGS.task == "masked_words":
+        return serving.sentence_embedding_servable(encoder, options())
+    size = FLAGS.max_seq_length or (384 if FLAGS.task == "question_answering" else 128)
+    if FLAGS.task == "fill_mask":
         words = bert_tf.FillMask.from_preset(found, max_seq_length=size)
-        return serving.masked_words(words.model, words.tokenizer, size, options(), FLAGS.num_best)
+        return serving.fill_mask_servable(
+            words.model, words.tokenizer, size, options(), FLAGS.num_best
+        )
     config, tokenizer = found.open()
     tasks.check_length(size, config)
     if FLAGS.task == "encoder":
         model = bert_tf.BertModel(config)
         bert_tf.checkpoints.warm_start(model, found.checkpoint, require_all=True)
-        return serving.encoder(model, tokenizer, size, options())
+        return serving.encoder_servable(model, tokenizer, size, options())
     common = (FLAGS.do_lower_case, config, FLAGS.vocab_file)
-    if FLAGS.task == "answers":
+    if FLAGS.task == "question_answering":
         cut = tasks.question_answering.WindowConfig(max_seq_length=size).check()
         # Windows of short sequences must overlap too, or answers between them are lost.
         room = size - cut.max_query_length - 3
@@ -175,9 +179,9 @@ def as_it_is():
             version_2_with_negative=FLAGS.version_2_with_negative
         )
         settings = tasks.question_answering.SpanSettings(cut, choice, *common)
-    elif FLAGS.task == "choice":
+    elif FLAGS.task == "multiple_choice":
         settings = tasks.choice.ChoiceSettings(size, *common)
-    elif FLAGS.task == "tagging":
+    elif FLAGS.task == "token_classification":
         labels = labels_of(found.checkpoint)
         scheme = scheme_of(labels)
         tags = tasks.token_classification.Tags(labels, scheme, scheme)
