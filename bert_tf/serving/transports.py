@@ -77,10 +77,10 @@ def validating_response():
 class RestTransport:
     """Requests by REST to one model of one server; each thread keeps its own connection open."""
 
-    # http.client instead of requests, because one deadline has to cover the whole request: connecting,
-    # sending, and reading the head and the body of the response. The timeouts of requests apply to
-    # each read from the socket: when a server sent 99 header lines, or a body of 99 bytes, one every
-    # 50 ms, requests 2.34 waited 5 s with `timeout=0.3` and with urllib3's `Timeout(total=0.3)`.
+    # http.client instead of requests, because one deadline has to cover the whole request, from
+    # connecting to the last byte of the response. The timeouts of requests apply to each read from
+    # the socket: while a server sent 99 header lines, or a body of 99 bytes, one every 50 ms,
+    # requests 2.34 waited 5 s with `timeout=0.3` and with urllib3's `Timeout(total=0.3)`.
 
     def __init__(self, address, model, version=None):
         """Store the address; connections are opened by the first request.
