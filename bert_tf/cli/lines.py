@@ -77,7 +77,7 @@ def _file_chunks():
 
 
 def _stdin_chunks(predictor, title):
-    """Yield lists of the lines available on standard input, so that each is answered immediately."""
+    """Yield lists of the lines available on standard input, without waiting for more."""
     if sys.stdin.isatty():
         names = " <tab> ".join(predictor.inputs)
         print(f"{title}: type {names}, one line each; Ctrl-D ends", file=sys.stderr)
@@ -156,8 +156,8 @@ def _answer(predictor, chunks, write):
                 rows.append(predictor.read(line.rstrip("\r\n"), FLAGS.json))
             except ValueError as error:
                 errors[i] = {"error": f"line {number}: {error}"}
-        answers = iter(predictor(rows))
+        valid = iter(predictor(rows))
         num_invalid += len(errors)
-        answers = [errors.get(i) or next(answers) for i in range(len(chunk))]
+        answers = [errors.get(i) or next(valid) for i in range(len(chunk))]
         write("".join(json.dumps(answer, ensure_ascii=False) + "\n" for answer in answers))
     return num_invalid

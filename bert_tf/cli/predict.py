@@ -2,8 +2,8 @@
 
     echo "What a meal!" | bert-tf predict --model=/tmp/reviews
 
-A line is a text, or several inputs separated by tabs, or with --json an object of the inputs by name.
-Each answer is a line of JSON, in the order of the lines.
+A line is a text, or several inputs separated by tabs, or with --json an object of the inputs by
+name. Each answer is a line of JSON, in the order of the lines.
 """
 
 from absl import flags
