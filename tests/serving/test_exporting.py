@@ -68,7 +68,7 @@ def test_requests_with_outputs_of_variable_width_are_not_split(tmp_path):
     rows = [{"text": " ".join("abcdefghij"[: 1 + i % 10])} for i in range(40)]
     with StandIn({1: version}, "m") as stand_in:
         answers = serving.Client(stand_in.rest, "m", batch_size=32, retries=0)(rows)
-        with pytest.raises(bert_tf.UserError, match="40 .* maximum input batch size 32"):
+        with pytest.raises(bert_tf.UserError, match=r"40 .* maximum input batch size 32"):
             serving.Client(stand_in.rest, "m", batch_size=40, retries=0)(rows)
     entities = [[entity["entity"] for entity in answer["entities"]] for answer in answers]
     assert entities == [row["text"].split() for row in rows]
@@ -86,7 +86,7 @@ def test_files_of_ids_models(vocab_file, tmp_path, caplog):
     graph = pathlib.Path(folder, "saved_model.pb").read_bytes()
     assert b"FastWordpiece" not in graph and b"FastBertNormalize" not in graph
     assert list(tf.saved_model.load(folder).signatures) == ["serving_default"]
-    with pytest.raises(bert_tf.UserError, match="`model`: .* ids"):
+    with pytest.raises(bert_tf.UserError, match=r"`model`: .* ids"):
         serving.Predictor(folder)
     # Batching parameters that exist stay.
     before = (tmp_path / "batching_parameters.txt").read_text()
