@@ -84,7 +84,7 @@ def exported(encoder, folder):
     folders = []
     for inputs in ("text", "ids"):
         options = serving.Options(inputs=inputs, warm_up=False)
-        servable = serving.sentences(encoder, options)
+        servable = serving.sentence_embedding_servable(encoder, options)
         folders.append(serving.export(servable, os.path.join(folder, inputs)))
     return folders
 

@@ -63,7 +63,7 @@ def main():
     )
     if FLAGS.export_dir:
         serving = bert_tf.serving
-        servable = serving.sentences(encoder, serving.Options())
+        servable = serving.sentence_embedding_servable(encoder, serving.Options())
         serving.export(servable, FLAGS.export_dir, FLAGS.version)
     if FLAGS.input_file:
         sentences, vectors = embed(encoder)

@@ -30,27 +30,27 @@ def servables():
 
     def pairs():
         known = tasks.Settings(("0", "1"), LENGTH, *COMMON, "classification", num_texts=2)
-        return serving.classifier(bert_tf.BertClassifier(config, 2), known, options)
+        return serving.classification_servable(bert_tf.BertClassifier(config, 2), known, options)
 
     def spans():
         known = squad.SpanSettings(
             squad.WindowConfig(LENGTH, 8, 8), squad.DecodingConfig(), *COMMON
         )
-        return serving.answerer(bert_tf.BertSpanLabeler(config), known, options)
+        return serving.question_answering_servable(bert_tf.BertSpanLabeler(config), known, options)
 
     def tagged():
         tags = tagging.Tags(("O", "B-PER", "I-PER"), "iob2", "iob2")
         known = tagging.TagSettings(tagging.WindowConfig(LENGTH), tags, *COMMON)
-        return serving.tagger(bert_tf.BertTokenClassifier(config, 3), known, options)
+        return serving.token_classification_servable(bert_tf.BertTokenClassifier(config, 3), known, options)
 
     def chosen():
         known = tasks.choice.ChoiceSettings(LENGTH, *COMMON)
-        return serving.chooser(bert_tf.BertMultipleChoice(config), known, options)
+        return serving.multiple_choice_servable(bert_tf.BertMultipleChoice(config), known, options)
 
     def vectors():
         model, tokenizer = bert_tf.BertModel(config), bert_tf.FullTokenizer("vocab.txt")
         encoder = bert_tf.SentenceEncoder(model, tokenizer, max_seq_length=LENGTH)
-        return serving.sentences(encoder, options)
+        return serving.sentence_embedding_servable(encoder, options)
 
     return {"/tmp/mrpc_model": pairs, "/tmp/squad_model": spans, "/tmp/ner": tagged,
             "choices_model": chosen, "export": vectors}  # fmt: skip
@@ -64,7 +64,7 @@ def load(path):
         assert set(inputs) == set(servable.text_signature), path
         for name, spec in servable.text_signature.items():
             assert spec.is_compatible_with(inputs[name]), f"{path}: {name}"
-        return servable.text(inputs)
+        return servable.serve_text(inputs)
 
     return types.SimpleNamespace(signatures={"serving_default": serve})
 
