@@ -52,7 +52,9 @@ def main():
     config = bert_tf.BertConfig.from_json_file(FLAGS.bert_config_file)
     bert_tf.tasks.check_length(FLAGS.max_seq_length, config)
     bert_tf.cli.flags.check_frozen_layers(config)
-    schema = bert_tf.data.records.pretraining(FLAGS.objective != "none", not FLAGS.dynamic_masking)
+    schema = bert_tf.data.records.pretraining_schema(
+        FLAGS.objective != "none", not FLAGS.dynamic_masking
+    )
     lengths = {"S": FLAGS.max_seq_length, "P": FLAGS.max_predictions_per_seq}
     paths = bert_tf.files.expand(FLAGS.input_file, "input_file")
     eval_paths = bert_tf.files.expand(FLAGS.eval_file, "eval_file") if FLAGS.eval_file else paths
@@ -60,10 +62,10 @@ def main():
     for some in (paths, eval_paths) if FLAGS.eval_file else (paths,):
         bert_tf.data.records.check(some, schema, lengths, is_unmasked=FLAGS.dynamic_masking)
     limits = bert_tf.data.records.limits(schema, config, lengths)
-    data = bert_tf.data.input_pipeline.Training(
+    data = bert_tf.data.input_pipeline.TrainingInput(
         paths, schema, lengths, FLAGS.train_batch_size, FLAGS.seed, limits, masking=masking
     )
-    eval_data = bert_tf.data.input_pipeline.Evaluation(
+    eval_data = bert_tf.data.input_pipeline.EvaluationInput(
         eval_paths,
         schema,
         lengths,
@@ -75,7 +77,7 @@ def main():
     strategy = bert_tf.training.make_strategy(**bert_tf.cli.flags.device_options())
     workers = bert_tf.training.Workers(strategy)
     with contextlib.ExitStack() as stack:
-        stack.enter_context(bert_tf.data.records.reading([*paths, *eval_paths]))
+        stack.enter_context(bert_tf.data.records.naming_bad_records([*paths, *eval_paths]))
         if FLAGS.do_train:  # one process may evaluate what another one trains
             stack.enter_context(
                 bert_tf.training.guard.exclusive_directory(FLAGS.output_dir, workers)
@@ -100,7 +102,9 @@ def make_masking(config, lengths):
             f"--vocab_file: {FLAGS.vocab_file} has {len(vocab)} entries, but the model's "
             f"vocab_size is {config.vocab_size}"
         )
-    return bert_tf.data.masking.DynamicMasking(vocab, lengths, FLAGS.masked_lm_prob, FLAGS.seed)
+    return bert_tf.data.dynamic_masking.DynamicMasking(
+        vocab, lengths, FLAGS.masked_lm_prob, FLAGS.seed
+    )
 
 
 def run(strategy, config, data, eval_data):

@@ -203,7 +203,7 @@ def run(strategy, workers, settings, sources, surveys, tokenizer):
         runs = [FLAGS.output_dir] if part == "train" else ()
         if bert_tf.cli.fine_tuning.must_be_made(kept, workers, runs):
             workers.chief_first(kept.write)
-    with bert_tf.data.records.reading(paths.values()):
+    with bert_tf.data.records.naming_bad_records(paths.values()):
         if FLAGS.do_train:
             train(trainer, paths, surveys["train"].questions, options, settings)
         if FLAGS.do_predict or FLAGS.do_eval:
@@ -218,7 +218,7 @@ def train(trainer, paths, num_questions, options, settings):
     num_train_steps = bert_tf.cli.fine_tuning.num_train_steps(num_questions, "questions")
     schema = bert_tf.data.records.SQUAD_TRAINING
     trainer.train(
-        bert_tf.data.input_pipeline.Training(
+        bert_tf.data.input_pipeline.TrainingInput(
             [paths["train"]],
             schema,
             {"S": FLAGS.max_seq_length},
@@ -277,7 +277,7 @@ def keep_threshold(settings, threshold):
 
 def evaluation_data(path, batch_size, settings):
     schema = bert_tf.data.records.SQUAD
-    return bert_tf.data.input_pipeline.Evaluation(
+    return bert_tf.data.input_pipeline.EvaluationInput(
         [path],
         schema,
         {"S": FLAGS.max_seq_length},

@@ -228,7 +228,7 @@ class Tuning:
         )
         if not FLAGS.best_metric and not FLAGS.do_train:
             bert_tf.training.log_best_checkpoint(folder)
-        with bert_tf.data.records.reading(self.paths.values()):
+        with bert_tf.data.records.naming_bad_records(self.paths.values()):
             if FLAGS.do_train:
                 self._train(trainer, seed)
             if FLAGS.best_metric:
@@ -239,7 +239,7 @@ class Tuning:
         steps = num_train_steps(self.counts["train"], self.unit)
         schema, lengths, limits = self.shape("train")
         trainer.train(
-            bert_tf.data.input_pipeline.Training(
+            bert_tf.data.input_pipeline.TrainingInput(
                 [self.paths["train"]],
                 schema,
                 lengths,
@@ -257,7 +257,7 @@ class Tuning:
     def batches(self, split, batch_size):
         """All of a set in its order, as `Trainer.evaluate` and `predict_all` take it."""
         schema, lengths, limits = self.shape(split)
-        return bert_tf.data.input_pipeline.Evaluation(
+        return bert_tf.data.input_pipeline.EvaluationInput(
             [self.paths[split]],
             schema,
             lengths,

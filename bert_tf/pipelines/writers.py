@@ -85,7 +85,7 @@ def read_vectors(path):
       UserError: if it is not such a file, or damaged.
     """
     records.check_lengths(path, {}, {})
-    with records.reading([path]):
+    with records.naming_bad_records([path]):
         for serialized in tf.data.TFRecordDataset(path).as_numpy_iterator():
             features = tf.train.Example.FromString(serialized).features.feature
             if "shape" not in features or "values" not in features:

@@ -7,7 +7,7 @@ import os
 import tensorflow as tf
 
 from bert_tf import checkpoints, console, files, tasks
-from bert_tf.data.input_pipeline import Evaluation
+from bert_tf.data.input_pipeline import EvaluationInput
 from bert_tf.errors import UserError
 from bert_tf.tasks.cache import digest_of_file
 from bert_tf.tokenization import FullTokenizer
@@ -91,7 +91,7 @@ class Teacher:
                 path, examples, theirs.labels, tokenizer, length, kind, theirs.vector
             )
         )
-        data = Evaluation(
+        data = EvaluationInput(
             [path],
             tasks.schema_of(kind, theirs.vector),
             {"S": length, "L": theirs.num_outputs, "F": len(theirs.vector)},

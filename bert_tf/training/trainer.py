@@ -79,11 +79,11 @@ class Trainer:
         """Trains up to `num_train_steps`, from where the newest checkpoint stands.
 
         Args:
-          data: batches without end, as `data.input_pipeline.Training`.
+          data: batches without end, as `data.input_pipeline.TrainingInput`.
           optimizer: one of `bert_tf.optimization`, not built yet.
           num_train_steps: the step to stop at.
           options: `Options`, None for the defaults.
-          eval_data: what to evaluate on in between, as `data.input_pipeline.Evaluation`, if
+          eval_data: what to evaluate on in between, as `data.input_pipeline.EvaluationInput`, if
             `options.eval_steps` asks for it.
 
         Raises:
