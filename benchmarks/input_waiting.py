@@ -29,7 +29,7 @@ def main(_):
     import tensorflow as tf
 
     import bert_tf
-    from bert_tf.data import input_pipeline, masking, records
+    from bert_tf.data import dynamic_masking, input_pipeline, records
     from bert_tf.training import checkpointing
 
     vocab = bert_tf.tokenization.load_vocab(FLAGS.vocab_file)
@@ -47,11 +47,12 @@ def main(_):
         bert_tf.training.TrainStep(task, optimizer, bert_tf.training.Options()).replica_step
     )
     lengths = {"S": 128, "P": 20}
-    schema = records.pretraining(is_masked=not FLAGS.dynamic_masking)
-    mask = masking.DynamicMasking(vocab, lengths, 0.15, 0) if FLAGS.dynamic_masking else None
+    schema = records.pretraining_schema(has_masks=not FLAGS.dynamic_masking)
+    masker = dynamic_masking.DynamicMasking
+    mask = masker(vocab, lengths, 0.15, 0) if FLAGS.dynamic_masking else None
     paths = bert_tf.files.expand(FLAGS.input_file, "input_file")
     limits = records.limits(schema, config, lengths)
-    data = input_pipeline.Training(
+    data = input_pipeline.TrainingInput(
         paths, schema, lengths, FLAGS.batch_size, 0, limits, masking=mask
     ).batches()
     batches = iter(data)

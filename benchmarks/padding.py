@@ -54,7 +54,7 @@ def main():
         bert_tf.tasks.write_features(path, examples, task.labels, tokenizer, FLAGS.max_seq_length)
         ways = {}
         for name, multiple in (("to max_seq_length", None), ("to the longest", 8)):
-            data = bert_tf.data.input_pipeline.Training(
+            data = bert_tf.data.input_pipeline.TrainingInput(
                 [path],
                 kind.schema,
                 {"S": FLAGS.max_seq_length},

@@ -88,7 +88,7 @@ def read_vectors(path):
       UserError: if the file is damaged or contains other records.
     """
     records.check_lengths(path, {}, {})
-    with records.reading([path]):
+    with records.naming_bad_records([path]):
         for serialized in tf.data.TFRecordDataset(path).as_numpy_iterator():
             features = tf.train.Example.FromString(serialized).features.feature
             if "shape" not in features or "values" not in features:

@@ -19,7 +19,7 @@ def classification_servable(model, config, options):
 
     Args:
       model: a `BertClassifier`.
-      config: the `tasks.Settings` of its training.
+      config: the `ClassificationConfig` of its training.
       options: the `exporting.Options`.
     """
     model, buckets = prepare_model(model, options, config.max_seq_length)
@@ -80,7 +80,7 @@ def multiple_choice_servable(model, config, options):
 
     Args:
       model: a `BertMultipleChoice`.
-      config: the `tasks.choice.ChoiceSettings` of its training.
+      config: the `MultipleChoiceConfig` of its training.
       options: the `exporting.Options`.
     """
     model, buckets = prepare_model(model, options, config.max_seq_length)

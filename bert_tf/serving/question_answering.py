@@ -32,7 +32,7 @@ class QuestionAnsweringModule(tf.Module):
 
         Args:
           model: a `BertSpanLabeler` or its `QuantizedModel`.
-          config: the `SpanSettings` of its training.
+          config: the `QuestionAnsweringConfig` of its training.
           buckets: `Buckets`, None to pad to the longest window.
         """
         super().__init__()
@@ -208,7 +208,7 @@ def question_answering_servable(model, config, options):
 
     Args:
       model: a `BertSpanLabeler`.
-      config: the `SpanSettings` of its training.
+      config: the `QuestionAnsweringConfig` of its training.
       options: the `exporting.Options`.
     """
     model, buckets = prepare_model(model, options, config.max_seq_length)

@@ -28,7 +28,7 @@ class TokenClassificationModule(tf.Module):
 
         Args:
           model: a `BertTokenClassifier` or its `QuantizedModel`.
-          config: the `TagSettings` of its training.
+          config: the `TokenClassificationConfig` of its training.
           buckets: `Buckets`, None to pad to the longest window.
         """
         super().__init__()
@@ -221,7 +221,7 @@ def token_classification_servable(model, config, options):
 
     Args:
       model: a `BertTokenClassifier`.
-      config: the `TagSettings` of its training.
+      config: the `TokenClassificationConfig` of its training.
       options: the `exporting.Options`.
     """
     model, buckets = prepare_model(model, options, config.max_seq_length)

@@ -7,7 +7,7 @@ import os
 import tensorflow as tf
 
 from bert_tf import checkpoints, console, files
-from bert_tf.data.input_pipeline import Evaluation
+from bert_tf.data.input_pipeline import EvaluationInput
 from bert_tf.errors import UserError
 from bert_tf.tasks.classification import TASK_CLASSES, schema_of, write_features
 from bert_tf.tasks.feature_cache import digest_of_file
@@ -101,7 +101,7 @@ class Teacher:
                 path, examples, config.labels, tokenizer, length, task_class, config.numeric_inputs
             )
         )
-        batches = Evaluation(
+        batches = EvaluationInput(
             [path],
             schema_of(task_class, config.numeric_inputs),
             {"S": length, "L": config.num_outputs, "F": len(config.numeric_inputs)},

@@ -316,9 +316,9 @@ class Experiment:
         return self.data.count(split, self._features[split])
 
     def batches(self, split, batch_size):
-        """Return all records of a split in their order: a `data.input_pipeline.Evaluation`."""
+        """Return all records of a split in their order: a `data.input_pipeline.EvaluationInput`."""
         record_format = self.data.record_format(split, self._is_taught(split))
-        return input_pipeline.Evaluation(
+        return input_pipeline.EvaluationInput(
             [self.paths[split]],
             record_format.schema,
             record_format.lengths,
@@ -370,7 +370,7 @@ class Experiment:
         if not train.best_metric and not config.do_train:
             log_best_checkpoint(folder)
         with contextlib.ExitStack() as stack:
-            stack.enter_context(records.reading(self.paths.values()))
+            stack.enter_context(records.naming_bad_records(self.paths.values()))
             if config.do_train:
                 self._train(trainer, seed)
             if train.best_metric:
@@ -382,7 +382,7 @@ class Experiment:
         num_examples = self.data.num_train_units(self._features[split])
         steps = self.train_config.num_train_steps(num_examples, self.data.unit)
         record_format = self.data.record_format(split, self._is_taught(split))
-        batches = input_pipeline.Training(
+        batches = input_pipeline.TrainingInput(
             [self.paths[split]],
             record_format.schema,
             record_format.lengths,

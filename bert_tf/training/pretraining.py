@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from bert_tf import console, files, tokenization
 from bert_tf.config import BertConfig
-from bert_tf.data import input_pipeline, masking, records
+from bert_tf.data import dynamic_masking, input_pipeline, records
 from bert_tf.errors import UserError
 from bert_tf.tasks.base import check_length
 from bert_tf.tasks.pretraining import PretrainingTask
@@ -94,7 +94,7 @@ def pretrain(config):
     workers = Workers(strategy)
     paths = [*train_batches.paths, *eval_batches.paths]
     with contextlib.ExitStack() as stack:
-        stack.enter_context(records.reading(paths))
+        stack.enter_context(records.naming_bad_records(paths))
         if config.do_train:  # one process may evaluate what another one trains
             stack.enter_context(exclusive_directory(config.output_dir, workers))
             # Next to the checkpoints, so that the folder can be converted and started from.
@@ -103,38 +103,38 @@ def pretrain(config):
 
 
 def _make_batches(config, bert_config):
-    """Check the records; return an `input_pipeline.Training` and an `Evaluation`."""
+    """Check the records; return an `input_pipeline.TrainingInput` and an `Evaluation`."""
     has_pairs = config.objective != "none"
-    schema = records.pretraining(has_pairs, not config.dynamic_masking)
+    schema = records.pretraining_schema(has_pairs, not config.dynamic_masking)
     paths = files.expand(config.input_file, "input_file")
     eval_paths = files.expand(config.eval_file, "eval_file") if config.eval_file else paths
-    dynamic_masking = _make_masking(config, bert_config)
+    masking = _make_masking(config, bert_config)
     for checked in (paths, eval_paths) if config.eval_file else (paths,):
         records.check(checked, schema, config.lengths, is_unmasked=config.dynamic_masking)
     limits = records.limits(schema, bert_config, config.lengths)
-    train_batches = input_pipeline.Training(
+    train_batches = input_pipeline.TrainingInput(
         paths,
         schema,
         config.lengths,
         config.train.train_batch_size,
         config.train.seed,
         limits,
-        masking=dynamic_masking,
+        masking=masking,
     )
-    eval_batches = input_pipeline.Evaluation(
+    eval_batches = input_pipeline.EvaluationInput(
         eval_paths,
         schema,
         config.lengths,
         config.train.eval_batch_size,
         config.max_eval_steps,
         limits,
-        masking=dynamic_masking,
+        masking=masking,
     )
     return train_batches, eval_batches
 
 
 def _make_masking(config, bert_config):
-    """Return the `masking.DynamicMasking` of the config, None without."""
+    """Return the `dynamic_masking.DynamicMasking` of the config, None without."""
     if not config.dynamic_masking:
         return None
     vocab_file = config.model.vocab_file
@@ -147,7 +147,7 @@ def _make_masking(config, bert_config):
             f"{bert_config.vocab_size}"
         )
     probability = 0.15 if config.masked_lm_prob is None else config.masked_lm_prob
-    return masking.DynamicMasking(vocab, config.lengths, probability, config.train.seed)
+    return dynamic_masking.DynamicMasking(vocab, config.lengths, probability, config.train.seed)
 
 
 def _settle_config(output_dir, bert_config):

@@ -80,11 +80,11 @@ class Trainer:
         """Train up to `num_train_steps`, starting from the newest checkpoint.
 
         Args:
-          data: endless batches, a `data.input_pipeline.Training`.
+          data: endless batches, a `data.input_pipeline.TrainingInput`.
           optimizer: one of `bert_tf.optimization`, not built yet.
           num_train_steps: the step to stop at.
           options: a `TrainConfig`, None for the defaults.
-          eval_data: a `data.input_pipeline.Evaluation` for `options.eval_steps`.
+          eval_data: a `data.input_pipeline.EvaluationInput` for `options.eval_steps`.
 
         Raises:
           UserError: if a loss is not finite, or another process trains in the folder.

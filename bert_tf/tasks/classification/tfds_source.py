@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from bert_tf.data.tfds import prepared
+from bert_tf.data.tfds_builder import load_builder
 from bert_tf.errors import UserError, reason
 from bert_tf.tasks.base import part_of
 from bert_tf.tasks.classification.columns import ID, LABEL, TEXT_A, TEXT_B, Layout
@@ -44,7 +44,7 @@ class TfdsSource:
           UserError: if there is no such data set, feature or split.
         """
         self.name = name
-        self._builder = prepared(name, data_dir)
+        self._builder = load_builder(name, data_dir)
         self._given = splits or {}
         layout = layout or Layout()
         self._features = self._builder.info.features

@@ -7,7 +7,7 @@ import operator
 from typing import NamedTuple
 
 from bert_tf import console, files
-from bert_tf.data import tfds
+from bert_tf.data.tfds_builder import load_builder
 from bert_tf.errors import UserError, reason
 from bert_tf.tasks.question_answering.alignment import Words
 from bert_tf.tasks.question_answering.streaming_json import read_articles
@@ -159,7 +159,7 @@ class TfdsQuestions:
         Raises:
           UserError: If there is no such data set or it does not have the features of SQuAD.
         """
-        self._builder = tfds.prepared(name, data_dir)
+        self._builder = load_builder(name, data_dir)
         self._split = tfds_split or _TFDS_SPLITS[split]
         self.name = f"{name}, {self._split}"
         features = self._builder.info.features
