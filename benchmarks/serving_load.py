@@ -105,7 +105,7 @@ def measure(server, pids):
         f"p50 {p50:.1f} ms, p99 {p99:.1f} ms"
     )
     for name in pids:
-        print(f"{name}: {before[name]:.0f} MB after the start, {after[name]:.0f} MB at the end")
+        print(f"{name}: {before[name]:.0f} MB early, {after[name]:.0f} MB at the end")
     if failed:
         raise bert_tf.UserError(f"{len(failed)} requests failed, the first: {failed[0]}")
     if not latencies:
