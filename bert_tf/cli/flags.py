@@ -110,7 +110,7 @@ def define_alias(old, new):
     flags.DEFINE_alias(old, new)
 
 
-_ALIASES = {}
+_ALIASES: dict[str, str] = {}
 
 
 def _warn_of_aliases(argv):
