@@ -315,8 +315,7 @@ def test_replicas_draw_different_masks():
 
     def masked():
         replica = tf.distribute.get_replica_context()
-        with modeling.training_mode(replica.replica_id_in_sync_group):
-            return layer(tf.ones((2, 64)), training=True)
+        return layer(tf.ones((2, 64)), training=True, replica_id=replica.replica_id_in_sync_group)
 
     first = strategy.experimental_local_results(tf.function(lambda: strategy.run(masked))())
     assert 30 < np.count_nonzero(first[0]) < 100
