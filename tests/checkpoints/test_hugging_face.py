@@ -80,15 +80,26 @@ def test_real_model_after_every_conversion(shared, transformers, minilm, tmp_pat
         np.testing.assert_array_equal(run_theirs(rewritten, batch)["last_hidden_state"], expected)
 
 
-@pytest.mark.parametrize("act", ["gelu", "gelu_erf", "relu"])
+HEADS = [
+    (BertPretrainer, "BertForPreTraining"),
+    (BertModel, "BertModel"),
+    (lambda c: BertClassifier(c, 3), "BertForSequenceClassification"),
+    (BertSpanLabeler, "BertForQuestionAnswering"),
+    (lambda c: BertTokenClassifier(c, 4), "BertForTokenClassification"),
+]
+
+
 @pytest.mark.parametrize(
-    ("make", "name"),
+    ("make", "name", "act"),
     [
-        (BertModel, "BertModel"),
-        (BertPretrainer, "BertForPreTraining"),
-        (lambda c: BertClassifier(c, 3), "BertForSequenceClassification"),
-        (BertSpanLabeler, "BertForQuestionAnswering"),
-        (lambda c: BertTokenClassifier(c, 4), "BertForTokenClassification"),
+        *((*head, "gelu_erf") for head in HEADS),
+        # Besides the encoder, only the masked-LM head has an activation.
+        *((*HEADS[0], act) for act in ("gelu", "relu")),
+        *(
+            pytest.param(*head, act, marks=pytest.mark.slow)
+            for head in HEADS[1:]
+            for act in ("gelu", "relu")
+        ),
     ],
 )
 def test_every_head_both_ways(transformers, tmp_path, make, name, act):
@@ -196,10 +207,13 @@ def test_configs_of_other_models_are_errors(change, message):
         bert_tf.BertConfig.from_dict({"model_type": "bert", "vocab_size": 50, **change})
 
 
+@pytest.fixture(scope="module")
+def tensors():
+    return {key: v.numpy() for key, v in checkpoints.weights(BertPretrainer(TINY)).items()}
+
+
 @pytest.fixture
-def folder(tmp_path):
-    model = BertPretrainer(TINY)
-    tensors = {key: v.numpy() for key, v in checkpoints.weights(model).items()}
+def folder(tensors, tmp_path):
     path = tmp_path / "folder"
     checkpoints.write_hugging_face(str(path), tensors, TINY)
     return path
