@@ -24,8 +24,8 @@ from bert_tf.errors import UserError, reason
 CONFIG, VOCABULARY, CLASSIFIER = "bert_config.json", "vocab.txt", "classifier.json"
 SPANS, TAGGER, CHOICE = "squad.json", "tagger.json", "choice.json"
 
-# The settings file of each fine-tuning script.
-SETTINGS = {
+# The configuration file of each task and the script that writes it; `tasks.register` adds to it.
+TASK_FILES = {
     CLASSIFIER: "run_classifier.py",
     SPANS: "run_squad.py",
     TAGGER: "run_ner.py",
@@ -74,7 +74,7 @@ def io_errors():
 
 def copy_model_files(source, target):
     """Copy config, vocabulary and settings files, those that exist, to another folder."""
-    for name in (CONFIG, VOCABULARY, *SETTINGS):
+    for name in (CONFIG, VOCABULARY, *TASK_FILES):
         path = os.path.join(source, name)
         if system(path).exists(path):
             write_text(os.path.join(target, name), read_text(path))

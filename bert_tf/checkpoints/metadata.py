@@ -62,7 +62,7 @@ def read_metadata(path):
     """
     folder = path if tf.io.gfile.isdir(path) else os.path.dirname(path)
     metadata = {}
-    for name in ("tokenizer_config.json", HUGGING_FACE_CONFIG, *files.SETTINGS):
+    for name in ("tokenizer_config.json", HUGGING_FACE_CONFIG, *files.TASK_FILES):
         metadata.update(read_json(folder, name))
     # The head of a token classifier has the same weights as that of a text classifier.
     if "data_scheme" in metadata:

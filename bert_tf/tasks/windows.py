@@ -1,35 +1,45 @@
-"""Where the windows lie that a long text is read in.
+"""Sliding windows over the tokens of a text that does not fit into one sequence.
 
-They overlap, and a token that lies in several of them has its "maximum context" in one: that where
-it is farthest from both edges.
+The windows overlap. A token that is in several windows has its maximum context in the one where it
+is farthest from both edges.
 """
 
 
-class Windows:
-    """Where the windows of a context lie: `spans`, a list of (first token, number of tokens)."""
+class SlidingWindows:
+    """Overlapping windows over a sequence of tokens.
 
-    def __init__(self, num_tokens, room, stride):
-        """Lays them; a text without tokens has none."""
+    Attributes:
+      spans: List of (first token, number of tokens) of each window.
+    """
+
+    def __init__(self, num_tokens, window_size, stride):
+        """Place the windows.
+
+        Args:
+          num_tokens: Number of tokens; there are no windows if it is 0.
+          window_size: The largest number of tokens in a window.
+          stride: Number of tokens from the start of one window to the start of the next.
+        """
         self.spans, start = [], 0
         while start < num_tokens:
-            length = min(num_tokens - start, room)
+            length = min(num_tokens - start, window_size)
             self.spans.append((start, length))
             if start + length == num_tokens:
                 break
             start += min(length, stride)
-        self._num_tokens, self._best = num_tokens, None
+        self._num_tokens, self._best_windows = num_tokens, None
 
     def is_max_context(self, window, token):
-        """Whether a token of the text has its maximum context in that window."""
-        if self._best is None:
-            self._best = self._find_best()
-        return self._best[token] == window
+        """Return whether a token has its maximum context in the window with this index."""
+        if self._best_windows is None:
+            self._best_windows = self._find_best_windows()
+        return self._best_windows[token] == window
 
-    def _find_best(self):
+    def _find_best_windows(self):
         best, scores = [-1] * self._num_tokens, [-1.0] * self._num_tokens
         for window, (start, length) in enumerate(self.spans):
             for i in range(length):
-                # The release adds the length so that of two equals the longer window wins.
+                # The release adds 0.01 * length, so that the longer window wins a tie.
                 score = min(i, length - 1 - i) + 0.01 * length
                 if score > scores[start + i]:
                     best[start + i], scores[start + i] = window, score

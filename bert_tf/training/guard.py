@@ -1,4 +1,4 @@
-"""What keeps a run from harm: one process for a folder, and time to save before it is stopped."""
+"""Protection of a run: one process for a folder, and saving before the machine is taken away."""
 
 import contextlib
 import os
@@ -9,19 +9,17 @@ from bert_tf import console, files
 from bert_tf.errors import Stopped
 from bert_tf.training import checkpointing
 
-# The folders that this process holds.
+# The folders that this process has locked.
 _HELD: set[str] = set()
 
 
 @contextlib.contextmanager
 def exclusive_directory(output_dir, workers=None):
-    """Holds a folder for this process; UserError if another one trains there.
+    """Lock a folder for this process; UserError if another process trains there.
 
-    Of several `workers` that train together it is the chief that holds it.
-
-    The lock is the kernel's, so it is gone when the process is, however it ends. On `gs://` and
-    other object stores there is no such lock, and a line says so. Within the block the same folder
-    may be held again.
+    With several `workers` the chief locks it. The kernel releases the lock when the process ends,
+    however that happens. Object stores such as `gs://` have no locks, which is logged. Within the
+    block the same folder may be locked again.
     """
     folder = output_dir if "://" in output_dir else os.path.realpath(output_dir)
     if folder in _HELD or (workers is not None and not workers.is_chief):
@@ -39,13 +37,13 @@ def exclusive_directory(output_dir, workers=None):
 
 
 class PreemptionHandler:
-    """Turns SIGTERM (a machine is taken away) and Ctrl-C into a request that the loop sees.
+    """Turns SIGTERM (a machine is taken away) and Ctrl-C into a request that the loop checks.
 
-    >>> with PreemptionHandler() as stopper:
-    ...     while not stopper.signal:
+    >>> with PreemptionHandler() as preemption:
+    ...     while not preemption.signal:
     ...         step()
 
-    A second Ctrl-C stops at once.
+    A second Ctrl-C stops immediately.
     """
 
     signals = (signal.SIGTERM, signal.SIGINT)
@@ -55,7 +53,7 @@ class PreemptionHandler:
         self._before = {}
 
     def __enter__(self):
-        # Python takes signals in the main thread only.
+        # Python handles signals in the main thread only.
         if threading.current_thread() is threading.main_thread():
             self._before = {number: signal.signal(number, self._note) for number in self.signals}
         return self
@@ -71,9 +69,9 @@ class PreemptionHandler:
         console.info("%s: finishing the step and saving", self.signal.name)
 
     def stop(self, step):
-        """Ends the run, whose state at `step` is saved."""
+        """Raise `Stopped`, after the state at `step` was saved."""
         by = self.signal.name if self.signal else "another worker's signal"
         raise Stopped(
-            f"stopped by {by} at step {step}, which is saved; the same command goes on from there",
+            f"stopped by {by} at step {step}, which is saved; run the same command to continue",
             130 if self.signal == signal.SIGINT else Stopped.RESUME_ME,
         )

@@ -1,4 +1,4 @@
-"""The training loop: steps on the devices, and on the host what a person wants to see and keep."""
+"""The training loop: steps on the devices; progress, checkpoints and evaluation on the host."""
 
 import contextlib
 import time
@@ -8,31 +8,31 @@ import tensorflow as tf
 
 from bert_tf import console
 from bert_tf.errors import UserError
-from bert_tf.optimization import trained
+from bert_tf.optimization import trainable_weights
 from bert_tf.training import checkpointing
-from bert_tf.training.best import Best
+from bert_tf.training.best_checkpoint import BestCheckpoint
 from bert_tf.training.report import Report
 from bert_tf.training.step import TrainStep
 
-# Control comes back to the host about this often, to report and to see whether to save.
+# Control returns to the host about this often, to report and to check whether to save.
 SECONDS_PER_LOOP = 2.0
 
 
-class Run:
-    """One run of `Trainer.train`, from where its newest checkpoint stands."""
+class TrainLoop:
+    """The loop of `Trainer.train`, starting from the newest checkpoint."""
 
     def __init__(self, trainer, data, optimizer, num_train_steps, options, eval_data):
-        """Takes the arguments of `Trainer.train`, and everything else from the checkpoint."""
+        """Restore the run from its newest checkpoint; arguments as for `Trainer.train`."""
         self.trainer, self.data, self.optimizer = trainer, data, optimizer
         self.num_train_steps, self.options, self.eval_data = num_train_steps, options, eval_data
         self.strategy, self.workers = trainer.strategy, trainer.workers
         with self.strategy.scope():
             weights = checkpointing.weights(trainer.model)
-            optimizer.build(trained(weights, options.num_frozen_layers))
+            optimizer.build(trainable_weights(weights, options.num_frozen_layers))
             self.train_step = TrainStep(trainer.task, optimizer, options)
         self.state = checkpointing.run_state(trainer.model, optimizer, self.train_step.loss_scale)
         self.weights = {**weights, "global_step": optimizer.step}
-        # What the examples of a step depend on.
+        # The examples of a step depend on these.
         self.notes = {"train_batch_size": data.batch_size, "seed": data.seed}
         newest = checkpointing.restore_latest(trainer.output_dir, self.state)
         if newest:
@@ -41,20 +41,25 @@ class Run:
         self.step = int(optimizer.step.numpy())
         self.best = None
         if options.best_metric:
-            self.best = Best(trainer.output_dir, options.best_metric)
+            self.best = BestCheckpoint(trainer.output_dir, options.best_metric)
             self.best.rewind(self.step)
         if self.workers.mean(self.step)[0] != self.step:
             raise UserError(
-                f"`output_dir`: {trainer.output_dir} has its newest checkpoint at step {self.step} "
-                "here, and another on other workers: all must see the same folder"
+                f"`output_dir`: the newest checkpoint in {trainer.output_dir} is of "
+                f"step {self.step} here and of a different one on other workers: all must see the "
+                "same folder"
             )
 
-    def go(self, stopper):
-        """Trains; `stopper` is the `guard.PreemptionHandler` that says when to stop."""
+    def run(self, preemption):
+        """Train until the last step, early stopping, or a request to stop.
+
+        Args:
+          preemption: a `guard.PreemptionHandler`.
+        """
         if self.best and self._is_due(self.options.eval_steps):
-            self._evaluate(stopper)  # if the run was stopped before or while it did
+            self._evaluate(preemption)  # the run was stopped before or during this evaluation
         if self._is_over:
-            early = ", where it was stopped early" if self._is_stopped_early else ""
+            early = " and was stopped early" if self._is_stopped_early else ""
             console.info("training: nothing to do, the run is at step %d%s", self.step, early)
             return
         console.info(
@@ -70,32 +75,32 @@ class Run:
         )
         with contextlib.closing(report):
             for sums, first_bad in self._loops():
-                self._after(sums, first_bad, report, stopper)
+                self._after(sums, first_bad, report, preemption)
                 if self._is_over:
                     break
         if self._is_stopped_early:
             console.info("training: stopped early at step %d", self.step)
 
-    def _after(self, sums, first_bad, report, stopper):
-        """What the host does after some steps."""
+    def _after(self, sums, first_bad, report, preemption):
+        """Report, save and evaluate after some steps."""
         options = self.options
-        is_asked = self._is_asked(stopper)
+        is_asked = self._is_asked(preemption)
         rate = float(self.optimizer.learning_rate(self.step - 1))
         report.add(self.step, sums, rate, is_last=is_asked or self.step == self.num_train_steps)
         self._check_finite(sums, first_bad)
         evaluates = self._is_due(options.eval_steps)
-        # Before an evaluation too: it may take longer than a machine that is taken away has left.
+        # Before an evaluation too: it may take longer than the notice before a preemption.
         if self._is_due(options.save_checkpoints_steps) or evaluates or is_asked:
             self._save()
         if is_asked:
-            stopper.stop(self.step)
+            preemption.stop(self.step)
         if evaluates:
             with report.paused():
-                self._evaluate(stopper)
+                self._evaluate(preemption)
 
-    def _is_asked(self, stopper):
-        """Whether any worker is asked to stop: all of them do, and at the same step."""
-        return self.workers.mean(float(bool(stopper.signal)))[0] > 0
+    def _is_asked(self, preemption):
+        """Return whether any worker is asked to stop: all of them stop at the same step."""
+        return self.workers.mean(float(bool(preemption.signal)))[0] > 0
 
     @property
     def _is_over(self):
@@ -112,11 +117,11 @@ class Run:
         return self.step % every == 0 or self.step == self.num_train_steps
 
     def _loops(self):
-        """Runs all steps; yields after each return to the host, with `step` moved on.
+        """Run all steps, and yield after each return to the host, with `step` updated.
 
         Yields:
-          (dict of the sums of what the steps report, the first step that reported what is no
-          finite number or -1)
+          (dict of the sums of the values that the steps report, the first step with a value that
+          is not finite or -1)
         """
         batches = iter(
             self.strategy.distribute_datasets_from_function(
@@ -128,8 +133,8 @@ class Run:
         most = 1  # until the speed is measured
         while self.step < self.num_train_steps:
             to_stops = (every - self.step % every for every in stops if every)
-            left = min(self.num_train_steps - self.step, *to_stops)
-            steps = min(most, self.options.iterations_per_loop, left)
+            remaining = min(self.num_train_steps - self.step, *to_stops)
+            steps = min(most, self.options.iterations_per_loop, remaining)
             start = time.monotonic()
             sums, first_bad = run_steps(batches, tf.constant(steps))
             sums = {name: float(value) for name, value in sums.items()}
@@ -140,7 +145,7 @@ class Run:
             yield sums, first_bad
 
     def _make_run_steps(self):
-        """Makes the function that runs n steps on the devices and adds up what they report."""
+        """Make the function that runs n steps on the devices and sums the values they report."""
         strategy, train_step = self.strategy, self.train_step
 
         @tf.function
@@ -149,20 +154,20 @@ class Run:
             first_bad = tf.constant(-1)
             for i in tf.range(steps):
                 values = strategy.run(train_step.replica_step, args=(next(batches),))
-                # Every replica has the same values after the reduction: take the first's.
+                # All replicas have the same values after the reduction: take the first.
                 values = {
                     name: strategy.experimental_local_results(value)[0]
                     for name, value in values.items()
                 }
                 sums = {name: sums[name] + values[name] for name in sums}
-                is_good = tf.reduce_all(tf.math.is_finite(list(values.values())))
-                first_bad = tf.where(is_good | (first_bad >= 0), first_bad, i)
+                is_finite = tf.reduce_all(tf.math.is_finite(list(values.values())))
+                first_bad = tf.where(is_finite | (first_bad >= 0), first_bad, i)
             return sums, first_bad
 
         return run_steps
 
     def _check_finite(self, sums, first_bad):
-        """Raises UserError if a loss or the gradients of a step are no numbers."""
+        """Raise UserError if a loss or the gradient norm of a step is not finite."""
         if first_bad < 0:
             return
         name, value = next((n, v) for n, v in sums.items() if not np.isfinite(v))
@@ -171,16 +176,16 @@ class Run:
         newest = self.trainer.checkpoint
         last = f"the last checkpoint is {newest}" if newest else "there is no checkpoint yet"
         raise UserError(
-            f"{name} is {value} at step {first_bad}, whose batch is from {', '.join(paths[:3])}"
+            f"{name} is {value} at step {first_bad}, with a batch from {', '.join(paths[:3])}"
             f"{more}; {last}; a lower `learning_rate` may help"
         )
 
-    def _evaluate(self, stopper):
-        """Evaluates the weights, which are saved, unless that was done; stops at a signal."""
+    def _evaluate(self, preemption):
+        """Evaluate the saved weights, unless that was done; stop if asked to."""
         if self.best and self.best.has_seen(self.step):
             return
-        # Many workers must all go on: what they do is done together.
-        is_stopped = None if self.workers.is_several else lambda: bool(stopper.signal)
+        # Several workers evaluate together, so none may stop alone.
+        is_stopped = None if self.workers.is_several else lambda: bool(preemption.signal)
         results = self.trainer.evaluate(self.eval_data, self.step, is_stopped=is_stopped)
         if results is not None:
             console.info(
@@ -191,8 +196,8 @@ class Run:
             )
             if self.best:
                 self.best.update(results, self.weights, self.workers.is_chief)
-        if self._is_asked(stopper):
-            stopper.stop(self.step)
+        if self._is_asked(preemption):
+            preemption.stop(self.step)
 
     def _save(self):
         if self.workers.is_chief:

@@ -118,29 +118,6 @@ def _tpu(address, zone, project, num_tpu_cores):
     return strategy
 
 
-def per_replica(batch_size, strategy, flag, parts=1):
-    """Checks that a global batch divides over the replicas, and each replica's share into `parts`.
-
-    Returns:
-      The batch of one replica.
-
-    Raises:
-      UserError: with the nearest sizes that do divide.
-    """
-    replicas = strategy.num_replicas_in_sync
-    unit = replicas * parts
-    if batch_size % unit:
-        below = batch_size // unit * unit
-        nearest = f"{below} or {below + unit}" if below else f"{unit}"
-        plural = "s" if replicas > 1 else ""
-        each = f" of {parts} gradient_accumulation_steps each" if parts > 1 else ""
-        raise UserError(
-            f"`{flag}={batch_size}` does not divide over {replicas} replica{plural}{each}; "
-            f"the nearest that do: {nearest}"
-        )
-    return batch_size // replicas
-
-
 def on_all_replicas(function, strategy, spec=None):
     """Makes a `tf.function` from a batch to what all replicas make of it, in their order.
 
@@ -175,18 +152,3 @@ def length_multiple(strategy, xla, max_seq_length):
     if isinstance(strategy, tf.distribute.TPUStrategy):
         return None
     return max(8, -(-max_seq_length // 32) * 8) if xla else 8
-
-
-def use_xla(wanted, strategy):
-    """Whether to compile the steps with XLA; None leaves it to the devices.
-
-    On a GPU it is quicker, on a CPU slower. A TPU compiles everything with it by itself, and must
-    not be asked to.
-    """
-    if isinstance(strategy, tf.distribute.TPUStrategy):
-        if wanted is not None:
-            console.warning("`xla` has no effect on a TPU, which always compiles with it")
-        return False
-    if wanted is None:
-        return bool(tf.config.list_logical_devices("GPU"))
-    return wanted

@@ -109,7 +109,10 @@ def test_entities_from_training_to_a_text(run, tmp_path):
         (["--do_train", "--learn_scheme=iob1"], "other learn_scheme: iob2 there, iob1 now"),
         (["--do_train", "--learn_scheme=iobes"], "other learn_scheme: iob2 there, iobes now"),
         (["--do_predict", "--learn_scheme=iob1"], "--learn_scheme=iob1, but the run in .* iob2"),
-        (["--do_predict", "--tag_scheme=none"], "--tag_scheme=none does not go with tags of the"),
+        (
+            ["--do_predict", "--tag_scheme=none"],
+            "--tag_scheme=none cannot be combined",
+        ),
     ):
         with pytest.raises(bert_tf.UserError, match=message):
             run("run_ner", *flags, f"--data_dir={tmp_path}", f"--output_dir={out}")
@@ -145,7 +148,7 @@ def test_entities_from_training_to_a_text(run, tmp_path):
         expected = [
             (text[places[start][0] : places[end - 1][1]].encode(), label.encode(),
              places[start][0], places[end - 1][1])
-            for label, start, end in tagging.schemes.spans_of(tags)
+            for label, start, end in tagging.schemes.spans_from_tags(tags)
         ]  # fmt: skip
         some += len(expected)
         names = ("entity", "label", "start", "end")
@@ -238,7 +241,7 @@ def test_two_devices_make_the_same_steps(run, tmp_path, monkeypatch):
         out = tmp_path / f"on_{strategy.num_replicas_in_sync}"
         said = run("run_ner", "--do_train", "--do_eval", f"--data_dir={tmp_path}",
                    f"--output_dir={out}", "--num_train_epochs=0.2", "--skip_bad_rows")  # fmt: skip
-        assert "bad sentences left out: 1, the first: " in said and "PER cannot stand" in said
+        assert "bad sentences left out: 1, the first: " in said and "tag PER is not valid" in said
         found.append(results(out / "eval_results.txt"))
     assert 1 < int(found[0]["global_step"]) < 9
     for name, value in found[0].items():
@@ -251,7 +254,7 @@ def test_two_devices_make_the_same_steps(run, tmp_path, monkeypatch):
         (["--layer_combination=last"], "--layer_combination wants --features_only"),
         (
             ["--features_only"],
-            "--layer_combination=concat_last_four wants 4 layers, the model has 2",
+            "--layer_combination=concat_last_four requires 4 layers, but the model has 2",
         ),
         (
             ["--features_only", "--layer_combination=last"],
@@ -268,13 +271,13 @@ def test_two_devices_make_the_same_steps(run, tmp_path, monkeypatch):
         ),
         (
             ["--tag_column=0", "--word_column=2", "--output_scheme=iobes"],
-            "--output_scheme=iobes does not go with tags of the scheme none",
+            "--output_scheme=iobes cannot be combined with tags in the scheme none",
         ),
         (["--tag_column=ner"], "--tag_column=ner: the number of a column was expected"),
-        (["--tag_column=7"], "train.txt, line 3: 3 columns, there is none for --tag_column=7"),
+        (["--tag_column=7"], "train.txt, line 3: --tag_column=7 is out of range, there are 3"),
         (["--tfds_name=x", "--dev_file=y"], "--data_dir does not go with --tfds_name"),
         (["--train_file=none.txt"], "--train_file: there is no file none.txt"),
-        (["--tag_scheme=iob2"], r"line 4: I-PER cannot stand there in iob2"),
+        (["--tag_scheme=iob2"], r"line 4: the tag I-PER is not valid here in the scheme iob2"),
         (["--best_metric=eval_f2", "--eval_steps=5"], "eval_f2"),
     ],
 )
@@ -311,7 +314,7 @@ def test_words_of_a_text(tmp_path):
 def test_begins_are_those_of_python():
     rng = np.random.default_rng(0)
     for scheme in ("iob1", "iob2", "iobes", "none"):
-        names = tagging.schemes.tags_with(["X", "Y"], scheme)
+        names = tagging.schemes.tag_names(["X", "Y"], scheme)
         tags = rng.integers(0, len(names), 400)
         text_of = np.sort(rng.integers(0, 60, 400))
         table = serving._TagTable(tagging.Tags(names, scheme, scheme))
@@ -319,7 +322,7 @@ def test_begins_are_those_of_python():
         for text in range(60):
             row = np.flatnonzero(text_of == text)
             sentence = [names[i] for i in tags[row]]
-            spans = tagging.schemes.spans_of(sentence, scheme)
+            spans = tagging.schemes.spans_from_tags(sentence, scheme)
             assert np.flatnonzero(found[row]).tolist() == [span.start for span in spans]
 
 

@@ -1,19 +1,18 @@
 """run_squad.py by its flags: from questions to answers and scores; input that is wrong."""
 
 import json
-import re
 
 import numpy as np
 import pytest
 import scripts_alone
 import tensorflow as tf
+from squad_helpers import CONTEXTS, dataset, letters, question
 from test_modeling import TINY
 from test_run_classifier import model
 from test_scripts import WORDS, results
 
 import bert_tf
-from bert_tf.data import records
-from bert_tf.tasks.question_answering import answers, features, reading, streaming_json, writing
+from bert_tf.tasks.question_answering import decoding, reading
 from bert_tf.tasks.question_answering import results as results_of_squad
 
 # A context of eight tokens fits beside a question of one.
@@ -30,38 +29,6 @@ def run(heard, tmp_path):
     # From small weights so small a model learns slowly.
     scripts_alone.write_model(tmp_path, TINY, WORDS, initializer_range=0.2)
     return heard("run_squad", "export_model")
-
-
-def question(name, text, context, answer=None, **more):
-    """An entry of "qas"; without an answer, one that has none."""
-    answers = [] if answer is None else [{"text": answer, "answer_start": context.index(answer)}]
-    return {"id": name, "question": text, "answers": answers, **more}
-
-
-def dataset(path, paragraphs, **more):
-    """Writes a file of SQuAD: pairs of a context and its questions."""
-    paragraphs = [{"context": context, "qas": qas} for context, qas in paragraphs]
-    data = [{"title": "x", "paragraphs": [paragraph]} for paragraph in paragraphs]
-    path.write_text(json.dumps({"version": "1.1", "data": data, **more}))
-    return path
-
-
-CONTEXTS = ("a C b d", "D a b C", "b C a d", "c f D, a b", "f g h i a b d f c j b a")
-
-
-def letters(path, has_negative=False):
-    """Questions "c" and "d", answered by that letter; with some, "e", which is in no context."""
-    paragraphs = []
-    for i, context in enumerate(CONTEXTS):
-        qas = []
-        for letter in "cd":
-            answer = context[context.lower().index(letter)]
-            qas.append(question(f"{i}{letter}", letter, context, answer))
-        if has_negative:
-            qas += [question(f"{i}e", "e", context)]
-            qas = [{**entry, "is_impossible": not entry["answers"]} for entry in qas]
-        paragraphs.append((context, qas))
-    return dataset(path, paragraphs)
 
 
 def read(path):
@@ -179,7 +146,7 @@ def wrong(folder):
     yield "no file", folder / "none.json", [], "--train_file: there is no file"
     for key in ("id", "question"):
         entry = {name: value for name, value in good.items() if name != key}
-        message = f"data[0].paragraphs[0].qas[0]: '{key}' is missing; it has"
+        message = f"data[0].paragraphs[0].qas[0]: '{key}' is missing; the keys are"
         yield f"no {key}", made(key, entry), [], message
     entry = {name: value for name, value in good.items() if name != "answers"}
     yield "no answers", made("answers", entry), [], "qas[0] (id 1): 'answers' is missing"
@@ -188,10 +155,10 @@ def wrong(folder):
         "start as text",
         made("text", bad),
         [],
-        "'answer_start' must be a whole number, found \"4\"",
+        "'answer_start' must be an integer, found \"4\"",
     )
     bad = {**good, "answers": [{"text": "C", "answer_start": 400}]}
-    message = "there is not a single question to use; "
+    message = "no usable questions; "
     yield "answer elsewhere", made("elsewhere", bad), [], message
     yield (
         "answer of nothing",
@@ -200,25 +167,35 @@ def wrong(folder):
         message,
     )
     bad = {**good, "answers": good["answers"] * 2}
-    yield "two answers", made("two", bad), [], "exactly one answer is wanted for training, found 2"
+    yield "two answers", made("two", bad), [], "expected exactly one answer for training, found 2"
     yield "empty context", made("empty", good, ""), [], message
     negative = question("1", "a", context, is_impossible=True)
-    message = "it has no answer; questions of SQuAD 2.0 want --version_2_with_negative"
+    message = "the question has no answer; SQuAD 2.0 requires --version_2_with_negative"
     yield "version 2", made("negative", negative), [], message
     text = json.dumps(json.loads(made("whole", good).read_text()), indent=1)
     (folder / "cut.json").write_text(text[: text.index('"qas"') + 20])
-    yield "cut", folder / "cut.json", [], "the file ends before the JSON does: is it cut off?"
+    yield "cut", folder / "cut.json", [], "the file may be truncated"
     (folder / "comma.json").write_text(text.replace('"answer_start"', ' , "answer_start"'))
-    yield "a comma too many", folder / "comma.json", [], "not JSON as expected"
+    yield "a comma too many", folder / "comma.json", [], "invalid JSON"
     (folder / "list.json").write_text("[]")
-    yield "a list", folder / "list.json", [], "line 1, character 1: not JSON as expected (an object"
+    yield (
+        "a list",
+        folder / "list.json",
+        [],
+        "line 1, character 1: invalid JSON: expected an object",
+    )
     (folder / "other.json").write_text('{"version": 1}')
-    yield "other JSON", folder / "other.json", [], "'data' is missing, the list of articles"
+    yield (
+        "other JSON",
+        folder / "other.json",
+        [],
+        "the key 'data', the list of articles",
+    )
     (folder / "digits.json").write_text('{"data": [' + "1" * 5000 + "]}")
-    message = "line 1, character 11: not JSON as expected (Exceeds the limit"
+    message = "line 1, character 11: invalid JSON: Exceeds the limit"
     yield "a number without end", folder / "digits.json", [], message
     (folder / "latin.json").write_bytes(text.replace("a b C", "\u00e9").encode("latin-1"))
-    yield "not UTF-8", folder / "latin.json", [], "this is not UTF-8 text"
+    yield "not UTF-8", folder / "latin.json", [], "not UTF-8 text near byte"
     yield (
         "no room", folder / "whole.json", ["--max_query_length=9"],
         "--max_seq_length=12 must be greater than --max_query_length=9 + 3",
@@ -251,9 +228,9 @@ def test_what_is_odd_is_counted(run, tmp_path):
     said = run("run_squad", "--do_train", f"--train_file={data}", f"--output_dir={out}",
                *model(tmp_path), *SMALL, "--train_batch_size=1",
                "--num_train_epochs=1")  # fmt: skip
-    assert "questions left out, whose answers are not in the context: 1, the first: " in said
+    assert "questions skipped because their answer is not in the context: 1, the first: " in said
     assert 'qas[1] (id 2): "C" at character 0' in said
-    assert "questions cut to --max_query_length=4 tokens: 1, the first: " in said
+    assert "questions truncated to --max_query_length=4 tokens: 1, the first: " in said
     (serialized,) = tf.data.TFRecordDataset(str(out / "train.tf_record")).as_numpy_iterator()
     example = tf.train.Example.FromString(serialized)
     ids = example.features.feature["input_ids"].int64_list.value
@@ -271,10 +248,10 @@ def test_what_is_odd_is_counted(run, tmp_path):
 
 
 def test_files_of_answers_appear_together(tmp_path):
-    null = answers.Candidate(None, 0, 0, 1.0, 2.0)
-    found = answers.QuestionPrediction([null], None, answers.NO_ANSWER_AT_ALL)
+    null = decoding.Candidate(None, 0, 0, 1.0, 2.0)
+    found = decoding.QuestionPrediction([null], None, decoding.MAX_NULL_ODDS)
     asked = [(reading.Question("", "1", "x", (), True), found)]
-    made = results_of_squad.Results(answers.DecodingConfig(version_2_with_negative=True))
+    made = results_of_squad.Results(decoding.DecodingConfig(version_2_with_negative=True))
     with pytest.raises(KeyboardInterrupt), made.writing(str(tmp_path)):
         made.collect(asked)
         made.write()
@@ -286,7 +263,7 @@ def test_files_of_answers_appear_together(tmp_path):
         made.write()
     names = ["nbest_predictions.json", "null_odds.json", "predictions.json"]
     assert sorted(path.name for path in tmp_path.iterdir()) == names
-    assert read(tmp_path / "null_odds.json") == {"1": answers.NO_ANSWER_AT_ALL}
+    assert read(tmp_path / "null_odds.json") == {"1": decoding.MAX_NULL_ODDS}
 
 
 def test_a_folder_of_another_script_is_refused(run, tmp_path):
@@ -294,55 +271,3 @@ def test_a_folder_of_another_script_is_refused(run, tmp_path):
     (tmp_path / "out/classifier.json").write_text("{}")
     with pytest.raises(bert_tf.UserError, match=r"a run of run_classifier.py, by its classifier"):
         run("run_squad", "--do_predict", f"--output_dir={tmp_path}/out")
-
-
-def test_files_of_an_article_at_a_time(tmp_path, monkeypatch):
-    """However a file is divided, it is read the same; what is wrong is told where it is read."""
-    data = [{'a\u00e9 "\\': [1.5e-7, -12, True, None, "\U0001f600\t"]}, "", [[], {}], 7]
-    for ascii_only in (True, False):
-        text = json.dumps({"version": [1.25], "data": data, "x": -0.5}, ensure_ascii=ascii_only)
-        path = tmp_path / "data.json"
-        path.write_text(text)
-        for size in range(1, 40):
-            monkeypatch.setattr(streaming_json, "_PART", size)
-            assert list(streaming_json.read_articles(str(path))) == data
-    monkeypatch.setattr(streaming_json, "_PART", 100)
-    for text, message in (
-        (
-            '{"data": [{"a": 1},\n{"a" 2}',
-            "line 2, character 6: not JSON as expected (Expecting ':'",
-        ),
-        (
-            '{"data": [\n {"a": "' + "b" * 500,
-            "line 2, character 2: .*an article may have 300 characters at most",
-        ),
-    ):
-        monkeypatch.setattr(streaming_json, "_LONGEST", 300)
-        path.write_text(text + "," * 100_000)
-        with tf.io.gfile.GFile(str(path), "rb") as reader:
-            with pytest.raises(bert_tf.UserError, match=re.escape(message).replace(r"\.\*", ".*")):
-                list(streaming_json._Document(str(path), reader).articles(False))
-            assert reader.tell() < 2000, "the rest is not read"
-
-
-@pytest.mark.parametrize("num_processes", [1, 2])
-def test_records_are_what_one_process_makes_one_by_one(tmp_path, num_processes, monkeypatch):
-    monkeypatch.setattr(writing, "_CHUNK", 100)
-    (tmp_path / "vocab.txt").write_text("\n".join(WORDS) + "\n")
-    tokenizer = bert_tf.FullTokenizer(str(tmp_path / "vocab.txt"))
-    source = reading.JsonSource(str(letters(tmp_path / "data.json", has_negative=True)), "x")
-    cut = features.WindowConfig(max_seq_length=12, max_query_length=4, doc_stride=3)
-    for is_training in (True, False):
-        path = str(tmp_path / "made.tf_record")
-        made = writing.write_windows(path, source, tokenizer, cut, is_training, num_processes)
-        cutter = features.FeatureConverter(tokenizer, cut, is_training)
-        windows = [w for p in source.paragraphs() for _, made_of, _ in cutter(p) for w in made_of]
-        assert made == {"windows": len(windows)} and len(windows) > 15
-        expected = [
-            records.serialize(
-                window.schema,
-                window.values(tokenizer.vocab, cut.max_seq_length, features.FIRST_ID + i),
-            )
-            for i, window in enumerate(windows)
-        ]
-        assert list(tf.data.TFRecordDataset(path).as_numpy_iterator()) == expected

@@ -22,31 +22,31 @@ PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS, "##s", "##ing", 
 # Settings, number of instances and digest of the release's own output, see `_digest`.
 RELEASE = {
     "base": (
-        pretraining.Settings(dupe_factor=2),
+        pretraining.InstanceConfig(dupe_factor=2),
         True,
         620,
         "a80404d8e81352460df0efa06aec01b8d30400c72f51ccbd6df536159d508fa5",
     ),
     "seq512": (
-        pretraining.Settings(max_seq_length=512, max_predictions_per_seq=77, dupe_factor=1),
+        pretraining.InstanceConfig(max_seq_length=512, max_predictions_per_seq=77, dupe_factor=1),
         True,
         104,
         "e8a9a6906473ecd0f1b2a9d46b268ab9c7a4d84963d0806a88ebf2bae1840dc9",
     ),
     "wwm": (
-        pretraining.Settings(dupe_factor=1, do_whole_word_mask=True, random_seed=7),
+        pretraining.InstanceConfig(dupe_factor=1, do_whole_word_mask=True, random_seed=7),
         True,
         374,
         "d5d8ea87cdfe2fb1d674c9777f18330348691204ca51fc4097a062f25a4a64b6",
     ),
     "cased": (
-        pretraining.Settings(dupe_factor=1, random_seed=99),
+        pretraining.InstanceConfig(dupe_factor=1, random_seed=99),
         False,
         311,
         "46dcd86187ca146c64fe3f41118f2ab9539ae5d0a58b0d2d030761d422dd601b",
     ),
     "short": (
-        pretraining.Settings(
+        pretraining.InstanceConfig(
             max_seq_length=64,
             max_predictions_per_seq=10,
             dupe_factor=1,
@@ -124,8 +124,8 @@ def test_release_figures_are_those_of_the_manifest(shared):
     manifest = json.loads((shared / "golden/pretraining/manifest.json").read_text())
     listed = {}
     for case in manifest:
-        settings = pretraining.Settings(
-            **{key: case[key] for key in pretraining.Settings._fields if key in case}
+        settings = pretraining.InstanceConfig(
+            **{key: case[key] for key in pretraining.InstanceConfig._fields if key in case}
         )
         figures = (settings, case["do_lower_case"], case["instances"], case["sha256"])
         listed[case["name"]] = figures
@@ -151,7 +151,7 @@ def test_records_of_the_release(shared, tmp_path):
 @pytest.mark.parametrize("whole_words", [False, True])
 @pytest.mark.parametrize("seq_length", [5, 16, 64])
 def test_every_instance_is_sound(seq_length, whole_words, corpus, tokenizer):
-    settings = pretraining.Settings(
+    settings = pretraining.InstanceConfig(
         max_seq_length=seq_length,
         max_predictions_per_seq=4,
         dupe_factor=3,
@@ -196,7 +196,7 @@ def test_every_instance_is_sound(seq_length, whole_words, corpus, tokenizer):
 
 def test_rates(corpus, tokenizer):
     """80% of the masked tokens become [MASK], 10% stay, 10% are drawn; half of b is random."""
-    settings = pretraining.Settings(max_seq_length=64, dupe_factor=100)
+    settings = pretraining.InstanceConfig(max_seq_length=64, dupe_factor=100)
     made = pretraining.create_instances(corpus, tokenizer.vocab, settings)
     replacements = np.concatenate([one.replacements for one in made])
     mask = tokenizer.vocab["[MASK]"]
@@ -210,7 +210,7 @@ def test_rates(corpus, tokenizer):
 
 
 def test_same_seed_same_instances(corpus, tokenizer):
-    settings = pretraining.Settings(max_seq_length=32, dupe_factor=2)
+    settings = pretraining.InstanceConfig(max_seq_length=32, dupe_factor=2)
     first, again, other = (
         pretraining.create_instances(corpus, tokenizer.vocab, settings._replace(random_seed=seed))
         for seed in (1, 1, 2)
@@ -288,27 +288,27 @@ def test_read_corpus_errors(tokenizer, tmp_path):
 )
 def test_settings_errors(name, value):
     with pytest.raises(UserError, match=f"^--{name} must be .*, not {value}$"):
-        pretraining.Settings(**{name: value}).check()
+        pretraining.InstanceConfig(**{name: value}).validate()
 
 
 def test_one_document_is_warned_of(tokenizer, tmp_path, caplog):
     corpus = _read(tokenizer, tmp_path, b"the cat sat.\non a mat.\n")
-    settings = pretraining.Settings()
+    settings = pretraining.InstanceConfig()
     made = pretraining.create_instances(corpus, tokenizer.vocab, settings)
     with caplog.at_level("WARNING", "bert_tf"):
-        counts = pretraining.Counts.of(made, corpus, tokenizer.vocab, settings)
-        writing.warn_of_limits([counts], settings)
+        counts = pretraining.Counts.from_instances(made, corpus, tokenizer.vocab, settings)
+        writing.warn_about_limits([counts], settings)
     assert len(made) >= 10
     assert "the corpus is one document" in caplog.text
     assert "max_predictions_per_seq" not in caplog.text
 
 
 def test_lowered_masking_rate_is_warned_of(corpus, tokenizer, caplog):
-    settings = pretraining.Settings(max_seq_length=64, max_predictions_per_seq=5)
+    settings = pretraining.InstanceConfig(max_seq_length=64, max_predictions_per_seq=5)
     made = pretraining.create_instances(corpus, tokenizer.vocab, settings)
     with caplog.at_level("WARNING", "bert_tf"):
-        counts = pretraining.Counts.of(made, corpus, tokenizer.vocab, settings)
-        writing.warn_of_limits([counts], settings)
+        counts = pretraining.Counts.from_instances(made, corpus, tokenizer.vocab, settings)
+        writing.warn_about_limits([counts], settings)
     assert "--max_predictions_per_seq=5 masks less than --masked_lm_prob=0.15 in" in caplog.text
     assert "at full length 10 would be needed" in caplog.text
 

@@ -11,7 +11,7 @@ from test_pretraining_data import PIECES
 
 from bert_tf import tokenization
 from bert_tf.data import pretraining
-from bert_tf.data.pretraining import sentences
+from bert_tf.data.pretraining import sources
 from bert_tf.errors import UserError
 
 
@@ -98,7 +98,7 @@ def test_a_field_of_files_that_have_none(tmp_path, heard):
     ],
 )  # fmt: skip
 def test_the_rule_of_sentences(text, split):
-    assert sentences.split(text) == split
+    assert sources.split_sentences(text) == split
 
 
 def gzipped(text, cut):
@@ -133,7 +133,7 @@ def test_what_is_wrong_is_said_with_file_and_line(tmp_path, name, data, message)
 
 def test_text_of_tensorflow_datasets(tmp_path, tokenizer):
     tfds = pytest.importorskip("tensorflow_datasets")
-    from bert_tf.data.tfds import TextSource
+    from bert_tf.data.tfds_builder import TfdsTextSource
 
     class Tiny(tfds.core.GeneratorBasedBuilder):
         VERSION = tfds.core.Version("1.0.0")
@@ -156,11 +156,11 @@ def test_text_of_tensorflow_datasets(tmp_path, tokenizer):
 
     with contextlib.redirect_stderr(io.StringIO()):
         Tiny(data_dir=str(tmp_path / "tfds")).download_and_prepare()
-    source = TextSource("tiny", data_dir=str(tmp_path / "tfds"))
+    source = TfdsTextSource("tiny", data_dir=str(tmp_path / "tfds"))
     corpus = pretraining.read_corpus(source, tokenizer)
     assert corpus.documents.tolist() == [0, 2, 3]
     assert source.done == 3
     with pytest.raises(UserError, match="--text_field: tiny has no text 'label'"):
-        TextSource("tiny", text_field="label", data_dir=str(tmp_path / "tfds"))
+        TfdsTextSource("tiny", text_field="label", data_dir=str(tmp_path / "tfds"))
     with pytest.raises(UserError, match="--tfds_split: tiny has no split test, only train"):
-        TextSource("tiny", "test", data_dir=str(tmp_path / "tfds"))
+        TfdsTextSource("tiny", "test", data_dir=str(tmp_path / "tfds"))

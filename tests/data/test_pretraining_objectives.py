@@ -13,7 +13,7 @@ from test_pretraining_data import PIECES, _corpus, _rows, _text
 
 import bert_tf
 from bert_tf import tokenization
-from bert_tf.data import input_pipeline, masking, pretraining, records, tfrecord
+from bert_tf.data import dynamic_masking, input_pipeline, pretraining, records, tfrecord
 
 VOCAB = {piece: index for index, piece in enumerate(PIECES)}
 LENGTHS = {"S": 32, "P": 5}
@@ -33,9 +33,9 @@ def corpus(tokenizer, tmp_path):
 
 
 def make(corpus, **options):
-    settings = pretraining.Settings(
+    settings = pretraining.InstanceConfig(
         **{"max_seq_length": 32, "max_predictions_per_seq": 5, "dupe_factor": 3, **options}
-    ).check()
+    ).validate()
     made = pretraining.create_instances(corpus, VOCAB, settings)
     return made, _rows(made, corpus, VOCAB, settings), settings
 
@@ -80,7 +80,7 @@ def test_full_sentences_use_every_token_once(corpus):
             assert one.b_end in corpus.sentences
     assert used.tolist() == [1] * len(used)
     assert crossings > 2
-    assert set(rows[0]) == set(records.pretraining(has_pairs=False))
+    assert set(rows[0]) == set(records.pretraining_schema(has_next_sentence=False))
     short, _, _ = make(corpus, objective="none", dupe_factor=1, short_seq_prob=0.5)
     assert len(short) > len(made)
 
@@ -91,7 +91,7 @@ def test_runs_of_words_are_masked(corpus):
     sizes = collections.Counter()
     for one in made:
         length = one.a_end - one.a_start + one.b_end - one.b_start + 3
-        assert len(one.positions) <= settings.wanted(length)
+        assert len(one.positions) <= settings.num_to_mask(length)
         runs = itertools.groupby(enumerate(one.positions), lambda x: x[1] - x[0])
         sizes.update(len(list(run)) for _, run in runs)
         assert not {0, 1 + one.a_end - one.a_start, length - 1} & set(one.positions)
@@ -113,10 +113,10 @@ def test_words_between_spaces(tokenizer, tmp_path):
     (tmp_path / "zh.txt").write_text("\n".join([*lines[:10], "", *lines[10:]]))
     source = pretraining.FileSource([str(tmp_path / "zh.txt")])
     corpus = pretraining.read_corpus(source, tokenizer, by_spaces=True)
-    settings = pretraining.Settings(
+    settings = pretraining.InstanceConfig(
         max_seq_length=64, max_predictions_per_seq=10, do_whole_word_mask=True,
         word_boundaries="spaces",
-    ).check()  # fmt: skip
+    ).validate()  # fmt: skip
     made = pretraining.create_instances(corpus, tokenizer.vocab, settings)
     together = 0
     for one in made:
@@ -125,7 +125,7 @@ def test_words_between_spaces(tokenizer, tmp_path):
         at = {(i + 1 if i < b_first - 2 else i + 2): place for i, place in enumerate(places)}
         for position in one.positions:
             after = position + 1
-            if after in at and at[after] == at[position] + 1 and corpus.goes_on[at[after]]:
+            if after in at and at[after] == at[position] + 1 and corpus.is_continuation[at[after]]:
                 assert after in one.positions
                 together += 1
     assert together > 20
@@ -133,13 +133,13 @@ def test_words_between_spaces(tokenizer, tmp_path):
 
 def test_unmasked_records_are_masked_in_training(corpus, tmp_path):
     made, rows, settings = make(corpus, dynamic_masking=True)
-    schema = records.pretraining(is_masked=False)
+    schema = records.pretraining_schema(has_masks=False)
     assert set(rows[0]) == set(schema)
     path = str(tmp_path / "unmasked.tfrecord")
     pretraining.write([path], made, corpus, VOCAB, settings)
-    mask = masking.DynamicMasking(VOCAB, LENGTHS, 0.15, seed=3)
-    data = input_pipeline.Training([path], schema, LENGTHS, 8, 3, masking=mask)
-    plain = input_pipeline.Training([path], schema, LENGTHS, 8, 3)
+    mask = dynamic_masking.DynamicMasking(VOCAB, LENGTHS, 0.15, seed=3)
+    data = input_pipeline.TrainingInput([path], schema, LENGTHS, 8, 3, masking=mask)
+    plain = input_pipeline.TrainingInput([path], schema, LENGTHS, 8, 3)
     kinds = collections.Counter()
     steps = 120
     found = list(data.batches().take(steps).as_numpy_iterator())
@@ -173,7 +173,7 @@ def test_unmasked_records_are_masked_in_training(corpus, tmp_path):
     # The next epoch masks other words; an evaluation the same ones each time.
     per_epoch = len(made) // 8 + 1
     assert per_epoch < steps
-    evaluation = input_pipeline.Evaluation([path], schema, LENGTHS, 8, masking=mask)
+    evaluation = input_pipeline.EvaluationInput([path], schema, LENGTHS, 8, masking=mask)
     once, again = (list(evaluation.batches().as_numpy_iterator()) for _ in range(2))
     assert all((a[name] == b[name]).all() for a, b in zip(once, again, strict=True) for name in a)
 
@@ -187,12 +187,12 @@ def run(heard):
 def test_run_pretraining_without_pairs_and_masks(run, tmp_path):
     """No next sentences, masks of its own: it trains, in two phases, and says what is wrong."""
     rng = np.random.default_rng(0)
-    names = records.pretraining(has_pairs=False, is_masked=False)
+    names = records.pretraining_schema(has_next_sentence=False, has_masks=False)
     for length in (8, 12):
         columns = {name: np.ones((16, length), np.int64) for name in names}
         columns["input_ids"] = rng.integers(5, 15, (16, length))
         path = tmp_path / f"data{length}.tfrecord"
-        path.write_bytes(tfrecord.framed(tfrecord.examples(columns)))
+        path.write_bytes(tfrecord.frame_records(tfrecord.examples(columns)))
     (tmp_path / "config.json").write_text(TINY.to_json_string())
     (tmp_path / "vocab.txt").write_text("\n".join(PIECES))
     flags = [f"--input_file={path}", f"--bert_config_file={tmp_path}/config.json", "--do_train",
@@ -224,8 +224,8 @@ def test_masked_records_are_not_masked_again(tmp_path):
         name: np.ones((1, {"S": 32, "P": 5}.get(length, length)), dtype)
         for name, (dtype, length) in records.PRETRAINING.items()
     }
-    path.write_bytes(tfrecord.framed(tfrecord.examples(columns)))
-    schema = records.pretraining(is_masked=False)
+    path.write_bytes(tfrecord.frame_records(tfrecord.examples(columns)))
+    schema = records.pretraining_schema(has_masks=False)
     records.check([str(path)], schema, LENGTHS)
     with pytest.raises(ValueError, match=r"wants records without masks.*these have masked_lm_ids"):
         records.check([str(path)], schema, LENGTHS, is_unmasked=True)

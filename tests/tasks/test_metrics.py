@@ -26,7 +26,7 @@ def features(vocabulary, examples, labels, kind):
     path = str(vocabulary / f"{kind}.tf_record")
     tasks.write_features(path, examples, labels, tokenizer, 5, tasks.TASK_CLASSES[kind])
     lengths = {"S": 5, "L": max(1, len(labels))}
-    data = input_pipeline.Evaluation(
+    data = input_pipeline.EvaluationInput(
         [path], tasks.TASK_CLASSES[kind].schema, lengths, len(examples)
     )
     return next(iter(data.batches()))

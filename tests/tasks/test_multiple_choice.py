@@ -140,11 +140,11 @@ def test_mirrored_devices_make_the_same_steps(tmp_path):
             return task
 
         trainer = training.Trainer(make, strategy, str(tmp_path / name))
-        data = input_pipeline.Training([path], records.CHOICE, lengths, 8, 0, None, 8)
+        data = input_pipeline.TrainingInput([path], records.CHOICE, lengths, 8, 0, None, 8)
         optimizer = optimization.AdamWeightDecay(lambda step: 1e-3)
         options = training.Options(gradient_accumulation_steps=2)
         trainer.train(data, optimizer, 3, options)
-        evaluation = input_pipeline.Evaluation(
+        evaluation = input_pipeline.EvaluationInput(
             [path], records.CHOICE, lengths, 6, length_multiple=8
         )
         found.append(trainer.predict_all(evaluation, "predicting")["probabilities"])

@@ -1,10 +1,10 @@
-"""From tokens back to text, by words as in the release and by characters."""
+"""Answers to tokens and tokens to text, by words as in the release and by characters."""
 
 import pytest
 from test_scripts import WORDS
 
 import bert_tf
-from bert_tf.tasks.question_answering import answers, features
+from bert_tf.tasks.question_answering import alignment, decoding, features
 from bert_tf.tasks.question_answering.reading import Answer
 
 
@@ -16,46 +16,48 @@ def tokenizer(tmp_path):
     return bert_tf.FullTokenizer(str(path))
 
 
-def both(tokenizer, context, first, last):
-    """The text of some tokens of a context, both ways, and how often the release's failed."""
-    context = features.Context(context, tokenizer)
-    windows = context.windows(100, 100)
-    window = features.Window(context, windows, [], 0, 0, len(context.ids))
-    finders = [
-        answers.AnswerDecoder(answers.DecodingConfig(), tokenizer, way) for way in (False, True)
-    ]
-    texts = [finder.text(window, first + 2, last + 2) for finder in finders]
-    return *texts, finders[0].unaligned
-
-
 @pytest.mark.parametrize(
     ("context", "first", "last", "by_words", "by_characters"),
     [
-        # Both find a part of the words that hold it.
+        # Both find the part of the words that is the answer.
         ("a (B-C), d", 2, 4, "B-C", "B-C"),
-        ("A\u00c9 b", 0, 1, "A\u00c9", "A\u00c9"),  # an accent over one character
-        # Spaces of the context, which the release knows as one space each.
+        ("A\u00c9 b", 0, 1, "A\u00c9", "A\u00c9"),  # a composed character with an accent
+        # The release joins words with one space, whatever the context has.
         ("a  b\tc", 0, 2, "a b c", "a  b\tc"),
         ("a\u00a0b c", 0, 1, "a\u00a0b", "a\u00a0b"),
-        # Characters that the tokenizer drops, or makes several of.
+        # Characters that the tokenizer removes or splits.
         ("(a\u200bb)", 1, 2, "(a\u200bb)", "a\u200bb"),
         ("(\ud55c) a", 1, 3, "(\ud55c)", "\ud55c"),
         ("(e\u0301) a", 1, 1, "(e\u0301)", "e\u0301"),
-        # A token that the vocabulary lacks.
+        # A token that is not in the vocabulary.
         ("a-x b", 0, 2, "a-x", "a-x"),
         ("(x) b", 1, 1, "(x)", "x"),
-        # The first place that fits, not that of the token.
+        # The first place where the text occurs, not that of the token.
         ("a.da", 3, 3, "a", "a"),
     ],
 )
-def test_texts(tokenizer, context, first, last, by_words, by_characters):
-    assert both(tokenizer, context, first, last)[:2] == (by_words, by_characters)
+def test_text_of_tokens(tokenizer, context, first, last, by_words, by_characters):
+    context = alignment.Context(context, tokenizer)
+    assert context.token_text(first, last, by_offsets=False)[0] == by_words
+    assert context.token_text(first, last, by_offsets=True) == (by_characters, None)
 
 
-def test_what_is_not_found_is_counted(tokenizer):
-    assert both(tokenizer, "a (B-C), d", 2, 4)[2] == 0
-    assert both(tokenizer, "(a\u200bb)", 1, 2)[2] == 1
-    assert both(tokenizer, "(x) b", 1, 1)[2] == 1
+@pytest.mark.parametrize(
+    ("context", "first", "last", "num_unaligned"),
+    [("a (B-C), d", 2, 4, 0), ("(a\u200bb)", 1, 2, 1), ("(x) b", 1, 1, 1)],
+)
+def test_unaligned_candidates_are_counted(tokenizer, caplog, context, first, last, num_unaligned):
+    context = alignment.Context(context, tokenizer)
+    size = len(context.ids)
+    window = features.Window(context, context.windows(size, size), [], 0, 0, size)
+    caplog.set_level("INFO", "bert_tf")
+    for by_offsets, expected in ((False, num_unaligned), (True, 0)):
+        caplog.clear()
+        decoder = decoding.AnswerDecoder(decoding.DecodingConfig(), by_offsets=by_offsets)
+        decoder.span_text(window, first + window.offset, last + window.offset)
+        assert decoder.num_unaligned == expected
+        decoder.log_unaligned()
+        assert ("1 candidates" in caplog.text) == expected
 
 
 @pytest.mark.parametrize(
@@ -73,6 +75,6 @@ def test_what_is_not_found_is_counted(tokenizer):
     ],
 )
 def test_tokens_of_an_answer(tokenizer, context, answer, by_words, by_characters):
-    context = features.Context(context, tokenizer)
-    assert context.tokens_of(answer, by_offsets=False) == by_words
-    assert context.tokens_of(answer, by_offsets=True) == by_characters
+    context = alignment.Context(context, tokenizer)
+    assert context.find_answer_tokens(answer, by_offsets=False) == by_words
+    assert context.find_answer_tokens(answer, by_offsets=True) == by_characters

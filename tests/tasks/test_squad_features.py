@@ -1,34 +1,24 @@
-"""SQuAD: files to questions, questions to the release's windows."""
+"""Windows of questions and contexts are those of the release; records hold them."""
 
 import hashlib
 import json
 
 import pytest
+import tensorflow as tf
+from squad_helpers import GOLDEN_DATA, golden, letters, record_values
 
 import bert_tf
+from bert_tf.data import records
 from bert_tf.tasks.question_answering import features, reading
 
-
-@pytest.fixture(scope="module")
-def tokenizer(shared):
-    return bert_tf.FullTokenizer(str(shared / "data" / "uncased_vocab.txt"))
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghij,"]
 
 
-GOLDEN = {"v1": "data/xquad/dev.json", "v2": "golden/squad/v2_dev.json"}
-
-
-def golden(shared, version):
-    """The manifest of a case of the release, and the `WindowConfig` of it."""
-    manifest = json.loads((shared / "golden" / "squad" / version / "manifest.json").read_text())
-    names = ("max_seq_length", "doc_stride", "max_query_length")
-    return manifest, features.WindowConfig(**{name: manifest[name] for name in names})
-
-
-def described(window, tokenizer, cut, unique_id, example_index):
+def described(window, tokenizer, window_config, unique_id, example_index):
     """A window as the release's InputFeatures, in the order of the golden digests."""
-    values = window.values(tokenizer.vocab, cut.max_seq_length, unique_id)
+    values = record_values(window, tokenizer.vocab, window_config.max_seq_length, unique_id)
     ids = values["input_ids"][: sum(values["input_mask"])]
-    places = range(window.offset, window.offset + window.length)
+    positions = range(window.offset, window.offset + window.length)
     return [
         unique_id,
         example_index,
@@ -40,24 +30,56 @@ def described(window, tokenizer, cut, unique_id, example_index):
         window.end_position,
         window.is_impossible,
         tokenizer.convert_ids_to_tokens(ids),
-        [(place, window.context.word_of[window.token_at(place)]) for place in places],
-        [(place, window.is_max_context(place)) for place in places],
+        [(i, window.context.token_to_word[window.token_at(i)]) for i in positions],
+        [(i, window.is_max_context(i)) for i in positions],
     ]
 
 
 @pytest.mark.parametrize("is_training", [True, False])
 @pytest.mark.parametrize("version", ["v1", "v2"])
-def test_features_are_the_release_s(shared, tokenizer, version, is_training):
-    manifest, cut = golden(shared, version)
-    sha, unique_id, example_index = hashlib.sha256(), features.FIRST_ID, 0
-    source = reading.JsonSource(str(shared / GOLDEN[version]), "train_file")
+def test_windows_are_those_of_the_release(shared, version, is_training):
+    tokenizer = bert_tf.FullTokenizer(str(shared / "data" / "uncased_vocab.txt"))
+    manifest, window_config = golden(shared, version)
+    sha, unique_id, example_index = hashlib.sha256(), features.FIRST_UNIQUE_ID, 0
+    converter = features.FeatureConverter(tokenizer, window_config, is_training)
+    source = reading.JsonSource(str(shared / GOLDEN_DATA[version]), "train_file")
     for paragraph in source.paragraphs():
-        for _, windows, _ in features.FeatureConverter(tokenizer, cut, is_training)(paragraph):
+        for _, windows, _ in converter(paragraph):
             for window in windows:
-                row = described(window, tokenizer, cut, unique_id, example_index)
+                row = described(window, tokenizer, window_config, unique_id, example_index)
                 sha.update(json.dumps(row).encode())
                 unique_id += 1
             example_index += 1
     kind = "train" if is_training else "eval"
-    assert unique_id - features.FIRST_ID == manifest[f"{kind}_features"]
+    assert unique_id - features.FIRST_UNIQUE_ID == manifest[f"{kind}_features"]
     assert sha.hexdigest() == manifest[f"{kind}_sha256"]
+
+
+@pytest.mark.parametrize("num_processes", [1, 2])
+def test_records_hold_the_windows_in_order(tmp_path, num_processes, monkeypatch):
+    monkeypatch.setattr(features, "_CHUNK", 100)
+    (tmp_path / "vocab.txt").write_text("\n".join(WORDS) + "\n")
+    tokenizer = bert_tf.FullTokenizer(str(tmp_path / "vocab.txt"))
+    source = reading.JsonSource(str(letters(tmp_path / "data.json", has_negative=True)), "x")
+    config = features.WindowConfig(max_seq_length=12, max_query_length=4, doc_stride=3)
+    for is_training in (True, False):
+        path = str(tmp_path / "windows.tf_record")
+        arguments = source, tokenizer, config, is_training, num_processes
+        result = features.write_windows(path, *arguments)
+        converter = features.FeatureConverter(tokenizer, config, is_training)
+        windows = [w for p in source.paragraphs() for _, x, _ in converter(p) for w in x]
+        assert result == {"windows": len(windows)} and len(windows) > 15
+        expected = [
+            records.serialize(
+                records.SQUAD_TRAINING if is_training else records.SQUAD,
+                record_values(window, tokenizer.vocab, 12, features.FIRST_UNIQUE_ID + i),
+            )
+            for i, window in enumerate(windows)
+        ]
+        assert list(tf.data.TFRecordDataset(path).as_numpy_iterator()) == expected
+
+
+def test_the_longest_question_must_leave_space_for_a_window():
+    assert features.WindowConfig(12, 3, 8).check().max_seq_length == 12
+    with pytest.raises(bert_tf.UserError, match=r"`max_seq_length=12` .* `max_query_length=9`"):
+        features.WindowConfig(12, 3, 9).check()

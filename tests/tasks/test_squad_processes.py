@@ -11,13 +11,14 @@ import types
 
 import numpy as np
 import pytest
+from squad_helpers import dataset, letters, question
 from test_killed import log
-from test_run_squad import SMALL, dataset, letters, model, question, read, run  # noqa: F401
+from test_run_squad import SMALL, model, read, run  # noqa: F401
 from test_scripts import results
 from test_workers import worker_environments
 
 import bert_tf
-from bert_tf.tasks.question_answering import features, reading, writing
+from bert_tf.tasks.question_answering import features, reading
 
 
 def start(root, logs, *flags):
@@ -144,5 +145,5 @@ def test_killed_while_two_processes_make_features(run, root, tmp_path):  # noqa:
     tokenizer = bert_tf.FullTokenizer(str(tmp_path / "vocab.txt"))
     source = reading.JsonSource(str(data), "train_file")
     path = tmp_path / "expected.tf_record"
-    writing.write_windows(str(path), source, tokenizer, features.WindowConfig(128, 64, 4), True, 1)
+    features.write_windows(str(path), source, tokenizer, features.WindowConfig(128, 64, 4), True, 1)
     assert (out / "train.tf_record").read_bytes() == path.read_bytes()

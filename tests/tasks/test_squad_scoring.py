@@ -27,14 +27,14 @@ def test_two_texts(true, found, exact, f1):
     assert scoring.f1(found, true) == pytest.approx(f1)
 
 
-def test_texts_without_a_word_are_the_same_in_2_and_not_in_1():
+def test_empty_texts_match_in_version_2_and_not_in_1():
     assert scoring.f1("the", "", version_2_with_negative=True) == 1
     assert scoring.f1("rollo", "", version_2_with_negative=True) == 0
     assert scoring.f1("the", "") == 0
     assert scoring.exact_match("the", "") == 1
 
 
-def test_version_1_takes_the_best_of_several_answers():
+def test_version_1_scores_the_best_of_several_answers():
     scorer = scoring.Scorer()
     scorer.add([Answer("in Paris", 0), Answer("Paris", 3)], "Paris")
     scorer.add([Answer("Rome", 0)], "not Rome")
@@ -43,12 +43,12 @@ def test_version_1_takes_the_best_of_several_answers():
 
 def test_version_2():
     scorer = scoring.Scorer(version_2_with_negative=True)
-    # given, the best if one must be given, odds of none
+    # the given answer, the best one that is not empty, the null odds
     scorer.add([Answer("Paris", 0)], "Paris", "Paris", -5.0)
     scorer.add([Answer("Rome", 0)], "", "Rome", 1.0)
     scorer.add([], "", "Oslo", 2.0)
     scorer.add([], "Bern", "Bern", -1.0)
-    scorer.add([Answer("the", 0)], "", None, 9.0)  # nothing is left of it, so "" is right
+    scorer.add([Answer("the", 0)], "", None, 9.0)  # empty after normalization, so "" is correct
     assert scorer.results() == {
         "exact_match": 60,
         "f1": 60,
@@ -59,7 +59,7 @@ def test_version_2():
         "NoAns_exact": 50,
         "NoAns_f1": 50,
         "NoAns_total": 2,
-        # By odds: 2 + 1 (Paris) - 1 (Bern) + 1 (Rome) - 1 (Oslo) + 1, at best 3 of 5.
+        # By null odds: 2 + 1 (Paris) - 1 (Bern) + 1 (Rome) - 1 (Oslo) + 1, at best 3 of 5.
         "best_exact": 60,
         "best_exact_thresh": -5.0,
         "best_f1": 60,
@@ -68,7 +68,7 @@ def test_version_2():
 
 
 def official_best(rows, scores):
-    """What evaluate-v2.0.py finds: (score, threshold), from rows of (has answer, text, odds)."""
+    """The (score, threshold) of evaluate-v2.0.py, for rows of (has answer, text, null odds)."""
     score = best = sum(not has_answer for has_answer, _, _ in rows)
     threshold = 0.0
     for (has_answer, text, odds), own in sorted(
@@ -81,7 +81,7 @@ def official_best(rows, scores):
 
 
 @pytest.mark.parametrize("most", [3, 10**9], ids=["ties", "no ties"])
-def test_the_best_threshold_is_that_of_trying_all(most):
+def test_best_threshold_is_that_of_trying_all(most):
     rng = random.Random(most)
     for _ in range(300):
         scorer, rows, scores = scoring.Scorer(version_2_with_negative=True), [], []
@@ -110,14 +110,14 @@ def test_the_best_threshold_is_that_of_trying_all(most):
             assert (results["best_f1"], results["best_f1_thresh"]) == official
 
 
-def test_best_to_answer_nothing():
+def test_best_threshold_may_answer_nothing():
     scorer = scoring.Scorer(version_2_with_negative=True)
     scorer.add([], "Bern", "Bern", -1.0)
     scorer.add([Answer("Paris", 0)], "Rome", "Rome", -3.0)
     assert scorer.best_threshold("f1") == (50, None)
-    assert scorer.least_odds == -3.0
+    assert scorer.min_null_odds == -3.0
     results = scorer.results()
-    assert (results["best_f1"], results["best_f1_thresh"]) == (50, 0.0)  # as the official one says
+    assert (results["best_f1"], results["best_f1_thresh"]) == (50, 0.0)  # as in the official script
     only = scoring.Scorer(version_2_with_negative=True)
     only.add([], "", "Bern", 1.0)
     assert only.results()["HasAns_total"] == 0

@@ -1,4 +1,4 @@
-"""Tags and spans, scores beside conlleval and seqeval, column files, windows of sentences."""
+"""Tagging schemes, scores compared with conlleval and seqeval, column files and features."""
 
 import random
 import types
@@ -28,44 +28,44 @@ def random_spans(rng, length):
 
 
 @pytest.mark.parametrize("scheme", ["iob1", "iob2", "iobes"])
-def test_spans_come_back_from_their_tags(scheme):
+def test_spans_and_tags_round_trip(scheme):
     rng = random.Random(0)
     for _ in range(300):
         spans = random_spans(rng, 9)
-        tags = schemes.tags_of(spans, 9, scheme)
-        assert schemes.spans_of(tags, scheme) == spans, tags
-        assert schemes.wrong_tag(tags, scheme) is None
+        tags = schemes.tags_from_spans(spans, 9, scheme)
+        assert schemes.spans_from_tags(tags, scheme) == spans, tags
+        assert schemes.first_invalid_tag(tags, scheme) is None
         for other in ("iob1", "iob2", "iobes"):
-            assert schemes.converted(tags, scheme, other) == schemes.tags_of(spans, 9, other)
+            expected = schemes.tags_from_spans(spans, 9, other)
+            assert schemes.convert_tags(tags, scheme, other) == expected
 
 
-def test_tags_by_hand():
+def test_tags_of_adjacent_spans():
     spans = [Span("PER", 0, 2), Span("PER", 2, 3), Span("LOC", 3, 4)]
-    assert schemes.tags_of(spans, 5, "iob1") == ["I-PER", "I-PER", "B-PER", "I-LOC", "O"]
-    assert schemes.tags_of(spans, 5, "iob2") == ["B-PER", "I-PER", "B-PER", "B-LOC", "O"]
-    assert schemes.tags_of(spans, 5, "iobes") == ["B-PER", "E-PER", "S-PER", "S-LOC", "O"]
+    assert schemes.tags_from_spans(spans, 5, "iob1") == ["I-PER", "I-PER", "B-PER", "I-LOC", "O"]
+    assert schemes.tags_from_spans(spans, 5, "iob2") == ["B-PER", "I-PER", "B-PER", "B-LOC", "O"]
+    assert schemes.tags_from_spans(spans, 5, "iobes") == ["B-PER", "E-PER", "S-PER", "S-LOC", "O"]
 
 
-def test_a_scheme_is_found_by_its_tags():
-    assert schemes.find_scheme([["O", "I-PER"], ["I-PER", "B-PER"]]) == "iob1"
-    assert schemes.find_scheme([["O", "B-PER"], ["B-PER", "I-PER"]]) == "iob2"
-    assert schemes.find_scheme([["O", "S-PER"], ["B-LOC", "E-LOC"]]) == "iobes"
-    assert schemes.find_scheme([["NN", "VB-D", "."]]) == "none"
-    # One odd tag among spans makes them no names.
+def test_infer_scheme():
+    assert schemes.infer_scheme([["O", "I-PER"], ["I-PER", "B-PER"]]) == "iob1"
+    assert schemes.infer_scheme([["O", "B-PER"], ["B-PER", "I-PER"]]) == "iob2"
+    assert schemes.infer_scheme([["O", "S-PER"], ["B-LOC", "E-LOC"]]) == "iobes"
+    assert schemes.infer_scheme([["NN", "VB-D", "."]]) == "none"
+    # A single odd tag among spans does not make the scheme "none".
     for odd in ("PER", "I-", "M-PER"):
-        assert schemes.find_scheme([["O", "I-PER"], ["I-PER", "B-PER"], [odd]]) == "iob1"
-        assert schemes.find_scheme([["O", "B-PER"], ["B-PER", "I-PER"], [odd]]) == "iob2"
-        assert schemes.wrong_tag(["O", odd], "iob1") == 1
+        assert schemes.infer_scheme([["O", "I-PER"], ["I-PER", "B-PER"], [odd]]) == "iob1"
+        assert schemes.infer_scheme([["O", "B-PER"], ["B-PER", "I-PER"], [odd]]) == "iob2"
+        assert schemes.first_invalid_tag(["O", odd], "iob1") == 1
     for tags in (["O", "U-PER"], ["B-PER", "I-PER", "L-PER"]):
-        with pytest.raises(bert_tf.UserError, match=f"BILOU's, by {tags[-1]}; iobes is the same"):
-            schemes.find_scheme([tags])
+        with pytest.raises(bert_tf.UserError, match=f"{tags[-1]}, .*BILOU.*`tag_scheme=none`"):
+            schemes.infer_scheme([tags])
 
 
 def conlleval(true, found):
-    """(precision, recall, F1) by the rules of the official script, word by word, in our words.
+    """(precision, recall, F1) by the rules of the official script for B, I and O, word by word.
 
-    A span is open in either of the two; it is right if it began and ends together with one of the
-    same label in the other. Of its rules those for B, I and O are here.
+    A predicted span is correct if a span of the data with the same label starts and ends with it.
     """
 
     def split(tag):
@@ -104,15 +104,15 @@ def random_tags(rng, tags):
 TAGS = ["O", "O", "O", *(f"{prefix}-{label}" for prefix in "BIES" for label in ("X", "Y-Z"))]
 
 
-def test_scores_are_those_of_conlleval_whatever_a_model_says():
+def test_scores_are_those_of_conlleval_for_any_tags():
     of_iob = [tag for tag in TAGS if tag[0] in "BIO"]
     for seed in range(5):
         rng = random.Random(seed)
         true = random_tags(rng, of_iob)
         found = [[rng.choice([t, t, rng.choice(of_iob)]) for t in sentence] for sentence in true]
-        ours = scoring.count(true, found).figures()
-        assert ours == pytest.approx(conlleval(true, found), abs=1e-12)
-        assert 0.1 < ours[2] < 0.9
+        figures = scoring.count_spans(true, found).precision_recall_f1()
+        assert figures == pytest.approx(conlleval(true, found), abs=1e-12)
+        assert 0.1 < figures[2] < 0.9
 
 
 def test_scores_are_those_of_seqeval():
@@ -120,19 +120,20 @@ def test_scores_are_those_of_seqeval():
     rng = random.Random(0)
     true = random_tags(rng, TAGS)
     found = [[rng.choice([t, t, rng.choice(TAGS)]) for t in sentence] for sentence in true]
-    counts = scoring.count(true, found)
-    theirs = (seqeval.precision_score, seqeval.recall_score, seqeval.f1_score)
-    assert counts.figures() == pytest.approx([score(true, found) for score in theirs])
+    counts = scoring.count_spans(true, found)
+    metrics = (seqeval.precision_score, seqeval.recall_score, seqeval.f1_score)
+    assert counts.precision_recall_f1() == pytest.approx([score(true, found) for score in metrics])
     by_label = seqeval.classification_report(true, found, output_dict=True)
     for label in ("X", "Y-Z"):
-        assert counts.figures(label) == pytest.approx(list(by_label[label].values())[:3])
+        expected = list(by_label[label].values())[:3]
+        assert counts.precision_recall_f1(label) == pytest.approx(expected)
     assert scoring.accuracy(true, found) == pytest.approx(seqeval.accuracy_score(true, found))
 
 
-def test_accuracy_is_that_of_the_columns_that_are_written():
-    """In IOB1 an I after nothing is right where IOB2 has a B."""
+def test_accuracy_is_that_of_the_written_columns():
+    """An I after O in iob1 is the same as a B in iob2."""
     task = tagging.TaggingTask(TINY, features.Tags(("O", "B-X", "I-X"), "iob2", "iob1"), 4)
-    starts = np.array([[0, features.SENTENCE, features.WORD, 0]])
+    starts = np.array([[0, features.SENTENCE_START, features.WORD_START, 0]])
     found = task.metrics({
         "found": np.array([[0, 2, 2, 0]]),
         "tag_ids": np.array([[0, 1, 2, 0]]),
@@ -142,9 +143,9 @@ def test_accuracy_is_that_of_the_columns_that_are_written():
     assert found["eval_accuracy"] == found["eval_f1"] == 1
 
 
-def test_no_span_is_no_crash():
-    assert scoring.count([["O"]], [["O"]]).figures() == (0, 0, 0)
-    assert "all" in scoring.report([["O"]], [["O"]], "iob2")
+def test_scores_without_spans():
+    assert scoring.count_spans([["O"]], [["O"]]).precision_recall_f1() == (0, 0, 0)
+    assert "all" in scoring.classification_report([["O"]], [["O"]], "iob2")
 
 
 COLUMNS = """\ufeffa N I-PER\r
@@ -165,12 +166,12 @@ def test_column_files(tmp_path):
     path.write_bytes(COLUMNS.encode())
     first, second, third = reading.ColumnFiles(tmp_path).read("train")
     assert first.words == ("a", "bc") and first.tags == ("I-PER", "I-PER")
-    assert first.place(1) == f"{path}, line 2" and first.opening == ()
-    assert second.words == ("d\u00a0e",) and second.opening == ("-DOCSTART- -X- O",)
-    assert third.tags == ("B-PER",) and len(third.opening) == 2
+    assert first.location(1) == f"{path}, line 2" and first.leading_lines == ()
+    assert second.words == ("d\u00a0e",) and second.leading_lines == ("-DOCSTART- -X- O",)
+    assert third.tags == ("B-PER",) and len(third.leading_lines) == 2
     found = reading.ColumnFiles(None, {"train": str(path)}, -3, 1).read("train")
     assert found[0].tags == ("N", "N")
-    # Every line comes back.
+    # The output has all lines of the input.
     tagging.write_columns(tmp_path / "found.txt", found, [["O"] * len(s.words) for s in found])
     lines = COLUMNS.lstrip("\ufeff").replace("\r", "").replace("\t", " ").split("\n")
     written = (tmp_path / "found.txt").read_text().split("\n")
@@ -181,21 +182,21 @@ def test_column_files(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a O\nb c O\n", "line 2: 3 columns, the first line has 2"),
-        ("a O\n\n\nb\n", "line 4: 1 columns, the first line has 2"),
-        ("a\n", "line 1: a word and a tag were expected, 'a' has 1"),
-        ("a\0 O\n", "line 1: there is a NUL in it"),
-        ("\n\n", "there is not a single sentence in it"),
-        ("a O\ncaf\xe9 O\n", r"train.txt, line 2: not UTF-8 \(byte 4 is 0xe9\)"),
+        ("a O\nb c O\n", "line 2: found 3 columns, expected 2"),
+        ("a O\n\n\nb\n", "line 4: found 1 columns, expected 2"),
+        ("a\n", "line 1: expected a word and a tag, found only 'a'"),
+        ("a\0 O\n", "line 1: contains a NUL"),
+        ("\n\n", ": the file contains no sentences"),
+        ("a O\ncaf\xe9 O\n", r"line 2: not UTF-8 \(byte 4 is 0xe9\)"),
     ],
 )
-def test_lines_that_cannot_be_used(tmp_path, text, message):
+def test_invalid_lines(tmp_path, text, message):
     (tmp_path / "train.txt").write_text(text, "latin-1")
-    with pytest.raises(bert_tf.UserError, match=message):
+    with pytest.raises(bert_tf.UserError, match=rf"train\.txt.*{message}"):
         reading.ColumnFiles(tmp_path).read("train")
 
 
-def test_bad_sentences_are_counted(tmp_path):
+def test_invalid_sentences_are_counted(tmp_path):
     (tmp_path / "train.txt").write_text("a O\n\nb\n\nc O\nd\n\ne I-X\n")
     bad = BadRows(skip=True)
     found = reading.ColumnFiles(tmp_path).read("train", bad)
@@ -203,38 +204,38 @@ def test_bad_sentences_are_counted(tmp_path):
     assert bad.count == 2 and "line 3" in bad.first
 
 
-def test_tags_that_cannot_be(tmp_path):
+def test_invalid_tags(tmp_path):
     (tmp_path / "train.txt").write_text("a O\nb I-X\n\nc B-X\n")
     sentences = reading.ColumnFiles(tmp_path).read("train")
-    tags = features.find_tags(sentences, "iob2")
-    with pytest.raises(bert_tf.UserError, match=r"line 2: I-X cannot stand there in iob2"):
-        tagging.usable(sentences, tags, BadRows())
+    tags = features.infer_tags(sentences, "iob2")
+    with pytest.raises(bert_tf.UserError, match=r"train\.txt, line 2: .* I-X .* iob2"):
+        tagging.valid_sentences(sentences, tags, BadRows())
     (tmp_path / "train.txt").write_text("-DOCSTART- O\n\na O\nb PER\n\nc B-X\nd I-X\n")
     sentences = reading.ColumnFiles(tmp_path).read("train")
-    odd = features.find_tags(sentences)
+    odd = features.infer_tags(sentences)
     assert odd == (("O", "B-X", "I-X"), "iob2", "iob2")
-    with pytest.raises(bert_tf.UserError, match=r"line 4: PER cannot stand there in iob2"):
-        tagging.usable(sentences, odd, BadRows())
-    # The document begins all the same.
-    (kept,) = tagging.usable(sentences, odd, BadRows(skip=True))
-    assert kept.words == ("c", "d") and kept.opening == ("-DOCSTART- O",)
+    with pytest.raises(bert_tf.UserError, match=r"train\.txt, line 4: .* PER .* iob2"):
+        tagging.valid_sentences(sentences, odd, BadRows())
+    # The next sentence starts the document.
+    (kept,) = tagging.valid_sentences(sentences, odd, BadRows(skip=True))
+    assert kept.words == ("c", "d") and kept.leading_lines == ("-DOCSTART- O",)
     sentences = [reading.Sentence("x", ("a", "b"), ("O", "I-NEW"), lines=(1, 2))]
-    with pytest.raises(bert_tf.UserError, match=r"x, line 2: .* not know the tag I-NEW, only O, "):
-        tagging.usable(sentences, tags._replace(data_scheme="iob1"), BadRows())
+    with pytest.raises(bert_tf.UserError, match=r"x, line 2: .* I-NEW; expected one of O, "):
+        tagging.valid_sentences(sentences, tags._replace(data_scheme="iob1"), BadRows())
 
 
-def test_a_model_learns_spans_or_names():
+def test_infer_tags():
     spans = [reading.Sentence("x", ("a",) * 3, ("I-B", "B-B", "I-A"))]
-    assert features.find_tags(spans) == (("O", "B-A", "I-A", "B-B", "I-B"), "iob2", "iob1")
+    assert features.infer_tags(spans) == (("O", "B-A", "I-A", "B-B", "I-B"), "iob2", "iob1")
     names = [reading.Sentence("x", ("a",) * 2, ("VB", "NN"))]
-    assert features.find_tags(names) == (("NN", "VB"), "none", "none")
-    with pytest.raises(bert_tf.UserError, match="--learn_scheme=iob2 does not go with"):
-        features.find_tags(names, None, "iob2")
+    assert features.infer_tags(names) == (("NN", "VB"), "none", "none")
+    with pytest.raises(bert_tf.UserError, match=r"`learn_scheme=iob2` .* none$"):
+        features.infer_tags(names, None, "iob2")
 
 
 @pytest.fixture
 def data_set(monkeypatch):
-    """Makes a data set of tensorflow-datasets of rows (words, tag ids)."""
+    """A function that makes a data set of tensorflow-datasets from rows (words, tag ids)."""
     of = pytest.importorskip("tensorflow_datasets").features
     features = of.FeaturesDict({
         "id": of.Text(),
@@ -259,27 +260,28 @@ def data_set(monkeypatch):
     return make
 
 
-def test_a_data_set_s_sentences_fit_into_columns(data_set):
+def test_tfds_sentences(data_set):
     good = ["a", "d\u00a0e"], [0, 1]
     (found,) = data_set([good]).read("train")
     assert found.words == ("a", "d\u00a0e") and found.tags == ("O", "I-X")
     for words, tags, message in (
-        ([], [], "there is no word in it"),
-        (["a", ""], [0, 0], "'' is no word"),
-        (["a b"], [0], "'a b' is no word"),
-        (["a\n"], [0], r"'a\\n' is no word"),
-        (["a\0"], [0], r"'a\\x00' is no word"),
+        ([], [], "the sentence has no words"),
+        (["a", ""], [0, 0], "the word '' is empty"),
+        (["a b"], [0], "the word 'a b' "),
+        (["a\n"], [0], r"the word 'a\\n' "),
+        (["a\0"], [0], r"the word 'a\\x00' "),
         (["a", b"caf\xe9"], [0, 0], "not UTF-8"),
-        (["a", "b"], [0], "2 words and 1 tags"),
-        (["a", "b"], [0, -1], "there is a word without a tag"),
+        (["a", "b"], [0], "2 words but 1 tags"),
+        (["a", "b"], [0, -1], "a word has no tag"),
     ):
         source = data_set([good, (words, tags)])
         with pytest.raises(bert_tf.UserError, match=f"letters, train, example 1: {message}"):
             source.read("train")
         assert len(source.read("train", BadRows(skip=True))) == 1
     for options in ({"words": "id"}, {"words": "pair"}, {"words": "ner"}, {"tags": "id"}):
-        (flag, feature), *_ = options.items()
-        with pytest.raises(bert_tf.UserError, match=f"--{flag[:-1]}_column: {feature} of letters"):
+        (argument, feature), *_ = options.items()
+        message = f"`{argument[:-1]}_column`: the feature {feature} of letters"
+        with pytest.raises(bert_tf.UserError, match=message):
             data_set(**options)
 
 
@@ -289,17 +291,19 @@ def tokenizer(tmp_path):
     return bert_tf.FullTokenizer(str(tmp_path / "vocab.txt"), do_lower_case=False)
 
 
-def sentence(text, tags, opening=()):
-    return reading.Sentence("x", tuple(text.split()), tuple(tags.split()), opening=opening)
+def sentence(text, tags, leading_lines=()):
+    return reading.Sentence(
+        "x", tuple(text.split()), tuple(tags.split()), leading_lines=leading_lines
+    )
 
 
 NAMES = features.Tags(("O", "B-X", "I-X"), "iob2", "iob1")
 
 
-def test_features_by_hand(tokenizer):
-    # abc is three pieces, a zero-width space is none.
+def test_features_of_a_sentence(tokenizer):
+    # abc has three pieces, and the tokenizer removes the zero-width space.
     words = reading.Sentence("x", ("d", "abc", "\u200b"), ("I-X", "I-X", "O"))
-    (row,) = features.features([words], NAMES, tokenizer, features.WindowConfig(8))
+    (row,) = features.convert_sentences([words], NAMES, tokenizer, features.WindowConfig(8))
     pieces = tokenizer.convert_ids_to_tokens(row["input_ids"])
     assert pieces == ["[CLS]", "d", "a", "##b", "##c", "[UNK]", "[SEP]", "[PAD]"]
     assert row["input_mask"] == [1, 1, 1, 1, 1, 1, 1, 0]
@@ -308,7 +312,7 @@ def test_features_by_hand(tokenizer):
 
 
 @pytest.mark.parametrize("document_context", [False, True])
-def test_every_word_is_tagged_once_and_in_order(tokenizer, document_context):
+def test_every_word_is_tagged_once_in_order(tokenizer, document_context):
     rng = random.Random(0)
     sentences, starts = [], (0, 3, 4, 20)
     for i in range(30):
@@ -316,28 +320,28 @@ def test_every_word_is_tagged_once_and_in_order(tokenizer, document_context):
         text = " ".join(rng.choice(["a", "abc", "d", "dbb"]) for _ in range(length))
         tags = " ".join(rng.choice(["O", "I-X"]) for _ in range(length))
         sentences.append(sentence(text, tags, ("-DOCSTART-",) if i in starts else ()))
-    cut = features.WindowConfig(12, None, document_context)
-    rows = list(features.features(sentences, NAMES, tokenizer, cut))
+    config = features.WindowConfig(12, None, document_context)
+    rows = list(features.convert_sentences(sentences, NAMES, tokenizer, config))
     found, letters = [], []
     for row in rows:
         for index, tag, start in zip(
             row["input_ids"], row["tag_ids"], row["word_starts"], strict=True
         ):
-            if start == features.SENTENCE:
+            if start == features.SENTENCE_START:
                 found.append([])
                 letters.append([])
             if start:
                 found[-1].append(NAMES.names[tag])
                 letters[-1].append(tokenizer.inv_vocab[index])
-    assert found == [schemes.converted(s.tags, "iob1", "iob2") for s in sentences]
+    assert found == [schemes.convert_tags(s.tags, "iob1", "iob2") for s in sentences]
     assert letters == [[word[0] for word in s.words] for s in sentences]
     if document_context:
-        # In the middle of a document a word has others on both sides.
+        # Most words have context on both sides.
         places = [i for row in rows for i, x in enumerate(row["word_starts"]) if x]
         assert sum(3 <= i <= 9 for i in places) > len(places) / 2
 
 
-def test_another_scheme_to_learn_makes_other_features(tokenizer, tmp_path):
+def test_features_depend_on_the_schemes(tokenizer, tmp_path):
     """The tags of iob1 and iob2 have the same names."""
 
     def look(tags):

@@ -50,7 +50,9 @@ class Batches:
 
         spec = tf.nest.map_structure(lambda x: tf.TensorSpec(x.shape, x.dtype), self.make(0))
         dataset = tf.data.Dataset.from_generator(generate, output_signature=spec)
-        return input_pipeline.endless(input_pipeline.share(dataset, self.batch_size, context))
+        return input_pipeline.mark_infinite(
+            input_pipeline.shard_batches(dataset, self.batch_size, context)
+        )
 
     def files_of(self, step):
         return [f"made up for step {step}"]

@@ -1,36 +1,49 @@
-"""Questions and contexts to windows of tokens, as the release cuts them.
+"""Features of questions and contexts: windows of tokens, and the record files that hold them.
 
-A context that does not fit beside its question is read in windows that overlap. A token that lies
-in several of them has its "maximum context" in one: that where it is farthest from both edges. An
-answer may only begin there, so the same one is not found several times.
+A context that does not fit into a sequence together with its question is split into overlapping
+windows, as in the release. A token that is in several windows has its "maximum context" in one of
+them, and only there may an answer start. This avoids duplicate answers.
 """
 
 import dataclasses
-import functools
 import itertools
 from typing import NamedTuple
 
-from bert_tf.data import records
+import tensorflow as tf
+
+from bert_tf import console, files, processes
+from bert_tf.data import records, tfrecord
 from bert_tf.errors import UserError
-from bert_tf.tasks.question_answering.words import Words
-from bert_tf.tasks.windows import Windows
+from bert_tf.tasks.feature_cache import FeatureCache, digest, tokenizer_fingerprint
+from bert_tf.tasks.question_answering.alignment import Context, WordIds
+from bert_tf.tasks.rows import BadRows
+from bert_tf.tasks.windows import SlidingWindows
 
 CLS, SEP = "[CLS]", "[SEP]"
-FIRST_ID = 1_000_000_000
+FIRST_UNIQUE_ID = 1_000_000_000
 
-# Texts hold few different words, but a vast set holds names and numbers without end.
-_CACHED_WORDS = 500_000
+# [CLS] question [SEP] window [SEP]
+NUM_SPECIAL_TOKENS = 3
 
-# What stands around question and window: [CLS] question [SEP] window [SEP].
-AROUND = 3
+# Bump when the same data give different features.
+_VERSION = 1
+
+# Characters that a process converts at a time, and the number of questions from which several
+# processes are faster than one.
+_CHUNK = 100_000
+_MIN_QUESTIONS_FOR_PROCESSES = 5_000
 
 
 @dataclasses.dataclass(frozen=True)
 class WindowConfig:
-    """How questions and contexts become features; names and defaults are those of the flags.
+    """How questions and contexts become windows.
 
-    `answer_alignment` is "release", by words and what they are made of, or "offsets", by
-    characters; it is also how tokens become answers again.
+    Attributes:
+      max_seq_length: Length of a sequence in tokens.
+      doc_stride: Number of tokens from the start of one window to the start of the next.
+      max_query_length: The largest number of tokens of a question; longer ones are truncated.
+      answer_alignment: How answers are matched with tokens, in training and in prediction:
+        "release", by words, or "offsets", by characters.
     """
 
     max_seq_length: int = 384
@@ -39,103 +52,31 @@ class WindowConfig:
     answer_alignment: str = "release"
 
     def check(self):
-        """Returns itself; UserError if no window fits behind the longest question."""
-        if self.max_seq_length <= self.max_query_length + AROUND:
+        """Return self; raise UserError if the longest question leaves no space for a window."""
+        if self.max_seq_length <= self.max_query_length + NUM_SPECIAL_TOKENS:
             raise UserError(
-                f"`max_seq_length={self.max_seq_length}` must be greater than `max_query_length`="
-                f"{self.max_query_length} + {AROUND}"
+                f"`max_seq_length={self.max_seq_length}` must be greater than "
+                f"`max_query_length={self.max_query_length}` + {NUM_SPECIAL_TOKENS} special tokens"
             )
         return self
 
     @property
     def by_offsets(self):
-        """Whether answers are found by characters."""
+        """Whether answers are aligned by character offsets."""
         return self.answer_alignment == "offsets"
 
 
-class Context:
-    """A tokenized context, for all questions about it.
-
-    Attributes:
-      text: the text.
-      words: its words, by `Words`.
-      ids: the ids of its tokens.
-      word_of: for each token the word that it is a part of.
-      first_token: for each word its first token.
-    """
-
-    def __init__(self, text, tokenizer, ids_of=None):
-        """Cuts and tokenizes a text, by a `FullTokenizer`; `ids_of` has the ids of words."""
-        self.text, self._tokenizer = text, tokenizer
-        self.words = Words(text)
-        ids_of = _IdsOfWords(tokenizer) if ids_of is None else ids_of
-        self._ids = [ids_of[word] for word in self.words.texts]
-        self.ids = list(itertools.chain.from_iterable(self._ids))
-        self._offsets = None
-        self._windows = {}
-
-    @functools.cached_property
-    def first_token(self):
-        return list(itertools.accumulate(map(len, self._ids[:-1]), initial=0))
-
-    @functools.cached_property
-    def word_of(self):
-        return [number for number, ids in enumerate(self._ids) for _ in ids]
-
-    def offsets(self):
-        """(starts, ends), two lists: for each token the characters that it is made of."""
-        if self._offsets is None:
-            ids, *self._offsets = self._tokenizer.encode_with_offsets(self.text)
-            if ids != self.ids:
-                raise AssertionError(f"other tokens with offsets: {self.text!r}")
-        return self._offsets
-
-    def windows(self, room, stride):
-        """The windows of at most `room` tokens, each `stride` after the one before: `Windows`."""
-        key = room, stride
-        if key not in self._windows:
-            self._windows[key] = Windows(len(self.ids), room, stride)
-        return self._windows[key]
-
-    def tokens_of(self, answer, by_offsets):
-        """(first token, last token) of an answer; None if it is not there.
-
-        Its words hold it, but may hold more ("(1895-1943)." for "1895"): of their tokens those are
-        taken that are the answer's own tokens, if such are among them.
-        """
-        words = self.words.find(answer, by_offsets)
-        if words is None:
-            return None
-        if by_offsets:
-            return self._overlapping(answer.start, answer.start + len(answer.text))
-        first, last = self.first_token[max(words[0], 0)], len(self.ids) - 1
-        if words[1] + 1 < len(self.first_token):
-            last = self.first_token[words[1] + 1] - 1
-        own = self._tokenizer.encode(answer.text)
-        for start in range(first, last + 2 - len(own)):
-            if own and self.ids[start : start + len(own)] == own:
-                return start, start + len(own) - 1
-        return first, last
-
-    def _overlapping(self, start, end):
-        tokens = [
-            token
-            for token, (first, last) in enumerate(zip(*self.offsets(), strict=True))
-            if first < end and last > start
-        ]
-        return (tokens[0], tokens[-1]) if tokens else None
-
-
 class Window(NamedTuple):
-    """A question beside one window of its context.
+    """A question and one window of its context, `InputFeatures` in the release.
 
-    `query` are the question's ids, cut to the limit; `index` is that of the window, which has the
-    `length` tokens of the context from `first` on. `start_position` and `end_position` are those of
-    the answer in the sequence, 0 if there is none in the window, None outside training.
+    `query` has the token ids of the question, truncated. The window is number `index` of `windows`
+    and has `length` tokens of the context, starting with token `first`. In training
+    `start_position` and `end_position` are the first and last position of the answer in the
+    sequence, 0 if the window does not contain the whole answer; otherwise they are None.
     """
 
     context: Context
-    windows: Windows
+    windows: SlidingWindows
     query: list
     index: int  # type: ignore[assignment]
     first: int
@@ -150,63 +91,42 @@ class Window(NamedTuple):
         return len(self.query) + 2
 
     def token_at(self, position):
-        """The token of the context at a position of the sequence; None if there is none."""
+        """Return the token of the context at a position of the sequence, None if there is none."""
         token = position - self.offset
         return self.first + token if 0 <= token < self.length else None
 
     def is_max_context(self, position):
-        """Whether the token at that position has its maximum context here."""
+        """Return whether the token at a position has its maximum context in this window."""
         return self.windows.is_max_context(self.index, self.token_at(position))
 
-    def values(self, vocab, max_seq_length, unique_id):
-        """The values of its record: a dict for `records.SQUAD`, or `SQUAD_TRAINING`."""
-        sep = vocab[SEP]
-        first = [vocab[CLS], *self.query, sep]
-        second = [*self.context.ids[self.first : self.first + self.length], sep]
-        padding = [0] * (max_seq_length - len(first) - len(second))
-        values = {
-            "unique_ids": unique_id,
-            "input_ids": first + second + padding,
-            "input_mask": [1] * (len(first) + len(second)) + padding,
-            "segment_ids": [0] * len(first) + [1] * len(second) + padding,
-        }
-        if self.start_position is not None:
-            values["start_positions"] = self.start_position
-            values["end_positions"] = self.end_position
-            values["is_impossible"] = int(self.is_impossible)
-        return values
 
-    @property
-    def schema(self):
-        """That of its record."""
-        return records.SQUAD if self.start_position is None else records.SQUAD_TRAINING
-
-
-def question_windows(question, query, context, cut, is_training):
-    """Cuts the context of a question.
+def make_windows(question, query, context, window_config, is_training):
+    """Split the context of a question into windows.
 
     Args:
-      question: a `reading.Question`.
-      query: the ids of its text.
-      context: a `Context`.
-      cut: a `WindowConfig`.
-      is_training: whether to find the answer in each window.
+      question: A `reading.Question`.
+      query: The token ids of its text.
+      context: A `Context`.
+      window_config: A `WindowConfig`.
+      is_training: Whether to locate the answer in each window.
 
     Returns:
-      List of `Window`; none if the context has no tokens, or if in training its answer is not in
-      it.
+      List of `Window`, empty if the context has no tokens, or if in training the answer is not in
+      the context.
     """
-    query = query[: cut.max_query_length]
-    windows = context.windows(cut.max_seq_length - len(query) - AROUND, cut.doc_stride)
+    query = query[: window_config.max_query_length]
+    windows = context.windows(
+        window_config.max_seq_length - len(query) - NUM_SPECIAL_TOKENS, window_config.doc_stride
+    )
     answer = None
     if is_training and not question.is_impossible:
-        answer = context.tokens_of(question.answers[0], cut.by_offsets)
+        answer = context.find_answer_tokens(question.answers[0], window_config.by_offsets)
         if answer is None:
             return []
     made = []
     for index, (first, length) in enumerate(windows.spans):
         start = end = 0 if is_training else None
-        # A window that holds the answer in part has none, and learns to say so.
+        # A window with a part of the answer is labelled as one without an answer.
         if answer and first <= answer[0] and answer[1] < first + length:
             shift = len(query) + 2 - first
             start, end = answer[0] + shift, answer[1] + shift
@@ -218,40 +138,179 @@ def question_windows(question, query, context, cut, is_training):
 
 
 class FeatureConverter:
-    """Cuts the contexts of paragraphs for their questions.
+    """Converts the questions about a paragraph to windows.
 
-    >>> converter = FeatureConverter(tokenizer, cut, is_training=True)
-    >>> for question, windows, is_cut in converter(paragraph):
-    ...
+    >>> converter = FeatureConverter(tokenizer, window_config, is_training=True)
+    >>> for question, windows, is_truncated in converter(paragraph):
+    ...     print(question.id, len(windows))
     """
 
-    def __init__(self, tokenizer, cut, is_training):
-        """Takes a `FullTokenizer`, a `WindowConfig`, and whether to find the answers."""
-        self._tokenizer, self._cut, self._is_training = tokenizer, cut, is_training
-        self._ids_of = _IdsOfWords(tokenizer)
+    def __init__(self, tokenizer, window_config, is_training):
+        """Create a converter.
+
+        Args:
+          tokenizer: A `FullTokenizer`.
+          window_config: A `WindowConfig`.
+          is_training: Whether to locate the answers.
+        """
+        self._tokenizer, self._window_config = tokenizer, window_config
+        self._is_training = is_training
+        self._word_ids = WordIds(tokenizer)
 
     def __call__(self, paragraph):
-        """Goes through the questions about a `reading.Paragraph`.
-
-        Yields:
-          (question, its list of `Window`, whether it was longer than it may be)
-        """
-        context = Context(paragraph.context, self._tokenizer, self._ids_of)
+        """Yield (question, list of `Window`, whether it was truncated) of a `reading.Paragraph`."""
+        context = Context(paragraph.context, self._tokenizer, self._word_ids)
         queries = self._tokenizer.encode_batch(question.text for question in paragraph.questions)
         for question, query in zip(paragraph.questions, queries, strict=True):
-            windows = question_windows(question, query, context, self._cut, self._is_training)
-            yield question, windows, len(query) > self._cut.max_query_length
+            windows = make_windows(question, query, context, self._window_config, self._is_training)
+            yield question, windows, len(query) > self._window_config.max_query_length
 
 
-class _IdsOfWords(dict):
-    """Word -> its ids, worked out the first time that it is asked for."""
+def window_cache(path, source, summary, tokenizer, window_config, is_training, num_processes=0):
+    """Return the `FeatureCache` of the windows of a split.
 
-    def __init__(self, tokenizer):
-        super().__init__()
-        self._tokenizer = tokenizer
+    Args:
+      path: The TFRecord file.
+      source: A `reading.JsonSource` or `reading.TfdsQuestions`.
+      summary: The `reading.DatasetSummary` of the source.
+      tokenizer: A `FullTokenizer`.
+      window_config: A `WindowConfig`.
+      is_training: Whether to write the positions of the answers too.
+      num_processes: Number of processes that convert the questions; 0 for one per core if there
+        are many questions.
+    """
+    schema = records.SQUAD_TRAINING if is_training else records.SQUAD
+    fingerprint = {
+        "data": summary.digest,
+        "questions": summary.questions,
+        **tokenizer_fingerprint(tokenizer),
+        **dataclasses.asdict(window_config),
+        "schema": digest(schema.items()),
+        "version": _VERSION,
+    }
+    if not is_training:
+        del fingerprint["answer_alignment"]  # It changes the decoding but not the windows.
+    return FeatureCache(
+        path,
+        fingerprint,
+        lambda: write_windows(
+            path, source, tokenizer, window_config, is_training, num_processes, summary.questions
+        ),
+    )
 
-    def __missing__(self, word):
-        if len(self) >= _CACHED_WORDS:
-            self.clear()
-        ids = self[word] = self._tokenizer.encode(word)
-        return ids
+
+def write_windows(
+    path, source, tokenizer, window_config, is_training, num_processes=0, num_questions=None
+):
+    """Write the windows of all questions to a TFRecord file, in the order of the source.
+
+    The file appears complete or not at all.
+
+    The arguments are those of `window_cache`, and the number of questions if known.
+
+    Returns:
+      Dict with the number of `windows`.
+
+    Raises:
+      UserError: If there are no windows.
+    """
+    if not num_processes:
+        is_large = (num_questions or 0) >= _MIN_QUESTIONS_FOR_PROCESSES
+        num_processes = processes.cores() if is_large else 1
+    converter = _ShardConverter(source.read_shard, tokenizer, window_config, is_training)
+    chunks = _chunks(source.shards())
+    results = processes.shared_map(converter, chunks, num_processes)
+    ticker = console.Ticker(f"writing {path}", "questions", total=num_questions)
+    truncated, count = BadRows(skip=True), 0
+    with files.replacing(path) as (temporary,), tf.io.TFRecordWriter(temporary) as writer:
+        for serialized, questions, truncated_questions in results:
+            for record in serialized:
+                writer.write(record + tfrecord.varint(FIRST_UNIQUE_ID + count))
+                count += 1
+            for where in truncated_questions:
+                truncated(where)
+            ticker.add(questions)
+        if not count:
+            raise UserError(f"{source.name}: all contexts are empty, so there are no windows")
+    ticker.done()
+    truncated.report(
+        f"questions truncated to `max_query_length={window_config.max_query_length}` tokens"
+    )
+    console.info("%s: %d windows", path, count)
+    return {"windows": count}
+
+
+def _chunks(shards):
+    """Yield lists of shards with about the same number of characters each."""
+    chunk, count = [], 0
+    for shard, characters in shards:
+        chunk.append(shard)
+        count += characters
+        if count >= _CHUNK:
+            yield chunk
+            chunk, count = [], 0
+    if chunk:
+        yield chunk
+
+
+class _ShardConverter:
+    """Converts shards of a source to serialized records."""
+
+    def __init__(self, read_shard, tokenizer, window_config, is_training):
+        self._read_shard, self._is_training = read_shard, is_training
+        self._converter = FeatureConverter(tokenizer, window_config, is_training)
+        self._encoder = _RecordEncoder(tokenizer.vocab, window_config.max_seq_length)
+
+    def __call__(self, shards):
+        """Return (records without their ids, number of questions, places of truncated ones)."""
+        serialized, count, truncated = [], 0, []
+        for paragraph in itertools.chain.from_iterable(map(self._read_shard, shards)):
+            for question, windows, is_truncated in self._converter(paragraph):
+                serialized += map(self._encoder.encode, windows)
+                is_used = bool(windows) or not self._is_training
+                count += is_used
+                if is_truncated and is_used:
+                    truncated.append(question.where)
+        return serialized, count, truncated
+
+
+class _RecordEncoder:
+    """Serializes windows to the bytes of `records.serialize`, without the id at the end.
+
+    The windows of one context share most of their bytes, which are encoded once per context.
+    """
+
+    def __init__(self, vocab, max_seq_length):
+        self._varints = {index: tfrecord.varint(index) for index in vocab.values()}
+        self._cls, self._sep = self._varints[vocab[CLS]], self._varints[vocab[SEP]]
+        self._size = max_seq_length
+        self._context, self._bytes, self._starts = None, b"", []
+
+    def encode(self, window):
+        """Return the bytes of a window's record, up to the value of `unique_ids`."""
+        if window.context is not self._context:
+            self._encode_context(window.context)
+        first, query = window.first, window.query
+        context = self._bytes[self._starts[first] : self._starts[first + window.length]]
+        question = b"".join([self._varints[index] for index in query])
+        num_first, num_second = len(query) + 2, window.length + 1
+        padding = bytes(self._size - num_first - num_second)
+        ids = b"".join([self._cls, question, self._sep, context, self._sep, padding])
+        mask = b"\x01" * (num_first + num_second) + padding
+        segments = bytes(num_first) + b"\x01" * num_second + padding
+        # Sorted by name, as in a deterministic serialization.
+        features = [(b"input_ids", ids), (b"input_mask", mask), (b"segment_ids", segments)]
+        if window.start_position is not None:
+            small_varint = tfrecord.small_varint
+            features.insert(0, (b"end_positions", small_varint(window.end_position)))
+            features.insert(3, (b"is_impossible", small_varint(int(window.is_impossible))))
+            features.append((b"start_positions", small_varint(window.start_position)))
+        # The id is the last feature, and all ids from `FIRST_UNIQUE_ID` on have the same length.
+        features.append((b"unique_ids", tfrecord.varint(FIRST_UNIQUE_ID)))
+        example = tfrecord.example([tfrecord.int64_feature(*feature) for feature in features])
+        return example[: -len(tfrecord.varint(FIRST_UNIQUE_ID))]
+
+    def _encode_context(self, context):
+        varints = [self._varints[index] for index in context.ids]
+        self._context, self._bytes = context, b"".join(varints)
+        self._starts = list(itertools.accumulate(map(len, varints), initial=0))

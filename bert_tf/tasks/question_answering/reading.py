@@ -1,25 +1,31 @@
-"""Questions about paragraphs, with their answers where there are any: from files of SQuAD."""
+"""Questions about paragraphs, from SQuAD's JSON files and from tensorflow-datasets."""
 
 import hashlib
+import itertools
 import json
+import operator
 from typing import NamedTuple
 
 from bert_tf import console, files
-from bert_tf.errors import UserError
+from bert_tf.data.tfds_builder import load_builder
+from bert_tf.errors import UserError, reason
+from bert_tf.tasks.question_answering.alignment import Words
 from bert_tf.tasks.question_answering.streaming_json import read_articles
-from bert_tf.tasks.question_answering.words import Words
-from bert_tf.tasks.tsv import BadRows
+from bert_tf.tasks.rows import BadRows
 
 
 class Answer(NamedTuple):
-    """A text, and the character of the context that it begins at."""
+    """The text of an answer and the character of the context where it starts."""
 
     text: str
     start: int
 
 
 class Question(NamedTuple):
-    """A question; `answers` is None where the data say nothing of any."""
+    """A question; `answers` is a tuple of `Answer`, None if the data have no answers.
+
+    `where` is its place in the data, for error messages.
+    """
 
     where: str
     id: str
@@ -29,7 +35,7 @@ class Question(NamedTuple):
 
 
 class Paragraph(NamedTuple):
-    """A context and the questions about it; `where` is its place, for errors."""
+    """A context and the questions about it; `where` is its place, for error messages."""
 
     where: str
     context: str
@@ -37,49 +43,63 @@ class Paragraph(NamedTuple):
 
 
 class JsonSource:
-    """A file of SQuAD 1.1 or 2.0; `tfds.SpanSource` has the same methods.
+    """The questions of a JSON file of SQuAD 1.1 or 2.0.
 
     >>> for paragraph in JsonSource("dev-v2.0.json", "predict_file").paragraphs():
     ...     print(paragraph.context, paragraph.questions)
     """
 
-    def __init__(self, path, flag):
-        """Takes the file and the flag that named it; UserError if there is none."""
-        self.name, self._flag = files.require(path, flag), flag
+    def __init__(self, path, argument):
+        """Open a file.
+
+        Args:
+          path: The file.
+          argument: The name of the argument with the path, for error messages.
+
+        Raises:
+          UserError: If there is no such file.
+        """
+        self.name = files.require(path, argument)
 
     def paragraphs(self):
-        """Yields each `Paragraph`, one article in memory; UserError names what is wrong where."""
+        """Yield each `Paragraph`, with one article in memory.
+
+        Raises:
+          UserError: If the file is not valid; names the place in it.
+        """
         for i, article in enumerate(read_articles(self.name)):
             yield from _paragraphs(article, f"{self.name}: data[{i}]")
 
-    def parts(self):
-        """Yields what other processes can open, by `opened`: (a part, its number of characters)."""
+    def shards(self):
+        """Yield (shard, number of characters); a shard is picklable, for `read_shard`."""
         for i, text in enumerate(read_articles(self.name, as_text=True)):
             yield (f"{self.name}: data[{i}]", text), len(text)
 
     @staticmethod
-    def opened(part):
-        """Yields each `Paragraph` of a part."""
-        where, text = part
+    def read_shard(shard):
+        """Yield each `Paragraph` of a shard."""
+        where, text = shard
         return _paragraphs(json.loads(text), where)
 
 
-_KINDS = {str: "a text", list: "a list", int: "a whole number", bool: "true or false"}
+_TYPE_NAMES = {str: "a string", list: "a list", int: "an integer", bool: "true or false"}
 
 
-def _get(values, name, kind, where):
-    """`values[name]`, which must be there and of that kind."""
+def _get(values, key, kind, where):
+    """Return `values[key]`; raise UserError if it is missing or of a different type."""
     if not isinstance(values, dict):
-        raise UserError(f"{where}: an object was expected, found {_shown(values)}")
-    if name not in values:
-        raise UserError(f"{where}: {name!r} is missing; it has {', '.join(values) or 'nothing'}")
-    value = values[name]
+        raise UserError(f"{where}: expected an object, found {_abbreviated(values)}")
+    if key not in values:
+        raise UserError(f"{where}: {key!r} is missing; the keys are {', '.join(values) or 'none'}")
+    value = values[key]
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise UserError(f"{where}: {name!r} must be {_KINDS[kind]}, found {_shown(value)}")
+        raise UserError(
+            f"{where}: {key!r} must be {_TYPE_NAMES[kind]}, found {_abbreviated(value)}"
+        )
     return value
 
 
-def _shown(value):
+def _abbreviated(value):
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 40 else text[:40] + "..."
 
@@ -98,49 +118,128 @@ def _paragraph(values, where):
 
 
 def _question(values, where):
-    name = _get(values, "id", str, where)
+    question_id = _get(values, "id", str, where)
     text = _get(values, "question", str, where)
-    where = f"{where} (id {name})"
+    where = f"{where} (id {question_id})"
     answers = None
     if "answers" in values:
         answers = []
-        for number, answer in enumerate(_get(values, "answers", list, where)):
-            place = f"{where}.answers[{number}]"
-            found = _get(answer, "text", str, place), _get(answer, "answer_start", int, place)
-            answers.append(Answer(*found))
+        for n, answer in enumerate(_get(values, "answers", list, where)):
+            place = f"{where}.answers[{n}]"
+            answer_text = _get(answer, "text", str, place)
+            answers.append(Answer(answer_text, _get(answer, "answer_start", int, place)))
         answers = tuple(answers)
     is_impossible = answers == ()
     if "is_impossible" in values:
         is_impossible = _get(values, "is_impossible", bool, where)
-    return Question(where, name, text, answers, is_impossible)
+    return Question(where, question_id, text, answers, is_impossible)
 
 
-class Survey(NamedTuple):
-    """What a set has: `questions` that can be used, and a digest of all that features come of."""
+# The names of the splits in tensorflow-datasets, and the features that they must have.
+_TFDS_SPLITS = {"train": "train", "predict": "validation"}
+_TFDS_FEATURES = ("id", "context", "question", "answers")
+
+
+class TfdsQuestions:
+    """The questions of a split of tensorflow-datasets, with the methods of `JsonSource`.
+
+    The questions are in the order of the data set, in which the articles are shuffled. Consecutive
+    questions with the same context form a paragraph.
+    """
+
+    def __init__(self, name, split, data_dir=None, tfds_split=None):
+        """Load a data set and prepare it if necessary.
+
+        Args:
+          name: The data set, "squad/v1.1", "squad/v2.0" or one with the same features.
+          split: "train" or "predict".
+          data_dir: The folder of the data sets; None for the default of tensorflow-datasets.
+          tfds_split: The split of the data set ("train[:90%]"); None for "train" or "validation".
+
+        Raises:
+          UserError: If there is no such data set or it does not have the features of SQuAD.
+        """
+        self._builder = load_builder(name, data_dir)
+        self._split = tfds_split or _TFDS_SPLITS[split]
+        self.name = f"{name}, {self._split}"
+        features = self._builder.info.features
+        missing = [feature for feature in _TFDS_FEATURES if feature not in features]
+        if missing:
+            raise UserError(
+                f"`tfds_name`: {name} does not have the features {', '.join(missing)}; it has "
+                f"{', '.join(features)}"
+            )
+
+    def paragraphs(self):
+        """Yield each `Paragraph`; its `where` is that of its first question."""
+        for context, pairs in itertools.groupby(self._pairs(), operator.itemgetter(0)):
+            questions = tuple(question for _, question in pairs)
+            yield Paragraph(questions[0].where, context, questions)
+
+    def _pairs(self):
+        """Yield (context, `Question`) of each example."""
+        import tensorflow_datasets
+
+        try:
+            data = self._builder.as_dataset(split=self._split, shuffle_files=False)
+            rows = tensorflow_datasets.as_numpy(data)
+        except (ValueError, AssertionError) as error:
+            raise UserError(f"`tfds_splits`: {self.name}: {reason(error)}") from None
+        for index, row in enumerate(rows):
+            where = f"{self.name}, example {index}"
+            try:
+                yield row["context"].decode("utf-8"), _tfds_question(row, where)
+            except UnicodeDecodeError as error:
+                raise UserError(f"{where}: not UTF-8 text ({error})") from None
+
+    def shards(self):
+        """Yield (shard, number of characters); a shard is a paragraph."""
+        for paragraph in self.paragraphs():
+            yield paragraph, len(paragraph.context)
+
+    @staticmethod
+    def read_shard(shard):
+        """Yield the `Paragraph` of a shard."""
+        yield shard
+
+
+def _tfds_question(row, where):
+    question_id = row["id"].decode("utf-8")
+    texts, starts = row["answers"]["text"], row["answers"]["answer_start"]
+    answers = tuple(
+        Answer(text.decode("utf-8"), int(start)) for text, start in zip(texts, starts, strict=True)
+    )
+    is_impossible = bool(row.get("is_impossible", not answers))
+    text = row["question"].decode("utf-8")
+    return Question(f"{where} (id {question_id})", question_id, text, answers, is_impossible)
+
+
+class DatasetSummary(NamedTuple):
+    """The number of usable questions, and a digest of all that determines the features."""
 
     questions: int
     digest: str
 
 
-def survey(source, purpose, version_2_with_negative=False, by_offsets=False):
-    """Goes through a set before anything is computed from it.
+def validate_and_count(source, purpose, version_2_with_negative=False, by_offsets=False):
+    """Validate all questions of a source and count the usable ones.
 
     Args:
-      source: a `JsonSource` or a `tfds.SpanSource`.
-      purpose: "train", whose answers are wanted; "eval", whose answers are compared with; or
-        "predict", which needs none.
-      version_2_with_negative: whether questions may have no answer.
-      by_offsets: whether an answer must stand where it says to the character, or among the words
-        there, as the release has it.
+      source: A `JsonSource` or `TfdsQuestions`.
+      purpose: "train", which requires an answer to each question; "eval", which compares
+        predictions with the answers; or "predict", which needs none.
+      version_2_with_negative: Whether questions may have no answer.
+      by_offsets: Whether the text of an answer must be exactly at its offset; otherwise it must be
+        among the words there, as in the release.
 
     Returns:
-      `Survey`.
+      A `DatasetSummary`.
 
     Raises:
-      UserError: says where what is wrong.
+      UserError: If a question is not valid; names its place.
     """
     count, digest, ids = 0, hashlib.sha256(), set()
-    astray, empty, negative = (BadRows(skip=True) for _ in range(3))
+    misplaced, empty, negative = (BadRows(skip=True) for _ in range(3))
     for paragraph in source.paragraphs():
         words = Words(paragraph.context)
         digest.update(json.dumps(paragraph.context).encode())
@@ -156,39 +255,40 @@ def survey(source, purpose, version_2_with_negative=False, by_offsets=False):
                 negative(question.where)
             if purpose == "train" and not question.is_impossible:
                 (answer,) = question.answers
-                if words.find(answer, by_offsets) is None:
-                    astray(f"{question.where}: {_shown(answer.text)} at character {answer.start}")
+                if words.find_answer(answer, by_offsets) is None:
+                    text = _abbreviated(answer.text)
+                    misplaced(f"{question.where}: {text} at character {answer.start}")
                     continue
             digest.update(json.dumps(question[1:]).encode())
             count += 1
-    astray.tell("questions left out, whose answers are not in the context")
-    empty.tell("paragraphs without text")
-    negative.tell("questions without an answer get one without `version_2_with_negative`")
+    misplaced.report("questions skipped because their answer is not in the context")
+    empty.report("paragraphs without text")
+    negative.report("questions without an answer, answered without `version_2_with_negative`")
     if not count:
-        left = f"; {astray.first}" if astray.count else ""
-        raise UserError(f"{source.name}: there is not a single question to use{left}")
+        example = f"; {misplaced.first}" if misplaced.count else ""
+        raise UserError(f"{source.name}: no usable questions{example}")
     console.info("%s: %d questions", source.name, count)
-    return Survey(count, digest.hexdigest())
+    return DatasetSummary(count, digest.hexdigest())
 
 
 def check_answers(question, purpose, version_2_with_negative):
-    """Raises UserError if a question has not the answers that `purpose` needs, as in `survey`."""
+    """Raise UserError if a question lacks the answers for a purpose of `validate_and_count`."""
     if purpose == "predict":
         return
     if purpose == "eval" and question.answers == () and not version_2_with_negative:
         raise UserError(
-            f"{question.where}: 'answers' is empty, and there is nothing to score by; questions of "
-            "SQuAD 2.0 want `version_2_with_negative`"
+            f"{question.where}: 'answers' is empty, so predictions cannot be scored; SQuAD 2.0 "
+            "requires `version_2_with_negative`"
         )
     if question.answers is None and not question.is_impossible:
         raise UserError(f"{question.where}: 'answers' is missing")
     if question.is_impossible and not version_2_with_negative:
         raise UserError(
-            f"{question.where}: it has no answer; questions of SQuAD 2.0 want "
+            f"{question.where}: the question has no answer; SQuAD 2.0 requires "
             "`version_2_with_negative`"
         )
     if purpose == "train" and not question.is_impossible and len(question.answers) != 1:
         raise UserError(
-            f"{question.where}: exactly one answer is wanted for training, found "
+            f"{question.where}: expected exactly one answer for training, found "
             f"{len(question.answers)}"
         )

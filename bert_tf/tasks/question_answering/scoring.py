@@ -1,4 +1,4 @@
-"""Exact match and F1 of answers, as the official evaluations of SQuAD 1.1 and 2.0 compute them."""
+"""Exact match and F1, as the official evaluation scripts of SQuAD 1.1 and 2.0 compute them."""
 
 import itertools
 import re
@@ -10,33 +10,33 @@ _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
-def normalized(text):
-    """The text as it is compared: in lower case, without punctuation and articles."""
+def normalize_answer(text):
+    """Return a text in lower case, without punctuation, articles and extra whitespace."""
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_NO_PUNCTUATION)).split())
 
 
-def exact_match(true, found):
-    """1 if two texts are the same but for case, punctuation and articles, else 0."""
-    return int(normalized(true) == normalized(found))
+def exact_match(true, predicted):
+    """Return 1 if two texts are equal after normalization, else 0."""
+    return int(normalize_answer(true) == normalize_answer(predicted))
 
 
-def f1(true, found, version_2_with_negative=False):
-    """The F1 of the words of one text against those of another, 0 to 1.
+def f1(true, predicted, version_2_with_negative=False):
+    """Return the F1 of the words of two texts, from 0 to 1.
 
-    In SQuAD 2.0 two texts without a word are the same; in 1.1 they have no word in common.
+    Two texts that are empty after normalization score 1 in SQuAD 2.0 and 0 in SQuAD 1.1.
     """
-    true, found = normalized(true).split(), normalized(found).split()
-    if version_2_with_negative and not (true and found):
-        return int(true == found)
-    common = sum((Counter(true) & Counter(found)).values())
+    true, predicted = normalize_answer(true).split(), normalize_answer(predicted).split()
+    if version_2_with_negative and not (true and predicted):
+        return int(true == predicted)
+    common = sum((Counter(true) & Counter(predicted)).values())
     if not common:
         return 0
-    precision, recall = common / len(found), common / len(true)
+    precision, recall = common / len(predicted), common / len(true)
     return 2 * precision * recall / (precision + recall)
 
 
-class _Row(NamedTuple):
-    """A question's scores: of the answer given, and of the best that is one."""
+class _QuestionScores(NamedTuple):
+    """The scores of a question, for the given answer and for the best one that is not empty."""
 
     has_answer: bool
     exact: float
@@ -48,90 +48,93 @@ class _Row(NamedTuple):
 
 
 class Scorer:
-    """Adds up the scores of answers to questions.
+    """Accumulates the scores of predictions.
 
     >>> scorer = Scorer(version_2_with_negative=True)
-    >>> scorer.add(question.answers, found.answer(choice), found.best, found.null_odds)
+    >>> text = prediction.answer(decoding_config)
+    >>> scorer.add(question.answers, text, prediction.best, prediction.null_odds)
     >>> scorer.results()
     """
 
     def __init__(self, version_2_with_negative=False):
-        self._is_2, self._rows = version_2_with_negative, []
+        self._is_version_2, self._rows = version_2_with_negative, []
 
     def add(self, answers, given, best=None, null_odds=0.0):
-        """Takes in one question.
+        """Add a question.
 
         Args:
-          answers: its `reading.Answer`s, none if it has no answer.
-          given: the text that is answered, "" for none.
-          best: the text to answer with if one must; None if there is none. For thresholds.
-          null_odds: how much "no answer" scores above it.
+          answers: Its list of `reading.Answer`, empty if it has no answer.
+          given: The predicted text, "" for "no answer".
+          best: The best predicted text that is not empty, None if there is none. The thresholds
+            are computed from it.
+          null_odds: The score of "no answer" minus the score of `best`.
         """
         texts = [answer.text for answer in answers]
-        if self._is_2:
-            texts = [text for text in texts if normalized(text)] or [""]
-        rows = []
+        if self._is_version_2:
+            texts = [text for text in texts if normalize_answer(text)] or [""]
+        scores = []
         for text in (given, best or ""):
-            rows.append(max(exact_match(true, text) for true in texts))
-            rows.append(max(f1(true, text, self._is_2) for true in texts))
-        self._rows.append(_Row(bool(answers), *rows, bool(best), null_odds))
+            scores.append(max(exact_match(true, text) for true in texts))
+            scores.append(max(f1(true, text, self._is_version_2) for true in texts))
+        self._rows.append(_QuestionScores(bool(answers), *scores, bool(best), null_odds))
 
     def names(self):
-        """The keys of `results`."""
+        """Return the keys of `results`."""
         names = ["exact_match", "f1", "total"]
-        if self._is_2:
-            names += [f"{part}_{name}" for part in ("HasAns", "NoAns")
+        if self._is_version_2:
+            names += [f"{kind}_{name}" for kind in ("HasAns", "NoAns")
                       for name in ("exact", "f1", "total")]  # fmt: skip
             names += ["best_exact", "best_exact_thresh", "best_f1", "best_f1_thresh"]
         return names
 
     def results(self):
-        """The official figures, in percent; for 2.0 also by kind of question and best threshold.
+        """Return the official metrics in percent.
 
-        The best thresholds are found from the answers that would be given if one had to be. A kind
-        that has no question has only its total.
+        For SQuAD 2.0 these include the metrics of the questions with and without an answer and the
+        best thresholds. If there are no questions of a kind, only their total is included.
         """
-        found = _means(self._rows)
-        found["exact_match"] = found.pop("exact", 0.0)
-        if self._is_2:
-            for part, has_answer in (("HasAns", True), ("NoAns", False)):
+        results = _means(self._rows)
+        results["exact_match"] = results.pop("exact", 0.0)
+        if self._is_version_2:
+            for kind, has_answer in (("HasAns", True), ("NoAns", False)):
                 rows = [row for row in self._rows if row.has_answer == has_answer]
-                found.update({f"{part}_{name}": x for name, x in _means(rows).items()})
+                results.update({f"{kind}_{name}": x for name, x in _means(rows).items()})
             for name in ("exact", "f1"):
                 score, threshold = self.best_threshold(name)
-                found[f"best_{name}"] = score
-                # The official evaluation says 0 where it is best to answer nothing.
-                found[f"best_{name}_thresh"] = 0.0 if threshold is None else threshold
-        return {name: found[name] for name in self.names() if name in found}
+                results[f"best_{name}"] = score
+                # The official script reports 0 where it is best to answer no question.
+                results[f"best_{name}_thresh"] = 0.0 if threshold is None else threshold
+        return {name: results[name] for name in self.names() if name in results}
 
     def best_threshold(self, name="f1"):
-        """The threshold of the null odds, above which nothing is answered, that scores best.
+        """Find the threshold of the null odds with the best score, the lowest of equal ones.
 
-        Of several it is the least. Questions of equal odds are answered together or not at all: the
-        official evaluation adds them one by one, so its score may be one that no threshold has.
+        Questions with null odds above the threshold are not answered. Questions with equal null
+        odds are all answered or all not answered. The official script adds them one at a time, so
+        its score may be one that no threshold achieves.
 
         Args:
           name: "exact" or "f1".
 
         Returns:
-          (score in percent, threshold), the latter None if it is best to answer nothing.
+          (score in percent, threshold); the threshold is None if it is best to answer no question.
         """
         score = sum(not row.has_answer for row in self._rows)
         best, threshold = score, None
         rows = sorted(self._rows, key=lambda row: row.null_odds)
-        for odds, equals in itertools.groupby(rows, key=lambda row: row.null_odds):
+        for null_odds, equals in itertools.groupby(rows, key=lambda row: row.null_odds):
             for row in equals:
                 if row.has_answer:
                     score += getattr(row, f"best_{name}")
                 elif row.is_answered:
                     score -= 1
             if score > best:
-                best, threshold = score, odds
+                best, threshold = score, null_odds
         return 100.0 * best / len(self._rows), threshold
 
     @property
-    def least_odds(self):
-        """The least of the null odds: a threshold below them answers nothing."""
+    def min_null_odds(self):
+        """The lowest null odds; no question is answered with a threshold below them."""
         return min(row.null_odds for row in self._rows)
 
 

@@ -1,45 +1,43 @@
-"""Sentences to windows of tokens with the tags of their words.
+"""Features of sentences: windows of tokens with the tags of their words.
 
-The first WordPiece of a word carries its tag (BERT paper, section 5.3). What does not fit into one
-sequence is read in windows that overlap, and each word is tagged in the one where it has the most
-context around it.
+The first WordPiece of a word has its tag (BERT paper, section 5.3). A sentence that does not fit
+into one sequence is split into overlapping windows, and each word is tagged in the window where it
+has the most context.
 """
 
 import dataclasses
 from typing import NamedTuple
 
-from bert_tf import console
-from bert_tf.data import records
 from bert_tf.errors import UserError
-from bert_tf.tasks.cache import FeatureCache, digest
 from bert_tf.tasks.token_classification.schemes import (
-    check_goes,
-    converted,
-    find_scheme,
-    spans_of,
-    tags_with,
-    wrong_tag,
+    check_compatible,
+    convert_tags,
+    first_invalid_tag,
+    infer_scheme,
+    spans_from_tags,
+    tag_names,
 )
-from bert_tf.tasks.windows import Windows
+from bert_tf.tasks.windows import SlidingWindows
 
 CLS, SEP, UNKNOWN = "[CLS]", "[SEP]", "[UNK]"
 
-# Values of `word_starts`: no word that is tagged here; one; one that begins a sentence.
-NOTHING, WORD, SENTENCE = 0, 1, 2
+# Values of `word_starts`: not a word that is tagged here; the start of a word; the start of the
+# first word of a sentence.
+NOT_WORD_START, WORD_START, SENTENCE_START = 0, 1, 2
 
-# [CLS] and [SEP] around each window.
-AROUND = 2
-
-# To be raised when the same data make other features.
-_VERSION = 1
+# [CLS] window [SEP]
+NUM_SPECIAL_TOKENS = 2
 
 
 @dataclasses.dataclass(frozen=True)
 class WindowConfig:
-    """How sentences become sequences; names are those of the flags.
+    """How sentences become windows.
 
-    `doc_stride` is how many tokens further on the next window begins, None for half of one.
-    `document_context` reads documents as a whole and not sentence by sentence.
+    Attributes:
+      max_seq_length: Length of a sequence in tokens.
+      doc_stride: Number of tokens from the start of one window to the start of the next; None for
+        half a window.
+      document_context: Whether to split whole documents instead of single sentences.
     """
 
     max_seq_length: int = 128
@@ -47,166 +45,145 @@ class WindowConfig:
     document_context: bool = False
 
     @property
-    def room(self):
-        """The most tokens of a window."""
-        return self.max_seq_length - AROUND
+    def window_size(self):
+        """The largest number of tokens in a window."""
+        return self.max_seq_length - NUM_SPECIAL_TOKENS
 
     @property
     def stride(self):
-        """How many tokens further on the next window begins."""
-        return self.doc_stride or max(1, self.room // 2)
+        """Number of tokens from the start of one window to the start of the next."""
+        return self.doc_stride or max(1, self.window_size // 2)
 
     def windows(self, num_tokens):
-        """The `Windows` of a text of so many tokens."""
-        return Windows(num_tokens, self.room, self.stride)
+        """Return the `SlidingWindows` over a text."""
+        return SlidingWindows(num_tokens, self.window_size, self.stride)
 
 
 class Tags(NamedTuple):
-    """What the model's outputs mean.
+    """The tags that a model predicts.
 
-    `names` are the tags in the order of their ids, of the scheme that the model learns; `scheme`
-    is that one, `data_scheme` that of the data.
+    Attributes:
+      names: The tags in the order of their ids.
+      scheme: Their scheme, which the model learns.
+      data_scheme: The scheme of the data.
     """
 
     names: tuple
     scheme: str
     data_scheme: str
 
-    def converted(self, sentence):
-        """The sentence's tags as the model's; UserError says which is none of them."""
-        wrong = wrong_tag(sentence.tags, self.data_scheme)
-        if wrong is not None:
+    def convert(self, sentence):
+        """Convert the tags of a `Sentence` to the scheme of the model.
+
+        Raises:
+          UserError: If a tag is not valid or unknown to the model.
+        """
+        invalid = first_invalid_tag(sentence.tags, self.data_scheme)
+        if invalid is not None:
             raise UserError(
-                f"{sentence.place(wrong)}: {sentence.tags[wrong]} cannot stand there in "
-                f"{self.data_scheme}; `tag_scheme` says what the data hold"
+                f"{sentence.location(invalid)}: the tag {sentence.tags[invalid]} is not valid here "
+                f"in the scheme {self.data_scheme}; `tag_scheme` sets the scheme of the data"
             )
-        tags = converted(sentence.tags, self.data_scheme, self.scheme)
+        tags = convert_tags(sentence.tags, self.data_scheme, self.scheme)
         for i, tag in enumerate(tags):
             if tag not in self.names:
                 raise UserError(
-                    f"{sentence.place(i)}: the model does not know the tag {sentence.tags[i]}, "
-                    f"only {', '.join(self.names)}"
+                    f"{sentence.location(i)}: the model does not know the tag {sentence.tags[i]}; "
+                    f"expected one of {', '.join(self.names)}"
                 )
         return tags
 
 
-def find_tags(sentences, data_scheme=None, scheme=None):
-    """The `Tags` of a training set: all that its labels need, the labels in order of the alphabet.
+def infer_tags(sentences, data_scheme=None, scheme=None):
+    """Return the `Tags` for a training set, with its labels in alphabetical order.
 
     Args:
-      sentences: list of `Sentence`.
-      data_scheme: one of `SCHEMES`; None to find it.
-      scheme: the one to learn; None for iob2, or "none" if the data have that.
+      sentences: List of `Sentence`.
+      data_scheme: One of `SCHEMES`; None to infer it.
+      scheme: The scheme to learn; None for iob2, or "none" if the data have no spans.
     """
-    found = data_scheme or find_scheme([sentence.tags for sentence in sentences])
-    scheme = scheme or ("none" if found == "none" else "iob2")
-    check_goes("learn_scheme", scheme, found)
-    # A tag that cannot stand where it does is no label: `usable` names it.
-    fit = [s.tags for s in sentences if wrong_tag(s.tags, found) is None]
-    labels = {span.label for tags in fit for span in spans_of(tags, found)}
-    return Tags(tags_with(sorted(labels), scheme), scheme, found)
+    data_scheme = data_scheme or infer_scheme([sentence.tags for sentence in sentences])
+    scheme = scheme or ("none" if data_scheme == "none" else "iob2")
+    check_compatible("learn_scheme", scheme, data_scheme)
+    # An invalid tag adds no label; `valid_sentences` reports it.
+    valid = [s.tags for s in sentences if first_invalid_tag(s.tags, data_scheme) is None]
+    labels = {span.label for tags in valid for span in spans_from_tags(tags, data_scheme)}
+    return Tags(tag_names(sorted(labels), scheme), scheme, data_scheme)
 
 
-def usable(sentences, tags, bad):
-    """The sentences whose tags are those of the model; `bad` is a `BadRows` for the others."""
-    kept, opening = [], ()
+def valid_sentences(sentences, tags, bad):
+    """Return the sentences whose tags the model knows.
+
+    Args:
+      sentences: List of `Sentence`.
+      tags: The `Tags`.
+      bad: `BadRows` that gets the errors of the other sentences.
+    """
+    valid, leading_lines = [], ()
     for sentence in sentences:
-        # A document begins with the first of its sentences that is kept.
-        opening += sentence.opening
+        # If the first sentence of a document is dropped, the next one starts the document.
+        leading_lines += sentence.leading_lines
         try:
             if sentence.tags is not None:
-                tags.converted(sentence)
+                tags.convert(sentence)
         except UserError as error:
             bad(str(error))
         else:
-            kept.append(dataclasses.replace(sentence, opening=opening))
-            opening = ()
-    return kept
+            valid.append(dataclasses.replace(sentence, leading_lines=leading_lines))
+            leading_lines = ()
+    return valid
 
 
-def texts_of(sentences, document_context):
-    """What is read together: lists of sentences, each a document, or each alone."""
+def group_sentences(sentences, document_context):
+    """Return a list of sentences for each document, or for each sentence."""
     if not document_context:
         return [[sentence] for sentence in sentences]
-    texts = []
+    documents = []
     for sentence in sentences:
-        if sentence.opening or not texts:
-            texts.append([])
-        texts[-1].append(sentence)
-    return texts
+        if sentence.leading_lines or not documents:
+            documents.append([])
+        documents[-1].append(sentence)
+    return documents
 
 
-def features(sentences, tags, tokenizer, cut):
-    """Turns sentences into the values of records.
+def convert_sentences(sentences, tags, tokenizer, window_config):
+    """Convert sentences to the values of records.
 
     Args:
-      sentences: list of `Sentence`; those without tags get the first one's id.
+      sentences: List of `Sentence`; words without tags get the id 0.
       tags: `Tags`.
-      tokenizer: a `FullTokenizer`.
-      cut: a `WindowConfig`.
+      tokenizer: A `FullTokenizer`.
+      window_config: A `WindowConfig`.
 
     Yields:
-      Dicts for `records.TAGGING`: `[CLS] window [SEP]`, padded with 0. Row after row, the tokens
-      with a `word_starts` other than 0 are the words of all sentences in their order.
+      Dicts for `records.TAGGING`: `[CLS] window [SEP]`, padded with 0. The tokens with a
+      `word_starts` other than 0 are the words of all sentences, once each and in order.
     """
-    size, vocab = cut.max_seq_length, tokenizer.vocab
-    numbers = {name: number for number, name in enumerate(tags.names)}
-    for text in texts_of(sentences, cut.document_context):
+    size, vocab = window_config.max_seq_length, tokenizer.vocab
+    tag_to_id = {name: number for number, name in enumerate(tags.names)}
+    for document in group_sentences(sentences, window_config.document_context):
         ids, tag_ids, starts = [], [], []
-        for sentence in text:
-            wanted = tags.converted(sentence) if sentence.tags is not None else None
+        for sentence in document:
+            sentence_tags = tags.convert(sentence) if sentence.tags is not None else None
             for i, pieces in enumerate(tokenizer.encode_batch(sentence.words)):
-                # A word of nothing but what is left out of texts still has a tag.
+                # A word of characters that the tokenizer removes still needs a tag.
                 pieces = pieces or [vocab[UNKNOWN]]
                 more = len(pieces) - 1
                 ids += pieces
-                tag_ids += [numbers[wanted[i]] if wanted else 0] + [0] * more
-                starts += [WORD if i else SENTENCE] + [NOTHING] * more
-        windows = cut.windows(len(ids))
+                tag_ids += [tag_to_id[sentence_tags[i]] if sentence_tags else 0] + [0] * more
+                starts += [WORD_START if i else SENTENCE_START] + [NOT_WORD_START] * more
+        windows = window_config.windows(len(ids))
         for index, (first, length) in enumerate(windows.spans):
-            here = range(first, first + length)
-            padding = [0] * (size - length - AROUND)
-            mine = [starts[i] if windows.is_max_context(index, i) else NOTHING for i in here]
+            tokens = range(first, first + length)
+            padding = [0] * (size - length - NUM_SPECIAL_TOKENS)
+            word_starts = [
+                starts[i] if windows.is_max_context(index, i) else NOT_WORD_START for i in tokens
+            ]
+            window_tags = (tag_ids[i] if word_starts[i - first] else 0 for i in tokens)
             yield {
-                "input_ids": [vocab[CLS], *(ids[i] for i in here), vocab[SEP], *padding],
-                "input_mask": [1] * (length + AROUND) + padding,
+                "input_ids": [vocab[CLS], *(ids[i] for i in tokens), vocab[SEP], *padding],
+                "input_mask": [1] * (length + NUM_SPECIAL_TOKENS) + padding,
                 "segment_ids": [0] * size,
-                "tag_ids": [0, *(tag_ids[i] if mine[i - first] else 0 for i in here), 0, *padding],
-                "word_starts": [0, *mine, 0, *padding],
+                "tag_ids": [0, *window_tags, 0, *padding],
+                "word_starts": [0, *word_starts, 0, *padding],
             }
-
-
-class TagFeatures(FeatureCache):
-    """The features of a set in a file that is used again while all it is made of is the same."""
-
-    def __init__(self, path, sentences, tags, tokenizer, cut):
-        """Looks whether the file can be used as it is; arguments as those of `features`."""
-        self._arguments = sentences, tags, tokenizer, cut
-        made_of = {
-            "data": digest([s.words, s.tags, bool(s.opening)] for s in sentences),
-            "sentences": len(sentences),
-            "vocabulary": digest(tokenizer.vocab.items()),
-            "do_lower_case": tokenizer.basic_tokenizer.do_lower_case,
-            "tags": list(tags.names),
-            "learn_scheme": tags.scheme,
-            "tag_scheme": tags.data_scheme,
-            **dataclasses.asdict(cut),
-            "schema": digest(records.TAGGING.items()),
-            "version": _VERSION,
-        }
-        super().__init__(path, made_of)
-
-    def write(self):
-        """Writes file and note."""
-        self.rebuild(self._write)
-
-    def _write(self):
-        ticker = console.Ticker(f"writing {self.path}", "windows")
-        count = 0
-        with records.writing([self.path], records.TAGGING) as write:
-            for values in features(*self._arguments):
-                write(values)
-                ticker.add()
-                count += 1
-        ticker.done()
-        return {"windows": count}

@@ -1,14 +1,14 @@
-"""Tags of words and the spans that they stand for.
+"""Tagging schemes, and the spans that the tags of words represent.
 
-A tag is "O", outside of any span, or a prefix, a dash and the span's label: "B-PER". What the
-prefixes mean is the scheme (Ramshaw and Marcus, cmp-lg/9505040):
+A tag is "O", for a word outside of any span, or a prefix, a hyphen and the label of the span:
+"B-PER". The scheme decides what the prefixes mean (Ramshaw and Marcus 1995, cmp-lg/9505040):
 
-- iob1: every word of a span has I, but for the first of one that follows another of the same label
-  at once; that has B. CoNLL-2003 comes so.
-- iob2: the first word of every span has B, the others I.
-- iobes: B begins and E ends a span of several words, with I between; S is a span of one word.
-  BILOU is the same with L for E and U for S, and is not read.
-- none: a tag is a name without structure, as of parts of speech; each word is a span of its own.
+- iob1: All words of a span have I, except that the first word has B if the span immediately follows
+  a span with the same label. CoNLL-2003 uses it.
+- iob2: The first word of every span has B, the others have I.
+- iobes: Spans of several words start with B, end with E and have I in between; S is a span of one
+  word. BILOU, which has L for E and U for S, is not supported.
+- none: A tag has no structure, such as a part of speech; each word is a span.
 """
 
 from typing import NamedTuple
@@ -22,115 +22,123 @@ _PREFIXES = {"iob1": ("B", "I"), "iob2": ("B", "I"), "iobes": ("B", "I", "E", "S
 
 
 class Span(NamedTuple):
-    """A label and the words that it is of: from `start` up to, and not with, `end`."""
+    """The words from `start` up to but not including `end`, and their label."""
 
     label: str
     start: int
     end: int
 
 
-def split(tag):
-    """(prefix, label) of a tag; ("O", "") of one that is outside."""
+def split_tag(tag):
+    """Return (prefix, label) of a tag, ("O", "") for one outside of any span."""
     prefix, _, label = tag.partition("-")
     return prefix, label
 
 
-def begins(tag, before):
-    """Whether a tag begins a span after the tag `before`: conlleval's rules, seqeval's of E and S.
+def starts_span(tag, previous):
+    """Return whether a span starts at a tag, given the previous tag.
 
-    It takes tags of any scheme, and what fits none, as a model may make: an I after nothing, or
-    after another label, begins a span too.
+    The rules are those of conlleval for B and I, and those of seqeval for E and S. They accept any
+    sequence of tags that a model may predict: an I after O or after another label starts a span.
     """
-    prefix, label = split(tag)
-    prefix_before, label_before = split(before)
+    prefix, label = split_tag(tag)
+    previous_prefix, previous_label = split_tag(previous)
     if tag == OUTSIDE:
         return False
-    if before == OUTSIDE or label != label_before:
+    if previous == OUTSIDE or label != previous_label:
         return True
-    return prefix in ("B", "S") or prefix_before in ("E", "S")
+    return prefix in ("B", "S") or previous_prefix in ("E", "S")
 
 
-def spans_of(tags, scheme="iob2"):
-    """The `Span`s of a sentence's tags, by `begins`; with "none" one of each word."""
+def spans_from_tags(tags, scheme="iob2"):
+    """Return the list of `Span` of a sentence's tags, by `starts_span`."""
     if scheme == "none":
         return [Span(tag, i, i + 1) for i, tag in enumerate(tags)]
-    spans, before = [], OUTSIDE
+    spans, previous = [], OUTSIDE
     for i, tag in enumerate(tags):
-        if begins(tag, before):
-            spans.append(Span(split(tag)[1], i, i + 1))
+        if starts_span(tag, previous):
+            spans.append(Span(split_tag(tag)[1], i, i + 1))
         elif tag != OUTSIDE:
             spans[-1] = spans[-1]._replace(end=i + 1)
-        before = tag
+        previous = tag
     return spans
 
 
-def tags_of(spans, length, scheme):
-    """The tags of a sentence of `length` words; `spans` are in order and do not overlap."""
+def tags_from_spans(spans, length, scheme):
+    """Return the tags of a sentence of `length` words; the spans are in order, without overlaps."""
     tags = [OUTSIDE] * length
-    before = None
+    previous = None
     for span in spans:
         label, start, end = span
         for i in range(start, end):
             tags[i] = f"I-{label}"
-        touches = before and before.end == start and before.label == label
+        is_adjacent = previous and previous.end == start and previous.label == label
         if scheme == "none":
             tags[start] = label
         elif scheme == "iobes":
             tags[end - 1] = f"E-{label}"
             tags[start] = f"{'B' if end - start > 1 else 'S'}-{label}"
-        elif scheme == "iob2" or touches:
+        elif scheme == "iob2" or is_adjacent:
             tags[start] = f"B-{label}"
-        before = span
+        previous = span
     return tags
 
 
-def converted(tags, before, after):
-    """A sentence's tags of the scheme `before` as those of the scheme `after`."""
-    return tags if before == after else tags_of(spans_of(tags, before), len(tags), after)
+def convert_tags(tags, source_scheme, target_scheme):
+    """Convert the tags of a sentence from one scheme to another."""
+    if source_scheme == target_scheme:
+        return tags
+    return tags_from_spans(spans_from_tags(tags, source_scheme), len(tags), target_scheme)
 
 
-def wrong_tag(tags, scheme):
-    """The number of the first tag that the scheme does not have there; None if all fit."""
+def first_invalid_tag(tags, scheme):
+    """Return the index of the first tag that the scheme does not allow there, None if all are."""
     if scheme == "none":
         return None
-    fit = tags_of(spans_of(tags), len(tags), scheme)
-    is_wrong = (x != fit[i] or (x != OUTSIDE and not split(x)[1]) for i, x in enumerate(tags))
-    return next((i for i, wrong in enumerate(is_wrong) if wrong), None)
+    valid = tags_from_spans(spans_from_tags(tags), len(tags), scheme)
+    for i, tag in enumerate(tags):
+        if tag != valid[i] or (tag != OUTSIDE and not split_tag(tag)[1]):
+            return i
+    return None
 
 
-def find_scheme(sentences):
-    """The scheme of sentences' tags: that which most sentences fit, of several the first.
+def infer_scheme(sentences):
+    """Infer the scheme of a data set as the one that is valid for most sentences.
 
-    Where no two spans of one label touch, iob1 has no B and iob2 has one for each span; so only
-    tags without any span leave it open, and then it does not matter. Tags are names ("none") only
-    if not one of them begins with a prefix: one odd tag among spans is a mistake.
+    If no two spans with the same label are adjacent, iob1 has no B and iob2 has one for each span,
+    so only data without spans are ambiguous, for which the choice does not matter. The scheme is
+    "none" only if no tag has a prefix; a single odd tag among spans is a mistake.
+
+    Args:
+      sentences: A list of tags for each sentence.
 
     Raises:
-      UserError: if the tags are BILOU's.
+      UserError: If the tags are those of BILOU.
     """
     tags = {tag for sentence in sentences for tag in sentence} - {OUTSIDE}
-    dashed = {tag: split(tag)[0] for tag in sorted(tags) if "-" in tag}
-    lasts = [tag for tag, prefix in dashed.items() if prefix in ("L", "U")]
-    if lasts and all(dashed.get(tag) in (*_PREFIXES["iobes"], "L", "U") for tag in tags):
+    prefixes = {tag: split_tag(tag)[0] for tag in sorted(tags) if "-" in tag}
+    bilou = [tag for tag, prefix in prefixes.items() if prefix in ("L", "U")]
+    if bilou and all(prefixes.get(tag) in (*_PREFIXES["iobes"], "L", "U") for tag in tags):
         raise UserError(
-            f"the tags are BILOU's, by {lasts[0]}; iobes is the same with E for L and S for U "
-            "(`tag_scheme=none` takes them for names)"
+            f"the tags, such as {bilou[0]}, are in the BILOU scheme, which is not supported; "
+            "replace L by E and U by S to get iobes, or use `tag_scheme=none`"
         )
-    if tags and not any(prefix in _PREFIXES["iobes"] for prefix in dashed.values()):
+    if tags and not any(prefix in _PREFIXES["iobes"] for prefix in prefixes.values()):
         return "none"
     return max(
-        _PREFIXES, key=lambda scheme: sum(wrong_tag(tags, scheme) is None for tags in sentences)
+        _PREFIXES,
+        key=lambda scheme: sum(first_invalid_tag(tags, scheme) is None for tags in sentences),
     )
 
 
-def check_goes(flag, scheme, other):
-    """Raises UserError if of two schemes one has spans and the other not; `flag` gave the first."""
+def check_compatible(argument, scheme, other):
+    """Raise UserError if only one of two schemes has spans; `argument` is that of the first."""
     if (scheme == "none") != (other == "none"):
-        raise UserError(f"`{flag}={scheme}` does not go with tags of the scheme {other}")
+        raise UserError(f"`{argument}={scheme}` cannot be combined with tags in the scheme {other}")
 
 
-def tags_with(labels, scheme):
-    """All tags of a scheme in the order of their ids, O first, with labels in the order given."""
+def tag_names(labels, scheme):
+    """Return all tags of a scheme in the order of their ids: O first, then label by label."""
     if scheme == "none":
         return tuple(labels)
-    return (OUTSIDE, *(f"{prefix}-{x}" for x in labels for prefix in _PREFIXES[scheme]))
+    return (OUTSIDE, *(f"{prefix}-{label}" for label in labels for prefix in _PREFIXES[scheme]))

@@ -1,10 +1,11 @@
-"""Precision, recall and F1 of spans, as conlleval of CoNLL-2003 and seqeval count them.
+"""Precision, recall and F1 of spans, as conlleval of CoNLL-2003 and seqeval compute them.
 
-A span is right if one of the data has the same label, begins and ends at the same words. Of tags
-with B and I the figures are those of the official conlleval. It has no rule for S, so that two
-spans of one word side by side are one to it; of IOBES they are those of seqeval.
-tests/test_tagging.py compares both. seqeval is no requirement because pip cannot build its only
-release, 1.2.2, in an empty environment any more.
+A predicted span is correct if the data have a span with the same label and the same words. For
+tags with B and I the results are those of the official conlleval. It has no rule for S, so the
+results for iobes are those of seqeval. tests/tasks/test_token_classification.py compares with both.
+
+seqeval is not a requirement because pip cannot build its last release, 1.2.2, in an empty
+environment.
 """
 
 import collections
@@ -12,38 +13,45 @@ import collections
 import numpy as np
 
 from bert_tf.tasks import metrics
-from bert_tf.tasks.token_classification.schemes import spans_of
+from bert_tf.tasks.token_classification.schemes import spans_from_tags
 
 
-class Counts:
-    """How many spans there are, were found and are right: by label, three `collections.Counter`."""
+class SpanCounts:
+    """Counts of spans by label.
+
+    Attributes:
+      true: `collections.Counter` of the spans of the data.
+      predicted: `collections.Counter` of the predicted spans.
+      correct: `collections.Counter` of the predicted spans that are correct.
+    """
 
     def __init__(self):
-        self.true, self.found, self.right = (collections.Counter() for _ in range(3))
+        self.true, self.predicted, self.correct = (collections.Counter() for _ in range(3))
 
-    def add(self, true, found):
-        """Counts a sentence: two lists of tags."""
-        true, found = set(spans_of(true)), set(spans_of(found))
-        for counter, spans in ((self.true, true), (self.found, found), (self.right, true & found)):
-            counter.update(span.label for span in spans)
+    def add(self, true_tags, predicted_tags):
+        """Add a sentence, given as two lists of tags."""
+        true, predicted = set(spans_from_tags(true_tags)), set(spans_from_tags(predicted_tags))
+        self.true.update(span.label for span in true)
+        self.predicted.update(span.label for span in predicted)
+        self.correct.update(span.label for span in true & predicted)
 
-    def figures(self, *labels):
-        """(precision, recall, F1) over these labels, all if none is given; 0 where undefined."""
-        right, found, true = (
+    def precision_recall_f1(self, *labels):
+        """Return (precision, recall, F1) over the labels, or over all; 0 where undefined."""
+        correct, predicted, true = (
             sum(counter[label] for label in labels or counter)
-            for counter in (self.right, self.found, self.true)
+            for counter in (self.correct, self.predicted, self.true)
         )
-        precision, recall = right / max(found, 1), right / max(true, 1)
-        return precision, recall, 2 * right / max(found + true, 1)
+        precision, recall = correct / max(predicted, 1), correct / max(true, 1)
+        return precision, recall, 2 * correct / max(predicted + true, 1)
 
     def report(self):
-        """A table of each label's figures, as text."""
-        labels = sorted({*self.true, *self.found})
+        """Return a table of the metrics of each label, as text."""
+        labels = sorted({*self.true, *self.predicted})
         width = max(map(len, (*labels, "all")), default=0)
         lines = [f"{'':{width}}  precision  recall      F1  spans  found"]
         for name, chosen in [*((label, [label]) for label in labels), ("all", labels)]:
-            precision, recall, f1 = self.figures(*chosen)
-            counts = (sum(counter[x] for x in chosen) for counter in (self.true, self.found))
+            precision, recall, f1 = self.precision_recall_f1(*chosen)
+            counts = (sum(counter[x] for x in chosen) for counter in (self.true, self.predicted))
             lines.append(
                 f"{name:{width}}  {precision:9.4f}  {recall:6.4f}  {f1:6.4f}  "
                 + "  ".join(f"{count:5}" for count in counts)
@@ -51,27 +59,31 @@ class Counts:
         return "\n".join(lines) + "\n"
 
 
-def count(true, found):
-    """The `Counts` of sentences, two lists of lists of tags."""
-    counts = Counts()
-    for one, other in zip(true, found, strict=True):
-        counts.add(one, other)
+def count_spans(true, predicted):
+    """Return the `SpanCounts` of sentences, given as two lists of lists of tags."""
+    counts = SpanCounts()
+    for true_tags, predicted_tags in zip(true, predicted, strict=True):
+        counts.add(true_tags, predicted_tags)
     return counts
 
 
-def report(true, found, scheme):
-    """A table of each label's figures, as text: of spans, or of the tags themselves by "none"."""
+def classification_report(true, predicted, scheme):
+    """Return a table of the metrics of each label as text.
+
+    Args:
+      true: List of lists of tags.
+      predicted: List of lists of tags.
+      scheme: Their scheme; "none" for the metrics of single tags instead of spans.
+    """
     if scheme != "none":
-        return count(true, found).report()
-    names = sorted(
-        {tag for sentences in (true, found) for sentence in sentences for tag in sentence}
-    )
+        return count_spans(true, predicted).report()
+    names = sorted({tag for sentences in (true, predicted) for tags in sentences for tag in tags})
     ids = {name: number for number, name in enumerate(names)}
-    flat = ([ids[tag] for sentence in sentences for tag in sentence] for sentences in (true, found))
+    flat = ([ids[tag] for tags in sentences for tag in tags] for sentences in (true, predicted))
     return metrics.report(*flat, names)
 
 
-def accuracy(true, found):
-    """The share of words whose tag is right, of two lists of lists of tags."""
-    return float(np.mean([x == y for a, b in zip(true, found, strict=True)
+def accuracy(true, predicted):
+    """Return the fraction of words with the correct tag, given two lists of lists of tags."""
+    return float(np.mean([x == y for a, b in zip(true, predicted, strict=True)
                           for x, y in zip(a, b, strict=True)]))  # fmt: skip

@@ -1,0 +1,221 @@
+"""Alignment of the characters, words and tokens of a context.
+
+Answers are given as characters of the context, the model points at tokens, and predictions are
+text again. The release goes from one to the other through words separated by whitespace;
+`answer_alignment=offsets` uses the character offsets of the tokens instead.
+"""
+
+import bisect
+import functools
+import itertools
+import re
+
+from bert_tf.tasks.windows import SlidingWindows
+
+# The characters that separate words in the release, which are not all of Unicode's whitespace.
+_WORD = re.compile("[^ \t\r\n\u202f]+")
+
+# A text has few distinct words, but a huge data set has an unbounded number of names and numbers.
+_MAX_CACHED_WORDS = 500_000
+
+
+class Words:
+    """The words of a text.
+
+    Attributes:
+      text: The text.
+      texts: List of its words.
+    """
+
+    def __init__(self, text):
+        """Split a text into words."""
+        self.text, self.texts = text, _WORD.findall(text)
+
+    @functools.cached_property
+    def starts(self):
+        """The index of the first character of each word."""
+        return [match.start() for match in _WORD.finditer(self.text)]
+
+    def word_at(self, character):
+        """Return the index of the word at or before a character, -1 before the first word."""
+        return bisect.bisect_right(self.starts, character) - 1
+
+    def find_answer(self, answer, by_offsets=False):
+        """Find the words that an answer covers.
+
+        Args:
+          answer: An `Answer`.
+          by_offsets: Whether the text of the answer must be exactly at its offset. Otherwise, as in
+            the release, it must be among the words there, with one space between words.
+
+        Returns:
+          (first word, last word), or None if the answer is not there.
+        """
+        last = answer.start + len(answer.text) - 1
+        if answer.start < 0 or last >= len(self.text) or not answer.text.strip():
+            return None
+        span = self.word_at(answer.start), self.word_at(last)
+        if by_offsets:
+            return span if self.text.startswith(answer.text, answer.start) else None
+        # As in the release, an answer that starts before the first word covers no words.
+        covered = " ".join(self.texts[span[0] : span[1] + 1]) if span[0] >= 0 else ""
+        return span if " ".join(answer.text.split()) in covered else None
+
+
+class WordIds(dict):
+    """A cache from words to their token ids, filled on first use."""
+
+    def __init__(self, tokenizer):
+        super().__init__()
+        self._tokenizer = tokenizer
+
+    def __missing__(self, word):
+        if len(self) >= _MAX_CACHED_WORDS:
+            self.clear()
+        ids = self[word] = self._tokenizer.encode(word)
+        return ids
+
+
+class Context:
+    """A tokenized context, shared by all questions about it.
+
+    Attributes:
+      text: The text.
+      words: Its `Words`.
+      ids: The ids of its tokens.
+    """
+
+    def __init__(self, text, tokenizer, word_ids=None):
+        """Tokenize a text.
+
+        Args:
+          text: The text.
+          tokenizer: A `FullTokenizer`.
+          word_ids: A `WordIds` of the tokenizer, to share its cache between contexts.
+        """
+        self.text, self._tokenizer = text, tokenizer
+        self.words = Words(text)
+        word_ids = WordIds(tokenizer) if word_ids is None else word_ids
+        self._ids = [word_ids[word] for word in self.words.texts]
+        self.ids = list(itertools.chain.from_iterable(self._ids))
+        self._offsets = None
+        self._windows = {}
+
+    @functools.cached_property
+    def word_to_token(self):
+        """The first token of each word."""
+        return list(itertools.accumulate(map(len, self._ids[:-1]), initial=0))
+
+    @functools.cached_property
+    def token_to_word(self):
+        """The word that each token is part of."""
+        return [number for number, ids in enumerate(self._ids) for _ in ids]
+
+    def offsets(self):
+        """Return (starts, ends), two lists with the character offsets of each token."""
+        if self._offsets is None:
+            ids, *self._offsets = self._tokenizer.encode_with_offsets(self.text)
+            if ids != self.ids:
+                raise AssertionError(f"tokenizing with offsets gave other tokens: {self.text!r}")
+        return self._offsets
+
+    def windows(self, window_size, stride):
+        """Return the `SlidingWindows` over the tokens."""
+        key = window_size, stride
+        if key not in self._windows:
+            self._windows[key] = SlidingWindows(len(self.ids), window_size, stride)
+        return self._windows[key]
+
+    def find_answer_tokens(self, answer, by_offsets):
+        """Find the tokens of an answer.
+
+        The words that cover an answer may contain more than the answer ("(1895-1943)." for "1895").
+        As in the release, the span is narrowed to the tokens of the answer if they occur in it.
+
+        Args:
+          answer: An `Answer`.
+          by_offsets: Whether to use character offsets instead.
+
+        Returns:
+          (first token, last token), or None if the answer is not in the context.
+        """
+        words = self.words.find_answer(answer, by_offsets)
+        if words is None:
+            return None
+        if by_offsets:
+            return self._overlapping(answer.start, answer.start + len(answer.text))
+        first, last = self.word_to_token[max(words[0], 0)], len(self.ids) - 1
+        if words[1] + 1 < len(self.word_to_token):
+            last = self.word_to_token[words[1] + 1] - 1
+        answer_ids = self._tokenizer.encode(answer.text)
+        for start in range(first, last + 2 - len(answer_ids)):
+            if answer_ids and self.ids[start : start + len(answer_ids)] == answer_ids:
+                return start, start + len(answer_ids) - 1
+        return first, last
+
+    def _overlapping(self, start, end):
+        tokens = [
+            token
+            for token, (first, last) in enumerate(zip(*self.offsets(), strict=True))
+            if first < end and last > start
+        ]
+        return (tokens[0], tokens[-1]) if tokens else None
+
+    def token_text(self, first, last, by_offsets):
+        """Return the text of a span of tokens.
+
+        Args:
+          first: The first token.
+          last: The last token.
+          by_offsets: Whether to use character offsets; otherwise the text comes from
+            `get_final_text`, as in the release.
+
+        Returns:
+          (text, why it is the text of whole words and not of the tokens alone, or None)
+        """
+        if by_offsets:
+            starts, ends = self.offsets()
+            # Normalization may reorder combining marks, so the offsets need not be in order.
+            return self.text[min(starts[first : last + 1]) : max(ends[first : last + 1])], None
+        pieces = self._tokenizer.convert_ids_to_tokens(self.ids[first : last + 1])
+        tokens = " ".join(pieces).replace(" ##", "").replace("##", "")
+        words = self.words.texts[self.token_to_word[first] : self.token_to_word[last] + 1]
+        return get_final_text(
+            " ".join(tokens.split()), " ".join(words), self._tokenizer.basic_tokenizer
+        )
+
+
+def get_final_text(tokens, words, basic_tokenizer):
+    """Project the tokens of an answer onto the words that contain them, as the release does.
+
+    The words may contain more than the answer: "Steve Smith's" for the tokens "steve smith". The
+    tokens are lower-cased and have no accents, so they cannot be searched for in the words. The
+    release tokenizes the words, searches there, and maps the position back by counting characters
+    that are not spaces. This fails where the tokenizer removes or adds characters, and then the
+    answer is all of the words. `answer_alignment=offsets` has no such case.
+
+    Args:
+      tokens: The tokens of the answer as text, with word pieces joined.
+      words: The words of the context that contain the answer, as text.
+      basic_tokenizer: A `BasicTokenizer`.
+
+    Returns:
+      (text of the answer, why it is all of `words`, or None if the tokens were found)
+    """
+    tokenized = " ".join(basic_tokenizer.tokenize(words))
+    start = tokenized.find(tokens)
+    if start < 0:
+        return words, f"{tokens!r} does not occur in {tokenized!r}"
+    in_words, in_tokenized = _non_space_indexes(words), _non_space_indexes(tokenized)
+    if len(in_words) != len(in_tokenized):
+        return words, f"{tokenized!r} has a different number of characters"
+    # The n-th character that is not a space is the same one in both.
+    rank = {index: n for n, index in enumerate(in_tokenized)}
+    ends = [rank.get(start), rank.get(start + len(tokens) - 1)]
+    if None in ends:
+        return words, f"{tokens!r} begins or ends with a space of {tokenized!r}"
+    return words[in_words[ends[0]] : in_words[ends[1]] + 1], None
+
+
+def _non_space_indexes(text):
+    return [index for index, char in enumerate(text) if char != " "]

@@ -1,0 +1,230 @@
+"""Decoding: from the logits of windows to the answers of questions.
+
+A model returns the best start and end positions of each window rather than all logits; they are
+enough to find the `n_best_size` best answers.
+"""
+
+import dataclasses
+import math
+from typing import NamedTuple
+
+from bert_tf import console
+
+# The release's null odds for a question that has no candidate answer to compare with.
+MAX_NULL_ODDS = 1_000_000.0
+
+# The release's answer to a question without any candidate.
+EMPTY = "empty"
+
+
+@dataclasses.dataclass(frozen=True)
+class DecodingConfig:
+    """How answers are chosen.
+
+    Attributes:
+      n_best_size: Number of candidates to keep, and of start and end positions of each window to
+        choose from.
+      max_answer_length: The largest number of tokens in an answer.
+      version_2_with_negative: Whether questions may have no answer.
+      null_score_diff_threshold: The null odds above which a question is not answered.
+    """
+
+    n_best_size: int = 20
+    max_answer_length: int = 30
+    version_2_with_negative: bool = False
+    null_score_diff_threshold: float = 0.0
+
+
+class WindowLogits(NamedTuple):
+    """The best start and end positions of a window with their logits, best first.
+
+    `null_start` and `null_end` are the logits of [CLS], which represents "no answer".
+    """
+
+    starts: list
+    start_logits: list
+    ends: list
+    end_logits: list
+    null_start: float
+    null_end: float
+
+
+class Candidate(NamedTuple):
+    """A candidate answer: a span of positions in the sequence of a window, given by its index.
+
+    The window is None and the text "" for "no answer", which is not a span.
+    """
+
+    window: int | None
+    start_position: int
+    end_position: int
+    start_logit: float
+    end_logit: float
+    text: str = ""
+
+    @property
+    def score(self):
+        """The sum of the logits."""
+        return self.start_logit + self.end_logit
+
+
+class QuestionPrediction(NamedTuple):
+    """The list of `Candidate` for a question, best first, and what follows from it.
+
+    `best` is the best text that is not empty, None if there is none. `null_odds` is the score of
+    "no answer" minus the score of `best`.
+    """
+
+    candidates: list
+    best: str | None
+    null_odds: float
+
+    def answer(self, decoding_config, threshold=None):
+        """Return the text of the answer, "" for "no answer".
+
+        Args:
+          decoding_config: A `DecodingConfig`.
+          threshold: Replaces `null_score_diff_threshold` if given.
+        """
+        if not decoding_config.version_2_with_negative:
+            return self.candidates[0].text
+        if threshold is None:
+            threshold = decoding_config.null_score_diff_threshold
+        return "" if self.best is None or self.null_odds > threshold else self.best
+
+    def n_best(self):
+        """Return the entry of `nbest_predictions.json`, a list of dicts."""
+        probabilities = softmax([candidate.score for candidate in self.candidates])
+        return [
+            {
+                "text": candidate.text,
+                "probability": probability,
+                "start_logit": candidate.start_logit,
+                "end_logit": candidate.end_logit,
+            }
+            for candidate, probability in zip(self.candidates, probabilities, strict=True)
+        ]
+
+
+class AnswerDecoder:
+    """Decodes logits into answers.
+
+    >>> decoder = AnswerDecoder(decoding_config, window_config.by_offsets)
+    >>> decoder.decode(windows, logits).answer(decoding_config)
+
+    Attributes:
+      num_unaligned: Number of candidates whose tokens could not be aligned with their words.
+    """
+
+    def __init__(self, decoding_config, by_offsets=False, verbose=False):
+        """Create a decoder.
+
+        Args:
+          decoding_config: A `DecodingConfig`.
+          by_offsets: Whether to align by character offsets instead of words.
+          verbose: Whether to log each candidate that could not be aligned.
+        """
+        self.decoding_config = decoding_config
+        self._by_offsets, self._verbose = by_offsets, verbose
+        self.num_unaligned = 0
+
+    def log_unaligned(self):
+        """Log how many candidates could not be aligned, if any."""
+        if self.num_unaligned:
+            console.info(
+                "%d candidates could not be aligned and were expanded to whole words; "
+                "`answer_alignment=offsets` finds their exact text",
+                self.num_unaligned,
+            )
+
+    def decode(self, windows, logits):
+        """Decode the answer to one question.
+
+        Args:
+          windows: The list of its `features.Window`.
+          logits: A `WindowLogits` for each window.
+
+        Returns:
+          A `QuestionPrediction`.
+        """
+        is_version_2 = self.decoding_config.version_2_with_negative
+        spans = [
+            span
+            for index, (window, row) in enumerate(zip(windows, logits, strict=True))
+            for span in self._spans(index, window, row)
+        ]
+        null = Candidate(None, 0, 0, 0.0, 0.0)
+        null_score = MAX_NULL_ODDS
+        if is_version_2:
+            for row in logits:
+                # As in the release, the window with the lowest score of "no answer" counts.
+                if row.null_start + row.null_end < null_score:
+                    null = Candidate(None, 0, 0, row.null_start, row.null_end)
+                    null_score = null.score
+            spans.append(null)
+        spans.sort(key=lambda span: span.score, reverse=True)
+        candidates = self._distinct(spans, windows)
+        if is_version_2 and all(candidate.text for candidate in candidates):
+            candidates.append(null)
+        if not candidates:
+            candidates.append(null._replace(text=EMPTY))
+        best = next((candidate for candidate in candidates if candidate.text), None)
+        null_odds = MAX_NULL_ODDS
+        if best is not None:
+            # In the order of the release, which decides the rounding.
+            null_odds = null_score - best.start_logit - best.end_logit
+        return QuestionPrediction(candidates, best and best.text, null_odds)
+
+    def _spans(self, index, window, row):
+        """Yield the valid spans of a window, without their texts."""
+        starts = [
+            (start, logit)
+            for start, logit in zip(row.starts, row.start_logits, strict=True)
+            if window.token_at(start) is not None and window.is_max_context(start)
+        ]
+        ends = [
+            (end, logit)
+            for end, logit in zip(row.ends, row.end_logits, strict=True)
+            if window.token_at(end) is not None
+        ]
+        for start, start_logit in starts:
+            for end, end_logit in ends:
+                if start <= end < start + self.decoding_config.max_answer_length:
+                    yield Candidate(index, start, end, start_logit, end_logit)
+
+    def _distinct(self, spans, windows):
+        """Return the best spans with their texts, the first of those with the same text."""
+        candidates, seen = [], set()
+        for span in spans:
+            if len(candidates) >= self.decoding_config.n_best_size:
+                break
+            if span.window is not None:
+                text = self.span_text(windows[span.window], span.start_position, span.end_position)
+                if text in seen:
+                    continue
+                span = span._replace(text=text)
+            seen.add(span.text)
+            candidates.append(span)
+        return candidates
+
+    def span_text(self, window, start_position, end_position):
+        """Return the text between two positions of a window."""
+        context = window.context
+        text, problem = context.token_text(
+            window.token_at(start_position), window.token_at(end_position), self._by_offsets
+        )
+        if problem:
+            self.num_unaligned += 1
+            if self._verbose:
+                console.info(
+                    "%s: the answer was expanded to %r: %s", context.text[:30], text, problem
+                )
+        return text
+
+
+def softmax(scores):
+    """Return the probabilities of a list of scores, summed in its order as in the release."""
+    top = max(scores)
+    exponentials = [math.exp(score - top) for score in scores]
+    total = sum(exponentials)
+    return [value / total for value in exponentials]

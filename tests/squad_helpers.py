@@ -1,0 +1,82 @@
+"""Small SQuAD files, and the golden cases of the release, for the tests of several packages."""
+
+import json
+
+import numpy as np
+
+from bert_tf.tasks.question_answering import decoding, features
+
+# The data of the golden cases, in the folder `shared`.
+GOLDEN_DATA = {"v1": "data/xquad/dev.json", "v2": "golden/squad/v2_dev.json"}
+
+CONTEXTS = ("a C b d", "D a b C", "b C a d", "c f D, a b", "f g h i a b d f c j b a")
+
+
+def question(question_id, text, context, answer=None, **more):
+    """An entry of "qas", of an unanswerable question if there is no answer."""
+    answers = [] if answer is None else [{"text": answer, "answer_start": context.index(answer)}]
+    return {"id": question_id, "question": text, "answers": answers, **more}
+
+
+def dataset(path, paragraphs, **more):
+    """Write a SQuAD file of (context, questions) pairs, and return its path."""
+    paragraphs = [{"context": context, "qas": qas} for context, qas in paragraphs]
+    data = [{"title": "x", "paragraphs": [paragraph]} for paragraph in paragraphs]
+    path.write_text(json.dumps({"version": "1.1", "data": data, **more}))
+    return path
+
+
+def letters(path, has_negative=False):
+    """Write questions "c" and "d", answered by that letter; optionally "e", which has no answer."""
+    paragraphs = []
+    for i, context in enumerate(CONTEXTS):
+        qas = []
+        for letter in "cd":
+            answer = context[context.lower().index(letter)]
+            qas.append(question(f"{i}{letter}", letter, context, answer))
+        if has_negative:
+            qas += [question(f"{i}e", "e", context)]
+            qas = [{**entry, "is_impossible": not entry["answers"]} for entry in qas]
+        paragraphs.append((context, qas))
+    return dataset(path, paragraphs)
+
+
+def golden(shared, version):
+    """Return the manifest of a golden case and its `WindowConfig`."""
+    manifest = json.loads((shared / "golden" / "squad" / version / "manifest.json").read_text())
+    names = ("max_seq_length", "doc_stride", "max_query_length")
+    return manifest, features.WindowConfig(**{name: manifest[name] for name in names})
+
+
+def window_logits(start_logits, end_logits, size):
+    """Return the `WindowLogits` of a window, as the prediction step makes them of all logits."""
+
+    def best_first(logits):
+        order = np.argsort(-logits, kind="stable")[:size]
+        return order.tolist(), logits[order].tolist()
+
+    return decoding.WindowLogits(
+        *best_first(start_logits),
+        *best_first(end_logits),
+        float(start_logits[0]),
+        float(end_logits[0]),
+    )
+
+
+def record_values(window, vocab, max_seq_length, unique_id):
+    """Return the values of a window's record, written out."""
+    first = [vocab["[CLS]"], *window.query, vocab["[SEP]"]]
+    ids = window.context.ids[window.first : window.first + window.length]
+    second = [*ids, vocab["[SEP]"]]
+    padding = [0] * (max_seq_length - len(first) - len(second))
+    values = {
+        "unique_ids": unique_id,
+        "input_ids": first + second + padding,
+        "input_mask": [1] * (len(first) + len(second)) + padding,
+        "segment_ids": [0] * len(first) + [1] * len(second) + padding,
+    }
+    if window.start_position is not None:
+        values["start_positions"] = window.start_position
+        values["end_positions"] = window.end_position
+        values["is_impossible"] = int(window.is_impossible)
+    return values

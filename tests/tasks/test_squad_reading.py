@@ -1,0 +1,179 @@
+"""Questions from SQuAD's JSON files and from tensorflow-datasets."""
+
+import contextlib
+import io
+import itertools
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from squad_helpers import letters
+
+import bert_tf
+from bert_tf.tasks import question_answering as squad
+from bert_tf.tasks.question_answering import reading, streaming_json
+
+ARTICLES = [{'a\u00e9 "\\': [1.5e-7, -12, True, None, "\U0001f600\t"]}, "", [[], {}], 7]
+
+
+@pytest.mark.parametrize("ascii_only", [True, False])
+def test_articles_do_not_depend_on_the_read_size(tmp_path, monkeypatch, ascii_only):
+    text = json.dumps({"version": [1.25], "data": ARTICLES, "x": -0.5}, ensure_ascii=ascii_only)
+    path = tmp_path / "data.json"
+    for prefix in ("", "\ufeff"):
+        path.write_text(prefix + text, "utf-8")
+        for size in range(1, 40):
+            monkeypatch.setattr(streaming_json, "_READ_SIZE", size)
+            assert list(streaming_json.read_articles(str(path))) == ARTICLES
+            texts = streaming_json.read_articles(str(path), as_text=True)
+            assert list(map(json.loads, texts)) == ARTICLES
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"data": [{"a": 1},\n{"a" 2}', r"line 2, character 6: .*Expecting ':'"),
+        ('{"data": [\n {"a": "' + "b" * 500, "line 2, character 2: .*at most 300 characters"),
+    ],
+)
+def test_an_error_is_found_without_reading_the_rest(tmp_path, monkeypatch, text, message):
+    monkeypatch.setattr(streaming_json, "_READ_SIZE", 100)
+    monkeypatch.setattr(streaming_json, "_MAX_ARTICLE_SIZE", 300)
+    path = tmp_path / "data.json"
+    path.write_text(text + "," * 100_000)
+    with tf.io.gfile.GFile(str(path), "rb") as reader:
+        with pytest.raises(bert_tf.UserError, match=rf"data\.json, {message}"):
+            list(streaming_json._Parser(str(path), reader).articles(as_text=False))
+        assert reader.tell() < 2000
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[]", "line 1, character 1: .*expected an object with the list 'data'"),
+        ('{"data": {}}', "line 1, character 10: .*expected a list as 'data'"),
+        ('{"data": [1}', r"line 1, character 12: .*expected ',' or '\]'"),
+        ('{"data": []}\n{', "line 2, character 1: .*expected the end"),
+        ('{"version": 1}', "the key 'data'.* is missing"),
+        ('{"data": [\n[1, 2', "line 2, character 6: .*truncated"),
+        ('{"data": [\n["ab', "line 2, character 2: .*truncated"),
+        ('{"data": [1', "line 1, character 12: .*truncated"),
+        ("", "line 1, character 1: .*truncated"),
+        ('{"data": [' + "1" * 5000 + "]}", "line 1, character 11: .*digits"),
+        ('{"data": [' + "[" * 100_000, "line 1, character 11: .*nested"),
+        (b'{"data": ["caf\xe9"]}', "not UTF-8 text near byte 14"),
+    ],
+)
+@pytest.mark.parametrize("size", [7, 1 << 20])
+def test_invalid_json_is_located(tmp_path, monkeypatch, text, message, size):
+    monkeypatch.setattr(streaming_json, "_READ_SIZE", size)
+    path = tmp_path / "data.json"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(bert_tf.UserError, match=rf"data\.json[,:] {message}"):
+        list(streaming_json.read_articles(str(path)))
+
+
+def test_answers_that_a_purpose_needs():
+    answer = reading.Answer("a", 0)
+
+    def check(answers, is_impossible, purpose, version_2=False):
+        question = reading.Question("f.json: qas[0]", "1", "x", answers, is_impossible)
+        reading.check_answers(question, purpose, version_2)
+
+    check((answer,), False, "train")
+    check((answer, answer), False, "eval")
+    check((), True, "eval", version_2=True)
+    check(None, True, "train", version_2=True)
+    check(None, False, "predict")
+    for arguments, message in (
+        ((None, False, "train"), "'answers' is missing"),
+        (((answer, answer), False, "train"), "exactly one answer .*found 2"),
+        (((), False, "eval"), "'answers' is empty.*`version_2_with_negative`"),
+        (((answer,), True, "eval"), "no answer.*`version_2_with_negative`"),
+    ):
+        with pytest.raises(bert_tf.UserError, match=rf"f\.json: qas\[0\]: .*{message}"):
+            check(*arguments)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """The same questions as a file, and as squad/v1.1 and squad/v2.0."""
+    tfds = pytest.importorskip("tensorflow_datasets")
+    folder = tmp_path_factory.mktemp("tfds")
+    text = tfds.features.Text()
+    answers = tfds.features.Sequence({"text": text, "answer_start": np.int32})
+    v1 = {"id": np.str_, "title": text, "context": text, "question": text, "answers": answers}
+    v2 = {**v1, "is_impossible": np.bool_}
+
+    def make(name, config, features, path):
+        features = tfds.features.FeaturesDict(features)
+
+        def rows():
+            for paragraph in squad.JsonSource(path, "x").paragraphs():
+                for question in paragraph.questions:
+                    row = {
+                        "id": question.id,
+                        "title": "",
+                        "context": paragraph.context,
+                        "question": question.text,
+                        "answers": {
+                            "text": [answer.text for answer in question.answers],
+                            "answer_start": [answer.start for answer in question.answers],
+                        },
+                        "is_impossible": question.is_impossible,
+                    }
+                    yield {name: row[name] for name in features}
+
+        data = tf.data.Dataset.from_generator(rows, output_signature=features.get_tensor_spec())
+        with contextlib.redirect_stderr(io.StringIO()):
+            tfds.dataset_builders.TfDataBuilder(
+                name=name, config=config, version="3.0.0", data_dir=str(folder), features=features,
+                split_datasets={"train": data, "validation": data.take(3)},
+            ).download_and_prepare()  # fmt: skip
+
+    make("squad", "v1.1", v1, str(letters(folder / "v1.json")))
+    make("squad", "v2.0", v2, str(letters(folder / "v2.json", has_negative=True)))
+    make("other", None, {"context": text}, str(folder / "v1.json"))
+    return folder
+
+
+def questions(source):
+    return {
+        (paragraph.context, *question[1:])
+        for paragraph in source.paragraphs()
+        for question in paragraph.questions
+    }
+
+
+@pytest.mark.parametrize(("config", "name"), [("v1.1", "v1"), ("v2.0", "v2")])
+def test_tfds_questions_are_those_of_the_file(folder, config, name):
+    expected = questions(squad.JsonSource(str(folder / f"{name}.json"), "train_file"))
+    source = squad.TfdsQuestions(f"squad/{config}", "train", str(folder))
+    paragraphs = list(source.paragraphs())
+    assert {(p.context, *question[1:]) for p in paragraphs for question in p.questions} == expected
+    # Consecutive questions share a paragraph.
+    assert all(a.context != b.context for a, b in itertools.pairwise(paragraphs))
+    assert sum(len(paragraph.questions) for paragraph in paragraphs) == len(expected)
+    summary = squad.validate_and_count(source, "train", config == "v2.0")
+    assert summary.questions == len(expected)
+    assert [p for shard, _ in source.shards() for p in source.read_shard(shard)] == paragraphs
+
+
+def test_tfds_splits(folder):
+    every = questions(squad.TfdsQuestions("squad/v1.1", "train", str(folder)))
+    validation = questions(squad.TfdsQuestions("squad/v1.1", "predict", str(folder)))
+    assert len(validation) == 3 and validation < every
+    source = squad.TfdsQuestions("squad/v1.1", "train", str(folder), "train[:20%]")
+    assert 0 < len(questions(source)) < len(every)
+    assert source.name == "squad/v1.1, train[:20%]"
+
+
+def test_tfds_errors(folder):
+    with pytest.raises(bert_tf.UserError, match=r"`tfds_name`: other .* id, question, answers; it"):
+        squad.TfdsQuestions("other", "train", str(folder))
+    with pytest.raises(bert_tf.UserError, match="`tfds_splits`: squad, none: "):
+        list(squad.TfdsQuestions("squad", "train", str(folder), "none").paragraphs())
+    source = squad.TfdsQuestions("squad/v2.0", "train", str(folder))
+    with pytest.raises(bert_tf.UserError, match=r"squad/v2.0, train, example \d+ \(id \de\): "):
+        squad.validate_and_count(source, "train")
