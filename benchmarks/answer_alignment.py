@@ -25,9 +25,10 @@ flags.DEFINE_integer("examples", 5, "Number of differences to show.")
 
 
 def main(_):
+    from bert_tf.tasks.question_answering.answers import AnswerDecoder, DecodingConfig
+
     import bert_tf
     from bert_tf.tasks.question_answering import features, reading
-    from bert_tf.tasks.question_answering.answers import AnswerDecoder, DecodingConfig
 
     tokenizer = bert_tf.FullTokenizer(FLAGS.vocab_file, FLAGS.do_lower_case)
     by_words = AnswerDecoder(DecodingConfig(), tokenizer)

@@ -35,8 +35,11 @@ def train_transformers(seed):
     import torch
     import transformers
 
-    task = bert_tf.tasks.find_task(FLAGS.task_name)
-    train, dev = (bert_tf.tasks.read_examples(task, FLAGS.data_dir, x) for x in ("train", "dev"))
+    task = bert_tf.tasks.classification.find_task(FLAGS.task_name)
+    train, dev = (
+        bert_tf.tasks.classification.read_examples(task, FLAGS.data_dir, x)
+        for x in ("train", "dev")
+    )
     transformers.set_seed(seed)
     tokenizer = transformers.AutoTokenizer.from_pretrained(FLAGS.model_dir)
     model = transformers.AutoModelForSequenceClassification.from_pretrained(

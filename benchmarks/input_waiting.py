@@ -44,7 +44,7 @@ def main(_):
     optimizer = bert_tf.optimization.AdamWeightDecay(lambda step: 1e-4)
     optimizer.build(checkpointing.weights(task.model))
     run_step = tf.function(
-        bert_tf.training.TrainStep(task, optimizer, bert_tf.training.Options()).replica_step
+        bert_tf.training.TrainStep(task, optimizer, bert_tf.training.TrainConfig()).replica_step
     )
     lengths = {"S": 128, "P": 20}
     schema = records.pretraining_schema(has_masks=not FLAGS.dynamic_masking)

@@ -31,8 +31,8 @@ flags.mark_flags_as_required(["vocab_file", "bert_config_file", "data_dir"])
 def main():
     import tensorflow as tf
 
-    task = bert_tf.tasks.find_task(FLAGS.task_name)
-    examples = bert_tf.tasks.read_examples(task, FLAGS.data_dir, "train")
+    task = bert_tf.tasks.classification.find_task(FLAGS.task_name)
+    examples = bert_tf.tasks.classification.read_examples(task, FLAGS.data_dir, "train")
     config = bert_tf.BertConfig.from_json_file(FLAGS.bert_config_file)
     tokenizer = bert_tf.FullTokenizer(FLAGS.vocab_file, FLAGS.do_lower_case)
     strategy = bert_tf.training.make_strategy(distribution_strategy="one_device")
@@ -41,7 +41,7 @@ def main():
         model_task = kind(config, len(task.labels))
         optimizer = bert_tf.optimization.AdamWeightDecay(lambda step: 1e-5)
         optimizer.build(bert_tf.training.checkpointing.weights(model_task.model))
-        step = bert_tf.training.TrainStep(model_task, optimizer, bert_tf.training.Options())
+        step = bert_tf.training.TrainStep(model_task, optimizer, bert_tf.training.TrainConfig())
 
     @tf.function
     def run(batches):  # takes a batch inside, as the loop does, so that any length is traced once
@@ -51,7 +51,9 @@ def main():
 
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "train.tf_record")
-        bert_tf.tasks.write_features(path, examples, task.labels, tokenizer, FLAGS.max_seq_length)
+        bert_tf.tasks.classification.write_features(
+            path, examples, task.labels, tokenizer, FLAGS.max_seq_length
+        )
         iterators = {}
         for name, multiple in (("to max_seq_length", None), ("to the longest", 8)):
             data = bert_tf.data.input_pipeline.TrainingInput(

@@ -137,7 +137,7 @@ def bert_tf_step(job):
     optimizer.build(training.checkpointing.weights(trainer.model))
     dataset = tf.data.Dataset.from_tensors(batch).repeat()
     batches = iter(strategy.experimental_distribute_dataset(dataset))
-    step = training.TrainStep(trainer.task, optimizer, training.Options())
+    step = training.TrainStep(trainer.task, optimizer, training.TrainConfig())
     run_step = tf.function(lambda: strategy.run(step.replica_step, args=(next(batches),))["loss"])
     return lambda: run_step().numpy()
 

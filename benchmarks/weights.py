@@ -26,10 +26,10 @@ flags.DEFINE_list("models", None, "Exported models.", required=True)
 
 
 def main():
-    task = tasks.find_task(FLAGS.task_name)
+    task = tasks.classification.find_task(FLAGS.task_name)
     if task.task_type != "classification":
         raise bert_tf.UserError(f"--task_name={FLAGS.task_name}: expected a classification task")
-    examples = tasks.FileSource(task, FLAGS.data_dir).read("dev")
+    examples = tasks.classification.FileSource(task, FLAGS.data_dir).read("dev")
     first = None
     for path in FLAGS.models:
         predictor = serving.Predictor(path)

@@ -1,6 +1,7 @@
 """A tiny model, its vocabulary and helpers, for the tests of every package."""
 
 import csv
+import types
 
 import numpy as np
 
@@ -67,3 +68,10 @@ def read_table(path):
     """Return the rows of a tab-separated file as lists of str."""
     with open(path, encoding="utf-8", newline="") as reader:
         return list(csv.reader(reader, delimiter="\t", quoting=csv.QUOTE_NONE))
+
+
+def read_data(source, parts, stored=None, skip_bad_rows=False):
+    """Return the examples, labels and numeric features of `classification.read_splits`."""
+    values = bert_tf.tasks.classification.read_splits(source, parts, stored, skip_bad_rows)
+    names = ("examples", "labels", "numeric_features")
+    return types.SimpleNamespace(**dict(zip(names, values, strict=True)))

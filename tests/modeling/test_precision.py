@@ -38,7 +38,7 @@ def graph_of_step(**options):
     task = tasks.PretrainingTask(config(0.1))
     optimizer = optimization.AdamWeightDecay(lambda step: 1e-3)
     optimizer.build(training.checkpointing.weights(task.model))
-    step = training.step.TrainStep(task, optimizer, training.Options(**options))
+    step = training.step.TrainStep(task, optimizer, training.TrainConfig(**options))
     batch = {name: tf.constant(value) for name, value in Batches().make(0).items()}
     graph = tf.function(step.replica_step).get_concrete_function(batch).graph.as_graph_def()
     nodes = [node for function in graph.library.function for node in function.node_def]
@@ -189,7 +189,7 @@ def test_loss_scaling_keeps_gradients_that_float16_would_lose(tmp_path):
         task = Small(config(), "mixed_float16" if float16 else None)
         optimizer = optimization.AdamWeightDecay(lambda step: 0.0)
         optimizer.build(training.checkpointing.weights(task.model))
-        step = training.step.TrainStep(task, optimizer, training.Options())
+        step = training.step.TrainStep(task, optimizer, training.TrainConfig())
         batch = {name: tf.constant(value) for name, value in Batches().make(0).items()}
         step.replica_step(batch)
         # The first moment is a tenth of the gradient.

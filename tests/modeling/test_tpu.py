@@ -17,8 +17,8 @@ KINDS = {"int64": tf.int32, "float32": tf.float32}
 TASKS = {
     "pretraining": (tasks.PretrainingTask, (), records.PRETRAINING),
     "classification": (tasks.ClassificationTask, (3,), records.CLASSIFICATION),
-    "regression": (tasks.RegressionTask, (1,), records.REGRESSION),
-    "multi_label": (tasks.MultiLabelTask, (3,), records.MULTI_LABEL),
+    "regression": (tasks.classification.RegressionTask, (1,), records.REGRESSION),
+    "multi_label": (tasks.classification.MultiLabelTask, (3,), records.MULTI_LABEL),
     "spans": (
         tasks.question_answering.SpanTask,
         (tasks.question_answering.DecodingConfig(n_best_size=3),),
@@ -32,13 +32,13 @@ TASKS = {
         (TAGS, 8),
         records.TAGGING,
     ),
-    "choice": (tasks.choice.ChoiceTask, (), records.CHOICE),
+    "choice": (tasks.multiple_choice.MultipleChoiceTask, (), records.CHOICE),
     "taught": (
         functools.partial(
             tasks.ClassificationTask,
             num_numbers=2,
             class_weights=(1.0, 2.0, 0.5),
-            teaching=tasks.DistillationConfig(0.5, 2.0),
+            distillation=tasks.DistillationConfig(0.5, 2.0),
         ),
         (3,),
         {**records.CLASSIFICATION, **records.NUMBERS, **records.TEACHER},
@@ -93,7 +93,7 @@ def test_the_step_of_a_task_is_fit(task, how):
     kind = optimization.OPTIMIZERS["lamb" if how == "lamb" else "bert_adam"]
     optimizer = kind(optimization.linear_warmup_decay(1e-3, 10, 2))
     optimizer.build(training.checkpointing.weights(task.model))
-    step = training.step.TrainStep(task, optimizer, training.Options(**HOW[how]))
+    step = training.step.TrainStep(task, optimizer, training.TrainConfig(**HOW[how]))
     count, found = unfit(trace(step.replica_step, schema))
     assert count > 1000, "the whole step was looked at"
     assert not found
@@ -127,7 +127,7 @@ def test_xla_compiles_the_whole_step_and_the_predictions(task):
     task = make(config(0.1), *arguments)
     optimizer = optimization.AdamWeightDecay(lambda step: 1e-3)
     optimizer.build(training.checkpointing.weights(task.model))
-    step = training.TrainStep(task, optimizer, training.Options(gradient_accumulation_steps=2))
+    step = training.TrainStep(task, optimizer, training.TrainConfig(gradient_accumulation_steps=2))
     losses = tf.function(step.replica_step, jit_compile=True)(some(schema))
     assert losses["loss"] > 0
     predict = tf.function(lambda b: task.predictions(task.model(b), b), jit_compile=True)

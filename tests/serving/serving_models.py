@@ -8,7 +8,7 @@ import tensorflow as tf
 import bert_tf
 from bert_tf import serving, tasks
 from bert_tf.tasks import question_answering, token_classification
-from bert_tf.tasks.numbers import Number
+from bert_tf.tasks.classification import NumericFeature
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghij", *(f"##{c}" for c in "abc")]
 LENGTH = 12
@@ -99,7 +99,7 @@ def make_servable(task, vocab_file, options):
 
 def export_classifier(folder):
     """Export a classifier of single texts with two numeric features; return the folder."""
-    numbers = (Number("x", 1.0, 2.0), Number("y", 0.0, 1.0))
+    numbers = (NumericFeature("x", 1.0, 2.0), NumericFeature("y", 0.0, 1.0))
     settings = classifier_settings(write_vocab(folder), ("no", "yes"), numbers=numbers)
     keras.utils.set_random_seed(0)
     model = bert_tf.BertClassifier(TINY, 2, num_numbers=2)

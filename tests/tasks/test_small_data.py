@@ -13,7 +13,7 @@ from test_training import assert_same, config, mirrored
 import bert_tf
 from bert_tf import tasks, training
 from bert_tf.data import input_pipeline, records
-from bert_tf.tasks import tsv
+from bert_tf.tasks import classification
 
 S = 24
 
@@ -98,7 +98,7 @@ def test_short_batches_make_the_same_steps(tmp_path):
             data_of(input_pipeline.TrainingInput, path, multiple, seed=0),
             bert_tf.optimization.AdamWeightDecay(rate),
             12,
-            training.Options(gradient_accumulation_steps=parts),
+            training.TrainConfig(gradient_accumulation_steps=parts),
         )
         found[name] = trainer.evaluate(data_of(input_pipeline.EvaluationInput, path, multiple))
     assert_same(tmp_path / "whole", tmp_path / "short", atol=1e-5)
@@ -106,8 +106,8 @@ def test_short_batches_make_the_same_steps(tmp_path):
 
 
 def weighted(kind, labels, wanted, *of_examples):
-    examples = [tsv.Example("", "a", None, label) for label in of_examples]
-    return tasks.class_weights(wanted, examples, labels, kind)
+    examples = [classification.Example("", "a", None, label) for label in of_examples]
+    return tasks.classification.class_weights(wanted, examples, labels, kind)
 
 
 def test_class_weights():
@@ -153,7 +153,7 @@ def test_class_weights_are_in_the_loss_of_training_alone(kind):
 def test_a_teachers_answers_are_in_the_loss(kind):
     """By the formulas; the softened answers of a student that equals its teacher have no slope."""
     task, batch = made(kind, 1 if kind == "regression" else 3)
-    task.teaching = tasks.DistillationConfig(weight=0.25, temperature=2.0)
+    task.distillation = tasks.DistillationConfig(weight=0.25, temperature=2.0)
     task.loss_names = (*task.loss_names, "teacher_loss")
     batch = {name: tf.constant(value) for name, value in batch.items()}
     outputs = task.model(batch, training=False)
@@ -181,7 +181,9 @@ def test_a_teachers_answers_are_in_the_loss(kind):
     np.testing.assert_allclose(found["teacher_loss"], 0.25 * np.mean(expected), rtol=1e-4)
     np.testing.assert_allclose(found[task.loss_names[0]], 0.75 * np.mean(plain), rtol=1e-4)
     # All from the teacher: what the labels say is not even reported.
-    task = tasks.TASK_CLASSES[kind](config(), logits.shape[1], teaching=tasks.DistillationConfig())
+    task = tasks.TASK_CLASSES[kind](
+        config(), logits.shape[1], distillation=tasks.DistillationConfig()
+    )
     found = task.losses(outputs, batch, task.loss_weights(batch))
     assert list(found) == list(task.loss_names) == ["teacher_loss"]
 

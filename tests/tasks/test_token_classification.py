@@ -10,8 +10,8 @@ from test_modeling import TINY
 
 import bert_tf
 from bert_tf.tasks import token_classification as tagging
+from bert_tf.tasks.rows import BadRows
 from bert_tf.tasks.token_classification import features, reading, schemes, scoring
-from bert_tf.tasks.tsv import BadRows
 
 Span = schemes.Span
 LETTERS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh", "##b", "##c"]

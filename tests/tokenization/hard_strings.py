@@ -22,7 +22,9 @@ e0000-e007f f0000-f0010 10fff0-10ffff
 RANGES = [tuple(int(end, 16) for end in block.split("-")) for block in BLOCKS.split()]
 
 MARKS = "\u0300\u0301\u0308\u0327\u0345\u034f\u05b0\u093c\u094d\u0e38\u1715\u1dc0\u20d0\u3099"
-MARKS += "".join(map(chr, normalization.MUSICAL_NOTES)) + "".join(map(chr, normalization.SORTED_MARKS))
+MARKS += "".join(map(chr, normalization.MUSICAL_NOTES)) + "".join(
+    map(chr, normalization.SORTED_MARKS)
+)
 SIGMA = "ΣΣΣσςΑα1.'’:-\u00ad\u02b0\u0345\u0301\u200d\u1d2c ,Я\u0000中İ"
 CONTROL = "\0\t\n\v\f\r\x1c\x1f\x7f\x85\u00a0\u00ad\u200b\u200d\u2028\u2029\u202e\u3000\ufeff\ufffd"
 WORDS = [

@@ -101,7 +101,7 @@ def run(
         init,
     )
     schedule = optimization.linear_warmup_decay(rate, total or steps)
-    options = training.Options(save_checkpoints_steps=save, **options)
+    options = training.TrainConfig(save_checkpoints_steps=save, **options)
     trainer.train(data or Batches(), optimizer(schedule), steps, options, SomeBatches())
     return trainer
 

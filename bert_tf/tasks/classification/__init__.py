@@ -8,7 +8,7 @@ from bert_tf.tasks.classification.data import (
     make_model,
     make_source,
     read,
-    read_examples,
+    read_splits,
 )
 from bert_tf.tasks.classification.examples import Example, NumericFeature, class_weights
 from bert_tf.tasks.classification.features import (
@@ -19,7 +19,7 @@ from bert_tf.tasks.classification.features import (
     write_features,
 )
 from bert_tf.tasks.classification.glue import custom_task, find_task
-from bert_tf.tasks.classification.reading import FileSource
+from bert_tf.tasks.classification.reading import FileSource, read_examples
 from bert_tf.tasks.classification.task import (
     TASK_CLASSES,
     ClassificationTask,
@@ -63,6 +63,7 @@ __all__ = [
     "make_source",
     "pack_pair",
     "read_examples",
+    "read_splits",
     "schema_of",
     "truncate_pair",
     "write_features",

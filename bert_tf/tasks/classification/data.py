@@ -159,7 +159,7 @@ def read(options, model, parts, stored=None):
                 "`glue_submission` cannot be combined with `skip_bad_rows`: the leaderboard "
                 "requires all rows"
             )
-    examples, labels, numeric_features = read_examples(
+    examples, labels, numeric_features = read_splits(
         source, [part for part in PARTS if part in parts], stored, options.skip_bad_rows
     )
     has_pairs = any(example.text_b is not None for example in itertools.chain(*examples.values()))
@@ -236,7 +236,7 @@ def make_source(options, stored=None):
     return FileSource(task, options.data_dir, paths)
 
 
-def read_examples(source, parts, stored=None, skip_bad_rows=False):
+def read_splits(source, parts, stored=None, skip_bad_rows=False):
     """Read the splits that a run needs.
 
     Args:
