@@ -6,7 +6,7 @@ import shutil
 import numpy as np
 import pytest
 import tensorflow as tf
-from test_modeling import TINY
+from common import TINY
 
 import bert_tf
 from bert_tf import checkpoints, files

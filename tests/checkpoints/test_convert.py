@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 import tensorflow as tf
-from test_modeling import TINY, features
+from common import TINY, features
 
 import bert_tf
 from bert_tf import checkpoints

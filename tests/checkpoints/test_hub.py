@@ -7,7 +7,7 @@ import threading
 import zipfile
 
 import pytest
-from test_modeling import TINY, features
+from common import TINY, features
 
 import bert_tf
 from bert_tf import checkpoints
