@@ -230,11 +230,13 @@ def locked(folder, argument, activity):
             os.makedirs(folder, exist_ok=True)
             lock.acquire()
         except filelock.Timeout:
-            process_id = ""
+            pid = ""
             with contextlib.suppress(OSError), open(path, encoding="utf-8") as reader:
-                process_id = reader.read().strip()
-            holder = f"another process (PID {process_id or 'unknown'})"
-            raise UserError(f"`{argument}`: {holder} {activity} in {folder}") from None
+                pid = reader.read().strip()
+            pid = pid or "unknown"
+            raise UserError(
+                f"`{argument}`: another process (PID {pid}) {activity} in {folder}"
+            ) from None
         except OSError as error:
             if error.errno in _NO_LOCKS:
                 console.info("%s cannot be locked (%s)", folder, error.strerror)

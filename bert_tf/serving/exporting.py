@@ -181,7 +181,7 @@ def export(servable, export_dir, version=None):
       UserError: if that version exists, or another process is exporting to the same folder.
     """
     with files.locked(export_dir, "export_dir", "exports"):
-        files.clear_left_overs(export_dir)
+        files.remove_temporary_files(export_dir)
         folder = _version_folder(export_dir, version)
         _write(servable, folder)
         _write_batching_parameters(export_dir, servable.task)

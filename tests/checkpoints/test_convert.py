@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 import tensorflow as tf
-from test_modeling import TINY, features
+from common import TINY, features
 
 import bert_tf
 from bert_tf import checkpoints
@@ -17,10 +17,10 @@ def tensors_of(path):
     return {name: source.tensor(name) for name in source.shapes}
 
 
-@pytest.fixture
-def release(tmp_path):
+@pytest.fixture(scope="module")
+def release(tmp_path_factory):
     """A folder as the release published it, plus the state of the optimizer."""
-    folder = tmp_path / "release"
+    folder = tmp_path_factory.mktemp("release")
     values = {n: v.numpy() for n, v in checkpoints.weights(BertPretrainer(TINY)).items()}
     slots = {f"{n}/{slot}": v * 2 for n, v in values.items() for slot in ("adam_m", "adam_v")}
     step = {"global_step": np.int64(7)}

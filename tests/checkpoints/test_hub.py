@@ -7,7 +7,7 @@ import threading
 import zipfile
 
 import pytest
-from test_modeling import TINY, features
+from common import TINY, features
 
 import bert_tf
 from bert_tf import checkpoints
@@ -18,10 +18,11 @@ NAME = "uncased_L-2_H-128_A-2"
 
 def archive(tmp_path, top=f"{NAME}/", extra=None):
     """Return a zip archive like those of the release, with a tiny model."""
-    values = {n: v.numpy() for n, v in checkpoints.weights(bert_tf.BertModel(TINY)).items()}
-    checkpoints.write(str(tmp_path / "model" / "bert_model.ckpt"), values)
-    (tmp_path / "model" / "bert_config.json").write_text(TINY.to_json_string())
-    (tmp_path / "model" / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n")
+    if not (tmp_path / "model").exists():
+        values = {n: v.numpy() for n, v in checkpoints.weights(bert_tf.BertModel(TINY)).items()}
+        checkpoints.write(str(tmp_path / "model" / "bert_model.ckpt"), values)
+        (tmp_path / "model" / "bert_config.json").write_text(TINY.to_json_string())
+        (tmp_path / "model" / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n")
     data = io.BytesIO()
     with zipfile.ZipFile(data, "w") as writer:
         for path in (tmp_path / "model").iterdir():

