@@ -39,7 +39,7 @@ def sentences(sentence_encoder, options):
 
     def ids(inputs):
         layers = model(inputs, training=False)["all_encoder_layers"]
-        return {"vectors": sentence_encoder.pool(layers, inputs["input_mask"])}
+        return {"vectors": sentence_encoder.pooled(layers, inputs["input_mask"])}
 
     return _of_texts(
         "vectors",
