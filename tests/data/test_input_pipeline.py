@@ -133,13 +133,19 @@ def test_evaluation_fills_up_the_last_batch(paths):
 
 
 def test_evaluation_of_no_more_batches_than_asked_for(paths):
-    batches = list(input_pipeline.EvaluationInput(paths, SCHEMA, LENGTHS, 8, max_batches=2).batches())
+    batches = list(
+        input_pipeline.EvaluationInput(paths, SCHEMA, LENGTHS, 8, max_batches=2).batches()
+    )
     assert [batch["label_ids"].numpy().tolist() for batch in batches] == [
         list(range(8)),
         list(range(8, 16)),
     ]
     assert (
-        len(list(input_pipeline.EvaluationInput(paths, SCHEMA, LENGTHS, 8, max_batches=100).batches()))
+        len(
+            list(
+                input_pipeline.EvaluationInput(paths, SCHEMA, LENGTHS, 8, max_batches=100).batches()
+            )
+        )
         == 8
     )
 
