@@ -3,8 +3,8 @@
 import itertools
 import operator
 
+from bert_tf.data.tfds_builder import load_builder
 from bert_tf.errors import UserError, reason
-from bert_tf.tasks import tfds
 from bert_tf.tasks.question_answering.reading import Answer, Paragraph, Question
 
 # What our parts are called there, and what the features must be.
@@ -31,7 +31,7 @@ class SpanSource:
         Raises:
           UserError: if there is no such data set, or it has not the features of SQuAD.
         """
-        self._builder = tfds.prepared(name, data_dir)
+        self._builder = load_builder(name, data_dir)
         self._split = split or _SPLITS[part]
         self.name = f"{name}, {self._split}"
         there = self._builder.info.features

@@ -7,8 +7,8 @@ import re
 import tensorflow as tf
 
 from bert_tf import files
+from bert_tf.data.tfds_builder import load_builder
 from bert_tf.errors import UserError, reason
-from bert_tf.tasks.tfds import prepared
 from bert_tf.tasks.tsv import BadRows
 
 DOCUMENT = "-DOCSTART-"
@@ -157,7 +157,7 @@ class TfdsSentences:
           UserError: if there is no such data set or feature.
         """
         self.name, self._splits = name, splits or {}
-        self._builder = prepared(name, data_dir)
+        self._builder = load_builder(name, data_dir)
         features = self._builder.info.features
         found = {}
         for flag, wanted in (("word_column", [words]), ("tag_column", [tags] if tags else _TAGS)):
