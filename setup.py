@@ -72,7 +72,7 @@ setup(
         ],
         # create_pretraining_data.py --runner, on many machines.
         "beam": ["apache-beam>=2.60"],
-        # ask_server.py --api=grpc.
+        # bert-tf ask --api=grpc.
         "grpc": ["tensorflow-serving-api>=2.19,<2.22"],
         # Pictures of attention (.png).
         "pictures": ["matplotlib>=3.8"],
