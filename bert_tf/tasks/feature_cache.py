@@ -31,7 +31,9 @@ class FeatureCache:
           write: function that writes the file and returns a dict to note, or None. It may take
             keyword arguments, which `rebuild` passes on.
         """
-        self.path, self._fingerprint, self._write = path, fingerprint, write
+        self.path, self._write = path, write
+        # As it is read back: tuples become lists.
+        self._fingerprint = json.loads(json.dumps(fingerprint))
         self.key = digest([fingerprint])
         self.note, self.stale_reason = self._check()
         if not self.stale_reason:
