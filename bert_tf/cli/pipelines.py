@@ -52,7 +52,7 @@ def model_files():
 
 def pipeline_options():
     """Return the flags for devices and batches as arguments of `TextPipeline.from_preset`."""
-    if bert_tf.training.workers.tf_config() > 1:
+    if bert_tf.training.strategy.tf_config() > 1:
         raise bert_tf.UserError(bert_tf.pipelines.SINGLE_PROCESS_MESSAGE)
     strategy = bert_tf.training.make_strategy(**bert_tf.cli.flags.device_options())
     return {

@@ -7,10 +7,10 @@ import keras
 from keras import ops
 
 from bert_tf.errors import UserError
-from bert_tf.modeling.layers import ConfigLayer, activation, initializer, layer_norm, register
+from bert_tf.modeling.layers import activation, initializer, layer_norm, register
 
 
-class MaskedLMHead(ConfigLayer):
+class MaskedLMHead(keras.layers.Layer):
     """Scores of every word of the vocabulary at the masked positions.
 
     The output matrix is the word embedding table itself (release, `get_masked_lm_output`).
@@ -24,7 +24,8 @@ class MaskedLMHead(ConfigLayer):
     """
 
     def __init__(self, config, embeddings, **kwargs):
-        super().__init__(config, **kwargs)
+        super().__init__(**kwargs)
+        self.config = config
         self.embeddings = embeddings
         self.dense = keras.layers.Dense(
             config.hidden_size,

@@ -194,6 +194,10 @@ class Embeddings(ConfigLayer):
         x = x + ops.cast(self.position_embeddings, self.compute_dtype)[:length]
         return self.dropout(self.norm(x), training=training, replica_id=replica_id)
 
+    def compute_output_spec(self, input_ids, *_, **__):
+        """Return the symbolic output: JAX cannot infer the shape of a slice of unknown length."""
+        return keras.KerasTensor((*input_ids.shape, self.config.hidden_size), self.compute_dtype)
+
 
 @register
 class TransformerLayer(ConfigLayer):

@@ -111,6 +111,10 @@ class PretrainedModel(keras.Model):
             inputs, training=training, mask=mask, replica_id=replica_id, recompute=recompute
         )
 
+    def compute_output_spec(self, inputs, training=None, mask=None, **_):
+        """Return the symbolic outputs; Keras' signature lacks the call arguments of this class."""
+        return super().compute_output_spec(inputs, training=training, mask=mask)
+
     def get_config(self):
         policy = keras.saving.serialize_keras_object(self._policy)
         options = {**self._options, "dtype": policy, "name": self.name}

@@ -111,7 +111,7 @@ class SentenceEncoder(TextPipeline):
             yield encoded.text.text_a, arrays["vectors"]
         inputs.report()
 
-    def pool(self, layers, input_mask):
+    def pooled(self, layers, input_mask):
         """Return the sentence vectors, float32 (B, H), of a batch.
 
         Args:
@@ -133,7 +133,7 @@ class SentenceEncoder(TextPipeline):
     def _compute(self, batch):
         """Return float32 (B, H) for a batch."""
         layers = self.model(batch, training=False)["all_encoder_layers"]
-        return {"vectors": self.pool(layers, batch["input_mask"])}
+        return {"vectors": self.pooled(layers, batch["input_mask"])}
 
 
 def l2_normalize(vectors):

@@ -43,7 +43,7 @@ def sentence_embedding_servable(sentence_encoder, options):
 
     def serve_ids(inputs):
         layers = model(inputs, training=False)["all_encoder_layers"]
-        return {"vectors": sentence_encoder.pool(layers, inputs["input_mask"])}
+        return {"vectors": sentence_encoder.pooled(layers, inputs["input_mask"])}
 
     tokenizer = sentence_encoder.tokenizer
     return _single_text_servable(

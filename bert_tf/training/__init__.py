@@ -1,9 +1,7 @@
 """The one training loop on any strategy, and `fine_tune`, which drives it for every task."""
 
 from bert_tf.deprecation import deprecated_names
-from bert_tf.training import guard
-from bert_tf.training.best_checkpoint import BestCheckpoint, check_metric, log_best_checkpoint
-from bert_tf.training.checkpointing import latest
+from bert_tf.training.checkpointing import BestCheckpoint, check_metric, latest, log_best_checkpoint
 from bert_tf.training.config import (
     DeviceConfig,
     FineTuneConfig,
@@ -13,14 +11,21 @@ from bert_tf.training.config import (
     per_replica,
     use_xla,
 )
-from bert_tf.training.devices import Devices, find_devices
 from bert_tf.training.distillation import Teacher
 from bert_tf.training.fine_tuning import fine_tune
+from bert_tf.training.loop import PreemptionHandler, TrainLoop, exclusive_directory
 from bert_tf.training.pretraining import PretrainingConfig, pretrain
 from bert_tf.training.step import TrainStep
-from bert_tf.training.strategy import length_multiple, make_strategy, on_all_replicas, set_seed
+from bert_tf.training.strategy import (
+    Devices,
+    Workers,
+    find_devices,
+    length_multiple,
+    make_strategy,
+    on_all_replicas,
+    set_seed,
+)
 from bert_tf.training.trainer import Trainer
-from bert_tf.training.workers import Workers
 
 __getattr__ = deprecated_names(__name__, {"Options": "TrainConfig"})
 
@@ -31,16 +36,18 @@ __all__ = [
     "FineTuneConfig",
     "ModelConfig",
     "OptimizerConfig",
+    "PreemptionHandler",
     "PretrainingConfig",
     "Teacher",
     "TrainConfig",
+    "TrainLoop",
     "TrainStep",
     "Trainer",
     "Workers",
     "check_metric",
+    "exclusive_directory",
     "find_devices",
     "fine_tune",
-    "guard",
     "latest",
     "length_multiple",
     "log_best_checkpoint",

@@ -12,7 +12,7 @@ from bert_tf.errors import UserError
 from bert_tf.tasks.classification import TASK_CLASSES, schema_of, write_features
 from bert_tf.tasks.feature_cache import digest_of_file
 from bert_tf.tokenization import FullTokenizer
-from bert_tf.training.best_checkpoint import log_best_checkpoint
+from bert_tf.training.checkpointing import log_best_checkpoint
 from bert_tf.training.strategy import length_multiple
 from bert_tf.training.trainer import Trainer
 

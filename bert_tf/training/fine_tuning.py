@@ -20,13 +20,12 @@ from bert_tf.tasks.base import (
     result_name,
 )
 from bert_tf.training import checkpointing
-from bert_tf.training.best_checkpoint import check_metric, log_best_checkpoint
+from bert_tf.training.checkpointing import check_metric, log_best_checkpoint
 from bert_tf.training.config import use_xla
 from bert_tf.training.distillation import Teacher
-from bert_tf.training.guard import exclusive_directory
-from bert_tf.training.strategy import length_multiple, make_strategy, set_seed
+from bert_tf.training.loop import exclusive_directory
+from bert_tf.training.strategy import Workers, length_multiple, make_strategy, set_seed
 from bert_tf.training.trainer import Trainer
-from bert_tf.training.workers import Workers
 
 # The names of the feature files, as in the release.
 _STEMS = {"train": "train", "dev": "eval", "test": "predict"}

@@ -1,18 +1,153 @@
 """The training loop: steps on the devices; progress, checkpoints and evaluation on the host."""
 
 import contextlib
+import os
+import signal
+import threading
 import time
 
 import numpy as np
 import tensorflow as tf
 
-from bert_tf import console
-from bert_tf.errors import UserError
+from bert_tf import console, files
+from bert_tf.errors import Stopped, UserError
 from bert_tf.optimization import trainable_weights
 from bert_tf.training import checkpointing
-from bert_tf.training.best_checkpoint import BestCheckpoint
-from bert_tf.training.report import Report
 from bert_tf.training.step import TrainStep
+
+# The folders that this process has locked.
+_HELD: set[str] = set()
+
+
+@contextlib.contextmanager
+def exclusive_directory(output_dir, workers=None):
+    """Lock a folder for this process; UserError if another process trains there.
+
+    With several `workers` the chief locks it. The kernel releases the lock when the process ends,
+    however that happens. Object stores such as `gs://` have no locks, which is logged. Within the
+    block the same folder may be locked again.
+    """
+    folder = output_dir if "://" in output_dir else os.path.realpath(output_dir)
+    if folder in _HELD or (workers is not None and not workers.is_chief):
+        yield
+        return
+    files.make_folder(output_dir)
+    with files.locked(output_dir, "output_dir", "trains"):
+        files.remove_temporary_files(output_dir)
+        files.remove_temporary_files(os.path.join(output_dir, checkpointing.BEST))
+        _HELD.add(folder)
+        try:
+            yield
+        finally:
+            _HELD.remove(folder)
+
+
+class PreemptionHandler:
+    """Turns SIGTERM (a machine is taken away) and Ctrl-C into a request that the loop checks.
+
+    >>> with PreemptionHandler() as preemption:
+    ...     while not preemption.signal:
+    ...         step()
+
+    A second Ctrl-C stops immediately.
+    """
+
+    signals = (signal.SIGTERM, signal.SIGINT)
+
+    def __init__(self):
+        self.signal = None
+        self._before = {}
+
+    def __enter__(self):
+        # Python handles signals in the main thread only.
+        if threading.current_thread() is threading.main_thread():
+            self._before = {number: signal.signal(number, self._note) for number in self.signals}
+        return self
+
+    def __exit__(self, *_):
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _note(self, number, _):
+        if self.signal == signal.SIGINT and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        self.signal = signal.Signals(number)
+        console.info("%s: finishing the step and saving", self.signal.name)
+
+    def stop(self, step):
+        """Raise `Stopped`, after the state at `step` was saved."""
+        by = self.signal.name if self.signal else "another worker's signal"
+        raise Stopped(
+            f"stopped by {by} at step {step}, which is saved; run the same command to continue",
+            130 if self.signal == signal.SIGINT else Stopped.RESUME_ME,
+        )
+
+
+SECONDS_PER_REPORT = 10.0
+
+
+class Report:
+    """Logs the means of what the steps report, and writes them for TensorBoard."""
+
+    def __init__(self, output_dir, step, num_train_steps, batch_size, writes=True):
+        """Create the TensorBoard writer.
+
+        Args:
+          output_dir: folder of the curves.
+          step: the step that the run starts or resumes from.
+          num_train_steps: the last step.
+          batch_size: the global batch size.
+          writes: whether this process writes curves.
+        """
+        self.num_train_steps, self.batch_size = num_train_steps, batch_size
+        make = (
+            tf.summary.create_file_writer if writes else lambda _: tf.summary.create_noop_writer()
+        )
+        self.writer = make(output_dir)
+        self.last_step, self.last_time = step, time.monotonic()
+        self.sums = {}
+        self.is_first = True
+
+    def add(self, step, sums, rate, is_last=False):
+        """Add the sums over the steps up to `step`; `rate` is the learning rate of the last one.
+
+        A line is logged every few seconds, and after the last steps.
+        """
+        for name, value in sums.items():
+            self.sums[name] = self.sums.get(name, 0.0) + value
+        now = time.monotonic()
+        if not (self.is_first or is_last or now - self.last_time >= SECONDS_PER_REPORT):
+            return
+        done, seconds = step - self.last_step, max(now - self.last_time, 1e-9)
+        means = {name: value / done for name, value in self.sums.items()}
+        examples = self.batch_size * done / seconds
+        values = "  ".join(f"{name} {value:.4f}" for name, value in means.items())
+        remaining = console.duration((self.num_train_steps - step) * seconds / done)
+        # The speed of the first step would mislead: it includes compilation.
+        speed = "compiled" if self.is_first else f"{examples:.1f} examples/s  {remaining} left"
+        console.info(
+            "step %d/%d  %s  learning_rate %.3g  %s",
+            step, self.num_train_steps, values, rate, speed,
+        )  # fmt: skip
+        with self.writer.as_default(step=step):
+            for name, value in means.items():
+                tf.summary.scalar(name, value)
+            tf.summary.scalar("learning_rate", rate)
+            if not self.is_first:
+                tf.summary.scalar("examples_per_second", examples)
+        self.sums, self.last_step, self.last_time, self.is_first = {}, step, now, False
+
+    @contextlib.contextmanager
+    def paused(self):
+        """Exclude the time of this context, such as an evaluation, from the speed."""
+        start = time.monotonic()
+        yield
+        self.last_time += time.monotonic() - start
+
+    def close(self):
+        """Write the remaining curves."""
+        self.writer.close()
+
 
 # Control returns to the host about this often, to report and to check whether to save.
 SECONDS_PER_LOOP = 2.0
@@ -41,7 +176,7 @@ class TrainLoop:
         self.step = int(optimizer.step.numpy())
         self.best = None
         if options.best_metric:
-            self.best = BestCheckpoint(trainer.output_dir, options.best_metric)
+            self.best = checkpointing.BestCheckpoint(trainer.output_dir, options.best_metric)
             self.best.rewind(self.step)
         if self.workers.mean(self.step)[0] != self.step:
             raise UserError(
@@ -54,7 +189,7 @@ class TrainLoop:
         """Train until the last step, early stopping, or a request to stop.
 
         Args:
-          preemption: a `guard.PreemptionHandler`.
+          preemption: a `PreemptionHandler`.
         """
         if self.best and self._is_due(self.options.eval_steps):
             self._evaluate(preemption)  # the run was stopped before or during this evaluation

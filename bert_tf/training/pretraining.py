@@ -14,10 +14,9 @@ from bert_tf.tasks.base import check_length
 from bert_tf.tasks.pretraining import PretrainingTask
 from bert_tf.tasks.results import write_eval_results
 from bert_tf.training.config import DeviceConfig, ModelConfig, OptimizerConfig, TrainConfig
-from bert_tf.training.guard import exclusive_directory
-from bert_tf.training.strategy import make_strategy, set_seed
+from bert_tf.training.loop import exclusive_directory
+from bert_tf.training.strategy import Workers, make_strategy, set_seed
 from bert_tf.training.trainer import Trainer
-from bert_tf.training.workers import Workers
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,12 +9,11 @@ import tensorflow as tf
 
 from bert_tf import checkpoints, console
 from bert_tf.errors import UserError
-from bert_tf.training import checkpointing, guard
-from bert_tf.training.best_checkpoint import BestCheckpoint, check_metric
+from bert_tf.training import checkpointing
+from bert_tf.training.checkpointing import BestCheckpoint, check_metric
 from bert_tf.training.config import TrainConfig, use_xla
-from bert_tf.training.loop import TrainLoop
-from bert_tf.training.strategy import on_all_replicas
-from bert_tf.training.workers import Workers
+from bert_tf.training.loop import PreemptionHandler, TrainLoop, exclusive_directory
+from bert_tf.training.strategy import Workers, on_all_replicas
 
 
 class Trainer:
@@ -96,8 +95,8 @@ class Trainer:
         options = dataclasses.replace(options, xla=use_xla(options.xla, self.strategy))
         self.check_metric(options.best_metric)
         with (
-            guard.exclusive_directory(self.output_dir, self.workers),
-            guard.PreemptionHandler() as preemption,
+            exclusive_directory(self.output_dir, self.workers),
+            PreemptionHandler() as preemption,
             self.workers.watched(),
         ):
             loop = TrainLoop(self, data, optimizer, num_train_steps, options, eval_data)

@@ -144,7 +144,7 @@ def test_a_step_with_infinite_gradients_is_skipped_and_halves_the_scale(
     bias_correction, monkeypatch
 ):
     monkeypatch.setattr(loss_scale, "GROWTH_STEPS", 3)
-    monkeypatch.setattr(loss_scale, "FIRST", 8.0)
+    monkeypatch.setattr(loss_scale, "INITIAL_SCALE", 8.0)
     scale = optimization.LossScale()
     optimizer, weight = make([1.0, 2.0], bias_correction=bias_correction)
     plain, plain_weight = make([1.0, 2.0], bias_correction=bias_correction)

@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from pipeline_texts import LINES
 
 import bert_tf
@@ -23,19 +24,23 @@ SENTENCES = [
 ]
 
 
-def test_real_model(transformers, minilm, run_script, tmp_path, monkeypatch, capsys):
-    """The vectors of transformers, of `bert-tf embed` and of the SavedModel are equal."""
+@pytest.fixture(scope="module")
+def expected(transformers, minilm):
+    """The vectors of the real model for `SENTENCES`, by transformers."""
     import torch
 
     tokenizer = transformers.AutoTokenizer.from_pretrained(minilm)
     model, info = transformers.BertModel.from_pretrained(minilm, output_loading_info=True)
     assert not any(info.values()), info
-    expected = []
+    vectors = []
     for sentence in SENTENCES:
-        batch = tokenizer([sentence], return_tensors="pt")
         with torch.no_grad():
-            hidden = model.eval()(**batch).last_hidden_state[0]
-        expected.append(torch.nn.functional.normalize(hidden.mean(0), dim=0).numpy())
+            hidden = model.eval()(**tokenizer([sentence], return_tensors="pt")).last_hidden_state[0]
+        vectors.append(torch.nn.functional.normalize(hidden.mean(0), dim=0).numpy())
+    return vectors
+
+
+def test_command_equals_transformers(expected, minilm, run_script, tmp_path, monkeypatch, capsys):
     (tmp_path / "in.txt").write_text("".join(f"{sentence}\n" for sentence in SENTENCES))
     monkeypatch.setattr(sys, "stdin", io.StringIO("\na violinist plays\n"))
     log = run_script(
@@ -43,7 +48,6 @@ def test_real_model(transformers, minilm, run_script, tmp_path, monkeypatch, cap
         f"--init_checkpoint={minilm}",
         f"--input_file={tmp_path}/in.txt",
         f"--output_file={tmp_path}/out.npy",
-        f"--export_dir={tmp_path}/export",
         "--query=A man eats noodles",
         "--num_nearest=2",
         "--batch_size=4",
@@ -58,14 +62,17 @@ def test_real_model(transformers, minilm, run_script, tmp_path, monkeypatch, cap
     assert neighbors[0] == [SENTENCES[0], SENTENCES[1]]
     assert neighbors[1][0] == SENTENCES[4]
 
-    # In a process of its own, because it must not need bert_tf.
+
+@pytest.mark.slow
+def test_saved_model_equals_transformers(expected, minilm, run_script, tmp_path):
+    """In a process of its own, because the SavedModel must not need bert_tf."""
+    run_script("bert-tf embed", f"--init_checkpoint={minilm}", f"--export_dir={tmp_path}/export")
     program = """
 import json, sys
 import tensorflow as tf
 import tensorflow_text
 serve = tf.saved_model.load(sys.argv[1]).signatures["serving_default"]
 vectors = serve(text=tf.constant(json.loads(sys.argv[2])))["vectors"]
-assert serve(text=tf.constant([], tf.string))["vectors"].shape == (0, 384)
 assert not [name for name in sys.modules if name.startswith("bert_tf")]
 print(json.dumps(vectors.numpy().tolist()))
 """
@@ -77,6 +84,25 @@ print(json.dumps(vectors.numpy().tolist()))
     )
     assert process.returncode == 0, process.stderr
     np.testing.assert_allclose(json.loads(process.stdout), expected, atol=1e-5, rtol=0)
+
+
+def test_saved_model(run_script, model_folder, model_and_tokenizer, tmp_path):
+    run_script(
+        "bert-tf embed",
+        f"--init_checkpoint={model_folder}",
+        f"--export_dir={tmp_path}/export",
+        "--max_seq_length=12",
+        "--pooling=max",
+        "--layer=0",
+        "--normalize",
+    )
+    serve = tf.saved_model.load(f"{tmp_path}/export/1").signatures["serving_default"]
+    encoder = bert_tf.SentenceEncoder(
+        *model_and_tokenizer, "max", 0, True, batch_size=4, max_seq_length=12
+    )
+    vectors = serve(text=tf.constant(LINES))["vectors"]
+    np.testing.assert_allclose(vectors, encoder.encode(LINES), atol=1e-5, rtol=0)
+    assert serve(text=tf.constant([], tf.string))["vectors"].shape == (0, 16)
 
 
 @pytest.mark.parametrize("pooling", ["mean", "max", "cls"])

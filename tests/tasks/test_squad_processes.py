@@ -1,6 +1,5 @@
-"""run_squad.py in several processes: workers that train together, and helpers that are orphaned."""
+"""Features and answers of several processes: two workers, and a process that is killed."""
 
-import json
 import os
 import pathlib
 import signal
@@ -14,18 +13,24 @@ import pytest
 from squad_helpers import dataset, letters, question
 from test_killed import log
 from test_run_squad import SMALL, model, read, run  # noqa: F401
-from test_scripts import results
+from test_scripts import WORDS, results
 from test_workers import worker_environments
 
 import bert_tf
-from bert_tf.tasks.question_answering import features, reading
+from bert_tf.tasks.question_answering import (
+    JsonSource,
+    WindowCache,
+    WindowConfig,
+    features,
+    validate_and_count,
+)
 
 
-def start(root, logs, *flags):
-    """Starts the script in a process of its own, whose output goes to `log` in a folder."""
+def start(logs, *command):
+    """Start a process whose output goes to the file `log` in a folder."""
     logs.mkdir(exist_ok=True)
     with open(logs / "log", "w") as output:
-        command = [sys.executable, str(root / "run_squad.py"), *map(str, flags)]
+        command = [sys.executable, *map(str, command)]
         return subprocess.Popen(command, stdout=output, stderr=output)
 
 
@@ -41,9 +46,8 @@ def test_two_workers_answer_as_one(run, root, tmp_path, monkeypatch):  # noqa: F
     processes = []
     for index, environment in enumerate(worker_environments()):
         monkeypatch.setenv("TF_CONFIG", environment)
-        logs = tmp_path / f"worker{index}"
         more = [f"--output_dir={tmp_path}/two", "--distribution_strategy=auto"]
-        processes.append(start(root, logs, *flags, *more))
+        processes.append(start(tmp_path / f"worker{index}", root / "run_squad.py", *flags, *more))
     monkeypatch.delenv("TF_CONFIG")
     one, two = tmp_path / "one", tmp_path / "two"
     run("run_squad", *flags, f"--output_dir={one}")
@@ -66,28 +70,28 @@ def test_two_workers_answer_as_one(run, root, tmp_path, monkeypatch):  # noqa: F
     assert read(two / "null_odds.json") == pytest.approx(odds, abs=1e-3)
     threshold = read(one / "squad.json")["null_score_diff_threshold"]
     for folder in (two, two / "best"):
-        kept = read(folder / "squad.json")["null_score_diff_threshold"]
-        assert kept == pytest.approx(threshold, abs=1e-3)
+        saved = read(folder / "squad.json")["null_score_diff_threshold"]
+        assert saved == pytest.approx(threshold, abs=1e-3)
     for name in ("train.tf_record", "eval.tf_record"):
         assert (two / name).read_bytes() == (one / name).read_bytes()
-    assert "writing" not in log(tmp_path / "worker1"), "the chief alone writes"
+    assert "writing" not in log(tmp_path / "worker1"), "only the chief writes"
 
 
 def test_workers_must_agree_about_features():
-    """Before one of them writes: the others would read what is not of their data."""
-    kept = types.SimpleNamespace(
+    """They are compared before the chief writes; otherwise workers would read other data."""
+    cache = types.SimpleNamespace(
         path="eval.tf_record", stale_reason="there is none yet", key="ab" * 32
     )
     workers = types.SimpleNamespace(mean=lambda share, key: (share / 2, key))
     with pytest.raises(bert_tf.UserError, match="used as it is on some workers and not on others"):
-        bert_tf.cli.fine_tuning.must_be_made(kept, workers)
+        bert_tf.cli.fine_tuning.must_be_made(cache, workers)
     workers = types.SimpleNamespace(mean=lambda share, key: (share, key + 0.5))
     with pytest.raises(bert_tf.UserError, match="tf_record: other workers have other data or sett"):
-        bert_tf.cli.fine_tuning.must_be_made(kept, workers)
+        bert_tf.cli.fine_tuning.must_be_made(cache, workers)
 
 
 def children(pid):
-    """The processes that one has started and that still run."""
+    """The running processes that a process has started."""
     try:
         return pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     except FileNotFoundError:
@@ -101,49 +105,62 @@ def is_running(pid):
         return False
 
 
-def until(condition, seconds):
-    """Waits for it, for so many seconds at most; says whether it came."""
+def wait_until(condition, seconds):
+    """Wait until a condition is true, at most for some seconds; return whether it is."""
     end = time.monotonic() + seconds
     while not condition() and time.monotonic() < end:
         time.sleep(0.01)
     return condition()
 
 
+WRITE_WINDOWS = """
+import sys
+from bert_tf import FullTokenizer
+from bert_tf.tasks.question_answering import JsonSource, WindowCache, WindowConfig
+from bert_tf.tasks.question_answering import validate_and_count
+
+source = JsonSource(sys.argv[1], "train_file")
+summary, tokenizer = validate_and_count(source, "train"), FullTokenizer(sys.argv[2])
+config = WindowConfig(128, 64, 4)
+WindowCache(sys.argv[3], source, summary, tokenizer, config, True, num_processes=2).write()
+"""
+
+
 @pytest.mark.skipif(
     not os.path.exists(f"/proc/{os.getpid()}/task/{os.getpid()}/children"),
-    reason="no /proc that knows the children of a process",
+    reason="/proc does not list the children of a process",
 )
-def test_killed_while_two_processes_make_features(run, root, tmp_path):  # noqa: F811
+def test_killed_while_two_processes_make_features(tmp_path):
     text = "a C b d e f g h i j " * 300
     paragraphs = [(text, [question(f"{i}.{j}", "a b", text, "C") for j in range(8)])
-                  for i in range(250)]  # fmt: skip
-    data, out = dataset(tmp_path / "data.json", paragraphs), tmp_path / "out"
-    flags = [
-        "--do_train", f"--train_file={data}", f"--output_dir={out}", *model(tmp_path), *SMALL,
-        "--max_seq_length=128", "--doc_stride=64", "--num_processes=2", "--num_train_epochs=0.002",
-    ]  # fmt: skip
-    config = json.loads((tmp_path / "config.json").read_text())
-    (tmp_path / "config.json").write_text(json.dumps({**config, "max_position_embeddings": 128}))
+                  for i in range(200)]  # fmt: skip
+    data, folder = dataset(tmp_path / "data.json", paragraphs), tmp_path / "out"
+    vocab_file, path = tmp_path / "vocab.txt", folder / "train.tf_record"
+    vocab_file.write_text("\n".join(WORDS) + "\n")
+    folder.mkdir()
 
     def written():
-        return sum(path.stat().st_size for path in out.glob("train.tf_record.tmp-*"))
+        return sum(temporary.stat().st_size for temporary in folder.glob("train.tf_record.tmp-*"))
 
-    process = start(root, tmp_path / "log", *flags)
-    assert until(lambda: written() or process.poll() is not None, 200)
+    process = start(tmp_path / "log", "-c", WRITE_WINDOWS, data, vocab_file, path)
+    assert wait_until(lambda: written() or process.poll() is not None, 200)
     helpers = children(process.pid)
     process.kill()
     assert process.wait() == -signal.SIGKILL, log(tmp_path / "log")
     assert len(helpers) >= 2, log(tmp_path / "log")
-    assert until(lambda: not any(map(is_running, helpers)), 20), "they outlive it"
-    assert written(), "it was killed in the middle"
-    assert not (out / "train.tf_record").exists()
-    assert not (out / "train.tf_record.json").exists()
+    assert wait_until(lambda: not any(map(is_running, helpers)), 20), "helpers outlive the process"
+    assert written(), "it was not killed while writing"
+    assert not path.exists() and not (folder / "train.tf_record.json").exists()
 
-    assert start(root, tmp_path / "log", *flags).wait(200) == 0, log(tmp_path / "log")
-    assert "train.tf_record is made: there is none yet" in log(tmp_path / "log")
-    assert not list(out.glob("*.tmp-*"))
-    tokenizer = bert_tf.FullTokenizer(str(tmp_path / "vocab.txt"))
-    source = reading.JsonSource(str(data), "train_file")
-    path = tmp_path / "expected.tf_record"
-    features.write_windows(str(path), source, tokenizer, features.WindowConfig(128, 64, 4), True, 1)
-    assert (out / "train.tf_record").read_bytes() == path.read_bytes()
+    with bert_tf.training.guard.exclusive_directory(str(folder)):
+        assert not list(folder.glob("*.tmp-*"))
+        few = JsonSource(str(dataset(tmp_path / "few.json", paragraphs[:5])), "train_file")
+        tokenizer, config = bert_tf.FullTokenizer(str(vocab_file)), WindowConfig(128, 64, 4)
+        summary = validate_and_count(few, "train")
+        cache = WindowCache(str(path), few, summary, tokenizer, config, True, num_processes=2)
+        assert cache.stale_reason
+        cache.write()
+        assert not cache.stale_reason and cache.count > 1000
+        expected = tmp_path / "expected.tf_record"
+        features.write_windows(str(expected), few, tokenizer, config, True, num_processes=1)
+    assert path.read_bytes() == expected.read_bytes()

@@ -254,7 +254,7 @@ def data_set(monkeypatch):
 
         info = types.SimpleNamespace(features=features, splits=("train", "test"))
         builder = types.SimpleNamespace(info=info, as_dataset=as_dataset)
-        monkeypatch.setattr(reading, "prepared", lambda *_: builder)
+        monkeypatch.setattr(reading, "load_builder", lambda *_: builder)
         return reading.TfdsSentences("letters", **options)
 
     return make
