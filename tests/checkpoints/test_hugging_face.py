@@ -52,7 +52,9 @@ def test_real_model_after_every_conversion(shared, transformers, minilm, tmp_pat
     tf1, again = str(tmp_path / "tf1"), str(tmp_path / "again")
     checkpoints.convert(minilm, tf1, "release")
     checkpoints.convert(tf1, again, "hugging_face")
-    models = [BertModel.from_preset(path) for path in (minilm, tf1, again)]
+    # The last folder went through all conversions; loading a model takes seconds.
+    paths = (minilm, tf1, again) if num_lines == 50 else (again,)
+    models = [BertModel.from_preset(path) for path in paths]
     rewritten = load_with_transformers(transformers, again)
     tokenizer = bert_tf.FullTokenizer(f"{tf1}/vocab.txt")
     lines = (shared / "data" / "wikitext2" / "corpus.txt").read_text().splitlines()
