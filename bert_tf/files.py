@@ -18,6 +18,7 @@ import time
 import zlib
 
 from bert_tf import console
+from bert_tf.deprecation import deprecated_names
 from bert_tf.errors import UserError, reason
 
 # Files that are saved next to a model's checkpoint and belong to it.
@@ -398,3 +399,13 @@ def replacing_folder(path):
             system(path).rename(temporary, path)
     finally:
         _try_remove(temporary, system(path).rmtree)
+
+
+__getattr__ = deprecated_names(
+    __name__,
+    {
+        "clear_left_overs": "remove_temporary_files",
+        "copy_beside": "copy_model_files",
+        "errors": "io_errors",
+    },
+)

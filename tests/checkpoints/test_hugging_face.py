@@ -1,5 +1,6 @@
 """Hugging Face folders, compared with `transformers` and a real pre-trained model."""
 
+import functools
 import json
 import pickle
 
@@ -44,21 +45,24 @@ def run_with_transformers(model, batch):
     return {name: value.numpy() for name, value in outputs.items() if hasattr(value, "numpy")}
 
 
-def test_real_model_after_every_conversion(shared, transformers, minilm, tmp_path):
-    """50 sentences: the original folder, converted to TF1, and converted back."""
+@pytest.mark.parametrize("num_lines", [10, pytest.param(50, marks=pytest.mark.slow)])
+def test_real_model_after_every_conversion(shared, transformers, minilm, tmp_path, num_lines):
+    """The original folder, converted to TF1, and converted back, on real text."""
     reference = load_with_transformers(transformers, minilm)
     tf1, again = str(tmp_path / "tf1"), str(tmp_path / "again")
     checkpoints.convert(minilm, tf1, "release")
     checkpoints.convert(tf1, again, "hugging_face")
-    models = [BertModel.from_preset(path) for path in (minilm, tf1, again)]
+    # The last folder went through all conversions; loading a model takes seconds.
+    paths = (minilm, tf1, again) if num_lines == 50 else (again,)
+    models = [BertModel.from_preset(path) for path in paths]
     rewritten = load_with_transformers(transformers, again)
     tokenizer = bert_tf.FullTokenizer(f"{tf1}/vocab.txt")
     lines = (shared / "data" / "wikitext2" / "corpus.txt").read_text().splitlines()
     encoded = [tokenizer.encode(line)[:510] for line in lines if line.strip()][:50]
-    encoded.sort(key=len)
-    for start in range(0, 50, 10):
-        rows = encoded[start : start + 10]
-        ids = np.zeros((10, len(rows[-1]) + 2), "int32")
+    encoded = sorted(encoded, key=len)[:: 50 // num_lines]
+    for start in range(0, num_lines, num_lines // 5):
+        rows = encoded[start : start + num_lines // 5]
+        ids = np.zeros((len(rows), len(rows[-1]) + 2), "int32")
         for row, tokens in zip(ids, rows, strict=True):
             row[: len(tokens) + 2] = [101, *tokens, 102]
         mask = (ids > 0).astype("int32")
@@ -169,10 +173,10 @@ def test_half_precision_is_read_as_float32(folder, tensors):
 
 def test_hugging_face_config_round_trip():
     values = {"model_type": "bert", "vocab_size": 50, "layer_norm_eps": 1e-5}
-    found = bert_tf.BertConfig.from_dict(values)
-    assert (found.hidden_act, found.layer_norm_eps) == ("gelu_erf", 1e-5)
-    assert bert_tf.BertConfig.from_dict(found.to_dict()) == found
-    assert bert_tf.BertConfig.from_dict(found.to_hugging_face()) == found
+    exact = bert_tf.BertConfig.from_dict(values)
+    assert (exact.hidden_act, exact.layer_norm_eps) == ("gelu_erf", 1e-5)
+    assert bert_tf.BertConfig.from_dict(exact.to_dict()) == exact
+    assert bert_tf.BertConfig.from_dict(exact.to_hugging_face()) == exact
     tanh = bert_tf.BertConfig.from_dict({**values, "hidden_act": "gelu_pytorch_tanh"})
     assert tanh.hidden_act == "gelu"
     assert bert_tf.BertConfig.from_dict({"vocab_size": 50}).hidden_act == "gelu"
@@ -204,9 +208,14 @@ def folder(tensors, tmp_path):
     return path
 
 
+@functools.lru_cache
+def untrained(**change):
+    return BertPretrainer(config(**change))
+
+
 def check_error(path, message, **change):
     with pytest.raises(bert_tf.UserError, match=message):
-        checkpoints.warm_start(BertPretrainer(config(**change)), str(path))
+        checkpoints.warm_start(untrained(**change), str(path))
 
 
 def test_broken_folders(folder, tmp_path):

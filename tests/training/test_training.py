@@ -246,7 +246,7 @@ def test_two_processes_on_one_folder_are_refused(tmp_path, monkeypatch):
     with training.exclusive_directory(str(tmp_path)):
         left.write_text("of a run that was killed")
         monkeypatch.setattr(training.loop, "_HELD", set())  # as if this were another process
-        with pytest.raises(bert_tf.UserError, match=rf"process \(number {os.getpid()}\) trains in"):
+        with pytest.raises(bert_tf.UserError, match=rf"process \(PID {os.getpid()}\) trains in"):
             run(tmp_path, 1)
         monkeypatch.undo()
     run(tmp_path, 1)
