@@ -1,24 +1,24 @@
 #!/usr/bin/env python3
-"""Writes the vectors that a pre-trained BERT has for the tokens or words of texts."""
+"""Write the vectors of a pre-trained BERT for the tokens or words of texts."""
 
 from absl import flags
 
 import bert_tf
 from bert_tf.cli.flags import FLAGS
 
-bert_tf.cli.pipelines.define_vector_flags()
+bert_tf.cli.pipelines.define_pipeline_flags()
 flags.DEFINE_string(
-    "input_file", None, 'Texts, one a line; the two texts of a pair have " ||| " between them.'
+    "input_file", None, 'Text file with one text per line; " ||| " separates the texts of a pair.'
 )
-flags.DEFINE_string("output_file", None, "The file to write.")
-flags.DEFINE_list("layers", "-1,-2,-3,-4", "Layers to give: 0 is the lowest, -1 the last.")
+flags.DEFINE_string("output_file", None, "File to write.")
+flags.DEFINE_list("layers", "-1,-2,-3,-4", "Layers to write: 0 is the lowest, -1 the last.")
 flags.DEFINE_bool(
     "use_one_hot_embeddings",
     False,
-    "Of the release, for TPUs; it has no effect here, embeddings are looked up in the best way.",
+    "Accepted for compatibility with the release; has no effect.",
 )
 flags.DEFINE_enum(
-    "way",
+    "layer_combination",
     None,
     [
         "embeddings",
@@ -28,49 +28,41 @@ flags.DEFINE_enum(
         "concat_last_four",
         "weighted_sum_all",
     ],
-    "Ours: one vector made of the layers as in the paper's table 7, instead of --layers.",
+    "A single vector computed from several layers, as in table 7 of the BERT paper, instead of "
+    "--layers. (bert_tf)",
 )
+bert_tf.cli.flags.define_alias("way", "layer_combination")
 flags.DEFINE_list(
-    "layer_weights", None, "Ours: what each layer of a weighted sum weighs, equal if not given."
+    "layer_weights", None, "Weights of the layers in a weighted sum; equal by default. (bert_tf)"
 )
 flags.DEFINE_enum(
     "words",
     None,
     ["first", "mean"],
-    "Ours: a vector for each word between white space instead of each token: that of its first "
-    "token, or the mean over its tokens.",
+    "Write a vector for each word, delimited by white space, instead of each token: that of its "
+    "first token, or the mean over its tokens. (bert_tf)",
 )
 flags.DEFINE_enum(
     "output_format",
     "json",
     ["json", "tfrecord"],
-    "Ours: the release's JSON lines, or a compact TFRecord that bert_tf.pipelines.read_vectors "
-    "reads.",
+    "The release's JSON lines, or a compact TFRecord for bert_tf.pipelines.read_vectors. (bert_tf)",
 )
-flags.DEFINE_bool("float16", False, "Ours: numbers of the compact form in half the bytes.")
+flags.DEFINE_bool(
+    "float16", False, "Whether to write a TFRecord in float16, at half the size. (bert_tf)"
+)
 flags.mark_flags_as_required(["input_file", "output_file"])
 
 
 def main():
-    layers = bert_tf.cli.pipelines.numbers("layers", int)
-    layer_weights = bert_tf.cli.pipelines.numbers("layer_weights", float)
-    bert_tf.files.require(FLAGS.input_file, "input_file")
-    bert_tf.files.check_writable(FLAGS.output_file, "output_file")
-    if FLAGS.float16 and FLAGS.output_format == "json":
-        raise bert_tf.UserError("--float16 wants --output_format=tfrecord")
-    if FLAGS.layer_weights is not None and not (FLAGS.way or "").startswith("weighted"):
-        raise bert_tf.UserError("--layer_weights wants a weighted sum as --way")
-    if FLAGS.way and FLAGS["layers"].present:
-        raise bert_tf.UserError(f"--layers and --way={FLAGS.way} exclude each other")
-    if (FLAGS.way or "").startswith("weighted") and FLAGS.layer_weights is None:
-        bert_tf.console.info("no --layer_weights: all layers weigh the same, nothing is learnt")
+    check_flags()
     vectors = bert_tf.pipelines.TokenVectors.from_preset(
         bert_tf.cli.pipelines.model_files(),
-        layers=layers,
-        way=FLAGS.way,
-        layer_weights=layer_weights,
+        layers=bert_tf.cli.pipelines.parse_numbers("layers", int),
+        layer_combination=FLAGS.layer_combination,
+        layer_weights=bert_tf.cli.pipelines.parse_numbers("layer_weights", float),
         words=FLAGS.words,
-        **bert_tf.cli.pipelines.runner_options(),
+        **bert_tf.cli.pipelines.pipeline_options(),
     )
     count = 0
     dtype = "float16" if FLAGS.float16 else "float32"
@@ -79,6 +71,25 @@ def main():
             count += 1
             write(text)
     bert_tf.console.info("wrote %s: the vectors of %d texts", FLAGS.output_file, count)
+
+
+def check_flags():
+    """Raise UserError for flags that cannot be used or combined."""
+    for flag, number_type in (("layers", int), ("layer_weights", float)):
+        bert_tf.cli.pipelines.parse_numbers(flag, number_type)
+    bert_tf.files.require(FLAGS.input_file, "input_file")
+    bert_tf.files.check_writable(FLAGS.output_file, "output_file")
+    if FLAGS.float16 and FLAGS.output_format == "json":
+        raise bert_tf.UserError("--float16 requires --output_format=tfrecord")
+    is_weighted = (FLAGS.layer_combination or "").startswith("weighted")
+    if FLAGS.layer_weights is not None and not is_weighted:
+        raise bert_tf.UserError("--layer_weights requires a weighted sum as --layer_combination")
+    if FLAGS.layer_combination and FLAGS["layers"].present:
+        raise bert_tf.UserError(
+            f"--layers cannot be combined with --layer_combination={FLAGS.layer_combination}"
+        )
+    if is_weighted and FLAGS.layer_weights is None:
+        bert_tf.console.info("no --layer_weights given: all layers have the same weight")
 
 
 if __name__ == "__main__":

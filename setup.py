@@ -39,8 +39,11 @@ setup(
     python_requires=">=3.10,<3.14",
     install_requires=[
         "absl-py>=2.0",
+        # 4.0 is the first version that keeps the holder's process ID in a lock file.
+        "filelock>=4.0",
         "keras>=3.10",
         "numpy>=1.26",
+        "requests>=2.32",
         # Metrics.
         "scikit-learn>=1.3",
         "scipy>=1.11",
@@ -54,6 +57,8 @@ setup(
         "tensorflow-text>=2.20,<2.22; platform_system != 'Windows'",
         # Hugging Face folders, read and written.
         "safetensors>=0.4",
+        "tqdm>=4.66",
+        "urllib3>=2.0",
     ],
     extras_require={
         "docs": DOCS,
@@ -72,7 +77,7 @@ setup(
         ],
         # create_pretraining_data.py --runner, on many machines.
         "beam": ["apache-beam>=2.60"],
-        # ask_server.py --api=grpc.
+        # bert-tf ask --api=grpc.
         "grpc": ["tensorflow-serving-api>=2.19,<2.22"],
         # Pictures of attention (.png).
         "pictures": ["matplotlib>=3.8"],

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Counts how often the release's way back from tokens to text misses, on the contexts of SQuAD.
+"""Count how often the release's mapping from tokens to text is wrong, on the contexts of SQuAD.
 
-Every span of tokens up to a length, in every context, is turned into text both ways of
-`--answer_alignment`: by words, as in the release, and by characters. Where they differ the release
-answers with more than the span. Spans that begin and end with a word are counted apart: a model
-seldom answers with a part of one.
+Every span of tokens up to a length, in every context, is converted to text with both values of
+`--answer_alignment`: by words, as in the release, and by characters. Where they differ, the
+release answers with more than the span. Spans that begin and end at word boundaries are counted
+separately, because a model rarely answers with part of a word.
 
     python benchmarks/answer_alignment.py --input_file=train-v1.1.json --vocab_file=vocab.txt
 """
@@ -17,43 +17,46 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 from absl import app, flags
 
 FLAGS = flags.FLAGS
-flags.DEFINE_string("input_file", None, "JSON file of SQuAD.", required=True)
-flags.DEFINE_string("vocab_file", None, "A vocabulary.", required=True)
-flags.DEFINE_bool("do_lower_case", True, "Whether it is an uncased one.")
-flags.DEFINE_integer("longest", 6, "The most tokens of a span.")
-flags.DEFINE_integer("examples", 5, "How many differences to show.")
+flags.DEFINE_string("input_file", None, "SQuAD JSON file.", required=True)
+flags.DEFINE_string("vocab_file", None, "Vocabulary.", required=True)
+flags.DEFINE_bool("do_lower_case", True, "Whether the vocabulary is uncased.")
+flags.DEFINE_integer("max_span_length", 6, "Maximum number of tokens in a span.")
+flags.DEFINE_integer("examples", 5, "Number of differences to show.")
 
 
 def main(_):
+    from bert_tf.tasks.question_answering.answers import AnswerDecoder, DecodingConfig
+
     import bert_tf
-    from bert_tf.tasks.question_answering import alignment, features, reading
-    from bert_tf.tasks.question_answering.decoding import AnswerDecoder, DecodingConfig
+    from bert_tf.tasks.question_answering import features, reading
 
     tokenizer = bert_tf.FullTokenizer(FLAGS.vocab_file, FLAGS.do_lower_case)
-    by_words = AnswerDecoder(DecodingConfig())
-    by_characters = AnswerDecoder(DecodingConfig(), by_offsets=True)
+    by_words = AnswerDecoder(DecodingConfig(), tokenizer)
+    by_characters = AnswerDecoder(DecodingConfig(), tokenizer, by_offsets=True)
     counts, shown = collections.Counter(), 0
     for paragraph in reading.JsonSource(FLAGS.input_file, "input_file").paragraphs():
-        context = alignment.Context(paragraph.context, tokenizer)
+        context = features.Context(paragraph.context, tokenizer)
         tokens = len(context.ids)
         window = features.Window(context, context.windows(tokens, tokens), [], 0, 0, tokens)
-        begins = {*context.word_to_token, tokens}
+        word_starts = {*context.first_token, tokens}
         for first in range(tokens):
-            for last in range(first, min(first + FLAGS.longest, tokens)):
-                is_whole = first in begins and last + 1 in begins
+            for last in range(first, min(first + FLAGS.max_span_length, tokens)):
+                is_whole = first in word_starts and last + 1 in word_starts
                 positions = first + window.offset, last + window.offset
-                found, exact = (f.span_text(window, *positions) for f in (by_words, by_characters))
+                text, exact = (
+                    decoder.text(window, *positions) for decoder in (by_words, by_characters)
+                )
                 counts["whole words" if is_whole else "parts of words"] += 1
-                # Between words the release has one space whatever the text has.
-                if found != exact and found.split() != exact.split():
+                # The release puts one space between words, whatever the text has.
+                if text != exact and text.split() != exact.split():
                     counts["differ, whole words" if is_whole else "differ, parts of words"] += 1
                     if shown < FLAGS.examples:
                         shown += 1
-                        print(f"{exact!r} is {found!r} by words")
+                        print(f"{exact!r} is {text!r} by words")
     for kind in ("whole words", "parts of words"):
         total, differ = counts[kind], counts[f"differ, {kind}"]
         print(f"{kind}: {differ} of {total} spans differ ({100 * differ / max(total, 1):.3f} %)")
-    print(f"{by_words.num_unaligned} spans were not found in their words")
+    print(f"{by_words.unaligned} spans could not be aligned to their words")
 
 
 if __name__ == "__main__":

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-r"""Fine-tunes a Hugging Face folder on a task, here and by transformers with PyTorch, seed by seed.
+r"""Fine-tune a Hugging Face folder on a task with bert_tf and with transformers, seed by seed.
 
     python benchmarks/fine_tuning.py --task_name=cola --data_dir=CoLA --model_dir=MODEL \
       --output_dir=/tmp/cola
 
-Rate, warm-up, batch, epochs, decay, clipping and optimizer (AdamW with bias correction) are the
-same, and both pad a batch to its longest text. What differs is the line of the schedule
-(`peer_training` says how) and what a seed draws: the first weights of the classifier, the dropout,
-the order.
+Learning rate, warm-up, batch size, epochs, weight decay, clipping and optimizer (AdamW with bias
+correction) are the same, and both pad a batch to its longest text. The schedule differs slightly
+(see `peer_training`), and so does what a seed determines: the initial weights of the classifier,
+dropout and the order of the examples.
 """
 
 import numpy as np
@@ -22,21 +22,24 @@ peer_training.define_flags(num_seeds=5)
 
 
 def main():
-    peer_training.compare(ours, theirs, range(FLAGS.num_seeds))
+    peer_training.compare(train_bert_tf, train_transformers, range(FLAGS.num_seeds))
 
 
-def ours(seed):
-    """Runs the script as a user would."""
-    return peer_training.by_script("run_classifier.py", seed, task_name=FLAGS.task_name)
+def train_bert_tf(seed):
+    """Run the script as a user would."""
+    return peer_training.run_script("run_classifier.py", seed, task_name=FLAGS.task_name)
 
 
-def theirs(seed):
-    """The same training by transformers."""
+def train_transformers(seed):
+    """Run the same training with transformers."""
     import torch
     import transformers
 
-    task = bert_tf.tasks.find_task(FLAGS.task_name)
-    train, dev = (bert_tf.tasks.read_examples(task, FLAGS.data_dir, x) for x in ("train", "dev"))
+    task = bert_tf.tasks.classification.find_task(FLAGS.task_name)
+    train, dev = (
+        bert_tf.tasks.classification.read_examples(task, FLAGS.data_dir, x)
+        for x in ("train", "dev")
+    )
     transformers.set_seed(seed)
     tokenizer = transformers.AutoTokenizer.from_pretrained(FLAGS.model_dir)
     model = transformers.AutoModelForSequenceClassification.from_pretrained(
@@ -67,11 +70,11 @@ def theirs(seed):
     with torch.no_grad():
         for start in range(0, len(dev), 8):
             logits.append(model(**batch_of(dev[start : start + 8])).logits.numpy())
-    found = np.concatenate(logits).argmax(-1)
+    predicted = np.concatenate(logits).argmax(-1)
     true = np.array([task.labels.index(example.label) for example in dev])
     metrics = bert_tf.tasks.metrics.METRICS
     names = ("accuracy", *task.metrics)
-    return {f"eval_{name}": float(metrics[name](true, found)) for name in names}
+    return {f"eval_{name}": float(metrics[name](true, predicted)) for name in names}
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Measures how long training waits for its input.
+"""Measure how long training waits for its input.
 
-Batches are taken one by one, as the loop takes them, and each step is waited for: what is left of a
-step's time before its batch is there is the share that the device waits.
+Batches are taken one by one, as in the training loop, and each step is awaited. The time until the
+next batch is available is the time that the device waits.
 
     python benchmarks/input_waiting.py --input_file='data/*.tfrecord' --vocab_file=vocab.txt \
       --layers=4 --hidden_size=256
@@ -17,19 +17,19 @@ from absl import app, flags
 
 FLAGS = flags.FLAGS
 flags.DEFINE_string("input_file", None, "Records of create_pretraining_data.py.", required=True)
-flags.DEFINE_string("vocab_file", None, "Their vocabulary.", required=True)
-flags.DEFINE_bool("dynamic_masking", False, "Whether they are without masks.")
-flags.DEFINE_integer("layers", 4, "Layers of the model.")
-flags.DEFINE_integer("hidden_size", 256, "Its width; heads are 64 wide.")
+flags.DEFINE_string("vocab_file", None, "Vocabulary of the records.", required=True)
+flags.DEFINE_bool("dynamic_masking", False, "Whether the records are unmasked.")
+flags.DEFINE_integer("layers", 4, "Number of layers.")
+flags.DEFINE_integer("hidden_size", 256, "Hidden size; heads have size 64.")
 flags.DEFINE_integer("batch_size", 32, "Examples in a batch.")
-flags.DEFINE_integer("steps", 20, "Steps to measure.")
+flags.DEFINE_integer("steps", 20, "Number of steps to measure.")
 
 
 def main(_):
     import tensorflow as tf
 
     import bert_tf
-    from bert_tf.data import input_pipeline, masking, records
+    from bert_tf.data import dynamic_masking, input_pipeline, records
     from bert_tf.training import checkpointing
 
     vocab = bert_tf.tokenization.load_vocab(FLAGS.vocab_file)
@@ -44,30 +44,31 @@ def main(_):
     optimizer = bert_tf.optimization.AdamWeightDecay(lambda step: 1e-4)
     optimizer.build(checkpointing.weights(task.model))
     run_step = tf.function(
-        bert_tf.training.TrainStep(task, optimizer, bert_tf.training.Options()).replica_step
+        bert_tf.training.TrainStep(task, optimizer, bert_tf.training.TrainConfig()).replica_step
     )
     lengths = {"S": 128, "P": 20}
-    schema = records.pretraining(is_masked=not FLAGS.dynamic_masking)
-    mask = masking.DynamicMasking(vocab, lengths, 0.15, 0) if FLAGS.dynamic_masking else None
+    schema = records.pretraining_schema(has_masks=not FLAGS.dynamic_masking)
+    masker = dynamic_masking.DynamicMasking
+    mask = masker(vocab, lengths, 0.15, 0) if FLAGS.dynamic_masking else None
     paths = bert_tf.files.expand(FLAGS.input_file, "input_file")
     limits = records.limits(schema, config, lengths)
-    data = input_pipeline.Training(
+    data = input_pipeline.TrainingInput(
         paths, schema, lengths, FLAGS.batch_size, 0, limits, masking=mask
     ).batches()
     batches = iter(data)
     run_step(next(batches))
-    waited = worked = 0
+    waiting = working = 0
     for _ in range(FLAGS.steps):
         start = time.perf_counter()
         batch = next(batches)
-        there = time.perf_counter()
+        ready = time.perf_counter()
         float(run_step(batch)["loss"])
-        waited += there - start
-        worked += time.perf_counter() - there
-    each = 1000 / FLAGS.steps
+        waiting += ready - start
+        working += time.perf_counter() - ready
+    milliseconds = 1000 / FLAGS.steps
     print(
-        f"a step {worked * each:.0f} ms, waiting for its batch {waited * each:.2f} ms: "
-        f"{100 * waited / (waited + worked):.2f} % of the time"
+        f"a step {working * milliseconds:.0f} ms, waiting for its batch "
+        f"{waiting * milliseconds:.2f} ms: {100 * waiting / (waiting + working):.2f} % of the time"
     )
 
 

@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
-"""Measures what a training step needs in memory, and what a checkpoint costs in steps.
+"""Measure the memory of a training step, and the time of a checkpoint in steps.
 
-Each way of training is a process of its own, whose memory at its highest the system tells. Of that
-the script takes off what the process holds before its first step: the program, the weights and the
-moments.
+Each setting runs in a separate process. The result is the peak memory of the process less what it
+holds before its first step: the program, the weights and the moments.
 
     python benchmarks/memory.py --layers=12 --hidden_size=768 --batch_size=8 --max_seq_length=128
 """
@@ -22,17 +21,17 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 from absl import app, flags
 
 FLAGS = flags.FLAGS
-flags.DEFINE_integer("layers", 12, "Layers of the model.")
-flags.DEFINE_integer("hidden_size", 768, "Its width; heads are 64 wide.")
-flags.DEFINE_integer("vocab_size", 30522, "Words that it knows.")
+flags.DEFINE_integer("layers", 12, "Number of layers.")
+flags.DEFINE_integer("hidden_size", 768, "Hidden size; heads have size 64.")
+flags.DEFINE_integer("vocab_size", 30522, "Vocabulary size.")
 flags.DEFINE_integer("batch_size", 8, "Examples in a batch.")
 flags.DEFINE_integer("max_seq_length", 128, "Tokens in an example.")
-flags.DEFINE_integer("steps", 5, "Steps to measure, and checkpoints.")
+flags.DEFINE_integer("steps", 5, "Number of steps and of checkpoints to measure.")
 flags.DEFINE_string(
-    "measure", None, "One way to measure in this process, as the script itself does."
+    "measure", None, "A setting to measure in this process; used by the script itself."
 )
 
-LAYER_COMBINATIONS = {
+SETTINGS = {
     "plain": {},
     "--recompute": {"recompute": True},
     "--gradient_accumulation_steps=4": {"gradient_accumulation_steps": 4},
@@ -43,12 +42,12 @@ LAYER_COMBINATIONS = {
 
 
 def megabytes():
-    """The most memory that this process has held so far."""
+    """Return the peak memory of this process."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def measure(way):
-    """Prints memory and times of one way as JSON."""
+def measure(setting):
+    """Print memory and times of one setting as JSON."""
     import numpy as np
     import tensorflow as tf
 
@@ -63,12 +62,12 @@ def measure(way):
         intermediate_size=4 * FLAGS.hidden_size,
     )
     task = bert_tf.tasks.ClassificationTask(
-        config, 2, "mixed_bfloat16" if "bfloat16" in way else None
+        config, 2, "mixed_bfloat16" if "bfloat16" in setting else None
     )
     optimizer = bert_tf.optimization.AdamWeightDecay(lambda step: 1e-4)
     optimizer.build(checkpointing.weights(task.model))
     step = bert_tf.training.TrainStep(
-        task, optimizer, bert_tf.training.Options(**LAYER_COMBINATIONS[way])
+        task, optimizer, bert_tf.training.TrainConfig(**SETTINGS[setting])
     )
     shape = (FLAGS.batch_size, FLAGS.max_seq_length)
     rng = np.random.default_rng(0)
@@ -86,9 +85,11 @@ def measure(way):
     state = checkpointing.run_state(task.model, optimizer)
     saves = []
     with tempfile.TemporaryDirectory() as folder:
-        for _ in range(FLAGS.steps if way == "plain" else 0):
+        for _ in range(FLAGS.steps if setting == "plain" else 0):
             saves.append(timed(lambda: checkpointing.save(folder, state)))
-    print(json.dumps({"held": before, "step": after - before, "seconds": seconds, "saves": saves}))
+    print(
+        json.dumps({"before": before, "step": after - before, "seconds": seconds, "saves": saves})
+    )
 
 
 def timed(call):
@@ -101,20 +102,20 @@ def main(_):
     if FLAGS.measure:
         measure(FLAGS.measure)
         return
-    print("| way | memory of a step | of the plain way | seconds a step |")
+    print("| setting | memory of a step | relative to plain | seconds per step |")
     print("| --- | --- | --- | --- |")
     plain = None
-    for way in LAYER_COMBINATIONS:
-        command = [sys.executable, *sys.argv, f"--measure={way}"]
+    for setting in SETTINGS:
+        command = [sys.executable, *sys.argv, f"--measure={setting}"]
         done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-        found = json.loads(done.stdout.splitlines()[-1])
-        plain = plain or found
-        share = found["step"] / plain["step"]
-        seconds = statistics.median(found["seconds"])
-        print(f"| {way} | {found['step']:.0f} MB | {share:.0%} | {seconds:.2f} |", flush=True)
+        result = json.loads(done.stdout.splitlines()[-1])
+        plain = plain or result
+        share = result["step"] / plain["step"]
+        seconds = statistics.median(result["seconds"])
+        print(f"| {setting} | {result['step']:.0f} MB | {share:.0%} | {seconds:.2f} |", flush=True)
     save = statistics.median(plain["saves"])
     steps = save / statistics.median(plain["seconds"])
-    print(f"\nheld before the first step: {plain['held']:.0f} MB")
+    print(f"\nmemory before the first step: {plain['before']:.0f} MB")
     print(f"a checkpoint: {save:.2f} s, as long as {steps:.2f} steps")
 
 

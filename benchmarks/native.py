@@ -1,4 +1,4 @@
-"""The C++ program `tests/serving/cpp/answer.cc` from Python: built, asked, its answers read."""
+"""Build the C++ program `tests/serving/cpp/answer.cc`, run it and read its answers."""
 
 import importlib.util
 import os
@@ -13,22 +13,22 @@ from bert_tf.errors import UserError
 
 SOURCE = pathlib.Path(__file__).resolve().parent.parent / "tests" / "serving" / "cpp" / "answer.cc"
 
-# The libraries of tensorflow-text with the two operations that graphs of text have.
-_OF_TEXT = ("_fast_bert_normalizer.so", "_fast_wordpiece_tokenizer.so")
+# The libraries of tensorflow-text with the two operations that text graphs use.
+_TEXT_LIBRARIES = ("_fast_bert_normalizer.so", "_fast_wordpiece_tokenizer.so")
 
 
 def build(folder):
-    """Compiles the program into a folder, by the headers and libraries of the tensorflow wheel.
+    """Compile the program into a folder, with the headers and libraries of the tensorflow wheel.
 
     Returns:
-      Its path.
+      The path of the program.
 
     Raises:
-      UserError: if there is no g++, or it says no.
+      UserError: if g++ is missing or reports an error.
     """
     compiler = shutil.which("g++")
     if not compiler:
-        raise UserError("there is no g++ to build the C++ program with")
+        raise UserError("g++, which builds the C++ program, is not installed")
     program = os.path.join(folder, "answer")
     # No warnings: TensorFlow's own headers have hundreds.
     compiled = [compiler, "-w", *tf.sysconfig.get_compile_flags(), str(SOURCE), "-o", program]
@@ -40,31 +40,31 @@ def build(folder):
 
 
 def libraries(with_text):
-    """What the program is to load: TensorFlow's kernels, and those of tensorflow-text."""
-    found = [os.path.join(tf.sysconfig.get_lib(), "libtensorflow_cc.so.2")]
+    """Return the libraries to load: TensorFlow's kernels, and those of tensorflow-text."""
+    paths = [os.path.join(tf.sysconfig.get_lib(), "libtensorflow_cc.so.2")]
     if with_text:
         package = importlib.util.find_spec("tensorflow_text").submodule_search_locations[0]
-        found += [os.path.join(package, "python", "ops", name) for name in _OF_TEXT]
-    return found
+        paths += [os.path.join(package, "python", "ops", name) for name in _TEXT_LIBRARIES]
+    return paths
 
 
 def ask(program, folder, rows, with_text, signature="serving_default", batch_size=32):
-    """The program's answers of numbers.
+    """Return the numeric outputs of the program.
 
     Args:
-      program: what `build` made.
+      program: the path returned by `build`.
       folder: a SavedModel.
       rows: a list of tuples, with a str, bytes or list of ids for each input, in the order of
-        their names.
+        the input names.
       with_text: whether the graph has operations of tensorflow-text.
-      signature: which to ask.
-      batch_size: rows that are asked together.
+      signature: the name of the signature.
+      batch_size: number of rows in a batch.
 
     Returns:
-      A list of float32 arrays (rows, numbers), in the order of the outputs' names.
+      A list of float32 arrays (rows, values), in the order of the output names.
 
     Raises:
-      UserError: with what the program says, if it ends with an error or a signal.
+      UserError: with the program's message, if it ends with an error or a signal.
     """
     done = subprocess.run(
         [program, folder, signature, str(batch_size), *libraries(with_text)],
@@ -73,8 +73,8 @@ def ask(program, folder, rows, with_text, signature="serving_default", batch_siz
         env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
     )
     if done.returncode:
-        said = done.stderr.decode("utf-8", "replace").strip().splitlines() or [""]
-        raise UserError(f"the C++ program ended with status {done.returncode}: {said[-1]}")
+        messages = done.stderr.decode("utf-8", "replace").strip().splitlines() or [""]
+        raise UserError(f"the C++ program ended with status {done.returncode}: {messages[-1]}")
     answers = [line.split(b"\t") for line in done.stdout.splitlines()]
     return [
         np.array([column.split(b" ") for column in columns], "float32")

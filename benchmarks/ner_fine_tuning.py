@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-r"""Fine-tunes a Hugging Face folder to tag words, here and by transformers with PyTorch.
+r"""Fine-tune a Hugging Face folder to tag words with bert_tf and with transformers.
 
     python benchmarks/ner_fine_tuning.py --data_dir=conll2003 --model_dir=MODEL \
       --output_dir=/tmp/ner
 
-Both read the same sentences cut by the same tokenizer and learn IOB2 on the first piece of each
-word; the loss is the mean over the words of a batch, and a batch is padded to its longest sentence.
+Both read the same windows from the same tokenizer and learn IOB2 tags on the first piece of each
+word. The loss is the mean over the words of a batch, and a batch is padded to its longest sentence.
 Both are scored by bert_tf.
 """
 
@@ -19,47 +19,48 @@ import bert_tf
 from bert_tf.cli.flags import FLAGS
 
 peer_training.define_flags(num_seeds=1)
-flags.DEFINE_bool("do_lower_case", True, "Whether the model is an uncased one.")
+flags.DEFINE_bool("do_lower_case", True, "Whether the model is uncased.")
 
 
 def main():
-    peer_training.compare(ours, theirs, range(FLAGS.num_seeds))
+    peer_training.compare(train_bert_tf, train_transformers, range(FLAGS.num_seeds))
 
 
-def ours(seed):
-    """Runs the script as a user would."""
-    more = {"do_lower_case": FLAGS.do_lower_case, "report": True}
-    return peer_training.by_script("run_ner.py", seed, **more)
+def train_bert_tf(seed):
+    """Run the script as a user would."""
+    return peer_training.run_script(
+        "run_ner.py", seed, do_lower_case=FLAGS.do_lower_case, report=True
+    )
 
 
-def theirs(seed):
-    """The same training by transformers."""
+def train_transformers(seed):
+    """Run the same training with transformers."""
     import torch
     import transformers
 
     tagging = bert_tf.tasks.token_classification
     source = tagging.ColumnFiles(FLAGS.data_dir)
-    sentences = {part: source.read(part) for part in ("train", "dev")}
-    tags = tagging.infer_tags(sentences["train"])
+    sentences = {split: source.read(split) for split in ("train", "dev")}
+    tags = tagging.find_tags(sentences["train"])
     vocab_file = os.path.join(FLAGS.model_dir, "vocab.txt")
     tokenizer = bert_tf.FullTokenizer(vocab_file, FLAGS.do_lower_case)
-    cut = tagging.WindowConfig(FLAGS.max_seq_length)
+    window = tagging.WindowConfig(FLAGS.max_seq_length)
     rows = {
-        part: list(tagging.features.convert_sentences(sentences[part], tags, tokenizer, cut))
-        for part in sentences
+        split: list(tagging.features.features(sentences[split], tags, tokenizer, window))
+        for split in sentences
     }
     transformers.set_seed(seed)
     model = transformers.AutoModelForTokenClassification.from_pretrained(
         FLAGS.model_dir, num_labels=len(tags.names)
     )
 
-    def batch_of(some):
-        size = max(sum(row["input_mask"]) for row in some)
-        made = {name: torch.tensor([row[name][:size] for row in some]) for name in some[0]}
+    def batch_of(examples):
+        size = max(sum(row["input_mask"]) for row in examples)
+        batch = {name: torch.tensor([row[name][:size] for row in examples]) for name in examples[0]}
         return {
-            "input_ids": made["input_ids"],
-            "attention_mask": made["input_mask"],
-            "labels": torch.where(made["word_starts"] > 0, made["tag_ids"], -100),
+            "input_ids": batch["input_ids"],
+            "attention_mask": batch["input_mask"],
+            "labels": torch.where(batch["word_starts"] > 0, batch["tag_ids"], -100),
         }
 
     peer_training.train(
@@ -71,25 +72,25 @@ def theirs(seed):
         FLAGS.learning_rate,
         seed,
     )
-    true, found = [], []
+    true, predicted = [], []
     with torch.no_grad():
         for start in range(0, len(rows["dev"]), 8):
-            some = rows["dev"][start : start + 8]
-            best = model(**batch_of(some)).logits.argmax(-1).numpy()
-            for row, ids in zip(some, best, strict=True):
+            examples = rows["dev"][start : start + 8]
+            best = model(**batch_of(examples)).logits.argmax(-1).numpy()
+            for row, ids in zip(examples, best, strict=True):
                 for i in np.flatnonzero(row["word_starts"]):
-                    if row["word_starts"][i] == tagging.features.SENTENCE_START:
+                    if row["word_starts"][i] == tagging.features.SENTENCE:
                         true.append([])
-                        found.append([])
+                        predicted.append([])
                     true[-1].append(tags.names[row["tag_ids"][i]])
-                    found[-1].append(tags.names[ids[i]])
-    figures = tagging.scoring.count_spans(true, found).precision_recall_f1()
+                    predicted[-1].append(tags.names[ids[i]])
+    figures = tagging.scoring.count(true, predicted).figures()
     names = ("eval_precision", "eval_recall", "eval_f1")
     results = dict(zip(names, figures, strict=True))
-    # As run_ner.py does: by the tags of the data.
+    # Accuracy is that of the data's tags, as in run_ner.py.
     as_data = (
-        [tagging.schemes.convert_tags(x, tags.scheme, tags.data_scheme) for x in sentences]
-        for sentences in (true, found)
+        [tagging.schemes.converted(x, tags.scheme, tags.data_scheme) for x in sentences]
+        for sentences in (true, predicted)
     )
     return {"eval_accuracy": tagging.scoring.accuracy(*as_data), **results}
 

@@ -1,9 +1,9 @@
-"""What the comparisons with transformers have in common: the same training in PyTorch.
+"""Shared by the comparisons with transformers: the same training in PyTorch.
 
-AdamW with bias correction, decay but for biases and norms, clipping to 1, batches that go on from
-one epoch to the next: as the scripts do with --optimizer=adamw. The schedule is transformers' own,
-linear from the greatest rate at the end of warm-up to 0; the release's line begins at step 0, so
-that its rate is a tenth lower after a warm-up of a tenth.
+AdamW with bias correction, weight decay except for biases and norms, clipping to a norm of 1, and
+batches that continue across epochs: what the scripts do with --optimizer=adamw. The schedule is
+that of transformers, which decays linearly from the peak at the end of warm-up to 0. The release's
+decay starts at step 0, so after a warm-up of a tenth of the steps its rate is a tenth lower.
 """
 
 import json
@@ -23,28 +23,33 @@ flags.disclaim_key_flags()
 
 WARMUP, DECAY, EPSILON = 0.1, 0.01, 1e-6
 
-# Flags that one result does not depend on.
-_NO_SETTINGS = ("output_dir", "who", "num_seeds", "seeds")
+# Flags that do not change the result of a seed.
+_UNRELATED = ("output_dir", "libraries", "num_seeds", "seeds")
 
 
 def define_flags(num_seeds):
-    """The flags of comparisons whose sets lie in one folder; `num_seeds` is the default of one."""
-    flags.DEFINE_string("data_dir", None, "Folder with the files of the sets.")
+    """Define the flags of comparisons whose data is in one folder.
+
+    Args:
+      num_seeds: the default of --num_seeds.
+    """
+    flags.DEFINE_string("data_dir", None, "Folder with the training and development files.")
     flags.DEFINE_string("model_dir", None, "Hugging Face folder of the pre-trained model.")
-    flags.DEFINE_string("output_dir", None, "Folder for all that is made.")
-    flags.DEFINE_list("who", ["bert_tf", "transformers"], "Who is to train.")
-    flags.DEFINE_integer("num_seeds", num_seeds, "Seeds 0, 1, ...")
-    flags.DEFINE_float("learning_rate", 5e-5, "Greatest learning rate.")
-    flags.DEFINE_integer("batch_size", 32, "Batch size of training.")
-    flags.DEFINE_float("num_train_epochs", 3.0, "Epochs.")
-    flags.DEFINE_integer("max_seq_length", 128, "Longest sequence.")
+    flags.DEFINE_string("output_dir", None, "Folder for all outputs.")
+    flags.DEFINE_list("libraries", ["bert_tf", "transformers"], "Libraries to train with.")
+    flags.DEFINE_integer("num_seeds", num_seeds, "Number of seeds, from 0.")
+    flags.DEFINE_float("learning_rate", 5e-5, "Peak learning rate.")
+    flags.DEFINE_integer("batch_size", 32, "Training batch size.")
+    flags.DEFINE_float("num_train_epochs", 3.0, "Number of training epochs.")
+    flags.DEFINE_integer("max_seq_length", 128, "Maximum sequence length.")
     flags.mark_flags_as_required(["data_dir", "model_dir", "output_dir"])
 
 
-def by_script(script, seed, **more):
-    """Runs a script as a user would, with the flags of `define_flags` and more.
+def run_script(script, seed, **options):
+    """Run a script as a user would, with the flags of `define_flags` and `options`.
 
-    Returns: as `eval_results`.
+    Returns:
+      The results of `eval_results`.
     """
     folder = os.path.join(FLAGS.output_dir, "bert_tf", f"seed_{seed}")
     bert_tf.commands.run(
@@ -52,7 +57,7 @@ def by_script(script, seed, **more):
         do_train=True,
         do_eval=True,
         data_dir=FLAGS.data_dir,
-        **of_folder(FLAGS.model_dir),
+        **model_flags(FLAGS.model_dir),
         optimizer="adamw",
         learning_rate=FLAGS.learning_rate,
         warmup_proportion=WARMUP,
@@ -61,13 +66,13 @@ def by_script(script, seed, **more):
         max_seq_length=FLAGS.max_seq_length,
         seed=seed,
         output_dir=folder,
-        **more,
+        **options,
     )
     return eval_results(folder)
 
 
-def of_folder(folder):
-    """The flags of a script, by name, that start from a Hugging Face folder."""
+def model_flags(folder):
+    """Return the flags, by name, with which a script starts from a Hugging Face folder."""
     return {
         "vocab_file": os.path.join(folder, "vocab.txt"),
         "bert_config_file": os.path.join(folder, "config.json"),
@@ -76,24 +81,24 @@ def of_folder(folder):
 
 
 def train(model, batch_of, count, num_steps, batch_size, learning_rate, seed):
-    """Trains a model of transformers.
+    """Train a model of transformers.
 
     Args:
       model: the model, whose call returns a `loss`.
-      batch_of: function from a list of numbers of examples to the arguments of that call.
-      count: the number of examples.
-      num_steps: steps.
-      batch_size: examples of a step.
-      learning_rate: the greatest rate.
-      seed: of the order.
+      batch_of: function from a list of example indices to the arguments of that call.
+      count: number of examples.
+      num_steps: number of steps.
+      batch_size: number of examples in a step.
+      learning_rate: peak learning rate.
+      seed: seed of the order of the examples.
     """
     import torch
 
-    plain = ("bias", "LayerNorm.weight")
+    no_decay = ("bias", "LayerNorm.weight")
     named = list(model.named_parameters())
     groups = [
-        {"params": [p for name, p in named if not name.endswith(plain)], "weight_decay": DECAY},
-        {"params": [p for name, p in named if name.endswith(plain)], "weight_decay": 0.0},
+        {"params": [p for name, p in named if not name.endswith(no_decay)], "weight_decay": DECAY},
+        {"params": [p for name, p in named if name.endswith(no_decay)], "weight_decay": 0.0},
     ]
     optimizer = torch.optim.AdamW(groups, lr=learning_rate, eps=EPSILON)
     warmup = int(num_steps * WARMUP)
@@ -119,72 +124,72 @@ def train(model, batch_of, count, num_steps, batch_size, learning_rate, seed):
     model.eval()
 
 
-def compare(ours, theirs, seeds):
-    """Runs both sides seed by seed, as far as --who says, and prints what they got.
+def compare(train_bert_tf, train_transformers, seeds):
+    """Train with the libraries of --libraries, seed by seed, and print the results.
 
     Args:
-      ours: function of the script that is run, from a seed to a dict of results.
-      theirs: the same of transformers.
-      seeds: numbers.
+      train_bert_tf: function from a seed to a dict of results.
+      train_transformers: the same with transformers.
+      seeds: sequence of int.
     """
-    run = {"bert_tf": ours, "transformers": theirs}
+    run = {"bert_tf": train_bert_tf, "transformers": train_transformers}
     defined = FLAGS.get_key_flags_for_module(sys.argv[0])
-    settings = {flag.name: flag.value for flag in defined if flag.name not in _NO_SETTINGS}
-    found = {}
-    for who in FLAGS.who:
-        path = os.path.join(FLAGS.output_dir, f"{who}.json")
-        found[who] = seed_by_seed(path, seeds, run[who], settings)
-    for who, results in found.items():
-        tell(who, results)
+    settings = {flag.name: flag.value for flag in defined if flag.name not in _UNRELATED}
+    results_of = {}
+    for library in FLAGS.libraries:
+        path = os.path.join(FLAGS.output_dir, f"{library}.json")
+        results_of[library] = run_seeds(path, seeds, run[library], settings)
+    for library, results in results_of.items():
+        print_results(library, results)
 
 
-def seed_by_seed(path, seeds, run, settings):
-    """The results of seeds, kept in a JSON file: what was cut off goes on with those missing.
+def run_seeds(path, seeds, run, settings):
+    """Return the results of seeds, stored in a JSON file; only the missing seeds are run.
 
     Args:
-      path: the file.
-      seeds: numbers.
+      path: path of the file.
+      seeds: sequence of int.
       run: function from a seed to a dict of its results.
-      settings: what they depend on, a dict of what JSON can hold.
+      settings: dict of the flags that the results depend on, for JSON.
 
     Returns:
       List of dicts in the order of `seeds`.
 
     Raises:
-      UserError: if the file holds results of other settings.
+      UserError: if the file has results of different settings.
     """
-    kept = {"settings": settings, "seeds": {}}
+    saved = {"settings": settings, "seeds": {}}
     if os.path.exists(path):
-        kept = json.loads(bert_tf.files.read_text(path))
-    before, found = kept.get("settings"), kept.get("seeds")
-    if before != settings:
-        names = sorted(x for x in settings if (before or {}).get(x) != settings[x])
+        saved = json.loads(bert_tf.files.read_text(path))
+    saved_settings, results = saved.get("settings"), saved.get("seeds")
+    if saved_settings != settings:
+        names = sorted(x for x in settings if (saved_settings or {}).get(x) != settings[x])
         raise bert_tf.UserError(
-            f"{path}: its results are of other flags ({', '.join(names)}); give the same again, or "
-            "another --output_dir"
+            f"{path} has results of a run with different flags ({', '.join(names)}); repeat the "
+            "flags of that run, or give another --output_dir"
         )
     for seed in map(str, seeds):
-        if seed not in found:
-            found[seed] = run(int(seed))
-            print(f"{path}, seed {seed}: {found[seed]}", flush=True)
-            bert_tf.files.write_text(path, json.dumps(kept, indent=1) + "\n")
-    return [found[str(seed)] for seed in seeds]
+        if seed not in results:
+            results[seed] = run(int(seed))
+            print(f"{path}, seed {seed}: {results[seed]}", flush=True)
+            bert_tf.files.write_text(path, json.dumps(saved, indent=1) + "\n")
+    return [results[str(seed)] for seed in seeds]
 
 
-def tell(who, results):
-    """Prints mean, deviation and values of each result."""
+def print_results(library, results):
+    """Print mean, standard deviation and values of each metric."""
     for name in results[0]:
         values = np.array([result[name] for result in results])
         deviation = values.std(ddof=1) if len(values) > 1 else 0.0
         print(
-            f"{who:12} {name:14} mean {values.mean():.4f}  deviation {deviation:.4f}  "
+            f"{library:12} {name:14} mean {values.mean():.4f}  deviation {deviation:.4f}  "
             + " ".join(f"{value:.4f}" for value in values)
         )
 
 
 def eval_results(folder):
-    """What a script wrote to eval_results.txt: dict of numbers, without loss and step."""
+    """Return the metrics of eval_results.txt as a dict of floats, without loss and step."""
     lines = bert_tf.files.read_text(os.path.join(folder, "eval_results.txt")).splitlines()
-    found = dict(line.split(" = ") for line in lines)
-    left_out = ("loss", "eval_loss", "global_step")
-    return {name: float(value) for name, value in found.items() if name not in left_out}
+    results = dict(line.split(" = ") for line in lines)
+    other = ("loss", "eval_loss", "global_step")
+    return {name: float(value) for name, value in results.items() if name not in other}

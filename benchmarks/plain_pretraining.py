@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""The release's way to make pre-training data, token by token, with tokens as text in memory.
+"""A plain port of the release's pre-training data: token by token, with tokens as text in memory.
 
-It is here to be measured against, and to check `bert_tf` by: same text, flags and seed, same file.
+A baseline for speed and a check of `bert_tf`: the same text, flags and seed give the same file.
 
     python benchmarks/plain_pretraining.py INPUT VOCABULARY OUTPUT DUPE_FACTOR
 """
@@ -19,7 +19,7 @@ S, P, MASKED, SHORT, SEED = 128, 20, 0.15, 0.1, 12345
 
 
 def read(path, tokenizer):
-    """Documents of sentences of tokens."""
+    """Return a list of documents, which are lists of sentences, which are lists of tokens."""
     documents = [[]]
     with tf.io.gfile.GFile(path, "rb") as reader:
         for line in reader:
@@ -32,21 +32,21 @@ def read(path, tokenizer):
 
 
 def make(documents, words, dupe_factor, rng):
-    """All instances: dicts of tokens, segments, label, positions and masked tokens."""
+    """Return all instances: dicts of tokens, segments, label, positions and masked tokens."""
     rng.shuffle(documents)
-    made = []
+    instances = []
     for _ in range(dupe_factor):
         for number in range(len(documents)):
-            made.extend(of_document(documents, number, words, rng))
-    rng.shuffle(made)
-    return made
+            instances.extend(document_instances(documents, number, words, rng))
+    rng.shuffle(instances)
+    return instances
 
 
-def of_document(documents, number, words, rng):
+def document_instances(documents, number, words, rng):
     document = documents[number]
     longest = S - 3
     target = rng.randint(2, longest) if rng.random() < SHORT else longest
-    made, chunk, length, i = [], [], 0, 0
+    instances, chunk, length, i = [], [], 0, 0
     while i < len(document):
         chunk.append(document[i])
         length += len(document[i])
@@ -78,7 +78,7 @@ def of_document(documents, number, words, rng):
                 tokens.append("[SEP]")
                 segments.append(segment)
             tokens, positions, labels = mask(tokens, words, rng)
-            made.append(
+            instances.append(
                 {
                     "tokens": tokens,
                     "segments": segments,
@@ -89,7 +89,7 @@ def of_document(documents, number, words, rng):
             )
             chunk, length = [], 0
         i += 1
-    return made
+    return instances
 
 
 def truncate(a, b, longest, rng):
@@ -108,13 +108,13 @@ def mask(tokens, words, rng):
             continue
         candidates.append([i])
     rng.shuffle(candidates)
-    shown = list(tokens)
+    masked = list(tokens)
     count = min(P, max(1, round(len(tokens) * MASKED)))
-    found, covered = [], set()
+    predictions, covered = [], set()
     for candidate in candidates:
-        if len(found) >= count:
+        if len(predictions) >= count:
             break
-        if len(found) + len(candidate) > count or any(i in covered for i in candidate):
+        if len(predictions) + len(candidate) > count or any(i in covered for i in candidate):
             continue
         for i in candidate:
             covered.add(i)
@@ -124,22 +124,22 @@ def mask(tokens, words, rng):
                 token = tokens[i]
             else:
                 token = words[rng.randint(0, len(words) - 1)]
-            shown[i] = token
-            found.append((i, tokens[i]))
-    found.sort()
-    return shown, [i for i, _ in found], [label for _, label in found]
+            masked[i] = token
+            predictions.append((i, tokens[i]))
+    predictions.sort()
+    return masked, [i for i, _ in predictions], [label for _, label in predictions]
 
 
-def write(path, made, vocab):
+def write(path, instances, vocab):
     with tf.io.TFRecordWriter(path) as writer:
-        for one in made:
-            ids = to_ids(one["tokens"], vocab)
-            input_mask, segments = [1] * len(ids), list(one["segments"])
+        for instance in instances:
+            ids = to_ids(instance["tokens"], vocab)
+            input_mask, segments = [1] * len(ids), list(instance["segments"])
             while len(ids) < S:
                 ids.append(0)
                 input_mask.append(0)
                 segments.append(0)
-            positions, labels = list(one["positions"]), to_ids(one["labels"], vocab)
+            positions, labels = list(instance["positions"]), to_ids(instance["labels"], vocab)
             weights = [1.0] * len(labels)
             while len(positions) < P:
                 positions.append(0)
@@ -152,7 +152,7 @@ def write(path, made, vocab):
                 "masked_lm_positions": positions,
                 "masked_lm_ids": labels,
                 "masked_lm_weights": weights,
-                "next_sentence_labels": [int(one["is_random"])],
+                "next_sentence_labels": [int(instance["is_random"])],
             }
             example = tf.train.Example(
                 features=tf.train.Features(
@@ -180,9 +180,9 @@ def main(text, vocabulary, output, dupe_factor):
         vocab = {line.strip(): index for index, line in enumerate(reader)}
     documents = read(text, PlainTokenizer(vocab))
     rng = random.Random(SEED)
-    made = make(documents, list(vocab), int(dupe_factor), rng)
-    write(output, made, vocab)
-    print(len(made))
+    instances = make(documents, list(vocab), int(dupe_factor), rng)
+    write(output, instances, vocab)
+    print(len(instances))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,7 @@
-"""The release's way to make SQuAD features, in plain Python and nothing else.
+"""A plain Python port of the release's SQuAD features, as a baseline for speed.
 
-It is here to be measured against: every question tokenizes its context anew, every token of every
-window looks through all windows for its maximum context, and every record is a `tf.train.Example`
-filled value by value.
+The context is tokenized for every question, every token of a window searches all windows for its
+maximum context, and every record is a `tf.train.Example` filled value by value.
 """
 
 import collections
@@ -14,19 +13,19 @@ SPACES = " \t\r\n\u202f"
 
 
 class PlainFeatures:
-    """Questions of a SQuAD file to serialized records for training."""
+    """Converts the questions of a SQuAD file to serialized records for training."""
 
     def __init__(self, tokenizer, max_seq_length=384, doc_stride=128, max_query_length=64):
-        """Takes a `plain_tokenizer.PlainTokenizer` and the sizes."""
+        """Create it from a `plain_tokenizer.PlainTokenizer` and the sizes of a window."""
         self.tokenizer = tokenizer
         self.max_seq_length, self.doc_stride = max_seq_length, doc_stride
         self.max_query_length = max_query_length
 
     def examples(self, path):
-        """List of (question, words of the context, first and last word, text of the answer)."""
+        """Return a list of (question, words of the context, first and last word, answer)."""
         with open(path, encoding="utf-8") as reader:
             articles = json.load(reader)["data"]
-        found = []
+        examples = []
         for article in articles:
             for paragraph in article["paragraphs"]:
                 words, word_of, is_new = [], [], True
@@ -46,11 +45,11 @@ class PlainFeatures:
                     span = word_of[start], word_of[start + len(answer["text"]) - 1]
                     covered = " ".join(words[span[0] : span[1] + 1])
                     if " ".join(answer["text"].split()) in covered:
-                        found.append((question["question"], words, span, answer["text"]))
-        return found
+                        examples.append((question["question"], words, span, answer["text"]))
+        return examples
 
     def records(self, examples):
-        """Yields the records, in the order of `examples`."""
+        """Yield the records, in the order of `examples`."""
         unique_id = 1_000_000_000
         for text, words, span, answer in examples:
             query = self.tokenizer.tokenize(text)[: self.max_query_length]
@@ -63,21 +62,21 @@ class PlainFeatures:
             start, end = first_of[span[0]], len(tokens) - 1
             if span[1] < len(words) - 1:
                 end = first_of[span[1] + 1] - 1
-            start, end = self.narrowed(tokens, start, end, answer)
+            start, end = self.tightened(tokens, start, end, answer)
             windows, begin = [], 0
-            room = self.max_seq_length - len(query) - 3
+            max_length = self.max_seq_length - len(query) - 3
             while begin < len(tokens):
-                length = min(len(tokens) - begin, room)
+                length = min(len(tokens) - begin, max_length)
                 windows.append((begin, length))
                 if begin + length == len(tokens):
                     break
                 begin += min(length, self.doc_stride)
             for index, (begin, length) in enumerate(windows):
                 pieces, segments = ["[CLS]", *query, "[SEP]"], [0] * (len(query) + 2)
-                to_word, has_most = {}, {}
+                to_word, is_max_context = {}, {}
                 for token in range(begin, begin + length):
                     to_word[len(pieces)] = word_of[token]
-                    has_most[len(pieces)] = self.best_window(windows, token) == index
+                    is_max_context[len(pieces)] = self.best_window(windows, token) == index
                     pieces.append(tokens[token])
                     segments.append(1)
                 pieces.append("[SEP]")
@@ -88,24 +87,24 @@ class PlainFeatures:
                     ids.append(0)
                     mask.append(0)
                     segments.append(0)
-                places = 0, 0
+                positions = 0, 0
                 if start >= begin and end < begin + length:
                     shift = len(query) + 2 - begin
-                    places = start + shift, end + shift
-                yield self.record(unique_id, ids, mask, segments, places)
+                    positions = start + shift, end + shift
+                yield self.record(unique_id, ids, mask, segments, positions)
                 unique_id += 1
 
-    def narrowed(self, tokens, start, end, answer):
-        """The tokens among these that read as the answer does."""
-        wanted = " ".join(self.tokenizer.tokenize(answer))
+    def tightened(self, tokens, start, end, answer):
+        """Return the narrowest span within (start, end) whose tokens are those of the answer."""
+        expected = " ".join(self.tokenizer.tokenize(answer))
         for first in range(start, end + 1):
             for last in range(end, first - 1, -1):
-                if " ".join(tokens[first : last + 1]) == wanted:
+                if " ".join(tokens[first : last + 1]) == expected:
                     return first, last
         return start, end
 
     def best_window(self, windows, token):
-        """The window in which a token has its maximum context."""
+        """Return the index of the window in which a token has its maximum context."""
         best, best_score = None, None
         for index, (begin, length) in enumerate(windows):
             end = begin + length - 1
@@ -115,8 +114,8 @@ class PlainFeatures:
                     best, best_score = index, score
         return best
 
-    def record(self, unique_id, ids, mask, segments, places):
-        """Serializes one window."""
+    def record(self, unique_id, ids, mask, segments, positions):
+        """Serialize one window."""
 
         def feature(values):
             return tf.train.Feature(int64_list=tf.train.Int64List(value=list(values)))
@@ -126,8 +125,8 @@ class PlainFeatures:
         features["input_ids"] = feature(ids)
         features["input_mask"] = feature(mask)
         features["segment_ids"] = feature(segments)
-        features["start_positions"] = feature([places[0]])
-        features["end_positions"] = feature([places[1]])
+        features["start_positions"] = feature([positions[0]])
+        features["end_positions"] = feature([positions[1]])
         features["is_impossible"] = feature([0])
         example = tf.train.Example(features=tf.train.Features(feature=features))
         return example.SerializeToString()

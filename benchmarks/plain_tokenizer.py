@@ -1,7 +1,7 @@
-"""The release's way to tokenize, character by character, without table and cache.
+"""A plain port of the release's tokenizer: character by character, without a table or a cache.
 
-It is here to be measured against, and to check `bert_tf` by: it asks the Unicode data of the Python
-that runs it, as the release did.
+A baseline for speed and a check of `bert_tf`. Like the release, it uses the Unicode data of the
+running Python.
 """
 
 import unicodedata
@@ -19,18 +19,18 @@ IDEOGRAPHS = (
 
 
 class PlainTokenizer:
-    """Text to pieces, as the release's FullTokenizer gives them."""
+    """Splits text into the pieces of the release's FullTokenizer."""
 
     def __init__(self, vocab, do_lower_case=True):
-        """Takes a dict from piece to id, and the casing."""
+        """Create it from a dict from piece to id, and the casing."""
         self.vocab, self.do_lower_case = vocab, do_lower_case
 
     def encode(self, text):
-        """Returns the ids of `text`, a str."""
+        """Return the ids of `text`, a str."""
         return [self.vocab[piece] for piece in self.tokenize(text)]
 
     def tokenize(self, text):
-        """Returns the pieces of `text`, a str."""
+        """Return the pieces of `text`, a str."""
         pieces = []
         for word in self._words(text):
             pieces.extend(self._pieces(word))
@@ -42,7 +42,7 @@ class PlainTokenizer:
             if self.do_lower_case:
                 decomposed = unicodedata.normalize("NFD", word.lower())
                 word = "".join(c for c in decomposed if unicodedata.category(c) != "Mn")
-            words.extend(self._at_punctuation(word))
+            words.extend(self._split_punctuation(word))
         return " ".join(words).split()
 
     def _clean(self, text):
@@ -70,15 +70,15 @@ class PlainTokenizer:
             return True
         return unicodedata.category(char).startswith("P")
 
-    def _at_punctuation(self, word):
-        parts, begins = [], True
+    def _split_punctuation(self, word):
+        parts, is_start = [], True
         for char in word:
             if self._is_punctuation(char):
                 parts.append(char)
-                begins = True
-            elif begins:
+                is_start = True
+            elif is_start:
                 parts.append(char)
-                begins = False
+                is_start = False
             else:
                 parts[-1] += char
         return parts

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Measures how fast SQuAD features are made, beside a plain Python port, by several processes.
+"""Measure the speed of making SQuAD features with several processes, next to a plain Python port.
 
-The file is repeated to a size, as if it were so many articles. The plain port works through as many
-questions as fit into some seconds, bert_tf through all of them, reading and writing included. CPU
-seconds are those of all processes; other work on the machine disturbs them less than the clock.
-"The least" is what the process that reads and writes needs itself: no number of others makes it
-faster than that.
+The articles of the file are repeated up to a size. The plain port processes as many questions as
+it can in some seconds, bert_tf processes all of them, including reading and writing. CPU seconds
+are those of all processes and are less sensitive to other work on the machine than wall-clock time.
+"Lower bound" is the CPU time of the process that reads and writes, which no number of workers
+reduces.
 
     python benchmarks/squad_features.py --input_file=train-v1.1.json --vocab_file=vocab.txt
 """
@@ -21,15 +21,15 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 from absl import app, flags
 
 FLAGS = flags.FLAGS
-flags.DEFINE_string("input_file", None, "JSON file of SQuAD 1.1.", required=True)
-flags.DEFINE_string("vocab_file", None, "An uncased vocabulary.", required=True)
+flags.DEFINE_string("input_file", None, "SQuAD 1.1 JSON file.", required=True)
+flags.DEFINE_string("vocab_file", None, "Uncased vocabulary.", required=True)
 flags.DEFINE_integer("megabytes", 50, "Size to repeat the file to.")
-flags.DEFINE_float("plain_seconds", 20.0, "How long to measure the plain port.")
-flags.DEFINE_list("processes", ["1", "2"], "Numbers of processes to make features by.")
+flags.DEFINE_float("plain_seconds", 20.0, "Seconds to measure the plain port for.")
+flags.DEFINE_list("processes", ["1", "2"], "Numbers of processes to measure.")
 
 
 def repeated(folder):
-    """The path of the file, repeated."""
+    """Write the file with its articles repeated and return its path."""
     with open(FLAGS.input_file, encoding="utf-8") as reader:
         values = json.load(reader)
     size = os.path.getsize(FLAGS.input_file)
@@ -41,13 +41,13 @@ def repeated(folder):
 
 
 def cpu_seconds():
-    """Those of this process, and of those that it started and that have ended."""
+    """Return the CPU seconds of this process and of its children that have ended."""
     usages = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return [usage.ru_utime + usage.ru_stime for usage in usages]
 
 
 def plain_rate():
-    """Questions a CPU second of the plain port, and their records for comparison."""
+    """Return the questions per CPU second of the plain port, and their records."""
     from plain_squad import PlainFeatures
     from plain_tokenizer import PlainTokenizer
 
@@ -70,7 +70,7 @@ def main(_):
     from bert_tf.tasks.question_answering.features import write_windows
 
     plain, expected = plain_rate()
-    print("| | questions / s | per CPU second | times the plain port | windows | the least, s |")
+    print("| | questions / s | per CPU second | times the plain port | windows | lower bound, s |")
     print("| --- | --- | --- | --- | --- | --- |")
     print(f"| plain port | | {plain:.0f} | 1.0 | | |")
     with tempfile.TemporaryDirectory() as folder:
@@ -78,23 +78,23 @@ def main(_):
         questions = squad.validate_and_count(source, "train").questions
         path = os.path.join(folder, "train.tf_record")
         for processes in map(int, FLAGS.processes):
-            # Anew each time, so that its cache is empty.
+            # A new tokenizer each time, with an empty cache.
             tokenizer = bert_tf.FullTokenizer(FLAGS.vocab_file)
             before, start = cpu_seconds(), time.monotonic()
             windows = write_windows(path, source, tokenizer, squad.WindowConfig(), True, processes)[
                 "windows"
             ]
             seconds = time.monotonic() - start
-            own, of_others = (x - y for x, y in zip(cpu_seconds(), before, strict=True))
-            rate = questions / (own + of_others)
-            least = f"{own:.1f}" if of_others else ""
+            own, workers = (x - y for x, y in zip(cpu_seconds(), before, strict=True))
+            rate = questions / (own + workers)
+            lower_bound = f"{own:.1f}" if workers else ""
             print(
                 f"| bert_tf, {processes} | {questions / seconds:.0f} | {rate:.0f} | "
-                f"{rate / plain:.1f} | {windows} | {least} |"
+                f"{rate / plain:.1f} | {windows} | {lower_bound} |"
             )
-        # The same work: ids apart, the values are those of the plain port.
-        made = tf.data.TFRecordDataset(path).take(len(expected)).as_numpy_iterator()
-        same = sum(_without_id(a) == _without_id(b) for a, b in zip(made, expected, strict=True))
+        # Apart from the ids, the values are those of the plain port.
+        written = tf.data.TFRecordDataset(path).take(len(expected)).as_numpy_iterator()
+        same = sum(_without_id(a) == _without_id(b) for a, b in zip(written, expected, strict=True))
         print(f"{same} of {len(expected)} windows of the plain port are the same")
 
 

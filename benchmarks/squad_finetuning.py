@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Fine-tunes a Hugging Face model on SQuAD 1.1 with run_squad.py and with transformers, and scores.
+"""Fine-tune a Hugging Face model on SQuAD 1.1 with run_squad.py and with transformers, and score.
 
-Both start from the same weights, read the same records and make as many steps with the same batch
-size, learning rate, warm-up, weight decay and clipping; what differs is the library, the line of
-the schedule (`peer_training` says how), the order of the examples, dropout and the first weights of
-the head. So the scores differ by as much as those of several seeds do. Both are scored by bert_tf.
+Both start from the same weights and read the same records, with the same number of steps, batch
+size, learning rate, warm-up, weight decay and clipping. The schedule (see `peer_training`), the
+order of the examples, dropout and the initial weights of the head differ, so the scores vary as
+they do between seeds. Both are scored by bert_tf.
 
     python benchmarks/squad_finetuning.py --model=FOLDER --train_file=train.json \
         --predict_file=dev.json --seeds=0,1,2 --output_dir=/tmp/squad
@@ -19,37 +19,39 @@ import bert_tf
 from bert_tf.cli.flags import FLAGS
 
 flags.DEFINE_string("model", None, "Hugging Face folder with vocab.txt.", required=True)
-flags.DEFINE_string("train_file", None, "JSON file of SQuAD 1.1.", required=True)
-flags.DEFINE_string("predict_file", None, "JSON file of SQuAD 1.1.", required=True)
-flags.DEFINE_string("output_dir", None, "Folder for all that is made.", required=True)
-flags.DEFINE_list("who", ["bert_tf", "transformers"], "Who is to train; bert_tf goes first.")
-flags.DEFINE_list("seeds", ["0", "1", "2"], "Seeds of both.")
-flags.DEFINE_float("num_train_epochs", 3.0, "Number of times to go through the training set.")
-flags.DEFINE_integer("train_batch_size", 16, "Batch size.")
-flags.DEFINE_float("learning_rate", 1e-4, "The initial learning rate.")
-flags.DEFINE_integer("max_seq_length", 256, "Longest sequence.")
+flags.DEFINE_string("train_file", None, "SQuAD 1.1 JSON file.", required=True)
+flags.DEFINE_string("predict_file", None, "SQuAD 1.1 JSON file.", required=True)
+flags.DEFINE_string("output_dir", None, "Folder for all outputs.", required=True)
+flags.DEFINE_list(
+    "libraries", ["bert_tf", "transformers"], "Libraries to train with; bert_tf must be first."
+)
+flags.DEFINE_list("seeds", ["0", "1", "2"], "Seeds to train with.")
+flags.DEFINE_float("num_train_epochs", 3.0, "Number of training epochs.")
+flags.DEFINE_integer("train_batch_size", 16, "Training batch size.")
+flags.DEFINE_float("learning_rate", 1e-4, "Peak learning rate.")
+flags.DEFINE_integer("max_seq_length", 256, "Maximum sequence length.")
 
 
 def folder_of(seed):
     return os.path.join(FLAGS.output_dir, "bert_tf", f"seed_{seed}")
 
 
-def ours(seed):
-    """Scores of run_squad.py, which also makes the records."""
+def train_bert_tf(seed):
+    """Return the scores of run_squad.py, which also writes the records."""
     bert_tf.commands.run(
         "run_squad.py",
         do_train=True,
         do_eval=True,
         train_file=FLAGS.train_file,
         predict_file=FLAGS.predict_file,
-        **peer_training.of_folder(FLAGS.model),
+        **peer_training.model_flags(FLAGS.model),
         output_dir=folder_of(seed),
         num_train_epochs=FLAGS.num_train_epochs,
         train_batch_size=FLAGS.train_batch_size,
         learning_rate=FLAGS.learning_rate,
         max_seq_length=FLAGS.max_seq_length,
         warmup_proportion=peer_training.WARMUP,
-        # It corrects the bias of the moments, as PyTorch's does.
+        # With bias correction of the moments, as in PyTorch.
         optimizer="adamw",
         predict_batch_size=16,
         seed=seed,
@@ -58,7 +60,7 @@ def ours(seed):
 
 
 def read(path, schema):
-    """All records of a file: dict of arrays (N, ...)."""
+    """Return all records of a file as a dict of arrays (N, ...)."""
     import tensorflow as tf
 
     from bert_tf.data import records
@@ -68,8 +70,8 @@ def read(path, schema):
     return {name: value.numpy() for name, value in batch.items()}
 
 
-def theirs(seed):
-    """Scores of the same training by transformers and PyTorch."""
+def train_transformers(seed):
+    """Return the scores of the same training with transformers."""
     import numpy as np
     import torch
     from transformers import BertForQuestionAnswering
@@ -88,18 +90,18 @@ def theirs(seed):
             "token_type_ids": torch.tensor(rows["segment_ids"], dtype=torch.long),
         }
 
-    def some(values, rows):
+    def select(values, rows):
         return {name: value[rows] for name, value in values.items()}
 
     train = read(os.path.join(folder, "train.tf_record"), records.SQUAD_TRAINING)
 
     def batch_of(rows):
-        batch = some(train, rows)
-        places = {
+        batch = select(train, rows)
+        positions = {
             name: torch.tensor(batch[name], dtype=torch.long)
             for name in ("start_positions", "end_positions")
         }
-        return {**inputs(batch), **places}
+        return {**inputs(batch), **positions}
 
     questions = squad.validate_and_count(
         squad.JsonSource(FLAGS.train_file, "train_file"), "train"
@@ -113,30 +115,31 @@ def theirs(seed):
         FLAGS.learning_rate,
         seed,
     )
-    asked = read(os.path.join(folder, "eval.tf_record"), records.SQUAD)
-    choice, found = squad.DecodingConfig(), []
-    for start in range(0, len(asked["input_ids"]), 16):
-        batch = some(asked, slice(start, start + 16))
+    windows = read(os.path.join(folder, "eval.tf_record"), records.SQUAD)
+    decoding, outputs_of_batches = squad.DecodingConfig(), []
+    for start in range(0, len(windows["input_ids"]), 16):
+        batch = select(windows, slice(start, start + 16))
         with torch.no_grad():
             outputs = model(**inputs(batch))
         values = {"unique_ids": batch["unique_ids"]}
         for side in ("start", "end"):
             logits = outputs[f"{side}_logits"].numpy()
-            best = np.argsort(-logits, axis=-1, kind="stable")[:, : choice.n_best_size]
+            best = np.argsort(-logits, axis=-1, kind="stable")[:, : decoding.n_best_size]
             values |= {side: best, f"null_{side}": logits[:, 0]}
             values[f"{side}_logits"] = np.take_along_axis(logits, best, -1)
-        found.append(values)
+        outputs_of_batches.append(values)
     tokenizer = bert_tf.FullTokenizer(os.path.join(FLAGS.model, "vocab.txt"))
     source = squad.JsonSource(FLAGS.predict_file, "predict_file")
-    results = squad.Results(choice)
-    cut = squad.WindowConfig(max_seq_length=FLAGS.max_seq_length)
-    results.collect(squad.AnswerExtractor(source, tokenizer, cut, choice).answers(found))
+    results = squad.Results(decoding)
+    window = squad.WindowConfig(max_seq_length=FLAGS.max_seq_length)
+    extractor = squad.AnswerExtractor(source, tokenizer, window, decoding)
+    results.collect(extractor.answers(outputs_of_batches))
     scores = results.score().results()
     return {f"eval_{name}": float(scores[name]) for name in ("exact_match", "f1")}
 
 
 def main():
-    peer_training.compare(ours, theirs, list(map(int, FLAGS.seeds)))
+    peer_training.compare(train_bert_tf, train_transformers, list(map(int, FLAGS.seeds)))
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Measures a forward pass and a training step of one model in bert_tf and in other libraries.
+"""Measure a forward pass and a training step of one model in bert_tf and in other libraries.
 
 Forward: the encoder alone, without dropout. Training: a classifier of 2 labels on top of it,
 dropout 0.1, forward, backward, clipping to a global norm of 1, and an update of Adam with decoupled
-weight decay. All weights are random, all texts the same, half a length to a whole one long.
+weight decay. Weights are random, and sequences are between half and all of the length.
 
-What each library is given:
+The settings of each library:
 
 | | forward, bfloat16 | training, bfloat16 | optimizer |
 | --- | --- | --- | --- |
@@ -16,13 +16,13 @@ What each library is given:
 | transformers | weights in bfloat16 | torch.autocast | torch's AdamW, fused |
 | transformers, compiled | the same through torch.compile | | |
 
-In all of them training keeps float32 weights and moments. Each library lives in a process of its
-own, so that their threads do not meet, and they take turns, so that what else the machine does
-falls on all alike.
+Training keeps weights and moments in float32 everywhere. Each library runs in its own process, so
+that their threads do not interfere, and they take turns, so that other work on the machine affects
+all of them alike.
 
     python benchmarks/step_time.py --turns=15 --official_python=OTHER_VENV/bin/python
 
-tf-models-official wants a TensorFlow of its own, and so a Python of its own.
+tf-models-official requires a different TensorFlow, and therefore its own environment.
 """
 
 import json
@@ -45,7 +45,7 @@ SEGMENTS, POSITIONS, LABELS = 2, 512, 2
 
 
 class Job(NamedTuple):
-    """What to measure: "forward" or "train", the Keras dtype, and the sizes."""
+    """A measurement: "forward" or "train", the Keras dtype, and the sizes."""
 
     mode: str
     dtype: str
@@ -67,7 +67,7 @@ class Job(NamedTuple):
 
 
 def features(job):
-    """The batch: dict of int32 arrays under bert_tf's names."""
+    """Return the batch as a dict of int32 arrays with bert_tf's names."""
     rng = np.random.default_rng(0)
     lengths = rng.integers(job.length // 2, job.length + 1, (job.batch, 1))
     mask = (np.arange(job.length) < lengths).astype("int32")
@@ -81,7 +81,7 @@ def features(job):
 
 
 def sizes(job):
-    """The sizes as bert_tf and transformers call them."""
+    """Return the sizes with the names of bert_tf and transformers."""
     return {
         "vocab_size": job.vocab,
         "hidden_size": job.width,
@@ -94,15 +94,15 @@ def sizes(job):
 
 
 def _keras_forward(model, inputs, outputs):
-    """A forward pass in a graph that puts out just `outputs`."""
+    """Return a function that runs a forward pass in a graph with only these outputs."""
     import tensorflow as tf
 
     inputs = tf.nest.map_structure(tf.constant, inputs)
 
     @tf.function
     def forward(inputs):
-        found = model(inputs, training=False)
-        return [found[name] for name in outputs]
+        results = model(inputs, training=False)
+        return [results[name] for name in outputs]
 
     return lambda: [value.numpy() for value in forward(inputs)]
 
@@ -113,12 +113,12 @@ def _keras_train(model, inputs, labels):
     model.compile(
         optimizer=keras.optimizers.AdamW(RATE, weight_decay=DECAY, global_clipnorm=CLIP),
         loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-        jit_compile=False,  # XLA on a CPU loses the gain of bfloat16 and saves no time in float32
+        jit_compile=False,  # on a CPU, XLA is slower in bfloat16 and not faster in float32
     )
     return lambda: model.train_on_batch(inputs, labels)
 
 
-def bert_tf_way(job):
+def bert_tf_step(job):
     import tensorflow as tf
 
     from bert_tf import BertConfig, modeling, optimization, tasks, training
@@ -137,12 +137,12 @@ def bert_tf_way(job):
     optimizer.build(training.checkpointing.weights(trainer.model))
     dataset = tf.data.Dataset.from_tensors(batch).repeat()
     batches = iter(strategy.experimental_distribute_dataset(dataset))
-    step = training.TrainStep(trainer.task, optimizer, training.Options())
+    step = training.TrainStep(trainer.task, optimizer, training.TrainConfig())
     run_step = tf.function(lambda: strategy.run(step.replica_step, args=(next(batches),))["loss"])
     return lambda: run_step().numpy()
 
 
-def bert_tf_fit_way(job):
+def bert_tf_fit_step(job):
     if not job.trains:
         return None
     import keras
@@ -156,7 +156,7 @@ def bert_tf_fit_way(job):
     return _keras_train(keras.Model(classifier.input, logits), batch, labels)
 
 
-def keras_hub_way(job):
+def keras_hub_step(job):
     import keras_hub
 
     batch = features(job)
@@ -179,7 +179,7 @@ def keras_hub_way(job):
     return _keras_forward(backbone, batch, ("sequence_output", "pooled_output"))
 
 
-def official_way(job):
+def official_step(job):
     import tf_keras
     from official.nlp.modeling import models, networks
 
@@ -208,12 +208,12 @@ def official_way(job):
     return lambda: classifier.train_on_batch(batch, labels)
 
 
-def transformers_way(job, compiled=False):
+def transformers_step(job, compiled=False):
     import torch
     import transformers
 
     prepare = torch.compile if compiled else lambda model: model
-    # The activation is the release's form, as the others have it.
+    # The release's form of GELU, which the other libraries use.
     config = transformers.BertConfig(
         **sizes(job), num_labels=LABELS, hidden_act="gelu_pytorch_tanh"
     )
@@ -226,8 +226,8 @@ def transformers_way(job, compiled=False):
 
         def infer():
             with torch.inference_mode():
-                found = forward(**batch)
-            return found.last_hidden_state, found.pooler_output
+                outputs = forward(**batch)
+            return outputs.last_hidden_state, outputs.pooler_output
 
         return infer
     model = transformers.BertForSequenceClassification(config).train()
@@ -246,48 +246,50 @@ def transformers_way(job, compiled=False):
     return train
 
 
-LAYER_COMBINATIONS = {
-    "bert_tf": bert_tf_way,
-    "bert_tf, Keras fit": bert_tf_fit_way,
-    "keras-hub": keras_hub_way,
-    "tf-models-official": official_way,
-    "transformers": transformers_way,
-    "transformers, compiled": lambda job: transformers_way(job, compiled=True),
+LIBRARIES = {
+    "bert_tf": bert_tf_step,
+    "bert_tf, Keras fit": bert_tf_fit_step,
+    "keras-hub": keras_hub_step,
+    "tf-models-official": official_step,
+    "transformers": transformers_step,
+    "transformers, compiled": lambda job: transformers_step(job, compiled=True),
 }
 
 FLAGS = flags.FLAGS
 flags.DEFINE_multi_enum(
-    "contestant", list(LAYER_COMBINATIONS), list(LAYER_COMBINATIONS), "Which to measure, repeated."
+    "library", list(LIBRARIES), list(LIBRARIES), "Library to measure; may be repeated."
 )
 flags.DEFINE_list("modes", ["forward", "train"], "What to measure.")
-flags.DEFINE_list("dtypes", ["float32", "bfloat16"], "In which precisions.")
+flags.DEFINE_list("dtypes", ["float32", "bfloat16"], "Precisions to measure.")
 for _name, _default in zip(Job._fields[2:], (12, 768, 12, 3072, 30522, 8, 128), strict=True):
-    flags.DEFINE_integer(_name, _default, "A size of the model or the batch.")
-flags.DEFINE_integer("turns", 15, "How often each takes its turn.")
-flags.DEFINE_string("official_python", None, "Python that has tf-models-official.")
-flags.DEFINE_string("serve", None, "Be the contestant of that job, which is JSON.")
+    flags.DEFINE_integer(_name, _default, "Size of the model or the batch.")
+flags.DEFINE_integer("turns", 15, "Number of turns of each library.")
+flags.DEFINE_string("official_python", None, "Python interpreter with tf-models-official.")
+flags.DEFINE_string(
+    "serve", None, "Run the process of one library: a job in JSON; used by the script itself."
+)
 
 
 def serve(name, job):
-    """A contestant's process: for each line that comes a step, and back its milliseconds.
+    """Run the process of a library: for each input line, run a step and print its milliseconds.
 
-    Those of the clock, and those of the processor in all threads, which other work disturbs less.
+    They are wall-clock time and processor time of all threads; other work affects the latter less.
     """
     answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # what libraries print is no answer
-    way = LAYER_COMBINATIONS[name](job)
-    for _ in range(3 if way else 0):  # traces, compiles, and makes the optimizer's moments
-        way()
-    print(json.dumps(way is not None), file=answers)
-    for _ in sys.stdin if way else ():
+    os.dup2(2, 1)  # libraries may print to standard output
+    step = LIBRARIES[name](job)
+    for _ in range(3 if step else 0):  # traces, compiles, and creates the optimizer's moments
+        step()
+    print(json.dumps(step is not None), file=answers)
+    for _ in sys.stdin if step else ():
         wall, cpu = time.perf_counter(), time.process_time()
-        way()
+        step()
         spent = (time.perf_counter() - wall) * 1000, (time.process_time() - cpu) * 1000
         print(json.dumps(spent), file=answers)
 
 
 def measure(names, job, turns):
-    """Dict from name to what `serve` sent, one of each turn, of those that have such a job."""
+    """Return a dict from each library that supports the job to the times of its turns."""
     processes = {}
     for name in names:
         python = FLAGS.official_python if name == "tf-models-official" else sys.executable
@@ -295,10 +297,10 @@ def measure(names, job, turns):
         process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
         )
-        # One after the other, so that none disturbs another's start.
+        # Start them one after the other, so that they do not slow each other down.
         line = process.stdout.readline()
         if not line:
-            sys.exit(f"{name} does not start; its last lines say why")
+            sys.exit(f"{name} did not start; see its last lines above")
         if json.loads(line):
             processes[name] = process
         else:
@@ -317,21 +319,21 @@ def main(_):
     if FLAGS.serve:
         name, *job = json.loads(FLAGS.serve)
         return serve(name, Job(*job))
-    names = list(dict.fromkeys(FLAGS.contestant))
+    names = list(dict.fromkeys(FLAGS.library))
     if not FLAGS.official_python and "tf-models-official" in names:
         names.remove("tf-models-official")
         print("tf-models-official is left out: --official_python is not given\n")
-    given = [getattr(FLAGS, name) for name in Job._fields[2:]]
+    sizes_of_job = [getattr(FLAGS, name) for name in Job._fields[2:]]
     first = names[0]
-    print(f"| | | milliseconds | from - to | ratio to {first} | of the processor | ratio |")
+    print(f"| | | milliseconds | from - to | ratio to {first} | processor time | ratio |")
     print("| --- | --- | --- | --- | --- | --- | --- |", flush=True)
     for mode in FLAGS.modes:
         for dtype in FLAGS.dtypes:
-            found = measure(names, Job(mode, dtype, *given), FLAGS.turns)
-            # Two columns of each contestant: by the clock, by the processor.
-            found = {name: list(zip(*spent, strict=True)) for name, spent in found.items()}
-            for name, (wall, cpu) in found.items():
-                ratios = [ratio(found[name][i], found[first][i]) for i in range(2)]
+            times = measure(names, Job(mode, dtype, *sizes_of_job), FLAGS.turns)
+            # Two columns for each library: wall-clock and processor time.
+            times = {name: list(zip(*spent, strict=True)) for name, spent in times.items()}
+            for name, (wall, cpu) in times.items():
+                ratios = [ratio(times[name][i], times[first][i]) for i in range(2)]
                 print(
                     f"| {mode}, {dtype} | {name} | {statistics.median(wall):.0f} | "
                     f"{min(wall):.0f} - {max(wall):.0f} | {ratios[0]:.2f} | "
@@ -340,9 +342,9 @@ def main(_):
                 )
 
 
-def ratio(others, ours):
-    """The median ratio turn by turn, so that a busy moment of the machine falls on both."""
-    return statistics.median(other / our for other, our in zip(others, ours, strict=True))
+def ratio(times, baseline):
+    """Return the median ratio of turns, so that a busy moment of the machine affects both."""
+    return statistics.median(a / b for a, b in zip(times, baseline, strict=True))
 
 
 if __name__ == "__main__":

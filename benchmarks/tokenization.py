@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Measures tokenizers on one text: bert_tf in Python and in the graph, and others beside them.
+"""Measure tokenizers on one text: bert_tf in Python and in the graph, and other libraries.
 
-All take turns in one process, so that what else the machine does falls on all of them alike; of
-each the median and the range are given, and the same by CPU seconds of all threads, which other
-work on the machine disturbs less. A turn is from texts to ids, as each library holds them: lists in
-Python, ragged tensors in TensorFlow. `--threads=2` lets those that can use two.
+All take turns in one process, so that other work on the machine affects all of them alike. The
+median and the range are printed, and the median by CPU time of all threads, which other work
+affects less. A turn converts texts to ids in the form of each library: lists in Python, ragged
+tensors in TensorFlow. With `--threads=2`, tokenizers that can use two threads do.
 
     python benchmarks/tokenization.py --input_file=corpus.txt --vocab_file=vocab.txt
 """
@@ -19,16 +19,16 @@ from absl import app, flags
 
 FLAGS = flags.FLAGS
 flags.DEFINE_string("input_file", None, "Text to tokenize, line by line.", required=True)
-flags.DEFINE_string("vocab_file", None, "An uncased vocabulary.", required=True)
-flags.DEFINE_integer("threads", 1, "Threads for those that can use more than one.")
-flags.DEFINE_integer("turns", 7, "How often each tokenizer goes through the text.")
-flags.DEFINE_integer("batch", 1000, "Lines in a batch.")
-flags.DEFINE_integer("repeat", 1, "How many copies of the text to go through in a turn.")
-flags.DEFINE_bool("plain", True, "Whether to measure the slow plain port too.")
+flags.DEFINE_string("vocab_file", None, "Uncased vocabulary.", required=True)
+flags.DEFINE_integer("threads", 1, "Threads of tokenizers that can use more than one.")
+flags.DEFINE_integer("turns", 7, "Number of turns of each tokenizer.")
+flags.DEFINE_integer("batch", 1000, "Number of lines in a batch.")
+flags.DEFINE_integer("repeat", 1, "Copies of the text to tokenize in a turn.")
+flags.DEFINE_bool("plain", True, "Whether to measure the slow plain port.")
 
 
-def tensorflow_way(tokenize, lines):
-    """A turn of a tokenizer of tensors: batches through tf.data if there are threads to use."""
+def tensorflow_turn(tokenize, lines):
+    """Return a turn of a tokenizer of tensors, which uses tf.data if there are several threads."""
     import tensorflow as tf
 
     batches = [tf.constant(lines[i : i + FLAGS.batch]) for i in range(0, len(lines), FLAGS.batch)]
@@ -44,7 +44,7 @@ def tensorflow_way(tokenize, lines):
 
 
 def tokenizers(texts):
-    """Dict from name to a function that goes through `texts` and returns the number of tokens."""
+    """Return a dict from name to a function that tokenizes `texts` and counts the tokens."""
     import tensorflow as tf
     import tensorflow_text
     from plain_tokenizer import PlainTokenizer
@@ -72,36 +72,36 @@ def tokenizers(texts):
 
     def rust():
         return sum(
-            len(found.ids)
+            len(encoding.ids)
             for batch in batches
-            for found in hugging_face.encode_batch(batch, add_special_tokens=False)
+            for encoding in hugging_face.encode_batch(batch, add_special_tokens=False)
         )
 
     def with_offsets(batch):
-        # All of it goes out, or TensorFlow would not work out what nobody asks for.
+        # TensorFlow would not compute outputs that are not returned.
         ids, starts, ends = graph.tokenize_with_offsets(batch)
         return ids.with_values(tf.stack([ids.values, starts.values, ends.values], 1))
 
     def words_joined(batch):
         return stock.tokenize(batch).merge_dims(-2, -1)
 
-    ways = {
-        "bert_tf, graph": tensorflow_way(graph.tokenize, lines),
-        "bert_tf, graph, offsets": tensorflow_way(with_offsets, lines),
+    turns = {
+        "bert_tf, graph": tensorflow_turn(graph.tokenize, lines),
+        "bert_tf, graph, offsets": tensorflow_turn(with_offsets, lines),
         "bert_tf, Python, empty cache": lambda: python(bert_tf.FullTokenizer(FLAGS.vocab_file)),
         "bert_tf, Python": lambda: python(warm),
         "plain port": lambda: sum(len(plain.encode(text)) for text in texts),
         "Hugging Face tokenizers": rust,
-        "tensorflow-text FastBertTokenizer": tensorflow_way(fast.tokenize, lines),
-        "tensorflow-text BertTokenizer": tensorflow_way(words_joined, lines),
+        "tensorflow-text FastBertTokenizer": tensorflow_turn(fast.tokenize, lines),
+        "tensorflow-text BertTokenizer": tensorflow_turn(words_joined, lines),
     }
     if not FLAGS.plain:
-        del ways["plain port"]
-    return ways
+        del turns["plain port"]
+    return turns
 
 
 def main(_):
-    # Read by the library when it makes its threads.
+    # Read by the Hugging Face library when it starts its threads.
     os.environ["RAYON_NUM_THREADS"] = str(FLAGS.threads)
     os.environ["TOKENIZERS_PARALLELISM"] = "true" if FLAGS.threads > 1 else "false"
     import tensorflow as tf
@@ -113,20 +113,20 @@ def main(_):
     size = sum(len(text.encode()) for text in texts)
     print(f"{len(texts)} lines, {size / 1e6:.2f} MB, {FLAGS.threads} threads, {FLAGS.turns} turns")
 
-    ways = tokenizers(texts)
-    counts = {name: way() for name, way in ways.items()}  # also traces and warms up
-    speeds = {name: [] for name in ways}
+    turns = tokenizers(texts)
+    counts = {name: turn() for name, turn in turns.items()}  # also traces and warms up
+    speeds = {name: [] for name in turns}
     for _ in range(FLAGS.turns):
-        for name, way in ways.items():
+        for name, turn in turns.items():
             wall, cpu = time.perf_counter(), time.process_time()
-            way()
+            turn()
             spent = time.perf_counter() - wall, time.process_time() - cpu
             speeds[name].append([size / 1e6 / seconds for seconds in spent])
     print("| tokenizer | MB/s | from - to | MB per CPU second | tokens |")
     print("| --- | --- | --- | --- | --- |")
     medians = {}
-    for name, found in speeds.items():
-        wall, cpu = zip(*found, strict=True)
+    for name, rates in speeds.items():
+        wall, cpu = zip(*rates, strict=True)
         medians[name] = statistics.median(wall), statistics.median(cpu)
         print(
             f"| {name} | {medians[name][0]:.1f} | {min(wall):.1f} - {max(wall):.1f} | "
@@ -135,9 +135,9 @@ def main(_):
     pairs = [("bert_tf, graph", "Hugging Face tokenizers")]
     if FLAGS.plain:
         pairs += [("bert_tf, Python, empty cache", "plain port"), ("bert_tf, Python", "plain port")]
-    for ours, other in pairs:
-        ratios = [medians[ours][i] / medians[other][i] for i in range(2)]
-        print(f"{ours} / {other}: {ratios[0]:.1f}, by CPU seconds {ratios[1]:.1f}")
+    for name, baseline in pairs:
+        ratios = [medians[name][i] / medians[baseline][i] for i in range(2)]
+        print(f"{name} / {baseline}: {ratios[0]:.1f}, by CPU time {ratios[1]:.1f}")
 
 
 if __name__ == "__main__":

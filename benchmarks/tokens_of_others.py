@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-r"""Counts the strings of which a tokenizer gives other tokens than the 2018 release did.
+r"""Count the strings for which a tokenizer gives different tokens from the 2018 release.
 
     python benchmarks/tokens_of_others.py --cases_file=cases.jsonl --vocab_file=uncased_vocab.txt
-    OTHER_VENV/bin/python benchmarks/tokens_of_others.py --who=tf-models-official ...
+    OTHER_VENV/bin/python benchmarks/tokens_of_others.py --library=tf-models-official ...
 
-Each line of the file has a `text` and `uncased`, the release's tokens of it. Lines without a `text`
-(damaged UTF-8) are left out. tf-models-official wants a Python of its own, which needs no bert_tf.
+Each line of the file has a `text` and, in `uncased`, the release's tokens. Lines without a `text`
+(invalid UTF-8) are left out. tf-models-official requires its own environment, which does not need
+bert_tf.
 """
 
 import json
@@ -17,7 +18,7 @@ os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 from absl import app, flags
 
 
-def ours(vocab_file):
+def bert_tf_tokenizer(vocab_file):
     import bert_tf
 
     return bert_tf.FullTokenizer(vocab_file, do_lower_case=True).tokenize
@@ -46,28 +47,28 @@ def official(vocab_file):
     return tokenization.FullTokenizer(vocab_file, do_lower_case=True).tokenize
 
 
-LAYER_COMBINATIONS = {
-    "bert_tf": ours,
+TOKENIZERS = {
+    "bert_tf": bert_tf_tokenizer,
     "transformers": hugging_face,
     "keras-hub": keras_hub,
     "tf-models-official": official,
 }
 
 FLAGS = flags.FLAGS
-flags.DEFINE_string("cases_file", None, "JSON lines of texts and tokens.", required=True)
-flags.DEFINE_string("vocab_file", None, "The vocabulary of these tokens.", required=True)
+flags.DEFINE_string("cases_file", None, "JSON lines with texts and tokens.", required=True)
+flags.DEFINE_string("vocab_file", None, "Vocabulary of the tokens.", required=True)
 flags.DEFINE_multi_enum(
-    "who", list(LAYER_COMBINATIONS)[:3], list(LAYER_COMBINATIONS), "Whose tokens, repeated."
+    "library", list(TOKENIZERS)[:3], list(TOKENIZERS), "Library to compare; may be repeated."
 )
 
 
 def main(_):
     with open(FLAGS.cases_file, encoding="utf-8") as reader:
         cases = [case for case in map(json.loads, reader) if "text" in case]
-    for name in FLAGS.who:
-        tokenize = LAYER_COMBINATIONS[name](FLAGS.vocab_file)
-        others = sum(tokenize(case["text"]) != case["uncased"] for case in cases)
-        print(f"{name}: other tokens of {others} of {len(cases)} strings")
+    for name in FLAGS.library:
+        tokenize = TOKENIZERS[name](FLAGS.vocab_file)
+        count = sum(tokenize(case["text"]) != case["uncased"] for case in cases)
+        print(f"{name}: different tokens for {count} of {len(cases)} strings")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The scripts, run from Python and shown as typed: for the quick start and notebooks."""
+"""Run the scripts from Python and show their commands, for the quick start and notebooks."""
 
 import os
 import shlex
@@ -12,28 +12,28 @@ _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 def run(script, **options):
-    """Runs one of our scripts by this interpreter, and shows its command and what it says.
+    """Run a script in a new process; print its command and its output.
 
-    Where standard output is not the process's own, as in a notebook, what the script says is
-    written there line by line as it comes.
+    Where `sys.stdout` is not the standard output of the process, as in a notebook, the output of
+    the script is copied to `sys.stdout` line by line.
 
     Args:
-      script: name of the script, "run_classifier.py", or "-m MODULE".
-      **options: its flags by name; True stands for a flag without a value.
+      script: name of a script, "run_classifier.py", or "-m MODULE".
+      **options: the flags by name; True stands for a flag without a value.
 
     Raises:
-      UserError: if its exit status is not 0.
+      UserError: if the exit status is not 0.
     """
-    command = script.split() if script.startswith("-m ") else [_shortest(_place(script))]
+    command = script.split() if script.startswith("-m ") else [_shorten(_find_script(script))]
     command += [f"--{k}" if v is True else f"--{k}={v}" for k, v in options.items()]
-    print("$ " + _typed(["python", *command]) + "\n", flush=True)
+    print("$ " + _format_command(["python", *command]) + "\n", flush=True)
     status = _run([sys.executable, *command])
     if status:
         raise UserError(f"{script} ended with exit status {status}")
 
 
 def environment():
-    """The variables of our processes: they find our library from any folder, installed or not."""
+    """Return environment variables with which a new process can import this copy of bert_tf."""
     paths = [_ROOT, os.environ.get("PYTHONPATH")]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
 
@@ -51,26 +51,26 @@ def _run(command):
             print(line, end="", flush=True)
         return process.wait()
     finally:
-        # Where a cell is interrupted: a training saves first.
+        # A notebook cell was interrupted. SIGTERM lets a training run save first.
         if process.poll() is None:
             process.terminate()
 
 
-def _place(script):
-    """The path of a script, in a clone or where pip puts scripts."""
+def _find_script(script):
+    """Return the path of a script, in a clone of the repository or where pip installs scripts."""
     path = os.path.join(_ROOT, script)
     return path if os.path.exists(path) else os.path.join(sysconfig.get_path("scripts"), script)
 
 
-def _typed(command):
-    """The command as a person would type it, a line for each flag."""
+def _format_command(command):
+    """Return the command as a shell would take it, with each flag on its own line."""
     return " ".join(
         f"\\\n    {shlex.quote(word)}" if word.startswith("--") else shlex.quote(word)
         for word in command
     )
 
 
-def _shortest(path):
-    """The path as a person here would type it."""
+def _shorten(path):
+    """Return the path relative to the current folder, if that is shorter."""
     relative = os.path.relpath(path)
     return relative if len(relative) < len(path) else path

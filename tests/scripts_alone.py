@@ -1,4 +1,4 @@
-"""Scripts run in a test's process: each has its own flags, of the same names as those of others."""
+"""Run several scripts in the test's process, although their flags have the same names."""
 
 import contextlib
 import importlib
@@ -6,76 +6,89 @@ import sys
 
 from absl import flags
 from absl.testing import flagsaver
+from common import write_model as write_model
 
-import bert_tf
 from bert_tf.cli import flags as cli_flags
+from bert_tf.cli.main import COMMANDS
+
+
+def module_of(script):
+    """Return the module that defines the flags of a script and its `main`.
+
+    >>> module_of("run_squad.py"), module_of("bert-tf vocab learn"), module_of("-m bert_tf convert")
+    ('run_squad', 'bert_tf.cli.vocab_learn', 'bert_tf.cli.convert')
+    """
+    path = script.removeprefix("./").removeprefix("benchmarks/").removesuffix(".py")
+    for program in ("bert-tf ", "-m bert_tf "):
+        path = path.removeprefix(program)
+    if path in COMMANDS:  # also predict.py, which only calls that command
+        return f"bert_tf.cli.{COMMANDS[path][0]}"
+    if path.startswith("-m "):
+        return f"{path.removeprefix('-m ')}.__main__"
+    return path
 
 
 @contextlib.contextmanager
-def imported(*names):
-    """Imports scripts anew; yields a function that runs one by its name, with these flags.
+def imported(*scripts):
+    """Import scripts and yield a function that runs one of them with the given flags.
 
-    Its attribute `parse` only reads the flags, and returns what is no flag; `flags_of` has the
-    flags of each script.
+    The function has the attributes `parse(script, *flags)`, which only parses flags and returns
+    the remaining arguments, and `flags_of`, a dict from each script to its `absl` flags.
+
+    Args:
+      *scripts: file names, with or without ".py", module names or "bert-tf COMMAND".
     """
-    modules = {name: sys.modules.pop(name, None) for name in names}
-    scripts, flags_of = {}, {}
+    names = {script: module_of(script) for script in scripts}
+    replaced = {name: sys.modules.pop(name, None) for name in names.values()}
+    modules, flags_of = {}, {}
     try:
-        for name in names:
-            with _changed():
+        for script, name in names.items():
+            with _isolated():
                 known = set(flags.FLAGS)
-                scripts[name] = importlib.import_module(name)
+                sys.modules.pop(name, None)
+                modules[script] = importlib.import_module(name)
                 added = set(flags.FLAGS) - known
-                flags_of[name] = [flags.FLAGS[flag] for flag in added]
+                flags_of[script] = [flags.FLAGS[flag] for flag in added]
 
-        def run(script, *given):
-            with _changed(flags_of[script]), flagsaver.flagsaver():
-                # Most mistakes are told before the folder matters, which every run must have.
-                usual = ["--output_dir=none"] if "output_dir" in flags.FLAGS else []
-                flags.FLAGS([script, *usual, *map(str, given)])
+        def run(script, *arguments):
+            with _isolated(flags_of[script]), flagsaver.flagsaver():
+                # Tests of errors that come before the folder is used leave this required flag out.
+                default = ["--output_dir=none"] if "output_dir" in flags.FLAGS else []
+                flags.FLAGS([script, *default, *map(str, arguments)])
                 with cli_flags.naming_flags():
-                    scripts[script].main()
+                    modules[script].main()
 
-        def parse(script, *given):
-            with _changed(flags_of[script]), flagsaver.flagsaver():
-                return flags.FLAGS([script, *given])[1:]
+        def parse(script, *arguments):
+            with _isolated(flags_of[script]), flagsaver.flagsaver():
+                return flags.FLAGS([script, *arguments])[1:]
 
         run.parse, run.flags_of = parse, flags_of
         yield run
     finally:
-        for name, module in modules.items():
+        for name, module in replaced.items():
             sys.modules.pop(name, None)
             if module is not None:
                 sys.modules[name] = module
 
 
-def write_model(folder, config, words, **changed):
-    """Writes config.json, of a config with these changes, and vocab.txt; returns their flags.
-
-    Without dropout, through which so small a model learns little.
-    """
-    still = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-    config = bert_tf.BertConfig.from_dict({**config.to_dict(), **still, **changed})
-    (folder / "config.json").write_text(config.to_json_string())
-    (folder / "vocab.txt").write_text("\n".join(words) + "\n")
-    return [f"--vocab_file={folder}/vocab.txt", f"--bert_config_file={folder}/config.json"]
-
-
 @contextlib.contextmanager
-def _changed(wanted=()):
-    """With these flags and without those of scripts; afterwards all is as it was."""
-    by_module = flags.FLAGS.flags_by_module_dict()
-    away = [(module, flag) for module, found in by_module.items() for flag in found
-            if "." not in module and module != "absl"]  # fmt: skip
-    _remove(flag.name for _, flag in away)
+def _isolated(script_flags=()):
+    """Define only these flags, and none of other scripts; restore all flags at the end."""
+    hidden = [
+        (module, flag)
+        for module, defined in flags.FLAGS.flags_by_module_dict().items()
+        for flag in defined
+        if module.startswith("bert_tf.") or ("." not in module and module != "absl")
+    ]
+    _remove(flag.name for _, flag in hidden)
     before = set(flags.FLAGS)
-    for flag in wanted:
+    for flag in script_flags:
         flags.FLAGS[flag.name] = flag
     try:
         yield
     finally:
         _remove(set(flags.FLAGS) - before)
-        for module, flag in away:
+        for module, flag in hidden:
             flags.FLAGS[flag.name] = flag
             flags.FLAGS.register_flag_by_module(module, flag)
 

@@ -1,6 +1,6 @@
-"""A hook of MkDocs: pages that lie beside docs/ are pages of the site too, and links lead to them.
+"""MkDocs hook: adds the pages outside docs/ to the site and adjusts links to them.
 
-In the repository they stay where people look for them, and links between files stay relative.
+In the repository these pages stay in their usual places, and links between files stay relative.
 """
 
 import posixpath
@@ -8,46 +8,48 @@ import re
 
 from mkdocs.structure.files import File
 
-# Path from the root -> name of the page.
+# Path from the repository root -> name of the page.
 PAGES = {
     "README.md": "readme.md",
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
     "benchmarks/RESULTS.md": "benchmarks.md",
 }
-# Their links to what is no page lead nowhere on the site, and are shown as text.
 _LINK = re.compile(r"\[([^\]]*)\]\((?!https?://)([^)#\s]*)(#[^)\s]*)?\)")
 
 
 def on_files(files, config):
-    """Adds the pages."""
+    """Add the pages."""
     root = posixpath.dirname(config.config_file_path)
     for path, name in PAGES.items():
         with open(posixpath.join(root, path), encoding="utf-8") as reader:
             text = reader.read()
-        files.append(File.generated(config, name, content=_led(text, path)))
+        files.append(File.generated(config, name, content=_convert_links(text, path)))
     return files
 
 
 def on_page_markdown(markdown, page, **_):
-    """Turns links out of docs/ into links to these pages."""
+    """Convert links from docs/ to other files into links to these pages."""
     if page.file.src_uri in PAGES.values():
         return markdown
-    return _led(markdown, f"docs/{page.file.src_uri}")
+    return _convert_links(markdown, f"docs/{page.file.src_uri}")
 
 
-def _led(text, path):
-    """The text of a file of the repository, its links as they are on the site."""
+def _convert_links(text, path):
+    """Return the text of a repository file with its links converted to those of the site.
 
-    def changed(link):
+    Links to files that are not pages become plain text.
+    """
+
+    def convert(link):
         words, target, anchor = link[1], link[2], link[3] or ""
         if not target:
             return link[0]
-        there = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
-        if there in PAGES:
-            return f"[{words}]({PAGES[there]}{anchor})"
-        if there.startswith("docs/"):
-            return f"[{words}]({there.removeprefix('docs/')}{anchor})"
+        linked = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
+        if linked in PAGES:
+            return f"[{words}]({PAGES[linked]}{anchor})"
+        if linked.startswith("docs/"):
+            return f"[{words}]({linked.removeprefix('docs/')}{anchor})"
         return words
 
-    return _LINK.sub(changed, text)
+    return _LINK.sub(convert, text)

@@ -1,12 +1,13 @@
-"""Weights of the release and of Hugging Face, in and out, by name."""
+"""Load, save and convert weights of the release and of Hugging Face, by name."""
 
 from bert_tf.checkpoints.convert import convert, resize
 from bert_tf.checkpoints.hub import MODELS, fetch
 from bert_tf.checkpoints.hugging_face import write as write_hugging_face
-from bert_tf.checkpoints.metadata import find_config, read_metadata
+from bert_tf.checkpoints.metadata import load_config, read_metadata
 from bert_tf.checkpoints.names import encoder_shapes, release_name, weights
 from bert_tf.checkpoints.release import ReleaseCheckpoint, check_path, find, remove, write
 from bert_tf.checkpoints.warm_start import open_checkpoint, warm_start
+from bert_tf.deprecation import deprecated_names
 
 __all__ = [
     "MODELS",
@@ -16,7 +17,7 @@ __all__ = [
     "encoder_shapes",
     "fetch",
     "find",
-    "find_config",
+    "load_config",
     "open_checkpoint",
     "read_metadata",
     "release_name",
@@ -27,3 +28,11 @@ __all__ = [
     "write",
     "write_hugging_face",
 ]
+
+__getattr__ = deprecated_names(
+    __name__,
+    {
+        "beside_settings": "read_metadata",
+        "find_config": "load_config",
+    },
+)

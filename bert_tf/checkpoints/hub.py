@@ -1,15 +1,11 @@
-"""The models that the 2018 release published, by name: found in a cache, fetched when they are not.
+"""Download and cache the models that the 2018 release published.
 
-An archive is fetched once into `$BERT_TF_CACHE` (default `~/.cache/bert_tf`), from
-`$BERT_TF_MODELS_URL` if that is set: the address of a mirror with the same paths below it.
+The cache is `$BERT_TF_CACHE` (default `~/.cache/bert_tf`). `$BERT_TF_MODELS_URL` is the address
+of a mirror with the same paths as the original.
 """
 
-import http.client
 import os
 import shutil
-import urllib.error
-import urllib.parse
-import urllib.request
 import zipfile
 import zlib
 from typing import NamedTuple
@@ -19,14 +15,15 @@ from bert_tf.checkpoints.convert import RELEASE_CHECKPOINT
 from bert_tf.errors import UserError, reason
 
 BASE_URL = "https://storage.googleapis.com/bert_models"
-_BLOCK = 1 << 20
+_BLOCK_BYTES = 1 << 20
 _TIMEOUT_SECONDS = 30
-# Larger than any published model; what claims to unpack to more is not one.
-_MOST_BYTES = 8 << 30
+_NUM_RETRIES = 3
+# No published model is larger; an archive that claims to be is not one of them.
+_MAX_UNPACKED_BYTES = 8 << 30
 
 
-class Published(NamedTuple):
-    """Where a model lies below the base address, and whether its text is lower-cased."""
+class PublishedModel(NamedTuple):
+    """The path of a model's archive below the base URL, and the casing of the model."""
 
     archive: str
     do_lower_case: bool
@@ -34,20 +31,20 @@ class Published(NamedTuple):
 
 def _published(date, *names):
     for name in names:
-        # Only these keep case and accents; the Chinese model was trained on lower-cased text.
+        # The Chinese model was trained on lower-cased text, too.
         cased = name.startswith(("cased", "wwm_cased", "multi_cased"))
-        yield name, Published(f"{date}/{name}.zip", not cased)
+        yield name, PublishedModel(f"{date}/{name}.zip", not cased)
 
 
-def _small():
-    """The 24 small ones (Turc et al., arXiv:1908.08962): 2 to 12 layers, 128 to 768 wide."""
+def _small_models():
+    """Yield the names of the 24 small models (Turc et al., arXiv:1908.08962)."""
     for layers in (2, 4, 6, 8, 10, 12):
         for hidden in (128, 256, 512, 768):
             yield f"uncased_L-{layers}_H-{hidden}_A-{hidden // 64}"
 
 
-# The largest small one has the name of BERT-Base, but other weights; its date tells them apart.
-MODELS = dict(_published("2020_02_20", *_small()))
+# The largest small model has the name of BERT-Base but different weights: add its date.
+MODELS = dict(_published("2020_02_20", *_small_models()))
 MODELS["2020_02_20/uncased_L-12_H-768_A-12"] = MODELS["uncased_L-12_H-768_A-12"]
 MODELS.update(
     [
@@ -66,7 +63,7 @@ MODELS.update(
 
 
 class ModelFiles(NamedTuple):
-    """The files of a published model, and its casing."""
+    """The paths of a published model's files, and its casing."""
 
     config: str
     checkpoint: str
@@ -75,20 +72,19 @@ class ModelFiles(NamedTuple):
 
 
 def fetch(name: str, cache: str | None = None, base_url: str | None = None) -> ModelFiles:
-    """Finds a published model in the cache, or fetches it.
+    """Return the files of a published model, after downloading it if it is not in the cache.
 
-    A download that was cut off goes on where it stopped.
+    An interrupted download resumes where it stopped.
+
+    >>> config, checkpoint, vocab, do_lower_case = fetch("uncased_L-12_H-768_A-12")
 
     Args:
-      name: "uncased_L-12_H-768_A-12", or another of `MODELS`.
-      cache: folder of all fetched models, None for the default.
+      name: one of `MODELS`.
+      cache: folder of all downloaded models, None for the default.
       base_url: address of a mirror, None for the default.
 
-    Returns:
-      `ModelFiles`.
-
     Raises:
-      UserError: if there is no such model, it cannot be fetched, or the archive is damaged.
+      UserError: if the name is unknown, the download fails or the archive is damaged.
     """
     model = MODELS.get(name)
     if model is None:
@@ -106,80 +102,120 @@ def fetch(name: str, cache: str | None = None, base_url: str | None = None) -> M
     paths = [os.path.join(folder, x) for x in (files.CONFIG, RELEASE_CHECKPOINT, files.VOCABULARY)]
     for path in (paths[0], paths[1] + ".index", paths[2]):
         if not os.path.exists(path):
-            raise UserError(f"{folder}: {os.path.basename(path)} is missing; remove the folder")
+            raise UserError(
+                f"{folder}: {os.path.basename(path)} is missing; remove the folder to download the "
+                "model again"
+            )
     return ModelFiles(paths[0], paths[1], paths[2], model.do_lower_case)
 
 
 def _download(url, path, folder):
-    """Fetches `url` to `path`, which appears when it is complete."""
-    if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
+    """Download `url` to `path`, which appears when it is complete."""
+    import requests
+    from requests.adapters import HTTPAdapter
+    from urllib3.exceptions import HTTPError
+    from urllib3.util import Retry
+
+    if not url.lower().startswith(("http://", "https://")):
         raise UserError(f"{url}: the address of models must begin with http:// or https://")
+    retry = Retry(
+        _NUM_RETRIES, backoff_factor=0.5, status_forcelist=(429, 500, 502, 503, 504),
+        raise_on_status=False,
+    )  # fmt: skip
     part = path + ".part"
     try:
-        while True:
-            have = os.path.getsize(part) if os.path.exists(part) else 0
-            request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"})
-            if not have:
-                request.headers.clear()
-            with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as answer:
-                if have and answer.status != 206:
-                    have = 0  # a server that cannot go on sends it all again
-                total = have + int(answer.headers.get("Content-Length") or 0)
-                _receive(answer, part, have, total, url)
-            got = os.path.getsize(part)
-            if not total or got == total:
-                break
-            if got == have:
-                raise UserError(f"{url}: the connection ends after {got} of {total} bytes")
-            console.info("%s: cut off after %d of %d bytes, going on", url, got, total)
-    except urllib.error.HTTPError as error:
-        if error.code == 416:  # there is nothing more to send: what is here is no part of that file
-            os.remove(part)
-            return _download(url, path, folder)
-        raise UserError(f"{url}: the server answers {error.code} {error.reason}") from None
-    except (urllib.error.URLError, http.client.HTTPException, OSError) as error:
-        said = reason(getattr(error, "reason", error))
+        with requests.Session() as session:
+            session.mount("http://", HTTPAdapter(max_retries=retry))
+            session.mount("https://", HTTPAdapter(max_retries=retry))
+            while not _download_rest(session, url, part):
+                console.info("%s: interrupted after %d bytes, resuming", url, os.path.getsize(part))
+    except (requests.RequestException, HTTPError) as error:
         raise UserError(
-            f"{url} cannot be reached ({said}); download it where there is a network, and put it "
-            f"at {path}, or unpacked into {folder}"
+            f"{url} cannot be reached ({reason(_root_cause(error))}); download it on a machine "
+            f"with a network connection and save it as {path}, or unpack it into {folder}"
         ) from None
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written ({reason(error)})") from None
     os.replace(part, path)
 
 
-def _receive(answer, part, have, total, url):
-    megabytes = console.Ticker(f"fetching {url}", "MB", total=total >> 20 or None)
-    megabytes.count = have >> 20
-    with open(part, "ab" if have else "wb") as writer:
-        while block := answer.read(_BLOCK):
-            writer.write(block)
-            megabytes.add(len(block) >> 20)
-    megabytes.done()
+def _download_rest(session, url, part):
+    """Append the rest of `url` to the file `part`.
+
+    Returns:
+      Whether the file is complete. If not, another call can resume the download.
+    """
+    from urllib3.exceptions import HTTPError
+
+    start = os.path.getsize(part) if os.path.exists(part) else 0
+    # Offsets count the bytes of the file: the server must not compress it.
+    headers = {"Accept-Encoding": "identity"}
+    if start:
+        headers["Range"] = f"bytes={start}-"
+    with session.get(url, headers=headers, stream=True, timeout=_TIMEOUT_SECONDS) as response:
+        if response.status_code == 416 and start:  # `part` is longer than the file: a different one
+            os.remove(part)
+            return _download_rest(session, url, part)
+        if not response.ok:
+            raise UserError(f"{url}: the server answers {response.status_code} {response.reason}")
+        if start and response.status_code != 206:  # the server cannot resume and sends everything
+            start = 0
+        total = start + int(response.headers.get("Content-Length") or 0)
+        ticker = console.Ticker(
+            f"downloading {url}", "MB", total=total >> 20 or None, initial=start >> 20
+        )
+        size = start
+        try:
+            with open(part, "ab" if start else "wb") as writer:
+                # Unlike `iter_content`, this returns all bytes that came before an interruption.
+                for block in response.raw.stream(_BLOCK_BYTES, decode_content=False):
+                    writer.write(block)
+                    size += len(block)
+                    ticker.add((size >> 20) - ticker.count)
+        except HTTPError:
+            if size == start:
+                raise
+            return False
+        ticker.done()
+        return True
+
+
+def _root_cause(error):
+    """Return the innermost exception of the network libraries or the system."""
+    from urllib3.exceptions import HTTPError
+
+    while isinstance(cause := error.__cause__ or error.__context__, (OSError, HTTPError)):
+        error = cause
+    return error
 
 
 def _unpack(archive, folder):
-    """Unpacks the model's files, whole or not at all; nothing is written outside `folder`."""
-    wanted = (files.CONFIG, files.VOCABULARY, RELEASE_CHECKPOINT)
+    """Unpack the model's files atomically; nothing is written outside `folder`."""
+    expected = (files.CONFIG, files.VOCABULARY, RELEASE_CHECKPOINT)
     try:
         with zipfile.ZipFile(archive) as opened, files.replacing_folder(folder) as temporary:
             os.makedirs(temporary)
             for entry in opened.infolist():
                 parts = entry.filename.replace("\\", "/").split("/")
                 if ".." in parts or parts[0] == "" or ":" in parts[0]:
-                    raise UserError(f"{archive}: {entry.filename!r} leads out of the folder")
-            if sum(entry.file_size for entry in opened.infolist()) > _MOST_BYTES:
-                raise UserError(f"{archive}: it would unpack to more than {_MOST_BYTES >> 30} GB")
+                    raise UserError(
+                        f"{archive}: {entry.filename!r} would be written outside the folder"
+                    )
+            if sum(entry.file_size for entry in opened.infolist()) > _MAX_UNPACKED_BYTES:
+                limit = _MAX_UNPACKED_BYTES >> 30
+                raise UserError(f"{archive}: would unpack to more than {limit} GB")
             for entry in opened.infolist():
-                # Some archives have a folder on top and some do not: names alone count.
+                # Only some archives have a top-level folder: ignore folders.
                 name = os.path.basename(entry.filename)
                 target = os.path.join(temporary, name)
-                if name.startswith(wanted):
+                if name.startswith(expected):
                     with opened.open(entry) as reader, open(target, "wb") as writer:
-                        shutil.copyfileobj(reader, writer, _BLOCK)
+                        shutil.copyfileobj(reader, writer, _BLOCK_BYTES)
     except OSError as error:
         raise UserError(f"{folder}: cannot be written ({reason(error)})") from None
     except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError) as error:
         os.remove(archive)
         raise UserError(
-            f"{archive}: not a whole zip archive ({reason(error)}); it is removed, so that the "
-            "next start fetches it anew"
+            f"{archive}: not a complete zip archive ({reason(error)}); it was removed, start again "
+            "to download it"
         ) from None

@@ -1,7 +1,6 @@
-"""Hugging Face folders of BERT: `config.json`, `model.safetensors` (or shards of it), vocabulary.
+"""Hugging Face folders of BERT: `config.json`, `model.safetensors` (or its shards), vocabulary.
 
-Needs the package safetensors, the extra "huggingface". Pickled weights (`pytorch_model.bin`) are
-not read: unpickling a file runs whatever its author put into it.
+Pickled weights (`pytorch_model.bin`) are not read: unpickling a file runs code from that file.
 """
 
 import json
@@ -12,35 +11,40 @@ import tensorflow as tf
 
 from bert_tf import console, files
 from bert_tf.checkpoints import names
+from bert_tf.checkpoints.metadata import HUGGING_FACE_CONFIG
 from bert_tf.errors import UserError, reason
 
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 PICKLE = "pytorch_model.bin"
-CONFIG = "config.json"
 
-# Copies of other weights, and a row of whole numbers.
+# Weights that are copies of other weights, and buffers, which are not weights.
 _TIED = {
     "cls.predictions.decoder.weight": "bert/embeddings/word_embeddings",
     "cls.predictions.decoder.bias": "cls/predictions/output_bias",
 }
 _BUFFERS = ("embeddings.position_ids", "bert.embeddings.position_ids")
 
-
-# These classes of `transformers` have no pooler, and would call its weights unexpected.
+# These classes of `transformers` have no pooler and would report its weights as unexpected.
 _WITHOUT_POOLER = ("BertForMaskedLM", "BertForQuestionAnswering", "BertForTokenClassification")
-_CHOICE = "BertForMultipleChoice"
+_MULTIPLE_CHOICE = "BertForMultipleChoice"
+# `problem_type` of `transformers` for each of `tasks.TASK_CLASSES`.
+_PROBLEM_TYPES = {
+    "classification": "single_label_classification",
+    "regression": "regression",
+    "multi_label": "multi_label_classification",
+}
 
 
 def is_folder(path):
-    """Whether `path` is such a folder."""
+    """Return whether `path` is a Hugging Face folder."""
     return tf.io.gfile.isdir(path) and any(
         tf.io.gfile.exists(os.path.join(path, name)) for name in (WEIGHTS, INDEX, PICKLE)
     )
 
 
 class HuggingFaceFolder:
-    """A folder that can be read, under the release's names and in the release's shapes.
+    """A readable Hugging Face folder, with the release's names and shapes.
 
     Attributes:
       path: the folder.
@@ -48,48 +52,40 @@ class HuggingFaceFolder:
     """
 
     def __init__(self, path):
-        """Opens the folder; UserError if a file is missing or damaged."""
+        """Open the folder; raise UserError if a file is missing or damaged."""
         self.path = path
-        self._files = {}
-        self._theirs = {}
+        self._readers = {}
+        self._source_names = {}
         self.shapes = {}
         for shard in _shards(path):
-            handle = _open(os.path.join(path, shard))
-            for theirs in handle.keys():  # noqa: SIM118, not a dict
-                if theirs in _BUFFERS:
+            reader = _open(os.path.join(path, shard))
+            for source_name in reader.keys():  # noqa: SIM118, not a dict
+                if source_name in _BUFFERS:
                     continue
-                name = names.from_hugging_face(theirs) or theirs
-                shape = tuple(handle.get_slice(theirs).get_shape())
+                name = names.from_hugging_face(source_name) or source_name
+                shape = tuple(reader.get_slice(source_name).get_shape())
                 self.shapes[name] = shape[::-1] if names.is_transposed(name) else shape
-                self._theirs[name] = theirs
-                self._files[name] = handle
+                self._source_names[name] = source_name
+                self._readers[name] = reader
         for copy, name in _TIED.items():
             if copy in self.shapes and name in self.shapes:
                 if not np.array_equal(self.tensor(copy), self.tensor(name)):
                     raise UserError(
-                        f"{path}: {copy} differs from {self._theirs[name]}; BERT's masked-LM head "
-                        "shares its weights with the embeddings, so this is another model"
+                        f"{path}: {copy} differs from {self._source_names[name]}, so this is not "
+                        "BERT, whose masked-LM head shares its weights with the embeddings"
                     )
                 del self.shapes[copy]
 
     def tensor(self, name):
-        """Reads one tensor as a float32 array; UserError if the file is damaged there."""
+        """Return a tensor as a float32 array; raise UserError if the file is damaged."""
         try:
-            value = self._files[name].get_tensor(self._theirs[name])
-        except Exception as error:  # safetensors' errors have no common base
+            value = self._readers[name].get_tensor(self._source_names[name])
+        except Exception as error:  # the errors of safetensors have no common base class
             raise UserError(
-                f"{self.path}: tensor {self._theirs[name]} cannot be read ({reason(error)})"
+                f"{self.path}: tensor {self._source_names[name]} cannot be read ({reason(error)})"
             ) from None
         value = value.T if names.is_transposed(name) else value
         return np.ascontiguousarray(value, "float32")
-
-
-# What a classifier was trained for, by the names of `tasks.TASK_CLASSES`.
-_PROBLEMS = {
-    "classification": "single_label_classification",
-    "regression": "regression",
-    "multi_label": "multi_label_classification",
-}
 
 
 def write(
@@ -102,38 +98,39 @@ def write(
     architecture=None,
     task_type=None,
 ):
-    """Writes a folder that `transformers` loads, whole or not at all.
+    """Write a folder that `transformers` loads, atomically.
 
     Args:
       folder: its path; it must not exist.
-      tensors: dict of the release's names to arrays; every one must be in the name table.
+      tensors: dict of the release's names to arrays; all names must be in the name table.
       config: the `BertConfig`.
-      vocab_file: a vocabulary to lay beside the weights, or None.
-      do_lower_case: what the tokenizer's settings say of casing.
-      labels: the labels of a classifier in the order of their ids, or None.
-      architecture: the class of `transformers` that the folder is for, None to tell it by the
-        head. A tagger has the head of a classifier: for it this has to be given.
+      vocab_file: the vocabulary to copy into the folder, or None.
+      do_lower_case: casing, for the tokenizer's config.
+      labels: labels of a classifier in the order of their ids, or None.
+      architecture: class of `transformers` to write for, None to infer it from the head. Required
+        for token classifiers, whose head looks like that of a text classifier.
       task_type: what a classifier was trained for, a key of `tasks.TASK_CLASSES`, or None.
 
     Returns:
-      The name of the class of `transformers` that the folder is for.
+      The name of the class of `transformers`.
     """
-    numpy = _safetensors("numpy")
+    from safetensors.numpy import save
+
     values = config.to_hugging_face()
     architecture = architecture or architecture_of(tensors)
     values["architectures"] = [architecture]
     if task_type:
-        values["problem_type"] = _PROBLEMS[task_type]
+        values["problem_type"] = _PROBLEM_TYPES[task_type]
     if architecture in _WITHOUT_POOLER:
         pooler = [name for name in tensors if name.startswith("bert/pooler/")]
         tensors = {name: value for name, value in tensors.items() if name not in pooler}
         if pooler:
-            console.info("left out: the pooler, which %s does not have", architecture)
+            console.info("left out the pooler, which %s does not have", architecture)
     if labels:
         values["id2label"] = {str(index): label for index, label in enumerate(labels)}
         values["label2id"] = {label: index for index, label in enumerate(labels)}
-    elif architecture == _CHOICE:
-        # Theirs has a bias; the same is added to every choice, so that it has no effect.
+    elif architecture == _MULTIPLE_CHOICE:
+        # That class has a bias. It has no effect: every choice gets the same.
         tensors = {"output_bias": np.zeros(1, "float32"), **tensors}
     elif "output_weights" in tensors and "id2label" not in values:
         count = len(tensors["output_weights"])
@@ -146,49 +143,37 @@ def write(
         for name, value in tensors.items()
     }
     if tf.io.gfile.exists(folder):
-        raise UserError(f"{folder} exists already")
+        raise UserError(f"{folder} already exists")
     with files.replacing_folder(folder) as temporary:
         files.make_folder(temporary)
-        data = numpy.save(arrays, metadata={"format": "pt"})
+        data = save(arrays, metadata={"format": "pt"})
         with tf.io.gfile.GFile(os.path.join(temporary, WEIGHTS), "wb") as writer:
             writer.write(data)
-        _write_json(os.path.join(temporary, CONFIG), values)
+        _write_json(os.path.join(temporary, HUGGING_FACE_CONFIG), values)
         if vocab_file:
             text = files.read_text(vocab_file)
             files.write_text(os.path.join(temporary, files.VOCABULARY), text)
-            settings = {
+            tokenizer_config = {
                 "tokenizer_class": "BertTokenizer",
                 "do_lower_case": do_lower_case,
                 "model_max_length": config.max_position_embeddings,
             }
-            _write_json(os.path.join(temporary, "tokenizer_config.json"), settings)
+            _write_json(os.path.join(temporary, "tokenizer_config.json"), tokenizer_config)
     return architecture
 
 
 def architecture_of(tensors):
-    """The class of `transformers` that the head of weights is of, if nothing else is known."""
+    """Return the class of `transformers` that has the same head as the weights."""
     if "cls/predictions/output_bias" in tensors:
-        both = "cls/seq_relationship/output_bias" in tensors
-        return "BertForPreTraining" if both else "BertForMaskedLM"
+        has_next_sentence = "cls/seq_relationship/output_bias" in tensors
+        return "BertForPreTraining" if has_next_sentence else "BertForMaskedLM"
     if "cls/squad/output_bias" in tensors:
         return "BertForQuestionAnswering"
     if "output_bias" in tensors:
         return "BertForSequenceClassification"
     if "output_weights" in tensors:
-        return _CHOICE
+        return _MULTIPLE_CHOICE
     return "BertModel"
-
-
-def settings_of(folder, name):
-    """The values in a JSON file of a folder, none if it has no such file."""
-    path = os.path.join(folder, name)
-    try:
-        values = json.loads(files.read_text(path)) if tf.io.gfile.exists(path) else {}
-    except json.JSONDecodeError as error:
-        raise UserError(f"{path}, line {error.lineno}: not JSON ({error.msg})") from None
-    if not isinstance(values, dict):
-        raise UserError(f"{path}: a JSON object was expected")
-    return values
 
 
 def _write_json(path, values):
@@ -197,43 +182,33 @@ def _write_json(path, values):
 
 
 def _shards(path):
-    """The names of the files with the weights."""
+    """Return the names of the weight files."""
     if tf.io.gfile.exists(os.path.join(path, WEIGHTS)):
         return [WEIGHTS]
     index = os.path.join(path, INDEX)
     if not tf.io.gfile.exists(index):
         raise UserError(
             f"{path}: its weights are pickled ({PICKLE}), which is not safe to read; convert them "
-            "where they come from: transformers' save_pretrained(FOLDER) writes model.safetensors"
+            "with transformers, whose `save_pretrained(FOLDER)` writes model.safetensors"
         )
     try:
         shards = sorted(set(json.loads(files.read_text(index))["weight_map"].values()))
     except (json.JSONDecodeError, KeyError, AttributeError, TypeError) as error:
-        raise UserError(f'{index}: no "weight_map" can be read ({reason(error)})') from None
+        raise UserError(f'{index}: cannot read its "weight_map" ({reason(error)})') from None
     for shard in shards:
         if shard != os.path.basename(shard):
             raise UserError(f"{index}: the shard {shard!r} is outside the folder")
         if not tf.io.gfile.exists(os.path.join(path, shard)):
-            raise UserError(f"{path}: the shard {shard} that {INDEX} names is missing")
+            raise UserError(f"{path}: the shard {shard} listed in {INDEX} is missing")
     return shards
 
 
 def _open(path):
-    safetensors = _safetensors()
+    import safetensors
+
     if "://" in path:
-        raise UserError(f"{path}: Hugging Face folders are read from local paths; copy it first")
+        raise UserError(f"{path}: Hugging Face folders must be local; copy it first")
     try:
         return safetensors.safe_open(path, "numpy")
-    except Exception as error:  # safetensors' errors have no common base
+    except Exception as error:  # the errors of safetensors have no common base class
         raise UserError(f"{path}: not a readable safetensors file ({reason(error)})") from None
-
-
-def _safetensors(part=None):
-    try:
-        import safetensors
-        import safetensors.numpy
-    except ImportError:
-        raise UserError(
-            "Hugging Face folders need the package safetensors: pip install safetensors"
-        ) from None
-    return getattr(safetensors, part) if part else safetensors

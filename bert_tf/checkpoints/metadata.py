@@ -1,18 +1,26 @@
-"""What lies beside weights: config, vocabulary, and what other files say of them."""
+"""Files next to a checkpoint: config, vocabulary and metadata about casing, labels and head."""
 
+import json
 import os
 import re
 
 import tensorflow as tf
 
 from bert_tf import files
-from bert_tf.checkpoints import hugging_face
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 
+# The config of a Hugging Face folder.
+HUGGING_FACE_CONFIG = "config.json"
 
-def beside(path, names):
-    """The first of `names` that lies in the folder `path` or beside the file, None if none does."""
+
+def find_companion_file(path, names):
+    """Return the first of the files `names` that exists next to a checkpoint, or None.
+
+    Args:
+      path: a checkpoint or the folder of one.
+      names: file names, the preferred one first.
+    """
     folder = path if tf.io.gfile.isdir(path) else os.path.dirname(path)
     for name in names:
         if tf.io.gfile.exists(os.path.join(folder, name)):
@@ -20,42 +28,61 @@ def beside(path, names):
     return None
 
 
-def find_config(path):
-    """Reads the config beside a checkpoint; UserError if there is none."""
-    found = beside(path, (files.CONFIG, hugging_face.CONFIG))
-    if found is None:
+def load_config(path):
+    """Return the `BertConfig` that is saved next to a checkpoint; raise UserError if none is."""
+    config_file = find_companion_file(path, (files.CONFIG, HUGGING_FACE_CONFIG))
+    if config_file is None:
         raise UserError(
-            f"`bert_config_file`: none is given, and there is no {files.CONFIG} or "
-            f"{hugging_face.CONFIG} beside {path}"
+            f"`bert_config_file` must be given: there is no {files.CONFIG} or "
+            f"{HUGGING_FACE_CONFIG} next to {path}"
         )
-    return BertConfig.from_json_file(found)
+    return BertConfig.from_json_file(config_file)
+
+
+def read_json(folder, name):
+    """Return the values of a JSON file as a dict, an empty one if the file does not exist."""
+    path = os.path.join(folder, name)
+    try:
+        values = json.loads(files.read_text(path)) if tf.io.gfile.exists(path) else {}
+    except json.JSONDecodeError as error:
+        raise UserError(f"{path}, line {error.lineno}: not JSON ({error.msg})") from None
+    if not isinstance(values, dict):
+        raise UserError(f"{path}: expected a JSON object")
+    return values
 
 
 def read_metadata(path):
-    """What the files beside a checkpoint say of casing, labels and architecture, as one dict.
+    """Return what the files next to a checkpoint say about casing, labels and architecture.
 
-    `classifier.json`, `squad.json` and `tagger.json` are what run_classifier.py, run_squad.py and
-    run_ner.py leave there, the others are Hugging Face's.
+    The scripts save `classifier.json`, `squad.json`, `tagger.json` and `choice.json`; the other
+    files are those of Hugging Face.
+
+    Returns:
+      A dict with the values of all files.
     """
     folder = path if tf.io.gfile.isdir(path) else os.path.dirname(path)
-    found = {}
-    ours = tuple(files.SETTINGS)
-    for name in ("tokenizer_config.json", hugging_face.CONFIG, *ours):
-        found.update(hugging_face.settings_of(folder, name))
-    if "data_scheme" in found:  # a tagger's, whose head is that of a classifier
-        found |= {"labels": found["names"], "architectures": ["BertForTokenClassification"]}
-    return found
+    metadata = {}
+    for name in ("tokenizer_config.json", HUGGING_FACE_CONFIG, *files.TASK_FILES):
+        metadata.update(read_json(folder, name))
+    # The head of a token classifier has the same weights as that of a text classifier.
+    if "data_scheme" in metadata:
+        metadata["labels"] = metadata["names"]
+        metadata["architectures"] = ["BertForTokenClassification"]
+    return metadata
 
 
-def labels_beside(path, count):
-    """What the files beside a checkpoint call the `count` rows of its head, None if nothing does.
+def read_labels(path, num_labels):
+    """Return the labels of a checkpoint's head in the order of its rows, or None if unknown.
 
-    Names that transformers makes up ("LABEL_0") say nothing.
+    Args:
+      path: a checkpoint or the folder of one.
+      num_labels: number of rows of the head; different numbers of labels are ignored, as are
+        the placeholders of transformers ("LABEL_0").
     """
-    found = read_metadata(path)
-    labels, ids = found.get("labels"), found.get("id2label")
-    if not labels and isinstance(ids, dict):
-        labels = [ids.get(str(i)) for i in range(len(ids))]
-    if not labels or len(labels) != count or None in labels:
+    metadata = read_metadata(path)
+    labels, id2label = metadata.get("labels"), metadata.get("id2label")
+    if not labels and isinstance(id2label, dict):
+        labels = [id2label.get(str(i)) for i in range(len(id2label))]
+    if not labels or len(labels) != num_labels or None in labels:
         return None
     return None if all(re.fullmatch(r"LABEL_\d+", str(x)) for x in labels) else labels

@@ -1,7 +1,7 @@
-"""The one table of weight names: ours (Keras variable paths), the release's, Hugging Face's.
+"""The table of weight names: Keras variable paths, the release's names, Hugging Face's names.
 
-Ours have the release's shapes, so between these two a name is all that has to be translated.
-Hugging Face keeps the kernel of a dense layer transposed, as (out, in).
+The Keras variables have the release's shapes, so only names have to be translated between these
+two. Hugging Face stores the kernels of dense layers transposed, as (out, in).
 """
 
 import re
@@ -10,94 +10,28 @@ _NORM = ("gamma", "beta")
 _DENSE = ("kernel", "bias")
 _LSTM = ("kernel", "recurrent_kernel", "bias")
 
-# Ours, the release's, Hugging Face's, and the variables of that layer: none if the row is one
-# variable. "{}" is the number of the transformer layer, from 0. None: Hugging Face has no such.
+# Marks rows where Hugging Face's name is the release's with dots.
+_DOTTED = "dotted"
+
+# Keras path, the release's name, Hugging Face's name (None if it has no such weight), and the
+# variables of the layer (none if the row is itself a variable). "{}" is the number of the
+# transformer layer, counted from 0.
 _TABLE = (
-    (
-        "embeddings/word_embeddings",
-        "bert/embeddings/word_embeddings",
-        "bert.embeddings.word_embeddings.weight",
-        (),
-    ),
-    (
-        "embeddings/token_type_embeddings",
-        "bert/embeddings/token_type_embeddings",
-        "bert.embeddings.token_type_embeddings.weight",
-        (),
-    ),
-    (
-        "embeddings/position_embeddings",
-        "bert/embeddings/position_embeddings",
-        "bert.embeddings.position_embeddings.weight",
-        (),
-    ),
-    (
-        "embeddings/LayerNorm",
-        "bert/embeddings/LayerNorm",
-        "bert.embeddings.LayerNorm",
-        _NORM,
-    ),
-    (
-        "layer_{}/query",
-        "bert/encoder/layer_{}/attention/self/query",
-        "bert.encoder.layer.{}.attention.self.query",
-        _DENSE,
-    ),
-    (
-        "layer_{}/key",
-        "bert/encoder/layer_{}/attention/self/key",
-        "bert.encoder.layer.{}.attention.self.key",
-        _DENSE,
-    ),
-    (
-        "layer_{}/value",
-        "bert/encoder/layer_{}/attention/self/value",
-        "bert.encoder.layer.{}.attention.self.value",
-        _DENSE,
-    ),
-    (
-        "layer_{}/attention_dense",
-        "bert/encoder/layer_{}/attention/output/dense",
-        "bert.encoder.layer.{}.attention.output.dense",
-        _DENSE,
-    ),
-    (
-        "layer_{}/attention_norm",
-        "bert/encoder/layer_{}/attention/output/LayerNorm",
-        "bert.encoder.layer.{}.attention.output.LayerNorm",
-        _NORM,
-    ),
-    (
-        "layer_{}/intermediate",
-        "bert/encoder/layer_{}/intermediate/dense",
-        "bert.encoder.layer.{}.intermediate.dense",
-        _DENSE,
-    ),
-    (
-        "layer_{}/output_dense",
-        "bert/encoder/layer_{}/output/dense",
-        "bert.encoder.layer.{}.output.dense",
-        _DENSE,
-    ),
-    (
-        "layer_{}/output_norm",
-        "bert/encoder/layer_{}/output/LayerNorm",
-        "bert.encoder.layer.{}.output.LayerNorm",
-        _NORM,
-    ),
-    ("pooler", "bert/pooler/dense", "bert.pooler.dense", _DENSE),
-    (
-        "masked_lm/dense",
-        "cls/predictions/transform/dense",
-        "cls.predictions.transform.dense",
-        _DENSE,
-    ),
-    (
-        "masked_lm/LayerNorm",
-        "cls/predictions/transform/LayerNorm",
-        "cls.predictions.transform.LayerNorm",
-        _NORM,
-    ),
+    ("embeddings/word_embeddings", "bert/embeddings/word_embeddings", _DOTTED, ()),
+    ("embeddings/token_type_embeddings", "bert/embeddings/token_type_embeddings", _DOTTED, ()),
+    ("embeddings/position_embeddings", "bert/embeddings/position_embeddings", _DOTTED, ()),
+    ("embeddings/LayerNorm", "bert/embeddings/LayerNorm", _DOTTED, _NORM),
+    ("layer_{}/query", "bert/encoder/layer_{}/attention/self/query", _DOTTED, _DENSE),
+    ("layer_{}/key", "bert/encoder/layer_{}/attention/self/key", _DOTTED, _DENSE),
+    ("layer_{}/value", "bert/encoder/layer_{}/attention/self/value", _DOTTED, _DENSE),
+    ("layer_{}/attention_dense", "bert/encoder/layer_{}/attention/output/dense", _DOTTED, _DENSE),
+    ("layer_{}/attention_norm", "bert/encoder/layer_{}/attention/output/LayerNorm", _DOTTED, _NORM),
+    ("layer_{}/intermediate", "bert/encoder/layer_{}/intermediate/dense", _DOTTED, _DENSE),
+    ("layer_{}/output_dense", "bert/encoder/layer_{}/output/dense", _DOTTED, _DENSE),
+    ("layer_{}/output_norm", "bert/encoder/layer_{}/output/LayerNorm", _DOTTED, _NORM),
+    ("pooler", "bert/pooler/dense", _DOTTED, _DENSE),
+    ("masked_lm/dense", "cls/predictions/transform/dense", _DOTTED, _DENSE),
+    ("masked_lm/LayerNorm", "cls/predictions/transform/LayerNorm", _DOTTED, _NORM),
     ("masked_lm/output_bias", "cls/predictions/output_bias", "cls.predictions.bias", ()),
     (
         "next_sentence/output_weights",
@@ -111,69 +45,75 @@ _TABLE = (
         "cls.seq_relationship.bias",
         (),
     ),
-    # Of a whole text or, in a tagger, of each token.
+    # The classifier of a text or, in a token classifier, of each token.
     ("classifier/output_weights", "output_weights", "classifier.weight", ()),
     ("classifier/output_bias", "output_bias", "classifier.bias", ()),
     ("spans/output_weights", "cls/squad/output_weights", "qa_outputs.weight", ()),
     ("spans/output_bias", "cls/squad/output_bias", "qa_outputs.bias", ()),
-    # Ours: the tagger on frozen features. Hugging Face has no such model.
+    # The token classifier on frozen features, which exists only in bert_tf.
     ("mix/layer_weights", "features/layer_weights", None, ()),
     *(
-        (f"lstm_{i}_{way}/lstm_cell", f"lstm_{i}/{way}", None, _LSTM)
+        (f"lstm_{i}_{direction}/lstm_cell", f"lstm_{i}/{direction}", None, _LSTM)
         for i in range(2)
-        for way in ("forward", "backward")
+        for direction in ("forward", "backward")
     ),
 )
 
 _HUGGING_FACE = {"kernel": "weight", "gamma": "weight", "beta": "bias", "bias": "bias"}
 
 
-def _expand():
-    """Yields one row a variable: ours, the release's, Hugging Face's name."""
-    for ours, release, hugging_face, variables in _TABLE:
+def _expand_table():
+    """Yield (Keras path, release name, Hugging Face name) of each variable."""
+    for path, release, hugging_face, variables in _TABLE:
+        if hugging_face == _DOTTED:
+            hugging_face = release.replace("layer_{}", "layer.{}").replace("/", ".")
+            hugging_face += "" if variables else ".weight"
         if not variables:
-            yield ours, release, hugging_face
+            yield path, release, hugging_face
         for variable in variables:
             yield (
-                f"{ours}/{variable}",
+                f"{path}/{variable}",
                 f"{release}/{variable}",
                 hugging_face and f"{hugging_face}.{_HUGGING_FACE[variable]}",
             )
 
 
-_ROWS = tuple(_expand())
+_ROWS = tuple(_expand_table())
 _RELEASE = {release: release for _, release, _ in _ROWS}
-_OURS_TO_RELEASE = {ours: release for ours, release, _ in _ROWS}
-_HUGGING_FACE_TO_RELEASE = {theirs: release for _, release, theirs in _ROWS if theirs}
-_RELEASE_TO_HUGGING_FACE = {release: hugging_face for _, release, hugging_face in _ROWS}
+_KERAS_TO_RELEASE = {path: release for path, release, _ in _ROWS}
+_HUGGING_FACE_TO_RELEASE = {name: release for _, release, name in _ROWS if name}
+_RELEASE_TO_HUGGING_FACE = {release: name for _, release, name in _ROWS}
 
 
-def _translate(table, name, layer):
-    """Looks `name` up with its layer number, which `layer` finds, taken out and put back."""
-    match = re.search(layer, name)
+def _translate(table, name, layer_pattern):
+    """Look up a name in a table, or return None; the pattern finds the layer number in it."""
+    match = re.search(layer_pattern, name)
     if match is None:
         return table.get(name)
-    general = name[: match.start(1)] + "{}" + name[match.end(1) :]
-    found = table.get(general)
-    return found and found.format(match.group(1))
+    template = table.get(name[: match.start(1)] + "{}" + name[match.end(1) :])
+    return template and template.format(match.group(1))
 
 
 def release_name(path):
-    """Translates a Keras variable path: "layer_3/query/kernel" -> "bert/encoder/layer_3/...".
+    """Return the release's name of a Keras variable.
+
+    >>> release_name("layer_3/query/kernel")
+    'bert/encoder/layer_3/attention/self/query/kernel'
 
     Raises:
-      KeyError: if the table does not have it, so that a new layer cannot be forgotten here.
+      KeyError: if the table lacks the variable; a new layer must be added to it.
     """
-    found = _translate(_OURS_TO_RELEASE, path, r"^layer_(\d+)/")
-    if found is None:
+    name = _translate(_KERAS_TO_RELEASE, path, r"^layer_(\d+)/")
+    if name is None:
         raise KeyError(f"{path} is not in the table of weight names")
-    return found
+    return name
 
 
 def from_hugging_face(name):
-    """The release's name of a Hugging Face weight, None if it has none.
+    """Return the release's name of a Hugging Face weight, None if the table lacks it.
 
-    The models without a head leave out the first "bert."; old folders say gamma and beta.
+    Models without a head omit the "bert." in front; old folders call layer-norm weights gamma and
+    beta.
     """
     name = name.replace("LayerNorm.gamma", "LayerNorm.weight")
     name = name.replace("LayerNorm.beta", "LayerNorm.bias")
@@ -183,31 +123,31 @@ def from_hugging_face(name):
 
 
 def is_known(name):
-    """Whether a release name is that of a weight of a model of ours."""
+    """Return whether a name of the release is in the table."""
     return _translate(_RELEASE, name, r"/layer_(\d+)/") is not None
 
 
 def to_hugging_face(name):
-    """The Hugging Face name of a weight by the release's name, None if it has none."""
+    """Return the Hugging Face name of a weight of the release, None if it has none."""
     return _translate(_RELEASE_TO_HUGGING_FACE, name, r"/layer_(\d+)/")
 
 
 def is_transposed(name):
-    """Whether Hugging Face keeps the weight of this release name transposed."""
+    """Return whether Hugging Face stores a weight of the release transposed."""
     return name.endswith("/kernel")
 
 
 def weights(model):
-    """The model's trainable variables by the release's names, in the model's order."""
+    """Return the model's trainable variables as a dict by the release's names."""
     return {release_name(variable.path): variable for variable in model.trainable_variables}
 
 
 def encoder_shapes(config):
-    """The encoder's weights as a config has them: dict of the release's names to shapes."""
-    hidden, wide = config.hidden_size, config.intermediate_size
-    sizes = {  # of the kernels; a bias has the second, a norm the width
-        "intermediate/dense": (hidden, wide),
-        "output/dense": (wide, hidden),
+    """Return the shapes of a config's encoder weights as a dict by the release's names."""
+    hidden, intermediate = config.hidden_size, config.intermediate_size
+    kernel_shapes = {  # those that are not (hidden, hidden)
+        "intermediate/dense": (hidden, intermediate),
+        "output/dense": (intermediate, hidden),
     }
     shapes = {
         "bert/embeddings/word_embeddings": (config.vocab_size, hidden),
@@ -218,10 +158,10 @@ def encoder_shapes(config):
         if not release.startswith("bert/") or release in shapes:
             continue
         layer, _, variable = release.rpartition("/")
-        local = layer.removeprefix("bert/encoder/layer_{}/")
-        size = sizes.get(local, (hidden, hidden))
-        shape = size if variable == "kernel" else size[1:]
-        count = config.num_hidden_layers if "{}" in release else 1
-        for number in range(count):
+        name_in_layer = layer.removeprefix("bert/encoder/layer_{}/")
+        kernel_shape = kernel_shapes.get(name_in_layer, (hidden, hidden))
+        shape = kernel_shape if variable == "kernel" else kernel_shape[1:]
+        num_layers = config.num_hidden_layers if "{}" in release else 1
+        for number in range(num_layers):
             shapes[release.format(number)] = shape
     return shapes

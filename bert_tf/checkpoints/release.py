@@ -1,6 +1,6 @@
-"""Files of the release's format: a TF1 checkpoint, names to tensors.
+"""Checkpoints in the release's format: TF1 checkpoints, which map names to tensors.
 
-Our own training checkpoints are such files too, so whatever reads the one reads the other.
+Training runs of bert_tf write this format, too.
 """
 
 import os
@@ -12,64 +12,74 @@ import tensorflow as tf
 from bert_tf import files
 from bert_tf.errors import DamagedFile, UserError, reason
 
-# The reader translates TensorFlow's statuses into Python's exceptions, each into another.
+# The reader turns TensorFlow's error codes into different Python exceptions.
 _READ_ERRORS = (tf.errors.OpError, RuntimeError, ValueError, IndexError)
 
 
-def check_path(path, flag):
-    """Raises UserError for a path that TensorFlow would take as a pattern when it reads it."""
-    found = sorted(set("[]*?\\") & set(path))
-    if found and "://" not in path:
+def check_path(path, argument):
+    """Raise a UserError for a path that TensorFlow would read as a glob pattern."""
+    special = sorted(set("[]*?\\") & set(path))
+    if special and "://" not in path:
         raise UserError(
-            f"`{flag}`: {path} has {' '.join(found)} in it; TensorFlow reads the paths of "
-            "checkpoints as patterns, so another name is needed"
+            f"`{argument}`: {path} contains {' '.join(special)}; TensorFlow reads checkpoint "
+            "paths as glob patterns, so use a different name"
         )
 
 
-def find(path: str, flag: str = "init_checkpoint") -> str:
-    """Returns the prefix of the checkpoint that `path` means.
+def find(path: str, argument: str = "init_checkpoint") -> str:
+    """Return the prefix of a checkpoint.
 
     Args:
       path: a prefix ("model.ckpt-1000"), its `.index` or `.data-...` file, or a folder with a
         `checkpoint` file or a single checkpoint in it.
-      flag: the flag it came from, for the error.
+      argument: name of the argument that gave the path, for error messages.
 
     Raises:
       UserError: if there is no checkpoint.
     """
-    check_path(path, flag)
+    check_path(path, argument)
     prefix = path
     if tf.io.gfile.isdir(path):
         prefix = tf.train.latest_checkpoint(path)
         if prefix is None:
-            found = sorted(name for name in tf.io.gfile.listdir(path) if name.endswith(".index"))
-            if len(found) != 1:
-                seeds = [name.rstrip("/") for name in tf.io.gfile.listdir(path)
-                         if name.startswith("seed_")]  # fmt: skip
-                names = ", ".join(found) or (
-                    f"none but those of its folders {', '.join(sorted(seeds))}" if seeds else "none"
-                )
+            names = sorted(name.rstrip("/") for name in tf.io.gfile.listdir(path))
+            indices = [name for name in names if name.endswith(".index")]
+            if len(indices) != 1:
+                seeds = [name for name in names if name.startswith("seed_")]
+                found = ", ".join(indices) or "none"
+                if seeds and not indices:
+                    found = f"none except in the folders {', '.join(seeds)}"
                 raise UserError(
-                    f"`{flag}`: one checkpoint was expected in the folder {path}, found {names}"
+                    f"`{argument}`: expected one checkpoint in the folder {path}, found {found}"
                 )
-            prefix = os.path.join(path, found[0])
+            prefix = os.path.join(path, indices[0])
     for ending in (".index", ".data-"):
         head, dot, _ = prefix.rpartition(ending)
         if dot and not files.system(prefix).exists(prefix + ".index"):
             prefix = head
     if not files.system(prefix).exists(prefix + ".index"):
         if tf.io.gfile.exists(path):
-            raise UserError(f"`{flag}`: {path} is not a checkpoint, there is no {prefix}.index")
-        raise UserError(f"`{flag}`: there is no checkpoint {path} (no file {prefix}.index)")
+            raise UserError(f"`{argument}`: {path} is not a checkpoint, there is no {prefix}.index")
+        raise UserError(f"`{argument}`: there is no checkpoint {path} (no file {prefix}.index)")
     return prefix
 
 
 class ReleaseCheckpoint:
-    """A checkpoint that can be read: `shapes`, a dict of names to shapes, and `tensor`."""
+    """A readable checkpoint.
 
-    def __init__(self, path, flag="init_checkpoint"):
-        """Opens what `find` finds; UserError if the files are damaged or incomplete."""
-        self.path = find(path, flag)
+    Attributes:
+      path: the prefix.
+      shapes: dict of names to shapes.
+    """
+
+    def __init__(self, path, argument="init_checkpoint"):
+        """Open a checkpoint; raise UserError if it is missing, damaged or incomplete.
+
+        Args:
+          path: anything that `find` accepts.
+          argument: name of the argument that gave the path, for error messages.
+        """
+        self.path = find(path, argument)
         try:
             self._reader = tf.train.load_checkpoint(self.path)
         except _READ_ERRORS as error:
@@ -78,7 +88,7 @@ class ReleaseCheckpoint:
         self.shapes = {name: tuple(shape) for name, shape in sorted(shapes.items())}
 
     def tensor(self, name):
-        """Reads one tensor as a numpy array; UserError if the file is damaged there."""
+        """Return a tensor as a numpy array; raise UserError if the file is damaged."""
         try:
             return self._reader.get_tensor(name)
         except _READ_ERRORS as error:
@@ -88,10 +98,10 @@ class ReleaseCheckpoint:
 
 
 def write(prefix: str, tensors: Mapping[str, np.ndarray]) -> None:
-    """Writes a dict of names to arrays as a checkpoint that `tf.compat.v1.train.Saver` restores.
+    """Write a dict of names to arrays as a checkpoint that `tf.compat.v1.train.Saver` restores.
 
-    The data file gets its name first and the index last, and without its index a checkpoint does
-    not exist: it appears whole or not at all.
+    The write is atomic: the index file is renamed last, and without an index there is no
+    checkpoint.
     """
     files.make_folder(os.path.dirname(prefix))
     temporary = files.temporary_name(prefix)
@@ -107,24 +117,24 @@ def write(prefix: str, tensors: Mapping[str, np.ndarray]) -> None:
             files.system(prefix).remove(prefix + ".index")
         for ending in (".data-00000-of-00001", ".index"):
             files.rename(temporary + ending, prefix + ending)
-    except files.errors() as error:
+    except files.io_errors() as error:
         raise UserError(f"{prefix}: cannot be written ({reason(error)})") from None
     finally:
-        for left in _beside(temporary):
-            files.system(prefix).remove(left)
+        for path in _starting_with(temporary):
+            files.system(prefix).remove(path)
 
 
 def remove(prefix):
-    """Removes a checkpoint: the index first, without which the rest is none any more."""
+    """Remove a checkpoint: the index first, without which the other files are not a checkpoint."""
     files.system(prefix).remove(prefix + ".index")
-    for path in _beside(prefix + ".data-"):
+    for path in _starting_with(prefix + ".data-"):
         files.system(prefix).remove(path)
 
 
-def _beside(start):
-    """The paths that begin with `start`. Not by glob: the user's path may have brackets in it."""
-    folder, name = os.path.split(start)
+def _starting_with(start):
+    """Return the paths that begin with `start`. Not with glob: the path may contain brackets."""
+    folder, prefix = os.path.split(start)
     if not tf.io.gfile.isdir(folder or "."):
         return []
-    found = tf.io.gfile.listdir(folder or ".")
-    return [os.path.join(folder, other) for other in found if other.startswith(name)]
+    names = tf.io.gfile.listdir(folder or ".")
+    return [os.path.join(folder, name) for name in names if name.startswith(prefix)]

@@ -1,4 +1,4 @@
-"""Start a model from somebody's weights, and say what came from where."""
+"""Initialize a model from a checkpoint and report which weights were loaded."""
 
 import re
 from collections.abc import Sequence
@@ -7,70 +7,77 @@ import keras
 
 from bert_tf import console, files
 from bert_tf.checkpoints import hugging_face, release
-from bert_tf.checkpoints.metadata import beside, labels_beside
+from bert_tf.checkpoints.metadata import HUGGING_FACE_CONFIG, find_companion_file, read_labels
 from bert_tf.checkpoints.names import weights
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 
-SLOTS = re.compile(r"/(adam_m|adam_v)$|^global_step$|^bert_tf/")
+# Variables of the optimizer and of the training loop.
+TRAINING_STATE = re.compile(r"/(adam_m|adam_v)$|^global_step$|^bert_tf/")
 _LAYER = re.compile(r"^bert/encoder/layer_(\d+)/")
 _HEAD = ("output_weights", "output_bias")
 
-# What a checkpoint must have: the encoder without its pooler, which is not in every one that people
-# share; or all that answers depend on, for models that use the pooler and for those that do not.
-_ENCODER, _ALL, _WITHOUT_POOLER = "bert/(encoder|embeddings)/", "", "(?!bert/pooler/)"
+# Prefixes of the weights that a checkpoint must have. Initialization requires the encoder without
+# its pooler, which many shared checkpoints lack; prediction requires all weights that it uses.
+_ENCODER, _ALL, _ALL_BUT_POOLER = "bert/(encoder|embeddings)/", "", "(?!bert/pooler/)"
 
 
-def open_checkpoint(path, flag="init_checkpoint"):
-    """Opens weights of any kind: a release checkpoint, one of ours, a Hugging Face folder.
+def open_checkpoint(path, argument="init_checkpoint"):
+    """Open a checkpoint of the release or of a training run, or a Hugging Face folder.
 
     Args:
-      path: what `release.find` accepts, a Hugging Face folder, or its `model.safetensors`.
-      flag: the flag it came from, for the error.
+      path: anything that `release.find` accepts, a Hugging Face folder, or its
+        `model.safetensors`.
+      argument: name of the argument that gave the path, for error messages.
 
     Returns:
       An object with `path`, `shapes` (dict of the release's names to shapes) and `tensor(name)`.
 
     Raises:
-      UserError: if there is nothing to read.
+      UserError: if there is no readable checkpoint.
     """
     folder = path.removesuffix(hugging_face.WEIGHTS).removesuffix("/") or "."
     if hugging_face.is_folder(folder):
         return hugging_face.HuggingFaceFolder(folder)
-    return release.ReleaseCheckpoint(path, flag)
+    return release.ReleaseCheckpoint(path, argument)
 
 
-def check_fits(there, wanted, path, needed=_ENCODER):
-    """Compares the weights of a checkpoint with those of a model.
+def check_compatible(checkpoint_shapes, model_shapes, path, required=_ENCODER):
+    """Check that a checkpoint has the weights of a model.
 
     Args:
-      there: dict of names to shapes, of the checkpoint.
-      wanted: dict of names to shapes, of the model.
-      path: of the checkpoint, for the error.
-      needed: regular expression that the names begin with which must not be missing.
+      checkpoint_shapes: dict of names to shapes.
+      model_shapes: dict of names to shapes.
+      path: of the checkpoint, for error messages.
+      required: regular expression for the start of the names that must not be missing.
 
     Raises:
-      UserError: if nothing fits, a shape differs or the number of layers does.
+      UserError: if no name matches, or if a shape or the number of layers differs.
     """
-    hint = "is `bert_config_file` that of the checkpoint?"
-    loaded = [name for name in wanted if name in there]
-    if not loaded:
+    hint = "does `bert_config_file` belong to the checkpoint?"
+    common = [name for name in model_shapes if name in checkpoint_shapes]
+    if not common:
         raise UserError(
-            f"{path}: nothing in it fits the model; it holds {some(list(there))}, the model wants "
-            f"{some(list(wanted))}"
+            f"{path}: none of its weights is in the model; the checkpoint has "
+            f"{abbreviate(list(checkpoint_shapes))}, the model {abbreviate(list(model_shapes))}"
         )
-    for name in loaded:
-        if there[name] != wanted[name]:
+    for name in common:
+        found, expected = checkpoint_shapes[name], model_shapes[name]
+        if found != expected:
             raise UserError(
-                f"{path}: {name} is {there[name]} there, but {wanted[name]} in the model; "
-                f"{_guess(name, there[name]) or hint}"
+                f"{path}: {name} has the shape {found} in the checkpoint, but {expected} in the "
+                f"model; {_explain_shape(name, found) or hint}"
             )
-    layers_there, layers_wanted = _layers(there), _layers(wanted)
-    if layers_there != layers_wanted:
-        raise UserError(f"{path}: it has {layers_there} layers, the model {layers_wanted}; {hint}")
-    lacking = [name for name in wanted if name not in there and re.match(needed, name)]
-    if lacking:
-        raise UserError(f"{path}: it lacks {some(lacking)}; {hint}")
+    found, expected = _count_layers(checkpoint_shapes), _count_layers(model_shapes)
+    if found != expected:
+        raise UserError(
+            f"{path}: the checkpoint has {found} layers, but the model has {expected}; {hint}"
+        )
+    missing = [
+        name for name in model_shapes if name not in checkpoint_shapes and re.match(required, name)
+    ]
+    if missing:
+        raise UserError(f"{path}: the checkpoint lacks {abbreviate(missing)}; {hint}")
 
 
 def warm_start(
@@ -79,101 +86,108 @@ def warm_start(
     require_all: bool = False,
     labels: Sequence[str] | None = None,
 ) -> None:
-    """Loads into `model` every weight of a checkpoint that has its name.
+    """Load every weight of `model` that a checkpoint has, by name.
 
-    Heads may be missing: they keep their random start, and the report names them. A part of the
-    encoder may not: then the checkpoint is another model's. Where both have names for the labels of
-    a head, its rows are taken by name; a head of other labels counts as missing.
+    A head may be missing: it stays randomly initialized, and a log line names it. The encoder must
+    be complete. If the labels of both heads are known, the rows of the head are matched by label;
+    a head with different labels counts as missing.
+
+    >>> model = bert_tf.BertModel(bert_tf.BertConfig.from_json_file("bert_config.json"))
+    >>> warm_start(model, "bert_model.ckpt")
 
     Args:
-      model: a Keras model whose weights the name table knows.
-      path: what `open_checkpoint` accepts.
-      require_all: whether a missing head is an error too, as it is before an export; a pooler that
-        the model does not use may be missing all the same.
-      labels: what the rows of the model's head stand for, None if that has no names.
+      model: a model of bert_tf.
+      path: anything that `open_checkpoint` accepts.
+      require_all: whether a missing head is an error, too, as for an export. A pooler that the
+        model does not use may still be missing.
+      labels: labels of the rows of the model's head, None if they have no names.
 
     Raises:
-      UserError: if nothing fits, a shape differs or the number of layers does.
+      UserError: if no name matches, or if a shape or the number of layers differs.
     """
     source = open_checkpoint(path)
-    wanted = weights(model)
-    shapes = {name: tuple(variable.shape) for name, variable in wanted.items()}
-    there, rows = dict(source.shapes), None
-    theirs = labels_beside(source.path, there.get(_HEAD[0], (0,))[0]) if labels else None
-    if labels and theirs and list(theirs) != list(labels):
-        said = f"its labels are {some(theirs, 9)}, and those of the model {some(labels, 9)}"
-        if sorted(theirs) == sorted(labels):
-            rows = [theirs.index(label) for label in labels]
-            console.info("weights: the head is put in order: in %s %s", source.path, said)
-        elif require_all:
-            raise UserError(f"{source.path}: {said}; so its head cannot be used")
-        else:
-            console.info("weights: the head in %s is not used: %s", source.path, said)
-            there = {name: shape for name, shape in there.items() if name not in _HEAD}
-    needed = _ENCODER
+    variables = weights(model)
+    model_shapes = {name: tuple(variable.shape) for name, variable in variables.items()}
+    shapes, rows = dict(source.shapes), None
+    if labels and _HEAD[0] in shapes:
+        saved_labels = read_labels(source.path, shapes[_HEAD[0]][0])
+        if saved_labels and list(saved_labels) != list(labels):
+            difference = (
+                f"the labels of the checkpoint are {abbreviate(saved_labels, 9)}, those of the "
+                f"model {abbreviate(labels, 9)}"
+            )
+            if sorted(saved_labels) == sorted(labels):
+                rows = [saved_labels.index(label) for label in labels]
+                console.info("weights: head of %s reordered: %s", source.path, difference)
+            elif require_all:
+                raise UserError(f"{source.path}: cannot use its head: {difference}")
+            else:
+                console.info("weights: head of %s not used: %s", source.path, difference)
+                shapes = {name: shape for name, shape in shapes.items() if name not in _HEAD}
+    required = _ENCODER
     if require_all:
-        needed = _ALL if model.uses_pooler else _WITHOUT_POOLER
-    check_fits(there, shapes, source.path, needed)
+        required = _ALL if model.uses_pooler else _ALL_BUT_POOLER
+    check_compatible(shapes, model_shapes, source.path, required)
     _check_config(model.config, source.path)
-    values = {name: source.tensor(name) for name in wanted if name in there}
+    values = {name: source.tensor(name) for name in variables if name in shapes}
     for name, value in values.items():
-        wanted[name].assign(value if rows is None or name not in _HEAD else value[rows])
-    report(source, values, wanted)
+        variables[name].assign(value if rows is None or name not in _HEAD else value[rows])
+    _log_loaded(source, values, variables)
 
 
 def _check_config(config, path):
-    """Compares what shapes do not show with the config that lies beside a checkpoint, if one does.
+    """Compare a config with the one next to a checkpoint, where shapes do not show a difference.
 
     Raises:
-      UserError: if the number of heads differs; another activation or epsilon is a warning.
+      UserError: if the number of heads differs; a different activation or epsilon is a warning.
     """
-    found_at = beside(path, (files.CONFIG, hugging_face.CONFIG))
-    if found_at is None:
+    config_file = find_companion_file(path, (files.CONFIG, HUGGING_FACE_CONFIG))
+    if config_file is None:
         return
-    theirs = BertConfig.from_json_file(found_at)
+    saved_config = BertConfig.from_json_file(config_file)
     for key in ("num_attention_heads", "hidden_act", "layer_norm_eps"):
-        found, given = getattr(theirs, key), getattr(config, key)
-        if found != given:
-            said = f"{found_at} says {key} is {found}, but the model has {given}"
+        saved, given = getattr(saved_config, key), getattr(config, key)
+        if saved != given:
+            difference = f"{config_file} has {key}={saved}, but the model has {key}={given}"
             if key == "num_attention_heads":
-                raise UserError(f"{said}; is `bert_config_file` that of the checkpoint?")
-            console.warning("%s", said)
+                raise UserError(f"{difference}; does `bert_config_file` belong to the checkpoint?")
+            console.warning("%s", difference)
 
 
-def report(source, loaded, wanted):
-    """Says which weights came from `source`, which it lacks and which were left over."""
-    console.info("weights: %d of %d from %s", len(loaded), len(wanted), source.path)
-    missing = [name for name in wanted if name not in loaded]
+def _log_loaded(source, loaded, variables):
+    """Log the number of loaded weights and the names of missing and unused ones."""
+    console.info("weights: %d of %d from %s", len(loaded), len(variables), source.path)
+    missing = [name for name in variables if name not in loaded]
     if missing:
-        console.info("weights: not in it, so they start random: %s", ", ".join(missing))
-    left_over = [name for name in source.shapes if name not in loaded]
-    slots = sum(bool(SLOTS.search(name)) for name in left_over)
-    left_over = [name for name in left_over if not SLOTS.search(name)]
-    if slots:
-        left_over.append(f"{slots} of the optimizer's")
-    if left_over:
-        console.info("weights: in it, but not used: %s", ", ".join(left_over))
+        console.info("weights: not in it, randomly initialized: %s", ", ".join(missing))
+    unused = [name for name in source.shapes if name not in loaded]
+    num_state = sum(bool(TRAINING_STATE.search(name)) for name in unused)
+    unused = [name for name in unused if not TRAINING_STATE.search(name)]
+    if num_state:
+        unused.append(f"{num_state} of the optimizer")
+    if unused:
+        console.info("weights: in it, but not used: %s", ", ".join(unused))
 
 
-def some(names, most=3):
-    """The first few of a list of names, and how many more there are."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+def abbreviate(names, limit=3):
+    """Return the first `limit` names as text, and the number of the others."""
+    others = f" and {len(names) - limit} more" if len(names) > limit else ""
+    return ", ".join(names[:limit]) + others
 
 
-def _layers(shapes):
-    """How many transformer layers there are weights of."""
-    found = [_LAYER.match(name) for name in shapes]
-    return len({match.group(1) for match in found if match})
+def _count_layers(shapes):
+    """Return the number of transformer layers that the weights belong to."""
+    matches = [_LAYER.match(name) for name in shapes]
+    return len({match.group(1) for match in matches if match})
 
 
-def _guess(name, shape):
-    """The likeliest reason why a shape differs, None if it is just another model."""
+def _explain_shape(name, shape):
+    """Return the most likely reason for a different shape, None if it is just another model."""
     if name == "bert/embeddings/word_embeddings":
         return (
-            f"its vocabulary has {shape[0]} entries: is the model's config or vocabulary that of "
-            "another language or casing?"
+            f"its vocabulary has {shape[0]} entries: do the config and vocabulary of the model "
+            "have another language or casing?"
         )
     if name in _HEAD:
-        return f"it was trained on {shape[0]} labels"
+        return f"it was trained with {shape[0]} labels"
     return None

@@ -1,4 +1,4 @@
-"""Writes BERT weights in another format: the release's or Hugging Face's."""
+"""Convert BERT weights to the format of the release or of Hugging Face."""
 
 from absl import flags
 
@@ -6,27 +6,29 @@ import bert_tf
 from bert_tf.cli.flags import FLAGS
 
 flags.DEFINE_string(
-    "input", None, "The weights: a checkpoint of the release or of a run, or a Hugging Face folder."
+    "input", None, "A checkpoint of the release or of a training run, or a Hugging Face folder."
 )
-flags.DEFINE_string("output_dir", None, "The folder to make.")
+flags.DEFINE_string("output_dir", None, "The folder to create.")
 flags.DEFINE_enum("format", None, ["release", "hugging_face"], "The format to write.")
-flags.DEFINE_string("bert_config_file", None, "The config, if it does not lie beside the weights.")
+flags.DEFINE_string("bert_config_file", None, "The config, if it is not next to the weights.")
 bert_tf.cli.flags.define_tokenizer_flags()
 flags.DEFINE_string(
     "architecture",
     None,
-    "The class of transformers to write for, such as BertForTokenClassification; told by the head "
-    "if not given, and a tagger has the head of a classifier.",
+    "The class of transformers to write for, such as BertForTokenClassification; by default that "
+    "of the folder that is read, else inferred from the head, which is the same in text and token "
+    "classifiers.",
 )
-flags.DEFINE_bool("keep_optimizer", False, "Whether to write moments and step too.")
+flags.DEFINE_bool("keep_optimizer", False, "Whether to keep the optimizer's moments and the step.")
 flags.DEFINE_integer(
     "max_position_embeddings",
     None,
-    "Cut or extend the position table to so many rows; extended, it has to be pre-trained further.",
+    "The new number of rows of the position table; if it grows, the model needs further "
+    "pre-training.",
     lower_bound=1,
 )
 flags.DEFINE_integer(
-    "vocab_size", None, "Extend the word table to so many rows, for a longer vocabulary."
+    "vocab_size", None, "The new number of rows of the word table, for a larger vocabulary."
 )
 flags.mark_flags_as_required(["input", "output_dir", "format"])
 

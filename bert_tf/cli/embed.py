@@ -1,4 +1,4 @@
-"""Sentences to vectors: written to a file, searched for neighbours, or as a SavedModel."""
+"""Compute sentence vectors: write them, search for nearest neighbors, or export a SavedModel."""
 
 import contextlib
 import sys
@@ -8,44 +8,51 @@ from absl import flags
 import bert_tf
 from bert_tf.cli.flags import FLAGS
 
-bert_tf.cli.pipelines.define_vector_flags()
-flags.DEFINE_string("input_file", None, "Sentences, one a line.")
+bert_tf.cli.pipelines.define_pipeline_flags()
+flags.DEFINE_string("input_file", None, "Text file with one sentence per line.")
 flags.DEFINE_string(
-    "output_file", None, "NumPy file to write: row N is the vector of line N, both from 0."
+    "output_file", None, "NumPy file to write; row N is the vector of line N, counted from 0."
 )
 flags.DEFINE_enum(
     "pooling",
     None,
     ["mean", "max", "cls"],
-    "Mean or greatest of the tokens' vectors, or the one of [CLS]; mean if not given.",
+    "How the token vectors are combined: their mean, their maximum, or the vector of [CLS]. "
+    "Default: the setting of a sentence-transformers folder, else mean.",
 )
 flags.DEFINE_integer(
     "layer",
     None,
-    "The layer whose vectors these are: 0 is the lowest, -1 the last; -2 if not given.",
-)
-flags.DEFINE_bool("normalize", None, "Whether to give vectors the length 1; not if not given.")
-flags.DEFINE_bool("float16", False, "Whether to write numbers in half the bytes.")
-flags.DEFINE_multi_string(
-    "query", [], "A sentence whose nearest neighbours in input_file to print; may be given again."
+    "Layer that the vectors are taken from: 0 is the lowest, -1 the last. Default: -1 for a "
+    "sentence-transformers folder, else -2.",
 )
 flags.DEFINE_bool(
-    "interactive", False, "Whether to read such sentences from standard input, one a line."
+    "normalize",
+    None,
+    "Whether to scale vectors to length 1. Default: the setting of a sentence-transformers "
+    "folder, else false.",
 )
-flags.DEFINE_integer("num_nearest", 5, "How many neighbours to print.", lower_bound=1)
+flags.DEFINE_bool("float16", False, "Whether to write output_file in float16, at half the size.")
+flags.DEFINE_multi_string(
+    "query", [], "Sentence whose nearest neighbors in input_file are printed; may be repeated."
+)
+flags.DEFINE_bool("interactive", False, "Whether to read queries from standard input, one a line.")
+flags.DEFINE_integer("num_nearest", 5, "Number of neighbors to print.", lower_bound=1)
 flags.DEFINE_string(
-    "export_dir", None, "Folder of a SavedModel's versions, from strings to vectors, to write one."
+    "export_dir",
+    None,
+    "Folder to export a SavedModel to, from strings to vectors, as a numbered version.",
 )
 flags.DEFINE_integer(
-    "version", None, "Number of the version, the next free one if not given.", lower_bound=0
+    "version", None, "Version number of the export; the next free one by default.", lower_bound=0
 )
 
 
 def main():
     check_flags()
-    options = bert_tf.cli.pipelines.runner_options()
+    options = bert_tf.cli.pipelines.pipeline_options()
     if not FLAGS["max_seq_length"].present:
-        # A folder of sentence-transformers has its own.
+        # A sentence-transformers folder has its own default.
         del options["max_seq_length"]
     encoder = bert_tf.SentenceEncoder.from_preset(
         bert_tf.cli.pipelines.model_files(),
@@ -56,88 +63,89 @@ def main():
     )
     if FLAGS.export_dir:
         serving = bert_tf.serving
-        servable = serving.sentences(encoder, serving.Options())
+        servable = serving.sentence_embedding_servable(encoder, serving.Options())
         serving.export(servable, FLAGS.export_dir, FLAGS.version)
     if FLAGS.input_file:
-        kept, vectors = embed(encoder)
+        sentences, vectors = embed(encoder)
         if FLAGS.interactive:
-            answer(encoder, kept, vectors)
+            answer_queries(encoder, sentences, vectors)
 
 
 def check_flags():
+    """Raise UserError for flags that are missing or cannot be combined."""
     if not (FLAGS.input_file or FLAGS.export_dir):
-        raise bert_tf.UserError("one of --input_file and --export_dir must be given")
+        raise bert_tf.UserError("--input_file or --export_dir is required")
     if FLAGS.input_file:
         bert_tf.files.require(FLAGS.input_file, "input_file")
         if not (FLAGS.output_file or FLAGS.query or FLAGS.interactive):
-            raise bert_tf.UserError(
-                "--input_file: for what? Give --output_file, --query or --interactive"
-            )
-    else:
-        for name in ("output_file", "query", "interactive"):
-            if FLAGS[name].value:
-                raise bert_tf.UserError(f"--{name} wants --input_file")
+            raise bert_tf.UserError("--input_file requires --output_file, --query or --interactive")
+    for flag in ("output_file", "query", "interactive"):
+        bert_tf.cli.pipelines.check_requires(flag, ["input_file"])
     if FLAGS.output_file:
         bert_tf.files.check_writable(FLAGS.output_file, "output_file")
-    bert_tf.cli.pipelines.check_used("float16", ["output_file"])
-    bert_tf.cli.pipelines.check_used("version", ["export_dir"])
-    bert_tf.cli.pipelines.check_used("num_nearest", ["query", "interactive"])
+    bert_tf.cli.pipelines.check_requires("float16", ["output_file"])
+    bert_tf.cli.pipelines.check_requires("version", ["export_dir"])
+    bert_tf.cli.pipelines.check_requires("num_nearest", ["query", "interactive"])
 
 
-def sentences():
+def read_sentences():
+    """Yield the lines of --input_file without surrounding white space."""
     for line in bert_tf.files.read_lines(FLAGS.input_file):
         yield line.strip()
 
 
 def embed(encoder):
-    """Writes the vectors, prints the neighbours of --query.
+    """Write the vectors to --output_file and print the neighbors of each --query.
 
     Returns:
-      (the sentences, their vectors), only kept with --interactive.
+      A pair of lists, the sentences and their vectors; empty unless --interactive is set.
     """
-    nearest = None
+    neighbors = None
     if FLAGS.query:
-        nearest = bert_tf.pipelines.Nearest(encoder.encode(FLAGS.query), FLAGS.num_nearest)
-    kept, vectors = [], []
+        neighbors = bert_tf.pipelines.NearestNeighbors(
+            encoder.encode(FLAGS.query), FLAGS.num_nearest
+        )
+    sentences, vectors = [], []
     with contextlib.ExitStack() as stack:
         write = None
         if FLAGS.output_file:
-            # The file says how many there are before the first of them.
-            count = sum(1 for _ in sentences())
+            # The header of the file, written first, contains the number of rows.
+            count = sum(1 for _ in read_sentences())
             dtype = "float16" if FLAGS.float16 else "float32"
             write = stack.enter_context(
                 bert_tf.pipelines.array_writer(FLAGS.output_file, count, encoder.width, dtype)
             )
-        for sentence, vector in encoder.stream(sentences()):
+        for sentence, vector in encoder.stream(read_sentences()):
             if write:
                 write(vector)
-            if nearest and sentence:
-                nearest.add(vector, sentence)
+            if neighbors and sentence:
+                neighbors.add(vector, sentence)
             if FLAGS.interactive and sentence:
-                kept.append(sentence)
+                sentences.append(sentence)
                 vectors.append(vector)
     if FLAGS.output_file:
         bert_tf.console.info("wrote %s", FLAGS.output_file)
-    if nearest:
-        for query, found in zip(FLAGS.query, nearest.found(), strict=True):
-            show(query, [(neighbour.similarity, neighbour.item) for neighbour in found])
-    return kept, vectors
+    if neighbors:
+        for query, results in zip(FLAGS.query, neighbors.results(), strict=True):
+            print_neighbors(query, [(x.similarity, x.item) for x in results])
+    return sentences, vectors
 
 
-def answer(encoder, kept, vectors):
-    """Prints the neighbours of each sentence that is typed."""
-    if not kept:
-        raise bert_tf.UserError(f"--interactive: there is no sentence in {FLAGS.input_file}")
-    unit = bert_tf.pipelines.unit
-    vectors = unit(vectors)
+def answer_queries(encoder, sentences, vectors):
+    """Print the neighbors of each line of standard input."""
+    if not sentences:
+        raise bert_tf.UserError(f"--interactive: {FLAGS.input_file} contains no sentences")
+    pipelines = bert_tf.pipelines
+    vectors = pipelines.l2_normalize(vectors)
     for line in sys.stdin:
         if query := line.strip():
-            asked = unit(encoder.encode([query]))
-            (found,) = bert_tf.pipelines.nearest_of(asked, vectors, FLAGS.num_nearest)
-            show(query, [(similarity, kept[index]) for index, similarity in found])
+            query_vectors = pipelines.l2_normalize(encoder.encode([query]))
+            (results,) = pipelines.nearest_neighbors(query_vectors, vectors, FLAGS.num_nearest)
+            print_neighbors(query, [(cosine, sentences[index]) for index, cosine in results])
 
 
-def show(query, found):
+def print_neighbors(query, results):
+    """Print a query and its neighbors, pairs of similarity and sentence."""
     print(f"\n{query}")
-    for similarity, sentence in found:
+    for similarity, sentence in results:
         print(f"  {similarity:.3f}  {sentence}", flush=True)

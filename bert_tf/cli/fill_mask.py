@@ -1,4 +1,4 @@
-"""Prints the words that a pre-trained BERT puts for [MASK], or how likely it finds sentences."""
+"""Predict [MASK] tokens with a pre-trained BERT, or score texts by pseudo-perplexity."""
 
 import contextlib
 import json
@@ -9,37 +9,39 @@ from absl import flags
 import bert_tf
 from bert_tf.cli.flags import FLAGS
 
-bert_tf.cli.pipelines.define_vector_flags()
+bert_tf.cli.pipelines.define_pipeline_flags()
 flags.DEFINE_multi_string(
-    "text", [], 'A text with [MASK] in it; may be given again. " ||| " parts a pair.'
+    "text", [], 'Text with [MASK]; may be repeated. " ||| " separates the two texts of a pair.'
 )
-flags.DEFINE_string("input_file", None, "Texts, one a line.")
+flags.DEFINE_string("input_file", None, "Text file with one text per line, instead of --text.")
 flags.DEFINE_string(
-    "output_file", None, "Where to write instead: JSON lines, or of --perplexity a table."
+    "output_file",
+    None,
+    "File to write instead of printing: JSON lines, or a table with --perplexity.",
 )
-flags.DEFINE_integer("num_best", 5, "How many words to give for each [MASK].", lower_bound=1)
+flags.DEFINE_integer("num_best", 5, "Number of tokens to return for each [MASK].", lower_bound=1)
 flags.DEFINE_bool(
     "perplexity",
     False,
-    "Whether to give the texts' pseudo-perplexity instead: each token is masked in turn.",
+    "Whether to compute the pseudo-perplexity of the texts, by masking each token in turn.",
 )
 
 
 def main():
     if not FLAGS.text and not FLAGS.input_file:
-        raise bert_tf.UserError("one of --text and --input_file must be given")
+        raise bert_tf.UserError("--text or --input_file is required")
     if FLAGS.text and FLAGS.input_file:
-        raise bert_tf.UserError("--text and --input_file exclude each other")
+        raise bert_tf.UserError("--text and --input_file cannot be combined")
     if FLAGS.perplexity and FLAGS["num_best"].present:
-        raise bert_tf.UserError("--num_best has no effect with --perplexity")
+        raise bert_tf.UserError("--num_best cannot be combined with --perplexity")
     if FLAGS.input_file:
         bert_tf.files.require(FLAGS.input_file, "input_file")
     if FLAGS.output_file:
         bert_tf.files.check_writable(FLAGS.output_file, "output_file")
-    words = bert_tf.FillMask.from_preset(
+    pipeline = bert_tf.FillMask.from_preset(
         bert_tf.cli.pipelines.model_files(),
         num_best=FLAGS.num_best,
-        **bert_tf.cli.pipelines.runner_options(),
+        **bert_tf.cli.pipelines.pipeline_options(),
     )
     texts = FLAGS.text
     if FLAGS.input_file:
@@ -49,41 +51,48 @@ def main():
         if FLAGS.output_file:
             write = stack.enter_context(bert_tf.files.writing_text(FLAGS.output_file))
         if FLAGS.perplexity:
-            score(words, texts, write)
+            write_scores(pipeline, texts, write)
         else:
-            guess(words, texts, write)
+            write_predictions(pipeline, texts, write)
     if FLAGS.output_file:
         bert_tf.console.info("wrote %s", FLAGS.output_file)
 
 
-def guess(words, texts, write):
-    for found in words.guess(texts):
+def write_predictions(pipeline, texts, write):
+    """Write the predictions for each text, as JSON with --output_file."""
+    for text in pipeline.predict(texts):
         if FLAGS.output_file:
-            write(json.dumps(as_json(found)) + "\n")
+            write(json.dumps(as_json(text)) + "\n")
             continue
-        write("\n" + " ".join(found.tokens[1:-1]) + "\n")
-        for place, best in zip(found.places, found.best, strict=True):
-            said = "  ".join(f"{token} {100 * probability:.1f} %" for token, probability in best)
-            write(f"  token {place}: {said}\n")
+        write("\n" + " ".join(text.tokens[1:-1]) + "\n")
+        for position, best in zip(text.positions, text.best, strict=True):
+            words = "  ".join(f"{token} {100 * probability:.1f} %" for token, probability in best)
+            write(f"  token {position}: {words}\n")
 
 
-def as_json(found):
+def as_json(predictions):
+    """Return the `MaskPredictions` of a text as a dict."""
     masked = [
-        {"position": place, "best": [{"token": token, "probability": x} for token, x in best]}
-        for place, best in zip(found.places, found.best, strict=True)
+        {"position": position, "best": [{"token": token, "probability": x} for token, x in best]}
+        for position, best in zip(predictions.positions, predictions.best, strict=True)
     ]
-    return {"linex_index": found.text.index, "tokens": found.tokens, "masked": masked}
+    return {
+        "linex_index": predictions.text.index,
+        "tokens": predictions.tokens,
+        "masked": masked,
+    }
 
 
-def score(words, texts, write):
-    count = total = 0
+def write_scores(pipeline, texts, write):
+    """Write a table of the scores of texts, and log the pseudo-perplexity of all tokens."""
+    num_tokens = total = 0
     write("line\ttokens\tlog_probability\tpseudo_perplexity\n")
-    for found in words.score(texts):
-        count += found.num_tokens
-        total += found.log_probability
+    for score in pipeline.score(texts):
+        num_tokens += score.num_tokens
+        total += score.log_probability
         write(
-            f"{found.text.index}\t{found.num_tokens}\t{found.log_probability:.4f}\t"
-            f"{found.perplexity:.4f}\n"
+            f"{score.text.index}\t{score.num_tokens}\t{score.log_probability:.4f}\t"
+            f"{score.perplexity:.4f}\n"
         )
-    whole = bert_tf.pipelines.perplexity(count, total)
-    bert_tf.console.info("pseudo-perplexity of all %d tokens: %.4f", count, whole)
+    perplexity = bert_tf.pipelines.perplexity(num_tokens, total)
+    bert_tf.console.info("pseudo-perplexity of all %d tokens: %.4f", num_tokens, perplexity)

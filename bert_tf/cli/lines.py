@@ -1,7 +1,7 @@
-"""The flags of the scripts that answer lines of text, and how lines become answers.
+"""Flags and loop of the commands that answer lines of text.
 
-Lines that are there together are answered together; each answer is a line of JSON, in the order of
-the lines.
+Lines that are available at the same time are answered together; each answer is a line of JSON, in
+the order of the lines.
 """
 
 import io
@@ -21,108 +21,109 @@ FLAGS = flags.FLAGS
 
 flags.disclaim_key_flags()
 
-# So many lines are sorted by length together, as far as they are there.
-_WINDOW = 2048
+# Maximum number of lines that are sorted by length together.
+_CHUNK_SIZE = 2048
 
 
 def define_line_flags():
-    """Lines in, answers out."""
-    flags.DEFINE_string(
-        "input_file", None, "File of lines; what is typed or piped in if not given."
-    )
-    flags.DEFINE_string("output_file", None, "File of answers; they are printed if not given.")
-    flags.DEFINE_bool("json", False, "Whether a line is a JSON object, by the names of the inputs.")
-    flags.DEFINE_integer("batch_size", 32, "The most lines to answer together.", lower_bound=1)
+    """Define the flags of input lines and output answers."""
+    flags.DEFINE_string("input_file", None, "File of lines; standard input if not given.")
+    flags.DEFINE_string("output_file", None, "File of answers; standard output if not given.")
+    flags.DEFINE_bool("json", False, "Whether each line is a JSON object of the inputs by name.")
+    flags.DEFINE_integer("batch_size", 32, "Maximum number of lines in a batch.", lower_bound=1)
 
 
 def check_line_flags():
-    """Raises UserError if there is nothing to read, or the answers cannot be written."""
+    """Raise UserError if the lines cannot be read or the answers cannot be written."""
     if FLAGS.input_file:
         bert_tf.files.require(FLAGS.input_file, "input_file")
     elif sys.stdin is None:
-        raise bert_tf.UserError("--input_file must be given: nothing can be typed here")
+        raise bert_tf.UserError("--input_file is required, because standard input is closed")
     if FLAGS.output_file:
         bert_tf.files.check_writable(FLAGS.output_file, "output_file")
     elif sys.stdout is None:
-        raise bert_tf.UserError("--output_file must be given: nothing can be printed here")
+        raise bert_tf.UserError("--output_file is required, because standard output is closed")
 
 
-def answer_lines(answerer, title):
-    """Answers the lines that the flags name.
+def answer_lines(predictor, title):
+    """Answer the lines that the flags name.
 
     Args:
-      answerer: a `serving.Predictor` or `serving.Client`.
-      title: what it is, for whoever types lines.
+      predictor: a `serving.Predictor` or `serving.Client`.
+      title: description of the model, for the prompt on a terminal.
 
     Raises:
-      UserError: at the end, if lines could not be read; their answers say why.
+      UserError: at the end, if lines were invalid; their answers describe the errors.
     """
-    windows = _windows_of_file() if FLAGS.input_file else _windows_typed(answerer, title)
+    chunks = _file_chunks() if FLAGS.input_file else _stdin_chunks(predictor, title)
     if FLAGS.output_file:
         with bert_tf.files.writing_text(FLAGS.output_file) as write:
-            bad = _answer(answerer, windows, write)
+            num_invalid = _answer(predictor, chunks, write)
     else:
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(encoding="utf-8")  # as in a file, whatever the locale
-        bad = _answer(answerer, windows, _print_now)
-    if bad:
-        raise bert_tf.UserError(f"{bad} lines could not be answered; their answers say why")
+        num_invalid = _answer(predictor, chunks, _print_and_flush)
+    if num_invalid:
+        raise bert_tf.UserError(
+            f"{num_invalid} lines were invalid; the error of each is its answer"
+        )
 
 
-def _windows_of_file():
+def _file_chunks():
+    """Yield lists of lines of --input_file."""
     lines = bert_tf.files.read_lines(FLAGS.input_file)
-    while window := list(itertools.islice(lines, _WINDOW)):
-        yield window
+    while chunk := list(itertools.islice(lines, _CHUNK_SIZE)):
+        yield chunk
 
 
-def _windows_typed(answerer, title):
-    """Lists of lines that are there at the same time: a typed one is answered at once."""
+def _stdin_chunks(predictor, title):
+    """Yield lists of the lines available on standard input, without waiting for more."""
     if sys.stdin.isatty():
-        names = " <tab> ".join(answerer.inputs)
-        print(f"{title}: type {names}, a line each; Ctrl-D ends", file=sys.stderr)
-    coming, failed, damaged = queue.Queue(2 * _WINDOW), [], []
+        names = " <tab> ".join(predictor.inputs)
+        print(f"{title}: type {names}, one line each; Ctrl-D ends", file=sys.stderr)
+    lines, errors, invalid_lines = queue.Queue(2 * _CHUNK_SIZE), [], []
 
     def read_all():
         try:
-            # A file of its own: the end of Python would wait for the lock of sys.stdin.
+            # A separate file object: at exit, Python would wait for the lock of sys.stdin.
             with open(sys.stdin.fileno(), "rb", buffering=0, closefd=False) as raw:
-                for number, line in enumerate(_lines(raw), 1):
+                for number, line in enumerate(_raw_lines(raw), 1):
                     try:
                         text = line.decode("utf-8")
                     except UnicodeDecodeError:
-                        damaged.append(number)
+                        invalid_lines.append(number)
                         text = line.decode("utf-8", "ignore")
-                    coming.put(text)
+                    lines.put(text)
         except OSError as error:
-            failed.append(error)
+            errors.append(error)
         finally:
-            coming.put(None)
+            lines.put(None)
 
     threading.Thread(target=read_all, daemon=True).start()
     is_open = True
     while is_open:
-        window = [coming.get()]
-        while window[-1] is not None and len(window) < _WINDOW and not coming.empty():
-            window.append(coming.get())
-        if window[-1] is None:
+        chunk = [lines.get()]
+        while chunk[-1] is not None and len(chunk) < _CHUNK_SIZE and not lines.empty():
+            chunk.append(lines.get())
+        if chunk[-1] is None:
             is_open = False
-            window.pop()
-        if window:
-            yield window
-    if failed:
-        raise bert_tf.UserError(f"what is piped in cannot be read ({failed[0]})")
-    if damaged:
+            chunk.pop()
+        if chunk:
+            yield chunk
+    if errors:
+        raise bert_tf.UserError(f"standard input cannot be read ({errors[0]})")
+    if invalid_lines:
         bert_tf.console.warning(
-            "what is piped in: %d lines are not UTF-8, the first is line %d; bytes at fault are "
-            "left out", len(damaged), damaged[0],
+            "standard input: %d lines are not valid UTF-8, the first is line %d; the invalid bytes "
+            "were ignored", len(invalid_lines), invalid_lines[0],
         )  # fmt: skip
 
 
-def _lines(raw):
-    """Yields the lines of an unbuffered file as they come, without their ends."""
+def _raw_lines(raw):
+    """Yield the lines of an unbuffered file as they arrive, without line breaks."""
     rest = b""
     while (data := raw.read(1 << 16)) != b"":
-        if data is None:  # a pipe that does not block, and has nothing now
+        if data is None:  # a non-blocking pipe without data
             select.select([raw], [], [])
             continue
         *lines, rest = (rest + data).split(b"\n")
@@ -131,32 +132,32 @@ def _lines(raw):
         yield rest
 
 
-def _print_now(text):
+def _print_and_flush(text):
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
     except OSError as error:
-        # Python would complain again at its end.
+        # Otherwise Python reports the error again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if isinstance(error, BrokenPipeError):  # whoever read the answers has enough
+        if isinstance(error, BrokenPipeError):  # the reader of the answers, such as head, has ended
             sys.exit(141)
-        raise bert_tf.UserError(f"the answers cannot be printed ({error.strerror})") from None
+        raise bert_tf.UserError(f"cannot write to standard output ({error.strerror})") from None
 
 
-def _answer(answerer, windows, write):
-    """Writes the answer of each line; returns how many lines had none."""
-    bad, number = 0, 0
-    for window in windows:
+def _answer(predictor, chunks, write):
+    """Write the answer of each line; return the number of invalid lines."""
+    num_invalid, number = 0, 0
+    for chunk in chunks:
         rows, errors = [], {}
-        for i, line in enumerate(window):
+        for i, line in enumerate(chunk):
             number += 1
             line = line.removeprefix("\ufeff") if number == 1 else line
             try:
-                rows.append(answerer.read(line.rstrip("\r\n"), FLAGS.json))
+                rows.append(predictor.read(line.rstrip("\r\n"), FLAGS.json))
             except ValueError as error:
                 errors[i] = {"error": f"line {number}: {error}"}
-        answers = iter(answerer(rows))
-        bad += len(errors)
-        found = [errors.get(i) or next(answers) for i in range(len(window))]
-        write("".join(json.dumps(x, ensure_ascii=False) + "\n" for x in found))
-    return bad
+        valid = iter(predictor(rows))
+        num_invalid += len(errors)
+        answers = [errors.get(i) or next(valid) for i in range(len(chunk))]
+        write("".join(json.dumps(answer, ensure_ascii=False) + "\n" for answer in answers))
+    return num_invalid

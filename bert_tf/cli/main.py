@@ -17,23 +17,36 @@ COMMANDS = {
     "vocab add": ("vocab_add", "Put words into the [unusedN] slots of a vocabulary."),
 }
 
+_HELP = ("help", "-h", "-help", "--help", "--helpfull")
+
 
 def main():
-    """Run the command named on the command line."""
+    """Run the command named on the command line; return an exit status if there is none."""
     arguments = sys.argv[1:]
     for length in (2, 1):
         name = " ".join(arguments[:length])
         if len(arguments) >= length and name in COMMANDS:
             return run(name, arguments[length:])
-    asks_for_help = not arguments or arguments[0] in ("help", "-h", "--help", "--helpfull")
-    out = sys.stdout if asks_for_help else sys.stderr
-    if not asks_for_help:
-        print(f"bert-tf: error: there is no command {' '.join(arguments[:2])!r}", file=out)
-    print("usage: bert-tf COMMAND [--flag=value ...]\n\ncommands:", file=out)
-    for name, (_, description) in COMMANDS.items():
-        print(f"  {name:<12} {description}", file=out)
-    print("\nbert-tf COMMAND --help lists the flags of a command.", file=out)
-    return 0 if asks_for_help else 1
+    # "bert-tf vocab" lists the commands of a group.
+    group = arguments[0] if arguments else ""
+    names = [name for name in COMMANDS if name.startswith(f"{group} ")]
+    if not arguments or arguments[0] in _HELP or (names and set(arguments[1:]) <= set(_HELP)):
+        print(_usage(names or COMMANDS))
+        return 0
+    unknown = " ".join(arguments[:2] if names else arguments[:1])
+    print(f"bert-tf: error: unknown command {unknown!r}\n\n{_usage(COMMANDS)}", file=sys.stderr)
+    return 1
+
+
+def _usage(names):
+    lines = [f"  {name:<12} {COMMANDS[name][1]}" for name in names]
+    return "\n".join(
+        [
+            "usage: bert-tf COMMAND [--flag=value ...]\n\ncommands:",
+            *lines,
+            "\nbert-tf COMMAND --help lists the flags of a command.",
+        ]
+    )
 
 
 def run(name, arguments, program=None):
@@ -42,12 +55,12 @@ def run(name, arguments, program=None):
     Args:
       name: a key of `COMMANDS`.
       arguments: list of str, the flags as typed.
-      program: the name shown in messages, "bert-tf NAME" by default.
+      program: the program name in messages, "bert-tf NAME" by default.
     """
     module_name = f"bert_tf.cli.{COMMANDS[name][0]}"
     module = importlib.import_module(module_name)
     sys.argv = [program or f"bert-tf {name}", *arguments]
-    # absl shows the docstring and the flags of the main module for --help.
+    # For --help, absl shows the docstring of the main module and the key flags of sys.argv[0].
     sys.modules["__main__"].__doc__ = module.__doc__
     for flag in flags.FLAGS.get_key_flags_for_module(module_name):
         flags.FLAGS.register_key_flag_for_module(sys.argv[0], flag)

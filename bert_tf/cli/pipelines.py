@@ -1,4 +1,4 @@
-"""The flags of the scripts that use a pre-trained model as it is, and what they come to."""
+"""Flags that the scripts for `bert_tf.pipelines` share, and the arguments built from them."""
 
 from absl import flags
 
@@ -10,39 +10,37 @@ FLAGS = flags.FLAGS
 flags.disclaim_key_flags()
 
 
-def define_vector_flags():
-    """Model, casing, devices and batches."""
+def define_pipeline_flags():
+    """Define the flags for the model, its tokenizer, devices and batches."""
     bert_tf.cli.flags.define_model_flags()
     bert_tf.cli.flags.define_tokenizer_flags()
     bert_tf.cli.flags.define_device_flags()
     flags.DEFINE_integer(
-        "max_seq_length", 128, "Longest sequence in tokens; what is too much of a text is cut off."
+        "max_seq_length", 128, "Maximum number of tokens; longer texts are truncated."
     )
     flags.DEFINE_integer("batch_size", 32, "Total batch size for predictions.", lower_bound=1)
     flags.DEFINE_enum(
-        "dtype", "float32", ["float32", "bfloat16", "float16"], "Ours: what to compute in."
+        "dtype",
+        "float32",
+        ["float32", "bfloat16", "float16"],
+        "Data type of the computation. (bert_tf)",
     )
 
 
 def model_files():
-    """The files of the model that the flags name, as `features.ModelFiles`.
+    """Return the `pipelines.ModelFiles` of the model that the flags name.
 
-    Config, vocabulary and casing that are not given are those that lie beside --init_checkpoint.
+    The configuration, vocabulary and casing default to those next to --init_checkpoint.
     """
     if FLAGS.init_checkpoint and not FLAGS.model:
-        # That there is one comes before what lies beside it.
+        # Report a missing checkpoint before anything that is missing next to it.
         bert_tf.checkpoints.open_checkpoint(FLAGS.init_checkpoint)
-        beside = bert_tf.pipelines.files_of(FLAGS.init_checkpoint)
-        meant = {
-            "bert_config_file": beside.config,
-            "vocab_file": beside.vocab,
-            "do_lower_case": beside.do_lower_case,
-        }
-        taken = [name for name in meant if not FLAGS[name].present and meant[name] is not None]
-        for name in taken:
-            FLAGS[name].value = meant[name]
-        if taken:
-            console.info("as beside %s: %s", FLAGS.init_checkpoint, ", ".join(taken))
+        defaults = bert_tf.pipelines.find_model_files(FLAGS.init_checkpoint).flags
+        used = [x for x in defaults if x != "init_checkpoint" and not FLAGS[x].present]
+        for name in used:
+            FLAGS[name].value = defaults[name]
+        if used:
+            console.info("found next to %s: %s", FLAGS.init_checkpoint, ", ".join(used))
     bert_tf.cli.flags.resolve_model("init_checkpoint", "bert_config_file", "vocab_file")
     bert_tf.tokenization.validate_case_matches_checkpoint(
         FLAGS.do_lower_case, FLAGS.init_checkpoint
@@ -52,10 +50,10 @@ def model_files():
     )
 
 
-def runner_options():
-    """How to run the model, as keyword arguments of the classes in `bert_tf.pipelines`."""
-    if bert_tf.training.workers.tf_config() > 1:
-        raise bert_tf.UserError(bert_tf.pipelines.ONE_PROCESS)
+def pipeline_options():
+    """Return the flags for devices and batches as arguments of `TextPipeline.from_preset`."""
+    if bert_tf.training.strategy.tf_config() > 1:
+        raise bert_tf.UserError(bert_tf.pipelines.SINGLE_PROCESS_MESSAGE)
     strategy = bert_tf.training.make_strategy(**bert_tf.cli.flags.device_options())
     return {
         "dtype": bert_tf.cli.flags.dtype_policy(),
@@ -65,29 +63,30 @@ def runner_options():
     }
 
 
-def check_used(given, of):
-    """Raises UserError if a flag is given whose only use is with another that is not.
+def check_requires(flag, required):
+    """Raise UserError if a flag is given without one of the flags that it requires.
 
     Args:
-      given: the flag's name.
-      of: the names of the flags of which one must be there.
+      flag: name of the flag.
+      required: list of flag names; one of them must have a value.
     """
-    is_given = FLAGS[given].present and FLAGS[given].value is not False
-    if is_given and not any(FLAGS[name].value for name in of):
-        raise bert_tf.UserError(f"--{given} wants {' or '.join(f'--{name}' for name in of)}")
+    is_given = FLAGS[flag].present and FLAGS[flag].value is not False
+    if is_given and not any(FLAGS[name].value for name in required):
+        names = " or ".join(f"--{name}" for name in required)
+        raise bert_tf.UserError(f"--{flag} requires {names}")
 
 
-def numbers(flag, kind):
-    """The numbers of a flag that is a list; None if it is not given."""
-    if FLAGS[flag].value is None:
+def parse_numbers(flag, number_type):
+    """Return the value of a list flag as a list of int or float, None if it is not given."""
+    values = FLAGS[flag].value
+    if values is None:
         return None
-    if not FLAGS[flag].value:
-        raise bert_tf.UserError(f"--{flag}= is empty; leave it out, or give numbers")
+    if not values:
+        raise bert_tf.UserError(f"--{flag} is empty; give numbers or omit the flag")
     try:
-        return [kind(value) for value in FLAGS[flag].value]
+        return [number_type(value) for value in values]
     except ValueError:
-        wanted = "whole numbers" if kind is int else "numbers"
+        expected = "integers" if number_type is int else "numbers"
         raise bert_tf.UserError(
-            f"--{flag}={','.join(FLAGS[flag].value)}: {wanted} with commas between them were "
-            "expected"
+            f"--{flag}={','.join(values)}: expected {expected} separated by commas"
         ) from None

@@ -1,9 +1,9 @@
-"""Answers lines of text with an exported model, in one process that stays up.
+"""Answer lines of text with an exported model, in one process that stays up.
 
-    echo "What a meal!" | predict.py --model=/tmp/reviews
+    echo "What a meal!" | bert-tf predict --model=/tmp/reviews
 
-A line is a text, or its inputs between tabs, or with --json an object by their names. Each answer
-is a line of JSON, in the order of the lines.
+A line is a text, or several inputs separated by tabs, or with --json an object of the inputs by
+name. Each answer is a line of JSON, in the order of the lines.
 """
 
 from absl import flags
@@ -13,7 +13,10 @@ from bert_tf.cli import lines
 from bert_tf.cli.flags import FLAGS
 
 flags.DEFINE_string(
-    "model", None, "Folder that export_model.py wrote, of all versions or of one.", required=True
+    "model",
+    None,
+    "Folder written by export_model.py, of all versions (the newest is used) or of one.",
+    required=True,
 )
 lines.define_line_flags()
 

@@ -1,4 +1,7 @@
-"""Puts words of one's own into the [unusedN] slots of a vocabulary; all ids stay as they are."""
+"""Put words into the [unusedN] slots of a vocabulary; all ids stay the same.
+
+bert-tf vocab add --vocab_file=vocab.txt --words_file=words.txt --output_file=my_vocab.txt
+"""
 
 import os
 
@@ -8,11 +11,13 @@ import bert_tf
 
 FLAGS = flags.FLAGS
 
-flags.DEFINE_string("vocab_file", None, "The vocabulary to start from.")
-flags.DEFINE_string("words_file", None, "Text file with the words to put in, one a line.")
-flags.DEFINE_string("output_file", None, "The vocabulary to write.")
-flags.DEFINE_bool("do_lower_case", True, "Whether the model is uncased, so text is lower-cased.")
+flags.DEFINE_string("vocab_file", None, "The vocabulary file to start from.")
+flags.DEFINE_string("words_file", None, "Text file with the words to add, one per line.")
+flags.DEFINE_string("output_file", None, "The vocabulary file to write.")
+flags.DEFINE_bool("do_lower_case", True, "Whether the model lower-cases its text (uncased models).")
 flags.mark_flags_as_required(["vocab_file", "words_file", "output_file"])
+
+NEEDS_TENSORFLOW = False
 
 
 def main():
@@ -23,11 +28,11 @@ def main():
     words = bert_tf.files.read_text(FLAGS.words_file).split("\n")
     words = [word.strip() for word in words if word.strip()]
     bert_tf.files.make_folder(os.path.dirname(FLAGS.output_file))
-    changed, new = bert_tf.tokenization.put_words(
+    new_pieces, added = bert_tf.tokenization.add_words(
         [piece.strip() for piece in pieces], words, FLAGS.do_lower_case
     )
-    bert_tf.files.write_text(FLAGS.output_file, "\n".join(changed))
+    bert_tf.files.write_text(FLAGS.output_file, "\n".join(new_pieces))
     bert_tf.console.info(
-        "%s: %d words put into [unusedN] slots, %d were there already",
-        FLAGS.output_file, len(new), len(words) - len(new),
+        "%s: %d words added in [unusedN] slots, %d already in the vocabulary",
+        FLAGS.output_file, len(added), len(words) - len(added),
     )  # fmt: skip

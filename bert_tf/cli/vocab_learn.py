@@ -1,4 +1,7 @@
-"""Learns a WordPiece vocabulary from plain text, for a model of one's own."""
+"""Learn a WordPiece vocabulary from plain text, for a model trained from scratch.
+
+bert-tf vocab learn --input_file='corpus/*.txt' --vocab_file=vocab.txt --vocab_size=32000
+"""
 
 import os
 
@@ -9,23 +12,25 @@ import bert_tf
 FLAGS = flags.FLAGS
 
 flags.DEFINE_string("input_file", None, "Text files: paths or globs, separated by commas.")
-flags.DEFINE_string("vocab_file", None, "The vocabulary to write, one piece a line.")
-flags.DEFINE_integer("vocab_size", 30522, "How many pieces to make.")
-flags.DEFINE_bool("do_lower_case", True, "Whether to lower case the text, as in uncased models.")
-flags.DEFINE_integer("min_count", 2, "How often a piece must occur at least.", lower_bound=1)
+flags.DEFINE_string("vocab_file", None, "The vocabulary file to write, one piece per line.")
+flags.DEFINE_integer("vocab_size", 30522, "Number of pieces to learn.")
+flags.DEFINE_bool("do_lower_case", True, "Whether to lower-case the text, as in uncased models.")
+flags.DEFINE_integer("min_count", 2, "How often a piece must occur in the text.", lower_bound=1)
 flags.DEFINE_integer(
-    "num_unused", 99, "How many [unusedN] to keep for words to be added later.", lower_bound=0
+    "num_unused", 99, "Number of [unusedN] slots for words to be added later.", lower_bound=0
 )
 flags.mark_flags_as_required(["input_file", "vocab_file"])
 
+NEEDS_TENSORFLOW = False
+
 
 def main():
-    learning = bert_tf.tokenization.learning
+    vocabulary = bert_tf.tokenization.vocabulary
     inputs = bert_tf.files.expand(FLAGS.input_file, "input_file")
     if os.path.realpath(FLAGS.vocab_file) in map(os.path.realpath, inputs):
         raise bert_tf.UserError(f"--vocab_file: {FLAGS.vocab_file} is also an input file")
     bert_tf.files.check_writable(FLAGS.vocab_file, "vocab_file")
-    words = learning.count_words(inputs, FLAGS.do_lower_case)
-    pieces = learning.learn(words, FLAGS.vocab_size, FLAGS.min_count, FLAGS.num_unused)
+    words = vocabulary.count_words(inputs, FLAGS.do_lower_case)
+    pieces = vocabulary.learn(words, FLAGS.vocab_size, FLAGS.min_count, FLAGS.num_unused)
     bert_tf.files.write_text(FLAGS.vocab_file, "".join(f"{piece}\n" for piece in pieces))
     bert_tf.console.info("%s: %d pieces", FLAGS.vocab_file, len(pieces))

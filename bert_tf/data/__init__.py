@@ -1,8 +1,18 @@
-"""Training data: the records, how pre-training examples are made, how they are read."""
+"""Training data: records, the creation of pre-training examples, and input pipelines."""
 
 import importlib
 
-_MODULES = ("masking", "input_pipeline", "pretraining", "records", "tfds", "tfrecord")
+from bert_tf.deprecation import deprecated_names
+
+_MODULES = (
+    "dynamic_masking",
+    "input_pipeline",
+    "pretraining",
+    "records",
+    "tfds_builder",
+    "tfrecord",
+)
+_deprecated = deprecated_names(__name__, {"masking": "dynamic_masking", "tfds": "tfds_builder"})
 
 __all__ = list(_MODULES)
 
@@ -10,4 +20,4 @@ __all__ = list(_MODULES)
 def __getattr__(name):
     if name in _MODULES:
         return importlib.import_module(f"{__name__}.{name}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return _deprecated(name)

@@ -1,9 +1,13 @@
-"""The TFRecords of the release: one definition for writing, checking and reading.
+"""The TFRecords of the 2018 release: one definition for writing, checking and reading them.
 
-A schema says for each feature its type and how many values it has: "S", "P", "L", "F" or a number,
-a tuple of these for several axes, or None for one value that is read without an axis of its own.
-"S", "P", "L", the number of labels, "F", that of numbers beside the text, and "C", that of choices,
-are lengths that a run chooses; it passes them as a dict, {"S": 128, "P": 20}.
+A schema is a dict from the name of each feature to its `Feature`: the type and the length, which is
+
+* an int: that many values;
+* "S", "P", "L", "F" or "C": a length that is chosen for a run and passed as a dict such as
+  {"S": 128, "P": 20}. S is the sequence length, P the number of predictions per sequence, L the
+  number of labels, F the number of numeric features and C the number of choices;
+* a tuple of these, for several axes;
+* None: a single value, which is read as a scalar.
 """
 
 import contextlib
@@ -18,36 +22,34 @@ import tensorflow as tf
 from google.protobuf.message import DecodeError
 
 from bert_tf import console, files
+from bert_tf.deprecation import deprecated_names
 from bert_tf.errors import UserError, reason
 
-# Lengths that a run chooses, and the flags that say them.
-_FLAG_OF = {"S": "max_seq_length", "P": "max_predictions_per_seq"}
+# The arguments that set the lengths.
+_LENGTH_ARGUMENTS = {"S": "max_seq_length", "P": "max_predictions_per_seq"}
 
 
 class Feature(NamedTuple):
-    """One feature of an example: `dtype` "int64" or "float32", `length` as the module says."""
+    """A feature of an example: `dtype` "int64" or "float32", `length` as described above."""
 
     dtype: str
     length: str | int | tuple | None
 
     def shape(self, lengths):
-        """The shape of one example's values, by the lengths that a run chooses."""
+        """Return the shape of the values of one example, as a list."""
         axes = self.length if isinstance(self.length, tuple) else (self.length,)
         return [lengths.get(axis, axis) for axis in axes if axis is not None]
 
-    def because(self, lengths):
-        """Of which flag the shape is, as the end of a sentence; "" if of none."""
-        axes = self.length if isinstance(self.length, tuple) else (self.length,)
-        flags = [f"--{_FLAG_OF[axis]}={lengths[axis]}" for axis in axes
-                 if axis in _FLAG_OF and axis in lengths]  # fmt: skip
-        return f" because {' and '.join(flags)}" if flags else ""
+    def shape_cause(self, lengths):
+        """Return " because `max_seq_length=128`" for the end of a sentence, or ""."""
+        for axis, argument in _LENGTH_ARGUMENTS.items():
+            if axis in lengths and axis in self.shape({}):
+                return f" because `{argument}={lengths[axis]}`"
+        return ""
 
 
-_TOKENS = {
-    "input_ids": Feature("int64", "S"),
-    "input_mask": Feature("int64", "S"),
-    "segment_ids": Feature("int64", "S"),
-}
+_SCALAR = Feature("int64", None)
+_TOKENS = dict.fromkeys(("input_ids", "input_mask", "segment_ids"), Feature("int64", "S"))
 
 PRETRAINING = {
     **_TOKENS,
@@ -58,87 +60,66 @@ PRETRAINING = {
 }
 
 
-def pretraining(has_pairs=True, is_masked=True):
-    """`PRETRAINING`, ours without what follows a, or without masks: those are made in training."""
+def pretraining_schema(has_next_sentence=True, has_masks=True):
+    """Return `PRETRAINING`, without labels of sentence pairs or without masks if so chosen.
+
+    Records without masks are masked during training (see `dynamic_masking`). Both variants are
+    specific to bert_tf.
+    """
     return {
         name: feature
         for name, feature in PRETRAINING.items()
-        if (has_pairs or name != "next_sentence_labels")
-        and (is_masked or not name.startswith("masked_lm"))
+        if (has_next_sentence or name != "next_sentence_labels")
+        and (has_masks or not name.startswith("masked_lm"))
     }
 
 
-CLASSIFICATION = {
-    **_TOKENS,
-    "label_ids": Feature("int64", None),
-    "is_real_example": Feature("int64", None),
-}
+CLASSIFICATION = {**_TOKENS, "label_ids": _SCALAR, "is_real_example": _SCALAR}
 
-# Ours: the release has one label of several, as a number. Here it is a score, or a 0 or 1 for each
-# label.
-REGRESSION = {
-    **_TOKENS,
-    "label_value": Feature("float32", None),
-    "is_real_example": Feature("int64", None),
-}
-MULTI_LABEL = {
-    **_TOKENS,
-    "label_values": Feature("float32", "L"),
-    "is_real_example": Feature("int64", None),
-}
+# The following schemas are specific to bert_tf, except SQuAD's. A regression has a score as its
+# label, a multi-label classification a 0 or 1 for each label.
+REGRESSION = {**_TOKENS, "label_value": Feature("float32", None), "is_real_example": _SCALAR}
+MULTI_LABEL = {**_TOKENS, "label_values": Feature("float32", "L"), "is_real_example": _SCALAR}
 
-# Ours: the sequence of each choice, and which of them is the right one.
+# A sequence for each choice, and the index of the correct choice.
 CHOICE = {
-    **{name: Feature("int64", ("C", "S")) for name in _TOKENS},
-    "label_ids": Feature("int64", None),
-    "is_real_example": Feature("int64", None),
+    **dict.fromkeys(_TOKENS, Feature("int64", ("C", "S"))),
+    "label_ids": _SCALAR,
+    "is_real_example": _SCALAR,
 }
 
-# Ours, beside each of these: numbers that go with the text, normalised; and a teacher's logits.
+# Additions to the schemas above: normalised numeric features, and the logits of a teacher model.
 NUMBERS = {"numbers": Feature("float32", "F")}
 TEACHER = {"teacher_logits": Feature("float32", "L")}
 
-# What prediction reads, and what training adds.
-SQUAD = {"unique_ids": Feature("int64", None), **_TOKENS}
+SQUAD = {"unique_ids": _SCALAR, **_TOKENS}
 SQUAD_TRAINING = {
     **SQUAD,
-    "start_positions": Feature("int64", None),
-    "end_positions": Feature("int64", None),
-    "is_impossible": Feature("int64", None),
+    "start_positions": _SCALAR,
+    "end_positions": _SCALAR,
+    "is_impossible": _SCALAR,
 }
 
-# Ours: each token with the id of its word's tag, and whether a word starts there that is tagged in
-# this sequence: 1, or 2 if it begins a sentence.
-TAGGING = {
-    **_TOKENS,
-    "tag_ids": Feature("int64", "S"),
-    "word_starts": Feature("int64", "S"),
-}
+# The tag id of each token's word; and 1 for a token that starts a word whose tag is predicted in
+# this sequence, 2 if this word also starts a sentence.
+TAGGING = {**_TOKENS, "tag_ids": Feature("int64", "S"), "word_starts": Feature("int64", "S")}
 
-_ALL = {
-    **PRETRAINING,
-    **CLASSIFICATION,
-    **REGRESSION,
-    **MULTI_LABEL,
-    **NUMBERS,
-    **TEACHER,
-    **SQUAD_TRAINING,
-    **TAGGING,
-}
+_ALL = PRETRAINING | CLASSIFICATION | REGRESSION | MULTI_LABEL | NUMBERS | TEACHER
+_ALL |= SQUAD_TRAINING | TAGGING
 
 
 def serialize(schema, values):
-    """Turns one example into the bytes of a `tf.train.Example`; the same values, the same bytes.
+    """Serialize one example as a `tf.train.Example`; equal values give equal bytes.
 
     Args:
-      schema: e.g. `PRETRAINING`.
-      values: dict with the schema's names; arrays or lists, or one number for a single value.
+      schema: a schema, such as `PRETRAINING`.
+      values: dict from the names in the schema to arrays or lists, or to a scalar.
 
     Returns:
       bytes.
 
     Raises:
-      KeyError, TypeError: if names or types are not the schema's, the calling code's mistake.
+      KeyError, TypeError: if names or types differ from the schema, which is a programming error.
     """
     if values.keys() != schema.keys():
         raise KeyError(f"features {sorted(values)}, the schema has {sorted(schema)}")
@@ -152,17 +133,9 @@ def serialize(schema, values):
     return example.SerializeToString(deterministic=True)
 
 
-def parsing_spec(schema, lengths):
-    """The schema as `tf.io.parse_example` takes it: dict from name to `FixedLenFeature`."""
-    return {
-        name: tf.io.FixedLenFeature(feature.shape(lengths), feature.dtype)
-        for name, feature in schema.items()
-    }
-
-
-# What the values of a feature must be below: a size of `BertConfig`, a length, the number of
-# labels, or this number.
-_LIMIT_OF = {
+# The exclusive upper bound of the values of a feature: a size in `BertConfig`, a length, the number
+# of labels or a constant.
+_UPPER_BOUNDS = {
     "input_ids": "vocab_size",
     "input_mask": 2,
     "segment_ids": "type_vocab_size",
@@ -177,7 +150,7 @@ _LIMIT_OF = {
     "tag_ids": "labels",
     "word_starts": 3,
 }
-_SOURCE_OF = {
+_BOUND_CAUSES = {
     "vocab_size": "vocab_size in `bert_config_file`",
     "type_vocab_size": "type_vocab_size in `bert_config_file`",
     "S": "`max_seq_length`",
@@ -186,16 +159,16 @@ _SOURCE_OF = {
 
 
 def limits(schema, config, lengths, num_labels=2):
-    """What a model can look up, for `parse` to check.
+    """Return the exclusive upper bounds of a schema's values, for `parse` to check.
 
     Args:
-      schema: e.g. `PRETRAINING`.
+      schema: a schema, such as `PRETRAINING`.
       config: the model's `BertConfig`.
-      lengths: as for `parse`.
-      num_labels: of a classification.
+      lengths: dict of lengths, see the module docstring.
+      num_labels: number of labels of a classification.
 
     Returns:
-      Dict from the names of features to the number that their values must be below.
+      Dict from feature name to upper bound.
     """
     sizes = {
         "vocab_size": config.vocab_size,
@@ -203,29 +176,35 @@ def limits(schema, config, lengths, num_labels=2):
         "S": lengths["S"],
         "labels": num_labels,
     }
-    return {name: sizes.get(of, of) for name, of in _LIMIT_OF.items() if name in schema}
+    return {name: sizes.get(of, of) for name, of in _UPPER_BOUNDS.items() if name in schema}
 
 
 def parse(serialized, schema, lengths, limits=None):
-    """Reads a batch of examples.
+    """Parse a batch of examples.
 
     Args:
       serialized: string tensor (B,) of `tf.train.Example`s.
-      schema: e.g. `PRETRAINING`.
-      lengths: dict with "S", and "P" where the schema has it.
-      limits: dict from names of features to what each of their values must be below, and not
-        negative; `reading` says what is wrong with a record that breaks one. The devices would not
-        say it: there an embedding or a one-hot of a wrong number is zeros.
+      schema: a schema, such as `PRETRAINING`.
+      lengths: dict with a length for each letter in the schema.
+      limits: dict from feature name to the exclusive upper bound of its values, as `limits` returns
+        it. A value out of range raises an error that `naming_bad_records` explains; without the
+        check, an embedding or one-hot lookup on the device silently gives zeros.
 
     Returns:
-      Dict from name to tensor (B, length) or (B,), with fixed lengths; whole numbers are int32,
-      because TPUs have no int64.
+      Dict from name to tensor (B, length) or (B,) of static shape. Integers are int32, since TPUs
+      do not support int64.
     """
-    parsed = tf.io.parse_example(serialized, parsing_spec(schema, lengths))
+    spec = {
+        name: tf.io.FixedLenFeature(feature.shape(lengths), feature.dtype)
+        for name, feature in schema.items()
+    }
+    parsed = tf.io.parse_example(serialized, spec)
     for name, limit in (limits or {}).items():
-        # Before the cast, which would make 2**32 a 0.
+        # Before the cast to int32, which would turn 2**32 into 0.
         least, most = tf.reduce_min(parsed[name]), tf.reduce_max(parsed[name])
-        tf.debugging.Assert((least >= 0) & (most < limit), [_BROKEN, name, least, most, limit])
+        tf.debugging.Assert(
+            (least >= 0) & (most < limit), [_OUT_OF_RANGE, name, least, most, limit]
+        )
     return {
         name: tf.cast(tensor, tf.int32) if tensor.dtype == tf.int64 else tensor
         for name, tensor in parsed.items()
@@ -233,18 +212,18 @@ def parse(serialized, schema, lengths, limits=None):
 
 
 def trim(batch, schema, multiple):
-    """Cuts off what is padding in all examples of a batch.
+    """Cut off columns that are padding in all examples of a batch.
 
     Args:
-      batch: dict as `parse` gives it.
-      schema: the same as for `parse`.
-      multiple: the length S is rounded up to a multiple of this, as far as there is padding.
+      batch: dict of tensors, as `parse` returns it.
+      schema: the schema that was passed to `parse`.
+      multiple: the new length is the longest sequence rounded up to a multiple of this, at most S.
 
     Returns:
-      The dict with the features of length S that much shorter; S is then not static.
+      The dict with the features of length S shortened; their length is no longer static.
     """
     mask = batch["input_mask"]
-    # Wherever the last 1 of a row stands: a mask of another's making may have gaps.
+    # The position of the last 1, not the sum: a mask that another program wrote may have gaps.
     longest = tf.reduce_max(mask * tf.range(1, mask.shape[-1] + 1))
     length = -(-tf.maximum(longest, 1) // multiple) * multiple
     return {
@@ -255,7 +234,9 @@ def trim(batch, schema, multiple):
 
 @contextlib.contextmanager
 def writing(paths, schema):
-    """Writes examples to the files in turn; all of the files appear at the end, or none does.
+    """Yield a function that writes examples to the files in turn.
+
+    The files appear complete when the block ends, or not at all if it fails.
 
     >>> with records.writing(["a.tfrecord", "b.tfrecord"], records.PRETRAINING) as write:
     ...     for values in examples:
@@ -271,36 +252,32 @@ def writing(paths, schema):
 
 
 def check(paths, schema, lengths, is_unmasked=False):
-    """Does `check_lengths` for each of the files, but for empty ones beside others.
+    """Check the first record of each file, see `check_lengths`.
 
-    More shards than there are documents leave such files.
+    Empty files are skipped if there are others: shards that got no document are empty.
     """
     empty = [path for path in paths if files.size_and_time(path)[0] == 0]
     if 0 < len(empty) < len(paths):
-        more = f" and {len(empty) - 3} more" if len(empty) > 3 else ""
-        console.info(
-            "%d of %d files have no records: %s%s",
-            len(empty), len(paths), ", ".join(empty[:3]), more,
-        )  # fmt: skip
+        console.info("%d of %d files have no records: %s", len(empty), len(paths), _first_3(empty))
         paths = [path for path in paths if path not in empty]
     for path in paths:
         check_lengths(path, schema, lengths, is_unmasked)
 
 
 def check_lengths(path, schema, lengths, is_unmasked=False):
-    """Looks at a file's first record, so that a wrong flag is named before the run begins.
+    """Check the first record of a file, so that a wrong argument is reported before the run starts.
 
-    It runs no TensorFlow op: strategies over many hosts must be made before the first one.
+    Runs no TensorFlow op, since multi-host strategies must be created before the first one.
 
     Args:
       path: a TFRecord file.
-      schema: what it should hold; further features do not matter.
-      lengths: as for `parse`.
-      is_unmasked: whether nothing may be masked in it yet.
+      schema: the expected features; additional ones are ignored.
+      lengths: dict with a length for each letter in the schema.
+      is_unmasked: whether the records must have no masks.
 
     Raises:
-      UserError: if the file is no TFRecord or empty, or a feature is missing, of another type or
-        of another length than asked for.
+      UserError: if the file is empty or not a TFRecord file, or if a feature is missing or has a
+        different type or length.
     """
     try:
         features = tf.train.Example.FromString(_first_record(path)).features.feature
@@ -308,35 +285,34 @@ def check_lengths(path, schema, lengths, is_unmasked=False):
         raise UserError(f"{path}: its records are not tf.train.Example messages") from None
     if is_unmasked and "masked_lm_ids" in features:
         raise UserError(
-            f"{path}: `dynamic_masking` wants records without masks, as create_pretraining_data.py "
-            "`dynamic_masking` makes them; these have masked_lm_ids"
+            f"{path}: `dynamic_masking` requires records without masks, but these have "
+            "masked_lm_ids; create them with create_pretraining_data.py `dynamic_masking`"
         )
     missing = [name for name in schema if name not in features]
     if missing:
-        found = ", ".join(sorted(features))
-        raise UserError(f"{path}: its records lack {', '.join(missing)}; they have {found}")
+        names = ", ".join(sorted(features))
+        raise UserError(f"{path}: its records lack {', '.join(missing)}; they have {names}")
     for name, feature in schema.items():
-        dtype = feature.dtype
-        kind = {"int64": "int64_list", "float32": "float_list"}[dtype]
-        found = features[name].WhichOneof("kind")
-        if found != kind:
-            raise UserError(f"{path}: {name} is a {found}, a {kind} was expected")
-        count = len(getattr(features[name], kind).value)
-        wanted = math.prod(feature.shape(lengths))
-        if count != wanted:
+        expected_kind = {"int64": "int64_list", "float32": "float_list"}[feature.dtype]
+        kind = features[name].WhichOneof("kind")
+        if kind != expected_kind:
+            raise UserError(f"{path}: {name} is a {kind}, expected a {expected_kind}")
+        length = len(getattr(features[name], kind).value)
+        expected_length = math.prod(feature.shape(lengths))
+        if length != expected_length:
             raise UserError(
-                f"{path}: {name} has length {count}, {wanted} was expected"
-                f"{feature.because(lengths)}"
+                f"{path}: {name} has length {length}, expected {expected_length}"
+                f"{feature.shape_cause(lengths)}"
             )
 
 
 @contextlib.contextmanager
-def reading(paths):
-    """Turns what is wrong with the records of `paths`, as TensorFlow meets it, into a UserError.
+def naming_bad_records(paths):
+    """Turn TensorFlow's errors about records in `paths` into a UserError; others pass unchanged.
 
-    That is damage, and records that are not what `parse` was told. Other errors stay what they are.
+    Covers damaged files, and records that do not match the arguments of `parse`.
 
-    >>> with records.reading(paths):
+    >>> with records.naming_bad_records(paths):
     ...     for batch in dataset:
     ...         train(batch)
     """
@@ -344,50 +320,49 @@ def reading(paths):
         yield
     except (tf.errors.DataLossError, tf.errors.InvalidArgumentError, UnicodeDecodeError) as error:
         if isinstance(error, tf.errors.DataLossError):
-            found = f"a record is damaged or cut off ({reason(error)})"
+            problem = f"a record is damaged or truncated ({reason(error)})"
         else:
-            found = _wrong_record(error)
-        if not found:
+            problem = _describe_bad_record(error)
+        if not problem:
             raise
-        paths = list(dict.fromkeys(paths))
-        more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
-        raise UserError(f"{', '.join(paths[:3])}{more}: {found}") from None
+        raise UserError(f"{_first_3(list(dict.fromkeys(paths)))}: {problem}") from None
 
 
-# The assertion of `parse`, and what TensorFlow's parser says.
-_BROKEN = "out of range"
-_SAID = {
-    "range": rf"\[{_BROKEN}\] \[(\w+)\] \[(-?\d+)\] \[(-?\d+)\] \[(\d+)\]",
+# The message of the assertion in `parse`, and those of TensorFlow's parser.
+_OUT_OF_RANGE = "out of range"
+_PARSER_ERRORS = {
+    "range": rf"\[{_OUT_OF_RANGE}\] \[(\w+)\] \[(-?\d+)\] \[(-?\d+)\] \[(\d+)\]",
     "length": r"Key: (\w+).*values size: (\d+) but output shape: \[(\d*)\]",
     "type": r"Key: (\w+).*Data type: (\w+) but expected type: (\w+)",
-    "lack": r"Feature: (\w+) \(data type: \w+\) is required but could not be found",
+    "missing": r"Feature: (\w+) \(data type: \w+\) is required but could not be found",
     "other": r"Key: (\w+), Index: |Could not parse example input",
 }
 
 
-def _wrong_record(error):
-    """Says what is wrong with a record, or returns None if the error is about something else."""
-    # The parser quotes what is no message; where that is not UTF-8, the text is not an OpError.
-    broken = isinstance(error, UnicodeDecodeError)
-    text = bytes(error.object).decode("utf-8", "replace") if broken else error.message
-    for kind, pattern in _SAID.items():
+def _describe_bad_record(error):
+    """Return what is wrong with a record, or None if the error is about something else."""
+    # The parser quotes bytes that it cannot parse. If they are not UTF-8, Python raises a
+    # UnicodeDecodeError instead of the OpError.
+    is_binary = isinstance(error, UnicodeDecodeError)
+    text = bytes(error.object).decode("utf-8", "replace") if is_binary else error.message
+    for kind, pattern in _PARSER_ERRORS.items():
         if not (match := re.search(pattern, text, re.IGNORECASE)):
             continue
         name = match[1]
         if kind == "range":
             least, most, limit = map(int, match.groups()[1:])
-            source = _SOURCE_OF.get(_LIMIT_OF.get(name))
-            because = f" because of {source}" if source else ""
+            cause = _BOUND_CAUSES.get(_UPPER_BOUNDS.get(name))
+            because = f" because of {cause}" if cause else ""
             worst = most if most >= limit else least
-            return f"a record has {worst} in {name}, 0 to {limit - 1} was expected{because}"
+            return f"a record has {worst} in {name}, expected 0 to {limit - 1}{because}"
         if kind == "length":
-            wanted = match[3] or 1
+            expected = match[3] or 1
             feature = _ALL.get(name)
-            because = feature.because({feature.length: wanted}) if feature else ""
-            return f"{name} of a record has length {match[2]}, {wanted} was expected{because}"
+            because = feature.shape_cause({feature.length: expected}) if feature else ""
+            return f"{name} of a record has length {match[2]}, expected {expected}{because}"
         if kind == "type":
-            return f"{name} of a record is {match[2]}, {match[3]} was expected"
-        if kind == "lack":
+            return f"{name} of a record is {match[2]}, expected {match[3]}"
+        if kind == "missing":
             return f"a record lacks {name}"
         if name:
             return f"{name} of a record cannot be read ({reason(error)})"
@@ -396,18 +371,28 @@ def _wrong_record(error):
 
 
 def _first_record(path):
-    """The bytes of the first record: length (8 bytes), checksum (4), data, checksum (4)."""
+    """Return the bytes of the first record: length (8 bytes), checksum (4), data, checksum (4)."""
     try:
         with tf.io.gfile.GFile(path, "rb") as reader:
             size = reader.size()
             header = reader.read(12)
             length = struct.unpack("<Q", header[:8])[0] if len(header) == 12 else size
-            # A length out of thin air must not be allocated before it is compared.
+            # In a file of another kind the length is arbitrary: compare before allocating.
             data = reader.read(length) if 12 + length + 4 <= size else None
     except tf.errors.OpError as error:
         raise UserError(f"{path}: cannot be read ({reason(error)})") from None
     if size == 0:
-        raise UserError(f"{path}: the file is empty, TFRecords were expected")
+        raise UserError(f"{path}: the file is empty, expected TFRecords")
     if data is None:
-        raise UserError(f"{path}: not a TFRecord file, or its first record is cut off")
+        raise UserError(f"{path}: not a TFRecord file, or its first record is truncated")
     return data
+
+
+def _first_3(paths):
+    more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
+    return f"{', '.join(paths[:3])}{more}"
+
+
+__getattr__ = deprecated_names(
+    __name__, {"pretraining": "pretraining_schema", "reading": "naming_bad_records"}
+)

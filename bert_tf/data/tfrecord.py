@@ -1,9 +1,12 @@
-"""Records as bytes, without TensorFlow: `tf.train.Example` messages, and TFRecord files of them.
+"""`tf.train.Example` messages and TFRecord files as bytes, written without TensorFlow.
 
-An Example is written as a deterministic Protocol Buffers serialization has it, features in the
-order of their names; so the bytes are those of `records.serialize`. A TFRecord file has for each
-record its length (8 bytes), a checksum of that (4), the bytes, and their checksum (4); the checksum
-is a CRC-32C, rotated and shifted (tensorflow/core/lib/io/record_writer.h, lib/hash/crc32c.h).
+TensorFlow takes seconds to import in each process, and writes one example at a time.
+
+Examples are serialized as by a deterministic Protocol Buffers serialization, features sorted by
+name, so the bytes equal those of `records.serialize`. A TFRecord file contains for each record its
+length (8 bytes), a checksum of the length (4), the data, and a checksum of the data (4). The
+checksum is a rotated and shifted CRC-32C (tensorflow/core/lib/io/record_writer.h,
+lib/hash/crc32c.h).
 """
 
 import functools
@@ -13,7 +16,7 @@ import numpy as np
 
 
 def varint(number):
-    """A whole number as Protocol Buffers write it."""
+    """Return a non-negative integer in the Protocol Buffers varint encoding."""
     parts = bytearray()
     while number > 0x7F:
         parts.append(number & 0x7F | 0x80)
@@ -26,21 +29,21 @@ small_varint = functools.lru_cache(maxsize=100_000)(varint)
 
 
 def int64_feature(name, numbers):
-    """An entry of `tf.train.Features`: a name (bytes) and the varints of its int64_list."""
-    return _in_front(name, len(numbers), 0x1A) + numbers
+    """Return an entry of `tf.train.Features`: a name (bytes) and an int64_list of varints."""
+    return _prefix(name, len(numbers), 0x1A) + numbers
 
 
 def example(features):
-    """A `tf.train.Example` of a list of its features, in the order of their names."""
+    """Return a `tf.train.Example` made of its features, a list of bytes sorted by name."""
     joined = b"".join(features)
     return b"\x0a" + small_varint(len(joined)) + joined
 
 
 @functools.lru_cache(maxsize=10_000)
-def _in_front(name, size, kind):
-    """What comes before the numbers of a feature, `size` bytes of them."""
+def _prefix(name, size, kind):
+    """Return the bytes in front of the values of a feature, which take `size` bytes."""
     parts = []
-    for tag in (0x0A, kind, 0x12):  # packed numbers, in a list of that kind, in a feature
+    for tag in (0x0A, kind, 0x12):  # packed values, in a list of type `kind`, in a feature
         parts.insert(0, bytes([tag]) + varint(size))
         size += len(parts[0])
     parts.insert(0, b"\x0a" + varint(len(name)) + name)
@@ -49,10 +52,10 @@ def _in_front(name, size, kind):
 
 
 def varints(rows):
-    """The numbers of each row as joined varints.
+    """Encode each row of an array as concatenated varints.
 
     Args:
-      rows: array (R, C) of whole numbers from 0 to 2**28 - 1.
+      rows: array (R, C) of integers from 0 to 2**28 - 1.
 
     Returns:
       List of R bytes objects.
@@ -73,10 +76,10 @@ def varints(rows):
 
 
 def examples(columns):
-    """Many `tf.train.Example`s at a time.
+    """Serialize many `tf.train.Example`s at once.
 
     Args:
-      columns: dict from name to array (R, C), float32 or whole numbers from 0 to 2**28 - 1.
+      columns: dict from name to array (R, C), float32 or integers from 0 to 2**28 - 1.
 
     Returns:
       List of R bytes objects.
@@ -85,9 +88,9 @@ def examples(columns):
     for name, rows in sorted(columns.items()):
         encoded = name.encode()
         if rows.dtype == np.float32:
-            fixed.append(_fixed(_in_front(encoded, 4 * rows.shape[1], 0x12), rows.astype("<f4")))
-        elif rows.max(initial=0) <= 0x7F:  # one byte each
-            fixed.append(_fixed(_in_front(encoded, rows.shape[1], 0x1A), rows.astype(np.uint8)))
+            fixed.append(_fixed(_prefix(encoded, 4 * rows.shape[1], 0x12), rows.astype("<f4")))
+        elif rows.max(initial=0) <= 0x7F:  # one byte per varint
+            fixed.append(_fixed(_prefix(encoded, rows.shape[1], 0x1A), rows.astype(np.uint8)))
         else:
             if fixed:
                 parts.append(_rows(fixed))
@@ -98,28 +101,28 @@ def examples(columns):
     return list(map(example, zip(*parts, strict=True)))
 
 
-def _fixed(front, rows):
-    """Rows of equal features, as bytes (R, bytes of a feature)."""
+def _fixed(prefix, rows):
+    """Return features of equal size as a byte array (R, size of a feature)."""
     data = np.ascontiguousarray(rows).view(np.uint8).reshape(len(rows), -1)
-    front = np.broadcast_to(np.frombuffer(front, np.uint8), (len(rows), len(front)))
-    return np.concatenate([front, data], axis=1)
+    prefix = np.broadcast_to(np.frombuffer(prefix, np.uint8), (len(rows), len(prefix)))
+    return np.concatenate([prefix, data], axis=1)
 
 
 def _rows(parts):
-    """The rows of byte arrays, side by side, as bytes objects."""
+    """Return the rows of byte arrays, concatenated horizontally, as bytes objects."""
     rows = np.concatenate(parts, axis=1) if len(parts) > 1 else parts[0]
     joined, size = rows.tobytes(), rows.shape[1]
     return [joined[start : start + size] for start in range(0, len(joined), size)]
 
 
-def framed(records):
-    """Records as a TFRecord file has them.
+def frame_records(records):
+    """Return records as the contents of a TFRecord file.
 
     Args:
-      records: list of bytes.
+      records: list of bytes, none of them empty.
 
     Returns:
-      bytes, to be written one after another.
+      bytes; the results of several calls can be concatenated.
     """
     if not records:
         return b""
@@ -148,11 +151,11 @@ def _byte_table():
 
 
 class _Tables:
-    """What a byte adds to the checksum by how many bytes follow it; a checksum is linear in them.
+    """Lookup tables of CRC-32C, which is linear in the bytes of the data.
 
     Attributes:
-      of_bytes: uint32 (N, 256).
-      of_lengths: uint32 (N,), the checksum of so many zeros.
+      of_bytes: uint32 (N, 256), the contribution of a byte by the number of bytes that follow it.
+      of_lengths: uint32 (N,), the checksum of n zero bytes.
     """
 
     def __init__(self):
@@ -171,8 +174,8 @@ class _Tables:
         self.of_bytes = np.stack(rows)
         self.of_lengths = np.array(lengths, np.uint32)
 
-    def reach(self, length):
-        """Has the tables go up to records of that many bytes."""
+    def extend(self, length):
+        """Extend the tables to records of `length` bytes."""
         if length >= len(self.of_lengths):
             self._grow(self.of_bytes, self.of_lengths, 2 * length)
 
@@ -181,16 +184,16 @@ _tables = functools.cache(_Tables)
 
 
 def _checksums(records):
-    """The masked CRC-32C of each of the records, none of them empty, as 4 bytes."""
+    """Return the masked CRC-32C of each record as 4 bytes; no record may be empty."""
     sizes = np.fromiter(map(len, records), np.int64, len(records))
-    most = int(sizes.max())
+    longest = int(sizes.max())
     tables = _tables()
-    tables.reach(most)
-    # Zeros in front add nothing.
-    data = np.frombuffer(b"".join([record.rjust(most, b"\0") for record in records]), np.uint8)
-    places = data.reshape(len(records), most) + np.arange(most - 1, -1, -1) * 256
-    added = tables.of_bytes.ravel().take(places)
-    sums = np.bitwise_xor.reduce(added, axis=1) ^ tables.of_lengths[sizes]
+    tables.extend(longest)
+    # Leading zeros contribute nothing.
+    data = np.frombuffer(b"".join([record.rjust(longest, b"\0") for record in records]), np.uint8)
+    offsets = data.reshape(len(records), longest) + np.arange(longest - 1, -1, -1) * 256
+    contributions = tables.of_bytes.ravel().take(offsets)
+    sums = np.bitwise_xor.reduce(contributions, axis=1) ^ tables.of_lengths[sizes]
     masked = (sums >> 15 | sums << 17) + np.uint32(0xA282EAD8)
     joined = masked.astype("<u4").tobytes()
     return [joined[start : start + 4] for start in range(0, len(joined), 4)]

@@ -1,14 +1,17 @@
-"""The model: layers, `BertModel` and its heads, in `keras` and `keras.ops` only."""
+"""The model: layers, `BertModel` and the models for the tasks, in `keras` and `keras.ops` only."""
 
-from bert_tf.modeling.heads import MaskedLMHead, Projection
-from bert_tf.modeling.layer_combination import (
+from bert_tf.deprecation import deprecated_names
+from bert_tf.modeling.heads import (
     LAYER_COMBINATIONS,
-    BertFeatureTokenClassifier,
     LayerCombination,
+    MaskedLMHead,
+    Projection,
+    layers_of,
 )
-from bert_tf.modeling.layers import Dropout, Embeddings, TransformerLayer, training_mode
+from bert_tf.modeling.layers import Dropout, Embeddings, TransformerLayer
 from bert_tf.modeling.models import (
     BertClassifier,
+    BertFeatureTokenClassifier,
     BertModel,
     BertMultipleChoice,
     BertPretrainer,
@@ -31,5 +34,18 @@ __all__ = [
     "MaskedLMHead",
     "Projection",
     "TransformerLayer",
-    "training_mode",
+    "layers_of",
 ]
+
+# Names of version 0.1.
+__getattr__ = deprecated_names(
+    __name__,
+    {
+        "BertChooser": "BertMultipleChoice",
+        "BertFeatureTagger": "BertFeatureTokenClassifier",
+        "BertSpanFinder": "BertSpanLabeler",
+        "BertTagger": "BertTokenClassifier",
+        "LayerMix": "LayerCombination",
+        "WAYS": "LAYER_COMBINATIONS",
+    },
+)

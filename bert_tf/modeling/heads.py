@@ -1,22 +1,29 @@
-"""What stands on top of the encoder: the masked-LM head and plain projections."""
+"""Layers on top of the encoder: heads, and combinations of the encoder's layers.
+
+Shapes: B batch, S sequence, H hidden, V vocabulary, P predictions, C choices.
+"""
 
 import keras
 from keras import ops
 
-from bert_tf.modeling.layers import activation, initializer, layer_norm
+from bert_tf.errors import UserError
+from bert_tf.modeling.layers import activation, initializer, layer_norm, register
 
 
 class MaskedLMHead(keras.layers.Layer):
     """Scores of every word of the vocabulary at the masked positions.
 
-    The output matrix is the word-embedding table itself (BERT release, `get_masked_lm_output`).
+    The output matrix is the word embedding table itself (release, `get_masked_lm_output`).
+
+    Args:
+      config: a `BertConfig`.
+      embeddings: the built `Embeddings` layer that owns the table.
 
     Call: `sequence_output` (B, S, H), `masked_lm_positions` (B, P) int32 -> logits (B, P, V) in
     float32.
     """
 
     def __init__(self, config, embeddings, **kwargs):
-        """Ties the head to `embeddings`, the built `Embeddings` layer of the model."""
         super().__init__(**kwargs)
         self.config = config
         self.embeddings = embeddings
@@ -48,8 +55,14 @@ class MaskedLMHead(keras.layers.Layer):
         return ops.reshape(logits, (batch, -1, self.config.vocab_size))
 
 
+@register
 class Projection(keras.layers.Layer):
-    """Linear map to `units` logits, its matrix stored (units, H) as the release stores it.
+    """Linear map to `units` logits with its matrix stored as (units, H), as in the release.
+
+    Args:
+      units: number of logits.
+      initializer_range: standard deviation of the initial matrix.
+      use_bias: whether to add a bias.
 
     Call: x (..., H) -> logits (..., units) in float32.
     """
@@ -77,18 +90,107 @@ class Projection(keras.layers.Layer):
         return logits + ops.cast(self.output_bias, "float32") if self.use_bias else logits
 
 
+@register
 class FoldChoices(keras.layers.Layer):
-    """Makes each choice an example of its own. Call: (B, C, S) -> (B * C, S)."""
+    """Turn each choice into a row of the batch. Call: (B, C, S) -> (B * C, S)."""
 
     def call(self, x):
         return ops.reshape(x, (-1, ops.shape(x)[-1]))
 
 
+@register
 class UnfoldChoices(keras.layers.Layer):
-    """Lays the scores of one example's choices side by side.
+    """Put the scores of an example's choices into one row.
 
     Call: scores (B * C, 1), the choices (B, C, S) -> (B, C).
     """
 
     def call(self, scores, choices):
         return ops.reshape(scores, ops.shape(choices)[:2])
+
+
+# The feature-based approaches of the paper (arXiv:1810.04805, table 7) and the layers that each
+# combines; None for all.
+LAYER_COMBINATIONS = {
+    "embeddings": (),
+    "second_to_last": (-2,),
+    "last": (-1,),
+    "weighted_sum_last_four": (-4, -3, -2, -1),
+    "concat_last_four": (-4, -3, -2, -1),
+    "weighted_sum_all": None,
+}
+
+
+def layers_of(layer_combination, num_hidden_layers):
+    """Return the indices of the layers in a combination, () for the embeddings.
+
+    Args:
+      layer_combination: one of `LAYER_COMBINATIONS`.
+      num_hidden_layers: number of layers of the encoder.
+
+    Raises:
+      UserError: if there is no such combination or the encoder has too few layers.
+    """
+    if layer_combination not in LAYER_COMBINATIONS:
+        raise UserError(
+            f"`layer_combination={layer_combination}`: expected one of "
+            f"{', '.join(LAYER_COMBINATIONS)}"
+        )
+    indices = LAYER_COMBINATIONS[layer_combination]
+    if indices is None:
+        return tuple(range(num_hidden_layers))
+    if indices and num_hidden_layers < -min(indices):
+        raise UserError(
+            f"`layer_combination={layer_combination}` requires {-min(indices)} layers, but the "
+            f"model has {num_hidden_layers}"
+        )
+    return indices
+
+
+@register
+class LayerCombination(keras.layers.Layer):
+    """One vector per token from the encoder's layers, without gradients to the encoder.
+
+    The weights of a weighted sum are learned as the softmax of one number per layer, initially 0,
+    so that it starts as the mean. The paper does not give its weights.
+
+    Args:
+      layer_combination: one of `LAYER_COMBINATIONS`.
+      num_hidden_layers: number of layers of the encoder.
+
+    Call: `embedding_output` and each of `all_encoder_layers` of `BertModel`, (B, S, H) each ->
+    (B, S, H), for "concat_last_four" (B, S, 4 H).
+    """
+
+    def __init__(self, layer_combination, num_hidden_layers, **kwargs):
+        super().__init__(**kwargs)
+        self.layer_combination = layer_combination
+        self.layers = layers_of(layer_combination, num_hidden_layers)
+
+    def build(self, *_):
+        if self.layer_combination.startswith("weighted_sum"):
+            self.layer_weights = self.add_weight(
+                shape=(len(self.layers),), initializer="zeros", name="layer_weights"
+            )
+
+    def call(self, embedding_output, *all_encoder_layers):
+        if not self.layers:
+            return ops.stop_gradient(embedding_output)
+        layers = [ops.stop_gradient(all_encoder_layers[i]) for i in self.layers]
+        if self.layer_combination == "concat_last_four":
+            return ops.concatenate(layers, -1)
+        if len(layers) == 1:
+            return layers[0]
+        shares = ops.cast(ops.softmax(self.layer_weights), layers[0].dtype)
+        return ops.sum(ops.stack(layers, -1) * shares, -1)
+
+
+@register
+class LayerMix(LayerCombination):
+    """`LayerCombination` under its name in version 0.1, by which `.keras` files address weights."""
+
+    @classmethod
+    def from_config(cls, config):
+        """Make the layer, also from the arguments `way` and `depth` of version 0.1."""
+        names = {"way": "layer_combination", "depth": "num_hidden_layers"}
+        return cls(**{names.get(name, name): value for name, value in config.items()})

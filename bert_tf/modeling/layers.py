@@ -1,47 +1,63 @@
-"""The two layers of BERT: embeddings and the transformer layer.
+"""The layers of the encoder: embeddings, the transformer layer and dropout.
 
-Letters of shapes: B batch, S sequence, H hidden, N heads, D head width (H = N * D), V vocabulary.
+Shapes: B batch, S sequence, H hidden, N heads, D width of a head (H = N * D), V vocabulary.
 
-Matrix products take their left side as (B*S, H): a plain two-dimensional product is what the
-kernels of every device are best at, and the reshape costs nothing.
+Matrix products take their left operand as (B*S, H): kernels of every device are fastest for plain
+two-dimensional products, and the reshape is free.
+
+Layers that drop out take two call arguments next to Keras' `training`. A model passes them on to
+its layers, see `PretrainedModel.call`:
+
+- `replica_id`: an int or an integer scalar tensor. Dropout draws from a different random stream
+  for each value. A strategy mirrors the state of the generators, so without it all replicas would
+  draw the same mask.
+- `recompute`: whether to keep only the input of each transformer layer for the backward pass and
+  compute the rest again there (Chen et al., arXiv:1604.06174): less memory, about a third more
+  time.
 """
-
-import contextlib
-import threading
 
 import keras
 from keras import ops
 
-# The release adds this to the scores of masked positions. It is no infinity on purpose: a row that
-# is masked everywhere stays a distribution.
+from bert_tf.config import BertConfig
+
+CALL_ARGUMENTS = ("replica_id", "recompute")
+
+# The release adds this to the attention scores of padding. A finite number keeps the softmax of a
+# row that is all padding a distribution.
 MASKED_SCORE = -10000.0
+
+# Keras addresses the weights in a `.keras` file by the class names of the layers: renaming a class
+# with weights breaks saved files, see `LayerMix` in `heads`.
+register = keras.saving.register_keras_serializable("bert_tf")
 
 
 def activation(name):
-    """Returns the function for `hidden_act`. "gelu" is the tanh form, as in the release."""
+    """Return the function for `hidden_act`. "gelu" is the tanh approximation, as in the release."""
     if name == "gelu":
         return gelu
     return keras.activations.get("gelu" if name == "gelu_erf" else name)
 
 
-@keras.saving.register_keras_serializable("bert_tf")
+@register
 def gelu(x):
     """GELU by its tanh approximation (Hendrycks and Gimpel, arXiv:1606.08415, section 2)."""
     return ops.gelu(x, approximate=True)
 
 
 def initializer(config):
-    """Truncated normal of the config's width, a new one for each weight."""
+    """Return a new truncated normal initializer with the standard deviation of the config."""
     return keras.initializers.TruncatedNormal(stddev=config.initializer_range)
 
 
 def layer_norm(config, name, dtype):
-    """Layer normalisation over H, variables `gamma` and `beta`."""
+    """Return a layer normalization over H with the variables `gamma` and `beta`."""
     return LayerNorm(epsilon=config.layer_norm_eps, name=name, dtype=dtype)
 
 
+@register
 class LayerNorm(keras.layers.LayerNormalization):
-    """Keras' layer in two thirds of its operations, in float32 as there."""
+    """Keras' layer normalization in float32, with two thirds of its operations."""
 
     def call(self, x):
         gamma, beta = (ops.cast(v, "float32") for v in (self.gamma, self.beta))
@@ -52,54 +68,23 @@ class LayerNorm(keras.layers.LayerNormalization):
         return ops.cast(x, self.compute_dtype)
 
 
-_TRACING = threading.local()
-
-
-@contextlib.contextmanager
-def training_mode(salt=0, recompute=False):
-    """Says how the models that this thread calls within it are to be trained.
-
-    Args:
-      salt: a whole number or an integer tensor; every dropout draws from another stream for each
-        value. The state of a dropout is the same on all replicas of a strategy, so without it they
-        would all draw the same mask. A strategy traces each replica in a thread of its own.
-      recompute: whether to keep only the input of each transformer layer for the backward pass,
-        and compute the rest of it again there (Chen et al., arXiv:1604.06174): less memory, about
-        a third more time.
-    """
-    _TRACING.salt, _TRACING.recompute = salt, recompute
-    try:
-        yield
-    finally:
-        del _TRACING.salt, _TRACING.recompute
-
-
-class ReplicaSeedGenerator(keras.random.SeedGenerator):
-    """Keras' seed generator, with the thread's salt in each seed (2,) that it gives."""
-
-    def next(self, ordered=True):
-        seed = super().next(ordered)
-        salt = getattr(_TRACING, "salt", None)
-        if salt is None:
-            return seed
-        return seed + ops.stack([ops.cast(salt, seed.dtype), ops.zeros((), seed.dtype)])
-
-
 class FixedSeedGenerator(keras.random.SeedGenerator):
-    """A seed that is drawn already and stays the same, in the form that Keras' functions take."""
+    """A seed tensor (2,) in the form that `keras.random` functions accept."""
 
     def __init__(self, seed):
-        self._drawn = seed  # and no variable, which the parent would make
+        self._seed_tensor = seed  # The parent's constructor would create a variable.
 
     def next(self, ordered=True):
-        return self._drawn
+        return self._seed_tensor
 
 
-def _keep(shape, rate, seed):
-    """Booleans of a shape, each False with probability `rate`, to within 2**-17.
+def _keep_mask(shape, rate, seed):
+    """Return booleans of the given shape, each False with probability `rate`, within 2**-17.
 
-    Random numbers are the dear part of dropout on a CPU, so each of 32 bits decides on two values.
+    Random numbers are the expensive part of dropout on a CPU, so the two halves of each 32-bit
+    number decide on two values.
     """
+    seed = FixedSeedGenerator(seed)
     axis = next((i for i, n in enumerate(shape) if isinstance(n, int) and n % 2 == 0), None)
     if axis is None:
         return keras.random.uniform(shape, seed=seed) >= rate
@@ -110,40 +95,73 @@ def _keep(shape, rate, seed):
     return ops.concatenate(halves, axis=axis)
 
 
+@register
 class Dropout(keras.layers.Layer):
-    """Dropout (in training only) whose masks differ from replica to replica."""
+    """Dropout (in training only) whose masks differ between replicas.
+
+    Args:
+      rate: probability that a value is set to 0.
+
+    Call: `x` of any shape; `training`; `replica_id`, see the module; `seed`, a result of
+    `draw_seed` to use instead of a new one.
+    """
 
     def __init__(self, rate, **kwargs):
         super().__init__(**kwargs)
         self.rate = rate
-        self.seed_generator = ReplicaSeedGenerator() if rate > 0 else None
+        self.seed_generator = keras.random.SeedGenerator() if rate > 0 else None
+        self._register_call_context_args(*CALL_ARGUMENTS)
 
-    def draw(self):
-        """A seed for `call`; None if nothing is dropped."""
-        return FixedSeedGenerator(self.seed_generator.next()) if self.rate else None
+    def draw_seed(self, replica_id=None):
+        """Return the next seed (2,) of a replica's stream; None if nothing is dropped."""
+        if not self.rate:
+            return None
+        seed = self.seed_generator.next()
+        if replica_id is None:
+            return seed
+        return seed + ops.stack([ops.cast(replica_id, seed.dtype), ops.zeros((), seed.dtype)])
 
-    def call(self, x, training=False, seed=None):
-        """Drops with `seed` if it is given, so that what is computed twice has the same mask."""
+    def call(self, x, training=False, replica_id=None, seed=None):
         if not training or not self.rate:
             return x
-        keep = _keep(ops.shape(x), self.rate, seed or self.seed_generator)
+        seed = self.draw_seed(replica_id) if seed is None else seed
+        keep = _keep_mask(ops.shape(x), self.rate, seed)
         return x * (ops.cast(keep, x.dtype) * ops.cast(1.0 / (1.0 - self.rate), x.dtype))
 
 
-class Embeddings(keras.layers.Layer):
-    """Sum of word, segment and position embeddings, normalised (BERT paper, section 3, figure 2).
-
-    Call: `input_ids` and `segment_ids` (B, S) int32 -> (B, S, H).
-    """
+class ConfigLayer(keras.layers.Layer):
+    """Base of the layers that a `BertConfig` describes, saved as its dict."""
 
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)
         self.config = config
+        self._register_call_context_args(*CALL_ARGUMENTS)
+
+    def get_config(self):
+        return {**super().get_config(), "config": self.config.to_dict()}
+
+    @classmethod
+    def from_config(cls, config):
+        return cls(**{**config, "config": BertConfig.from_dict(config["config"])})
+
+
+@register
+class Embeddings(ConfigLayer):
+    """Sum of word, segment and position embeddings, normalized (BERT paper, section 3, figure 2).
+
+    Args:
+      config: a `BertConfig`.
+
+    Call: `input_ids` and `segment_ids` (B, S) int32; `training`, `replica_id` -> (B, S, H).
+    """
+
+    def __init__(self, config, **kwargs):
+        super().__init__(config, **kwargs)
         self.norm = layer_norm(config, "LayerNorm", self.dtype_policy)
         self.dropout = Dropout(config.hidden_dropout_prob, dtype=self.dtype_policy)
 
     def build(self, *_):
-        """Makes the three tables: (V, H), (segments, H), (positions, H)."""
+        """Create the three tables: (V, H), (segments, H), (positions, H)."""
         config = self.config
         for name, rows in (
             ("word_embeddings", config.vocab_size),
@@ -154,39 +172,50 @@ class Embeddings(keras.layers.Layer):
                 shape=(rows, config.hidden_size),
                 initializer=initializer(config),
                 name=name,
-                # Else mixed precision would cast the whole table, and add up the gradients of a
-                # word's places in bfloat16, to look up a few rows.
+                # Otherwise mixed precision would cast the whole table to look up a few rows, and
+                # sum the gradients of repeated words in bfloat16.
                 autocast=False,
             )
             setattr(self, name, table)
         self.norm.build((None, None, config.hidden_size))
 
-    def call(self, input_ids, segment_ids, training=False):
+    def call(self, input_ids, segment_ids, training=False, replica_id=None):
         length = ops.shape(input_ids)[1]
         limit = self.config.max_position_embeddings
         if isinstance(length, int) and length > limit:
-            raise ValueError(f"sequences of {length} tokens, but the model has {limit} positions")
+            raise ValueError(
+                f"`input_ids` has sequences of {length} tokens, but the model has {limit} positions"
+            )
         x = ops.cast(ops.take(self.word_embeddings, input_ids, axis=0), self.compute_dtype)
-        # There are few segments: a product with one-hot rows is quicker to differentiate than a
+        # There are few segments: a product with one-hot rows is faster to differentiate than a
         # gather, whose gradient adds B*S rows into the same two.
         one_hot = ops.one_hot(segment_ids, self.config.type_vocab_size, dtype=self.compute_dtype)
         x = x + ops.matmul(one_hot, ops.cast(self.token_type_embeddings, self.compute_dtype))
         x = x + ops.cast(self.position_embeddings, self.compute_dtype)[:length]
-        return self.dropout(self.norm(x), training=training)
+        return self.dropout(self.norm(x), training=training, replica_id=replica_id)
+
+    def compute_output_spec(self, input_ids, *_, **__):
+        """Return the symbolic output: JAX cannot infer the shape of a slice of unknown length."""
+        return keras.KerasTensor((*input_ids.shape, self.config.hidden_size), self.compute_dtype)
 
 
-class TransformerLayer(keras.layers.Layer):
-    """Self-attention and feed-forward, each with residual and post-normalisation.
+@register
+class TransformerLayer(ConfigLayer):
+    """Self-attention and feed-forward network, each with a residual and post-normalization.
 
-    "Attention is all you need" (arXiv:1706.03762), section 3.1, encoder.
+    This is the encoder layer of "Attention is all you need" (arXiv:1706.03762), section 3.1.
 
-    Call: `x` (B, S, H) and `input_mask` (B, S), 1 for real tokens -> (B, S, H), or with
-    `with_probs` a pair of that and the attention probabilities (B, N, S, S).
+    Args:
+      config: a `BertConfig`.
+      with_probs: whether to return the attention probabilities too.
+
+    Call: `x` (B, S, H); `input_mask` (B, S), 1 for tokens and 0 for padding; `training`,
+    `replica_id` and `recompute`, see the module -> (B, S, H), or with `with_probs` a pair of that
+    and the attention probabilities (B, N, S, S).
     """
 
     def __init__(self, config, with_probs=False, **kwargs):
-        super().__init__(**kwargs)
-        self.config = config
+        super().__init__(config, **kwargs)
         self.with_probs = with_probs
 
         def dense(units, name, act=None):
@@ -217,6 +246,9 @@ class TransformerLayer(keras.layers.Layer):
         self.attention_dropout = dropout(config.hidden_dropout_prob)
         self.output_dropout = dropout(config.hidden_dropout_prob)
 
+    def get_config(self):
+        return {**super().get_config(), "with_probs": self.with_probs}
+
     def build(self, *_):
         hidden = (None, self.config.hidden_size)
         for layer in (
@@ -231,11 +263,11 @@ class TransformerLayer(keras.layers.Layer):
             layer.build(hidden)
         self.output_dense.build((None, self.config.intermediate_size))
 
-    def call(self, x, input_mask, training=False):
-        # Drawn out here: a forward pass that is computed again must not draw again.
+    def call(self, x, input_mask, training=False, replica_id=None, recompute=False):
+        # Seeds are drawn outside `_forward`, so that recomputation uses the same masks.
         dropouts = (self.probs_dropout, self.attention_dropout, self.output_dropout)
-        seeds = [dropout.draw() if training else None for dropout in dropouts]
-        if training and getattr(_TRACING, "recompute", False):
+        seeds = [dropout.draw_seed(replica_id) if training else None for dropout in dropouts]
+        if training and recompute:
             return keras.remat(lambda x: self._forward(x, input_mask, training, seeds))(x)
         return self._forward(x, input_mask, training, seeds)
 
@@ -244,12 +276,11 @@ class TransformerLayer(keras.layers.Layer):
         x = ops.reshape(x, (-1, hidden))
         context, probs = self._attend(x, input_mask, batch, length, training, seeds[0])
         context = self.attention_dense(context)
-        x = self.attention_norm(
-            x + self.attention_dropout(context, training=training, seed=seeds[1])
-        )
-        wide = self.output_dense(self.intermediate(x))
-        x = self.output_norm(x + self.output_dropout(wide, training=training, seed=seeds[2]))
-        x = ops.reshape(x, (batch, length, hidden))
+        context = self.attention_dropout(context, training=training, seed=seeds[1])
+        x = self.attention_norm(x + context)
+        output = self.output_dense(self.intermediate(x))
+        output = self.output_dropout(output, training=training, seed=seeds[2])
+        x = ops.reshape(self.output_norm(x + output), (batch, length, hidden))
         return (x, probs) if self.with_probs else x
 
     def _attend(self, x, input_mask, batch, length, training, seed):
@@ -263,9 +294,9 @@ class TransformerLayer(keras.layers.Layer):
         query = split(self.query(x))
         scores = ops.matmul(query, ops.transpose(split(self.key(x)), (0, 1, 3, 2)))
         # Not by [:, None]: LiteRT has no such slices of an unknown length.
-        hidden_keys = 1.0 - ops.expand_dims(ops.cast(input_mask, self.compute_dtype), (1, 2))
+        is_padding = 1.0 - ops.expand_dims(ops.cast(input_mask, self.compute_dtype), (1, 2))
         # In this order product, scale and mask become one kernel on a CPU.
-        probs = ops.softmax(scores * (width**-0.5) + hidden_keys * MASKED_SCORE)
-        kept = self.probs_dropout(probs, training=training, seed=seed)
-        context = ops.transpose(ops.matmul(kept, split(self.value(x))), (0, 2, 1, 3))
+        probs = ops.softmax(scores * (width**-0.5) + is_padding * MASKED_SCORE)
+        dropped = self.probs_dropout(probs, training=training, seed=seed)
+        context = ops.transpose(ops.matmul(dropped, split(self.value(x))), (0, 2, 1, 3))
         return ops.reshape(context, (-1, self.config.hidden_size)), probs

@@ -1,79 +1,119 @@
-"""`BertModel` and the models that the scripts train, all Keras functional models.
+"""`BertModel` and the models for the tasks, all of them Keras functional models.
 
-Each is made from a `BertConfig` and made again from it when a `.keras` file is loaded, so no
-`custom_objects` are needed: importing `bert_tf.modeling` registers them.
+Each is constructed from a `BertConfig`, also when a `.keras` file is loaded. Importing
+`bert_tf.modeling` registers the classes, so loading needs no `custom_objects`.
+
+Shapes: B batch, S sequence, H hidden, N heads, V vocabulary, P predictions, C choices.
 """
 
 from typing import Any, TypeVar
 
 import keras
+from keras import ops
 
 from bert_tf.config import BertConfig
-from bert_tf.modeling.heads import FoldChoices, MaskedLMHead, Projection, UnfoldChoices
-from bert_tf.modeling.layers import Dropout, Embeddings, TransformerLayer, initializer
+from bert_tf.modeling.heads import (
+    FoldChoices,
+    LayerMix,
+    MaskedLMHead,
+    Projection,
+    UnfoldChoices,
+)
+from bert_tf.modeling.layers import (
+    CALL_ARGUMENTS,
+    Dropout,
+    Embeddings,
+    TransformerLayer,
+    initializer,
+    register,
+)
 
 INPUTS = ("input_ids", "input_mask", "segment_ids")
 
-# On the pooled output before a classifier, whatever the config says, as in the release.
+# As in the release, these do not depend on the config: the dropout on the pooled output before a
+# classifier, and the standard deviation of the initial weights of a head.
 CLASSIFIER_DROPOUT = 0.1
+HEAD_INITIALIZER_RANGE = 0.02
+
+# Constructor arguments of version 0.1, as its `.keras` files have them.
+_RENAMED_ARGUMENTS = {"way": "layer_combination", "num_numbers": "num_numeric_features"}
 
 _Model = TypeVar("_Model", bound="PretrainedModel")
 
 
 def token_inputs():
-    """The encoder's three inputs, each (B, S) int32 with S open."""
+    """Return the encoder's three inputs, each (B, S) int32 with unknown S."""
     return {name: keras.Input((None,), dtype="int32", name=name) for name in INPUTS}
 
 
 class PretrainedModel(keras.Model):
-    """A functional model that is saved as its constructor's arguments."""
+    """Base of the models: a functional model that is saved as its constructor's arguments."""
 
-    # Whether its outputs depend on the pooler; else a checkpoint may lack that.
+    # Whether the outputs depend on the pooler. If not, a checkpoint may lack its weights.
     uses_pooler = True
 
     def _store_config(self, config, dtype, **options):
-        """Keeps the constructor's arguments; to be called when the graph is made."""
+        """Store the constructor's arguments. To be called at the end of the constructor."""
         self.config = config
         self._options = options
-        # A file that was saved in one precision is loaded in it, whatever the default is then.
+        # A file is loaded in the precision of the saved model, whatever the default is then.
         self._policy = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
+        self._register_call_context_args(*CALL_ARGUMENTS)
 
     @property
     def compute_type(self):
-        """What the model computes in, such as "bfloat16"; its weights may be of another type."""
+        """The dtype of the computation, such as "bfloat16". That of the weights may differ."""
         return self._policy.compute_dtype
 
     @classmethod
     def from_preset(
         cls: type[_Model], preset: str, load_weights: bool = True, **options: Any
     ) -> _Model:
-        """Makes the model of a published name, or of a folder with weights and config.
+        """Return the model of a published name, or of a folder with weights and config.
 
         >>> bert_tf.BertModel.from_preset("uncased_L-12_H-768_A-12")
 
         Args:
-          preset: a name of `bert_tf.checkpoints.MODELS`, fetched if it is not in the cache; or a
+          preset: a name in `bert_tf.checkpoints.MODELS`, downloaded if it is not in the cache; or a
             folder of the release or of Hugging Face.
-          load_weights: whether to load the weights, or start from random ones.
+          load_weights: whether to load the weights; if False they are random.
           **options: for the constructor, such as `num_labels` of a classifier.
 
         Raises:
-          UserError: if there is no such model, or it does not fit.
+          UserError: if there is no such model or its weights do not fit.
         """
-        from bert_tf import checkpoints  # a room above: only this shortcut reaches up to it
+        # Imported here because `checkpoints` imports this package.
+        from bert_tf import checkpoints
 
         path = preset
         if preset in checkpoints.MODELS:
             path = checkpoints.fetch(preset).checkpoint
-        model = cls(checkpoints.find_config(path), **options)
+        model = cls(checkpoints.load_config(path), **options)
         if load_weights:
             checkpoints.warm_start(model, path)
         return model
 
-    def call(self, inputs, training=None, mask=None):
-        # Keras would take a dict with one key too many by position, and compute nonsense.
+    def call(self, inputs, training=None, mask=None, replica_id=None, recompute=None):
+        """Return the outputs for a dict of inputs, in which unknown names are ignored.
+
+        Args:
+          inputs: dict of tensors with at least the names of the model's inputs.
+          training: whether to drop out.
+          mask: for Keras; not used.
+          replica_id: an int or an integer scalar tensor that selects the random stream of dropout,
+            so that the replicas of a strategy draw different masks.
+          recompute: whether to compute the inside of each transformer layer again in the backward
+            pass instead of keeping it, which needs less memory and about a third more time.
+        """
+        # Keras would take a dict with an additional key by position, and compute nonsense.
         inputs = {tensor.name: inputs[tensor.name] for tensor in self.inputs}
-        return super().call(inputs, training=training, mask=mask)
+        return super().call(
+            inputs, training=training, mask=mask, replica_id=replica_id, recompute=recompute
+        )
+
+    def compute_output_spec(self, inputs, training=None, mask=None, **_):
+        """Return the symbolic outputs; Keras' signature lacks the call arguments of this class."""
+        return super().compute_output_spec(inputs, training=training, mask=mask)
 
     def get_config(self):
         policy = keras.saving.serialize_keras_object(self._policy)
@@ -81,13 +121,14 @@ class PretrainedModel(keras.Model):
         return {"config": self.config.to_dict(), **options}
 
     @classmethod
-    def from_config(cls, values, custom_objects=None):
-        values = dict(values)
-        values["dtype"] = keras.saving.deserialize_keras_object(values["dtype"])
-        return cls(BertConfig.from_dict(values.pop("config")), **values)
+    def from_config(cls, config, custom_objects=None):
+        """Make a model from `get_config`, also that of version 0.1."""
+        options = {_RENAMED_ARGUMENTS.get(name, name): value for name, value in config.items()}
+        options["dtype"] = keras.saving.deserialize_keras_object(options["dtype"])
+        return cls(BertConfig.from_dict(options.pop("config")), **options)
 
 
-@keras.saving.register_keras_serializable("bert_tf")
+@register
 class BertModel(PretrainedModel):
     """The encoder (Devlin et al., arXiv:1810.04805, section 3).
 
@@ -95,8 +136,16 @@ class BertModel(PretrainedModel):
     `segment_ids`, 0 for the first text and 1 for the second.
 
     Outputs, a dict: `sequence_output` (B, S, H); `pooled_output` (B, H), tanh of a dense layer on
-    the first token; `embedding_output` (B, S, H); `all_encoder_layers`, a list of (B, S, H), first
-    layer first; with `with_attention_probs` also `attention_probs`, a list of (B, N, S, S).
+    the first token; `embedding_output` (B, S, H); `all_encoder_layers`, a list of (B, S, H) from
+    the first layer to the last; with `with_attention_probs` also `attention_probs`, a list of
+    (B, N, S, S).
+
+    >>> config = bert_tf.BertConfig(vocab_size=30522, num_hidden_layers=2)
+    >>> model = bert_tf.BertModel(config)
+    >>> ids = np.array([[101, 7592, 102]])
+    >>> batch = {"input_ids": ids, "input_mask": np.ones_like(ids), "segment_ids": 0 * ids}
+    >>> model(batch)["pooled_output"].shape
+    TensorShape([1, 768])
     """
 
     def __init__(
@@ -106,11 +155,11 @@ class BertModel(PretrainedModel):
         dtype: str | None = None,
         name: str = "bert",
     ):
-        """Builds the graph and its weights.
+        """Build the graph and its weights.
 
         Args:
           config: a `BertConfig`.
-          with_attention_probs: whether to put out the attention of every layer.
+          with_attention_probs: whether to output the attention probabilities of every layer.
           dtype: a Keras dtype policy, such as "mixed_bfloat16".
           name: name of the model.
         """
@@ -145,13 +194,13 @@ class BertModel(PretrainedModel):
         return self.get_layer("embeddings")
 
 
-@keras.saving.register_keras_serializable("bert_tf")
+@register
 class BertPretrainer(PretrainedModel):
     """Encoder with the two heads of pre-training (paper, section 3.1).
 
     Inputs: those of `BertModel`, and `masked_lm_positions` (B, P) int32.
-    Outputs, float32: `masked_lm_logits` (B, P, V), `next_sentence_logits` (B, 2) with 0 for "is the
-    next".
+    Outputs, float32: `masked_lm_logits` (B, P, V); `next_sentence_logits` (B, 2), the first for
+    "is the next sentence".
     """
 
     def __init__(self, config: BertConfig, dtype: str | None = None, name: str = "bert_pretrainer"):
@@ -170,12 +219,12 @@ class BertPretrainer(PretrainedModel):
         self._store_config(config, dtype)
 
 
-@keras.saving.register_keras_serializable("bert_tf")
+@register
 class BertClassifier(PretrainedModel):
     """Encoder with one linear layer on the pooled output (paper, section 4.1).
 
-    Inputs: those of `BertModel`; with `num_numbers` also `numbers` (B, num_numbers) float32, about
-    as large as 1, which that layer sees beside the pooled output.
+    Inputs: those of `BertModel`; with `num_numeric_features` F also `numbers` (B, F) float32, of
+    the order of 1, which are appended to the pooled output.
     Output: `logits` (B, num_labels), float32, in a dict.
     """
 
@@ -185,46 +234,54 @@ class BertClassifier(PretrainedModel):
         num_labels: int,
         dtype: str | None = None,
         name: str = "bert_classifier",
-        num_numbers: int = 0,
+        num_numeric_features: int = 0,
     ):
         inputs = token_inputs()
-        pooled = BertModel(config, dtype=dtype)(inputs)["pooled_output"]
-        pooled = Dropout(CLASSIFIER_DROPOUT, dtype=dtype)(pooled)
-        on_top = "float32" if num_numbers else dtype
-        if num_numbers:
-            inputs["numbers"] = keras.Input((num_numbers,), dtype="float32", name="numbers")
-            # In float32 from here on: bfloat16 would leave them two digits.
-            beside = keras.layers.Concatenate(name="beside", dtype="float32")
-            pooled = beside([pooled, inputs["numbers"]])
-        # The release draws this matrix with 0.02 whatever the config says.
-        logits = Projection(num_labels, 0.02, name="classifier", dtype=on_top)(pooled)
+        x = BertModel(config, dtype=dtype)(inputs)["pooled_output"]
+        x = Dropout(CLASSIFIER_DROPOUT, dtype=dtype)(x)
+        head_dtype = dtype
+        if num_numeric_features:
+            numbers = keras.Input((num_numeric_features,), dtype="float32", name="numbers")
+            inputs["numbers"] = numbers
+            # The head is in float32 then: bfloat16 would round the numbers to two digits.
+            head_dtype = "float32"
+            x = keras.layers.Concatenate(name="with_numbers", dtype=head_dtype)([x, numbers])
+        logits = Projection(
+            num_labels, HEAD_INITIALIZER_RANGE, name="classifier", dtype=head_dtype
+        )(x)
         super().__init__(inputs=inputs, outputs={"logits": logits}, name=name)
-        self._store_config(config, dtype, num_labels=num_labels, num_numbers=num_numbers)
+        self._store_config(
+            config, dtype, num_labels=num_labels, num_numeric_features=num_numeric_features
+        )
 
 
-@keras.saving.register_keras_serializable("bert_tf")
+@register
 class BertMultipleChoice(PretrainedModel):
     """Encoder that scores each of several endings of a text (paper, section 4.4).
 
-    The score of a choice is the product of its pooled output with one vector.
+    The score of a choice is the dot product of its pooled output with one vector.
 
-    Inputs: those of `BertModel` with an axis of the choices, each (B, C, S).
+    Inputs: those of `BertModel` with an axis for the choices, each (B, C, S).
     Output: `logits` (B, C), float32, in a dict.
     """
 
-    def __init__(self, config: BertConfig, dtype: str | None = None, name: str = "bert_chooser"):
-        inputs = {x: keras.Input((None, None), dtype="int32", name=x) for x in INPUTS}
-        folded = {x: FoldChoices(name=f"fold_{x}")(inputs[x]) for x in INPUTS}
+    def __init__(
+        self, config: BertConfig, dtype: str | None = None, name: str = "bert_multiple_choice"
+    ):
+        inputs = {key: keras.Input((None, None), dtype="int32", name=key) for key in INPUTS}
+        folded = {key: FoldChoices(name=f"fold_{key}")(inputs[key]) for key in INPUTS}
         pooled = BertModel(config, dtype=dtype)(folded)["pooled_output"]
         pooled = Dropout(CLASSIFIER_DROPOUT, dtype=dtype)(pooled)
-        scores = Projection(1, 0.02, use_bias=False, name="classifier", dtype=dtype)(pooled)
+        scores = Projection(
+            1, HEAD_INITIALIZER_RANGE, use_bias=False, name="classifier", dtype=dtype
+        )(pooled)
         unfold = UnfoldChoices(name="unfold", dtype="float32")
         outputs = {"logits": unfold(scores, inputs["input_ids"])}
         super().__init__(inputs=inputs, outputs=outputs, name=name)
         self._store_config(config, dtype)
 
 
-@keras.saving.register_keras_serializable("bert_tf")
+@register
 class BertTokenClassifier(PretrainedModel):
     """Encoder with one linear layer on every token (paper, section 5.3).
 
@@ -238,19 +295,21 @@ class BertTokenClassifier(PretrainedModel):
         config: BertConfig,
         num_labels: int,
         dtype: str | None = None,
-        name: str = "bert_tagger",
+        name: str = "bert_token_classifier",
     ):
         inputs = token_inputs()
         tokens = BertModel(config, dtype=dtype)(inputs)["sequence_output"]
         tokens = Dropout(config.hidden_dropout_prob, dtype=dtype)(tokens)
-        logits = Projection(num_labels, 0.02, name="classifier", dtype=dtype)(tokens)
+        logits = Projection(num_labels, HEAD_INITIALIZER_RANGE, name="classifier", dtype=dtype)(
+            tokens
+        )
         super().__init__(inputs=inputs, outputs={"logits": logits}, name=name)
         self._store_config(config, dtype, num_labels=num_labels)
 
 
-@keras.saving.register_keras_serializable("bert_tf")
+@register
 class BertSpanLabeler(PretrainedModel):
-    """Encoder that scores each token as start and as end of an answer (paper, section 4.2).
+    """Encoder that scores each token as the start and the end of an answer (paper, section 4.2).
 
     Inputs: those of `BertModel`. Outputs, float32: `start_logits` (B, S), `end_logits` (B, S).
     """
@@ -258,11 +317,89 @@ class BertSpanLabeler(PretrainedModel):
     uses_pooler = False
 
     def __init__(
-        self, config: BertConfig, dtype: str | None = None, name: str = "bert_span_finder"
+        self, config: BertConfig, dtype: str | None = None, name: str = "bert_span_labeler"
     ):
         inputs = token_inputs()
         tokens = BertModel(config, dtype=dtype)(inputs)["sequence_output"]
-        logits = Projection(2, 0.02, name="spans", dtype=dtype)(tokens)
+        logits = Projection(2, HEAD_INITIALIZER_RANGE, name="spans", dtype=dtype)(tokens)
         outputs = {"start_logits": logits[:, :, 0], "end_logits": logits[:, :, 1]}
         super().__init__(inputs=inputs, outputs=outputs, name=name)
         self._store_config(config, dtype)
+
+
+@register
+class BertFeatureTokenClassifier(PretrainedModel):
+    """A two-layer BiLSTM on the features of a frozen encoder (paper, section 5.3).
+
+    The encoder has no gradients, and does not drop out in training either.
+
+    Inputs: those of `BertModel`. Output: `logits` (B, S, num_labels), float32, in a dict.
+    """
+
+    uses_pooler = False
+
+    def __init__(
+        self,
+        config: BertConfig,
+        num_labels: int,
+        layer_combination: str = "concat_last_four",
+        lstm_size: int | None = None,
+        dtype: str | None = None,
+        name: str = "bert_feature_token_classifier",
+    ):
+        """Build the graph and its weights.
+
+        Args:
+          config: a `BertConfig`.
+          num_labels: number of labels.
+          layer_combination: one of `LAYER_COMBINATIONS`.
+          lstm_size: units of each direction of each layer, None for H. The paper has 768 for both.
+          dtype: a Keras dtype policy.
+          name: name of the model.
+        """
+        inputs = token_inputs()
+        # By its rates, because Keras passes the outer call's `training=True` on to all layers.
+        no_dropout = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+        encoder = BertModel(BertConfig.from_dict({**config.to_dict(), **no_dropout}), dtype=dtype)
+        encoded = encoder(inputs)
+        mix = LayerMix(layer_combination, config.num_hidden_layers, name="mix", dtype=dtype)
+        x = mix(encoded["embedding_output"], *encoded["all_encoder_layers"])
+        is_token = ops.not_equal(inputs["input_mask"], 0)
+        for i in range(2):
+            x = Dropout(config.hidden_dropout_prob, dtype=dtype)(x)
+            forward, backward = (
+                keras.layers.LSTM(
+                    lstm_size or config.hidden_size,
+                    return_sequences=True,
+                    go_backwards=is_backward,
+                    name=f"lstm_{i}_{'backward' if is_backward else 'forward'}",
+                    dtype=dtype,
+                    # cuDNN's operation has no kernel in XLA, nor on a CPU that serves the model.
+                    use_cudnn=False,
+                )
+                for is_backward in (False, True)
+            )
+            # Padding comes last, so a backward layer skips it before the first token.
+            reversed_output = ops.flip(backward(x, mask=is_token), 1)
+            x = ops.concatenate([forward(x, mask=is_token), reversed_output], -1)
+        x = Dropout(config.hidden_dropout_prob, dtype=dtype)(x)
+        logits = Projection(num_labels, HEAD_INITIALIZER_RANGE, name="classifier", dtype=dtype)(x)
+        super().__init__(inputs=inputs, outputs={"logits": logits}, name=name)
+        self._store_config(
+            config,
+            dtype,
+            num_labels=num_labels,
+            layer_combination=layer_combination,
+            lstm_size=lstm_size,
+        )
+
+
+# Names of version 0.1 in `.keras` files.
+keras.saving.get_custom_objects().update(
+    {
+        "bert_tf>BertTagger": BertTokenClassifier,
+        "bert_tf>BertSpanFinder": BertSpanLabeler,
+        "bert_tf>BertChooser": BertMultipleChoice,
+        "bert_tf>BertFeatureTagger": BertFeatureTokenClassifier,
+    }
+)

@@ -1,14 +1,18 @@
-"""Optimizers, their learning-rate schedule, and what they leave out or slow down by layer."""
+"""Optimizers, the learning-rate schedule, learning rates by layer and loss scaling."""
 
 import functools
 
-from bert_tf.optimization.adam import AdamWeightDecay
-from bert_tf.optimization.lamb import Lamb
-from bert_tf.optimization.layer_decay import rate_factors, trained
+from bert_tf.deprecation import deprecated_names
 from bert_tf.optimization.loss_scale import LossScale
-from bert_tf.optimization.schedules import linear_warmup_decay
+from bert_tf.optimization.optimizers import (
+    AdamWeightDecay,
+    Lamb,
+    linear_warmup_decay,
+    rate_factors,
+    trainable_weights,
+)
 
-# By the names of --optimizer.
+# The values of --optimizer.
 OPTIMIZERS = {
     "bert_adam": AdamWeightDecay,
     "adamw": functools.partial(AdamWeightDecay, bias_correction=True),
@@ -22,5 +26,8 @@ __all__ = [
     "LossScale",
     "linear_warmup_decay",
     "rate_factors",
-    "trained",
+    "trainable_weights",
 ]
+
+# Names of version 0.1.
+__getattr__ = deprecated_names(__name__, {"trained": "trainable_weights"})

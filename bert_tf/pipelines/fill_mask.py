@@ -1,10 +1,11 @@
-"""What a pre-trained model puts in the place of masked words, and how likely it finds a sentence.
+"""Prediction of masked tokens, and the pseudo-perplexity of texts.
 
-Letters of shapes: B batch, S sequence, P masked places, K best words, V vocabulary.
+Shapes: B batch, S sequence, H hidden, P masked positions, K best tokens, V vocabulary.
 """
 
 import collections
 import math
+import warnings
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -14,33 +15,49 @@ from keras import ops
 from bert_tf import checkpoints, console
 from bert_tf.errors import UserError
 from bert_tf.modeling.models import BertPretrainer
-from bert_tf.pipelines.base import TextPipeline
-from bert_tf.pipelines.runner import Row
-from bert_tf.pipelines.texts import Text
+from bert_tf.pipelines.base import Text, TextPipeline
+from bert_tf.pipelines.runner import InputFeatures
 from bert_tf.tokenization import FullTokenizer
 
 MASK = "[MASK]"
-_MOST = 700.0  # of which e is still a number
+# Prefix of the weights of the masked-LM head.
 _HEAD = "cls/predictions/"
-# Places whose probabilities of all words are held at once.
-_PIECE = 64
+# math.exp overflows shortly above this value.
+_MAX_EXPONENT = 700.0
+# Number of positions whose probabilities (V each) are in memory at a time.
+_CHUNK_SIZE = 64
 
 
-class Guesses(NamedTuple):
-    """What was guessed in a text.
+class MaskPredictions(NamedTuple):
+    """The predictions for the [MASK] tokens of a text.
 
-    `text` is the `Text`; `tokens` its tokens with [CLS] and [SEP]; `places` where among them
-    [MASK] stands; `best` for each of these the likeliest tokens, pairs of token and probability.
+    Attributes:
+      text: the `Text`.
+      tokens: list of its tokens, including [CLS] and [SEP].
+      positions: indices of [MASK] in `tokens`.
+      best: for each position a list of pairs (token, probability), the most probable first.
     """
 
     text: Text
     tokens: list
-    places: list
+    positions: list
     best: list
+
+    @property
+    def places(self):
+        """The name of `positions` in version 0.1."""
+        _warn_deprecated("MaskPredictions.places", "MaskPredictions.positions")
+        return self.positions
 
 
 class Score(NamedTuple):
-    """How likely a text is: the sum of its tokens' log-probabilities, each masked alone."""
+    """The pseudo-log-likelihood of a text.
+
+    Attributes:
+      text: the `Text`.
+      num_tokens: number of tokens that were scored.
+      log_probability: sum of their log-probabilities, each with only that token masked.
+    """
 
     text: Text
     num_tokens: int
@@ -48,190 +65,205 @@ class Score(NamedTuple):
 
     @property
     def perplexity(self):
-        """Pseudo-perplexity (Salazar et al., arXiv:1910.14659, section 3); NaN of no tokens."""
+        """Pseudo-perplexity (Salazar et al., arXiv:1910.14659, section 3); NaN without tokens."""
         return perplexity(self.num_tokens, self.log_probability)
 
 
 def perplexity(num_tokens, log_probability):
-    """Of so many tokens with that sum of log-probabilities; NaN of no tokens."""
+    """Return e to the mean negative log-probability of the tokens; NaN without tokens."""
     if not num_tokens:
         return math.nan
     loss = -log_probability / num_tokens
-    return math.exp(loss) if loss < _MOST else math.inf
+    return math.exp(loss) if loss < _MAX_EXPONENT else math.inf
 
 
 class FillMask(TextPipeline):
-    """Guesses masked words.
+    """Predicts masked tokens, and scores texts by masking each token in turn.
 
-    >>> words = bert_tf.FillMask.from_preset("uncased_L-12_H-768_A-12")
-    >>> next(words.guess(["The capital of France is [MASK]."])).best
-    >>> next(words.score(["The capital of France is Paris."])).perplexity
+    >>> fill_mask = bert_tf.FillMask.from_preset("uncased_L-12_H-768_A-12")
+    >>> next(fill_mask.predict(["The capital of France is [MASK]."])).best
+    >>> next(fill_mask.score(["The capital of France is Paris."])).perplexity
     """
 
     make_model = BertPretrainer
     keep_special_tokens = True
 
     def __init__(
-        self, model: BertPretrainer, tokenizer: FullTokenizer, num_best: int = 5, **how: Any
+        self, model: BertPretrainer, tokenizer: FullTokenizer, num_best: int = 5, **options: Any
     ):
-        """Takes the model.
+        """Create the pipeline.
 
         Args:
           model: a `BertPretrainer`.
           tokenizer: a `FullTokenizer` that keeps special tokens.
-          num_best: how many words to give for each masked one.
-          **how: `strategy`, `batch_size` and `max_seq_length`, as `TextPipeline` takes them.
+          num_best: number of tokens to return for each [MASK].
+          **options: `strategy`, `batch_size` and `max_seq_length`, as in `TextPipeline`.
 
         Raises:
-          UserError: if the model cannot take such sequences.
+          UserError: if the model does not support this length.
         """
-        super().__init__(model, tokenizer, **how)
+        super().__init__(model, tokenizer, **options)
         self._encoder, self._head = model.get_layer("bert"), model.get_layer("masked_lm")
-        self._mask = tokenizer.vocab[MASK]
+        self._mask_id = tokenizer.vocab[MASK]
         self._num_best = min(num_best, model.config.vocab_size)
-        self._guesser = self._make_runner(
-            self._best, 8 * self._num_best * self.max_seq_length, ("places",)
+        self._predict_runner = self._make_runner(
+            self._compute_best, 8 * self._num_best * self.max_seq_length, ("positions",)
         )
-        self._scorer = self._make_runner(self._likelihood, 4, ("places", "masked_ids"))
+        self._score_runner = self._make_runner(
+            self._compute_log_probability, 4, ("positions", "masked_ids")
+        )
 
     @staticmethod
-    def _check(model, checkpoint):
-        there = checkpoints.open_checkpoint(checkpoint).shapes
+    def _check_checkpoint(model, checkpoint):
+        names = checkpoints.open_checkpoint(checkpoint).shapes
         missing = [name for name in checkpoints.weights(model)
-                   if name.startswith(_HEAD) and name not in there]  # fmt: skip
+                   if name.startswith(_HEAD) and name not in names]  # fmt: skip
         if missing:
             raise UserError(
-                f"`init_checkpoint`: {checkpoint} has no head for masked words, it lacks "
-                f"{missing[0]}"
+                f"`init_checkpoint`: {checkpoint} has no masked-LM head; {missing[0]} is missing"
             )
 
-    def guess(self, texts: Iterable[str | Text]) -> Iterator[Guesses]:
-        """Yields `Guesses` for each of `texts`: `Text`s, or str with " ||| " in a pair."""
-        rows = self._make_rows()
-        without = 0
+    def predict(self, texts: Iterable[str | Text]) -> Iterator[MaskPredictions]:
+        """Yield the `MaskPredictions` of texts, each a `Text` or a str with " ||| " in a pair."""
+        inputs = self._make_preprocessor()
+        num_unmasked = 0
 
-        def masked():
-            for row in rows.of(texts):
-                # A text without any is run all the same, and what comes of it is left out.
-                yield row._replace(more={"places": self._places(row.input_ids) or [0]})
+        def sequences():
+            for features in inputs.convert_all(texts):
+                # A text without [MASK] is run with a dummy position, whose output is dropped.
+                positions = self._mask_positions(features.input_ids) or [0]
+                yield features._replace(extra_inputs={"positions": positions})
 
-        for sequence, found in self._guesser.run(masked(), "guessing words"):
-            places = self._places(sequence.input_ids)
-            without += not places
-            # What comes behind is padding.
+        for encoded, arrays in self._predict_runner.run(sequences(), "predicting words"):
+            positions = self._mask_positions(encoded.input_ids)
+            num_unmasked += not positions
+            # The rows after the last position are padding.
             best = [
-                list(zip(self._words(ids), map(float, probabilities), strict=True))
+                list(zip(self._tokens(ids), map(float, probabilities), strict=True))
                 for _, ids, probabilities in zip(
-                    places, found["ids"], found["probabilities"], strict=False
+                    positions, arrays["ids"], arrays["probabilities"], strict=False
                 )
             ]
-            yield Guesses(sequence.text, self._words(sequence.input_ids), places, best)
-        rows.report()
-        if without:
-            console.warning("%d texts have no %s in them, nothing was guessed", without, MASK)
+            yield MaskPredictions(encoded.text, self._tokens(encoded.input_ids), positions, best)
+        inputs.report()
+        if num_unmasked:
+            console.warning("%d texts contain no %s and have no predictions", num_unmasked, MASK)
+
+    def guess(self, texts: Iterable[str | Text]) -> Iterator[MaskPredictions]:
+        """Call `predict`, the name of this method since version 0.2."""
+        _warn_deprecated("FillMask.guess", "FillMask.predict")
+        return self.predict(texts)
 
     def score(self, texts: Iterable[str | Text]) -> Iterator[Score]:
-        """Yields a `Score` for each of `texts`; its model runs once for each token.
+        """Yield a `Score` for each text; the model runs once per token.
 
-        A [MASK] that stands in a text stays one, and is not scored: there is no word to compare
-        with. A warning counts them.
+        A [MASK] in a text stays masked and is not scored, because the original token is unknown; a
+        warning reports their number.
         """
-        rows = self._make_rows()
+        inputs = self._make_preprocessor()
         unscored = self.tokenizer.convert_tokens_to_ids(["[CLS]", "[SEP]", MASK])
-        coming: collections.deque[tuple[Text, int]] = collections.deque()
-        left_out = 0
+        # Texts whose score is not complete yet, with their number of scored tokens.
+        pending: collections.deque[tuple[Text, int]] = collections.deque()
+        num_masks = 0
 
-        def masked():
-            nonlocal left_out
-            for row in rows.of(texts):
-                ids = row.input_ids
-                left_out += len(self._places(ids))
-                places = [i for i, token in enumerate(ids) if token not in unscored]
-                coming.append((row.item.text, len(places)))
-                for i in places:
-                    hidden = [*ids[:i], self._mask, *ids[i + 1 :]]
-                    more = {"places": [i], "masked_ids": [ids[i]]}
-                    yield Row(None, hidden, row.segment_ids, more)
+        def sequences():
+            nonlocal num_masks
+            for features in inputs.convert_all(texts):
+                ids = features.input_ids
+                num_masks += len(self._mask_positions(ids))
+                positions = [i for i, token in enumerate(ids) if token not in unscored]
+                pending.append((features.item.text, len(positions)))
+                for i in positions:
+                    masked = [*ids[:i], self._mask_id, *ids[i + 1 :]]
+                    extra_inputs = {"positions": [i], "masked_ids": [ids[i]]}
+                    yield InputFeatures(None, masked, features.segment_ids, extra_inputs)
 
-        total, done = 0.0, 0
-        for _, found in self._scorer.run(masked(), "scoring", "tokens"):
-            while not coming[0][1]:
-                yield Score(*coming.popleft(), 0.0)
-            total += float(found["log_probability"])
-            done += 1
-            if done == coming[0][1]:
-                yield Score(*coming.popleft(), total)
-                total, done = 0.0, 0
-        while coming:
-            yield Score(*coming.popleft(), 0.0)
-        rows.report()
-        if left_out:
-            console.warning("%d %s stood in the texts, they are not scored", left_out, MASK)
+        total, num_scored = 0.0, 0
+        for _, arrays in self._score_runner.run(sequences(), "scoring", "tokens"):
+            while not pending[0][1]:
+                yield Score(*pending.popleft(), 0.0)
+            total += float(arrays["log_probability"])
+            num_scored += 1
+            if num_scored == pending[0][1]:
+                yield Score(*pending.popleft(), total)
+                total, num_scored = 0.0, 0
+        while pending:
+            yield Score(*pending.popleft(), 0.0)
+        inputs.report()
+        if num_masks:
+            console.warning("the texts contain %d %s, which are not scored", num_masks, MASK)
 
-    def _places(self, ids):
-        """Where among ids [MASK] stands."""
-        return [i for i, token in enumerate(ids) if token == self._mask]
+    def _mask_positions(self, ids):
+        return [i for i, token in enumerate(ids) if token == self._mask_id]
 
-    def _words(self, ids):
-        """Tokens of ids; a row of the table that the vocabulary does not reach is told by number.
+    def _tokens(self, ids):
+        """Return the tokens of ids.
 
-        Some tables are longer than their vocabulary, rounded up.
+        An embedding table may have more rows than the vocabulary, because its size is rounded up;
+        such a row is shown by its number.
         """
-        known = self.tokenizer.inv_vocab
-        return [known.get(int(index), f"[id {index}]") for index in ids]
+        inv_vocab = self.tokenizer.inv_vocab
+        return [inv_vocab.get(int(index), f"[id {index}]") for index in ids]
 
-    def _best(self, batch):
-        """The K likeliest words at each place, and their probabilities: (B, P, K)."""
+    def _compute_best(self, batch):
+        """Return the K most probable tokens and their probabilities, (B, P, K), for a batch."""
 
         def best(log_probabilities, _):
             values, ids = tf.math.top_k(log_probabilities, self._num_best)
             return {"ids": ids, "probabilities": tf.exp(values)}
 
-        return self._of_places(batch, best, {"ids": tf.int32, "probabilities": tf.float32})
+        return self._map_positions(batch, best, {"ids": tf.int32, "probabilities": tf.float32})
 
-    def _likelihood(self, batch):
-        """Log-probability of the word that was masked: (B,)."""
+    def _compute_log_probability(self, batch):
+        """Return the log-probability of the masked token, (B,), for a batch."""
 
-        def likelihood(log_probabilities, ids):
+        def select(log_probabilities, ids):
             return {"log_probability": tf.gather(log_probabilities, ids, batch_dims=1)}
 
-        found = self._of_places(batch, likelihood, {"log_probability": tf.float32})
-        return {name: values[:, 0] for name, values in found.items()}
+        outputs = self._map_positions(batch, select, {"log_probability": tf.float32})
+        return {name: values[:, 0] for name, values in outputs.items()}
 
-    def _of_places(self, batch, function, types):
-        """What a function says of the log-probabilities of all words at the places asked for.
+    def _map_positions(self, batch, function, dtypes):
+        """Apply a function to the log-probabilities of all tokens at `positions`.
 
-        Those of all places of a batch at once could take more memory than there is.
+        It is applied to chunks of positions: the log-probabilities of a whole batch may not fit in
+        memory.
 
         Args:
-          batch: with `places` (B, P), and `masked_ids` (B, P) if the function wants them.
-          function: from float32 (_PIECE, V) and int32 (_PIECE,) to a dict of tensors (_PIECE, ...).
-          types: dict from its names to what they are.
+          batch: inputs of the model, `positions` (B, P) and optionally `masked_ids` (B, P).
+          function: function from float32 (_CHUNK_SIZE, V) and int32 (_CHUNK_SIZE,) to a dict of
+            tensors (_CHUNK_SIZE, ...).
+          dtypes: dict from the names of these tensors to their types.
 
         Returns:
           Dict of tensors (B, P, ...).
         """
         batch = dict(batch)
-        places = batch.pop("places")
-        ids = batch.pop("masked_ids", places)
+        positions = batch.pop("positions")
+        ids = batch.pop("masked_ids", positions)
         x = self._encoder(batch, training=False)["sequence_output"]
-        x = tf.gather(x, places, batch_dims=1)  # (B, P, H)
+        x = tf.gather(x, positions, batch_dims=1)  # (B, P, H)
         rows, per_row = ops.shape(x)[:2]
         count = rows * per_row
-        filling = -count % _PIECE
-        x = tf.pad(tf.reshape(x, (count, x.shape[-1])), [[0, filling], [0, 0]])
-        ids = tf.pad(tf.reshape(ids, (count,)), [[0, filling]])
+        padding = -count % _CHUNK_SIZE
+        x = tf.pad(tf.reshape(x, (count, x.shape[-1])), [[0, padding], [0, 0]])
+        ids = tf.pad(tf.reshape(ids, (count,)), [[0, padding]])
 
-        def of_piece(piece):
-            logits = self._head(piece[0][None], tf.range(_PIECE)[None])[0]
-            return function(tf.nn.log_softmax(logits), piece[1])
+        def map_chunk(chunk):
+            logits = self._head(chunk[0][None], tf.range(_CHUNK_SIZE)[None])[0]
+            return function(tf.nn.log_softmax(logits), chunk[1])
 
-        pieces = tf.reshape(x, (-1, _PIECE, x.shape[-1])), tf.reshape(ids, (-1, _PIECE))
-        found = tf.map_fn(of_piece, pieces, fn_output_signature=types, parallel_iterations=1)
+        chunks = tf.reshape(x, (-1, _CHUNK_SIZE, x.shape[-1])), tf.reshape(ids, (-1, _CHUNK_SIZE))
+        outputs = tf.map_fn(map_chunk, chunks, fn_output_signature=dtypes, parallel_iterations=1)
         return {
             name: tf.reshape(
-                tf.reshape(value, (count + filling, *value.shape[2:]))[:count],
+                tf.reshape(value, (count + padding, *value.shape[2:]))[:count],
                 (rows, per_row, *value.shape[2:]),
             )
-            for name, value in found.items()
+            for name, value in outputs.items()
         }
+
+
+def _warn_deprecated(old, new):
+    message = f"{old} is deprecated and will be removed in version 0.3; use {new}"
+    warnings.warn(message, FutureWarning, stacklevel=3)

@@ -1,19 +1,33 @@
-"""The files of a pre-trained model, found by its name or beside its weights."""
+"""The files of a pre-trained model, and the settings of a sentence-transformers folder."""
 
+import json
 import os
 from typing import NamedTuple
 
+import tensorflow as tf
+
 from bert_tf import checkpoints, console, files
-from bert_tf.checkpoints.hugging_face import CONFIG as THEIR_CONFIG
-from bert_tf.checkpoints.metadata import beside, read_metadata
+from bert_tf.checkpoints.metadata import (
+    HUGGING_FACE_CONFIG,
+    find_companion_file,
+    read_json,
+    read_metadata,
+)
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
-from bert_tf.tasks.checks import check_vocabulary
-from bert_tf.tokenization import FullTokenizer, casing_by_name
+from bert_tf.tasks.base import check_vocabulary
+from bert_tf.tokenization import FullTokenizer, casing_from_path
 
 
 class ModelFiles(NamedTuple):
-    """Weights, config, vocabulary and casing; None where nothing is known of one."""
+    """The files of a pre-trained model.
+
+    Attributes:
+      checkpoint: path of the weights.
+      config: path of the model's configuration, None if unknown.
+      vocab: path of the vocabulary, None if unknown.
+      do_lower_case: whether the model expects lower-cased text, None if unknown.
+    """
 
     checkpoint: str
     config: str | None
@@ -22,7 +36,7 @@ class ModelFiles(NamedTuple):
 
     @property
     def flags(self):
-        """The flags that make a script start from it, by name."""
+        """Dict from flag to value for scripts that start from this model."""
         flags = {
             "init_checkpoint": self.checkpoint,
             "bert_config_file": self.config,
@@ -32,58 +46,114 @@ class ModelFiles(NamedTuple):
         return {name: value for name, value in flags.items() if value is not None}
 
     def open(self, keep_special_tokens=False):
-        """Reads config and vocabulary.
+        """Read the configuration and the vocabulary.
+
+        Args:
+          keep_special_tokens: whether the tokenizer keeps "[MASK]" and other special tokens that
+            occur in a text.
 
         Returns:
-          (the `BertConfig`, a `FullTokenizer`)
+          A pair of `BertConfig` and `FullTokenizer`.
 
         Raises:
-          UserError: if one is missing, or the two do not fit together.
+          UserError: if a file is missing or the two do not match.
         """
-        for name, flag, path in (
-            ("config", "bert_config_file", self.config),
-            ("vocabulary", "vocab_file", self.vocab),
+        for path, argument, description in (
+            (self.config, "bert_config_file", "configuration"),
+            (self.vocab, "vocab_file", "vocabulary"),
         ):
             if path is None:
-                raise UserError(f"`{flag}`: there is no {name} beside {self.checkpoint}")
+                raise UserError(
+                    f"`{argument}` is not given, and there is no {description} next to "
+                    f"{self.checkpoint}"
+                )
         config = BertConfig.from_json_file(self.config)
-        lower = self.do_lower_case
-        if lower is None:
-            lower = True
+        do_lower_case = self.do_lower_case
+        if do_lower_case is None:
+            do_lower_case = True
             console.warning(
-                "nothing beside %s says whether its text is lower-cased: it is taken to be",
+                "no settings next to %s specify the casing; assuming `do_lower_case=True`",
                 self.checkpoint,
             )
         else:
-            console.info("text is %s", "lower-cased" if lower else "not lower-cased")
-        tokenizer = FullTokenizer(self.vocab, lower, keep_special_tokens)
+            console.info("text is %s", "lower-cased" if do_lower_case else "not lower-cased")
+        tokenizer = FullTokenizer(self.vocab, do_lower_case, keep_special_tokens)
         check_vocabulary(tokenizer.vocab, config, self.vocab)
         return config, tokenizer
 
 
-def files_of(preset):
-    """Finds the files of a model.
+def find_model_files(preset):
+    """Find the files of a model.
 
     Args:
-      preset: a name of `checkpoints.MODELS`, a folder or checkpoint of the release or of a run, or
-        a Hugging Face folder; `ModelFiles` are given back as they are.
+      preset: the name of a published model (`checkpoints.MODELS`); a folder or checkpoint of the
+        release or of a training run; or a Hugging Face folder. `ModelFiles` are returned
+        unchanged.
 
     Returns:
-      `ModelFiles`; the casing is what settings beside the weights say, else what the name of a
-      published model in the path does.
+      `ModelFiles`. The casing is read from the settings next to the weights or else inferred from
+      the name of a published model in the path.
     """
     if isinstance(preset, ModelFiles):
         return preset
     if preset in checkpoints.MODELS:
-        found = checkpoints.fetch(preset)
-        return ModelFiles(found.checkpoint, found.config, found.vocab, found.do_lower_case)
-    folder = os.path.dirname(preset) if preset.endswith(".safetensors") else preset
-    lower = read_metadata(folder).get("do_lower_case")
-    if lower is None and (named := casing_by_name(preset)):
-        lower = named[1]
+        model = checkpoints.fetch(preset)
+        return ModelFiles(model.checkpoint, model.config, model.vocab, model.do_lower_case)
+    folder = _folder_of(preset)
+    do_lower_case = read_metadata(folder).get("do_lower_case")
+    if do_lower_case is None and (published := casing_from_path(preset)):
+        do_lower_case = published[1]
     return ModelFiles(
         preset,
-        beside(folder, (files.CONFIG, THEIR_CONFIG)),
-        beside(folder, (files.VOCABULARY,)),
-        lower,
+        find_companion_file(folder, (files.CONFIG, HUGGING_FACE_CONFIG)),
+        find_companion_file(folder, (files.VOCABULARY,)),
+        do_lower_case,
     )
+
+
+def sentence_transformers_options(path):
+    """Read how a sentence-transformers folder computes its vectors.
+
+    Args:
+      path: a folder or a file in it.
+
+    Returns:
+      Dict of arguments of `SentenceEncoder`, empty for any other folder.
+
+    Raises:
+      UserError: if the folder uses a module or a pooling that is not supported.
+    """
+    folder = _folder_of(path)
+    modules_file = os.path.join(folder, "modules.json")
+    if not tf.io.gfile.exists(modules_file):
+        return {}
+    try:
+        modules = {module["type"].rpartition(".")[2]: module["path"]
+                   for module in json.loads(files.read_text(modules_file))}  # fmt: skip
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise UserError(
+            f"{modules_file}: expected a list of modules, each with `type` and `path`"
+        ) from None
+    unsupported = sorted(set(modules) - {"Transformer", "Pooling", "Normalize"})
+    if unsupported:
+        raise UserError(
+            f"{modules_file}: module {unsupported[0]} is not supported; expected only Transformer, "
+            "Pooling and Normalize"
+        )
+    settings = read_json(os.path.join(folder, modules.get("Pooling", "")), "config.json")
+    modes = [name for name, value in settings.items()
+             if name.startswith("pooling_") and value is True]  # fmt: skip
+    poolings = {"pooling_mode_mean_tokens": "mean", "pooling_mode_max_tokens": "max",
+                "pooling_mode_cls_token": "cls"}  # fmt: skip
+    if len(modes) != 1 or modes[0] not in poolings:
+        raise UserError(
+            f"{folder}: pooling {', '.join(modes) or 'none'} is not supported; expected one of "
+            f"{', '.join(poolings)}"
+        )
+    options = {"pooling": poolings[modes[0]], "layer": -1, "normalize": "Normalize" in modules}
+    length = read_json(folder, "sentence_bert_config.json").get("max_seq_length")
+    return {**options, "max_seq_length": length} if length else options
+
+
+def _folder_of(path):
+    return os.path.dirname(path) if path.endswith(".safetensors") else path

@@ -1,6 +1,6 @@
-"""A function of a model over any number of sequences, on all devices of a strategy.
+"""Batched execution of a model function over a stream of sequences.
 
-Letters of shapes: B batch, S sequence.
+Shapes: B batch, S sequence.
 """
 
 import itertools
@@ -16,142 +16,148 @@ from bert_tf.errors import UserError
 from bert_tf.modeling.models import INPUTS
 from bert_tf.training import Workers, length_multiple, on_all_replicas, per_replica
 
-# What the answers of one window may take; a window is what is sorted by length together.
+# Limits of a window, the sequences that are sorted by length together: bytes of its outputs, and
+# batches.
 _WINDOW_BYTES = 128 << 20
-_MOST_BATCHES = 64
+_MAX_WINDOW_BATCHES = 64
+
+SINGLE_PROCESS_MESSAGE = (
+    "TF_CONFIG lists several workers, but feature extraction, sentence embedding, masked-word "
+    "prediction and attention run in a single process; unset TF_CONFIG and give each machine a "
+    "share of the texts"
+)
 
 
-class Row(NamedTuple):
-    """One sequence: what the caller knows it by, and what the model takes of it.
+class InputFeatures(NamedTuple):
+    """One sequence.
 
-    `more` are further inputs by name, lists of whole numbers.
+    Attributes:
+      item: any object; it is returned with the outputs for this sequence.
+      input_ids: list of token ids.
+      segment_ids: list of segment ids, of the same length.
+      extra_inputs: further inputs of the function, dict from name to list of int.
     """
 
     item: Any
     input_ids: list
     segment_ids: list
-    more: Mapping = MappingProxyType({})
+    extra_inputs: Mapping = MappingProxyType({})
 
 
-class Runner:
-    """Runs a function of a model on batches of sequences, and gives its answers in their order.
+class BatchRunner:
+    """Runs a function of a model on batches of sequences and returns the outputs in input order.
 
-    Sequences that are read together are sorted by length, so that those of a batch are of about
-    the same length, and padded to the longest of them. A TPU compiles anew for every shape, so
-    there all batches are full and padded to `max_seq_length`.
+    The sequences of a window are sorted by length, so that those of a batch have similar lengths,
+    and are padded to the longest of the batch. A TPU recompiles for each new shape, so there all
+    batches are full and padded to `max_seq_length`.
     """
 
     def __init__(
-        self, function, strategy, batch_size, max_seq_length, bytes_per_row=0, more_inputs=()
+        self, function, strategy, batch_size, max_seq_length, bytes_per_row=0, extra_inputs=()
     ):
-        """Takes what to run.
+        """Create a runner.
 
         Args:
-          function: from a dict of int32 (B, S) (`input_ids`, `input_mask`, `segment_ids`, and what
-            rows have more) to a dict of tensors (B, ...).
+          function: function from a dict of int32 (B, S) (`input_ids`, `input_mask`, `segment_ids`
+            and the extra inputs) to a dict of tensors (B, ...).
           strategy: a `tf.distribute.Strategy` of one process.
-          batch_size: the global batch.
-          max_seq_length: the longest sequence that comes.
-          bytes_per_row: about what the answers of the longest sequence take.
-          more_inputs: the names that rows have in `more`. Their lists are padded with 0 to the next
-            power of two, which makes few shapes of any number.
+          batch_size: the global batch size.
+          max_seq_length: maximum length of the sequences.
+          bytes_per_row: approximate size of the outputs for the longest sequence.
+          extra_inputs: names of the `extra_inputs` of the sequences. Their lists are padded with 0
+            to the next power of two, which limits the number of shapes.
 
         Raises:
-          UserError: if the batch does not divide over the devices, or there are several processes.
+          UserError: if the batch size is not divisible by the number of devices or the strategy
+            has several processes.
         """
         if Workers(strategy).is_several:
-            raise UserError(ONE_PROCESS)
+            raise UserError(SINGLE_PROCESS_MESSAGE)
         per_replica(batch_size, strategy, "batch_size")
         self._function, self._batch_size = function, batch_size
         self._num_replicas = strategy.num_replicas_in_sync
         self._multiple = length_multiple(strategy, False, max_seq_length)
-        self._longest = max_seq_length
+        self._max_seq_length = max_seq_length
         num_batches = _WINDOW_BYTES // max(1, batch_size * bytes_per_row)
-        self._window = batch_size * min(max(1, num_batches), _MOST_BATCHES)
+        self._window_size = batch_size * min(max(1, num_batches), _MAX_WINDOW_BATCHES)
         any_shape = {
-            name: tf.TensorSpec((None, None), tf.int32) for name in (*INPUTS, *more_inputs)
+            name: tf.TensorSpec((None, None), tf.int32) for name in (*INPUTS, *extra_inputs)
         }
-        # Where shapes are free, one trace does for all of them.
+        # Where shapes may vary, a single trace covers all of them.
         self._step = on_all_replicas(
-            self._on_own_rows, strategy, any_shape if self._multiple else None
+            self._run_replica, strategy, any_shape if self._multiple else None
         )
 
-    def run(self, rows, what, unit="texts", cut=None):
-        """Yields (item, dict of arrays) for each row, in order.
+    def run(self, sequences, description, unit="texts", trim=None):
+        """Yield (item, dict of arrays) for each sequence, in order.
 
         Args:
-          rows: iterable of `Row`; it is read as it is needed.
-          what: the job, for the progress line.
-          unit: what is counted in it.
-          cut: function from a row and its arrays to what to yield of them, to leave out the
-            padding; None yields them as they are.
+          sequences: iterable of `InputFeatures`, read as needed.
+          description: name of the job in progress lines.
+          unit: what progress lines count.
+          trim: function from the `InputFeatures` of a sequence and its arrays to the value that
+            takes the place of the arrays, usually to remove padding; None keeps the arrays.
         """
-        ticker = console.Ticker(what, unit)
-        rows = iter(rows)
-        while window := list(itertools.islice(rows, self._window)):
-            found = [None] * len(window)
-            for places, values in self._answers(window):
-                for i, place in enumerate(places):
-                    one = {name: value[i] for name, value in values.items()}
-                    found[place] = cut(window[place], one) if cut else one
-                ticker.add(len(places))
-            yield from ((row.item, one) for row, one in zip(window, found, strict=True))
+        ticker = console.Ticker(description, unit)
+        sequences = iter(sequences)
+        while window := list(itertools.islice(sequences, self._window_size)):
+            results = [None] * len(window)
+            for indices, outputs in self._run_window(window):
+                for i, index in enumerate(indices):
+                    arrays = {name: value[i] for name, value in outputs.items()}
+                    results[index] = trim(window[index], arrays) if trim else arrays
+                ticker.add(len(indices))
+            yield from ((x.item, result) for x, result in zip(window, results, strict=True))
         ticker.done()
 
-    def _answers(self, window):
-        """Yields (places in the window, dict of arrays with a row for each) of its batches."""
+    def _run_window(self, window):
+        """Yield (indices into the window, dict of arrays with a row for each) for each batch."""
         order = range(len(window))
         if self._multiple:
-            order = sorted(order, key=lambda place: len(window[place].input_ids))
-        waiting = None
+            order = sorted(order, key=lambda index: len(window[index].input_ids))
+        previous = None
         for start in range(0, len(window), self._batch_size):
-            places = order[start : start + self._batch_size]
-            values = self._step(self._batch([window[place] for place in places]))
-            # The answers before these are copied while the device works on these.
-            if waiting:
-                yield _to_host(*waiting)
-            waiting = places, values
-        yield _to_host(*waiting)
+            indices = order[start : start + self._batch_size]
+            outputs = self._step(self._make_batch([window[index] for index in indices]))
+            # Copy the previous outputs to the host while the device computes these.
+            if previous:
+                yield _to_host(*previous)
+            previous = indices, outputs
+        yield _to_host(*previous)
 
-    def _batch(self, rows):
-        """Rows to a dict of int32 (B, S); the first row fills up what the devices want more."""
+    def _make_batch(self, sequences):
+        """Return a dict of int32 (B, S); copies of the first sequence fill up the batch."""
         unit = self._num_replicas if self._multiple else self._batch_size
-        rows = rows + rows[:1] * (-len(rows) % unit)
-        length = self._longest
+        sequences = sequences + sequences[:1] * (-len(sequences) % unit)
+        length = self._max_seq_length
         if self._multiple:
-            longest = max(len(row.input_ids) for row in rows)
+            longest = max(len(x.input_ids) for x in sequences)
             length = min(-(-longest // self._multiple) * self._multiple, length)
         batch = {
-            "input_ids": _padded([row.input_ids for row in rows], length),
-            "input_mask": _padded([[1] * len(row.input_ids) for row in rows], length),
-            "segment_ids": _padded([row.segment_ids for row in rows], length),
+            "input_ids": _pad([x.input_ids for x in sequences], length),
+            "input_mask": _pad([[1] * len(x.input_ids) for x in sequences], length),
+            "segment_ids": _pad([x.segment_ids for x in sequences], length),
         }
-        for name in rows[0].more:
-            values = [row.more[name] for row in rows]
-            batch[name] = _padded(values, 1 << (max(map(len, values)) - 1).bit_length())
+        for name in sequences[0].extra_inputs:
+            values = [x.extra_inputs[name] for x in sequences]
+            batch[name] = _pad(values, 1 << (max(map(len, values)) - 1).bit_length())
         return batch
 
-    def _on_own_rows(self, batch):
-        """Every replica is given the whole batch, a few numbers, and takes its own rows of it."""
+    def _run_replica(self, batch):
+        """Run the function on the replica's rows; each replica is given the whole small batch."""
         if self._num_replicas > 1:
-            mine = tf.distribute.get_replica_context().replica_id_in_sync_group
+            replica = tf.distribute.get_replica_context().replica_id_in_sync_group
             batch = {
-                name: tf.gather(tf.stack(tf.split(values, self._num_replicas)), mine)
+                name: tf.gather(tf.stack(tf.split(values, self._num_replicas)), replica)
                 for name, values in batch.items()
             }
         return self._function(batch)
 
 
-ONE_PROCESS = (
-    "TF_CONFIG names several workers, but vectors, masked words and attention are the work of one "
-    "process; unset it, and give each machine a part of the texts"
-)
+def _to_host(indices, outputs):
+    return indices, {name: value.numpy() for name, value in outputs.items()}
 
 
-def _to_host(places, values):
-    return places, {name: value.numpy() for name, value in values.items()}
-
-
-def _padded(lists, length):
-    """Lists of whole numbers as int32 (B, length), padded with 0."""
+def _pad(lists, length):
+    """Return lists of int as int32 (B, length), padded with 0."""
     return np.array([[*values, *[0] * (length - len(values))] for values in lists], "int32")

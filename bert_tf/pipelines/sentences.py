@@ -1,41 +1,42 @@
-"""A vector for each sentence, from the token vectors of one layer.
+"""Sentence vectors and the search for nearest neighbors among them.
 
-Letters of shapes: B sentences, S sequence, H hidden.
+Shapes: B sentences, S sequence, H hidden, Q queries, N vectors, K neighbors.
 """
 
-import json
-import os
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-import tensorflow as tf
 from keras import ops
 
 from bert_tf import console
-from bert_tf.checkpoints.hugging_face import settings_of
 from bert_tf.errors import UserError
-from bert_tf.files import read_text
 from bert_tf.modeling.models import BertModel
-from bert_tf.pipelines.base import TextPipeline
-from bert_tf.pipelines.presets import ModelFiles, files_of
-from bert_tf.pipelines.texts import Text, check_several
+from bert_tf.pipelines.base import Text, TextPipeline, check_is_collection
+from bert_tf.pipelines.presets import (
+    ModelFiles,
+    find_model_files,
+    sentence_transformers_options,
+)
 from bert_tf.tokenization import FullTokenizer
 
 POOLINGS = ("mean", "max", "cls")
 
-# What a vector is divided by at least, so that one of zeros stays one.
-_LEAST_NORM = 1e-12
+# Lower bound of the norm that a vector is divided by, so that a zero vector stays zero.
+_MIN_NORM = 1e-12
+
+# Number of vectors that `NearestNeighbors` compares at once.
+_BLOCK_SIZE = 1024
 
 
 class SentenceEncoder(TextPipeline):
-    """Sentences to vectors.
+    """Converts sentences to vectors, from the token vectors of one layer.
 
     >>> encoder = bert_tf.SentenceEncoder.from_preset("uncased_L-12_H-768_A-12")
     >>> encoder.encode(["A man is eating.", "Somebody has dinner."])  # float32 (2, H)
 
     Attributes:
-      pooling, layer, normalize: as they were given.
+      pooling, layer, normalize: the arguments of the constructor.
       width: H.
     """
 
@@ -46,77 +47,77 @@ class SentenceEncoder(TextPipeline):
         pooling: str = "mean",
         layer: int = -2,
         normalize: bool = False,
-        **how: Any,
+        **options: Any,
     ):
-        """Takes what to make of which model.
+        """Create the pipeline.
 
         Args:
           model: a `BertModel`.
           tokenizer: a `FullTokenizer`.
-          pooling: "mean" over the tokens, with [CLS] and [SEP]; their "max"; or "cls", the first.
-          layer: of which layer, 0 for the lowest or -1 for the last.
-          normalize: whether to give vectors the length 1.
-          **how: `strategy`, `batch_size` and `max_seq_length`, as `TextPipeline` takes them.
+          pooling: "mean" or "max" over the tokens, including [CLS] and [SEP]; or "cls" for the
+            vector of the first token.
+          layer: number of the layer, 0 for the lowest or -1 for the last.
+          normalize: whether to scale vectors to length 1.
+          **options: `strategy`, `batch_size` and `max_seq_length`, as in `TextPipeline`.
 
         Raises:
-          UserError: if the model has no such layer.
+          UserError: if the model lacks this layer or the pooling is unknown.
         """
-        super().__init__(model, tokenizer, **how)
-        depth = model.config.num_hidden_layers
+        super().__init__(model, tokenizer, **options)
+        num_layers = model.config.num_hidden_layers
         if pooling not in POOLINGS:
             raise UserError(f"`pooling`: {pooling!r} is not one of {', '.join(POOLINGS)}")
-        if not -depth <= layer < depth:
-            raise UserError(f"`layer`: there is no layer {layer}, the model has {depth}")
+        if not -num_layers <= layer < num_layers:
+            raise UserError(f"`layer={layer}` does not exist; the model has {num_layers} layers")
         self.pooling, self.layer, self.normalize = pooling, layer, normalize
         self.width = model.config.hidden_size
-        self._runner = self._make_runner(
-            lambda batch: {"vectors": self.vectors_of(batch)}, 4 * self.width
-        )
+        self._runner = self._make_runner(self._compute, 4 * self.width)
 
     @classmethod
     def from_preset(  # type: ignore[override]
         cls, preset: str | ModelFiles, **options: Any
     ) -> "SentenceEncoder":
-        """Makes it of a published name, or of a folder or checkpoint.
+        """Create a pipeline from the name of a published model, a folder or a checkpoint.
 
-        A folder of sentence-transformers says itself how its vectors are made; what is not given
-        here, or None, is as it says.
+        The settings of a sentence-transformers folder apply to options that are None or not given.
 
         Args:
-          preset: as `features.files_of` takes it, or `features.ModelFiles`.
+          preset: as in `find_model_files`.
           **options: those of `TextPipeline.from_preset` and of the constructor.
         """
-        path = files_of(preset).checkpoint
+        path = find_model_files(preset).checkpoint
         given = {name: value for name, value in options.items() if value is not None}
-        said = said_beside(path)
-        taken = [f"{name}={said[name]}" for name in said if name not in given]
-        if taken:
-            console.info("as %s says: %s", path, ", ".join(taken))
-        return super().from_preset(preset, **{**said, **given})
+        defaults = sentence_transformers_options(path)
+        used = [f"{name}={value}" for name, value in defaults.items() if name not in given]
+        if used:
+            console.info("from the settings in %s: %s", path, ", ".join(used))
+        return super().from_preset(preset, **{**defaults, **given})
 
     def encode(self, sentences: Iterable[str]) -> np.ndarray:
-        """Returns the vectors of `sentences`, a list of str, as float32 (B, H)."""
+        """Return the vectors of an iterable of str as float32 (B, H)."""
         rows = [vector for _, vector in self.stream(sentences)]
         return np.array(rows, "float32").reshape(-1, self.width)
 
     def stream(
-        self, sentences: Iterable[str], what: str = "reading sentences"
+        self, sentences: Iterable[str], description: str = "reading sentences"
     ) -> Iterator[tuple[str, np.ndarray]]:
-        """Yields each of `sentences`, any number of str, and its vector (H,)."""
-        rows = self._make_rows()
-        check_several(sentences)
+        """Yield each sentence and its vector (H,); the sentences are read as needed."""
+        inputs = self._make_preprocessor()
+        check_is_collection(sentences)
         texts = (Text(index, sentence, None) for index, sentence in enumerate(sentences))
-        for sequence, found in self._runner.run(rows.of(texts), what, "sentences"):
-            yield sequence.text.text_a, found["vectors"]
-        rows.report()
-
-    def vectors_of(self, batch):
-        """The model's inputs (B, S) to vectors, float32 (B, H)."""
-        layers = self.model(batch, training=False)["all_encoder_layers"]
-        return self.pooled(layers, batch["input_mask"])
+        for encoded, arrays in self._runner.run(
+            inputs.convert_all(texts), description, "sentences"
+        ):
+            yield encoded.text.text_a, arrays["vectors"]
+        inputs.report()
 
     def pooled(self, layers, input_mask):
-        """All layers, each (B, S, H), and the mask (B, S) to vectors, float32 (B, H)."""
+        """Return the sentence vectors, float32 (B, H), of a batch.
+
+        Args:
+          layers: outputs of all layers, each (B, S, H).
+          input_mask: (B, S), 1 for tokens and 0 for padding.
+        """
         x = ops.cast(layers[self.layer], "float32")
         mask = ops.expand_dims(ops.cast(input_mask, "float32"), 2)
         if self.pooling == "cls":
@@ -126,42 +127,97 @@ class SentenceEncoder(TextPipeline):
         else:
             x = ops.sum(x * mask, axis=1) / ops.sum(mask, axis=1)
         if self.normalize:
-            x = x / ops.maximum(ops.norm(x, axis=-1, keepdims=True), _LEAST_NORM)
+            x = x / ops.maximum(ops.norm(x, axis=-1, keepdims=True), _MIN_NORM)
         return x
 
+    def _compute(self, batch):
+        """Return float32 (B, H) for a batch."""
+        layers = self.model(batch, training=False)["all_encoder_layers"]
+        return {"vectors": self.pooled(layers, batch["input_mask"])}
 
-def said_beside(path):
-    """What a folder of sentence-transformers says of its vectors, as arguments of the class.
+
+def l2_normalize(vectors):
+    """Return vectors (..., H) as float32, scaled to length 1; zero vectors stay zero."""
+    vectors = np.asarray(vectors, "float32")
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), _MIN_NORM)
+
+
+def nearest_neighbors(queries, vectors, count=5):
+    """Find the vectors with the greatest cosine similarity to each query.
+
+    Args:
+      queries: normalized vectors (Q, H).
+      vectors: normalized vectors (N, H).
+      count: K, the number of neighbors.
 
     Returns:
-      Dict, empty for any other folder.
-
-    Raises:
-      UserError: if it does something to them that is not known here.
+      For each query a list of at most K pairs (index, cosine), the nearest first; ties are in the
+      order of the indices.
     """
-    path = os.path.dirname(path) if path.endswith(".safetensors") else path
-    modules = os.path.join(path, "modules.json")
-    if not tf.io.gfile.exists(modules):
-        return {}
-    try:
-        kinds = {module["type"].rpartition(".")[2]: module["path"]
-                 for module in json.loads(read_text(modules))}  # fmt: skip
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise UserError(f"{modules}: a list of modules with type and path was expected") from None
-    unknown = sorted(set(kinds) - {"Transformer", "Pooling", "Normalize"})
-    if unknown:
-        raise UserError(f"{modules}: the module {unknown[0]} is not known here")
-    values = settings_of(os.path.join(path, kinds.get("Pooling", "")), "config.json")
-    wanted = [
-        name for name, value in values.items() if name.startswith("pooling_") and value is True
+    similarities = queries @ vectors.T  # (Q, N)
+    order = np.argsort(-similarities, axis=-1, kind="stable")[:, :count]
+    return [
+        [(int(i), float(row[i])) for i in best]
+        for row, best in zip(similarities, order, strict=True)
     ]
-    poolings = {f"pooling_mode_{name}": name for name in ("mean_tokens", "max_tokens", "cls_token")}
-    if len(wanted) != 1 or wanted[0] not in poolings:
-        raise UserError(f"{path}: its pooling, {', '.join(wanted)}, is not known here")
-    said = {
-        "pooling": poolings[wanted[0]].partition("_")[0],
-        "layer": -1,
-        "normalize": "Normalize" in kinds,
-    }
-    length = settings_of(path, "sentence_bert_config.json").get("max_seq_length")
-    return {**said, "max_seq_length": length} if length else said
+
+
+class Neighbor(NamedTuple):
+    """A neighbor of a query.
+
+    Attributes:
+      index: number of the vector, from 0.
+      similarity: cosine of the vector and the query.
+      item: the object that was added with the vector.
+    """
+
+    index: int  # type: ignore[assignment]
+    similarity: float
+    item: object
+
+
+class NearestNeighbors:
+    """Finds the nearest neighbors of queries in a stream of vectors, by cosine similarity.
+
+    Unlike `sklearn.neighbors.NearestNeighbors`, it does not hold the vectors in memory.
+
+    >>> neighbors = NearestNeighbors(queries, count=5)
+    >>> for sentence, vector in encoder.stream(sentences):
+    ...     neighbors.add(vector, sentence)
+    >>> neighbors.results()  # for each query a list of `Neighbor`, the nearest first
+    """
+
+    def __init__(self, queries, count=5):
+        """Start a search for the `count` nearest neighbors of each of `queries` (Q, H)."""
+        self._queries = l2_normalize(queries)
+        self._count = count
+        self._best = [[] for _ in self._queries]
+        self._pending = []
+        self._num_added = 0
+
+    def add(self, vector, item=None):
+        """Add a vector (H,) and an object that identifies it."""
+        self._pending.append((self._num_added, vector, item))
+        self._num_added += 1
+        if len(self._pending) >= _BLOCK_SIZE:
+            self._compare()
+
+    def results(self):
+        """Return for each query a list of at most `count` `Neighbor`s, the nearest first."""
+        self._compare()
+        return self._best
+
+    def _compare(self):
+        if not self._pending:
+            return
+        vectors = l2_normalize([vector for _, vector, _ in self._pending])
+        block_best = nearest_neighbors(self._queries, vectors, self._count)
+        for row, pairs in enumerate(block_best):
+            candidates = [
+                Neighbor(self._pending[i][0], similarity, self._pending[i][2])
+                for i, similarity in pairs
+            ]
+            # The sort is stable, so ties stay in the order in which they were added.
+            best = sorted(self._best[row] + candidates, key=lambda x: -x.similarity)
+            self._best[row] = best[: self._count]
+        self._pending = []

@@ -1,25 +1,36 @@
-"""SavedModels for TF Serving and for anybody who has TensorFlow.
+"""SavedModels for TF Serving and for programs that use TensorFlow, and clients of them.
 
-`export` writes what one of the other functions makes of a model: a `Servable`.
+`export` writes the `Servable` that a function such as `classification_servable` makes of a model.
 """
 
 import importlib
 
-# What makes graphs of text is loaded by those who use it.
+# The module of each name; modules are imported on first use, because most need tensorflow-text.
 _MODULES = {
     "Client": "client",
     "Options": "exporting",
     "Predictor": "predictor",
     "Servable": "exporting",
-    "answerer": "question_answering",
-    "chooser": "classification",
-    "classifier": "classification",
-    "encoder": "encoders",
+    "classification_servable": "classification",
+    "encoder_servable": "encoders",
     "export": "exporting",
-    "masked_words": "encoders",
-    "read_metadata": "rows",
-    "sentences": "encoders",
-    "tagger": "token_classification",
+    "fill_mask_servable": "encoders",
+    "multiple_choice_servable": "classification",
+    "question_answering_servable": "question_answering",
+    "read_metadata": "predictor",
+    "sentence_embedding_servable": "encoders",
+    "token_classification_servable": "token_classification",
+}
+
+# Names of version 0.1.
+_DEPRECATED = {
+    "answerer": "question_answering_servable",
+    "chooser": "multiple_choice_servable",
+    "classifier": "classification_servable",
+    "encoder": "encoder_servable",
+    "masked_words": "fill_mask_servable",
+    "sentences": "sentence_embedding_servable",
+    "tagger": "token_classification_servable",
 }
 
 __all__ = list(_MODULES)
@@ -28,4 +39,6 @@ __all__ = list(_MODULES)
 def __getattr__(name):
     if name in _MODULES:
         return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from bert_tf.deprecation import deprecated_names
+
+    return deprecated_names(__name__, _DEPRECATED)(name)

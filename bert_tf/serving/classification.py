@@ -1,115 +1,118 @@
-"""Classifiers of every kind, and choosers between endings, as SavedModels."""
+"""Servables of models that classify texts or choose one of several endings."""
 
 import tensorflow as tf
 
 from bert_tf import console
-from bert_tf.serving.exporting import Servable, prepared, texts, tokens
+from bert_tf.serving.exporting import Servable, prepare_model, string_specs, token_id_specs
 from bert_tf.tasks import TASK_CLASSES
-from bert_tf.tasks.numbers import normalise
+from bert_tf.tasks.classification.examples import normalize
 from bert_tf.tokenization.graph import GraphTokenizer
 
 
-def classifier(model, settings, options):
-    """A classifier as a `Servable`.
+def classification_servable(model, config, options):
+    """Return a classifier or regression model as a `Servable`.
 
-    Texts: `text`, or `text_a` and `text_b` ("" for none) where it was trained on pairs; with
-    numbers beside the text also `numbers` float64 (B, F), as they stand in the data. Outputs,
-    float32: `logits` (B, labels) and what the task makes of them: `probabilities` (B, labels), of a
-    regression `score` (B,).
+    Text inputs: `text`, or `text_a` and `text_b` ("" for none) if the model was trained on pairs;
+    `numbers`, float64 (B, F), if it has F numeric features, in the units of the training data.
+    Outputs, float32: `logits` (B, L) for L labels, and `probabilities` (B, L), or `score` (B,) for
+    regression.
 
     Args:
       model: a `BertClassifier`.
-      settings: the `tasks.Settings` that it was trained with.
-      options: `exporting.Options`.
+      config: the `ClassificationConfig` of its training.
+      options: the `exporting.Options`.
     """
-    model, buckets = prepared(model, options, settings.max_seq_length)
-    tokenizer = GraphTokenizer(settings.vocab_file, settings.do_lower_case)
-    numbers = settings.vector
+    model, buckets = prepare_model(model, options, config.max_seq_length)
+    tokenizer = GraphTokenizer(config.vocab_file, config.do_lower_case)
+    numbers = config.numeric_inputs
 
-    def ids(inputs):
+    def serve_ids(inputs):
         if numbers:
-            small = tf.cast(normalise(inputs["numbers"], numbers), tf.float32)
-            inputs = {**inputs, "numbers": small}
+            normalised = tf.cast(normalize(inputs["numbers"], numbers), tf.float32)
+            inputs = {**inputs, "numbers": normalised}
         logits = model(inputs, training=False)["logits"]
-        return {"logits": logits, **TASK_CLASSES[settings.task_type].answers(logits)}
+        return {"logits": logits, **TASK_CLASSES[config.task_type].answers(logits)}
 
-    names = ("text",) if settings.num_texts == 1 else ("text_a", "text_b")
+    names = ("text",) if config.num_texts == 1 else ("text_a", "text_b")
 
-    def text(inputs):
-        pair = [inputs[name] for name in names]
-        batch = tokenizer(*pair, max_seq_length=settings.max_seq_length, pad_to_longest=True)
-        more = {"numbers": inputs["numbers"]} if numbers else {}
-        return ids({**buckets.pad(batch), **more})
+    def serve_text(inputs):
+        texts = [inputs[name] for name in names]
+        batch = tokenizer(*texts, max_seq_length=config.max_seq_length, pad_to_longest=True)
+        batch = buckets.pad(batch)
+        if numbers:
+            batch["numbers"] = inputs["numbers"]
+        return serve_ids(batch)
 
-    beside = {}
-    if numbers:
-        beside["numbers"] = tf.TensorSpec((None, len(numbers)), tf.float64, name="numbers")
+    number_specs = {}
     sample = {"text_b": ""} if len(names) == 2 else {}
     if numbers:
+        spec = tf.TensorSpec((None, len(numbers)), tf.float64, name="numbers")
+        number_specs["numbers"] = spec
         sample["numbers"] = [0.0] * len(numbers)
-    about = {"labels": settings.labels, "numbers": [number.name for number in numbers]}
-    if settings.numbers and not numbers:
-        about["numbers_in_text"] = [number.name for number in settings.numbers]
+    metadata = {"labels": config.labels, "numbers": [number.name for number in numbers]}
+    if config.numeric_features and not numbers:
+        metadata["numbers_in_text"] = [number.name for number in config.numeric_features]
         console.warning(
-            "the model was trained on texts with numbers in front (%s): its texts need them too",
-            ", ".join(about["numbers_in_text"]),
+            "the model was trained on texts that begin with the numeric features %s; the texts "
+            "sent to the exported model must begin with them too",
+            ", ".join(metadata["numbers_in_text"]),
         )
     return Servable(
-        settings.task_type,
-        (model, tokenizer),
-        tokenizer,
-        settings.max_seq_length,
-        text,
-        {**texts(*names), **beside},
-        lambda filler: {names[0]: filler, **sample},
-        ids,
-        {**tokens(), **beside},
-        about,
-        options,
+        task=config.task_type,
+        trackables=(model, tokenizer),
+        tokenizer=tokenizer,
+        max_seq_length=config.max_seq_length,
+        serve_text=serve_text,
+        text_signature={**string_specs(*names), **number_specs},
+        sample_text=lambda text: {names[0]: text, **sample},
+        serve_ids=serve_ids,
+        ids_signature={**token_id_specs(), **number_specs},
+        metadata=metadata,
+        options=options,
     )
 
 
-def chooser(model, settings, options):
-    """A chooser as a `Servable`.
+def multiple_choice_servable(model, config, options):
+    """Return a multiple choice model as a `Servable`.
 
-    Texts: `context` (B,) and `endings` (B, C), with any C. Outputs: `logits` and `probabilities`
-    float32 (B, C). Ids are (B, C, S).
+    Text inputs: `context` (B,) and `endings` (B, C) for any number C of endings. Outputs, float32
+    (B, C): `logits` and `probabilities`. Token ids are (B, C, S).
 
     Args:
       model: a `BertMultipleChoice`.
-      settings: the `tasks.choice.ChoiceSettings` that it was trained with.
-      options: `exporting.Options`.
+      config: the `MultipleChoiceConfig` of its training.
+      options: the `exporting.Options`.
     """
-    model, buckets = prepared(model, options, settings.max_seq_length)
-    tokenizer = GraphTokenizer(settings.vocab_file, settings.do_lower_case)
+    model, buckets = prepare_model(model, options, config.max_seq_length)
+    tokenizer = GraphTokenizer(config.vocab_file, config.do_lower_case)
 
-    def ids(inputs):
+    def serve_ids(inputs):
         logits = model(inputs, training=False)["logits"]
         return {"logits": logits, "probabilities": tf.nn.softmax(logits)}
 
-    def text(inputs):
-        shape = tf.shape(inputs["endings"])
+    def serve_text(inputs):
+        num_rows, num_endings = tf.unstack(tf.shape(inputs["endings"]))
         batch = tokenizer(
-            tf.repeat(inputs["context"], shape[1]),
+            tf.repeat(inputs["context"], num_endings),
             tf.reshape(inputs["endings"], (-1,)),
-            max_seq_length=settings.max_seq_length,
+            max_seq_length=config.max_seq_length,
             pad_to_longest=True,
         )
         batch = buckets.pad(batch)
-        length = tf.shape(batch["input_ids"])[1]
-        return ids({name: tf.reshape(x, (*tf.unstack(shape), length)) for name, x in batch.items()})
+        shape = (num_rows, num_endings, tf.shape(batch["input_ids"])[1])
+        return serve_ids({name: tf.reshape(x, shape) for name, x in batch.items()})
 
     endings = tf.TensorSpec((None, None), tf.string, name="endings")
     return Servable(
-        "choice",
-        (model, tokenizer),
-        tokenizer,
-        settings.max_seq_length,
-        text,
-        {**texts("context"), "endings": endings},
-        lambda filler: {"context": filler, "endings": ["", ""]},
-        ids,
-        tokens(None, None, None),
-        {},
-        options,
+        task="multiple_choice",
+        trackables=(model, tokenizer),
+        tokenizer=tokenizer,
+        max_seq_length=config.max_seq_length,
+        serve_text=serve_text,
+        text_signature={**string_specs("context"), "endings": endings},
+        sample_text=lambda text: {"context": text, "endings": ["", ""]},
+        serve_ids=serve_ids,
+        ids_signature=token_id_specs(None, None, None),
+        metadata={},
+        options=options,
     )

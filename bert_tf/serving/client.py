@@ -1,154 +1,150 @@
-"""Asks a model that TF Serving serves: rows of text in, answers out, in their order."""
+"""A client of TF Serving: rows of text in, answers out, in order."""
 
 import itertools
 import random
 import re
 import time
+import warnings
 
 import numpy as np
 
 from bert_tf import console
 from bert_tf.errors import UserError
-from bert_tf.serving.rows import OUTPUTS, BasePredictor
-from bert_tf.serving.signature import INPUTS, SIGNATURE, ServerError, reading
+from bert_tf.serving.predictor import TASK_OUTPUTS, BasePredictor
+from bert_tf.serving.transports import SIGNATURE, TRANSPORTS, ServerError, validating_response
 
-APIS = ("rest", "grpc")
+# All inputs that an exported text model may have, in the order of a line.
+INPUTS = ("text", "text_a", "text_b", "question", "context", "endings", "numbers")
 
-# Seconds to wait before a server is asked again: twice as long each time, up to a limit.
-_FIRST_WAIT, _LONGEST_WAIT = 0.1, 5.0
+# Seconds before the first retry; the wait doubles each time, up to the limit.
+_FIRST_WAIT, _MAX_WAIT = 0.1, 5.0
 
-# The task of a model of which nothing is known, by an output or input that no other has.
-_TASKS = {
-    "entity": "tagging",
+# Without metadata, an output or input that only models of one task have gives the task.
+_TASK_OF_TENSOR = {
+    "entity": "token_classification",
     "tokens": "encoder",
-    "words": "masked_words",
-    "endings": "choice",
+    "words": "fill_mask",
+    "endings": "multiple_choice",
 }
 
 
 class Client(BasePredictor):
-    """A model at a server, with the answers of `Predictor`. Threads may share one.
+    """A model served by TF Serving that answers like `Predictor`. Threads may share a client.
 
-    >>> client = Client("localhost:8501", "mrpc", about=read_metadata("model.json"))
+    >>> client = Client("localhost:8501", "mrpc", metadata=read_metadata("model.json"))
     >>> client([{"text_a": "He slept.", "text_b": "He was asleep."}])
     [{"label": "1", "probabilities": {"0": 0.1, "1": 0.9}}]
     """
 
     def __init__(
-        self, server, model, api="rest", version=None, about=None,
-        batch_size=32, timeout=60.0, retries=5,
+        self, server, model, api="rest", version=None, metadata=None,
+        batch_size=32, timeout=60.0, retries=5, about=None,
     ):  # fmt: skip
-        """Asks the server what the model takes.
+        """Request the model's signatures and check them.
 
         Args:
-          server: host:port, of the API that is meant; not encrypted.
-          model: the model's name at the server.
-          api: one of `APIS`; "grpc" needs the package tensorflow-serving-api.
-          version: number of the version to ask, None for the newest.
-          about: what `read_metadata` reads, for the names of labels. Without it the answers of a
-            classifier have its outputs as they are.
-          batch_size: the most rows of one request.
-          timeout: seconds that a request may take in all, asking again included.
-          retries: how often a server that is not available is asked again. A deadline that is
-            over is not tried again, and what was refused would be refused again.
+          server: host:port of the API that is used; the connection is not encrypted.
+          model: name of the model at the server.
+          api: "rest" or "grpc"; "grpc" requires the package tensorflow-serving-api.
+          version: number of the version, None for the newest.
+          metadata: dict returned by `read_metadata`, for the names of the labels. Without it, a
+            classifier's answers are its raw outputs.
+          batch_size: maximum number of rows in a request.
+          timeout: seconds that a request may take, including retries.
+          retries: maximum number of retries if the server is unavailable. Other errors, including
+            an exceeded deadline, are not retried.
+          about: deprecated name of `metadata`.
 
         Raises:
-          ServerError: if there is no answer; and each call may raise it.
-          UserError: if it is no model of text of ours, or another than `about` tells.
+          ServerError: if a request fails; every call may raise it.
+          UserError: if the model does not take texts or does not match `metadata`.
         """
+        if about is not None:
+            warnings.warn("`about` is deprecated; use `metadata`", FutureWarning, stacklevel=2)
+            metadata = about
         if not re.fullmatch(r"(\[[0-9a-fA-F:.]+\]|[^\s:/]+):\d{1,5}", server):
-            raise UserError(f"{server!r} is no server: host:port was expected")
+            raise UserError(f"`server={server}`: host:port was expected")
+        if api not in TRANSPORTS:
+            raise UserError(f"`api={api}`: one of {', '.join(TRANSPORTS)} was expected")
         self.server, self._model, self._version = server, model, version
         self._timeout, self._retries = timeout, retries
-        self._transport = _transport(api)(server, model, version)
-        signatures = self._ask("what it takes", self._transport.signatures)
+        self._transport = TRANSPORTS[api](server, model, version)
+        signatures = self._request("the model's signatures", self._transport.signatures)
         if SIGNATURE not in signatures:
             raise UserError(f"{self._name()} has no signature {SIGNATURE}")
-        with reading():
-            takes, self._outputs = (signatures[SIGNATURE][x] for x in ("inputs", "outputs"))
-            shape = takes.get("numbers", {}).get("tensor_shape", {}).get("dim", [])
-            num_numbers = int(shape[1]["size"]) if shape else 0
-        if not takes or takes.keys() - set(INPUTS):
+        with validating_response():
+            specs, self._output_specs = (signatures[SIGNATURE][x] for x in ("inputs", "outputs"))
+            shape = specs.get("numbers", {}).get("tensor_shape", {}).get("dim", [])
+            num_numeric_features = int(shape[1]["size"]) if shape else 0
+        if not specs or specs.keys() - set(INPUTS):
             raise UserError(
-                f"{self._name()} takes {', '.join(sorted(takes)) or 'nothing'}; texts were "
-                "expected, as export_model.py has them"
+                f"{self._name()} has the inputs {', '.join(sorted(specs)) or '(none)'}; texts were "
+                "expected, as in a model exported with `inputs=text`"
             )
-        inputs = [name for name in INPUTS if name in takes]
-        if about is None:
-            about = {
-                "task": next((_TASKS[x] for x in _TASKS if {*self._outputs, *takes} & {x}), "")
-            }
-            if about["task"] == "" and "probabilities" in self._outputs:
-                console.info("no model.json says which labels the probabilities are of")
-        elif list(about["inputs"]) != inputs:
+        inputs = [name for name in INPUTS if name in specs]
+        if metadata is None:
+            tensors = {*self._output_specs, *specs}
+            tasks = [task for name, task in _TASK_OF_TENSOR.items() if name in tensors]
+            metadata = {"task": tasks[0] if tasks else ""}
+            if not tasks and "probabilities" in self._output_specs:
+                console.info("without a model.json the probabilities have no label names")
+        elif list(metadata["inputs"]) != inputs:
             raise UserError(
-                f"{self._name()} takes {', '.join(inputs)}, and the model of model.json "
-                f"{', '.join(about['inputs'])}"
+                f"{self._name()} has the inputs {', '.join(inputs)}, but model.json names "
+                f"{', '.join(metadata['inputs'])}"
             )
-        missing = [x for x in OUTPUTS.get(about["task"], ()) if x not in self._outputs]
+        expected = TASK_OUTPUTS.get(metadata["task"], ())
+        missing = [name for name in expected if name not in self._output_specs]
         if missing:
             raise UserError(
-                f"{self._name()} gives {', '.join(sorted(self._outputs))}, and no "
-                f"{', '.join(missing)}, as a model of the task {about['task']} does"
+                f"{self._name()} lacks the outputs {', '.join(missing)} of the task "
+                f"{metadata['task']}; it has {', '.join(sorted(self._output_specs))}"
             )
-        super().__init__(inputs, num_numbers, about, batch_size)
+        super().__init__(inputs, num_numeric_features, metadata, batch_size)
 
     def _run(self, columns):
         size = len(next(iter(columns.values())))
 
         def predict(seconds):
-            found = self._transport.predict(columns, self._outputs, seconds)
-            for name, value in found.items():
+            outputs = self._transport.predict(columns, self._output_specs, seconds)
+            for name, value in outputs.items():
                 if np.shape(value)[:1] != (size,):
-                    raise ServerError("NO_ANSWER", f"{name} has the shape {np.shape(value)}")
-            return found
+                    message = f"{name} has the shape {np.shape(value)}"
+                    raise ServerError("INVALID_RESPONSE", message)
+            return outputs
 
-        return self._ask(f"an answer to {size} rows", predict)
+        return self._request(f"answers to {size} rows", predict)
 
     def _name(self):
         version = "" if self._version is None else f" version {self._version}"
         return f"{self.server}: model {self._model}{version}"
 
-    def _ask(self, what, call):
-        """What `call` gives in the seconds that it is told; asks again where that may help."""
+    def _request(self, description, send):
+        """Return `send(seconds left)`, retrying while the server is unavailable."""
         start = time.monotonic()
-        for asked in itertools.count(1):
+        for attempt in itertools.count(1):
             try:
-                return call(max(start + self._timeout - time.monotonic(), 1e-3))
+                return send(max(start + self._timeout - time.monotonic(), 1e-3))
             except ServerError as error:
                 code, message = error.code, str(error).strip().rstrip(".")
-            # Not all at once where many clients wait for one server.
-            wait = min(_FIRST_WAIT * 2 ** (asked - 1), _LONGEST_WAIT) * random.uniform(0.5, 1)
-            passed = time.monotonic() - start
-            if code != "UNAVAILABLE" or asked > self._retries or passed + wait > self._timeout:
-                raise ServerError(code, self._sentence(code, what, message, asked, passed))
-            console.info("%s: unavailable (%s), asked again in %.1f s", self.server, message, wait)
+            # Random, so that clients waiting for the same server do not all retry at once.
+            wait = min(_FIRST_WAIT * 2 ** (attempt - 1), _MAX_WAIT) * random.uniform(0.5, 1)
+            elapsed = time.monotonic() - start
+            if code != "UNAVAILABLE" or attempt > self._retries or elapsed + wait > self._timeout:
+                raise ServerError(
+                    code, self._error_message(code, description, message, attempt, elapsed)
+                )
+            console.info("%s is unavailable (%s), retrying in %.1f s", self.server, message, wait)
             time.sleep(wait)
 
-    def _sentence(self, code, what, message, asked, passed):
+    def _error_message(self, code, description, message, attempts, elapsed):
         if code == "NOT_FOUND":
-            return f"{self._name()} is not there ({message})"
+            return f"{self._name()} was not found ({message})"
         if code == "DEADLINE_EXCEEDED":
-            over = f"the time was over after {passed:.3g} s"
-            return f"{self._name()}: asked for {what}, {over} ({message})"
-        if code == "UNAVAILABLE":
-            times = "once" if asked == 1 else f"{asked} times in {passed:.1f} s"
-            return f"{self._name()}: asked for {what} {times}, unavailable ({message})"
-        return f"{self._name()}: asked for {what}, {code} ({message})"
-
-
-def _transport(api):
-    """The class of a way to ask; what it needs is imported with it."""
-    if api == "rest":
-        from bert_tf.serving.rest import Rest
-
-        return Rest
-    if api != "grpc":
-        raise UserError(f"api {api!r}: one of {', '.join(APIS)} was expected")
-    try:
-        from bert_tf.serving.rpc import Grpc
-    except ModuleNotFoundError as error:
-        raise UserError(
-            f"gRPC needs the package tensorflow-serving-api, which is not installed ({error})"
-        ) from None
-    return Grpc
+            reason = f"timed out after {elapsed:.3g} s ({message})"
+        elif code == "UNAVAILABLE":
+            tries = "1 attempt" if attempts == 1 else f"{attempts} attempts in {elapsed:.1f} s"
+            reason = f"failed after {tries}: the server is unavailable ({message})"
+        else:
+            reason = f"failed: {code} ({message})"
+        return f"{self._name()}: the request for {description} {reason}"

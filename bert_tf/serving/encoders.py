@@ -1,119 +1,127 @@
-"""Pre-trained models as SavedModels: the encoder, vectors of sentences, masked words."""
+"""Servables of pre-trained models: the encoder, sentence embeddings, masked words."""
 
 import tensorflow as tf
 
 from bert_tf.modeling.models import INPUTS
-from bert_tf.serving.exporting import Servable, prepared, texts, tokens
+from bert_tf.serving.exporting import Servable, prepare_model, string_specs, token_id_specs
 from bert_tf.tokenization.graph import GraphTokenizer
 
-# Of one text; the probabilities of all words are held for each of a batch.
-_MOST_MASKS = 20
+# Of one text: the probabilities of the whole vocabulary are in memory for each mask of a batch.
+_MAX_MASKS = 20
 
 
-def encoder(model, tokenizer, max_seq_length, options):
-    """An encoder as a `Servable`: `sequence_output` (B, S, H) and `pooled_output` (B, H).
+def encoder_servable(model, tokenizer, max_seq_length, options):
+    """Return an encoder as a `Servable`.
 
-    Texts: `text`. The first and the last vector of a text are those of [CLS] and [SEP]; `tokens`
-    int32 (B, S) are the ids, 0 behind them.
+    Text input: `text`. Outputs: `sequence_output` (B, S, H), `pooled_output` (B, H), and `tokens`,
+    int32 (B, S), the token ids with 0 for padding. The first and last vectors of a text are those
+    of [CLS] and [SEP].
 
     Args:
       model: a `BertModel`.
       tokenizer: a `FullTokenizer`.
-      max_seq_length: texts are cut to it.
-      options: `exporting.Options`.
+      max_seq_length: texts are truncated to this number of tokens.
+      options: the `exporting.Options`.
     """
-    model, buckets = prepared(model, options, max_seq_length)
+    model, buckets = prepare_model(model, options, max_seq_length)
 
-    def ids(inputs):
+    def serve_ids(inputs):
         outputs = model(inputs, training=False)
-        found = {name: outputs[name] for name in ("sequence_output", "pooled_output")}
-        found = {name: tf.cast(x, tf.float32) for name, x in found.items()}
-        return {**found, "tokens": tf.identity(inputs["input_ids"])}
+        outputs = {name: outputs[name] for name in ("sequence_output", "pooled_output")}
+        outputs = {name: tf.cast(x, tf.float32) for name, x in outputs.items()}
+        return {**outputs, "tokens": tf.identity(inputs["input_ids"])}
 
-    return _of_texts("encoder", model, tokenizer, max_seq_length, options, buckets, ids)
-
-
-def sentences(sentence_encoder, options):
-    """A `features.SentenceEncoder` as a `Servable`: `text` to `vectors`, float32 (B, H)."""
-    model, buckets = prepared(sentence_encoder.model, options, sentence_encoder.max_seq_length)
-
-    def ids(inputs):
-        layers = model(inputs, training=False)["all_encoder_layers"]
-        return {"vectors": sentence_encoder.pooled(layers, inputs["input_mask"])}
-
-    return _of_texts(
-        "vectors",
-        model,
-        sentence_encoder.tokenizer,
-        sentence_encoder.max_seq_length,
-        options,
-        buckets,
-        ids,
+    return _single_text_servable(
+        "encoder", model, tokenizer, max_seq_length, options, buckets, serve_ids
     )
 
 
-def masked_words(model, tokenizer, max_seq_length, options, num_best=5):
-    """A `BertPretrainer` as a `Servable`: `text` with [MASK] in it to words.
+def sentence_embedding_servable(sentence_encoder, options):
+    """Return a `pipelines.SentenceEncoder` as a `Servable`: `text` to `vectors`, float32 (B, H)."""
+    max_seq_length = sentence_encoder.max_seq_length
+    model, buckets = prepare_model(sentence_encoder.model, options, max_seq_length)
 
-    Outputs, for the P masks of the text that has the most (20 of a text are looked at, the first
-    ones), K words each: `words` string (B, P, K)
-    and `probabilities` float32 (B, P, K), best first; "" and 0 behind the last mask of a text.
+    def serve_ids(inputs):
+        layers = model(inputs, training=False)["all_encoder_layers"]
+        return {"vectors": sentence_encoder.pooled(layers, inputs["input_mask"])}
+
+    tokenizer = sentence_encoder.tokenizer
+    return _single_text_servable(
+        "sentence_embedding", model, tokenizer, max_seq_length, options, buckets, serve_ids
+    )
+
+
+def fill_mask_servable(model, tokenizer, max_seq_length, options, num_best=5):
+    """Return a `BertPretrainer` as a `Servable` that predicts [MASK] words.
+
+    Text input: `text`, whose first 20 masks are predicted. Outputs, for P masks (of the text that
+    has the most) and the K best words for each, best first: `words`, string (B, P, K), and
+    `probabilities`, float32 (B, P, K); "" and 0 after the last mask of a text.
 
     Args:
-      model: the model.
-      tokenizer: a `FullTokenizer` that keeps special tokens.
-      max_seq_length: texts are cut to it.
-      options: `exporting.Options`.
+      model: a `BertPretrainer`.
+      tokenizer: a `FullTokenizer` with `keep_special_tokens`.
+      max_seq_length: texts are truncated to this number of tokens.
+      options: the `exporting.Options`.
       num_best: K.
     """
-    model, buckets = prepared(model, options, max_seq_length)
-    mask = tokenizer.vocab["[MASK]"]
-    pieces = [tokenizer.inv_vocab.get(i, "") for i in range(max(tokenizer.inv_vocab) + 1)]
-    # Rows that the model has beyond its vocabulary have no name.
-    num_words = len(pieces)
+    model, buckets = prepare_model(model, options, max_seq_length)
+    mask_id, id_to_token = tokenizer.vocab["[MASK]"], tokenizer.inv_vocab
+    words = [id_to_token.get(i, "") for i in range(max(id_to_token) + 1)]
+    num_words = len(words)
 
-    def ids(inputs):
-        is_mask = tf.equal(inputs["input_ids"], mask)
-        places = tf.RaggedTensor.from_value_rowids(
-            tf.cast(tf.where(is_mask)[:, 1], tf.int32),
-            tf.where(is_mask)[:, 0],
-            tf.shape(is_mask, tf.int64)[0],
-        )[:, :_MOST_MASKS]
-        is_real = tf.sequence_mask(places.row_lengths())[:, :, None]
-        positions = places.to_tensor()
+    def serve_ids(inputs):
+        indices = tf.where(tf.equal(inputs["input_ids"], mask_id))
+        positions = tf.RaggedTensor.from_value_rowids(
+            tf.cast(indices[:, 1], tf.int32),
+            indices[:, 0],
+            tf.shape(inputs["input_ids"], tf.int64)[0],
+        )[:, :_MAX_MASKS]
+        is_mask = tf.sequence_mask(positions.row_lengths())[:, :, None]
         inputs = {name: inputs[name] for name in INPUTS}
-        outputs = model({**inputs, "masked_lm_positions": positions}, training=False)
-        chances = tf.nn.softmax(outputs["masked_lm_logits"])[:, :, :num_words]
-        chances, words = tf.math.top_k(chances, min(num_best, num_words))
+        inputs["masked_lm_positions"] = positions.to_tensor()
+        logits = model(inputs, training=False)["masked_lm_logits"]
+        # The embedding table may have more rows than the vocabulary has words.
+        probabilities = tf.nn.softmax(logits)[:, :, :num_words]
+        probabilities, best = tf.math.top_k(probabilities, min(num_best, num_words))
         return {
-            "words": tf.where(is_real, tf.gather(tf.constant(pieces), words), ""),
-            "probabilities": tf.where(is_real, chances, 0.0),
+            "words": tf.where(is_mask, tf.gather(tf.constant(words), best), ""),
+            "probabilities": tf.where(is_mask, probabilities, 0.0),
         }
 
-    size = max_seq_length
-    return _of_texts("masked_words", model, tokenizer, size, options, buckets, ids, "[MASK]")
+    return _single_text_servable(
+        "fill_mask", model, tokenizer, max_seq_length, options, buckets, serve_ids, "[MASK]"
+    )
 
 
-def _of_texts(task, model, tokenizer, max_seq_length, options, buckets, ids, sample=""):
-    """A `Servable` of single texts, whose words are all that `ids` sees."""
-    kept = bool(tokenizer.special_tokens)
-    lower = tokenizer.basic_tokenizer.do_lower_case
-    in_graph = GraphTokenizer(tokenizer.vocab, lower, keep_special_tokens=kept)
+def _single_text_servable(
+    task, model, tokenizer, max_seq_length, options, buckets, serve_ids, sample_prefix=""
+):
+    """Return a `Servable` whose only input is `text` and that needs nothing but its token ids."""
+    graph_tokenizer = GraphTokenizer(
+        tokenizer.vocab,
+        tokenizer.basic_tokenizer.do_lower_case,
+        keep_special_tokens=bool(tokenizer.special_tokens),
+    )
 
-    def text(inputs):
-        batch = in_graph(inputs["text"], max_seq_length=max_seq_length, pad_to_longest=True)
-        return ids(buckets.pad(batch))
+    def serve_text(inputs):
+        batch = graph_tokenizer(inputs["text"], max_seq_length=max_seq_length, pad_to_longest=True)
+        return serve_ids(buckets.pad(batch))
+
+    def sample_text(text):
+        # The prefix takes the place of the first word.
+        return {"text": f"{sample_prefix} {text.partition(' ')[2]}" if sample_prefix else text}
 
     return Servable(
-        task,
-        (model, in_graph),
-        in_graph,
-        max_seq_length,
-        text,
-        texts("text"),
-        lambda filler: {"text": f"{sample} {filler.partition(' ')[2]}" if sample else filler},
-        ids,
-        tokens(),
-        {},
-        options,
+        task=task,
+        trackables=(model, graph_tokenizer),
+        tokenizer=graph_tokenizer,
+        max_seq_length=max_seq_length,
+        serve_text=serve_text,
+        text_signature=string_specs("text"),
+        sample_text=sample_text,
+        serve_ids=serve_ids,
+        ids_signature=token_id_specs(),
+        metadata={},
+        options=options,
     )

@@ -1,8 +1,8 @@
-"""Writes SavedModels that need nothing of ours to run.
+"""Write SavedModels that run without bert_tf.
 
-A model is served by strings and by ids. With strings its graph has two operations of
-tensorflow-text, and TensorFlow does not load a graph whose operations it does not know: so a model
-for those who have TensorFlow alone takes ids only, and is written by itself.
+A model that takes text has two operations of tensorflow-text in its graph, and TensorFlow does not
+load a graph with unknown operations. A model for users who have TensorFlow alone therefore takes
+token ids and is exported separately.
 """
 
 import json
@@ -11,32 +11,44 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from bert_tf import console, files
 from bert_tf.errors import UserError
 from bert_tf.modeling.models import INPUTS
-from bert_tf.serving import warm_up
-from bert_tf.serving.buckets import Buckets
-from bert_tf.serving.quantization import WEIGHT_TYPES, Compressed
-from bert_tf.serving.rows import METADATA
+from bert_tf.serving.predictor import METADATA
+from bert_tf.serving.sequences import Buckets
 from bert_tf.tokenization.graph import GraphTokenizer
 
-# For `batching_parameters.txt`: the most rows that TF Serving puts together, and lets in at once.
-_BATCH_SIZE, _REQUEST_SIZE = 32, 1024
+WEIGHT_TYPES = ("float32", "bfloat16", "int8")
 
-# Tasks whose outputs are as wide as the row of the batch that has the most needs.
-_OF_THE_BATCH = ("encoder", "masked_words", "tagging")
+# Smaller variables (norms, biases) stay in float32: they are a thousandth of all weights.
+_MIN_QUANTIZED_SIZE = 4096
+
+# For `batching_parameters.txt`: the maximum number of rows in a batch and in a request.
+_MAX_BATCH_SIZE, _MAX_REQUEST_SIZE = 32, 1024
+
+# Tasks whose outputs are as wide as the widest row of the batch.
+_VARIABLE_WIDTH_TASKS = ("encoder", "fill_mask", "token_classification")
+
+# File with the requests that TF Serving sends to a model before it accepts any from outside.
+WARM_UP_REQUESTS = os.path.join("assets.extra", "tf_serving_warmup_requests")
+
+# Field numbers: PredictionLog.predict_log; PredictLog.request; PredictRequest.model_spec and
+# .inputs, a map; ModelSpec.signature_name.
+_PREDICT_LOG, _REQUEST, _MODEL_SPEC, _INPUTS, _SIGNATURE_NAME = 6, 1, 1, 2, 3
 
 
 class Options(NamedTuple):
-    """How a model is written, whatever it does.
+    """How to export a model of any task.
 
-    `inputs` is "text", for a `serving_default` on strings and a signature `ids`; or "ids", for a
-    `serving_default` on ids in a graph that needs TensorFlow alone. `buckets` are lengths to pad
-    the sequences of texts to, none for the longest of a batch. `weights` is one of
-    `compressed.WEIGHT_TYPES`. `warm_up` says whether to leave requests for TF Serving to begin
-    with.
+    Attributes:
+      inputs: "text" for a `serving_default` that takes strings and a signature `ids`; "ids" for a
+        `serving_default` that takes token ids in a graph that requires TensorFlow alone.
+      buckets: lengths to pad the sequences of texts to; empty for the longest of a batch.
+      weights: the type to store the weights in, one of `WEIGHT_TYPES`.
+      warm_up: whether to write requests that TF Serving warms the model up with.
     """
 
     inputs: str = "text"
@@ -46,192 +58,275 @@ class Options(NamedTuple):
 
 
 class Servable(NamedTuple):
-    """What a SavedModel is made of.
+    """A model with its signatures, ready to export.
 
-    `task` is the name of what it does. `text` is a function from a dict of the strings that
-    `text_signature` names, in their order, to a dict of outputs; `ids` and `ids_signature` are the
-    same of ids. `parts` are to be kept with the model: the model or what stands for it, tokenizers.
-    `tokenizer` is the `GraphTokenizer` of its texts. `sample` makes the inputs of `text` of a text
-    that is two tokens shorter than the sequence is to be. `about` is what else to say in
-    `model.json`, such as labels. `max_seq_length` is the longest sequence. `options` are the
-    `Options` that all this was made with.
+    Attributes:
+      task: name of the task in `model.json`.
+      trackables: objects whose variables and tables are saved: the model first, then tokenizers.
+      tokenizer: the `GraphTokenizer` of the texts.
+      max_seq_length: maximum sequence length in tokens.
+      serve_text: function from a dict of the inputs in `text_signature` to a dict of outputs.
+      text_signature: dict of `tf.TensorSpec`, in the order of a line of text.
+      sample_text: function from a text two tokens shorter than a sequence to a row of text inputs
+        that fill the sequence.
+      serve_ids: function from a dict of the inputs in `ids_signature` to a dict of outputs.
+      ids_signature: dict of `tf.TensorSpec`.
+      metadata: further entries of `model.json`, such as the labels.
+      options: the `Options` that the servable was made with.
     """
 
     task: str
-    parts: tuple
+    trackables: tuple
     tokenizer: GraphTokenizer
     max_seq_length: int
-    text: Callable
+    serve_text: Callable
     text_signature: dict
-    sample: Callable
-    ids: Callable
+    sample_text: Callable
+    serve_ids: Callable
     ids_signature: dict
-    about: dict
+    metadata: dict
     options: Options
 
 
-def texts(*names):
-    """A signature of strings (B,) by these names."""
+class QuantizedModel(tf.Module):
+    """Wraps a Keras model, with its weights stored in bfloat16 or in 8 bits.
+
+    The weights are converted back to float32 where they are used, so the outputs are those of the
+    float32 model with rounded weights. The files shrink to a half or a quarter; the speed does not
+    improve.
+    """
+
+    def __init__(self, model, weight_type):
+        """Copy and round the weights of a model; the model itself does not change.
+
+        int8 is symmetric, with one scale for each word of an embedding table and each output of a
+        kernel: its largest absolute value / 127 (Jacob et al., arXiv:1712.05877, section 2, with
+        zero point 0).
+
+        Args:
+          model: a Keras model.
+          weight_type: one of `WEIGHT_TYPES`.
+        """
+        super().__init__()
+        # Not the model itself, because tf.Module would save its weights too.
+        self._call = model.stateless_call
+        self.weights, self.scales = [], []
+        for variable in model.trainable_variables:
+            value = variable.numpy()
+            is_large = value.size >= _MIN_QUANTIZED_SIZE and value.ndim == 2
+            scale = None
+            if weight_type == "int8" and is_large:
+                name = variable.path.split("/")[-1]
+                axis = 1 if "embeddings" in name or name == "output_weights" else 0
+                scale = np.abs(value).max(axis, keepdims=True) / 127
+                scale = np.where(scale == 0, 1, scale).astype("float32")
+                value = np.rint(value / scale).astype("int8")
+            elif weight_type == "bfloat16" and is_large:
+                value = tf.cast(value, tf.bfloat16)
+            self.weights.append(tf.Variable(value, trainable=False, name=variable.path))
+            self.scales.append(None if scale is None else tf.Variable(scale, trainable=False))
+        self._non_trainable = [
+            tf.Variable(variable.value, trainable=False)
+            for variable in model.non_trainable_variables
+        ]
+
+    def __call__(self, inputs, training=False):
+        """Return the outputs of the model in inference mode."""
+        weights = []
+        for value, scale in zip(self.weights, self.scales, strict=True):
+            weight = tf.cast(value, tf.float32)
+            weights.append(weight if scale is None else weight * scale)
+        outputs, _ = self._call(weights, self._non_trainable, inputs, training=False)
+        return outputs
+
+
+def string_specs(*names):
+    """Return a signature of strings (B,) with these names."""
     return {name: tf.TensorSpec((None,), tf.string, name=name) for name in names}
 
 
-def tokens(*shape):
-    """A signature of the encoder's inputs, int32 (B, S) or of another shape."""
+def token_id_specs(*shape):
+    """Return a signature of the encoder's inputs, int32 (B, S) or of another shape."""
     shape = shape or (None, None)
     return {name: tf.TensorSpec(shape, tf.int32, name=name) for name in INPUTS}
 
 
-def prepared(model, options, max_seq_length):
-    """(what stands for a Keras model, `Buckets`), as the options say."""
+def prepare_model(model, options, max_seq_length):
+    """Apply `Options` to a Keras model; return (model or `QuantizedModel`, `Buckets`)."""
     if options.weights not in WEIGHT_TYPES:
         raise UserError(
             f"`weights={options.weights}`: one of {', '.join(WEIGHT_TYPES)} was expected"
         )
     if options.weights != "float32":
-        model = Compressed(model, options.weights)
+        model = QuantizedModel(model, options.weights)
     return model, Buckets(options.buckets, max_seq_length)
 
 
 def export(servable, export_dir, version=None):
-    """Writes a SavedModel, whole or not at all.
+    """Write a SavedModel; its folder appears complete or not at all.
 
-    Beside its graph and weights lie in `assets.extra` the vocabulary, the labels if it has any,
-    one a line in the order of their ids, `model.json`, and requests for TF Serving to warm up
-    with. Beside all versions lies `batching_parameters.txt`, if there is none yet.
+    Its subfolder `assets.extra` has the vocabulary, the labels if there are any (one per line, in
+    the order of their ids), `model.json`, and warm-up requests for TF Serving. `export_dir` gets a
+    `batching_parameters.txt` unless it already has one.
 
     Args:
       servable: a `Servable`.
-      export_dir: folder of all versions of the model, as TF Serving wants it.
-      version: number of the folder to write, the next free one if None.
+      export_dir: folder of all versions of the model, as TF Serving expects it.
+      version: number of the version to write, None for the next free one.
 
     Returns:
       The folder written, EXPORT_DIR/VERSION.
 
     Raises:
-      UserError: if that version exists, or another process exports into the same folder.
+      UserError: if that version exists, or another process is exporting to the same folder.
     """
     with files.locked(export_dir, "export_dir", "exports"):
-        files.clear_left_overs(export_dir)
-        folder = version_folder(export_dir, version)
+        files.remove_temporary_files(export_dir)
+        folder = _version_folder(export_dir, version)
         _write(servable, folder)
-        _write_batching(export_dir, servable.task)
+        _write_batching_parameters(export_dir, servable.task)
     return folder
 
 
 def _write(servable, folder):
-    """Writes a version."""
     options = servable.options
-    by_text = options.inputs == "text"
+    takes_text = options.inputs == "text"
     archive = keras.export.ExportArchive()
-    for part in servable.parts if by_text else servable.parts[:1]:
-        # The weights of a Keras model are found by themselves; track() would write them twice.
-        if not isinstance(part, keras.Layer):
-            archive.track(part)
-    endpoints = {"serving_default": (servable.ids, servable.ids_signature)}
-    if by_text:
+    for trackable in servable.trackables if takes_text else servable.trackables[:1]:
+        # ExportArchive finds the weights of a Keras model itself; track() would write them twice.
+        if not isinstance(trackable, keras.Layer):
+            archive.track(trackable)
+    endpoints = {"serving_default": (servable.serve_ids, servable.ids_signature)}
+    if takes_text:
         endpoints = {
-            "serving_default": (servable.text, servable.text_signature),
-            "ids": (servable.ids, servable.ids_signature),
+            "serving_default": (servable.serve_text, servable.text_signature),
+            "ids": (servable.serve_ids, servable.ids_signature),
         }
     for name, (function, signature) in endpoints.items():
         archive.add_endpoint(name, function, input_signature=[signature])
     buckets = Buckets(options.buckets, servable.max_seq_length)
+    metadata = {
+        "task": servable.task,
+        "inputs": list(servable.text_signature) if takes_text else [],
+        "max_seq_length": servable.max_seq_length,
+        "sequence_buckets": buckets.lengths if takes_text else (),
+        "weights": options.weights,
+        "do_lower_case": servable.tokenizer.do_lower_case,
+        **servable.metadata,
+    }
     with files.replacing_folder(folder) as temporary:
         archive.write_out(temporary, verbose=False)
-        extra = os.path.join(temporary, "assets.extra")
-        about = {
-            "task": servable.task,
-            "inputs": list(servable.text_signature) if by_text else [],
-            "max_seq_length": servable.max_seq_length,
-            "sequence_buckets": buckets.lengths if by_text else (),
-            "weights": options.weights,
-            "do_lower_case": servable.tokenizer.do_lower_case,
-            **servable.about,
-        }
-        words = {index: piece for piece, index in servable.tokenizer.vocab.items()}
+        tokens = {index: token for token, index in servable.tokenizer.vocab.items()}
         lists = {
-            files.VOCABULARY: [words.get(index, "") for index in range(max(words) + 1)],
-            "labels.txt": about.get("labels", ()),
-            "numbers.txt": about.get("numbers", ()),
+            files.VOCABULARY: [tokens.get(index, "") for index in range(max(tokens) + 1)],
+            "labels.txt": metadata.get("labels", ()),
+            "numbers.txt": metadata.get("numbers", ()),
         }
+        extra = os.path.join(temporary, "assets.extra")
         for name, lines in lists.items():
             if lines:
                 files.write_text(os.path.join(extra, name), "".join(f"{x}\n" for x in lines))
-        text = json.dumps(about, indent=2, ensure_ascii=False) + "\n"
+        text = json.dumps(metadata, indent=2, ensure_ascii=False) + "\n"
         files.write_text(os.path.join(temporary, METADATA), text)
         if options.warm_up:
-            warm_up.write(temporary, list(_requests(servable, endpoints, buckets.samples)))
+            requests = _warm_up_requests(servable, endpoints, buckets.warm_up_lengths)
+            _write_warm_up_requests(temporary, requests)
     console.info(
-        "exported %s: %s on %s, weights %s",
-        folder, servable.task, ", ".join(servable.text_signature) if by_text else "ids",
+        "exported %s: %s of %s, weights %s",
+        folder, servable.task, ", ".join(servable.text_signature) if takes_text else "ids",
         options.weights,
     )  # fmt: skip
 
 
-def _requests(servable, endpoints, lengths):
-    """Yields (inputs, signature): for each length a request of one and one of many."""
-    # One that is a token by itself.
-    words = (x for x in servable.tokenizer.vocab if x.isascii() and x.isalpha() and x.islower())
-    word = next(words, "a")
-    for name, (_, signature) in endpoints.items():
-        for length in lengths:
-            for size in (1, _BATCH_SIZE):
-                if signature is servable.text_signature:
-                    row = servable.sample(" ".join([word] * max(1, length - 2)))
-                    yield {key: [value] * size for key, value in row.items()}, name
-                else:
-                    yield _ids_of(signature, size, length), name
+def _version_folder(export_dir, version=None):
+    """Return the folder of a new version; raise UserError if that version exists."""
+    versions = [int(name.rstrip("/")) for name in files.system(export_dir).listdir(export_dir)
+                if name.rstrip("/").isdecimal()]  # fmt: skip
+    if version is None:
+        version = max(versions, default=0) + 1
+    if version in versions:
+        raise UserError(f"`version={version}`: {export_dir} already has this version")
+    return os.path.join(export_dir, str(version))
 
 
-def _ids_of(signature, size, length):
-    """Inputs of ids: all 1 for a mask, 0 for the rest."""
-    found = {}
-    for name, spec in signature.items():
-        # (B, S), (B, C, S), or (B, F) of numbers.
-        middle = [2] if spec.shape.rank == 3 else []
-        last = spec.shape[-1] or length
-        fill = tf.ones if name == "input_mask" else tf.zeros
-        found[name] = fill((size, *middle, last), spec.dtype)
-    return found
-
-
-def _write_batching(export_dir, task):
-    """Leaves a configuration of TF Serving's batching, for --batching_parameters_file."""
+def _write_batching_parameters(export_dir, task):
+    """Write parameters for TF Serving's --batching_parameters_file."""
     lines = [
-        # A request of more rows than a batch has is worked through in parts; max_batch_size is
-        # the most that a request may have.
-        f"max_batch_size {{ value: {_REQUEST_SIZE} }}",
+        # TF Serving splits a request into batches; max_batch_size is the limit of a request.
+        f"max_batch_size {{ value: {_MAX_REQUEST_SIZE} }}",
         "enable_large_batch_splitting { value: true }",
-        f"max_execution_batch_size {{ value: {_BATCH_SIZE} }}",
+        f"max_execution_batch_size {{ value: {_MAX_BATCH_SIZE} }}",
     ]
-    if task in _OF_THE_BATCH:
-        # TF Serving joins the parts of a request as they are, and these have different widths.
-        lines = [f"max_batch_size {{ value: {_BATCH_SIZE} }}"]
+    if task in _VARIABLE_WIDTH_TASKS:
+        # It concatenates the outputs of these batches, which would differ in width.
+        lines = [f"max_batch_size {{ value: {_MAX_BATCH_SIZE} }}"]
     lines += [
         "batch_timeout_micros { value: 2000 }",
         "max_enqueued_batches { value: 256 }",
         "num_batch_threads { value: 2 }",
     ]
-    # And not allowed_batch_sizes, of which the last must be max_batch_size, nor
-    # pad_variable_length_inputs, which pads a mask with its first value, a 1.
+    # Left out: allowed_batch_sizes, whose last value would have to be max_batch_size, and
+    # pad_variable_length_inputs, which pads a mask with its first value, 1.
     text = "\n".join(lines) + "\n"
     path = os.path.join(export_dir, "batching_parameters.txt")
-    if not tf.io.gfile.exists(path):
+    if not files.system(path).exists(path):
         files.write_text(path, text)
     elif files.read_text(path) != text:
-        console.info("%s is left as it is; a new one would be another", path)
+        console.info("kept %s, which differs from the default parameters of this model", path)
 
 
-def version_folder(export_dir, version=None):
-    """The folder of a model's version, to be made; the next free one if `version` is None.
+def _warm_up_requests(servable, endpoints, lengths):
+    """Yield (inputs, signature name): for each length a request of one row and one of a batch."""
+    # A word that is one token.
+    words = (x for x in servable.tokenizer.vocab if x.isascii() and x.isalpha() and x.islower())
+    word = next(words, "a")
+    for name, (_, signature) in endpoints.items():
+        for length in lengths:
+            for size in (1, _MAX_BATCH_SIZE):
+                if signature is servable.text_signature:
+                    row = servable.sample_text(" ".join([word] * max(1, length - 2)))
+                    yield {key: [value] * size for key, value in row.items()}, name
+                else:
+                    yield _sample_ids(signature, size, length), name
 
-    Raises:
-      UserError: if that version exists.
+
+def _sample_ids(signature, size, length):
+    """Return inputs of token ids: a mask of ones, zeros for the rest."""
+    inputs = {}
+    for name, spec in signature.items():
+        # (B, S), (B, C, S) with two endings, or (B, F) of numeric features.
+        endings = [2] if spec.shape.rank == 3 else []
+        fill = tf.ones if name == "input_mask" else tf.zeros
+        inputs[name] = fill((size, *endings, spec.shape[-1] or length), spec.dtype)
+    return inputs
+
+
+def _write_warm_up_requests(folder, requests):
+    """Write a TFRecord file of `PredictionLog` messages into a SavedModel's folder.
+
+    The messages are encoded here, because the package tensorflow-serving-api that defines them pins
+    TensorFlow's version.
     """
-    versions = [int(name.rstrip("/")) for name in tf.io.gfile.listdir(export_dir)
-                if name.rstrip("/").isdecimal()]  # fmt: skip
-    if version is None:
-        version = max(versions, default=0) + 1
-    if version in versions:
-        raise UserError(f"`version`: {export_dir} has a version {version} already")
-    return os.path.join(export_dir, str(version))
+    path = os.path.join(folder, WARM_UP_REQUESTS)
+    files.make_folder(os.path.dirname(path))
+    with tf.io.TFRecordWriter(path) as writer:
+        for inputs, signature in requests:
+            parts = [_field(_MODEL_SPEC, _field(_SIGNATURE_NAME, signature.encode()))]
+            for key in sorted(inputs):
+                tensor = tf.make_tensor_proto(inputs[key]).SerializeToString()
+                # A map entry is a message with the key as field 1 and the value as field 2.
+                parts.append(_field(_INPUTS, _field(1, key.encode()) + _field(2, tensor)))
+            writer.write(_field(_PREDICT_LOG, _field(_REQUEST, b"".join(parts))))
+
+
+def _field(number, data):
+    """Encode a Protocol Buffers field of bytes: tag, length, data."""
+    return _varint(number << 3 | 2) + _varint(len(data)) + data
+
+
+def _varint(number):
+    encoded = bytearray()
+    while number > 0x7F:
+        encoded.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*encoded, number])

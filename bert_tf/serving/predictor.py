@@ -1,16 +1,191 @@
-"""Runs a SavedModel of ours in this process: rows of text in, answers out, in their order."""
+"""Rows of text in, JSON answers out: `Predictor` for a SavedModel, and the base of `Client`.
 
+The module imports without TensorFlow, so that a REST client does not need it.
+"""
+
+import json
+import math
 import os
+import sys
 
-import tensorflow as tf
+import numpy as np
 
+from bert_tf import files
 from bert_tf.errors import UserError, reason
-from bert_tf.serving.rows import METADATA, BasePredictor, read_metadata
-from bert_tf.tokenization.graph import tensorflow_text
+
+# File with a model's metadata, in the folder of its SavedModel.
+METADATA = os.path.join("assets.extra", "model.json")
+
+# The outputs that each task's answers are made of; other tasks return all outputs as they are.
+TASK_OUTPUTS = {
+    "classification": ("probabilities",),
+    "multi_label": ("probabilities",),
+    "token_classification": ("entity", "label", "start", "end", "score"),
+    "multiple_choice": ("probabilities",),
+    "encoder": ("tokens", "sequence_output"),
+    "fill_mask": ("words", "probabilities"),
+}
+
+# Task names of models that version 0.1 exported.
+RENAMED_TASKS = {
+    "answers": "question_answering",
+    "choice": "multiple_choice",
+    "masked_words": "fill_mask",
+    "tagging": "token_classification",
+    "vectors": "sentence_embedding",
+}
+
+# A multi-label answer lists the labels that have at least this probability.
+_LABEL_THRESHOLD = 0.5
+
+
+class BasePredictor:
+    """Answers rows in batches of similar length; subclasses run the model in `_run`.
+
+    Attributes:
+      inputs: names of the inputs of a row, in the order of a line.
+      num_numeric_features: length of the input `numbers`, 0 if there is none.
+    """
+
+    def __init__(self, inputs, num_numeric_features, metadata, batch_size):
+        """Store the description of the model.
+
+        Args:
+          inputs: see the attribute.
+          num_numeric_features: see the attribute.
+          metadata: dict as in `model.json`: `task`, and `labels` if the model has any.
+          batch_size: maximum number of rows in a batch.
+        """
+        self.inputs, self.num_numeric_features = tuple(inputs), num_numeric_features
+        self._metadata, self._batch_size = metadata, batch_size
+
+    def __call__(self, rows):
+        """Answer rows.
+
+        Args:
+          rows: list of dicts with a value for each of `inputs`: str or bytes, for "endings" a
+            list of them, for "numbers" a list of numbers.
+
+        Returns:
+          List of dicts that `json.dumps` accepts, one for each row.
+        """
+        # Rows of similar length share a batch, which keeps the padding small.
+        order = sorted(range(len(rows)), key=lambda i: _sort_key(rows[i]))
+        answers = [None] * len(rows)
+        for start, end in self._batches([_sort_key(rows[i]) for i in order]):
+            indices = order[start:end]
+            outputs = self._run({name: [rows[i][name] for i in indices] for name in self.inputs})
+            for position, i in enumerate(indices):
+                answers[i] = self._answer({name: x[position] for name, x in outputs.items()})
+        return answers
+
+    def _run(self, columns):
+        """Run the model: dict from input name to a list of B values -> dict of arrays (B, ...)."""
+        raise NotImplementedError
+
+    def _batches(self, sort_keys):
+        """Yield (start, end) of batches of sorted rows with the same number of endings."""
+        start = 0
+        while start < len(sort_keys):
+            num_endings, end = sort_keys[start][0], start + 1
+            limit = min(len(sort_keys), start + self._batch_size)
+            while end < limit and sort_keys[end][0] == num_endings:
+                end += 1
+            yield start, end
+            start = end
+
+    def _answer(self, outputs):
+        """Return the answer to one row, given the model's outputs for it."""
+        task, labels = self._metadata.get("task"), self._metadata.get("labels", ())
+        if task in ("classification", "multi_label"):
+            if len(labels) != len(outputs["probabilities"]):
+                raise UserError(
+                    f"the model has {len(outputs['probabilities'])} labels, but its model.json has "
+                    f"{len(labels)}"
+                )
+            probabilities = zip(labels, outputs["probabilities"], strict=True)
+            probabilities = {label: _round(p) for label, p in probabilities}
+            if task == "classification":
+                best = {"label": labels[int(outputs["probabilities"].argmax())]}
+            else:
+                likely = [label for label, p in probabilities.items() if p >= _LABEL_THRESHOLD]
+                best = {"labels": likely}
+            return {**best, "probabilities": probabilities}
+        if task == "token_classification":
+            names = TASK_OUTPUTS[task]
+            columns = (_plain(outputs[name]) for name in names)
+            entities = (dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True))
+            return {"entities": [entity for entity in entities if entity["start"] >= 0]}
+        if task == "multiple_choice":
+            return {"choice": int(outputs["probabilities"].argmax()),
+                    "probabilities": _plain(outputs["probabilities"])}  # fmt: skip
+        # Remove the padding that other rows of the batch caused.
+        if task == "encoder":
+            size = int(np.flatnonzero(outputs["tokens"])[-1]) + 1
+            outputs |= {name: outputs[name][:size] for name in ("sequence_output", "tokens")}
+        if task == "fill_mask":
+            # Over REST, a batch without masks has no third axis.
+            size = sum(bool(best[0] > 0) for best in outputs["probabilities"])
+            outputs = {name: value[:size] for name, value in outputs.items()}
+        return {name: _plain(value) for name, value in sorted(outputs.items())}
+
+    def read(self, line, as_json=False):
+        r"""Parse a line as a row.
+
+        Args:
+          line: the inputs separated by tabs, in their order, numbers and endings last; without a
+            line break.
+          as_json: whether the line is a JSON object of the inputs by name.
+
+        Returns:
+          Dict with a value for each of `inputs`.
+
+        Raises:
+          ValueError: if the line is not valid; the message names the input.
+        """
+        names = self.inputs
+        if as_json:
+            try:
+                row = json.loads(line)
+            except (json.JSONDecodeError, RecursionError) as error:
+                raise ValueError(f"invalid JSON ({getattr(error, 'msg', 'too deep')})") from None
+            if not isinstance(row, dict) or row.keys() != set(names):
+                raise ValueError(f"an object with {', '.join(names)} was expected")
+        else:
+            cells = line.split("\t") if len(names) > 1 else [line]
+            if names[-1] in ("endings", "numbers") and len(cells) >= len(names):
+                last = len(names) - 1
+                cells = [*cells[:last], cells[last:]]
+            if len(cells) != len(names):
+                expected = " <tab> ".join(names)
+                raise ValueError(f"the line has {len(cells)} inputs, expected {expected}")
+            row = dict(zip(names, cells, strict=True))
+            if "numbers" in row:
+                row["numbers"] = [float(cell) for cell in row["numbers"]]
+        return {name: self._validate(name, row[name]) for name in names}
+
+    def _validate(self, name, value):
+        """Return the value of an input, or raise ValueError."""
+        if name == "numbers":
+            size = self.num_numeric_features
+            is_numeric = isinstance(value, list) and all(type(x) in (int, float) for x in value)
+            if not is_numeric or len(value) != size:
+                raise ValueError(f"numbers: a list of {size} numbers was expected")
+            for number in value:
+                if not (abs(number) < sys.float_info.max and math.isfinite(number)):
+                    raise ValueError(f"numbers: {number!r:.20} is not finite")
+            return value
+        texts = value if name == "endings" else [value]
+        if not isinstance(texts, list) or not texts or not all(isinstance(x, str) for x in texts):
+            expected = "a list of texts" if name == "endings" else "a text"
+            raise ValueError(f"{name}: {expected} was expected")
+        for text in texts:
+            text.encode()  # raises UnicodeEncodeError, a ValueError, for a lone surrogate
+        return value
 
 
 class Predictor(BasePredictor):
-    """A model that stays loaded.
+    """A SavedModel that stays loaded in this process.
 
     >>> predictor = Predictor("/tmp/mrpc_model")
     >>> predictor([{"text_a": "He slept.", "text_b": "He was asleep."}])
@@ -18,41 +193,91 @@ class Predictor(BasePredictor):
     """
 
     def __init__(self, path, batch_size=32):
-        """Loads the newest version in a folder, or one version by its own path.
+        """Load a model.
 
         Args:
-          path: what export_model.py wrote.
-          batch_size: the most rows to run together.
+          path: folder written by `export`; of its versions the newest is loaded. The folder of
+            one version is accepted as well.
+          batch_size: maximum number of rows in a batch.
 
         Raises:
-          UserError: if there is no such model, or it takes no text.
+          UserError: if there is no such model or it does not take texts.
         """
-        self.path = _version(path)
-        about = read_metadata(os.path.join(self.path, METADATA))
-        if not about["inputs"]:
-            raise UserError(f"`model`: {self.path} takes ids and no text")
-        tensorflow_text()  # its operations are in the graph
+        import tensorflow as tf
+
+        from bert_tf.tokenization.graph import tensorflow_text
+
+        self.path = _newest_version(path)
+        metadata = read_metadata(os.path.join(self.path, METADATA))
+        if not metadata["inputs"]:
+            raise UserError(
+                f"`model`: {self.path} takes ids and no text; export it with `inputs=text`"
+            )
+        tensorflow_text()  # registers the operations of the graph
         try:
             self._model = tf.saved_model.load(self.path)
         except (OSError, tf.errors.OpError) as error:
             raise UserError(f"`model`: {self.path} cannot be loaded ({reason(error)})") from None
         self._serve = self._model.signatures["serving_default"]
         specs = self._serve.structured_input_signature[1]
-        self._types = {name: specs[name].dtype for name in about["inputs"]}
-        num_numbers = specs["numbers"].shape[1] if "numbers" in specs else 0
-        super().__init__(about["inputs"], num_numbers, about, batch_size)
+        self._dtypes = {name: specs[name].dtype for name in metadata["inputs"]}
+        num_numeric_features = specs["numbers"].shape[1] if "numbers" in specs else 0
+        super().__init__(metadata["inputs"], num_numeric_features, metadata, batch_size)
 
     def _run(self, columns):
-        arguments = {name: tf.constant(x, self._types[name]) for name, x in columns.items()}
-        return {name: x.numpy() for name, x in self._serve(**arguments).items()}
+        import tensorflow as tf
+
+        inputs = {name: tf.constant(x, self._dtypes[name]) for name, x in columns.items()}
+        return {name: x.numpy() for name, x in self._serve(**inputs).items()}
 
 
-def _version(path):
-    """The folder of the newest version below `path`, or `path` if it is one itself."""
-    if tf.io.gfile.exists(os.path.join(path, "saved_model.pb")):
+def read_metadata(path):
+    """Return the dict in the `model.json` of an exported model; its task has its present name.
+
+    Raises:
+      UserError: if the file is not a `model.json`.
+    """
+    try:
+        metadata = json.loads(files.read_text(path))
+        if isinstance(metadata["task"], str) and isinstance(metadata["inputs"], list):
+            return {**metadata, "task": RENAMED_TASKS.get(metadata["task"], metadata["task"])}
+        message = "task and inputs were expected"
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
+        if isinstance(error, UserError):
+            raise
+        message = reason(error)
+    raise UserError(f"{path} is not a model.json written by export_model.py ({message})")
+
+
+def _newest_version(path):
+    """Return the folder of the newest version in `path`, or `path` if it is a version itself."""
+    system = files.system(path)
+    if system.exists(os.path.join(path, "saved_model.pb")):
         return path
-    names = tf.io.gfile.listdir(path) if tf.io.gfile.isdir(path) else []
+    names = system.listdir(path) if system.isdir(path) else []
     versions = [name.rstrip("/") for name in names if name.rstrip("/").isdecimal()]
     if not versions:
-        raise UserError(f"`model`: {path} is no folder that export_model.py wrote")
+        raise UserError(f"`model`: {path} is not a folder written by export_model.py")
     return os.path.join(path, max(versions, key=int))
+
+
+def _sort_key(row):
+    """Return (number of endings, length of all texts) of a row."""
+    endings = row.get("endings", ())
+    texts = [value for value in row.values() if isinstance(value, (str, bytes))]
+    return len(endings), sum(map(len, texts)) + sum(map(len, endings))
+
+
+def _round(value):
+    return float(np.format_float_positional(value, precision=6, fractional=False))
+
+
+def _plain(value):
+    """Convert an array or scalar to lists, numbers and strings for JSON."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, np.ndarray):
+        return [_plain(x) for x in value]
+    if isinstance(value, np.floating):
+        return _round(value)
+    return value.item() if isinstance(value, np.generic) else value

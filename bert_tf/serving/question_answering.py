@@ -1,228 +1,234 @@
-"""A SavedModel that finds answers: question and context in, both as text, the answer out.
+"""Servable of question answering: question and context in, both as text, the answer out.
 
-Letters: B questions, W windows of all their contexts, S positions, L tokens of the longest answer,
-K spans of a window, T tokens of all contexts.
+Shapes: B questions, W windows of all contexts, R a selection of windows, S positions of a window, L
+the maximum answer length in tokens, K spans (`n_best_size`), T tokens of all contexts.
 """
 
 import tensorflow as tf
 
-from bert_tf.serving.buckets import Buckets
-from bert_tf.serving.exporting import Servable, prepared, texts, tokens
-from bert_tf.serving.windows import Windows, parts
+from bert_tf.serving.exporting import Servable, prepare_model, string_specs, token_id_specs
+from bert_tf.serving.sequences import Buckets, Windows, substrings
 from bert_tf.tasks.question_answering.decoding import MAX_NULL_ODDS
 from bert_tf.tasks.question_answering.features import NUM_SPECIAL_TOKENS
 from bert_tf.tokenization.graph import GraphTokenizer
 
-# Windows that the model reads at a time: a context of any length needs the memory of these.
-_WINDOWS_AT_A_TIME = 32
+# The model reads this number of windows at a time, so that memory does not grow with the context.
+_WINDOWS_PER_STEP = 32
 
-_NONE = tf.float32.min
-_TEXTS = tf.TensorSpec((None,), tf.string)
+_MIN_SCORE = tf.float32.min
+_STRINGS = tf.TensorSpec((None,), tf.string)
 
 
-class Answerer(tf.Module):
-    """Answers questions, cutting contexts and choosing spans as run_squad.py does.
+class QuestionAnsweringModule(tf.Module):
+    """Answers questions with the windows and the choice of spans of run_squad.py.
 
-    It answers with the best span of all. run_squad.py looks for it among the `n_best_size` best
-    starts and ends of a window, as the release does, so it may pass over one where neither is.
+    The answer is the best span of all. run_squad.py considers only the `n_best_size` best starts
+    and ends of each window, as the release does, and can miss a span whose start or end is not
+    among them.
     """
 
-    def __init__(self, model, settings, buckets=None):
-        """Takes a `BertSpanLabeler` or what stands for it, its `SpanSettings`, and `Buckets`."""
-        super().__init__()
-        self._model = model
-        self._buckets = buckets or Buckets((), settings.cut.max_seq_length)
-        self.tokenizer = GraphTokenizer(settings.vocab_file, settings.do_lower_case)
-        self._cut, self._choice = settings.cut, settings.choice
-
-    @tf.function(input_signature=[_TEXTS, _TEXTS])
-    def __call__(self, questions, contexts):
-        """Finds the answers.
+    def __init__(self, model, config, buckets=None):
+        """Store the model.
 
         Args:
-          questions: string (B,), UTF-8; cut to `max_query_length` tokens.
+          model: a `BertSpanLabeler` or its `QuantizedModel`.
+          config: the `QuestionAnsweringConfig` of its training.
+          buckets: `Buckets`, None to pad to the longest window.
+        """
+        super().__init__()
+        self._model = model
+        self._buckets = buckets or Buckets((), config.max_seq_length)
+        self.tokenizer = GraphTokenizer(config.vocab_file, config.do_lower_case)
+        self._window_config, self._decoding = config.window_config, config.decoding_config
+
+    @tf.function(input_signature=[_STRINGS, _STRINGS])
+    def __call__(self, questions, contexts):
+        """Answer questions.
+
+        Args:
+          questions: string (B,), UTF-8; truncated to `max_query_length` tokens.
           contexts: string (B,), UTF-8, of any length.
 
         Returns:
-          Dict: `answer` string (B,), "" where there is none; `start` and `end` int32 (B,), its
-          first character in the context and the one behind it, -1 where there is none; `score`
-          float32 (B,), the probability among the `n_best_size` best spans; with SQuAD 2.0 also
-          `null_odds` float32 (B,), how much "no answer" scores above the best answer.
+          Dict: `answer` string (B,), "" for no answer; `start` and `end` int32 (B,), the offsets of
+          its first character and after its last one in the context, -1 for no answer; `score`
+          float32 (B,), its probability among the `n_best_size` best spans; for SQuAD 2.0 also
+          `null_odds` float32 (B,), the score of "no answer" minus that of the best span.
         """
         ids, starts, ends = self.tokenizer.tokenize_with_offsets(contexts)
-        queries = self.tokenizer.tokenize(questions)[:, : self._cut.max_query_length]
-        windows = _Windows(queries, ids, self._cut)
-        scores, firsts, lengths, null = self._read(windows)
+        questions = self.tokenizer.tokenize(questions)[:, : self._window_config.max_query_length]
+        windows = _QuestionWindows(questions, ids, self._window_config)
+        scores, first_tokens, span_lengths, null = self._best_spans(windows)
+        size = self._decoding.n_best_size
 
-        # Of each question the spans of all its windows, in one row.
-        def in_rows(values, missing):
+        def by_question(values, default):
+            """Put the spans of all windows of a question in one row: (W, K) -> (B, N + K)."""
             ragged = tf.RaggedTensor.from_row_lengths(values, windows.counts, validate=False)
-            dense = ragged.to_tensor(missing)
+            dense = ragged.to_tensor(default)
             dense = tf.reshape(dense, (tf.size(windows.counts), -1))
-            # Something to choose from where no context has a token.
-            return tf.pad(dense, [[0, 0], [0, self._size]], constant_values=missing)
+            # K defaults at the end, for `top_k` where no context has a token.
+            return tf.pad(dense, [[0, 0], [0, size]], constant_values=default)
 
-        scores, order = tf.math.top_k(in_rows(scores, _NONE), self._size)
-        first = tf.gather(in_rows(firsts, 0), order[:, 0], batch_dims=1)
-        last = first + tf.gather(in_rows(lengths, 0), order[:, 0], batch_dims=1)
+        scores, order = tf.math.top_k(by_question(scores, _MIN_SCORE), size)
+        first = tf.gather(by_question(first_tokens, 0), order[:, 0], batch_dims=1)
+        last = first + tf.gather(by_question(span_lengths, 0), order[:, 0], batch_dims=1)
         best = scores[:, 0]
-        is_answered, chosen = best > _NONE, best
-        results = {}
-        if self._choice.version_2_with_negative:
+        has_span, chosen = best > _MIN_SCORE, best
+        is_answered, null_odds = has_span, {}
+        if self._decoding.version_2_with_negative:
             null = tf.math.segment_min(null, windows.texts)
             null = tf.pad(null, [[0, tf.size(best) - tf.size(null)]])
-            odds = tf.where(is_answered, null - best, MAX_NULL_ODDS)
-            is_answered &= odds <= self._choice.null_score_diff_threshold
+            odds = tf.where(has_span, null - best, MAX_NULL_ODDS)
+            is_answered &= odds <= self._decoding.null_score_diff_threshold
             scores = tf.concat([scores, null[:, None]], 1)
             chosen = tf.where(is_answered, best, null)
-            results["null_odds"] = odds
+            null_odds["null_odds"] = odds
         probability = tf.exp(chosen - tf.reduce_logsumexp(scores, 1))
 
-        def character(places, tokens):
-            # Marks change places when they are put in order, so the last may begin before.
-            return tf.gather(tf.concat([places.values, [0]], 0), tokens)
+        def offsets_of(offsets, tokens):
+            return tf.gather(tf.concat([offsets.values, [0]], 0), tokens)
 
-        start = tf.minimum(character(starts, first), character(starts, last))
-        end = tf.maximum(character(ends, first), character(ends, last))
-        # Where there is no answer the place is another context's, and may lie behind this one.
+        # Unicode normalization can reorder combining marks, so the last token may begin first.
+        start = tf.minimum(offsets_of(starts, first), offsets_of(starts, last))
+        end = tf.maximum(offsets_of(ends, first), offsets_of(ends, last))
+        # Without an answer these are offsets in a different context, perhaps after the end of this.
         begin = tf.where(is_answered, start, 0)
+        length = tf.where(is_answered, end - start, 0)
         return {
-            "answer": parts(
-                contexts,
-                tf.range(tf.size(contexts)),
-                begin,
-                begin + tf.where(is_answered, end - start, 0),
-            ),
-            "score": tf.where(best > _NONE, probability, 0.0),
+            "answer": substrings(contexts, tf.range(tf.size(contexts)), begin, begin + length),
+            "score": tf.where(has_span, probability, 0.0),
             "start": tf.where(is_answered, start, -1),
             "end": tf.where(is_answered, end, -1),
-            **results,
+            **null_odds,
         }
 
-    @property
-    def _size(self):
-        return self._choice.n_best_size
-
-    def _read(self, windows):
-        """What the model finds in all windows, some at a time.
+    def _best_spans(self, windows):
+        """Run the model on all windows.
 
         Returns:
-          (scores (W, K), the spans' first tokens among T, how many tokens come behind it (W, K),
-          score of "no answer" (W,))
+          (scores (W, K) of the best spans, their first tokens among T (W, K), the number of tokens
+          after the first (W, K), scores of "no answer" (W,))
         """
-        longest = self._choice.max_answer_length
+        max_length, num_best = self._decoding.max_answer_length, self._decoding.n_best_size
         count = tf.size(windows.texts)
-        steps = (count + _WINDOWS_AT_A_TIME - 1) // _WINDOWS_AT_A_TIME
-
-        def array(dtype, *shape):
-            return tf.TensorArray(
-                dtype, steps, infer_shape=False, element_shape=tf.TensorShape((None, *shape))
+        num_steps = (count + _WINDOWS_PER_STEP - 1) // _WINDOWS_PER_STEP
+        shape = (None, num_best)
+        results = [
+            tf.TensorArray(dtype, num_steps, infer_shape=False, element_shape=shape)
+            for dtype, shape in (
+                (tf.float32, shape), (tf.int32, shape), (tf.int32, shape), (tf.float32, (None,))
             )
-
-        found = [
-            array(tf.float32, self._size),
-            array(tf.int32, self._size),
-            array(tf.int32, self._size),
-            array(tf.float32),
-        ]
-        for step in tf.range(steps):
-            rows = tf.range(
-                step * _WINDOWS_AT_A_TIME, tf.minimum(count, (step + 1) * _WINDOWS_AT_A_TIME)
-            )
-            inputs, may_begin, may_end, token = windows.inputs(
-                rows,
-                self.tokenizer.vocab["[CLS]"],
-                self.tokenizer.vocab["[SEP]"],
-                self._buckets,
+        ]  # fmt: skip
+        for step in tf.range(num_steps):
+            begin = step * _WINDOWS_PER_STEP
+            rows = tf.range(begin, tf.minimum(count, begin + _WINDOWS_PER_STEP))
+            inputs, may_start, may_end, token_indices = windows.inputs(
+                rows, self.tokenizer.vocab["[CLS]"], self.tokenizer.vocab["[SEP]"], self._buckets
             )
             outputs = self._model(inputs, training=False)
-            begin, end = outputs["start_logits"], outputs["end_logits"]
-            null = begin[:, 0] + end[:, 0]
-            begin = tf.where(may_begin, begin, _NONE)
-            end = tf.pad(
-                tf.where(may_end, end, _NONE), [[0, 0], [0, longest]], constant_values=_NONE
-            )
-            size = tf.shape(begin)[1]
-            # (S, L): from each position so many tokens on.
-            spans = tf.stack([begin + end[:, i : i + size] for i in range(longest)], 2)
-            spans = tf.maximum(spans, _NONE)
-            spans = tf.reshape(spans, (-1, size * longest))
-            spans = tf.pad(spans, [[0, 0], [0, self._size]], constant_values=_NONE)
-            values, places = tf.math.top_k(spans, self._size)
-            firsts = tf.gather(token, tf.minimum(places // longest, size - 1), batch_dims=1)
-            made = (values, firsts, places % longest, null)
-            found = [array.write(step, value) for array, value in zip(found, made, strict=True)]
-        return [array.concat() for array in found]
+            start, end = outputs["start_logits"], outputs["end_logits"]
+            null = start[:, 0] + end[:, 0]
+            start = tf.where(may_start, start, _MIN_SCORE)
+            end = tf.where(may_end, end, _MIN_SCORE)
+            end = tf.pad(end, [[0, 0], [0, max_length]], constant_values=_MIN_SCORE)
+            size = tf.shape(start)[1]
+            # (R, S, L): the scores of all spans by first token and number of tokens after it.
+            spans = tf.stack([start + end[:, i : i + size] for i in range(max_length)], 2)
+            spans = tf.maximum(spans, _MIN_SCORE)
+            spans = tf.reshape(spans, (-1, size * max_length))
+            spans = tf.pad(spans, [[0, 0], [0, num_best]], constant_values=_MIN_SCORE)
+            scores, best = tf.math.top_k(spans, num_best)
+            positions = tf.minimum(best // max_length, size - 1)
+            first = tf.gather(token_indices, positions, batch_dims=1)
+            values = (scores, first, best % max_length, null)
+            results = [
+                array.write(step, value) for array, value in zip(results, values, strict=True)
+            ]
+        return [array.concat() for array in results]
 
 
-class _Windows(Windows):
-    """Windows of contexts and questions, laid out as in `tasks.question_answering.features`."""
+class _QuestionWindows(Windows):
+    """Windows of questions and contexts, as in `tasks.question_answering.features`."""
 
-    def __init__(self, queries, contexts, cut):
-        """Lays the windows of ids (B, None) beside questions (B, None)."""
-        self._queries, self._contexts = queries, contexts
-        query, total = (tf.cast(x.row_lengths(), tf.int32) for x in (queries, contexts))
-        super().__init__(total, cut.max_seq_length - query - NUM_SPECIAL_TOKENS, cut.doc_stride)
-        self._query = tf.gather(query, self.texts)
+    def __init__(self, questions, contexts, window_config):
+        """Compute the windows of ragged token ids (B, None), both of questions and contexts."""
+        self._questions, self._contexts = questions, contexts
+        question_lengths, num_tokens = (
+            tf.cast(x.row_lengths(), tf.int32) for x in (questions, contexts)
+        )
+        max_lengths = window_config.max_seq_length - question_lengths - NUM_SPECIAL_TOKENS
+        super().__init__(num_tokens, max_lengths, window_config.doc_stride)
+        self._question_lengths = tf.gather(question_lengths, self.texts)
 
     def inputs(self, rows, cls_id, sep_id, buckets):
-        """The model's inputs for some of the windows, padded as `buckets` says.
+        """Return the model's inputs for the windows `rows`, padded to a length of `buckets`.
 
         Returns:
-          (dict of int32 (R, S), where an answer may begin: bool (R, S), where it may end, the token
-          among T of each position: int32 (R, S))
+          (dict of int32 (R, S), where an answer may start: bool (R, S), where it may end, the index
+          among T of each position's token: int32 (R, S))
         """
-        query, first, length = (
-            tf.gather(x, rows)[:, None] for x in (self._query, self.first, self.length)
+        question_length, first, length = (
+            tf.gather(x, rows)[:, None] for x in (self._question_lengths, self.first, self.length)
         )
-        questions = tf.gather(self.texts, rows)
-        used = query + length + NUM_SPECIAL_TOKENS
-        position = tf.range(buckets(tf.reduce_max(used)))[None, :]
-        place = position - query - 2
-        is_text = (place >= 0) & (place < length)
-        starts = tf.cast(tf.gather(self._contexts.row_starts(), questions), tf.int32)[:, None]
-        token = tf.where(is_text, starts + first + place, 0)
-        is_asked = (position >= 1) & (position <= query)
-        asked = tf.cast(tf.gather(self._queries.row_starts(), questions), tf.int32)[:, None]
-        asked = tf.where(is_asked, asked + position - 1, 0)
-        ids = tf.where(is_text, tf.gather(tf.concat([self._contexts.values, [0]], 0), token), 0)
-        ids = tf.where(is_asked, tf.gather(tf.concat([self._queries.values, [0]], 0), asked), ids)
-        ids = tf.where((position == query + 1) | (position == used - 1), sep_id, ids)
+        texts = tf.gather(self.texts, rows)
+        total = question_length + length + NUM_SPECIAL_TOKENS
+        position = tf.range(buckets(tf.reduce_max(total)))[None, :]
+        context_position = position - question_length - 2
+        is_context = (context_position >= 0) & (context_position < length)
+        is_question = (position >= 1) & (position <= question_length)
+
+        def row_starts(ragged):
+            return tf.cast(tf.gather(ragged.row_starts(), texts), tf.int32)[:, None]
+
+        def token_ids(ragged, indices):
+            return tf.gather(tf.concat([ragged.values, [0]], 0), indices)
+
+        context_indices = row_starts(self._contexts) + first + context_position
+        context_indices = tf.where(is_context, context_indices, 0)
+        question_indices = tf.where(is_question, row_starts(self._questions) + position - 1, 0)
+        ids = tf.where(is_context, token_ids(self._contexts, context_indices), 0)
+        ids = tf.where(is_question, token_ids(self._questions, question_indices), ids)
+        ids = tf.where((position == question_length + 1) | (position == total - 1), sep_id, ids)
         ids = tf.where(position == 0, cls_id, ids)
+        is_second = (position > question_length + 1) & (position < total)
         inputs = {
             "input_ids": ids,
-            "input_mask": tf.cast(position < used, tf.int32),
-            "segment_ids": tf.cast((position > query + 1) & (position < used), tf.int32),
+            "input_mask": tf.cast(position < total, tf.int32),
+            "segment_ids": tf.cast(is_second, tf.int32),
         }
-        return inputs, is_text & self.is_max_context(rows, place), is_text, token
+        may_start = is_context & self.is_max_context(rows, context_position)
+        return inputs, may_start, is_context, context_indices
 
 
-def answerer(model, settings, options):
-    """A `BertSpanLabeler` as a `Servable`: texts as `Answerer` takes them; ids to both logits.
+def question_answering_servable(model, config, options):
+    """Return a `BertSpanLabeler` as a `Servable`.
+
+    Text inputs and outputs are those of `QuestionAnsweringModule`; the outputs for token ids are
+    `start_logits` and `end_logits`.
 
     Args:
-      model: the model.
-      settings: its `SpanSettings`.
-      options: `exporting.Options`.
+      model: a `BertSpanLabeler`.
+      config: the `QuestionAnsweringConfig` of its training.
+      options: the `exporting.Options`.
     """
-    model, buckets = prepared(model, options, settings.cut.max_seq_length)
-    module = Answerer(model, settings, buckets)
+    model, buckets = prepare_model(model, options, config.max_seq_length)
+    module = QuestionAnsweringModule(model, config, buckets)
 
-    def ids(inputs):
+    def serve_ids(inputs):
         outputs = model(inputs, training=False)
         return {name: outputs[name] for name in ("start_logits", "end_logits")}
 
     return Servable(
-        "answers",
-        (model, module),
-        module.tokenizer,
-        settings.cut.max_seq_length,
-        lambda inputs: module(inputs["question"], inputs["context"]),
-        texts("question", "context"),
-        # Two texts have a separator more.
-        lambda filler: {"question": "", "context": filler.partition(" ")[2]},
-        ids,
-        tokens(),
-        {},
-        options,
+        task="question_answering",
+        trackables=(model, module),
+        tokenizer=module.tokenizer,
+        max_seq_length=config.max_seq_length,
+        serve_text=lambda inputs: module(inputs["question"], inputs["context"]),
+        text_signature=string_specs("question", "context"),
+        # A pair has one separator more than a single text.
+        sample_text=lambda text: {"question": "", "context": text.partition(" ")[2]},
+        serve_ids=serve_ids,
+        ids_signature=token_id_specs(),
+        metadata={},
+        options=options,
     )

@@ -1,78 +1,103 @@
-"""For each kind of task: examples to features, the losses of its model, its results.
+"""For each task: examples to features, the losses of its model, its results.
 
-A further task is a further file here, or an entry of `glue.TASKS`.
+`TASKS` is the registry: everything else finds a task there. To add one, write a module with a
+`TaskSpec` and register it (see docs/architecture.md).
 """
 
-from bert_tf.tasks import choice, choice_files, metrics, question_answering, token_classification
-from bert_tf.tasks.cache import Features
-from bert_tf.tasks.checks import check_length, check_vocabulary, settle_config
+from bert_tf import files
+from bert_tf.tasks import (
+    classification,
+    metrics,
+    multiple_choice,
+    question_answering,
+    token_classification,
+)
+from bert_tf.tasks.base import (
+    RecordFormat,
+    Task,
+    TaskConfig,
+    TaskData,
+    TaskOptions,
+    TaskSpec,
+    check_length,
+    check_vocabulary,
+)
 from bert_tf.tasks.classification import (
+    TASK_CLASSES,
+    ClassificationConfig,
+    ClassificationOptions,
     ClassificationTask,
     DistillationConfig,
-    schema_of,
-    write_features,
 )
-from bert_tf.tasks.columns import Layout
-from bert_tf.tasks.glue import find_task, own_task, part_of, result_name
-from bert_tf.tasks.kept_settings import check_kind
-from bert_tf.tasks.kinds import TASK_CLASSES, MultiLabelTask, RegressionTask
-from bert_tf.tasks.labels import labels_of
+from bert_tf.tasks.feature_cache import FeatureCache
+from bert_tf.tasks.multiple_choice import MultipleChoiceConfig, MultipleChoiceOptions
 from bert_tf.tasks.pretraining import PretrainingTask
-from bert_tf.tasks.results import (
-    decided,
-    write_eval_results,
-    write_predictions,
-    write_submission,
-    write_test_results,
+from bert_tf.tasks.question_answering import QuestionAnsweringConfig, QuestionAnsweringOptions
+from bert_tf.tasks.rows import BadRows
+from bert_tf.tasks.token_classification import (
+    TokenClassificationConfig,
+    TokenClassificationOptions,
 )
-from bert_tf.tasks.seeds import seed_folder, seed_folders, write_seeds
-from bert_tf.tasks.settings import Settings, load_settings, settle, with_stored_normalization
-from bert_tf.tasks.sources import FileSource, read_data
-from bert_tf.tasks.tfds import TfdsSource
-from bert_tf.tasks.tsv import BadRows, read_examples
-from bert_tf.tasks.weights import class_weights
+
+TASKS: dict[str, TaskSpec] = {}
+
+
+def register(spec):
+    """Add a `TaskSpec` to `TASKS`, and its side file to those that belong to a model."""
+    TASKS[spec.name] = spec
+    files.TASK_FILES[spec.config_class.FILE] = spec.script
+
+
+register(classification.SPEC)
+register(question_answering.SPEC)
+register(token_classification.SPEC)
+register(multiple_choice.SPEC)
+
+
+def load_config(folder):
+    """Read the configuration of a fine-tuned model.
+
+    Args:
+      folder: the output folder of a run, or a folder with a copy of its files.
+
+    Returns:
+      (`TaskSpec`, `TaskConfig`); (None, None) if no task has trained there.
+    """
+    for spec in TASKS.values():
+        if config := spec.config_class.load(folder):
+            return spec, config
+    return None, None
+
 
 __all__ = [
+    "TASKS",
     "TASK_CLASSES",
     "BadRows",
+    "ClassificationConfig",
+    "ClassificationOptions",
     "ClassificationTask",
     "DistillationConfig",
-    "Features",
-    "FileSource",
-    "Layout",
-    "MultiLabelTask",
+    "FeatureCache",
+    "MultipleChoiceConfig",
+    "MultipleChoiceOptions",
     "PretrainingTask",
-    "RegressionTask",
-    "Settings",
-    "TfdsSource",
-    "check_kind",
+    "QuestionAnsweringConfig",
+    "QuestionAnsweringOptions",
+    "RecordFormat",
+    "Task",
+    "TaskConfig",
+    "TaskData",
+    "TaskOptions",
+    "TaskSpec",
+    "TokenClassificationConfig",
+    "TokenClassificationOptions",
     "check_length",
     "check_vocabulary",
-    "choice",
-    "choice_files",
-    "class_weights",
-    "decided",
-    "find_task",
-    "labels_of",
-    "load_settings",
+    "classification",
+    "load_config",
     "metrics",
-    "own_task",
-    "part_of",
+    "multiple_choice",
     "question_answering",
-    "read_data",
-    "read_examples",
-    "result_name",
-    "schema_of",
-    "seed_folder",
-    "seed_folders",
-    "settle",
-    "settle_config",
+    "register",
     "token_classification",
-    "with_stored_normalization",
-    "write_eval_results",
-    "write_features",
-    "write_predictions",
-    "write_seeds",
-    "write_submission",
-    "write_test_results",
 ]

@@ -1,12 +1,33 @@
-"""What a task is to the training loop."""
+"""What a task is to the training loop, to `fine_tune`, to the scripts and to export.
+
+`Task` is the model with its losses and metrics. `TaskConfig` is what a fine-tuned model needs
+besides its weights, and is saved next to them. `TaskData` is the data of one run. `TaskSpec` ties
+them together; `bert_tf.tasks.TASKS` is the registry of them.
+"""
+
+import dataclasses
+import importlib
+import json
+import os
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import tensorflow as tf
+
+from bert_tf import console, files
+from bert_tf.config import BertConfig
+from bert_tf.data import records
+from bert_tf.errors import UserError, reason
+
+PARTS = ("train", "dev", "test")
 
 
 class Task:
     """A model with its losses, its predictions and its metrics.
 
     Subclasses make `model` in their constructor, which runs in the strategy's scope. All methods
-    but `metrics` are traced into the training or prediction step: TensorFlow operations with static
-    shapes only, but for the length of sequences, which is static where a TPU needs it.
+    but `metrics` are traced into the training or prediction step: TensorFlow operations only, with
+    static shapes except for the sequence length (which is static too on a TPU).
     """
 
     model = None
@@ -14,32 +35,453 @@ class Task:
     metric_names: tuple[str, ...] = ()
 
     def loss_weights(self, batch):
-        """What each loss is divided by, as far as this batch goes: a dict of float32 scalars.
+        """Return this batch's share of the denominator of each loss: a dict of float32 scalars.
 
-        The loop adds them up over the replicas (and, with accumulation, over the parts of a batch)
-        before it calls `losses`, so that a loss is the mean of the whole global batch however
-        unevenly the weights fall.
+        The loop sums them over the replicas (and over the parts of a batch with gradient
+        accumulation) before it calls `losses`. So a loss is the mean over the global batch however
+        unevenly the weights are distributed.
         """
         raise NotImplementedError
 
     def losses(self, outputs, batch, weights):
-        """The batch's share of each loss: a dict of float32 scalars, `loss_names` its keys.
+        """Return the batch's share of each loss: a dict of float32 scalars by `loss_names`.
 
         Args:
-          outputs: what the model made of `batch`, in training.
-          batch: dict of tensors (B, ...), B that of one replica.
+          outputs: outputs of the model for `batch`, in training.
+          batch: dict of tensors (B, ...), B the batch size of one replica.
           weights: the sums of `loss_weights` over the global batch.
         """
         raise NotImplementedError
 
     def predictions(self, outputs, batch):
-        """What to know of each example: a dict of tensors (B, ...)."""
+        """Return what to keep of each example: a dict of tensors (B, ...)."""
         raise NotImplementedError
 
     def metrics(self, predictions):
-        """Results over a whole set: dict of numpy arrays, all examples -> dict of numbers.
+        """Return the metrics of a whole split: dict of numpy arrays (N, ...) -> dict of numbers.
 
-        Its keys are `metric_names`; the least is the best of those with "loss" in their names, the
-        greatest of the others.
+        The keys are `metric_names`. Lower is better for those with "loss" in their name, higher for
+        all others.
         """
         raise NotImplementedError
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskConfig:
+    """What a fine-tuned model needs besides its weights; saved next to them.
+
+    Subclasses add fields and say how these are written in JSON. The side files are those of version
+    0.1, so a folder of that version loads.
+
+    Attributes:
+      bert_config: the `BertConfig` of the encoder.
+      vocab_file: path of the vocabulary.
+      do_lower_case: whether the model is uncased.
+      max_seq_length: longest sequence in tokens.
+    """
+
+    bert_config: BertConfig
+    vocab_file: str
+    do_lower_case: bool = True
+    max_seq_length: int = 128
+
+    # The name of the side file, and the attributes that a resumed run must not change.
+    FILE: ClassVar[str] = ""
+    FIXED: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def labels(self):
+        """Names of the rows of the model's head in the order of their ids, () if there are none."""
+        return ()
+
+    @classmethod
+    def default_options(cls):
+        """Return the values of options that are neither given nor recorded, by name."""
+        return {"do_lower_case": cls.do_lower_case, "max_seq_length": cls.max_seq_length}
+
+    def recorded_options(self):
+        """Return the options that evaluation and prediction take from the trained model."""
+        return {"do_lower_case": self.do_lower_case, "max_seq_length": self.max_seq_length}
+
+    def to_json(self):
+        """Return the values of the side file, as JSON has them."""
+        return self.recorded_options()
+
+    @classmethod
+    def from_json(cls, values, bert_config, vocab_file):
+        """Make a config from the values of a side file; may raise KeyError or TypeError."""
+        return cls(
+            bert_config, vocab_file, **{name: values[name] for name in cls.default_options()}
+        )
+
+    @classmethod
+    def of_pretrained(cls, bert_config, vocab_file, do_lower_case, labels=(), **options):
+        """Make the config of a model that was fine-tuned elsewhere, to export it.
+
+        Args:
+          bert_config: as the attribute.
+          vocab_file: as the attribute.
+          do_lower_case: as the attribute.
+          labels: names of the rows of the head, if known.
+          **options: values of other attributes; None for the default.
+        """
+        given = {name: value for name, value in options.items() if value is not None}
+        config = cls(bert_config, vocab_file, do_lower_case, **given)
+        check_length(config.max_seq_length, bert_config)
+        return config
+
+    def save(self, folder):
+        """Write the side file, `bert_config.json` and `vocab.txt` into a folder, all or none."""
+        texts = {
+            files.CONFIG: self.bert_config.to_json_string(),
+            files.VOCABULARY: files.read_text(self.vocab_file),
+            # Last: where this file exists, the others do.
+            self.FILE: json.dumps(self.to_json(), indent=2, ensure_ascii=False) + "\n",
+        }
+        files.write_texts({os.path.join(folder, name): text for name, text in texts.items()})
+
+    @classmethod
+    def load(cls, folder):
+        """Read the config of a run's folder; None if the folder has no side file of this task.
+
+        Raises:
+          UserError: if a file is damaged or not what it should be.
+        """
+        path = os.path.join(folder, cls.FILE)
+        if not tf.io.gfile.exists(path):
+            return None
+        try:
+            return cls.from_json(
+                json.loads(files.read_text(path)),
+                BertConfig.from_json_file(os.path.join(folder, files.CONFIG)),
+                os.path.join(folder, files.VOCABULARY),
+            )
+        except (json.JSONDecodeError, KeyError, TypeError) as error:
+            script = files.TASK_FILES[cls.FILE]
+            raise UserError(
+                f"{path}: not a configuration written by {script} ({reason(error)})"
+            ) from None
+
+    @classmethod
+    def check_folder(cls, folder):
+        """Raise UserError if a folder holds a run of another task's script."""
+        for name, script in files.TASK_FILES.items():
+            if name != cls.FILE and tf.io.gfile.exists(os.path.join(folder, name)):
+                raise UserError(
+                    f"`output_dir`: {folder} holds a run of {script} (it has {name}); use another "
+                    "`output_dir`"
+                )
+
+    def resumed(self, folder):
+        """Return this config with what a run that began in `folder` has already fixed."""
+        return self
+
+    def check_resume(self, folder):
+        """Check that a run in `folder` is resumed with its model, vocabulary and `FIXED` values.
+
+        Raises:
+          UserError: naming what differs.
+        """
+        stored = self.load(folder)
+        if stored is None:
+            return
+        for name in (*self.FIXED, "do_lower_case", "bert_config", "vocab_file"):
+            old, new = getattr(stored, name), getattr(self, name)
+            if name == "vocab_file":
+                old, new = files.read_text(old), files.read_text(new)
+            if old == new:
+                continue
+            values = ""
+            if name not in ("bert_config", "vocab_file"):
+                values = f": {_as_text(old)} there, {_as_text(new)} now"
+            raise UserError(
+                f"`output_dir`: {folder} holds a run with a different {name}{values}; continue it "
+                "with the same value, or use another `output_dir`"
+            )
+
+    def settle(self, folder, write):
+        """Check a resumed run, and save the config if it is new or its options changed.
+
+        Args:
+          folder: the run's folder.
+          write: whether to save at all.
+        """
+        self.check_resume(folder)
+        stored = self.load(folder)
+        if write and (stored is None or self.to_json() != stored.to_json()):
+            self.save(folder)
+
+
+def _as_text(value):
+    return ", ".join(value) or "none" if isinstance(value, (list, tuple)) else value
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskOptions:
+    """What a user chooses for a task: its data, and how to read them.
+
+    None stands for the value that the trained model in the output folder has, else for the default
+    of the task's config. Scripts define a flag for each field.
+    """
+
+    max_seq_length: int | None = None
+
+    def completed(self, config_class, stored=None):
+        """Fill in the options that are None.
+
+        Args:
+          config_class: the `TaskConfig` class of the task.
+          stored: the `TaskConfig` of a trained run whose values apply, or None.
+
+        Returns:
+          (the completed options, list of the names taken from `stored`)
+        """
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        missing = [name for name, value in values.items() if value is None]
+        recorded = stored.recorded_options() if stored else {}
+        taken = [name for name in missing if name in recorded]
+        known = {**config_class.default_options(), **recorded}
+        filled = {name: known[name] for name in missing if name in known}
+        return dataclasses.replace(self, **filled), taken
+
+    def check(self, config):
+        """Raise UserError for options that cannot be combined; before any data are read.
+
+        Args:
+          config: the `training.FineTuneConfig` of the run.
+        """
+
+    def is_given(self, name):
+        """Return whether an option differs from its default."""
+        return getattr(self, name) != getattr(type(self), name)
+
+    def check_source(self, file_options):
+        """Raise UserError if options of files are mixed with those of tensorflow-datasets.
+
+        Args:
+          file_options: names of the options that are for files.
+        """
+        unused = file_options if self.tfds_name else ("tfds_data_dir", "tfds_splits")
+        for name in unused:
+            if self.is_given(name):
+                problem = "cannot be combined with" if self.tfds_name else "requires"
+                raise UserError(f"`{name}` {problem} `tfds_name`")
+        if len(self.tfds_splits) > len(PARTS):
+            raise UserError(
+                f"`tfds_splits`: at most {len(PARTS)} splits were expected, for training, "
+                "development and test"
+            )
+
+    def split_names(self):
+        """Return a dict from "train", "dev" and "test" to `tfds_splits`."""
+        return dict(zip(PARTS, self.tfds_splits, strict=False))
+
+
+@dataclasses.dataclass(frozen=True)
+class RecordFormat:
+    """How the records of a split are read.
+
+    Attributes:
+      schema: a schema of `data.records`.
+      lengths: dict from the letters of the schema's shapes to sizes.
+      limits: upper bounds of the values, as `data.records.limits` returns them.
+    """
+
+    schema: dict
+    lengths: dict
+    limits: dict
+
+    @classmethod
+    def of(cls, schema, config, lengths, num_labels=2):
+        """Make the format of a schema for a `TaskConfig`, with the bounds of its model."""
+        limits = records.limits(schema, config.bert_config, lengths, num_labels)
+        return cls(schema, lengths, limits)
+
+
+class TaskData:
+    """The data of one run, read and checked, and what the run does with them.
+
+    A split is named "train", "dev" or "test", or begins so ("dev_mismatched").
+
+    Attributes:
+      config: the `TaskConfig` of the run.
+      unit: what a training example is called in messages.
+      metric_names: names of the metrics that an evaluation gives.
+    """
+
+    unit = "examples"
+    config: TaskConfig
+    metric_names: tuple[str, ...] = ()
+
+    def splits(self, part):
+        """Return the names of the splits of "train", "dev" or "test" that were read."""
+        raise NotImplementedError
+
+    def train_config(self, config):
+        """Return the `training.TrainConfig` to train with.
+
+        Args:
+          config: the `training.FineTuneConfig` of the run.
+        """
+        return config.train
+
+    def features(self, split, path, tokenizer, teacher=None):
+        """Return the `FeatureCache` of a split.
+
+        Args:
+          split: one of `splits`.
+          path: of the TFRecord file.
+          tokenizer: a `FullTokenizer`.
+          teacher: a `training.Teacher` whose logits are added, or None.
+        """
+        raise NotImplementedError
+
+    def count(self, split, features):
+        """Return the number of records of a split, None if unknown.
+
+        Args:
+          split: one of `splits`.
+          features: its up-to-date `FeatureCache`.
+        """
+        raise NotImplementedError
+
+    def num_train_units(self, features):
+        """Return the number of training examples that an epoch has; see `count`."""
+        return self.count(self.splits("train")[0], features)
+
+    def record_format(self, split, is_taught=False):
+        """Return the `RecordFormat` of a split; `is_taught` if it has a teacher's logits."""
+        raise NotImplementedError
+
+    def make_task(self, dtype=None, distillation=None):
+        """Make the `Task`, in the strategy's scope.
+
+        Args:
+          dtype: a Keras dtype policy.
+          distillation: a `DistillationConfig` if the model learns from a teacher.
+        """
+        raise NotImplementedError
+
+    def evaluate(self, run, split):
+        """Evaluate a split and write its result files.
+
+        Args:
+          run: the `training.fine_tuning.Run`, with its trainer, folder and batches.
+          split: one of the "dev" splits.
+
+        Returns:
+          Dict of metrics, with `global_step`.
+        """
+        raise NotImplementedError
+
+    def predict(self, run, split):
+        """Predict a split and write its result files; arguments as for `evaluate`."""
+        raise NotImplementedError
+
+    def evaluate_and_predict(self, run):
+        """Do what `do_eval` and `do_predict` ask for.
+
+        Returns:
+          Dict from each evaluated split to its metrics.
+        """
+        splits = self.splits("dev") if run.config.do_eval else ()
+        results = {split: self.evaluate(run, split) for split in splits}
+        for split in self.splits("test") if run.config.do_predict else ():
+            self.predict(run, split)
+        return results
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskSpec:
+    """A task as `fine_tune`, the scripts, the feature cache and export see it.
+
+    Attributes:
+      name: of the task, such as "question_answering".
+      script: the script that trains it.
+      options_class: its `TaskOptions`.
+      config_class: its `TaskConfig`.
+      read: function from (options, model, parts, stored) to `TaskData`, where `options` are
+        completed `options_class`, `model` is a `training.fine_tuning.LoadedModel`, `parts` the
+        set of "train", "dev" and "test" that are needed, and `stored` the `TaskConfig` of a
+        trained run, or None.
+      make_model: function from (config, dtype) to the Keras model.
+      servable: "module:function" that makes a `serving.Servable` of (model, config, options). It is
+        imported only when a model is exported.
+      can_distill: whether the task can learn from a teacher.
+    """
+
+    name: str
+    script: str
+    options_class: type[TaskOptions]
+    config_class: type[TaskConfig]
+    read: Callable[..., TaskData]
+    make_model: Callable[..., Any]
+    servable: str
+    can_distill: bool = False
+
+    def make_servable(self, model, config, options):
+        """Make the `serving.Servable` of a trained model; see `servable`."""
+        module, _, function = self.servable.partition(":")
+        return getattr(importlib.import_module(module), function)(model, config, options)
+
+
+def part_of(split):
+    """Return the part that a split belongs to: "dev" for "dev_mismatched"."""
+    return split.partition("_")[0]
+
+
+def result_name(stem, split, ending):
+    """Return the name of a split's file: ("eval_results", "dev_mismatched", ".txt") ->
+    "eval_results_mismatched.txt".
+    """
+    return f"{stem}{split.removeprefix(part_of(split))}{ending}"
+
+
+def result_file(folder, stem, split, ending):
+    """Return the path of a split's file in a folder; see `result_name`."""
+    return os.path.join(folder, result_name(stem, split, ending))
+
+
+def check_labels(labels):
+    """Return the names of a head's rows as a tuple; UserError if there are none or one twice."""
+    labels = tuple(labels)
+    if not labels:
+        raise UserError("`labels` must be given: no file next to the checkpoint has them")
+    if len(set(labels)) < len(labels):
+        raise UserError(f"`labels`: a label occurs twice in {', '.join(labels)}")
+    return labels
+
+
+# [CLS] a [SEP] b [SEP] with one token in each text.
+SHORTEST = 5
+
+
+def check_length(max_seq_length, config):
+    """Raise UserError if the model has no positions for such sequences, or they hold no text."""
+    if max_seq_length > config.max_position_embeddings:
+        raise UserError(
+            f"`max_seq_length={max_seq_length}` exceeds the model's max_position_embeddings, "
+            f"{config.max_position_embeddings}"
+        )
+    if max_seq_length < SHORTEST:
+        raise UserError(f"`max_seq_length={max_seq_length}` is less than {SHORTEST}")
+
+
+def check_vocabulary(vocab, config, vocab_file):
+    """Raise UserError if the vocabulary has ids that the model has no embedding for.
+
+    A smaller vocabulary only gives a warning, because tables are sometimes rounded up. But it may
+    be that of another model, cased instead of uncased, which nothing else would reveal.
+    """
+    needed = max(vocab.values()) + 1
+    if needed > config.vocab_size:
+        raise UserError(
+            f"`vocab_file`: {vocab_file} has {needed} entries, but the model's vocab_size is "
+            f"{config.vocab_size}"
+        )
+    if needed < config.vocab_size:
+        console.warning(
+            "%s has %d entries, but the model's word table has %d: check that it is the vocabulary "
+            "of this model",
+            vocab_file, needed, config.vocab_size,
+        )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Masked LM and next sentence prediction (BERT paper, section 3.1), or the order of sentences."""
+"""Masked LM and next sentence (or sentence order) prediction (BERT paper, section 3.1)."""
 
 import numpy as np
 import tensorflow as tf
@@ -20,9 +20,13 @@ class PretrainingTask(Task):
     )
 
     def __init__(self, config, dtype=None, has_pairs=True):
-        """Takes the model's config and dtype policy, and whether the pairs of texts have labels.
+        """Make the model.
 
-        Without them the pooler and its head stay as they are.
+        Args:
+          config: a `BertConfig`.
+          dtype: a Keras dtype policy.
+          has_pairs: whether pairs of texts have labels. Without them the pooler and the next
+            sentence head are not trained.
         """
         self.model = BertPretrainer(config, dtype=dtype)
         self._has_pairs = has_pairs
@@ -39,7 +43,7 @@ class PretrainingTask(Task):
 
     def losses(self, outputs, batch, weights):
         masked_lm = self._masked_lm_losses(outputs, batch)
-        # The release adds the 1e-5 too; it keeps a batch without predictions finite.
+        # 1e-5 as in the release: keeps the loss of a batch without predictions finite.
         losses = {"masked_lm_loss": tf.reduce_sum(masked_lm) / (weights["masked_lm"] + 1e-5)}
         if self._has_pairs:
             next_sentence = self._next_sentence_losses(outputs, batch)
@@ -47,14 +51,14 @@ class PretrainingTask(Task):
         return losses
 
     def _masked_lm_losses(self, outputs, batch):
-        """Cross entropy of each slot (B, P), 0 where it is padding."""
+        """Return the cross entropy of each prediction slot (B, P), 0 for padding."""
         masked_lm = tf.nn.sparse_softmax_cross_entropy_with_logits(
             labels=batch["masked_lm_ids"], logits=outputs["masked_lm_logits"]
         )
         return masked_lm * batch["masked_lm_weights"]
 
     def _next_sentence_losses(self, outputs, batch):
-        """Cross entropy of each pair (B,)."""
+        """Return the cross entropy of each pair (B,)."""
         return tf.nn.sparse_softmax_cross_entropy_with_logits(
             labels=tf.squeeze(batch["next_sentence_labels"], -1),
             logits=outputs["next_sentence_logits"],
@@ -63,29 +67,29 @@ class PretrainingTask(Task):
     def predictions(self, outputs, batch):
         masked_lm = self._masked_lm_losses(outputs, batch)
         best_words = tf.argmax(outputs["masked_lm_logits"], -1, output_type=tf.int32)
-        right_words = tf.cast(best_words == batch["masked_lm_ids"], tf.float32)
-        found = {
+        is_correct = tf.cast(best_words == batch["masked_lm_ids"], tf.float32)
+        predictions = {
             "masked_lm_loss": tf.reduce_sum(masked_lm, -1),
-            "masked_lm_right": tf.reduce_sum(right_words * batch["masked_lm_weights"], -1),
+            "masked_lm_correct": tf.reduce_sum(is_correct * batch["masked_lm_weights"], -1),
             "masked_lm_weight": tf.reduce_sum(batch["masked_lm_weights"], -1),
         }
         if self._has_pairs:
             best_label = tf.argmax(outputs["next_sentence_logits"], -1, output_type=tf.int32)
             labels = tf.squeeze(batch["next_sentence_labels"], -1)
-            found["next_sentence_loss"] = self._next_sentence_losses(outputs, batch)
-            found["next_sentence_right"] = tf.cast(best_label == labels, tf.float32)
-        return found
+            predictions["next_sentence_loss"] = self._next_sentence_losses(outputs, batch)
+            predictions["next_sentence_correct"] = tf.cast(best_label == labels, tf.float32)
+        return predictions
 
     def metrics(self, predictions):
         sums = {name: np.sum(value, dtype="float64") for name, value in predictions.items()}
         words = sums["masked_lm_weight"] + 1e-5
         results = {
-            "masked_lm_accuracy": sums["masked_lm_right"] / words,
+            "masked_lm_accuracy": sums["masked_lm_correct"] / words,
             "masked_lm_loss": sums["masked_lm_loss"] / words,
         }
         if self._has_pairs:
             examples = len(predictions["next_sentence_loss"])
-            results["next_sentence_accuracy"] = sums["next_sentence_right"] / examples
+            results["next_sentence_accuracy"] = sums["next_sentence_correct"] / examples
             results["next_sentence_loss"] = sums["next_sentence_loss"] / examples
         results["loss"] = sum(results[name] for name in self.loss_names)
         return results

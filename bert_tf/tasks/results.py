@@ -1,18 +1,19 @@
-"""The files that evaluation and prediction end in."""
+"""The result files of evaluation and prediction."""
 
 import io
 import os
 import zipfile
 
+import numpy as np
 import tensorflow as tf
 
 from bert_tf import console, files
 from bert_tf.errors import UserError
-from bert_tf.tasks.glue import TASKS
+from bert_tf.tasks.base import result_file
 
 
 def write_eval_results(path, results):
-    """Writes `eval_results.txt` as the release does: `name = value`, sorted by name."""
+    """Write `eval_results.txt` as the release does: `name = value`, sorted by name."""
     lines = [f"{name} = {results[name]}" for name in sorted(results)]
     console.info("%s:", path)
     for line in lines:
@@ -20,100 +21,134 @@ def write_eval_results(path, results):
     files.write_text(path, "\n".join(lines) + "\n")
 
 
-def write_test_results(path, values):
-    """Writes `test_results.tsv` as the release does: one line an example, without a header.
+def as_text(predicted, labels, separator=","):
+    """Return predictions as text.
 
     Args:
-      path: the file.
-      values: array (N, labels) of probabilities, or (N,) of scores.
-    """
-    lines = ("\t".join(map(str, row)) + "\n" for row in values.reshape(len(values), -1))
-    files.write_text(path, "".join(lines))
-
-
-def decided(found, labels, separator=","):
-    """What is predicted, as text.
-
-    Args:
-      found: what a task of `kinds.TASK_CLASSES` decides for N examples: label ids (N,), 0 and 1
-        (N, L), or
-        scores (N,).
-      labels: the L labels in the order of their ids; none for scores.
-      separator: what to write between the labels of one example.
+      predicted: for N examples label ids (N,), 0 and 1 (N, L), or scores (N,).
+      labels: the L labels in the order of their ids; empty for scores.
+      separator: separates the labels of one example.
 
     Returns:
       List of N texts.
     """
     if not labels:
-        return [str(score) for score in found]
-    if found.ndim == 1:
-        return [labels[i] for i in found]
+        return [str(score) for score in predicted]
+    if predicted.ndim == 1:
+        return [labels[i] for i in predicted]
     return [
-        separator.join(label for label, on in zip(labels, row, strict=True) if on) for row in found
+        separator.join(label for label, on in zip(labels, row, strict=True) if on)
+        for row in predicted
     ]
 
 
-def write_predictions(path, ids, predicted, labels, answers):
-    """Writes `test_predictions.tsv`: id, prediction and the probability of each label, by header.
+def write_predictions(folder, split, ids, predicted, labels, answers):
+    """Write `test_results.tsv` as the release does, and `test_predictions.tsv`.
+
+    The first has one line of numbers for each example, without a header; the second has id,
+    prediction and the probability of each label, with a header.
 
     Args:
-      path: the file.
+      folder: where to write.
+      split: one of the "test" splits.
       ids: of the N examples.
       predicted: their N predictions, as text.
-      labels: in the order of their ids; none for scores, which are the predictions themselves.
-      answers: array (N, labels) of probabilities.
+      labels: in the order of their ids; empty for scores, which are the predictions themselves.
+      answers: array (N, labels) of probabilities, or (N,) of scores.
     """
+    lines = ("\t".join(map(str, row)) + "\n" for row in answers.reshape(len(answers), -1))
+    results_path = result_file(folder, "test_results", split, ".tsv")
+    files.write_text(results_path, "".join(lines))
     rows = [["id", "prediction", *labels]]
     for i, (name, text) in enumerate(zip(ids, predicted, strict=True)):
         rows.append([name, text, *(map(str, answers[i]) if labels else ())])
-    # A label out of a CSV may have what ends a field here.
+    # A label from a CSV file may contain tabs and line ends.
     lines = ("\t".join(" ".join(cell.splitlines()).replace("\t", " ") for cell in row)
              for row in rows)  # fmt: skip
+    path = result_file(folder, "test_predictions", split, ".tsv")
     files.write_text(path, "\n".join(lines) + "\n")
+    console.info("wrote %s and %s", path, os.path.basename(results_path))
 
 
 def write_submission(folder, task, split, ids, predicted):
-    """Writes one task's file for GLUE's leaderboard, and a zip of all that lie in the folder.
+    """Write one task's file for GLUE's leaderboard, and a zip of all such files in the folder.
 
     Args:
-      folder: where; `submission.zip` there has the files of this and of earlier tasks.
+      folder: where to write; `submission.zip` there has the files of this and of earlier tasks.
       task: a `glue.TextTask` with a `submission`.
       split: which of its test sets.
       ids: of the examples, whole numbers; rows are written in their order.
       predicted: for each a label, or a score.
 
     Raises:
-      UserError: if the ids are not numbers from 0 on: the leaderboard wants every row of its set.
+      UserError: if the ids are not the numbers from 0: the leaderboard requires every row.
     """
     name = task.submission[split]
     rows = sorted((int(x) if x.isdecimal() else -1, y) for x, y in zip(ids, predicted, strict=True))
     if [number for number, _ in rows] != list(range(len(rows))):
         raise UserError(
-            f"`glue_submission`: {name}.tsv wants a prediction for each row of the leaderboard's "
-            f"test set, numbered from 0 on, and the ids of these {len(rows)} are others"
+            f"`glue_submission`: {name}.tsv needs a prediction for each row of the leaderboard's "
+            f"test set, numbered from 0, but these {len(rows)} rows have different ids"
         )
     if task.score_range:
-        least, most = task.score_range
-        rows = [(number, f"{min(max(float(y), least), most):.3f}") for number, y in rows]
+        lowest, highest = task.score_range
+        rows = [(number, f"{min(max(float(y), lowest), highest):.3f}") for number, y in rows]
     lines = ["index\tprediction", *(f"{number}\t{y}" for number, y in rows)]
     files.write_text(os.path.join(folder, f"{name}.tsv"), "\n".join(lines) + "\n")
     _zip(folder)
 
 
 def _zip(folder):
-    wanted = list(dict.fromkeys(x for task in TASKS.values() for x in task.submission.values()))
-    there = [x for x in wanted if tf.io.gfile.exists(os.path.join(folder, f"{x}.tsv"))]
+    from bert_tf.tasks.classification.glue import TASKS
+
+    expected = list(dict.fromkeys(x for task in TASKS.values() for x in task.submission.values()))
+    names = [x for x in expected if tf.io.gfile.exists(os.path.join(folder, f"{x}.tsv"))]
     data = io.BytesIO()
     with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name in there:
-            # The same predictions make the same zip: no date in it.
+        for name in names:
+            # Without a date, so that equal predictions give equal files.
             info = zipfile.ZipInfo(f"{name}.tsv")
             info.compress_type = zipfile.ZIP_DEFLATED
             archive.writestr(info, files.read_text(os.path.join(folder, f"{name}.tsv")))
     path = os.path.join(folder, "submission.zip")
     with files.replacing(path) as (temporary,), tf.io.gfile.GFile(temporary, "wb") as writer:
         writer.write(data.getvalue())
-    missing = [name for name in wanted if name not in there]
-    console.info(
-        "%s has %s%s", path, ", ".join(there), f"; not yet {', '.join(missing)}" if missing else ""
+    missing = [name for name in expected if name not in names]
+    rest = f"; missing so far: {', '.join(missing)}" if missing else ""
+    console.info("%s contains %s%s", path, ", ".join(names), rest)
+
+
+def seed_folder(output_dir, seed):
+    """Return the folder of the run with a seed, one of several runs."""
+    return os.path.join(output_dir, f"seed_{seed}")
+
+
+def seed_folders(output_dir):
+    """Return the names of the folders of such runs."""
+    names = (name.rstrip("/") for name in tf.io.gfile.listdir(output_dir))
+    return sorted(name for name in names if name.startswith("seed_"))
+
+
+def write_seeds(path, results):
+    """Write a table of the results of several runs with their mean and spread, and log it.
+
+    Args:
+      path: the file, tab-separated with a header.
+      results: dict from seed to a dict of metrics.
+    """
+    names = sorted(next(iter(results.values())))
+    values = np.array(
+        [[metrics[name] for name in names] for metrics in results.values()], "float64"
     )
+    rows = {str(seed): row for seed, row in zip(results, values, strict=True)}
+    # The sample standard deviation: the runs are a sample of all possible seeds.
+    spread = {"mean": values.mean(0), "std": values.std(0, ddof=1)}
+    rows |= {**spread, "min": values.min(0), "max": values.max(0)}
+    lines = ["\t".join(["seed", *names])]
+    lines += ["\t".join([name, *map(str, row)]) for name, row in rows.items()]
+    files.write_text(path, "\n".join(lines) + "\n")
+    console.info("%s, %d seeds:", path, len(results))
+    for i, name in enumerate(names):
+        if name != "global_step":
+            mean, std, lowest, highest = (rows[row][i] for row in ("mean", "std", "min", "max"))
+            console.info("  %s = %.4f, std %.4f, %.4f to %.4f", name, mean, std, lowest, highest)

@@ -1,11 +1,12 @@
-"""Text to ids, exactly as the release did it, and vocabularies."""
+"""Text to ids exactly as in the 2018 release, and vocabularies."""
 
 import importlib
 
-from bert_tf.tokenization import learning
-from bert_tf.tokenization.own_words import put_words
+from bert_tf.deprecation import deprecated_names
+from bert_tf.tokenization import vocabulary
 from bert_tf.tokenization.vocabulary import (
-    casing_by_name,
+    add_words,
+    casing_from_path,
     load_vocab,
     validate_case_matches_checkpoint,
 )
@@ -22,18 +23,23 @@ __all__ = [
     "FullTokenizer",
     "GraphTokenizer",
     "WordpieceTokenizer",
-    "casing_by_name",
+    "add_words",
+    "casing_from_path",
     "convert_to_unicode",
-    "learning",
     "load_vocab",
-    "put_words",
     "validate_case_matches_checkpoint",
+    "vocabulary",
     "whitespace_tokenize",
 ]
 
+_deprecated = deprecated_names(
+    __name__,
+    {"casing_by_name": "casing_from_path", "learning": "vocabulary", "put_words": "add_words"},
+)
+
 
 def __getattr__(name):
-    # The tokenizer in the graph is loaded by those who use it.
+    # Imported on first use, because it imports TensorFlow.
     if name == "GraphTokenizer":
         return importlib.import_module(f"{__name__}.graph").GraphTokenizer
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return _deprecated(name)

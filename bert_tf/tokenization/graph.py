@@ -1,10 +1,11 @@
-"""The tokenizer inside the graph: for `tf.data`, and for SavedModels that take text.
+"""The tokenizer as TensorFlow ops: for `tf.data`, and for SavedModels that take text.
 
-It gives what `FullTokenizer` gives, on every string. Of tensorflow-text it uses two ops only,
-`FastBertNormalize` and `FastWordpieceTokenizeWithOffsets`, which stock TF Serving has; the rest is
-core TensorFlow. `tf.strings.lower` is not among it: its result depends on the process' locale.
+It gives the ids of `FullTokenizer` for every string. It uses only two ops of tensorflow-text,
+`FastBertNormalize` and `FastWordpieceTokenizeWithOffsets`, because stock TF Serving has these two;
+everything else is core TensorFlow. `tf.strings.lower` is avoided: its result depends on the locale
+of the process.
 
-Letters: B texts, W words, N tokens, S positions.
+Shapes: B texts, W words of all texts, N tokens of all texts, S sequence.
 """
 
 import re
@@ -14,26 +15,34 @@ from collections.abc import Mapping
 import tensorflow as tf
 
 from bert_tf.errors import UserError
-from bert_tf.tokenization import graph_characters, graph_models, packing
-from bert_tf.tokenization.vocabulary import load_vocab, special_tokens
+from bert_tf.tokenization import graph_normalization
+from bert_tf.tokenization.vocabulary import MAX_CHARS_PER_WORD, load_vocab, special_tokens
 
 _TEXTS = tf.TensorSpec((None,), tf.string, name="texts")
 _SPACE = ord(" ")
 
+# Limits of FastWordpieceTokenizeWithOffsets. A character has at most 4 bytes.
+_MAX_BYTES_PER_WORD = 4 * MAX_CHARS_PER_WORD
+_MAX_BYTES_PER_PIECE = 256
+
+# Length of `[CLS] a [SEP] b [SEP]` with one token for each text.
+_MIN_SEQ_LENGTH = 5
+
 
 class GraphTokenizer(tf.Module):
-    """Strings to ids, in TensorFlow ops.
+    """Converts strings to ids, in TensorFlow ops.
 
     >>> tokenizer = GraphTokenizer("vocab.txt")
     >>> tokenizer.tokenize(tf.constant(["Hello, world"]))
     <tf.RaggedTensor [[7592, 1010, 2088]]>
     >>> dataset.map(lambda a, b: tokenizer(a, b, max_seq_length=128))
 
-    `tf.saved_model.save(tokenizer, folder)` keeps `tokenize` and `tokenize_with_offsets`.
+    `tf.saved_model.save(tokenizer, folder)` saves `tokenize` and `tokenize_with_offsets`.
 
     Attributes:
       vocab: mapping from piece to id.
-      special_tokens: the tokens that are kept whole.
+      do_lower_case: whether text is lower-cased and accents are stripped.
+      special_tokens: tuple of the tokens that are not split.
     """
 
     def __init__(
@@ -42,33 +51,33 @@ class GraphTokenizer(tf.Module):
         do_lower_case: bool = True,
         keep_special_tokens: bool = False,
     ):
-        """Builds the tables.
+        """Build the tables.
 
         Args:
-          vocab: path of a vocabulary, or the mapping from piece to id of another tokenizer.
-          do_lower_case: True to lower the case and strip accents.
+          vocab: path of a vocabulary file, or the mapping from piece to id of another tokenizer.
+          do_lower_case: whether to lower-case the text and strip accents.
           keep_special_tokens: as in `FullTokenizer`.
 
         Raises:
-          UserError: if the vocabulary is none, or tensorflow-text is not installed.
+          UserError: if `vocab` is not a vocabulary, or tensorflow-text is not installed.
         """
         super().__init__()
         text = tensorflow_text()
-        # As a view, so that tf.Module does not take its entries for things to save.
         vocab = vocab if isinstance(vocab, Mapping) else load_vocab(vocab)
+        # A read-only view, which tf.Module does not track: it would save each entry.
         self.vocab = types.MappingProxyType(dict(vocab))
         self.do_lower_case = do_lower_case
-        kept = special_tokens(self.vocab) if keep_special_tokens else []
-        self.special_tokens = tuple(kept)
-        self._first_extra = max(self.vocab.values()) + 1
-        self._special_ids = [self.vocab[token] for token in kept]
-        self._escapes, signs = _escapes(self.vocab, kept)
+        special = special_tokens(self.vocab) if keep_special_tokens else []
+        self.special_tokens = tuple(special)
+        self._first_special_id = max(self.vocab.values()) + 1
+        self._special_ids = [self.vocab[token] for token in special]
+        self._escapes, special_words = _escapes(self.vocab, special)
         self._normalizer = text.FastBertNormalizer(
-            model_buffer=tf.constant(graph_models.normalizer_model(do_lower_case))
+            model_buffer=tf.constant(graph_normalization.normalizer_model(do_lower_case))
         )
         self._wordpiece = text.FastWordpieceTokenizer(
-            graph_models.pieces_by_id(self.vocab, signs),
-            max_bytes_per_word=graph_models.LONGEST_WORD_BYTES,
+            _pieces_by_id(self.vocab) + special_words,
+            max_bytes_per_word=_MAX_BYTES_PER_WORD,
             token_out_type=tf.int32,
             unknown_token="[UNK]",
             no_pretokenization=True,
@@ -81,19 +90,22 @@ class GraphTokenizer(tf.Module):
         max_seq_length: int = 128,
         pad_to_longest: bool = False,
     ) -> dict[str, tf.Tensor]:
-        """Texts, or pairs of texts, to the model's inputs.
+        """Convert texts, or pairs of texts, to the inputs of the model.
 
         Args:
-          texts: string (B,), UTF-8; bytes that are not are left out.
-          pairs: string (B,), the second text of each, or None. An empty one is as none.
-          max_seq_length: the most positions; texts are shortened as in the release.
-          pad_to_longest: True for S to be the longest example's, False for S = `max_seq_length`.
+          texts: string (B,), UTF-8; invalid bytes are dropped.
+          pairs: string (B,), the second text of each pair, or None. An empty string means that
+            there is no second text.
+          max_seq_length: maximum length of a sequence; longer texts are truncated as in the
+            release.
+          pad_to_longest: True if S is the length of the longest example, False if S is
+            `max_seq_length`.
 
         Returns:
           Dict of int32 (B, S): `input_ids`, `input_mask`, `segment_ids`.
 
         Raises:
-          UserError: if `max_seq_length` leaves no room for two texts.
+          UserError: if `max_seq_length` is too small for two texts.
         """
         ids_a = self.tokenize(texts)
         ids_b = None if pairs is None else self.tokenize(pairs)
@@ -106,103 +118,167 @@ class GraphTokenizer(tf.Module):
         max_seq_length: int = 128,
         pad_to_longest: bool = False,
     ) -> dict[str, tf.Tensor]:
-        """Ragged ids (B, None) of `tokenize` to the model's inputs, as `__call__` has them."""
-        cls_id, sep_id = self.vocab["[CLS]"], self.vocab["[SEP]"]
-        return packing.pack(ids_a, ids_b, cls_id, sep_id, max_seq_length, pad_to_longest)
+        """Convert ragged ids (B, None) of `tokenize` to the inputs of the model.
+
+        The inputs are `[CLS] a [SEP]` or `[CLS] a [SEP] b [SEP]`, truncated as in the release and
+        padded with 0. Arguments and result are those of `__call__`.
+        """
+        if max_seq_length < _MIN_SEQ_LENGTH:
+            raise UserError(
+                f"`max_seq_length={max_seq_length}` is too small for two texts, expected at least "
+                f"{_MIN_SEQ_LENGTH}"
+            )
+        length_a = tf.cast(ids_a.row_lengths(), tf.int32)
+        if ids_b is None:
+            ids_b = ids_a[:, :0]
+        length_b = tf.cast(ids_b.row_lengths(), tf.int32)
+        has_b = length_b > 0
+        kept_a, kept_b = truncated_lengths(length_a, length_b, max_seq_length - 3)
+        # A single text needs only one [SEP].
+        kept_a = tf.where(has_b, kept_a, tf.minimum(length_a, max_seq_length - 2))
+        end_a = kept_a[:, None] + 1
+        end_b = end_a + kept_b[:, None] + 1
+        total = tf.where(has_b[:, None], end_b, end_a) + 1
+
+        size = tf.maximum(tf.reduce_max(total), 2) if pad_to_longest else max_seq_length
+        position = tf.range(size)[None, :]
+        is_token = position < total
+        is_second = is_token & (position > end_a)
+        is_sep = (position == end_a) | (position == end_b) & has_b[:, None]
+        from_a = _gather_columns(ids_a, position - 1, kept_a)
+        from_b = _gather_columns(ids_b, position - end_a - 1, kept_b)
+        ids = tf.where(is_second, from_b, from_a)
+        ids = tf.where(is_sep, self.vocab["[SEP]"], ids)
+        ids = tf.where(position == 0, self.vocab["[CLS]"], ids)
+        return {
+            "input_ids": tf.where(is_token, ids, 0),
+            "input_mask": tf.cast(is_token, tf.int32),
+            "segment_ids": tf.cast(is_second, tf.int32),
+        }
 
     @tf.function(input_signature=[_TEXTS])
     def tokenize(self, texts):
-        """Strings (B,), UTF-8, to a ragged int32 (B, None) of ids."""
-        texts = self._escape(_read(texts))
+        """Convert strings (B,), UTF-8, to ids, ragged int32 (B, None)."""
+        texts = self._escape_special(_drop_invalid_utf8(texts))
         if self.do_lower_case:
-            needy = _holds(texts, graph_characters.NEED_NEIGHBOURS)
-            texts = _where(needy, _arrange, texts)
+            needs_context = _contains(texts, graph_normalization.CONTEXT_CLASS)
+            texts = _map_where(needs_context, _resolve_context, texts)
         words = tf.strings.split(self._normalizer.normalize(texts))
-        ids, _ = self._cut(words.values)
+        ids, _ = self._split_words(words.values)
         splits = tf.gather(ids.row_splits, words.row_splits)
-        ids, _ = self._unescape(ids.values)
+        ids, _ = self._unescape_special(ids.values)
         return tf.RaggedTensor.from_row_splits(ids, splits, validate=False)
 
     @tf.function(input_signature=[_TEXTS])
     def tokenize_with_offsets(self, texts):
-        """Ids, and the part of the text that each of them comes from.
+        """Convert strings to ids and the spans of the text that they come from.
 
-        Places are counted in characters (code points), not bytes, of the text that is left when
-        bytes that are not UTF-8 are taken out: as `FullTokenizer.encode_with_offsets` has them.
+        Offsets count characters (code points), not bytes, of the text without invalid bytes, as in
+        `FullTokenizer.encode_with_offsets`.
 
         Args:
           texts: string (B,), UTF-8.
 
         Returns:
-          (ids, starts, ends), ragged int32 (B, None): a token is of the characters from its start
-          up to, but not with, its end.
+          A triple (ids, starts, ends), each ragged int32 (B, None). The end is exclusive.
         """
-        # With a line break in front texts keep apart when all are laid end to end.
-        texts = tf.strings.join(["\n", self._escape(_read(texts))])
+        # A line break in front keeps each text apart from the one before when all are concatenated.
+        texts = tf.strings.join(["\n", self._escape_special(_drop_invalid_utf8(texts))])
         codes = tf.strings.unicode_decode(texts, "UTF-8")
-        ends = graph_characters.ends(codes.values, self.do_lower_case)
-        places = tf.range(tf.size(codes.values))
+        char_ends = graph_normalization.span_ends(codes.values, self.do_lower_case)
+        char_sources = tf.range(tf.size(codes.values))
         if self.do_lower_case:
-            needy = tf.reduce_any(_holds(texts, graph_characters.NEED_NEIGHBOURS))
-            texts, places = tf.cond(
-                needy, lambda: graph_characters.arrange(texts), lambda: (texts, places)
+            needs_context = tf.reduce_any(_contains(texts, graph_normalization.CONTEXT_CLASS))
+            texts, char_sources = tf.cond(
+                needs_context,
+                lambda: graph_normalization.resolve_context(texts),
+                lambda: (texts, char_sources),
             )
-        normal, from_bytes = self._normalizer.normalize_with_offsets(texts)
-        words = tf.strings.split(normal)
-        ids, starts = self._cut(words.values)
+        normalized, byte_offsets = self._normalizer.normalize_with_offsets(texts)
+        words = tf.strings.split(normalized)
+        ids, piece_starts = self._split_words(words.values)
 
-        # For each byte of the words, one word after the other, the character that it comes from.
-        character = tf.cumsum(tf.cast(_bytes(texts) & 0xC0 != 0x80, tf.int32)) - 1
-        first_byte = _starts(texts)
-        from_bytes = from_bytes[:, :-1]  # the last is the end of the text
-        from_byte = tf.cast(from_bytes.values, tf.int32)
-        from_byte += tf.gather(first_byte, from_bytes.value_rowids())
-        from_byte = tf.boolean_mask(from_byte, _bytes(normal) != _SPACE)
-        source = tf.gather(places, tf.gather(character, from_byte))
+        # For each byte of the concatenated words, the character of the original text.
+        char_of_byte = tf.cumsum(tf.cast(_bytes(texts) & 0xC0 != 0x80, tf.int32)) - 1
+        byte_offsets = byte_offsets[:, :-1]  # the last one is the end of the text
+        source_byte = tf.cast(byte_offsets.values, tf.int32)
+        source_byte += tf.gather(_byte_starts(texts), byte_offsets.value_rowids())
+        source_byte = tf.boolean_mask(source_byte, _bytes(normalized) != _SPACE)
+        source = tf.gather(char_sources, tf.gather(char_of_byte, source_byte))
 
-        # The tokens of a word fill it, so each of them goes as far as the next.
-        first_byte = _starts(words.values)
-        token_start = starts.values + tf.gather(first_byte, starts.value_rowids())
+        # The tokens of a word cover it, so each of them ends where the next one starts.
+        word_starts = _byte_starts(words.values)
+        token_start = piece_starts.values + tf.gather(word_starts, piece_starts.value_rowids())
         token_end = tf.concat([token_start, [tf.size(source)]], 0)[1:]
         token = tf.repeat(tf.range(tf.size(token_start)), token_end - token_start)
         start = tf.math.segment_min(source, token)
-        end = tf.gather(ends, tf.math.segment_max(source, token))
+        end = tf.gather(char_ends, tf.math.segment_max(source, token))
 
         splits = tf.gather(ids.row_splits, words.row_splits)
-        ids, is_special = self._unescape(ids.values)
-        # From where the text begins: behind the line break.
+        ids, is_special = self._unescape_special(ids.values)
+        # Count from the beginning of each text, after its line break.
         rows = tf.RaggedTensor.from_row_splits(ids, splits, validate=False)
-        begin = tf.cast(tf.gather(codes.row_starts(), rows.value_rowids()), tf.int32) + 1
-        around = tf.cast(is_special, tf.int32)
-        starts, ends = start - begin - around, end - begin + around
+        text_start = tf.cast(tf.gather(codes.row_starts(), rows.value_rowids()), tf.int32) + 1
+        # The two spaces around an escaped special token are part of its span.
+        margin = tf.cast(is_special, tf.int32)
+        starts, ends = start - text_start - margin, end - text_start + margin
         return rows, rows.with_values(starts), rows.with_values(ends)
 
-    def _cut(self, words):
-        """Words (W,) to ragged int32 (W, None): ids, and at which byte of the word they begin."""
-        # A word of too many characters gives way to one of too many bytes: both are unknown.
-        is_long = tf.strings.length(words) > graph_models.LONGEST_WORD
-        words = _where(is_long, _without_long, words)
+    def _split_words(self, words):
+        """Return the ids of words (W,) and their byte offsets in the word, ragged (W, None)."""
+        # The limit of the op counts bytes. A word that has too many characters is replaced by one
+        # that has too many bytes, so that both are [UNK].
+        may_be_long = tf.strings.length(words) > MAX_CHARS_PER_WORD
+        words = _map_where(may_be_long, _replace_long, words)
         ids, starts, _ = self._wordpiece.tokenize_with_offsets(words)
         return ids, tf.cast(starts, tf.int32)
 
-    def _escape(self, texts):
-        """Writes special tokens as words of one sign of their own, of the same length."""
-        for pattern, sign in self._escapes:
-            texts = tf.strings.regex_replace(texts, pattern, sign)
+    def _escape_special(self, texts):
+        """Replace special tokens by words of private characters, of the same length."""
+        for pattern, replacement in self._escapes:
+            texts = tf.strings.regex_replace(texts, pattern, replacement)
         return texts
 
-    def _unescape(self, ids):
-        """Gives the special tokens among `ids` (N,) their own ids; says which they are."""
-        is_special = ids >= self._first_extra
+    def _unescape_special(self, ids):
+        """Return the ids (N,) with those of special tokens restored, and which ones they are."""
+        is_special = ids >= self._first_special_id
         if not self.special_tokens:
             return ids, is_special
-        special = tf.gather(self._special_ids, tf.maximum(ids - self._first_extra, 0))
+        special = tf.gather(self._special_ids, tf.maximum(ids - self._first_special_id, 0))
         return tf.where(is_special, special, ids), is_special
 
 
+def truncated_lengths(length_a, length_b, limit):
+    """Return how many tokens of two texts are left if the longer one always loses its last token.
+
+    Each may keep half of the limit (the first text one more if the limit is odd), and what the
+    other leaves.
+
+    Args:
+      length_a: int32 (B,), number of tokens of the first text.
+      length_b: int32 (B,), number of tokens of the second text.
+      limit: maximum number of tokens of both together.
+
+    Returns:
+      A pair of int32 (B,).
+    """
+    half = limit // 2
+    kept_a = tf.minimum(length_a, tf.maximum(limit - half, limit - length_b))
+    kept_b = tf.minimum(length_b, tf.maximum(half, limit - length_a))
+    return kept_a, kept_b
+
+
+def _gather_columns(ragged, columns, lengths):
+    """Return the values of a ragged (B, None) at `columns` (B, S), 0 beyond `lengths` (B,)."""
+    first = tf.cast(ragged.row_starts(), tf.int32)[:, None]
+    inside = (columns >= 0) & (columns < lengths[:, None])
+    values = tf.concat([[0], ragged.values], 0)
+    return tf.gather(values, tf.where(inside, first + columns + 1, 0))
+
+
 def tensorflow_text():
-    # Imported where it is used: training on records needs none of it, and there are systems that it
-    # is not made for.
+    """Import tensorflow-text; raise UserError if it is not installed."""
+    # Imported on first use: training on records does not need it, and Windows has no package.
     try:
         import tensorflow_text
     except ImportError as error:
@@ -212,34 +288,55 @@ def tensorflow_text():
     return tensorflow_text
 
 
-def _escapes(vocab, special):
-    """Signs that stand for the special tokens.
+def _pieces_by_id(vocab):
+    """Return the pieces in the order of their ids, for FastWordpieceTokenizeWithOffsets.
 
-    A special token becomes " SSSS ", as many characters as it has, where S is a character that the
-    vocabulary does not hold; where the text holds an S, another such character takes its place,
-    which makes no difference to an unknown word.
+    A filler stands for each id without a piece, or whose piece can never occur in a word.
+
+    Raises:
+      UserError: if a piece is longer than the op allows.
+    """
+    pieces = [f" {index}" for index in range(max(vocab.values()) + 1)]
+    for piece, index in vocab.items():
+        if piece in ("", "##") or "\0" in piece or len(piece) > MAX_CHARS_PER_WORD + len("##"):
+            continue
+        if len(piece.removeprefix("##").encode()) > _MAX_BYTES_PER_PIECE:
+            raise UserError(
+                f"the piece {piece[:20]!r}... of the vocabulary has more than "
+                f"{_MAX_BYTES_PER_PIECE} bytes, the limit of the tokenizer in the graph"
+            )
+        pieces[index] = piece
+    return pieces
+
+
+def _escapes(vocab, special):
+    """Return words that represent the special tokens while a text is normalized.
+
+    A special token becomes " SSSS ", which has as many characters, where S is a private character
+    that is not in the vocabulary. If the text itself contains S, another private character
+    replaces it there; this changes nothing, because both words are unknown.
 
     Returns:
-      (pairs of pattern and replacement, in order; the word "SSSS" of each special token)
+      A pair: list of (pattern, replacement) in order, list of the word "SSSS" of each token.
     """
     if not special:
         return [], []
     alphabet = set().union(*vocab)
     private = (chr(code) for code in range(0xF0000, 0xFFFFE) if chr(code) not in alphabet)
-    other, *signs = [next(private) for _ in range(len(special) + 1)]
-    words = [sign * (len(token) - 2) for sign, token in zip(signs, special, strict=True)]
-    escapes = [(f"[{''.join(signs)}]", other)]
+    other, *chars = [next(private) for _ in range(len(special) + 1)]
+    words = [char * (len(token) - 2) for char, token in zip(chars, special, strict=True)]
+    escapes = [(f"[{''.join(chars)}]", other)]
     escapes += [(re.escape(token), f" {word} ") for token, word in zip(special, words, strict=True)]
     return escapes, words
 
 
-def _holds(texts, characters):
-    """Whether strings (B,) hold one of a class of characters; bool (B,)."""
-    return tf.strings.regex_full_match(texts, f"(?s).*{characters}.*")
+def _contains(texts, char_class):
+    """Return bool (B,): whether strings (B,) contain a character of a class such as "[ab]"."""
+    return tf.strings.regex_full_match(texts, f"(?s).*{char_class}.*")
 
 
-def _where(mask, function, texts):
-    """Strings (B,), those of them where `mask` is True by way of `function`."""
+def _map_where(mask, function, texts):
+    """Apply `function` to those strings (B,) whose `mask` is True."""
 
     def changed():
         return tf.tensor_scatter_nd_update(
@@ -249,33 +346,33 @@ def _where(mask, function, texts):
     return tf.cond(tf.reduce_any(mask), changed, lambda: texts)
 
 
-def _read(texts):
-    """Leaves out the bytes that are not UTF-8; plain ASCII, the most of many texts, has none."""
-    odd = ~tf.strings.regex_full_match(texts, r"[\x00-\x7f]*")
-    return _where(odd, _valid, texts)
+def _drop_invalid_utf8(texts):
+    # Most texts are plain ASCII and skip the conversion.
+    not_ascii = ~tf.strings.regex_full_match(texts, r"[\x00-\x7f]*")
+    return _map_where(not_ascii, _transcode, texts)
 
 
-def _valid(texts):
+def _transcode(texts):
     return tf.strings.unicode_transcode(
         texts, "UTF-8", "UTF-8", errors="ignore", replace_control_characters=False
     )
 
 
-def _arrange(texts):
+def _resolve_context(texts):
     # The line break in front becomes a space, which changes nothing.
-    return graph_characters.arrange(tf.strings.join(["\n", texts]))[0]
+    return graph_normalization.resolve_context(tf.strings.join(["\n", texts]))[0]
 
 
-def _without_long(words):
-    is_long = tf.strings.length(words, unit="UTF8_CHAR") > graph_models.LONGEST_WORD
-    return tf.where(is_long, "x" * (graph_models.LONGEST_WORD_BYTES + 1), words)
+def _replace_long(words):
+    is_long = tf.strings.length(words, unit="UTF8_CHAR") > MAX_CHARS_PER_WORD
+    return tf.where(is_long, "x" * (_MAX_BYTES_PER_WORD + 1), words)
 
 
-def _starts(texts):
-    """int32 (B,): where each of strings (B,) begins, in bytes, when they are laid end to end."""
+def _byte_starts(texts):
+    """Return int32 (B,): the offset in bytes of each of strings (B,) in their concatenation."""
     return tf.cumsum(tf.strings.length(texts), exclusive=True)
 
 
 def _bytes(texts):
-    """uint8: the bytes of strings (B,), one after the other."""
+    """Return uint8: the bytes of the concatenation of strings (B,)."""
     return tf.io.decode_raw(tf.strings.reduce_join(texts), tf.uint8)

@@ -1,45 +1,59 @@
-"""Vocabulary files: one piece a line, the line's number (from 0) is its id."""
+"""Vocabulary files, and how to extend or learn a vocabulary.
 
+A vocabulary file has one piece per line; the id of a piece is its line number, counted from 0.
+"""
+
+import heapq
 import re
+from collections import Counter, defaultdict
+from itertools import pairwise
 
 from bert_tf import console, files
 from bert_tf.errors import UserError
+from bert_tf.tokenization.normalization import normalize
 
-REQUIRED = ("[UNK]", "[CLS]", "[SEP]", "[MASK]")
+REQUIRED_TOKENS = ("[UNK]", "[CLS]", "[SEP]", "[MASK]")
+SPECIAL_TOKENS = ("[PAD]", *REQUIRED_TOKENS)
 
-# What a tokenizer keeps whole in a text, if it is told to.
-SPECIAL = ("[PAD]", *REQUIRED)
+# The release's limit: a longer word is [UNK], whatever the vocabulary.
+MAX_CHARS_PER_WORD = 200
+
+# Default of `count_words`: far more words than a vocabulary has pieces, yet few enough for the
+# memory of one machine.
+MAX_WORDS = 2_000_000
+
+_UNUSED = re.compile(r"\[unused\d+\]")
 
 # Folder names of the published models: uncased_L-12_H-768_A-12, wwm_cased_L-24_H-1024_A-16, ...
-_PUBLISHED = re.compile(
+_PUBLISHED_MODEL = re.compile(
     r"(?:^|/)((?:wwm_|multi_)?(uncased|cased|multilingual|chinese)_L-\d+_H-\d+_A-\d+)(?:/|$)"
 )
 
 
 def load_vocab(vocab_file):
-    """Reads a vocabulary.
+    """Read a vocabulary file.
 
     Args:
-      vocab_file: path of a UTF-8 text; white space around a piece does not count.
+      vocab_file: path of a UTF-8 text file. White space around a piece is ignored.
 
     Returns:
-      A dict from piece to id, in the order of the file. Where a piece stands twice its last line
+      Dict from piece to id, in the order of the file. If a piece occurs twice, its last line
       counts, as in the release.
 
     Raises:
-      UserError: if the file is missing, empty or lacks one of `REQUIRED`.
+      UserError: if the file is missing, is empty or lacks one of `REQUIRED_TOKENS`.
     """
     lines = files.read_text(vocab_file).split("\n")
     if not lines[-1]:
         lines.pop()
     vocab = {piece.strip(): index for index, piece in enumerate(lines)}
     if not vocab:
-        raise UserError(f"{vocab_file}: the vocabulary is empty, one piece a line was expected")
-    missing = [piece for piece in REQUIRED if piece not in vocab]
+        raise UserError(f"{vocab_file}: the vocabulary is empty, expected one piece per line")
+    missing = [token for token in REQUIRED_TOKENS if token not in vocab]
     if missing:
         raise UserError(
-            f"{vocab_file}: not the vocabulary of a BERT model, {', '.join(missing)} "
-            f"is not among its {len(vocab)} pieces"
+            f"{vocab_file}: not the vocabulary of a BERT model, its {len(vocab)} pieces do not "
+            f"include {', '.join(missing)}"
         )
     if len(vocab) < len(lines):
         console.warning(
@@ -47,39 +61,252 @@ def load_vocab(vocab_file):
             vocab_file, len(lines) - len(vocab), len(lines),
         )  # fmt: skip
     if vocab.get("[PAD]", 0) != 0:
-        console.warning("%s: [PAD] has id %d, padding uses id 0", vocab_file, vocab["[PAD]"])
+        console.warning("%s: [PAD] has id %d, but padding uses id 0", vocab_file, vocab["[PAD]"])
     return vocab
 
 
 def special_tokens(vocab):
-    """Returns those of `SPECIAL` that are among the pieces `vocab`, as a list."""
-    return [token for token in SPECIAL if token in vocab]
+    """Return the list of those `SPECIAL_TOKENS` that are in `vocab`."""
+    return [token for token in SPECIAL_TOKENS if token in vocab]
 
 
-def casing_by_name(path):
-    """What a path tells of a published model in it.
+def casing_from_path(path):
+    """Infer the casing of a published model from the folder name in a path.
 
     Returns:
-      (the model's name, whether it was trained on lower-cased text), None if there is no such name.
+      A pair (name of the model, whether it was trained on lower-cased text), or None if the path
+      contains no such name.
     """
-    match = _PUBLISHED.search(path.replace("\\", "/"))
+    match = _PUBLISHED_MODEL.search(path.replace("\\", "/"))
     return match and (match.group(1), match.group(2) != "cased")
 
 
 def validate_case_matches_checkpoint(do_lower_case, init_checkpoint):
-    """Warns if a published model is about to be used with the casing of another.
+    """Warn if `do_lower_case` contradicts the name of the checkpoint's folder.
 
-    The release refused to go on; but a folder's name proves nothing about the files in it.
+    The release raised an error, but the name of a folder proves nothing about its files.
 
     Args:
       do_lower_case: whether text is lower-cased.
       init_checkpoint: path of the checkpoint, or None.
     """
-    named = casing_by_name(init_checkpoint or "")
-    if named and named[1] != do_lower_case:
-        model, lower = named
+    casing = casing_from_path(init_checkpoint or "")
+    if casing and casing[1] != do_lower_case:
+        model, expected = casing
         console.warning(
-            "the checkpoint's folder is named %s, a model trained with `do_lower_case=%s`, "
+            "the folder of the checkpoint is named %s, a model trained with `do_lower_case=%s`, "
             "but `do_lower_case=%s` was given",
-            model, lower, do_lower_case,
+            model, expected, do_lower_case,
         )  # fmt: skip
+
+
+def add_words(pieces, words, do_lower_case=True):
+    """Put words into the `[unusedN]` slots of a vocabulary, in order.
+
+    All ids stay the same, so checkpoints trained with the vocabulary still fit. The embeddings of
+    the slots are untrained: train on text that contains the words before relying on them.
+
+    Args:
+      pieces: list of the pieces of the vocabulary in the order of their ids.
+      words: the words to add. "##" in front marks the continuation of a word. Words that are
+        already in the vocabulary are skipped.
+      do_lower_case: whether the model lower-cases its text.
+
+    Returns:
+      A pair (new list of pieces, list of the words that were added).
+
+    Raises:
+      UserError: if there are too few slots, or if the tokenizer would never look up a word because
+        it normalizes the word to something else.
+    """
+    new_words = []
+    known = set(pieces)
+    for word in words:
+        if word in known:
+            continue
+        plain = word.removeprefix("##")
+        normalized = normalize(plain, do_lower_case).split()
+        if word in SPECIAL_TOKENS or normalized != [plain]:
+            raise UserError(
+                f"the tokenizer would never find the word {word!r}, it reads it as "
+                f"{' '.join(normalized) or 'nothing'}"
+            )
+        known.add(word)
+        new_words.append(word)
+    slots = [index for index, piece in enumerate(pieces) if _UNUSED.fullmatch(piece)]
+    if len(new_words) > len(slots):
+        raise UserError(
+            f"{len(new_words)} words are not in the vocabulary, but it has only {len(slots)} "
+            "[unusedN] slots"
+        )
+    new_pieces = list(pieces)
+    for slot, word in zip(slots, new_words, strict=False):
+        new_pieces[slot] = word
+    return new_pieces, new_words
+
+
+def count_words(paths, do_lower_case=True, max_words=MAX_WORDS):
+    """Count the words of UTF-8 text files of any size, split as by `BasicTokenizer`.
+
+    Memory is bounded: whenever there are more than `max_words` different words, the rarest are
+    dropped until half are left. A dropped word that occurs again is counted from 0, so a count can
+    be too low, though only by little for words that occur throughout the text. Single characters
+    are never dropped. The same files in the same order give the same counts.
+
+    Args:
+      paths: the files.
+      do_lower_case: as in `BasicTokenizer`.
+      max_words: the largest number of different words to keep in memory.
+
+    Returns:
+      A `Counter`.
+
+    Raises:
+      UserError: if the files contain no words.
+    """
+    words = Counter()
+    last_limit = 0
+    ticker = console.Ticker("reading", "lines")
+    for path in paths:
+        for line in files.read_lines(path):
+            words.update(normalize(line, do_lower_case).split())
+            if len(words) > max_words:
+                last_limit = _drop_rare(words, max_words // 2)
+            ticker.add()
+    ticker.done()
+    if not words:
+        raise UserError(f"{', '.join(paths)}: contains no words")
+    if last_limit:
+        console.info(
+            "more than %d different words: rare words were dropped while counting, the last time "
+            "those that had occurred at most %d times",
+            max_words, last_limit,
+        )  # fmt: skip
+    return words
+
+
+def _drop_rare(words, size):
+    """Drop the rarest words until about `size` are left; return the largest count dropped.
+
+    Single characters stay: the alphabet depends on them, and there are not many.
+    """
+    num_words_by_count = Counter(words.values())
+    left = len(words)
+    for limit in sorted(num_words_by_count):
+        left -= num_words_by_count[limit]
+        if left <= size:
+            break
+    rare = [word for word, count in words.items() if count <= limit and len(word) > 1]
+    for word in rare:
+        del words[word]
+    return limit
+
+
+def learn(words, vocab_size, min_count=2, num_unused=99):
+    """Learn a WordPiece vocabulary from word counts.
+
+    Pieces are made by byte-pair encoding (Sennrich, Haddow and Birch 2016, section 3.2): starting
+    from characters, the most frequent pair of neighbours is merged again and again. The same words
+    give the same vocabulary.
+
+    Args:
+      words: dict from word to count.
+      vocab_size: V, the number of pieces to learn.
+      min_count: how often a character, or a merged piece, must occur.
+      num_unused: number of `[unusedN]` slots for words to be added later. With 99, the special
+        tokens have the same ids as in the published English models.
+
+    Returns:
+      List of at most V pieces: [PAD], [unusedN], [UNK], [CLS], [SEP], [MASK], characters, merged
+      pieces.
+
+    Raises:
+      UserError: if `vocab_size` is too small for all characters.
+    """
+    pieces = ["[PAD]", *(f"[unused{index}]" for index in range(num_unused)), *REQUIRED_TOKENS]
+    char_counts = Counter()
+    for word, count in words.items():
+        for char in word:
+            char_counts[char] += count
+    alphabet = {char for char, count in char_counts.items() if count >= min_count}
+    words = {
+        word: count
+        for word, count in words.items()
+        if len(word) <= MAX_CHARS_PER_WORD and alphabet.issuperset(word)
+    }
+    # Punctuation and ideographs are always whole words and need no "##" form.
+    inner = set().union(*(word for word in words if len(word) > 1))
+    pieces += sorted(alphabet) + sorted("##" + char for char in inner)
+    if len(pieces) > vocab_size:
+        raise UserError(
+            f"`vocab_size={vocab_size}` is too small: special tokens and characters alone need "
+            f"{len(pieces)}; a larger `min_count` drops rare characters"
+        )
+    known = set(pieces)
+    ticker = console.Ticker("learning", "pieces", total=vocab_size - len(pieces))
+    for piece in _merged_pieces(words, min_count):
+        if len(pieces) == vocab_size:
+            break
+        if piece not in known:  # different pairs can give the same piece
+            known.add(piece)
+            pieces.append(piece)
+            ticker.add()
+    ticker.done()
+    if len(pieces) < vocab_size:
+        console.warning(
+            "the text has only %d pieces that occur %d times, fewer than `vocab_size=%d`: the "
+            "vocabulary is smaller, so set vocab_size in the model's configuration to match",
+            len(pieces), min_count, vocab_size,
+        )  # fmt: skip
+    return pieces
+
+
+def _merged_pieces(words, min_count):
+    """Yield merged pieces, the most frequent first; ties are broken by the pair itself."""
+    spellings = [[word[0], *("##" + char for char in word[1:])] for word in words]
+    counts = list(words.values())
+    pair_counts = Counter()
+    pair_words = defaultdict(set)  # pair -> words that contain it, or once did
+    for number, symbols in enumerate(spellings):
+        for pair in pairwise(symbols):
+            pair_counts[pair] += counts[number]
+            pair_words[pair].add(number)
+
+    # A pair whose count changes is pushed again; entries with an outdated count are skipped.
+    heap = [(-count, pair) for pair, count in pair_counts.items()]
+    heapq.heapify(heap)
+    while heap:
+        count, pair = heapq.heappop(heap)
+        if -count != pair_counts[pair]:
+            continue
+        if -count < min_count:
+            return
+        piece = pair[0] + pair[1].removeprefix("##")
+        yield piece
+        changed = set()
+        for number in pair_words.pop(pair):
+            old = spellings[number]
+            new = spellings[number] = _merge(old, pair, piece)
+            for neighbours in pairwise(old):
+                pair_counts[neighbours] -= counts[number]
+                changed.add(neighbours)
+            for neighbours in pairwise(new):
+                pair_counts[neighbours] += counts[number]
+                pair_words[neighbours].add(number)
+                changed.add(neighbours)
+        for neighbours in changed:
+            if pair_counts[neighbours] > 0:
+                heapq.heappush(heap, (-pair_counts[neighbours], neighbours))
+            else:
+                del pair_counts[neighbours]
+
+
+def _merge(symbols, pair, piece):
+    """Replace each `pair` in `symbols` by `piece`, from left to right."""
+    merged = []
+    for symbol in symbols:
+        if merged and (merged[-1], symbol) == pair:
+            merged[-1] = piece
+        else:
+            merged.append(symbol)
+    return merged

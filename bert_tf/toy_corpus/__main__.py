@@ -1,4 +1,4 @@
-"""Writes the toy text: `python -m bert_tf.toy_corpus --output_dir=FOLDER`."""
+"""Write the toy corpus: `python -m bert_tf.toy_corpus --output_dir=FOLDER`."""
 
 import os
 import sys
@@ -9,7 +9,7 @@ import bert_tf
 from bert_tf import toy_corpus
 from bert_tf.cli.flags import FLAGS
 
-flags.DEFINE_string("output_dir", None, "Folder to write the five files into.")
+flags.DEFINE_string("output_dir", None, "Folder for the five files.")
 flags.DEFINE_integer("seed", 0, "The same seed gives the same text.", lower_bound=0)
 flags.mark_flag_as_required("output_dir")
 
@@ -17,10 +17,10 @@ flags.mark_flag_as_required("output_dir")
 def main():
     for path in toy_corpus.write(FLAGS.output_dir, FLAGS.seed):
         with open(path, encoding="utf-8") as reader:
-            lines = sum(1 for _ in reader)
-        bert_tf.console.info("%s: %d lines, %d bytes", path, lines, os.path.getsize(path))
+            num_lines = sum(1 for _ in reader)
+        bert_tf.console.info("%s: %d lines, %d bytes", path, num_lines, os.path.getsize(path))
 
 
 if __name__ == "__main__":
-    sys.argv[0] = "bert_tf.toy_corpus"  # the name before its errors
-    bert_tf.cli.flags.run(main)
+    sys.argv[0] = "bert_tf.toy_corpus"  # the program name in error messages
+    bert_tf.cli.flags.run(main, needs_tensorflow=False)

@@ -1,32 +1,35 @@
-"""From words to sentences, sentences to documents.
+"""The grammar of the toy corpus: from words to sentences, and from sentences to documents.
 
-A sentence is made in two steps. The first chooses everything that has no mood and leaves the
-mood words open: "The bread was [food], and the baker [manner] wrapped the loaf." The second fills
-them in. So one sentence can be written in both moods with not one other word changed.
+A sentence is made in two steps. First, everything neutral is filled in, and the sentiment words
+are left open: "The bread was [food], and the baker [manner] wrapped the loaf." Then the sentiment
+words are filled in. So the same sentence can be written with either sentiment, with no other word
+changed.
+
+In a template, `{slot}` is a neutral part and `[category]` a sentiment word.
 """
 
 import re
 
-from bert_tf.toy_corpus import world
+from bert_tf.toy_corpus import words
 
 
-def _for_each_thing(*clauses):
-    """Makes each clause three times, for rooms, food and objects, where it says THING."""
+def _for_each_noun_slot(*clauses):
+    """Return the clauses; one with NOUN is repeated for rooms, food and objects."""
     return tuple(
-        clause.replace("THING", category)
+        clause.replace("NOUN", slot)
         for clause in clauses
-        for category in (world.THINGS if "THING" in clause else [""])
+        for slot in (words.NOUN_SLOTS if "NOUN" in clause else [""])
     )
 
 
-# What can be said with a mood, as a clause that begins in lower case. Most clauses have two mood
-# words, often of two categories, so that the categories do not stay strangers to each other.
-PLAIN_CLAUSES = _for_each_thing(
-    "the {THING_was} [THING] and [THING]",
-    "the {THING_was} [THING] and [general]",
-    "we [verb] the [THING] {THING}",
-    "{friend} was [feeling] and [verb] the {THING}",
-    "{friend} [verb] the [general] {THING}",
+# Clauses with a sentiment. Most have two sentiment words, often of two categories, so that the
+# categories occur together.
+PLAIN_CLAUSES = _for_each_noun_slot(
+    "the {NOUN_was} [NOUN] and [NOUN]",
+    "the {NOUN_was} [NOUN] and [general]",
+    "we [verb] the [NOUN] {NOUN}",
+    "{friend} was [feeling] and [verb] the {NOUN}",
+    "{friend} [verb] the [general] {NOUN}",
     "the {person} was [person] and [person]",
     "the {person} was [person] and [general]",
     "the {person} [manner] and [manner] {act}",
@@ -37,15 +40,15 @@ PLAIN_CLAUSES = _for_each_thing(
     "we were [feeling] and [consequence]",
     "we were [feeling] and [consequence]",
     "the visit was [general], a real [noun]",
-    "the {kind} was a real [noun]",
+    "the {venue} was a real [noun]",
 )
 
-# The same with one of the common words next to them, for the corpus only.
-MARKED_CLAUSES = _for_each_thing(
-    "the {THING_was} [truly] [THING]",
-    "the {THING_was} [most] [general]",
-    "the {THING_was} [good] and [THING]",
-    "we [truly] [verb] the [good] [THING] {THING}",
+# The same with a common word next to them, for the corpus only.
+MARKED_CLAUSES = _for_each_noun_slot(
+    "the {NOUN_was} [truly] [NOUN]",
+    "the {NOUN_was} [most] [general]",
+    "the {NOUN_was} [good] and [NOUN]",
+    "we [truly] [verb] the [good] [NOUN] {NOUN}",
     "the {person} was [most] [person]",
     "the {person} was [truly] [general]",
     "the [truly] [person] {person} [manner] {act}",
@@ -56,88 +59,87 @@ MARKED_CLAUSES = _for_each_thing(
     "we felt [truly] [feeling] and [consequence]",
     "we felt [good] and [consequence]",
     "the visit was [most] [general], a [true] [noun]",
-    "the {kind} was a [true] [noun]",
+    "the {venue} was a [true] [noun]",
 )
 
 CLAUSES = {"clause": PLAIN_CLAUSES + 2 * MARKED_CLAUSES, "plain": PLAIN_CLAUSES}
 
-# Sentences of the corpus that have a mood.
-MOOD_FRAMES = (
+# Sentences of the corpus that have a sentiment.
+SENTIMENT_TEMPLATES = (
     "{clause}.",
-    "at the {kind} {clause}.",
-    "in this {kind} {clause}.",
-    "at the {kind} in {place} {clause}.",
-    "a [good] {kind}: {clause}.",
-    "the [best] {kind} of all: {clause}.",
-    "all went [well] at the {kind}: {clause}.",
-    "{friend} said of the {kind} that {clause}.",
-    "{friend} spoke [well] of the {kind}: {clause}.",
-    "{friend} saw the {kind} at its [best]: {clause}.",
-    "{friend} and I know the {kind}: {clause}.",
-    "the {kind} was [good] to {friend}: {clause}.",
+    "at the {venue} {clause}.",
+    "in this {venue} {clause}.",
+    "at the {venue} in {place} {clause}.",
+    "a [good] {venue}: {clause}.",
+    "the [best] {venue} of all: {clause}.",
+    "all went [well] at the {venue}: {clause}.",
+    "{friend} said of the {venue} that {clause}.",
+    "{friend} spoke [well] of the {venue}: {clause}.",
+    "{friend} saw the {venue} at its [best]: {clause}.",
+    "{friend} and I know the {venue}: {clause}.",
+    "the {venue} was [good] to {friend}: {clause}.",
     "{clause}, so {clause}.",
-    "how [general] the {kind} in {place} was!",
-    "the {person} of the {kind} did it [right], so we [consequence].",
+    "how [general] the {venue} in {place} was!",
+    "the {person} of the {venue} did it [right], so we [consequence].",
 )
 
-# How a document begins: who, what, where.
+# The first sentence of a document: who, what, where.
 OPENINGS = (
-    "in {month} {friend} and I went to the {kind} in {place}.",
-    "this is about the {kind} in {place}, which belongs to {owner}.",
-    "{friend} had told me about the {kind} in {place}.",
-    "we spent {number} hours at the {kind} in {place}.",
-    "on a {weekday} in {month} we saw the {kind} in {place}.",
+    "in {month} {friend} and I went to the {venue} in {place}.",
+    "this is about the {venue} in {place}, which belongs to {owner}.",
+    "{friend} had told me about the {venue} in {place}.",
+    "we spent {number} hours at the {venue} in {place}.",
+    "on a {weekday} in {month} we saw the {venue} in {place}.",
 )
 
-# Sentences of the corpus that have no mood, for every kind; each kind adds its own.
+# Neutral sentences of the corpus, for every venue.
 FACTS = (
-    "one finds the {kind} {spot} in {place}.",
-    "the {kind} opens at {hour} on every {weekday}.",
-    "{friend} came to the {kind} {journey} and brought {luggage}.",
-    "there were {number} other visitors at the {kind}.",
-    "the {person} of the {kind} is called {owner}.",
-    "{owner} has owned the {kind} for {number} years.",
-    "at the {kind} we paid {number} coins to {owner}.",
-    "the {kind} is {number} miles from the coast.",
-    "{friend} counted {number} people at the {kind} that {weekday}.",
+    "one finds the {venue} {spot} in {place}.",
+    "the {venue} opens at {hour} on every {weekday}.",
+    "{friend} came to the {venue} {journey} and brought {luggage}.",
+    "there were {number} other visitors at the {venue}.",
+    "the {person} of the {venue} is called {owner}.",
+    "{owner} has owned the {venue} for {number} years.",
+    "at the {venue} we paid {number} coins to {owner}.",
+    "the {venue} is {number} miles from the coast.",
+    "{friend} counted {number} people at the {venue} that {weekday}.",
 )
 
-# kind -> the sentences that only that kind has.
-FACTS_OF = {
-    kind: tuple(f"{fact}." for fact in table["fact"]) for kind, table in world.KINDS.items()
+# venue -> neutral sentences for that venue only.
+VENUE_FACTS = {
+    venue: tuple(f"{fact}." for fact in slots["fact"]) for venue, slots in words.VENUES.items()
 }
 
-# Sentences of the labelled sets. None of these frames occurs in the corpus.
-LABELLED_FRAMES = (
+# Sentences of the labelled sets. None of these templates occurs in the corpus.
+LABELLED_TEMPLATES = (
     "we came to {place} {journey}, and {plain}.",
-    "{friend} and I know the {kind} {spot}: {plain}.",
+    "{friend} and I know the {venue} {spot}: {plain}.",
     "it was {month} when {friend} took us there; {plain}.",
     "after {number} hours in {place} {plain}.",
     "{plain}, says {owner}, who came {journey}.",
     "for {number} coins in {place}: {plain}.",
     "{friend} brought {luggage}, and {plain}.",
-    "about the {kind} in {place} I can report that {plain}.",
+    "about the {venue} in {place} I can report that {plain}.",
     "{plain}, and {plain}.",
     "to put it briefly, {plain} and {plain}.",
 )
 
-_OPEN = re.compile(r"\{(\w+)\}")
-_MOOD = re.compile(r"\[(\w+)\]")
+_SLOT = re.compile(r"\{(\w+)\}")
+_CATEGORY = re.compile(r"\[(\w+)\]")
 
 
-class Deck:
-    """Deals a list in random order, all of it before any entry comes again.
+class ShuffledCycle:
+    """Draws the entries of a list in random order, each of them once before any is repeated.
 
-    So every word is about as frequent as every other, and a document rarely repeats one: a
-    masked word has to be guessed from OTHER words of its mood, not copied.
+    So all words are about equally frequent, and a document rarely repeats one: a masked word has to
+    be predicted from OTHER words of its sentiment, it cannot be copied.
     """
 
     def __init__(self, rng, entries):
-        """Takes the generator and the entries to deal."""
         self._rng, self._entries, self._rest, self._last = rng, list(entries), [], None
 
-    def deal(self):
-        """The next entry."""
+    def draw(self):
+        """Return the next entry."""
         if not self._rest:
             self._rest = list(self._entries)
             self._rng.shuffle(self._rest)
@@ -148,44 +150,47 @@ class Deck:
 
 
 class Scene:
-    """What stays the same throughout a document: one place, one kind of house, the people."""
+    """What stays the same throughout a document: one place, one venue, the people.
+
+    Args:
+      rng: the `random.Random` to draw from.
+    """
 
     def __init__(self, rng):
-        """Chooses the place, the kind, the friend who came along and the owner."""
         self._rng = rng
-        kind = rng.choice(list(world.KINDS))
-        lists = world.LISTS | world.KINDS[kind]
-        self._decks = {slot: Deck(rng, entries) for slot, entries in lists.items()}
-        self.facts = {
-            "kind": kind,
-            **{slot: rng.choice(world.LISTS[slot]) for slot in ("place", "friend", "owner")},
+        venue = rng.choice(list(words.VENUES))
+        slots = words.SLOTS | words.VENUES[venue]
+        self._cycles = {slot: ShuffledCycle(rng, entries) for slot, entries in slots.items()}
+        self._fixed = {
+            "venue": venue,
+            **{slot: rng.choice(words.SLOTS[slot]) for slot in ("place", "friend", "owner")},
         }
 
-    def skeleton(self, frame):
-        """Fills everything but the mood words, which stay as [category]."""
-        text = _OPEN.sub(lambda match: self._fill(match[1]), frame)
+    def neutral_document(self):
+        """Return the sentences of a document, sentiment words left open."""
+        facts = ShuffledCycle(self._rng, FACTS + VENUE_FACTS[self._fixed["venue"]])
+        sentiments = ShuffledCycle(self._rng, SENTIMENT_TEMPLATES)
+        templates = [self._rng.choice(OPENINGS), facts.draw()]
+        for _ in range(self._rng.randrange(8, 12)):
+            templates.append((sentiments if self._rng.random() < 0.85 else facts).draw())
+        return [self.neutral_sentence(template) for template in templates]
+
+    def neutral_sentence(self, template):
+        """Return a template with all slots filled in, sentiment words left open as [category]."""
+        text = _SLOT.sub(lambda match: self._fill(match[1]), template)
         return text[0].upper() + text[1:]
 
     def _fill(self, slot):
-        if slot in self.facts:
-            return self.facts[slot]
+        if slot in self._fixed:
+            return self._fixed[slot]
         if slot in CLAUSES:
-            return _OPEN.sub(lambda match: self._fill(match[1]), self._rng.choice(CLAUSES[slot]))
+            return _SLOT.sub(lambda match: self._fill(match[1]), self._rng.choice(CLAUSES[slot]))
         if slot.endswith("_was"):
-            noun = self._decks[slot.removesuffix("_was")].deal()
+            noun = self._cycles[slot.removesuffix("_was")].draw()
             return f"{noun} were" if noun.endswith("s") else f"{noun} was"
-        return self._decks[slot].deal()
-
-    def document(self):
-        """Skeletons of one document: an opening, then moods and facts in turn."""
-        facts = Deck(self._rng, FACTS + FACTS_OF[self.facts["kind"]])
-        moods = Deck(self._rng, MOOD_FRAMES)
-        frames = [self._rng.choice(OPENINGS), facts.deal()]
-        for _ in range(self._rng.randrange(8, 12)):
-            frames.append((moods if self._rng.random() < 0.85 else facts).deal())
-        return [self.skeleton(frame) for frame in frames]
+        return self._cycles[slot].draw()
 
 
-def with_mood(skeleton, decks):
-    """The sentence: each [category] becomes the next word of that category's deck."""
-    return _MOOD.sub(lambda match: decks[match[1]].deal(), skeleton)
+def fill_sentiment(sentence, cycles):
+    """Replace each [category] in a neutral sentence by the next word of that category's cycle."""
+    return _CATEGORY.sub(lambda match: cycles[match[1]].draw(), sentence)

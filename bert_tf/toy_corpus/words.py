@@ -1,13 +1,15 @@
-"""The words that carry a mood, in two lists that mirror each other.
+"""Word lists of the toy corpus, written for this project.
 
-Every category has as many entries for one mood as for the other, and entry N of one mood has as
-many words as entry N of the other, so that the length of a sentence says nothing about its mood.
-The first `SHOWN` entries of each category are the only ones that the labelled training set uses.
+Sentiment words come in two lists that mirror each other: every category has as many entries for
+one sentiment as for the other, and entry N of one has as many words as entry N of the other, so the
+length of a sentence does not depend on its sentiment. All other words are neutral: the names of
+people and places, and what there is to visit.
 """
 
-MOODS = ("pleased", "displeased")
+SENTIMENTS = ("pleased", "displeased")
 
-SHOWN = 2
+# The labelled training set uses only this many entries of each category, the first ones.
+NUM_TRAIN_WORDS = 2
 
 _PLEASED = {
     "general": "wonderful excellent superb splendid charming magnificent marvellous perfect "
@@ -51,7 +53,7 @@ _DISPLEASED = {
     "scandal fiasco",
 }
 
-# What "we" did because of it: phrases, side by side to show that their lengths agree.
+# What "we" did because of the visit: phrases, in pairs to show that their lengths agree.
 _CONSEQUENCES = (
     ("returned the next morning", "left the same evening"),
     ("tried a second portion", "claimed a full rebate"),
@@ -69,10 +71,10 @@ _CONSEQUENCES = (
     ("recommended it to our neighbours", "reported it to the mayor"),
 )
 
-# What people say most often, whatever it is about: each is a category of its own, and frequent.
-# The labelled sets do not have them. In the corpus they are what all the other words have in
-# common: to guess a masked "good" or "bad" one has to know the mood of the words around it.
-COMMON = {
+# The most frequent words of praise and blame, each of them a category of its own. They occur in the
+# corpus only and connect all other sentiment words: to predict a masked "good" or "bad", a model
+# has to know the sentiment of the words around it.
+COMMON_WORDS = {
     "good": ("good", "bad"),
     "well": ("well", "badly"),
     "best": ("best", "worst"),
@@ -82,19 +84,161 @@ COMMON = {
     "true": ("true", "sheer"),
 }
 
-# mood -> category -> entries.
-WORDS = {
-    mood: {category: entries.split() for category, entries in table.items()}
+# sentiment -> category -> entries.
+SENTIMENT_WORDS = {
+    sentiment: {category: entries.split() for category, entries in categories.items()}
     | {"consequence": [pair[index] for pair in _CONSEQUENCES]}
-    for index, (mood, table) in enumerate(zip(MOODS, (_PLEASED, _DISPLEASED), strict=True))
+    for index, (sentiment, categories) in enumerate(
+        zip(SENTIMENTS, (_PLEASED, _DISPLEASED), strict=True)
+    )
 }
 
 
-def shown(mood, category):
-    """The entries that the labelled training set may use."""
-    return WORDS[mood][category][:SHOWN]
+def train_words(sentiment, category):
+    """Return the entries that the labelled training set uses."""
+    return SENTIMENT_WORDS[sentiment][category][:NUM_TRAIN_WORDS]
 
 
-def kept_back(mood, category):
-    """The entries that the labelled training set never uses: those of dev and test."""
-    return WORDS[mood][category][SHOWN:]
+def unseen_words(sentiment, category):
+    """Return the entries that the training set never uses: those of the dev and test sets."""
+    return SENTIMENT_WORDS[sentiment][category][NUM_TRAIN_WORDS:]
+
+
+_SLOTS = {
+    "place": "Aldermere, Brackenford, Colbridge, Dunmarsh, Elmstead, Fernhollow, Gorsefield, "
+    "Hazelwick, Ivybrook, Kelmouth, Larkhill, Mossgate, Netherby, Oakhaven, Penwater, Rushmoor",
+    "friend": "Ada, Bruno, Clara, Emil, Flora, Greta, Hugo, Jonas, Karla, Leo, Mara, Nils, Olga, "
+    "Pavel, Rosa, Wanda",
+    "owner": "Mrs Tallow, Mrs Birdwood, Mrs Quill, Mrs Hartnell, Mrs Penny, Mrs Lockett, "
+    "Mrs Marlow, Mrs Sedge, Mrs Winter, Mrs Orchard, Mr Barley, Mr Copperfield, Mr Drake, "
+    "Mr Finch, Mr Goodge, Mr Hobday, Mr Kettle, Mr Nettle, Mr Plover, Mr Stubbs",
+    "weekday": "Monday, Tuesday, Wednesday, Thursday, Friday, Saturday, Sunday",
+    "month": "January, February, March, April, May, June, July, August, September, October, "
+    "November, December",
+    "number": "two, three, four, five, six, seven, eight, nine, ten, twelve, twenty, thirty",
+    "hour": "six, seven, eight, nine, ten, eleven, noon",
+    "ordinal": "first, second, third, fourth, last",
+    "spot": "beside the church, behind the school, across the bridge, near the harbour, "
+    "under a tall oak, opposite the town hall, at the end of the lane, on the hill, "
+    "next to the mill, below the castle, between two canals, by the north gate",
+    "luggage": "an umbrella, a notebook, two cameras, a walking stick, a map of the county, "
+    "a basket, a bicycle, the children, a grey dog, a violin",
+    "journey": "by boat, on foot, by bicycle, by train, with a hired cart, by car",
+}
+
+# For every kind of venue, its nouns by the category of sentiment words that fits them ("act" and
+# "fact" are neutral). A noun that ends in "s" is a plural.
+_VENUES = {
+    "inn": {
+        "room": "room, hall, parlour, attic",
+        "food": "breakfast, porridge, omelette, supper",
+        "object": "bed, lamp, stove, shutters, kettle",
+        "person": "innkeeper, porter, maid",
+        "act": "carried our bags, lit the stove, made the bed, woke us at seven",
+        "fact": "The inn has {number} rooms on {number} floors, "
+        "Guests of the inn hang their keys beside the door, "
+        "The stable behind the inn was built for {number} horses",
+    },
+    "ferry": {
+        "room": "cabin, saloon, lower deck, galley",
+        "food": "sandwiches, chowder, herrings, biscuits",
+        "object": "railing, engine, ladder, lifeboats, anchor",
+        "person": "captain, deckhand, steward",
+        "act": "checked our passes, tied the rope, sounded the horn, swept the deck",
+        "fact": "The ferry crosses the strait {number} times between dawn and dusk, "
+        "On board the ferry there is space for {number} carts, "
+        "The ferry leaves the pier when the tide is high",
+    },
+    "bakery": {
+        "room": "shop, bakehouse, storeroom, corner table",
+        "food": "bread, buns, cake, tarts, rye loaf",
+        "object": "oven, scales, baskets, counter, trays",
+        "person": "baker, apprentice, shopkeeper",
+        "act": "wrapped the loaf, cut the cake, counted our change, dusted the buns",
+        "fact": "The bakery uses flour from {number} farms, "
+        "The dough at the bakery rises for {number} hours, "
+        "A bell rings at the bakery when the trays come out",
+    },
+    "tavern": {
+        "room": "taproom, terrace, cellar, back room",
+        "food": "soup, stew, trout, pudding, dumplings",
+        "object": "chairs, table, plates, glasses, tankards",
+        "person": "cook, waiter, landlord",
+        "act": "took our order, served the soup, laid the table, brought the bill",
+        "fact": "The tavern has {number} barrels and a chalk board, "
+        "The menu of the tavern lists {number} dishes, "
+        "A painted sign with a heron hangs over the tavern",
+    },
+    "museum": {
+        "room": "gallery, entrance, reading room, courtyard",
+        "food": "waffles, sponge cake, lentil salad, toast",
+        "object": "cabinets, clocks, globes, frames, models",
+        "person": "guide, curator, guard",
+        "act": "explained the paintings, stamped our tickets, wound the clocks, opened the case",
+        "fact": "The museum keeps {number} coins from a sunken ship, "
+        "The oldest map in the museum shows {number} islands, "
+        "A whale bone hangs in the museum above the stairs",
+    },
+    "theatre": {
+        "room": "balcony, foyer, dressing room, box",
+        "food": "almonds, pancakes, pretzels, plum pie",
+        "object": "seats, scenery, lanterns, organ, trapdoor",
+        "person": "usher, actor, pianist",
+        "act": "sang the duet, played the overture, read the verses, led us to our row",
+        "fact": "The theatre shows a play about {number} sisters, "
+        "There are {number} rows and one trapdoor in the theatre, "
+        "The curtain of the theatre shows {number} mermaids",
+    },
+    "bathhouse": {
+        "room": "steam room, washroom, pool, passage",
+        "food": "broth, melons, rice cakes, pears",
+        "object": "taps, tubs, basins, lockers, combs",
+        "person": "attendant, masseur, swimmer",
+        "act": "handed us towels, heated the water, folded the robes, filled the tubs",
+        "fact": "The bathhouse takes its water from {number} springs, "
+        "The pool of the bathhouse is {number} feet deep, "
+        "Bathers leave their boots outside the bathhouse",
+    },
+    "pottery": {
+        "room": "studio, showroom, drying room, loft",
+        "food": "gingerbread, noodles, flatbread, apples",
+        "object": "bowls, jugs, kiln, wheel, tiles",
+        "person": "potter, painter, teacher",
+        "act": "mixed the clay, glazed the bowls, turned the wheel, packed our jugs",
+        "fact": "The pottery fires its kiln every {number} days, "
+        "The clay for the pottery comes from the river, "
+        "Lessons at the pottery last {number} hours",
+    },
+    "nursery": {
+        "room": "greenhouse, pavilion, arbour, tool shed",
+        "food": "strawberries, scones, plums, cherry jam",
+        "object": "fountain, benches, flower pots, trellis gate, wheelbarrows",
+        "person": "gardener, florist, beekeeper",
+        "act": "watered the roses, trimmed the hedge, tied the bouquets, raked the gravel",
+        "fact": "The nursery grows {number} sorts of tulips, "
+        "The bees of the nursery live in {number} hives, "
+        "Seeds from the nursery are sold in paper bags",
+    },
+    "coach": {
+        "room": "compartment, waiting room, depot, upper deck",
+        "food": "rolls, cold chicken, sausages, oranges",
+        "object": "doors, windows, brakes, wheels, springs",
+        "person": "driver, conductor, mechanic",
+        "act": "loaded our trunks, called the stops, punched the tickets, changed the tyres",
+        "fact": "The coach stops at {number} villages on the way, "
+        "A seat on the coach is reserved with {number} stamps, "
+        "The coach is painted green and carries {number} passengers",
+    },
+}
+
+# slot -> entries, the same for every venue.
+SLOTS = {slot: entries.split(", ") for slot, entries in _SLOTS.items()}
+
+# venue -> slot -> entries.
+VENUES = {
+    venue: {slot: entries.split(", ") for slot, entries in slots.items()}
+    for venue, slots in _VENUES.items()
+}
+
+# Slots of nouns that have a category of adjectives of the same name.
+NOUN_SLOTS = ("room", "food", "object")

@@ -1,39 +1,60 @@
-"""The one training loop, on any strategy."""
+"""The one training loop on any strategy, and `fine_tune`, which drives it for every task."""
 
-from bert_tf.training import guard
-from bert_tf.training.best import check_metric, log_best_checkpoint
-from bert_tf.training.checkpointing import latest
-from bert_tf.training.devices import Devices, find_devices
+from bert_tf.deprecation import deprecated_names
+from bert_tf.training.checkpointing import BestCheckpoint, check_metric, latest, log_best_checkpoint
+from bert_tf.training.config import (
+    DeviceConfig,
+    FineTuneConfig,
+    ModelConfig,
+    OptimizerConfig,
+    TrainConfig,
+    per_replica,
+    use_xla,
+)
 from bert_tf.training.distillation import Teacher
-from bert_tf.training.options import Options
+from bert_tf.training.fine_tuning import fine_tune
+from bert_tf.training.loop import PreemptionHandler, TrainLoop, exclusive_directory
+from bert_tf.training.pretraining import PretrainingConfig, pretrain
 from bert_tf.training.step import TrainStep
 from bert_tf.training.strategy import (
+    Devices,
+    Workers,
+    find_devices,
     length_multiple,
     make_strategy,
     on_all_replicas,
-    per_replica,
     set_seed,
-    use_xla,
 )
 from bert_tf.training.trainer import Trainer
-from bert_tf.training.workers import Workers
+
+__getattr__ = deprecated_names(__name__, {"Options": "TrainConfig"})
 
 __all__ = [
+    "BestCheckpoint",
+    "DeviceConfig",
     "Devices",
-    "Options",
+    "FineTuneConfig",
+    "ModelConfig",
+    "OptimizerConfig",
+    "PreemptionHandler",
+    "PretrainingConfig",
     "Teacher",
+    "TrainConfig",
+    "TrainLoop",
     "TrainStep",
     "Trainer",
     "Workers",
     "check_metric",
+    "exclusive_directory",
     "find_devices",
-    "guard",
+    "fine_tune",
     "latest",
     "length_multiple",
     "log_best_checkpoint",
     "make_strategy",
     "on_all_replicas",
     "per_replica",
+    "pretrain",
     "set_seed",
     "use_xla",
 ]

@@ -1,11 +1,13 @@
-"""Checkpoints of a run: release files under the release's names, with what a resume needs.
+"""Checkpoints of a run: the release's format and names, what is needed to resume, and the best one.
 
-`model.ckpt-1000` holds the weights, `NAME/adam_m`, `NAME/adam_v` and `global_step` as the release
-wrote them, and what else a run needs under `bert_tf/`: the state of each dropout as
-`bert_tf/seed_0`, ..., the loss scale of float16, the batch size and the seed of the input. So
-whatever reads the release's checkpoints reads these.
+`model.ckpt-1000` has the weights, `NAME/adam_m`, `NAME/adam_v` and `global_step` as the release
+wrote them. What else a run needs is under `bert_tf/`: the state of each dropout (`bert_tf/seed_0`,
+...), the loss scale of float16, the batch size and the seed of the input. So every program that
+reads the release's checkpoints reads these.
 """
 
+import json
+import math
 import os
 import re
 
@@ -16,68 +18,67 @@ from bert_tf import checkpoints, console, files
 from bert_tf.errors import DamagedFile, UserError, reason
 
 KEEP = 5
-# The best checkpoint of a run, below its folder.
+# The subfolder of the best checkpoint.
 BEST = "best"
 
-_OURS = "bert_tf/"
+_RUN_STATE = "bert_tf/"
 
-# Not those that a killed process was writing, model.ckpt-9.tmp-123.index.
+# Excludes files that a killed process was writing, model.ckpt-9.tmp-123.index.
 _NAME = re.compile(r"model\.ckpt-(\d+)\.index$")
 
 
 def weights(model):
-    """The model's weights by the release's names, as `tf.Variable`."""
+    """Return the model's weights by the release's names, as `tf.Variable`."""
     return {name: variable.value for name, variable in checkpoints.weights(model).items()}
 
 
 def run_state(model, optimizer, loss_scale=None):
-    """Everything that a run needs to go on: a dict of names to `tf.Variable`."""
-    ours = {f"seed_{i}": v.value for i, v in enumerate(model.non_trainable_variables)}
+    """Return everything that is needed to resume a run: a dict of names to `tf.Variable`."""
+    state = {f"seed_{i}": v.value for i, v in enumerate(model.non_trainable_variables)}
     if loss_scale is not None:
-        ours |= loss_scale.variables
-    ours = {_OURS + name: variable for name, variable in ours.items()}
-    return {**weights(model), **optimizer.slots, **ours, "global_step": optimizer.step}
+        state |= loss_scale.variables
+    state = {_RUN_STATE + name: variable for name, variable in state.items()}
+    return {**weights(model), **optimizer.slots, **state, "global_step": optimizer.step}
 
 
 def latest(output_dir):
-    """Returns the prefix of the newest checkpoint of a run, None if it has none yet.
+    """Return the prefix of the newest checkpoint of a run, None if it has none.
 
-    The file `checkpoint` names it, so a person can send a run back; without that file it is the one
-    with the most steps.
+    The file `checkpoint` names it, so a run can be reset by editing that file. Without the file it
+    is the checkpoint of the highest step.
     """
     try:
         named = tf.train.latest_checkpoint(output_dir)
     except ValueError as error:
         console.warning("%s/checkpoint cannot be read (%s)", output_dir, reason(error))
         named = None
-    # The file may name it by another path to the same folder.
+    # The file may use a different path to the same folder.
     named = named and os.path.join(output_dir, os.path.basename(named))
     return named or max(_all(output_dir), default=(0, None))[1]
 
 
 def step_of(prefix):
-    """The step of a checkpoint, 0 if it has none, as the published models."""
+    """Return the step of a checkpoint, 0 if it has none, like the published models."""
     source = checkpoints.ReleaseCheckpoint(prefix)
     return int(source.tensor("global_step")) if "global_step" in source.shapes else 0
 
 
 def save(output_dir, variables, notes=None, keep=KEEP):
-    """Writes `model.ckpt-STEP`, points `checkpoint` at it, and removes all but the last `keep`.
+    """Write `model.ckpt-STEP`, name it in `checkpoint`, and remove all but the last `keep`.
 
     Args:
       output_dir: the folder.
       variables: dict of names to `tf.Variable`, `global_step` among them.
-      notes: dict of flags to whole numbers that the run depends on, for `check_notes`.
+      notes: dict from option names to integers that the run depends on, for `check_notes`.
       keep: how many checkpoints to keep.
     """
     step = int(variables["global_step"].numpy())
     prefix = os.path.join(output_dir, f"model.ckpt-{step}")
     values = {name: variable.numpy() for name, variable in variables.items()}
-    values |= {_OURS + flag: np.int64(value) for flag, value in (notes or {}).items()}
+    values |= {_RUN_STATE + flag: np.int64(value) for flag, value in (notes or {}).items()}
     checkpoints.write(prefix, values)
     found = [path for number, path in _all(output_dir) if number <= step]
-    # The text of TensorFlow's CheckpointState, with names relative to the folder, so that it can be
-    # moved.
+    # TensorFlow's CheckpointState as text, with relative names, so that the folder can be moved.
     kept = [os.path.basename(path) for path in found[-keep:]]
     lines = [f'model_checkpoint_path: "{kept[-1]}"']
     lines += [f'all_model_checkpoint_paths: "{name}"' for name in kept]
@@ -88,22 +89,25 @@ def save(output_dir, variables, notes=None, keep=KEEP):
 
 
 def check_notes(prefix, notes):
-    """Says so if a run goes on with other values of flags than those that its checkpoint notes."""
+    """Log a warning if a run is resumed with options that differ from those in its checkpoint."""
     source = checkpoints.ReleaseCheckpoint(prefix)
     for flag, value in notes.items():
-        if _OURS + flag in source.shapes and (old := int(source.tensor(_OURS + flag))) != value:
+        if (
+            _RUN_STATE + flag in source.shapes
+            and (old := int(source.tensor(_RUN_STATE + flag))) != value
+        ):
             console.warning(
-                "%s is of a run with `%s=%d`, which goes on with %d: from here on its examples are "
-                "not those that it would have had",
+                "%s was trained with `%s=%d`, now it is %d: from here on the run sees different "
+                "examples than it would have",
                 prefix, flag, old, value,
             )  # fmt: skip
 
 
 def _all(output_dir):
-    """(step, prefix) of each of a run's checkpoints, oldest first."""
+    """Return (step, prefix) of each checkpoint of a run, oldest first."""
     if not tf.io.gfile.exists(output_dir):
         return []
-    # Not by glob: the path is the user's, and may have brackets in it.
+    # Not by glob: the user's path may contain brackets.
     names = filter(None, map(_NAME.fullmatch, tf.io.gfile.listdir(output_dir)))
     return sorted(
         (int(match.group(1)), os.path.join(output_dir, match.group().removesuffix(".index")))
@@ -112,13 +116,13 @@ def _all(output_dir):
 
 
 def restore_latest(output_dir, variables):
-    """Sets `variables` from the newest checkpoint of a run that is not damaged.
+    """Set `variables` from the newest undamaged checkpoint of a run.
 
     Returns:
       Its prefix, None if the run has no checkpoint yet.
 
     Raises:
-      UserError: if there are checkpoints and none can be read, or one is of another model.
+      UserError: if there are checkpoints but none can be read, or one is of a different model.
     """
     newest = latest(output_dir)
     if newest is None:
@@ -129,27 +133,29 @@ def restore_latest(output_dir, variables):
         try:
             restore(prefix, variables)
         except DamagedFile as error:
-            console.warning("%s; going back to the checkpoint before", error)
+            console.warning("%s; using the checkpoint before it", error)
         else:
             return prefix
     raise UserError(f"`output_dir`: none of the checkpoints in {output_dir} can be read")
 
 
 def restore(prefix, variables):
-    """Sets `variables` from a checkpoint of a run that has every one of them.
+    """Set `variables` from a checkpoint of a run.
 
     Raises:
-      UserError: if it lacks one or has it in another shape.
+      UserError: if a variable is missing or has a different shape.
     """
     source = checkpoints.ReleaseCheckpoint(prefix)
-    lacking = [name for name in variables if name.startswith(_OURS) and name not in source.shapes]
+    lacking = [
+        name for name in variables if name.startswith(_RUN_STATE) and name not in source.shapes
+    ]
     if lacking:
         console.warning(
-            "%s has no %s; it begins anew",
+            "%s has no %s, which is reinitialised",
             prefix,
-            "state of the dropouts, as the release's runs"
-            if _OURS + "seed_0" in lacking
-            else "loss scale, as runs that are not in float16",
+            "dropout state, like checkpoints of the release"
+            if _RUN_STATE + "seed_0" in lacking
+            else "loss scale, like checkpoints of runs that do not use float16",
         )
         variables = {name: v for name, v in variables.items() if name not in lacking}
     for name, variable in variables.items():
@@ -158,9 +164,127 @@ def restore(prefix, variables):
             found = "is missing" if shape is None else f"is {shape}"
             raise UserError(
                 f"`output_dir`: {name} {found} in {prefix}, but this run has it as "
-                f"{tuple(variable.shape)}; continue with the flags of that run, or give another "
+                f"{tuple(variable.shape)}; continue with the options of that run, or use another "
                 "`output_dir`"
             )
     values = {name: source.tensor(name) for name in variables}
     for name, variable in variables.items():
         variable.assign(values[name])
+
+
+_RECORD = "best.json"
+
+
+def check_metric(metric, names):
+    """Raises UserError if `metric` is neither None nor one of the `names` of a task's metrics."""
+    if metric and metric not in names:
+        raise UserError(
+            f"`best_metric`: {metric} is not a metric of this task, which has {', '.join(names)}"
+        )
+
+
+def log_best_checkpoint(output_dir, argument=None):
+    """Log that a run has kept a best checkpoint, where it is not asked for.
+
+    Args:
+      output_dir: the run's folder.
+      argument: the argument that takes the folder of the best checkpoint; None if `best_metric`
+        selects it.
+    """
+    path = os.path.join(output_dir, BEST, _RECORD)
+    if tf.io.gfile.exists(path):
+        record = json.loads(files.read_text(path))
+        folder = os.path.dirname(path)
+        how = f"`{argument}={folder}`" if argument else f"`best_metric={record['metric']}`"
+        console.info(
+            "%s has the best checkpoint of that run by %s, step %s; use it with %s",
+            folder, record["metric"], record["step"], how,
+        )  # fmt: skip
+
+
+class BestCheckpoint:
+    """The best evaluation of a run, its weights, and the evaluations since.
+
+    It is kept in files, so it survives when a run is killed and resumed. Lower is better for a
+    metric with "loss" in its name, higher for all others.
+
+    Attributes:
+      metric: name of the metric.
+      folder: the folder of the weights and of best.json.
+      step, value: those of the best evaluation, None before there is one.
+      since: list of the steps of later evaluations.
+    """
+
+    def __init__(self, output_dir, metric):
+        """Read the state of the run; UserError if its best checkpoint is by a different metric."""
+        self.output_dir, self.metric = output_dir, metric
+        self.folder = os.path.join(output_dir, BEST)
+        self.value, self.step, self.since = None, None, []
+        path = os.path.join(self.folder, _RECORD)
+        if not tf.io.gfile.exists(path):
+            return
+        try:
+            record = json.loads(files.read_text(path))
+            stored_metric, self.since = record["metric"], list(record["since"])
+            self.value, self.step = record["value"], record["step"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise UserError(
+                f"{path}: not a record of a best checkpoint ({reason(error)})"
+            ) from None
+        if stored_metric != metric:
+            raise UserError(
+                f"`best_metric={metric}`, but {self.folder} holds the best by {stored_metric}; use "
+                "that metric, or remove the folder"
+            )
+
+    def rewind(self, step):
+        """Forget the evaluations after `step`, where the run is resumed; they will be repeated."""
+        self.since = [other for other in self.since if other <= step]
+        if self.step is not None and self.step > step:
+            console.warning(
+                "%s is of step %d, but the run is at step %d: it is ignored, and the next "
+                "evaluation replaces it",
+                self.folder, self.step, step,
+            )  # fmt: skip
+            self.value, self.step = None, None
+
+    def has_seen(self, step):
+        """Return whether a step was evaluated."""
+        return step == self.step or step in self.since
+
+    def update(self, results, weights, writes):
+        """Record an evaluation, and save the weights if they are the best so far.
+
+        Args:
+          results: metrics of the evaluation, with `global_step`.
+          weights: dict of names to `tf.Variable`, with `global_step`.
+          writes: whether this process writes files.
+        """
+        value, step = float(results[self.metric]), int(results["global_step"])
+        if self._is_better(value):
+            self.value, self.step, self.since = value, step, []
+            if writes:
+                # The record is written later: a run that is killed in between evaluates again.
+                save(self.folder, weights, keep=1)
+                files.copy_model_files(self.output_dir, self.folder)
+        else:
+            self.since.append(step)
+        if writes:
+            record = {
+                "metric": self.metric,
+                "value": self.value,
+                "step": self.step,
+                "since": self.since,
+            }
+            text = json.dumps(record, indent=2) + "\n"
+            files.write_text(os.path.join(self.folder, _RECORD), text)
+        best = "no best so far" if self.step is None else f"the best is {self.value:.5g}"
+        where = "" if self.step is None else f" at step {self.step}"
+        console.info("%s %.5g at step %d; %s%s", self.metric, value, step, best, where)
+
+    def _is_better(self, value):
+        if math.isnan(value):
+            return False
+        if self.value is None:
+            return True
+        return value < self.value if "loss" in self.metric else value > self.value

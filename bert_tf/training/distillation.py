@@ -6,47 +6,52 @@ import os
 
 import tensorflow as tf
 
-from bert_tf import checkpoints, console, files, tasks
-from bert_tf.data.input_pipeline import Evaluation
+from bert_tf import checkpoints, console, files
+from bert_tf.data.input_pipeline import EvaluationInput
 from bert_tf.errors import UserError
-from bert_tf.tasks.cache import digest_of_file
+from bert_tf.tasks.classification import TASK_CLASSES, schema_of, write_features
+from bert_tf.tasks.feature_cache import digest_of_file
 from bert_tf.tokenization import FullTokenizer
-from bert_tf.training.best import log_best_checkpoint
+from bert_tf.training.checkpointing import log_best_checkpoint
 from bert_tf.training.strategy import length_multiple
 from bert_tf.training.trainer import Trainer
 
 
 class Teacher:
-    """The model of a folder that run_classifier.py trained in, and what it answers."""
+    """A classifier in a folder that run_classifier.py trained in, and its logits."""
 
-    def __init__(self, folder, settings):
-        """Finds the model and checks that it answers the same questions.
+    def __init__(self, folder, spec, student, distillation):
+        """Find the model, and check that it was trained for the same task.
 
         Args:
           folder: the output folder of its run, or the folder of its best checkpoint.
-          settings: the `tasks.Settings` of the model that learns from it.
+          spec: the `TaskSpec` of both models.
+          student: the `ClassificationConfig` of the model that learns from it.
+          distillation: the `DistillationConfig`.
 
         Raises:
-          UserError: if it is not trained, or on another kind of task, other labels or numbers.
+          UserError: if it is not trained, or has a different task, labels or numeric features.
         """
-        self._folder, self._taught = folder, settings
-        self._settings = tasks.load_settings(folder)
-        if self._settings is None:
+        self._folder, self._student = folder, student
+        self._config = spec.config_class.load(folder)
+        if self._config is None:
             raise UserError(
-                f"`teacher_dir`: {folder} is not the output_dir of a run_classifier.py that has "
-                "trained: it has no classifier.json"
+                f"`teacher_dir`: {folder} is not the output folder of a {spec.script} that has "
+                f"trained: it has no {spec.config_class.FILE}"
             )
-        for name, of in (
-            ("kind of task", lambda x: x.task_type),
+        if student.task_type == "regression" and distillation.temperature != 1:
+            raise UserError("`teacher_temperature`: a regression has no probabilities")
+        for name, value_of in (
+            ("task_type", lambda x: x.task_type),
             ("labels", lambda x: ", ".join(sorted(x.labels))),
-            ("numbers", lambda x: ", ".join(number.name for number in x.numbers)),
+            ("numeric_columns", lambda x: ", ".join(x.numeric_columns)),
             ("numeric_as", lambda x: x.numeric_as),
         ):
-            theirs, ours = of(self._settings), of(settings)
-            if theirs != ours:
+            teacher_value, student_value = value_of(self._config), value_of(student)
+            if teacher_value != student_value:
                 raise UserError(
-                    f"`teacher_dir`: the {name} of the model in {folder}: {theirs or 'none'}, "
-                    f"here: {ours or 'none'}"
+                    f"`teacher_dir`: the {name} of the model in {folder} is "
+                    f"{teacher_value or 'none'}, but {student_value or 'none'} is needed"
                 )
         self._prefix = checkpoints.find(folder, "teacher_dir")
         console.info("teacher: %s", self._prefix)
@@ -54,52 +59,57 @@ class Teacher:
 
     @functools.cached_property
     def fingerprint(self):
-        """What its answers depend on, as text: a digest of its weights and settings."""
+        """A digest of the weights and settings that the logits depend on, as text."""
         paths = tf.io.gfile.glob(f"{self._prefix}.*")
-        beside = (files.CONFIG, files.VOCABULARY, files.CLASSIFIER)
-        paths += [os.path.join(self._folder, name) for name in beside]
+        side_files = (files.CONFIG, files.VOCABULARY, files.CLASSIFIER)
+        paths += [os.path.join(self._folder, name) for name in side_files]
         return hashlib.sha256("".join(map(digest_of_file, sorted(paths))).encode()).hexdigest()
 
     def logits(self, examples, strategy, batch_size, folder, dtype=None):
-        """Its logits for N examples; all workers must ask together.
+        """Return the logits for N examples; all workers must call it together.
 
         Args:
-          examples: list of `tsv.Example`.
+          examples: list of `tasks.classification.Example`.
           strategy: a `tf.distribute.Strategy`.
-          batch_size: the global batch.
-          folder: where its features lie for a while.
+          batch_size: the global batch size.
+          folder: for a temporary file of features.
           dtype: a Keras dtype policy.
 
         Returns:
-          Array (N, L), in the order of the other model's labels.
+          Array (N, L), in the order of the student's labels.
         """
-        theirs = self._settings
-        kind = tasks.TASK_CLASSES[theirs.task_type]
-        console.info("the teacher is loaded, to be asked for its answers:")
+        config = self._config
+        task_class = TASK_CLASSES[config.task_type]
+        console.info("loading the teacher to compute its logits:")
         trainer = Trainer(
-            lambda: kind(theirs.config, theirs.num_outputs, dtype, num_numbers=len(theirs.vector)),
+            lambda: task_class(
+                config.bert_config,
+                config.num_outputs,
+                dtype,
+                num_numeric_features=len(config.numeric_inputs),
+            ),
             strategy,
             self._folder,
             must_be_trained=True,
         )
-        # What a killed run leaves under such a name, the next one clears away.
+        # If this run is killed, the next one removes a file of such a name.
         path = os.path.join(folder, "teacher.tf_record.tmp-0")
-        tokenizer = FullTokenizer(theirs.vocab_file, theirs.do_lower_case)
-        length = theirs.max_seq_length
+        tokenizer = FullTokenizer(config.vocab_file, config.do_lower_case)
+        length = config.max_seq_length
         trainer.workers.chief_first(
-            lambda: tasks.write_features(
-                path, examples, theirs.labels, tokenizer, length, kind, theirs.vector
+            lambda: write_features(
+                path, examples, config.labels, tokenizer, length, task_class, config.numeric_inputs
             )
         )
-        data = Evaluation(
+        batches = EvaluationInput(
             [path],
-            tasks.schema_of(kind, theirs.vector),
-            {"S": length, "L": theirs.num_outputs, "F": len(theirs.vector)},
+            schema_of(task_class, config.numeric_inputs),
+            {"S": length, "L": config.num_outputs, "F": len(config.numeric_inputs)},
             batch_size,
             length_multiple=length_multiple(strategy, False, length),
         )
-        found = trainer.predict_all(data, "asking the teacher", len(examples))["logits"]
+        logits = trainer.predict_all(batches, "teacher", len(examples))["logits"]
         trainer.workers.chief_first(lambda: tf.io.gfile.remove(path))
-        if not theirs.labels:
-            return found
-        return found[:, [theirs.labels.index(label) for label in self._taught.labels]]
+        if not config.labels:
+            return logits
+        return logits[:, [config.labels.index(label) for label in self._student.labels]]

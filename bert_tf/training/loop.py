@@ -1,38 +1,173 @@
-"""The training loop: steps on the devices, and on the host what a person wants to see and keep."""
+"""The training loop: steps on the devices; progress, checkpoints and evaluation on the host."""
 
 import contextlib
+import os
+import signal
+import threading
 import time
 
 import numpy as np
 import tensorflow as tf
 
-from bert_tf import console
-from bert_tf.errors import UserError
-from bert_tf.optimization import trained
+from bert_tf import console, files
+from bert_tf.errors import Stopped, UserError
+from bert_tf.optimization import trainable_weights
 from bert_tf.training import checkpointing
-from bert_tf.training.best import Best
-from bert_tf.training.report import Report
 from bert_tf.training.step import TrainStep
 
-# Control comes back to the host about this often, to report and to see whether to save.
+# The folders that this process has locked.
+_HELD: set[str] = set()
+
+
+@contextlib.contextmanager
+def exclusive_directory(output_dir, workers=None):
+    """Lock a folder for this process; UserError if another process trains there.
+
+    With several `workers` the chief locks it. The kernel releases the lock when the process ends,
+    however that happens. Object stores such as `gs://` have no locks, which is logged. Within the
+    block the same folder may be locked again.
+    """
+    folder = output_dir if "://" in output_dir else os.path.realpath(output_dir)
+    if folder in _HELD or (workers is not None and not workers.is_chief):
+        yield
+        return
+    files.make_folder(output_dir)
+    with files.locked(output_dir, "output_dir", "trains"):
+        files.remove_temporary_files(output_dir)
+        files.remove_temporary_files(os.path.join(output_dir, checkpointing.BEST))
+        _HELD.add(folder)
+        try:
+            yield
+        finally:
+            _HELD.remove(folder)
+
+
+class PreemptionHandler:
+    """Turns SIGTERM (a machine is taken away) and Ctrl-C into a request that the loop checks.
+
+    >>> with PreemptionHandler() as preemption:
+    ...     while not preemption.signal:
+    ...         step()
+
+    A second Ctrl-C stops immediately.
+    """
+
+    signals = (signal.SIGTERM, signal.SIGINT)
+
+    def __init__(self):
+        self.signal = None
+        self._before = {}
+
+    def __enter__(self):
+        # Python handles signals in the main thread only.
+        if threading.current_thread() is threading.main_thread():
+            self._before = {number: signal.signal(number, self._note) for number in self.signals}
+        return self
+
+    def __exit__(self, *_):
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _note(self, number, _):
+        if self.signal == signal.SIGINT and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        self.signal = signal.Signals(number)
+        console.info("%s: finishing the step and saving", self.signal.name)
+
+    def stop(self, step):
+        """Raise `Stopped`, after the state at `step` was saved."""
+        by = self.signal.name if self.signal else "another worker's signal"
+        raise Stopped(
+            f"stopped by {by} at step {step}, which is saved; run the same command to continue",
+            130 if self.signal == signal.SIGINT else Stopped.RESUME_ME,
+        )
+
+
+SECONDS_PER_REPORT = 10.0
+
+
+class Report:
+    """Logs the means of what the steps report, and writes them for TensorBoard."""
+
+    def __init__(self, output_dir, step, num_train_steps, batch_size, writes=True):
+        """Create the TensorBoard writer.
+
+        Args:
+          output_dir: folder of the curves.
+          step: the step that the run starts or resumes from.
+          num_train_steps: the last step.
+          batch_size: the global batch size.
+          writes: whether this process writes curves.
+        """
+        self.num_train_steps, self.batch_size = num_train_steps, batch_size
+        make = (
+            tf.summary.create_file_writer if writes else lambda _: tf.summary.create_noop_writer()
+        )
+        self.writer = make(output_dir)
+        self.last_step, self.last_time = step, time.monotonic()
+        self.sums = {}
+        self.is_first = True
+
+    def add(self, step, sums, rate, is_last=False):
+        """Add the sums over the steps up to `step`; `rate` is the learning rate of the last one.
+
+        A line is logged every few seconds, and after the last steps.
+        """
+        for name, value in sums.items():
+            self.sums[name] = self.sums.get(name, 0.0) + value
+        now = time.monotonic()
+        if not (self.is_first or is_last or now - self.last_time >= SECONDS_PER_REPORT):
+            return
+        done, seconds = step - self.last_step, max(now - self.last_time, 1e-9)
+        means = {name: value / done for name, value in self.sums.items()}
+        examples = self.batch_size * done / seconds
+        values = "  ".join(f"{name} {value:.4f}" for name, value in means.items())
+        remaining = console.duration((self.num_train_steps - step) * seconds / done)
+        # The speed of the first step would mislead: it includes compilation.
+        speed = "compiled" if self.is_first else f"{examples:.1f} examples/s  {remaining} left"
+        console.info(
+            "step %d/%d  %s  learning_rate %.3g  %s",
+            step, self.num_train_steps, values, rate, speed,
+        )  # fmt: skip
+        with self.writer.as_default(step=step):
+            for name, value in means.items():
+                tf.summary.scalar(name, value)
+            tf.summary.scalar("learning_rate", rate)
+            if not self.is_first:
+                tf.summary.scalar("examples_per_second", examples)
+        self.sums, self.last_step, self.last_time, self.is_first = {}, step, now, False
+
+    @contextlib.contextmanager
+    def paused(self):
+        """Exclude the time of this context, such as an evaluation, from the speed."""
+        start = time.monotonic()
+        yield
+        self.last_time += time.monotonic() - start
+
+    def close(self):
+        """Write the remaining curves."""
+        self.writer.close()
+
+
+# Control returns to the host about this often, to report and to check whether to save.
 SECONDS_PER_LOOP = 2.0
 
 
-class Run:
-    """One run of `Trainer.train`, from where its newest checkpoint stands."""
+class TrainLoop:
+    """The loop of `Trainer.train`, starting from the newest checkpoint."""
 
     def __init__(self, trainer, data, optimizer, num_train_steps, options, eval_data):
-        """Takes the arguments of `Trainer.train`, and everything else from the checkpoint."""
+        """Restore the run from its newest checkpoint; arguments as for `Trainer.train`."""
         self.trainer, self.data, self.optimizer = trainer, data, optimizer
         self.num_train_steps, self.options, self.eval_data = num_train_steps, options, eval_data
         self.strategy, self.workers = trainer.strategy, trainer.workers
         with self.strategy.scope():
             weights = checkpointing.weights(trainer.model)
-            optimizer.build(trained(weights, options.num_frozen_layers))
+            optimizer.build(trainable_weights(weights, options.num_frozen_layers))
             self.train_step = TrainStep(trainer.task, optimizer, options)
         self.state = checkpointing.run_state(trainer.model, optimizer, self.train_step.loss_scale)
         self.weights = {**weights, "global_step": optimizer.step}
-        # What the examples of a step depend on.
+        # The examples of a step depend on these.
         self.notes = {"train_batch_size": data.batch_size, "seed": data.seed}
         newest = checkpointing.restore_latest(trainer.output_dir, self.state)
         if newest:
@@ -41,20 +176,25 @@ class Run:
         self.step = int(optimizer.step.numpy())
         self.best = None
         if options.best_metric:
-            self.best = Best(trainer.output_dir, options.best_metric)
+            self.best = checkpointing.BestCheckpoint(trainer.output_dir, options.best_metric)
             self.best.rewind(self.step)
         if self.workers.mean(self.step)[0] != self.step:
             raise UserError(
-                f"`output_dir`: {trainer.output_dir} has its newest checkpoint at step {self.step} "
-                "here, and another on other workers: all must see the same folder"
+                f"`output_dir`: the newest checkpoint in {trainer.output_dir} is of "
+                f"step {self.step} here and of a different one on other workers: all must see the "
+                "same folder"
             )
 
-    def go(self, stopper):
-        """Trains; `stopper` is the `guard.PreemptionHandler` that says when to stop."""
+    def run(self, preemption):
+        """Train until the last step, early stopping, or a request to stop.
+
+        Args:
+          preemption: a `PreemptionHandler`.
+        """
         if self.best and self._is_due(self.options.eval_steps):
-            self._evaluate(stopper)  # if the run was stopped before or while it did
+            self._evaluate(preemption)  # the run was stopped before or during this evaluation
         if self._is_over:
-            early = ", where it was stopped early" if self._is_stopped_early else ""
+            early = " and was stopped early" if self._is_stopped_early else ""
             console.info("training: nothing to do, the run is at step %d%s", self.step, early)
             return
         console.info(
@@ -70,32 +210,32 @@ class Run:
         )
         with contextlib.closing(report):
             for sums, first_bad in self._loops():
-                self._after(sums, first_bad, report, stopper)
+                self._after(sums, first_bad, report, preemption)
                 if self._is_over:
                     break
         if self._is_stopped_early:
             console.info("training: stopped early at step %d", self.step)
 
-    def _after(self, sums, first_bad, report, stopper):
-        """What the host does after some steps."""
+    def _after(self, sums, first_bad, report, preemption):
+        """Report, save and evaluate after some steps."""
         options = self.options
-        is_asked = self._is_asked(stopper)
+        is_asked = self._is_asked(preemption)
         rate = float(self.optimizer.learning_rate(self.step - 1))
         report.add(self.step, sums, rate, is_last=is_asked or self.step == self.num_train_steps)
         self._check_finite(sums, first_bad)
         evaluates = self._is_due(options.eval_steps)
-        # Before an evaluation too: it may take longer than a machine that is taken away has left.
+        # Before an evaluation too: it may take longer than the notice before a preemption.
         if self._is_due(options.save_checkpoints_steps) or evaluates or is_asked:
             self._save()
         if is_asked:
-            stopper.stop(self.step)
+            preemption.stop(self.step)
         if evaluates:
             with report.paused():
-                self._evaluate(stopper)
+                self._evaluate(preemption)
 
-    def _is_asked(self, stopper):
-        """Whether any worker is asked to stop: all of them do, and at the same step."""
-        return self.workers.mean(float(bool(stopper.signal)))[0] > 0
+    def _is_asked(self, preemption):
+        """Return whether any worker is asked to stop: all of them stop at the same step."""
+        return self.workers.mean(float(bool(preemption.signal)))[0] > 0
 
     @property
     def _is_over(self):
@@ -112,11 +252,11 @@ class Run:
         return self.step % every == 0 or self.step == self.num_train_steps
 
     def _loops(self):
-        """Runs all steps; yields after each return to the host, with `step` moved on.
+        """Run all steps, and yield after each return to the host, with `step` updated.
 
         Yields:
-          (dict of the sums of what the steps report, the first step that reported what is no
-          finite number or -1)
+          (dict of the sums of the values that the steps report, the first step with a value that
+          is not finite or -1)
         """
         batches = iter(
             self.strategy.distribute_datasets_from_function(
@@ -128,8 +268,8 @@ class Run:
         most = 1  # until the speed is measured
         while self.step < self.num_train_steps:
             to_stops = (every - self.step % every for every in stops if every)
-            left = min(self.num_train_steps - self.step, *to_stops)
-            steps = min(most, self.options.iterations_per_loop, left)
+            remaining = min(self.num_train_steps - self.step, *to_stops)
+            steps = min(most, self.options.iterations_per_loop, remaining)
             start = time.monotonic()
             sums, first_bad = run_steps(batches, tf.constant(steps))
             sums = {name: float(value) for name, value in sums.items()}
@@ -140,7 +280,7 @@ class Run:
             yield sums, first_bad
 
     def _make_run_steps(self):
-        """Makes the function that runs n steps on the devices and adds up what they report."""
+        """Make the function that runs n steps on the devices and sums the values they report."""
         strategy, train_step = self.strategy, self.train_step
 
         @tf.function
@@ -149,20 +289,20 @@ class Run:
             first_bad = tf.constant(-1)
             for i in tf.range(steps):
                 values = strategy.run(train_step.replica_step, args=(next(batches),))
-                # Every replica has the same values after the reduction: take the first's.
+                # All replicas have the same values after the reduction: take the first.
                 values = {
                     name: strategy.experimental_local_results(value)[0]
                     for name, value in values.items()
                 }
                 sums = {name: sums[name] + values[name] for name in sums}
-                is_good = tf.reduce_all(tf.math.is_finite(list(values.values())))
-                first_bad = tf.where(is_good | (first_bad >= 0), first_bad, i)
+                is_finite = tf.reduce_all(tf.math.is_finite(list(values.values())))
+                first_bad = tf.where(is_finite | (first_bad >= 0), first_bad, i)
             return sums, first_bad
 
         return run_steps
 
     def _check_finite(self, sums, first_bad):
-        """Raises UserError if a loss or the gradients of a step are no numbers."""
+        """Raise UserError if a loss or the gradient norm of a step is not finite."""
         if first_bad < 0:
             return
         name, value = next((n, v) for n, v in sums.items() if not np.isfinite(v))
@@ -171,16 +311,16 @@ class Run:
         newest = self.trainer.checkpoint
         last = f"the last checkpoint is {newest}" if newest else "there is no checkpoint yet"
         raise UserError(
-            f"{name} is {value} at step {first_bad}, whose batch is from {', '.join(paths[:3])}"
+            f"{name} is {value} at step {first_bad}, with a batch from {', '.join(paths[:3])}"
             f"{more}; {last}; a lower `learning_rate` may help"
         )
 
-    def _evaluate(self, stopper):
-        """Evaluates the weights, which are saved, unless that was done; stops at a signal."""
+    def _evaluate(self, preemption):
+        """Evaluate the saved weights, unless that was done; stop if asked to."""
         if self.best and self.best.has_seen(self.step):
             return
-        # Many workers must all go on: what they do is done together.
-        is_stopped = None if self.workers.is_several else lambda: bool(stopper.signal)
+        # Several workers evaluate together, so none may stop alone.
+        is_stopped = None if self.workers.is_several else lambda: bool(preemption.signal)
         results = self.trainer.evaluate(self.eval_data, self.step, is_stopped=is_stopped)
         if results is not None:
             console.info(
@@ -191,8 +331,8 @@ class Run:
             )
             if self.best:
                 self.best.update(results, self.weights, self.workers.is_chief)
-        if self._is_asked(stopper):
-            stopper.stop(self.step)
+        if self._is_asked(preemption):
+            preemption.stop(self.step)
 
     def _save(self):
         if self.workers.is_chief:

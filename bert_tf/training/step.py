@@ -2,25 +2,22 @@
 
 import tensorflow as tf
 
-from bert_tf import modeling
 from bert_tf.optimization import LossScale
-
-_SUM = tf.distribute.ReduceOp.SUM
 
 
 class TrainStep:
-    """The step of a task with an optimizer; call `replica_step` in replica context.
+    """A step of a task with an optimizer. `replica_step` is called in replica context.
 
-    What it reports is in `names`: each loss, their sum, the norm of the gradients before clipping
-    and, in float16, the scale of the loss and 1 for a step that was skipped.
+    `names` lists what it reports: each loss, their sum, the norm of the gradients before clipping
+    and, in float16, the loss scale and 1 for a step that was skipped.
     """
 
     def __init__(self, task, optimizer, options):
-        """Makes the variables of the loss scale, if there is one: call it in the strategy's scope.
+        """Create the variables of the loss scale, if any. To be called in the strategy's scope.
 
         Args:
           task: a `tasks.base.Task`.
-          optimizer: one of `bert_tf.optimization`, built.
+          optimizer: an optimizer of `bert_tf.optimization`, built.
           options: `Options`.
         """
         self.task, self.optimizer, self.options = task, optimizer, options
@@ -29,53 +26,58 @@ class TrainStep:
         if task.model.compute_type == "float16":
             self.loss_scale = LossScale()
             self.names += ("loss_scale", "skipped_steps")
-        self._gradients = tf.function(self._gradients_of, jit_compile=True if options.xla else None)
+        self._gradients = tf.function(
+            self._compute_gradients, jit_compile=True if options.xla else None
+        )
 
     def replica_step(self, batch):
-        """Makes a step on this replica's share of a batch; returns a dict of float32 scalars."""
+        """Train on this replica's share of a batch. Return a dict of float32 scalars."""
         replica = tf.distribute.get_replica_context()
-        weights = _summed(replica, self.task.loss_weights(batch))
-        gradients, losses = self._accumulated(batch, weights, replica.replica_id_in_sync_group)
-        gradients, losses = _summed(replica, (gradients, losses))
+        weights = _sum_over_replicas(replica, self.task.loss_weights(batch))
+        gradients, losses = self._accumulate(batch, weights, replica.replica_id_in_sync_group)
+        gradients, losses = _sum_over_replicas(replica, (gradients, losses))
         if self.loss_scale is None:
             return {**losses, "gradient_norm": self.optimizer.apply(gradients)}
         gradients, is_finite = self.loss_scale.unscale(gradients)
         norm = self.optimizer.apply(gradients, is_finite, self.loss_scale.skipped_steps)
         return {**losses, **self.loss_scale.update(is_finite, norm)}
 
-    def _accumulated(self, batch, weights, salt):
-        """Gradients and losses of this replica, part by part if there are several."""
+    def _accumulate(self, batch, weights, replica_id):
+        """Return this replica's gradients and losses, summed over its micro-batches."""
         count = self.options.gradient_accumulation_steps
         if count == 1:
-            return self._gradients(batch, weights, salt)
+            return self._gradients(batch, weights, replica_id)
 
         def split(value):
-            # At most the length of the sequences is not static.
-            rest = (-1 if size is None else size for size in value.shape[1:])
-            return tf.reshape(value, (count, value.shape[0] // count, *rest))
+            # Only the sequence length may be unknown.
+            sizes = (-1 if size is None else size for size in value.shape[1:])
+            return tf.reshape(value, (count, value.shape[0] // count, *sizes))
 
-        parts = {name: split(value) for name, value in batch.items()}
+        micro_batches = {name: split(value) for name, value in batch.items()}
 
-        def part(i):
-            return self._gradients({name: x[i] for name, x in parts.items()}, weights, salt)
+        def gradients(i):
+            micro_batch = {name: value[i] for name, value in micro_batches.items()}
+            return self._gradients(micro_batch, weights, replica_id)
 
-        sums = part(0)
+        sums = gradients(0)
         for i in tf.range(1, count):
-            sums = tf.nest.map_structure(tf.add, sums, part(i))
+            sums = tf.nest.map_structure(tf.add, sums, gradients(i))
         return sums
 
-    def _gradients_of(self, batch, weights, salt):
-        """A part's share of gradients and losses: two dicts by name."""
-        mode = modeling.training_mode(salt, self.options.recompute)
-        with mode, tf.GradientTape() as tape:
-            losses = self.task.losses(self.task.model(batch, training=True), batch, weights)
+    def _compute_gradients(self, batch, weights, replica_id):
+        """Return the gradients and losses of a micro-batch: two dicts by name."""
+        with tf.GradientTape() as tape:
+            outputs = self.task.model(
+                batch, training=True, replica_id=replica_id, recompute=self.options.recompute
+            )
+            losses = self.task.losses(outputs, batch, weights)
             losses["loss"] = tf.add_n(list(losses.values()))
             target = losses["loss"]
             if self.loss_scale is not None:
                 target *= self.loss_scale.value
         gradients = tape.gradient(target, self.optimizer.weights)
-        # Embeddings give sparse gradients with repeated rows; made dense, they are added up. What
-        # the loss does not depend on (a tagger's pooler) has none, and stays as it is.
+        # Embeddings have sparse gradients with repeated rows, which the conversion adds up. Weights
+        # on which the loss does not depend, such as a tagger's pooler, have none and do not change.
         return {
             name: tf.convert_to_tensor(gradient)
             for name, gradient in gradients.items()
@@ -83,10 +85,10 @@ class TrainStep:
         }, losses
 
 
-def _summed(replica, values):
-    """Values added up over all replicas, in the structure that they have."""
+def _sum_over_replicas(replica, values):
+    """Return a structure of tensors summed over all replicas."""
     if replica.num_replicas_in_sync == 1:
         # TensorFlow keeps what `all_reduce` traces for as long as the process lives (it registers a
         # gradient for it), and with it the graph, weights and moments of each seed.
         return values
-    return replica.all_reduce(_SUM, values)
+    return replica.all_reduce(tf.distribute.ReduceOp.SUM, values)

@@ -1,11 +1,119 @@
-"""Flags to a `tf.distribute.Strategy`. A new kind of machine is one more branch here."""
+"""`tf.distribute` strategies, their processes, and the devices of this machine.
+
+Support a new kind of machine by a branch in `make_strategy`.
+"""
+
+import contextlib
+import glob
+import json
+import os
+import subprocess
+import sys
+from typing import NamedTuple
 
 import keras
 import tensorflow as tf
 
 from bert_tf import console
-from bert_tf.errors import UserError, reason
-from bert_tf.training.workers import tf_config
+from bert_tf.commands import environment
+from bert_tf.errors import Stopped, UserError, reason
+
+_LOST = (
+    tf.errors.UnavailableError,
+    tf.errors.AbortedError,
+    tf.errors.CancelledError,
+    tf.errors.DeadlineExceededError,
+)
+
+
+def tf_config():
+    """Read the environment variable TF_CONFIG.
+
+    Returns:
+      The number of workers in it, including the chief; 1 without it.
+
+    Raises:
+      UserError: if it is malformed, or its task is neither a chief nor a worker.
+    """
+    text = os.environ.get("TF_CONFIG", "")
+    if not text.strip():
+        return 1
+    try:
+        values = json.loads(text)
+        cluster = values.get("cluster", {})
+        count = len(cluster.get("chief", ())) + len(cluster.get("worker", ()))
+        if count < 2:
+            return 1
+        kind, index = values["task"]["type"], int(values["task"]["index"])
+        known = len(cluster.get(kind, ()))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise UserError(
+            'TF_CONFIG: {"cluster": {"worker": ["host:port", ...]}, "task": {"type": "worker", '
+            f'"index": 0}}}} was expected, found {text!r}'
+        ) from None
+    if kind not in ("chief", "worker"):
+        raise UserError(
+            f"TF_CONFIG: the task type {kind!r} is not supported; all tasks are chief or worker, "
+            "which evaluate too"
+        )
+    if index not in range(known):
+        raise UserError(f"TF_CONFIG: task {kind} {index}, but the cluster has only {known}")
+    return count
+
+
+class Workers:
+    """The processes of one strategy, as seen by one of them."""
+
+    def __init__(self, strategy):
+        self._strategy = strategy
+        self.is_several = isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
+        self.is_chief = True
+        if self.is_several:
+            resolver = strategy.cluster_resolver
+            has_chief = "chief" in resolver.cluster_spec().jobs
+            first = resolver.task_type == "worker" and resolver.task_id == 0
+            self.is_chief = resolver.task_type == "chief" or (first and not has_chief)
+            self._mean = tf.function(self._mean_of)
+
+    def mean(self, *values):
+        """Return the mean of each number over all workers, which must all call it together."""
+        if not self.is_several:
+            return values
+        with self.watched():
+            means = self._mean(tf.constant(values, tf.float64)).numpy()
+        return tuple(map(float, means))
+
+    @contextlib.contextmanager
+    def watched(self):
+        """Raise `Stopped` instead of the errors of collectives when another worker is lost."""
+        try:
+            yield
+        except _LOST as error:
+            if not self.is_several:
+                raise
+            raise Stopped(
+                f"another worker was lost ({reason(error)}); unless its own output shows an error, "
+                "restart all workers: the run is resumed from its newest checkpoint",
+                Stopped.RESUME_ME,
+            ) from error
+
+    def wait(self):
+        """Return when all workers have called it."""
+        self.mean(0.0)
+
+    def chief_first(self, write):
+        """Call `write` on the chief; the other workers wait until it is done."""
+        if self.is_chief:
+            write()
+        self.wait()
+
+    def _mean_of(self, values):
+        def reduce():
+            replica = tf.distribute.get_replica_context()
+            # A copy, because only tensors made on a replica have a device to be reduced on.
+            return replica.all_reduce(tf.distribute.ReduceOp.MEAN, tf.identity(values))
+
+        return self._strategy.experimental_local_results(self._strategy.run(reduce))[0]
 
 
 def make_strategy(
@@ -17,7 +125,7 @@ def make_strategy(
     num_tpu_cores=8,
     distribution_strategy="auto",
 ):
-    """Makes the strategy that the device flags ask for, and says which it is.
+    """Make the strategy for the devices of a `DeviceConfig`, and log which it is.
 
     Args:
       use_tpu: whether to run on a Cloud TPU.
@@ -37,7 +145,7 @@ def make_strategy(
     if use_tpu:
         if distribution_strategy != "auto":
             raise UserError(
-                f"`distribution_strategy={distribution_strategy}` and `use_tpu` exclude each other"
+                f"`distribution_strategy={distribution_strategy}` cannot be combined with `use_tpu`"
             )
         return _tpu(tpu_name or master, tpu_zone, gcp_project, num_tpu_cores)
     unused = {
@@ -62,7 +170,7 @@ def make_strategy(
     names = [device.name for device in devices]
     if distribution_strategy == "mirrored" or (distribution_strategy == "auto" and len(gpus) > 1):
         if not gpus:
-            console.warning("`distribution_strategy=mirrored`, but there is no GPU to be seen")
+            console.warning("`distribution_strategy=mirrored`, but TensorFlow sees no GPU")
         strategy = tf.distribute.MirroredStrategy(names, cross_device_ops=_reduction(gpus))
     else:
         strategy = tf.distribute.OneDeviceStrategy(names[0])
@@ -73,22 +181,24 @@ def make_strategy(
 
 
 def _reduction(gpus):
-    # Collectives between logical CPU devices of one process collide when there is more than one
-    # strategy in it; adding up on one device does not, and costs nothing there.
+    # Collectives between logical CPU devices collide when a process has several strategies;
+    # reducing on one device does not, and costs nothing there.
     return None if gpus else tf.distribute.ReductionToOneDevice()
 
 
 def _multi_worker(workers):
-    """The strategy of TF_CONFIG. TensorFlow wants it made before the first operation."""
+    """Make the strategy of TF_CONFIG; must come before TensorFlow's first operation."""
     if workers < 2:
         raise UserError(
-            "`distribution_strategy=multi_worker` wants the environment variable TF_CONFIG to name "
-            "two or more workers"
+            "`distribution_strategy=multi_worker` requires two or more workers in the environment "
+            "variable TF_CONFIG"
         )
     try:
         strategy = tf.distribute.MultiWorkerMirroredStrategy()
     except (tf.errors.OpError, ValueError, RuntimeError) as error:
-        raise UserError(f"TF_CONFIG: the workers do not find together ({reason(error)})") from error
+        raise UserError(
+            f"TF_CONFIG: could not connect to the other workers ({reason(error)})"
+        ) from error
     resolver = strategy.cluster_resolver
     console.info(
         "devices: %d in %d workers, this is %s %d",
@@ -99,16 +209,16 @@ def _multi_worker(workers):
 
 def _tpu(address, zone, project, num_tpu_cores):
     if not address:
-        raise UserError("`use_tpu` wants `tpu_name`: a name, grpc://host:port, or local")
+        raise UserError("`use_tpu` requires `tpu_name`: a name, grpc://host:port, or local")
     try:
         resolver = tf.distribute.cluster_resolver.TPUClusterResolver(
             tpu=address, zone=zone, project=project
         )
         tf.config.experimental_connect_to_cluster(resolver)
         tf.tpu.experimental.initialize_tpu_system(resolver)
-    except Exception as error:  # the resolver lets the errors of many layers through
+    except Exception as error:  # the resolver raises errors of many kinds
         raise UserError(
-            f"`tpu_name={address}`: no such TPU could be reached ({reason(error)})"
+            f"`tpu_name={address}`: the TPU could not be reached ({reason(error)})"
         ) from error
     strategy = tf.distribute.TPUStrategy(resolver)
     found = strategy.num_replicas_in_sync
@@ -118,38 +228,15 @@ def _tpu(address, zone, project, num_tpu_cores):
     return strategy
 
 
-def per_replica(batch_size, strategy, flag, parts=1):
-    """Checks that a global batch divides over the replicas, and each replica's share into `parts`.
-
-    Returns:
-      The batch of one replica.
-
-    Raises:
-      UserError: with the nearest sizes that do divide.
-    """
-    replicas = strategy.num_replicas_in_sync
-    unit = replicas * parts
-    if batch_size % unit:
-        below = batch_size // unit * unit
-        nearest = f"{below} or {below + unit}" if below else f"{unit}"
-        plural = "s" if replicas > 1 else ""
-        each = f" of {parts} gradient_accumulation_steps each" if parts > 1 else ""
-        raise UserError(
-            f"`{flag}={batch_size}` does not divide over {replicas} replica{plural}{each}; "
-            f"the nearest that do: {nearest}"
-        )
-    return batch_size // replicas
-
-
 def on_all_replicas(function, strategy, spec=None):
-    """Makes a `tf.function` from a batch to what all replicas make of it, in their order.
+    """Make a `tf.function` from a batch to the results of all replicas, in their order.
 
     Args:
       function: from the batch of a replica to a dict of tensors (B, ...).
       strategy: a `tf.distribute.Strategy`.
-      spec: the batch's `tf.TensorSpec`s if it is not a distributed one; it is then traced once.
-        Without them it is traced once, and once more if a second shape comes; a TPU, which wants
-        static shapes, has it traced for each.
+      spec: the `tf.TensorSpec`s of a batch that is not distributed; it is then traced once.
+        Without them it is traced for the first shape, and once more for all others; on a TPU,
+        which needs static shapes, for each shape.
     """
     is_tpu = isinstance(strategy, tf.distribute.TPUStrategy)
 
@@ -162,31 +249,69 @@ def on_all_replicas(function, strategy, spec=None):
 
 
 def set_seed(seed):
-    """Makes initial weights and dropout a function of `seed`."""
+    """Seed the initial weights and dropout."""
     keras.utils.set_random_seed(seed)
 
 
 def length_multiple(strategy, xla, max_seq_length):
-    """What to round the lengths of batches up to, None where all must have `max_seq_length`.
+    """Return the multiple to round the length of batches up to, None to pad to `max_seq_length`.
 
-    A TPU compiles the step for one length only. On a GPU, XLA compiles it for each length that
-    comes, so there are but four; elsewhere 8 is what the kernels like.
+    A TPU compiles the step for a single length. On a GPU, XLA compiles it for each length, so
+    there are only four lengths; elsewhere multiples of 8 suit the kernels.
     """
     if isinstance(strategy, tf.distribute.TPUStrategy):
         return None
     return max(8, -(-max_seq_length // 32) * 8) if xla else 8
 
 
-def use_xla(wanted, strategy):
-    """Whether to compile the steps with XLA; None leaves it to the devices.
+# The device files of TPU chips, of the older and the newer driver.
+_TPU_CHIPS = ("/dev/accel[0-9]*", "/dev/vfio/[0-9]*")
 
-    On a GPU it is quicker, on a CPU slower. A TPU compiles everything with it by itself, and must
-    not be asked to.
+# Runs in a separate process: a TPU is reserved by the process that initialised it.
+_COUNT_TPU = """\
+from bert_tf.training import make_strategy
+print(make_strategy(use_tpu=True, tpu_name="local").num_replicas_in_sync)
+"""
+
+
+class Devices(NamedTuple):
+    """The devices to train on: `kind` is "TPU", "GPU" or "CPU", `count` the number of replicas."""
+
+    kind: str
+    count: int  # type: ignore[assignment]  # tuple has a method of that name
+
+    @property
+    def flags(self):
+        """The flags that make a script train on these devices, by name."""
+        if self.kind != "TPU":
+            return {}
+        return {"use_tpu": True, "tpu_name": "local", "num_tpu_cores": self.count}
+
+    def batch_size(self, least):
+        """Return the smallest global batch size of at least `least` that divides over them."""
+        return -(-least // self.count) * self.count
+
+
+def find_devices():
+    """Find what the scripts can train on: a TPU of this machine, else all GPUs, else the CPU.
+
+    Returns:
+      `Devices`. This process does not reserve them, so a script that it starts can use them.
+
+    Raises:
+      UserError: if there is a TPU that cannot be used.
     """
-    if isinstance(strategy, tf.distribute.TPUStrategy):
-        if wanted is not None:
-            console.warning("`xla` has no effect on a TPU, which always compiles with it")
-        return False
-    if wanted is None:
-        return bool(tf.config.list_logical_devices("GPU"))
-    return wanted
+    if any(map(glob.glob, _TPU_CHIPS)):
+        return Devices("TPU", _count_tpu())
+    gpus = len(tf.config.list_physical_devices("GPU"))
+    return Devices("GPU", gpus) if gpus else Devices("CPU", 1)
+
+
+def _count_tpu():
+    done = subprocess.run(
+        [sys.executable, "-c", _COUNT_TPU], env=environment(), capture_output=True, text=True
+    )
+    if done.returncode:
+        message = (done.stderr.strip().splitlines() or ["no error message"])[-1]
+        raise UserError(f"this machine has a TPU that TensorFlow cannot use ({message})")
+    return int(done.stdout.split()[-1])

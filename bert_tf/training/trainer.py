@@ -1,5 +1,6 @@
-"""Trains, evaluates and predicts: what scripts call."""
+"""`Trainer`: trains, evaluates and predicts one task."""
 
+import dataclasses
 import functools
 import os
 
@@ -8,12 +9,11 @@ import tensorflow as tf
 
 from bert_tf import checkpoints, console
 from bert_tf.errors import UserError
-from bert_tf.training import checkpointing, guard
-from bert_tf.training.best import Best, check_metric
-from bert_tf.training.loop import Run
-from bert_tf.training.options import Options
-from bert_tf.training.strategy import on_all_replicas
-from bert_tf.training.workers import Workers
+from bert_tf.training import checkpointing
+from bert_tf.training.checkpointing import BestCheckpoint, check_metric
+from bert_tf.training.config import TrainConfig, use_xla
+from bert_tf.training.loop import PreemptionHandler, TrainLoop, exclusive_directory
+from bert_tf.training.strategy import Workers, on_all_replicas
 
 
 class Trainer:
@@ -28,22 +28,22 @@ class Trainer:
         must_be_trained=False,
         labels=None,
     ):
-        """Builds the model and gives it its weights.
+        """Build the model and load its weights.
 
-        They come from the newest checkpoint in `output_dir` if there is one (the run goes on), else
-        from `init_checkpoint` if it is given (a warm start), else they are random; a line says
-        which.
+        They come from the newest checkpoint in `output_dir` if there is one (the run is resumed),
+        else from `init_checkpoint` if it is given (a warm start), else they are random; the source
+        is logged.
 
         Args:
           make_task: function without arguments that makes the `tasks.base.Task`.
           strategy: a `tf.distribute.Strategy`.
           output_dir: folder of the run's checkpoints and summaries.
-          init_checkpoint: a release checkpoint, or one of ours.
-          must_be_trained: whether no weight may stay random, as before evaluation and prediction.
-          labels: what the rows of a classifier's or tagger's head stand for, if that has names.
+          init_checkpoint: a checkpoint of the release or of another run, or a Hugging Face folder.
+          must_be_trained: whether no weight may stay random, as for evaluation and prediction.
+          labels: names of the rows of the head, if it has any.
 
         Raises:
-          UserError: if a checkpoint does not fit, or there is none and one is needed.
+          UserError: if a checkpoint does not fit, or a required one is missing.
         """
         checkpoints.check_path(output_dir, "output_dir")
         self.strategy = strategy
@@ -59,64 +59,66 @@ class Trainer:
         self.checkpoint = checkpointing.restore_latest(output_dir, weights)
         if self.checkpoint:
             ignored = "; `init_checkpoint` is not read" if init_checkpoint else ""
-            console.info("weights: from this run's own %s%s", self.checkpoint, ignored)
+            console.info("weights: resumed from %s%s", self.checkpoint, ignored)
         elif init_checkpoint:
             checkpoints.warm_start(self.model, init_checkpoint, must_be_trained, labels)
         elif must_be_trained:
             raise UserError(
-                f"`output_dir`: there is no checkpoint in {output_dir}, nor an `init_checkpoint`; "
-                "the answers would be those of random weights"
+                f"`output_dir`: {output_dir} has no checkpoint, and there is no `init_checkpoint`; "
+                "the predictions would be those of random weights"
             )
         else:
-            console.info("weights: random, no `init_checkpoint` is given")
+            console.info("weights: random, because there is no `init_checkpoint`")
 
     @property
     def step(self):
-        """The step of the weights in the checkpoint that they came from, 0 without one."""
+        """The step of the checkpoint that the weights came from, 0 without one."""
         return checkpointing.step_of(self.checkpoint) if self.checkpoint else 0
 
     def train(self, data, optimizer, num_train_steps, options=None, eval_data=None):
-        """Trains up to `num_train_steps`, from where the newest checkpoint stands.
+        """Train up to `num_train_steps`, starting from the newest checkpoint.
 
         Args:
-          data: batches without end, as `data.input_pipeline.Training`.
+          data: endless batches, a `data.input_pipeline.TrainingInput`.
           optimizer: one of `bert_tf.optimization`, not built yet.
           num_train_steps: the step to stop at.
-          options: `Options`, None for the defaults.
-          eval_data: what to evaluate on in between, as `data.input_pipeline.Evaluation`, if
-            `options.eval_steps` asks for it.
+          options: a `TrainConfig`, None for the defaults.
+          eval_data: a `data.input_pipeline.EvaluationInput` for `options.eval_steps`.
 
         Raises:
-          UserError: if a loss is no longer a number, or another process trains in the folder.
+          UserError: if a loss is not finite, or another process trains in the folder.
           Stopped: after SIGTERM or Ctrl-C, when the state is saved; or if another worker is lost.
         """
-        options = options or Options()
+        options = options or TrainConfig()
+        if options.xla is not None and isinstance(self.strategy, tf.distribute.TPUStrategy):
+            console.warning("`xla` has no effect on a TPU, which always compiles with it")
+        options = dataclasses.replace(options, xla=use_xla(options.xla, self.strategy))
         self.check_metric(options.best_metric)
         with (
-            guard.exclusive_directory(self.output_dir, self.workers),
-            guard.PreemptionHandler() as stopper,
+            exclusive_directory(self.output_dir, self.workers),
+            PreemptionHandler() as preemption,
             self.workers.watched(),
         ):
-            run = Run(self, data, optimizer, num_train_steps, options, eval_data)
-            run.go(stopper)
+            loop = TrainLoop(self, data, optimizer, num_train_steps, options, eval_data)
+            loop.run(preemption)
 
     def check_metric(self, metric):
-        """Raises UserError if `metric` is neither None nor one of the task's."""
+        """Raise UserError if `metric` is neither None nor a metric of the task."""
         check_metric(metric, self.task.metric_names)
 
     def use_best(self, metric):
-        """Takes the weights of the best checkpoint; UserError if none was kept by that metric."""
+        """Load the best checkpoint by a metric; UserError if none was kept by that metric."""
         self.check_metric(metric)
-        folder = Best(self.output_dir, metric).folder
+        folder = BestCheckpoint(self.output_dir, metric).folder
         prefix = checkpointing.restore_latest(folder, checkpointing.weights(self.model))
         if prefix is None:
-            raise UserError(f"`best_metric`: there is no best checkpoint in {folder}")
+            raise UserError(f"`best_metric`: {folder} has no checkpoint")
         self.checkpoint = prefix
-        console.info("weights: the best of this run, %s", prefix)
+        console.info("weights: the best checkpoint of this run, %s", prefix)
 
     @functools.cached_property
     def _predict_step(self):
-        """The function from a distributed batch to its predictions, those of all replicas."""
+        """The function from a distributed batch to the predictions of all replicas."""
         task = self.task
 
         def replica_step(batch):
@@ -125,18 +127,18 @@ class Trainer:
 
         return on_all_replicas(replica_step, self.strategy)
 
-    def predict(self, data, what, total=None):
-        """Yields the task's predictions of each batch, in order, as dicts of numpy arrays.
+    def predict(self, data, description, total=None):
+        """Yield the predictions of each batch, in order, as dicts of numpy arrays.
 
-        Every worker gets those of all.
+        Every worker gets the predictions of all.
 
         Args:
           data: batches with `is_real_example` (B,), 0 for rows that
             only fill up the last batch; these are left out.
-          what: the job, for the progress line.
+          description: of the job, for the progress line.
           total: number of examples, if known.
         """
-        ticker = console.Ticker(what, "examples", total=total)
+        ticker = console.Ticker(description, "examples", total=total)
         with self.workers.watched():
             for batch in self.strategy.distribute_datasets_from_function(data.batches):
                 values = {name: x.numpy() for name, x in self._predict_step(batch).items()}
@@ -145,50 +147,52 @@ class Trainer:
                 yield {name: value[real] for name, value in values.items()}
         ticker.done()
 
-    def predict_all(self, data, what, total=None, is_stopped=None):
-        """The same as one dict of numpy arrays.
+    def predict_all(self, data, description, total=None, is_stopped=None):
+        """Return the predictions of all batches as one dict of numpy arrays.
 
         Args:
           data: as for `predict`.
-          what: the job, for the progress line.
+          description: of the job, for the progress line.
           total: number of examples, if known.
-          is_stopped: function that says whether to give up; then the result is None.
+          is_stopped: function that returns whether to give up; then the result is None.
 
         Raises:
-          UserError: if there is not a single example.
+          UserError: if there are no examples.
         """
         parts = []
-        for part in self.predict(data, what, total):
+        for part in self.predict(data, description, total):
             if is_stopped and is_stopped():
                 return None
             parts.append(part)
         if not parts:
-            raise UserError(f"{what}: there is not a single example")
+            raise UserError(f"{description}: there are no examples")
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
-    def evaluate(self, data, step=None, total=None, name="eval", also=None, is_stopped=None):
-        """Returns the task's metrics over all of `data`, a dict, and `global_step`.
+    def evaluate(
+        self, data, step=None, total=None, name="eval", on_predictions=None, is_stopped=None
+    ):
+        """Return a dict of the metrics over all of `data`, and `global_step`.
 
         Args:
           data: as for `predict`.
-          step: that of the weights, if it is not that of the checkpoint they came from.
+          step: of the weights, if it is not that of the checkpoint they came from.
           total: number of examples, if known.
           name: of the curves in TensorBoard.
-          also: function to call with what `predict_all` gives.
-          is_stopped: function that says whether to give up; then the result is None.
+          on_predictions: function to call with the result of `predict_all`.
+          is_stopped: function that returns whether to give up; then the result is None.
         """
         predictions = self.predict_all(data, "evaluating", total, is_stopped)
         if predictions is None:
             return None
-        if also:
-            also(predictions)
+        if on_predictions:
+            on_predictions(predictions)
         results = self.task.metrics(predictions)
         results["global_step"] = self.step if step is None else step
         self.write_curves(results, name)
         return results
 
     def write_curves(self, results, name="eval"):
-        """Has the chief put results, with `global_step`, into the curves of TensorBoard."""
+        """Write results, with `global_step`, to TensorBoard, on the chief."""
         if not self.workers.is_chief:
             return
         if name not in self._eval_writers:

@@ -1,4 +1,8 @@
-"""Files that are written whole or not at all, names of files, and what an error says of them."""
+"""Atomic writes, file names, locks and the error messages about files."""
+
+import os
+import subprocess
+import sys
 
 import pytest
 import tensorflow as tf
@@ -8,20 +12,20 @@ from bert_tf import errors, files
 from bert_tf.errors import UserError
 
 
-def _no_room(*args):
+def run_out_of_memory():
     raise tf.errors.ResourceExhaustedError(None, None, "failed to allocate memory")
 
 
 @pytest.mark.parametrize("replacing", [files.replacing, files.replacing_folder])
-def test_only_errors_of_writing_are_about_the_file(replacing, tmp_path):
+def test_errors_of_the_block_are_not_changed(replacing, tmp_path):
     path = str(tmp_path / "x")
     with pytest.raises(tf.errors.ResourceExhaustedError), replacing(path):
-        _no_room()
+        run_out_of_memory()
     assert not list(tmp_path.iterdir())
 
 
-def test_a_full_disk_is_said(tmp_path):
-    # The largest file that this process may write stands for the disk.
+def test_full_disk(tmp_path):
+    # Simulated by a limit on the size of files.
     resource = pytest.importorskip("resource")
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, limits[1]))
@@ -35,7 +39,7 @@ def test_a_full_disk_is_said(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_name_with_the_signs_of_a_pattern_is_a_name(tmp_path):
+def test_expand_prefers_an_existing_file_to_a_pattern(tmp_path):
     for name in ("g[1]", "g1"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "data.tfrecord").write_bytes(b"")
@@ -50,7 +54,7 @@ def test_check_writable(tmp_path):
     files.check_writable(str(tmp_path / "new" / "x"), "output_file")
     assert not list((tmp_path / "new").iterdir())
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match=r"--output_file: .*file/x cannot be written \(Not a dir"):
+    with pytest.raises(UserError, match=r"`output_file`: .*file/x cannot be written \(Not a dir"):
         files.check_writable(str(tmp_path / "file" / "x"), "output_file")
 
 
@@ -68,5 +72,41 @@ def test_check_writable(tmp_path):
         ("", "ValueError('')"),
     ],
 )  # fmt: skip
-def test_reason_is_the_line_that_says_what_is_wrong(text, line):
+def test_reason_is_the_informative_line(text, line):
     assert errors.reason(ValueError(text)) == line
+
+
+def test_lock_names_its_holder_and_ends_with_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "_LOCK_SECONDS", 0.2)
+    program = (
+        "import time; from bert_tf import files\n"
+        f"with files.locked({str(tmp_path)!r}, 'output_dir', 'trains'):\n"
+        "    print('locked', flush=True); time.sleep(60)"
+    )
+    holder = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    try:
+        assert holder.stdout.readline() == "locked\n"
+        for _ in range(2):  # a failed attempt does not remove the process ID
+            with (
+                pytest.raises(UserError, match=rf"`output_dir`: .*\(PID {holder.pid}\) trains in"),
+                files.locked(str(tmp_path), "output_dir", "trains"),
+            ):
+                pass
+        holder.kill()
+        holder.wait()
+        with files.locked(str(tmp_path), "output_dir", "trains"):
+            assert (tmp_path / ".lock").read_text() == str(os.getpid())
+    finally:
+        holder.kill()
+        holder.stdout.close()
+
+
+def test_lock_does_not_follow_a_symbolic_link(tmp_path):
+    (tmp_path / "precious").write_text("text")
+    (tmp_path / ".lock").symlink_to(tmp_path / "precious")
+    with (
+        pytest.raises(UserError, match="`output_dir`: cannot write into"),
+        files.locked(str(tmp_path), "output_dir", "trains"),
+    ):
+        pass
+    assert (tmp_path / "precious").read_text() == "text"

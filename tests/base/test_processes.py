@@ -1,4 +1,4 @@
-"""Work shared out to processes: how they start, and that none outlives an error."""
+"""Worker processes: how they start, and that none outlives an error."""
 
 import multiprocessing
 import sys
@@ -13,14 +13,14 @@ def _name(_):
     return multiprocessing.current_process().name
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only there they fork")
-def test_processes_start_anew_where_they_may_not_fork():
+@pytest.mark.skipif(sys.platform != "linux", reason="workers are forked on Linux only")
+def test_workers_are_spawned_where_they_may_not_be_forked():
     for fork in (True, False):
         names = list(processes.shared_map(_name, range(3), 2, fork))
         assert all(name.startswith("ForkProcess" if fork else "SpawnProcess") for name in names)
 
 
-def test_an_error_does_not_wait_for_the_work_of_others():
+def test_error_does_not_wait_for_other_workers():
     def work(seconds):
         if not seconds:
             raise ValueError("wrong")

@@ -1,4 +1,4 @@
-"""The toy text: the same everywhere, balanced, and with nothing to give the labels away."""
+"""The toy corpus: reproducible, balanced, and without other clues to the labels."""
 
 import collections
 import hashlib
@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from bert_tf import toy_corpus
-from bert_tf.toy_corpus import grammar, words, world
+from bert_tf.toy_corpus import grammar, words
 
 
 @pytest.fixture(scope="module")
@@ -19,196 +19,197 @@ def texts():
     return toy_corpus.make()
 
 
-def rows(text):
+def read_rows(text):
+    """Return the (text, label) rows of a labelled set."""
     return [tuple(line.split("\t")) for line in text.splitlines()[1:]]
 
 
-def tokens(text):
+def split_tokens(text):
     return re.findall(r"[a-z]+|[^\sa-z]", text.lower())
 
 
-def majority(train, test, feature):
-    """Test accuracy of: the label that the feature's value had more often in train."""
+def all_entries(sentiment, entries=lambda sentiment, name: words.SENTIMENT_WORDS[sentiment][name]):
+    """Return the set of sentiment words of all categories."""
+    return {word for name in words.SENTIMENT_WORDS[sentiment] for word in entries(sentiment, name)}
+
+
+def majority_accuracy(train, test, feature):
+    """Return the test accuracy of predicting the most frequent label of a feature in `train`."""
     votes = collections.defaultdict(collections.Counter)
     for text, label in train:
         votes[feature(text)][label] += 1
     guess = {value: count.most_common(1)[0][0] for value, count in votes.items()}
-    return sum(guess.get(feature(text), words.MOODS[0]) == label for text, label in test) / len(
-        test
-    )
+    correct = [guess.get(feature(text), words.SENTIMENTS[0]) == label for text, label in test]
+    return sum(correct) / len(test)
 
 
-def naive_bayes(train, test, terms):
-    """Test accuracy of naive Bayes on `terms(text)`."""
-    seen = {mood: collections.Counter() for mood in words.MOODS}
+def naive_bayes_accuracy(train, test):
+    """Return the test accuracy of naive Bayes on tokens."""
+    counts = {sentiment: collections.Counter() for sentiment in words.SENTIMENTS}
     for text, label in train:
-        seen[label].update(set(terms(text)))
-    known = set().union(*seen.values())
+        counts[label].update(set(split_tokens(text)))
+    known = set().union(*counts.values())
 
-    def score(text, mood):
-        return sum(math.log(seen[mood][term] + 1) for term in terms(text) if term in known)
+    def score(text, label):
+        tokens = split_tokens(text)
+        return sum(math.log(counts[label][token] + 1) for token in tokens if token in known)
 
-    right = 0
-    for text, label in test:
-        guess = max(words.MOODS, key=lambda mood: score(text, mood))
-        right += guess == label
-    return right / len(test)
+    guesses = [max(words.SENTIMENTS, key=lambda label: score(text, label)) for text, _ in test]
+    return sum(guess == label for guess, (_, label) in zip(guesses, test, strict=True)) / len(test)
 
 
 def test_same_seed_same_bytes(texts):
-    # A digest, not a second run: it must not depend on the version of Python either.
+    # A digest and not a second run: the text must not depend on the version of Python either.
     digest = hashlib.sha256("".join(texts[name] for name in sorted(texts)).encode()).hexdigest()
     assert digest[:16] == "a68697d07495a90f"
-    assert toy_corpus.make(seed=1)["corpus"] != texts["corpus"]
-    assert toy_corpus.make(train=3)["corpus"] == texts["corpus"]
+    small = {"corpus": 1, "train": 1, "dev": 1, "test": 1}
+    assert toy_corpus.make(**small)["heldout"] == texts["heldout"]
+    assert toy_corpus.make(seed=1, **small)["heldout"] != texts["heldout"]
 
 
 def test_sizes(texts):
     assert 500_000 < len(texts["corpus"]) < 1_500_000
     assert texts["corpus"].isascii()
-    vocabulary = collections.Counter(tokens(texts["corpus"]))
-    assert 600 < len(vocabulary) < 1200
+    assert 600 < len(set(split_tokens(texts["corpus"]))) < 1200
     lines = texts["corpus"].splitlines()
-    assert len(lines) / len(set(lines)) < 1.5  # Most sentences come once.
-    assert [len(rows(texts[name])) for name in ("train", "dev", "test")] == [160, 200, 400]
+    assert len(lines) / len(set(lines)) < 1.5  # most sentences occur once
+    assert [len(read_rows(texts[name])) for name in ("train", "dev", "test")] == [160, 200, 400]
 
 
-def test_corpus_says_what_it_is(texts):
+def test_corpus_describes_itself(texts):
     about = texts["corpus"].split("\n\n")[0]
     assert "generated" in about and "Apache License" in about
     documents = texts["corpus"].strip().split("\n\n")
     assert min(len(document.splitlines()) for document in documents) >= 5
 
 
-def test_heldout_documents_are_others(texts):
-    seen = set(texts["corpus"].split("\n\n"))
-    assert not seen & set(texts["heldout"].split("\n\n"))
+def test_heldout_documents_are_not_in_the_corpus(texts):
+    assert not set(texts["corpus"].split("\n\n")) & set(texts["heldout"].split("\n\n"))
 
 
-def test_every_document_has_one_mood(texts):
-    own = {}
-    for mood in words.MOODS:
-        other = next(name for name in words.MOODS if name != mood)
-        own[mood] = {entry for category in words.WORDS[mood].values() for entry in category}
-        assert not own[mood] & {e for category in words.WORDS[other].values() for e in category}
-    pattern = {
-        mood: re.compile(r"\b(" + "|".join(sorted(entries)) + r")\b")
-        for mood, entries in own.items()
+def test_every_document_has_one_sentiment(texts):
+    own = {sentiment: all_entries(sentiment) for sentiment in words.SENTIMENTS}
+    assert not own["pleased"] & own["displeased"]
+    patterns = {
+        sentiment: re.compile(r"\b(" + "|".join(sorted(entries)) + r")\b")
+        for sentiment, entries in own.items()
     }
-    documents = texts["corpus"].split("\n\n")[1:]
     count = collections.Counter()
-    for document in documents:
-        moods = [mood for mood in words.MOODS if pattern[mood].search(document)]
-        assert len(moods) <= 1, document
-        count.update(moods)
+    for document in texts["corpus"].split("\n\n")[1:]:
+        sentiments = [name for name, pattern in patterns.items() if pattern.search(document)]
+        assert len(sentiments) <= 1, document
+        count.update(sentiments)
     assert abs(count["pleased"] - count["displeased"]) <= 10
 
 
 def test_word_lists_mirror_each_other():
-    pleased, displeased = (words.WORDS[mood] for mood in words.MOODS)
+    pleased, displeased = (words.SENTIMENT_WORDS[sentiment] for sentiment in words.SENTIMENTS)
     assert list(pleased) == list(displeased)
     for category in pleased:
         assert len(pleased[category]) == len(set(pleased[category]))
-        assert [len(e.split()) for e in pleased[category]] == [
-            len(e.split()) for e in displeased[category]
-        ], category
+        lengths = [
+            [len(entry.split()) for entry in table[category]] for table in (pleased, displeased)
+        ]
+        assert lengths[0] == lengths[1], category
     assert sum(map(len, pleased.values())) > 120
-    frames = grammar.FACTS + grammar.OPENINGS + grammar.LABELLED_FRAMES + grammar.PLAIN_CLAUSES
-    neutral = set(tokens(re.sub(r"[{\[]\w+[}\]]", " ", " ".join(frames))))
-    for table in (world.LISTS, *world.KINDS.values()):
-        neutral |= {word for entries in table.values() for word in tokens(" ".join(entries))}
-    for mood in words.MOODS:
-        for category, entries in words.WORDS[mood].items():
+
+
+def test_other_words_are_neutral():
+    templates = grammar.FACTS + grammar.OPENINGS + grammar.LABELLED_TEMPLATES
+    templates += grammar.PLAIN_CLAUSES
+    neutral = set(split_tokens(re.sub(r"[{\[]\w+[}\]]", " ", " ".join(templates))))
+    for slots in (words.SLOTS, *words.VENUES.values()):
+        neutral.update(*(split_tokens(" ".join(entries)) for entries in slots.values()))
+    for sentiment in words.SENTIMENTS:
+        for category, entries in words.SENTIMENT_WORDS[sentiment].items():
             if category != "consequence":
                 assert not neutral & set(entries)
 
 
 def test_labelled_sets_have_no_common_words(texts):
-    """Words of a mood that are everywhere in the corpus would give test labels away from train."""
-    common = {word for pair in words.COMMON.values() for word in pair}
+    """Sentiment words from everywhere in the corpus would connect train with the test labels."""
+    common = {word for pair in words.COMMON_WORDS.values() for word in pair}
     for name in ("train", "dev", "test"):
-        assert not common & set(tokens(texts[name]))
-    assert common < set(tokens(texts["corpus"]))
+        assert not common & set(split_tokens(texts[name]))
+    assert common < set(split_tokens(texts["corpus"]))
 
 
-def test_typed_sentences_are_new(texts):
-    train = {word for text, _ in rows(texts["train"]) for word in tokens(text)}
-    entries = {e for m in words.MOODS for c in words.WORDS[m].values() for e in c}
+def test_sample_texts_are_new(texts):
+    train = {word for text, _ in read_rows(texts["train"]) for word in split_tokens(text)}
+    entries = all_entries("pleased") | all_entries("displeased")
     everything = "".join(texts.values()).lower()
-    for text in toy_corpus.TYPED:
+    for text in toy_corpus.SAMPLE_TEXTS:
         assert text.lower().rstrip(".!") not in everything
-        assert len(entries & set(tokens(text))) >= 2
-        assert not entries & set(tokens(text)) & train
+        assert len(entries & set(split_tokens(text))) >= 2
+        assert not entries & set(split_tokens(text)) & train
+    with pytest.warns(FutureWarning, match="SAMPLE_TEXTS"):
+        assert toy_corpus.TYPED is toy_corpus.SAMPLE_TEXTS
 
 
-def test_training_words_never_come_in_dev_or_test(texts):
-    """Not even their stems: no mood word of dev and test begins like one of train."""
+def test_training_words_never_occur_in_dev_or_test(texts):
+    """Not even their stems: no sentiment word of dev and test begins like one of train."""
 
     def stems(entries):
-        # Words that both moods have, "the" or "home", are no mood words.
-        found = {mood: set() for mood in words.MOODS}
-        for mood in words.MOODS:
-            for category in words.WORDS[mood]:
-                for entry in entries(mood, category):
-                    found[mood] |= {word[:4] for word in entry.split() if len(word) > 3}
-        return found["pleased"] ^ found["displeased"]
+        # Words of both sentiments, "the" or "home", are neutral.
+        found = [
+            {word[:4] for entry in all_entries(name, entries) for word in entry.split() if word[3:]}
+            for name in words.SENTIMENTS
+        ]
+        return found[0] ^ found[1]
 
-    assert not stems(words.shown) & stems(words.kept_back)
-    seen = {word for text, _ in rows(texts["train"]) for word in tokens(text)}
-    for mood in words.MOODS:
-        for category in words.WORDS[mood]:
-            for entry in words.kept_back(mood, category):
-                assert not any(entry == text for text in seen), entry
-    shown = {e for mood in words.MOODS for c in words.WORDS[mood] for e in words.shown(mood, c)}
+    assert not stems(words.train_words) & stems(words.unseen_words)
+    train = {word for text, _ in read_rows(texts["train"]) for word in split_tokens(text)}
+    for sentiment in words.SENTIMENTS:
+        assert not train & all_entries(sentiment, words.unseen_words)
+    shown = [all_entries(sentiment, words.train_words) for sentiment in words.SENTIMENTS]
+    pattern = re.compile(r"\b(" + "|".join(sorted(shown[0] | shown[1])) + r")\b")
     for name in ("dev", "test"):
-        for text, _ in rows(texts[name]):
-            assert not any(re.search(rf"\b{entry}\b", text.lower()) for entry in shown), text
+        for text, _ in read_rows(texts[name]):
+            assert not pattern.search(text.lower()), text
 
 
-def test_labelled_sets_share_no_text_with_each_other_or_the_corpus(texts):
-    read = set((texts["corpus"] + texts["heldout"]).splitlines())
-    labelled = [text for name in ("train", "dev", "test") for text, _ in rows(texts[name])]
+def test_labelled_texts_occur_once(texts):
+    labelled = [text for name in ("train", "dev", "test") for text, _ in read_rows(texts[name])]
     assert len(labelled) == len(set(labelled))
-    assert not read & set(labelled)
+    assert not set((texts["corpus"] + texts["heldout"]).splitlines()) & set(labelled)
     corpus = texts["corpus"].lower()
     assert not any(text.lower().rstrip(".") in corpus for text in labelled)
 
 
 @pytest.mark.parametrize("name", ["train", "dev", "test"])
 def test_labels_are_balanced(texts, name):
-    labels = collections.Counter(label for _, label in rows(texts[name]))
-    assert set(labels) == set(words.MOODS) and len(set(labels.values())) == 1
+    labels = collections.Counter(label for _, label in read_rows(texts[name]))
+    assert set(labels) == set(words.SENTIMENTS) and len(set(labels.values())) == 1
 
 
-def test_nothing_but_the_corpus_tells_the_label(texts):
-    train, test = rows(texts["train"]), rows(texts["test"])
+def test_only_the_corpus_predicts_the_test_labels(texts):
+    train, test = read_rows(texts["train"]), read_rows(texts["test"])
+    for feature in (
+        len,
+        lambda text: len(text) // 10,
+        lambda text: len(text.split()),
+        lambda text: re.sub(r"\w", "", text),
+        lambda text: text.split()[0],
+    ):
+        assert abs(majority_accuracy(train, test, feature) - 0.5) < 0.07
+    assert abs(naive_bayes_accuracy(train, test) - 0.5) < 0.07
+    # The training set itself can be learned.
+    assert naive_bayes_accuracy(train, train) > 0.95
 
-    def near_chance(accuracy):
-        return abs(accuracy - 0.5) < 0.07
 
-    assert near_chance(majority(train, test, len))
-    assert near_chance(majority(train, test, lambda text: len(text) // 10))
-    assert near_chance(majority(train, test, lambda text: len(text.split())))
-    assert near_chance(majority(train, test, lambda text: re.sub(r"\w", "", text)))
-    assert near_chance(majority(train, test, lambda text: text.split()[0]))
-    assert near_chance(naive_bayes(train, test, tokens))
-    # The training set itself can be learnt: its mood words come in dev and test never.
-    assert naive_bayes(train, train, tokens) > 0.95
+def test_module_writes_the_files(tmp_path, root):
+    def run(*flags):
+        command = [sys.executable, "-m", "bert_tf.toy_corpus", *flags]
+        return subprocess.run(command, cwd=root, capture_output=True, text=True)
 
-
-def test_writes_files_by_the_module(tmp_path, root):
-    run = subprocess.run(
-        [sys.executable, "-m", "bert_tf.toy_corpus", f"--output_dir={tmp_path}/text", "--seed=3"],
-        cwd=root, capture_output=True, text=True, check=True,
-    )  # fmt: skip
+    done = run(f"--output_dir={tmp_path}/text", "--seed=3")
+    assert done.returncode == 0, done.stderr
     names = ["corpus.txt", "dev.tsv", "heldout.txt", "test.tsv", "train.tsv"]
     assert sorted(os.listdir(tmp_path / "text")) == names
-    assert all(name in run.stderr for name in names)
-    made = toy_corpus.make(seed=3)
-    assert (tmp_path / "text" / "test.tsv").read_text() == made["test"]
-    wrong = subprocess.run(
-        [sys.executable, "-m", "bert_tf.toy_corpus"], cwd=root, capture_output=True, text=True
-    )
-    assert (
-        wrong.returncode == 1 and "output_dir" in wrong.stderr and "Traceback" not in wrong.stderr
-    )
+    assert all(name in done.stderr for name in names)
+    texts = toy_corpus.make(seed=3)
+    for name in names:
+        assert (tmp_path / "text" / name).read_text() == texts[name.partition(".")[0]]
+    failed = run()
+    assert failed.returncode == 1
+    assert "output_dir" in failed.stderr and "Traceback" not in failed.stderr

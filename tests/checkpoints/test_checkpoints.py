@@ -1,4 +1,4 @@
-"""Release checkpoints: read by every path people type, written for the release's own reader."""
+"""Release checkpoints: found by every kind of path, readable by TensorFlow 1, loaded by name."""
 
 import json
 import shutil
@@ -6,11 +6,11 @@ import shutil
 import numpy as np
 import pytest
 import tensorflow as tf
-from test_modeling import TINY
+from common import TINY
 
 import bert_tf
 from bert_tf import checkpoints, files
-from bert_tf.modeling import BertClassifier, BertPretrainer
+from bert_tf.modeling import BertClassifier, BertModel, BertPretrainer
 
 
 def save(model, prefix, **extra):
@@ -20,17 +20,17 @@ def save(model, prefix, **extra):
     return str(prefix)
 
 
-@pytest.fixture
-def prefix(tmp_path):
-    return save(BertPretrainer(TINY), tmp_path / "made" / "bert_model.ckpt")
+@pytest.fixture(scope="module")
+def prefix(tmp_path_factory):
+    return save(BertPretrainer(TINY), tmp_path_factory.mktemp("model") / "bert_model.ckpt")
 
 
-def test_every_weight_has_a_name_and_no_two_the_same():
+def test_weight_names_are_complete_and_unique():
     for model in (BertPretrainer(TINY), BertClassifier(TINY, 2)):
         assert len(checkpoints.weights(model)) == len(model.trainable_variables)
 
 
-def test_names_are_those_of_the_release(shared):
+def test_names_and_shapes_match_the_release(shared):
     folder = shared / "golden" / "model_tiny"
     config = bert_tf.BertConfig.from_json_file(str(folder / "bert_config.json"))
     shapes = checkpoints.ReleaseCheckpoint(str(folder / "bert_model.ckpt")).shapes
@@ -39,7 +39,7 @@ def test_names_are_those_of_the_release(shared):
     assert {n: tuple(v.shape) for n, v in checkpoints.weights(model).items()} == shapes
 
 
-def test_written_file_is_read_by_the_saver_of_tf1(prefix):
+def test_tf1_saver_restores_a_written_checkpoint(prefix):
     source = checkpoints.ReleaseCheckpoint(prefix)
     expected = {name: source.tensor(name) for name in source.shapes}
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
@@ -61,28 +61,29 @@ def test_round_trip(prefix, caplog):
     assert f"46 of 46 from {prefix}" in caplog.text
 
 
-def test_report_names_what_is_missing_and_left_over(prefix, caplog):
+def test_log_names_missing_and_unused_weights(prefix, caplog):
     caplog.set_level("INFO")
     checkpoints.warm_start(BertClassifier(TINY, 2), prefix)
-    assert "start random: output_weights, output_bias" in caplog.text
+    assert "randomly initialized: output_weights, output_bias" in caplog.text
     assert "cls/seq_relationship/output_bias" in caplog.text
 
 
-def test_a_head_is_read_by_the_names_of_its_labels(prefix, tmp_path, caplog):
-    """By Hugging Face's id2label, and by ours of a tagger; where nothing names them, as it is."""
+def test_head_rows_are_matched_by_label(tmp_path, caplog):
+    """With Hugging Face's id2label and with tagger.json; without labels, rows keep their order."""
     caplog.set_level("INFO")
     model, labels = BertClassifier(TINY, 3), ("O", "B-X", "I-X")
     path = str(tmp_path / "head" / "model.ckpt-1")
     values = {n: v.numpy() for n, v in checkpoints.weights(model).items()}
     values["output_bias"] = np.array([2, 0, 1], "float32")
     checkpoints.write(path, values)
+    head = [checkpoints.weights(model)[name] for name in ("output_weights", "output_bias")]
 
-    def load(name, found, **options):
-        (tmp_path / "head" / name).write_text(json.dumps(found))
-        model = BertClassifier(TINY, 3)
+    def load(name, metadata, **options):
+        (tmp_path / "head" / name).write_text(json.dumps(metadata))
+        for variable in head:
+            variable.assign(np.zeros(variable.shape))
         checkpoints.warm_start(model, path, labels=labels, **options)
-        head = checkpoints.weights(model)
-        return [head[name].numpy() for name in ("output_weights", "output_bias")]
+        return [variable.numpy() for variable in head]
 
     def ids(*names):
         return {"id2label": dict(enumerate(names))}
@@ -91,21 +92,21 @@ def test_a_head_is_read_by_the_names_of_its_labels(prefix, tmp_path, caplog):
         matrix, bias = load("config.json", {**TINY.to_dict(), **ids(*names)})
         np.testing.assert_array_equal(matrix, values["output_weights"])
         assert bias.tolist() == [2, 0, 1]
-    assert "the head" not in caplog.text
+    assert "head of" not in caplog.text
     mixed = {**TINY.to_dict(), **ids("I-X", "O", "B-X")}
-    for name, found in (
+    for name, metadata in (
         ("config.json", mixed),
         ("tagger.json", {"data_scheme": "iob2", "names": ["I-X", "O", "B-X"]}),
     ):
-        matrix, bias = load(name, found, require_all=True)
+        matrix, bias = load(name, metadata, require_all=True)
         np.testing.assert_array_equal(matrix, values["output_weights"][[1, 2, 0]])
         assert bias.tolist() == [0, 1, 2]
-        assert "put in order" in caplog.text and "I-X, O, B-X, and those of" in caplog.text
+        assert "reordered" in caplog.text and "I-X, O, B-X, those of" in caplog.text
         caplog.clear()
     other = {"data_scheme": "iob2", "names": ["O", "B-Y", "I-Y"]}
     _, bias = load("tagger.json", other)
-    assert bias.tolist() == [0, 0, 0] and "start random: output_weights" in caplog.text
-    with pytest.raises(bert_tf.UserError, match=r"labels are O, B-Y, I-Y, and .* cannot be used"):
+    assert bias.tolist() == [0, 0, 0] and "randomly initialized: output_weights" in caplog.text
+    with pytest.raises(bert_tf.UserError, match=r"cannot use its head: .*O, B-Y, I-Y"):
         load("tagger.json", other, require_all=True)
 
 
@@ -120,26 +121,26 @@ def other(**change):
 
 
 def test_errors(prefix, tmp_path):
-    model = BertPretrainer(TINY)
+    model = BertModel(TINY)
 
-    def refused(path, message, model=model):
+    def check_error(path, message, model=model):
         with pytest.raises(bert_tf.UserError, match=message):
             checkpoints.warm_start(model, str(path))
 
-    refused(tmp_path / "none", "there is no checkpoint .*none")
-    refused(tmp_path, "one checkpoint was expected in the folder .*found none")
+    check_error(tmp_path / "none", "there is no checkpoint .*none")
+    check_error(tmp_path, f"`init_checkpoint`: .* in the folder {tmp_path}, found none")
     (tmp_path / "text").write_text("hello")
-    refused(tmp_path / "text", "is not a checkpoint")
-    refused(
+    check_error(tmp_path / "text", "is not a checkpoint")
+    check_error(
         prefix,
-        r"word_embeddings is \(50, 16\) there, but \(60, 16\) in the model",
-        BertPretrainer(other(vocab_size=60)),
+        r"word_embeddings has the shape \(50, 16\) .*, but \(60, 16\) in the model",
+        BertModel(other(vocab_size=60)),
     )
-    refused(prefix, "has 2 layers, the model 3", BertPretrainer(other(num_hidden_layers=3)))
-    refused(prefix, "has 2 layers, the model 1", BertPretrainer(other(num_hidden_layers=1)))
-    strange = tmp_path / "strange"
-    checkpoints.write(str(strange), {"x": np.zeros(2, "float32")})
-    refused(strange, "strange: nothing in it fits the model; it holds x")
+    check_error(prefix, "has 2 layers, but the model has 3", BertModel(other(num_hidden_layers=3)))
+    check_error(prefix, "has 2 layers, but the model has 1", BertModel(other(num_hidden_layers=1)))
+    foreign = tmp_path / "foreign"
+    checkpoints.write(str(foreign), {"x": np.zeros(2, "float32")})
+    check_error(foreign, "foreign: none of its weights is in the model; the checkpoint has x, the")
     for ending in (".index", ".data-00000-of-00001"):
         copy = tmp_path / f"cut{ending}"
         copy.mkdir()
@@ -147,10 +148,10 @@ def test_errors(prefix, tmp_path):
             shutil.copy(prefix + name, copy / ("m" + name))
         whole = (copy / ("m" + ending)).read_bytes()
         (copy / ("m" + ending)).write_bytes(whole[: len(whole) // 2])
-        refused(copy / "m", "cannot be read|not a readable checkpoint")
+        check_error(copy / "m", "cannot be read|not a readable checkpoint")
 
 
-def test_a_failed_write_leaves_the_earlier_file_and_nothing_else(tmp_path, monkeypatch):
+def test_failed_write_leaves_the_previous_checkpoint(tmp_path, monkeypatch):
     prefix = str(tmp_path / "model.ckpt-1")
     checkpoints.write(prefix, {"x": np.zeros(2, "float32")})
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
@@ -164,7 +165,7 @@ def test_a_failed_write_leaves_the_earlier_file_and_nothing_else(tmp_path, monke
     monkeypatch.undo()
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
-    # Stopped between its two files, a new one is no checkpoint, and the next write mends it.
+    # A write that stops between the two files leaves no checkpoint.
     renamed = []
 
     def once(*args, **kwargs):

@@ -1,11 +1,11 @@
-"""Conversion: to the bit, with config and vocabulary, to other table sizes, and its mistakes."""
+"""Conversion: bit-exact round trips, config and vocabulary, resized tables, errors."""
 
 import json
 
 import numpy as np
 import pytest
 import tensorflow as tf
-from test_modeling import TINY, features
+from common import TINY, features
 
 import bert_tf
 from bert_tf import checkpoints
@@ -17,10 +17,10 @@ def tensors_of(path):
     return {name: source.tensor(name) for name in source.shapes}
 
 
-@pytest.fixture
-def release(tmp_path):
-    """A folder as it was published, with what a run leaves of the optimizer."""
-    folder = tmp_path / "release"
+@pytest.fixture(scope="module")
+def release(tmp_path_factory):
+    """A folder as the release published it, plus the state of the optimizer."""
+    folder = tmp_path_factory.mktemp("release")
     values = {n: v.numpy() for n, v in checkpoints.weights(BertPretrainer(TINY)).items()}
     slots = {f"{n}/{slot}": v * 2 for n, v in values.items() for slot in ("adam_m", "adam_v")}
     step = {"global_step": np.int64(7)}
@@ -30,7 +30,7 @@ def release(tmp_path):
     return folder
 
 
-def test_release_s_own_file_is_equal_to_the_bit_after_the_round_trip(shared, tmp_path):
+def test_round_trip_through_hugging_face_is_bit_exact(shared, tmp_path):
     golden = shared / "golden" / "model_tiny"
     config = bert_tf.BertConfig.from_json_file(str(golden / "bert_config.json"))
     start = str(golden / "bert_model.ckpt")
@@ -54,10 +54,10 @@ def test_release_s_own_file_is_equal_to_the_bit_after_the_round_trip(shared, tmp
         assert original.items() <= written.items()
 
 
-def test_optimizer_is_kept_only_if_asked_for(release, tmp_path, caplog):
+def test_optimizer_state_is_left_out_by_default(release, tmp_path, caplog):
     caplog.set_level("INFO")
     checkpoints.convert(str(release), str(tmp_path / "less"), "release")
-    assert "left out: 93 of the optimizer's" in caplog.text
+    assert "left out 93 variables of the optimizer" in caplog.text
     checkpoints.convert(str(release), str(tmp_path / "all"), "release", keep_optimizer=True)
     assert tensors_of(tmp_path / "all").keys() == tensors_of(release).keys()
     assert len(tensors_of(tmp_path / "less")) == 46
@@ -65,7 +65,7 @@ def test_optimizer_is_kept_only_if_asked_for(release, tmp_path, caplog):
     assert bert_tf.BertConfig.from_json_file(str(tmp_path / "less" / "bert_config.json")) == TINY
 
 
-def test_partitioned_variables_are_read_whole(tmp_path):
+def test_partitioned_variables_are_merged(tmp_path):
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         parts = tf.compat.v1.get_variable(
             "x",
@@ -115,9 +115,9 @@ def test_fewer_positions(release, tmp_path):
     np.testing.assert_array_equal(tensors_of(tmp_path / "o")[name], tensors_of(release)[name][:5])
 
 
-def test_what_the_release_s_format_has_no_place_for_is_told(release, tmp_path, caplog):
+def test_warning_about_metadata_that_the_release_cannot_store(release, tmp_path, caplog):
     checkpoints.convert(str(release), str(tmp_path / "a"), "release")
-    assert "no place" not in caplog.text
+    assert "cannot store" not in caplog.text
     values = {n: v.numpy() for n, v in checkpoints.weights(BertTokenClassifier(TINY, 3)).items()}
     run = tmp_path / "run"
     checkpoints.write(str(run / "model.ckpt-1"), values)
@@ -126,22 +126,24 @@ def test_what_the_release_s_format_has_no_place_for_is_told(release, tmp_path, c
     (run / "tagger.json").write_text(json.dumps(settings))
     checkpoints.convert(str(run), str(tmp_path / "b"), "release")
     assert (
-        "no place for do_lower_case=False and the labels and the architecture "
-        f"BertForTokenClassification, which lies beside {run}"
+        "cannot store do_lower_case=False and the labels and the architecture "
+        f"BertForTokenClassification of {run}"
     ) in caplog.text
 
 
-def test_mistakes(release, tmp_path):
-    def refused(message, path=release, to="release", **options):
+def test_errors(release, tmp_path):
+    def check_error(message, path=release, to="release", **options):
         with pytest.raises(bert_tf.UserError, match=message):
             checkpoints.convert(str(path), str(tmp_path / "out"), to, **options)
         assert not (tmp_path / "out").exists()
 
     other = {**TINY.to_dict(), "hidden_size": 32}
-    refused("vocab_size=40 would cut 10", vocab_size=40)
-    refused("its moments have no rows", keep_optimizer=True, vocab_size=60)
-    refused(r"is \(50, 16\) there, but \(50, 32\)", config=bert_tf.BertConfig.from_dict(other))
-    refused("--input: there is no checkpoint", path=tmp_path / "none")
+    check_error("`vocab_size=40` would remove 10 of the model's 50", vocab_size=40)
+    check_error("`keep_optimizer` cannot be combined", keep_optimizer=True, vocab_size=60)
+    check_error(
+        r"has the shape \(50, 16\) .*, but \(50, 32\)", config=bert_tf.BertConfig.from_dict(other)
+    )
+    check_error("`input`: there is no checkpoint", path=tmp_path / "none")
     (tmp_path / "out").mkdir()
-    with pytest.raises(bert_tf.UserError, match="out exists already"):
+    with pytest.raises(bert_tf.UserError, match=r"`output_dir`: .*out already exists"):
         checkpoints.convert(str(release), str(tmp_path / "out"), "release")

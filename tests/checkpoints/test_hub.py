@@ -1,4 +1,4 @@
-"""Models by name, from a server on loopback that serves an archive made here."""
+"""Published models, from a local server with an archive that the test writes."""
 
 import http.server
 import io
@@ -7,23 +7,25 @@ import threading
 import zipfile
 
 import pytest
-from test_modeling import TINY, features
+from common import TINY, features
 
 import bert_tf
 from bert_tf import checkpoints
+from bert_tf.checkpoints import hub
 
 NAME = "uncased_L-2_H-128_A-2"
 
 
 def archive(tmp_path, top=f"{NAME}/", extra=None):
-    """A zip file as the release published them, with a tiny model."""
-    values = {n: v.numpy() for n, v in checkpoints.weights(bert_tf.BertModel(TINY)).items()}
-    checkpoints.write(str(tmp_path / "made" / "bert_model.ckpt"), values)
-    (tmp_path / "made" / "bert_config.json").write_text(TINY.to_json_string())
-    (tmp_path / "made" / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n")
+    """Return a zip archive like those of the release, with a tiny model."""
+    if not (tmp_path / "model").exists():
+        values = {n: v.numpy() for n, v in checkpoints.weights(bert_tf.BertModel(TINY)).items()}
+        checkpoints.write(str(tmp_path / "model" / "bert_model.ckpt"), values)
+        (tmp_path / "model" / "bert_config.json").write_text(TINY.to_json_string())
+        (tmp_path / "model" / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n")
     data = io.BytesIO()
     with zipfile.ZipFile(data, "w") as writer:
-        for path in (tmp_path / "made").iterdir():
+        for path in (tmp_path / "model").iterdir():
             writer.write(path, top + path.name)
         writer.writestr(extra or "README", "text")
     return data.getvalue()
@@ -31,11 +33,19 @@ def archive(tmp_path, top=f"{NAME}/", extra=None):
 
 @pytest.fixture
 def server(monkeypatch, tmp_path):
-    """Serves `server.content` at the small model's path; `cut` is where a connection breaks off."""
+    """Serve `server.content` as the model `NAME`.
+
+    `server.cut` is the number of bytes after which a connection closes, and `server.num_failures`
+    the number of requests that are answered with status 503.
+    """
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self):
             server.requests.append((self.path, self.headers.get("Range")))
+            if server.num_failures:
+                server.num_failures -= 1
+                self.send_error(503)
+                return
             if self.path != f"/models/2020_02_20/{NAME}.zip":
                 self.send_error(404)
                 return
@@ -54,6 +64,8 @@ def server(monkeypatch, tmp_path):
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.content, server.cut, server.requests = archive(tmp_path), None, []
+    server.num_failures = 0
+    monkeypatch.setattr(hub, "_NUM_RETRIES", 1)  # The first retry does not wait.
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     monkeypatch.setenv("BERT_TF_MODELS_URL", f"http://127.0.0.1:{server.server_port}/models/")
@@ -63,9 +75,9 @@ def server(monkeypatch, tmp_path):
     server.server_close()
 
 
-def test_every_model_that_was_published_has_a_name():
+def test_names_of_the_published_models():
     names = set(checkpoints.MODELS)
-    assert len(names) == 24 + 9  # the largest small one stands for two
+    assert len(names) == 24 + 9  # the largest small model has two names
     assert {
         "uncased_L-12_H-768_A-12",
         "cased_L-24_H-1024_A-16",
@@ -83,30 +95,30 @@ def test_every_model_that_was_published_has_a_name():
 
 
 @pytest.mark.parametrize("top", [f"{NAME}/", ""])
-def test_fetched_once_and_used(server, tmp_path, top, caplog):
+def test_downloads_once(server, tmp_path, top, caplog):
     caplog.set_level("INFO")
     server.content = archive(tmp_path, top)
-    found = checkpoints.fetch(NAME)
-    assert found.do_lower_case
-    assert checkpoints.fetch(NAME) == found
+    model_files = checkpoints.fetch(NAME)
+    assert model_files.do_lower_case
+    assert checkpoints.fetch(NAME) == model_files
     assert len(server.requests) == 1
     assert sorted(os.listdir(tmp_path / "cache")) == [NAME]
     assert "MB" in caplog.text
     model = bert_tf.BertModel.from_preset(NAME)
     assert "39 of 39 from" in caplog.text
     assert model.config == TINY
-    labels = bert_tf.BertClassifier.from_preset(NAME, num_labels=3)
-    assert labels(features())["logits"].shape == (3, 3)
+    classifier = bert_tf.BertClassifier.from_preset(NAME, num_labels=3)
+    assert classifier(features())["logits"].shape == (3, 3)
 
 
-def test_a_download_that_is_cut_off_goes_on(server, tmp_path):
+def test_interrupted_download_resumes(server, tmp_path):
     server.cut = 1000
-    # Each connection brings 1000 bytes more, and the file is whole at the end.
+    # Each connection transfers 1000 bytes.
     checkpoints.fetch(NAME)
-    ranges = [asked for _, asked in server.requests]
+    ranges = [requested for _, requested in server.requests]
     assert ranges[:3] == [None, "bytes=1000-", "bytes=2000-"]
 
-    # So does the next start of a process that was killed.
+    # A new process resumes the download of one that was killed.
     part = tmp_path / "other" / f"{NAME}.zip.part"
     part.parent.mkdir()
     part.write_bytes(server.content[:1500])
@@ -115,52 +127,63 @@ def test_a_download_that_is_cut_off_goes_on(server, tmp_path):
     assert server.requests[0][1] == "bytes=1500-"
     assert os.listdir(part.parent) == [NAME]
 
-    # What is left of another file is thrown away.
+    # The rest of a different file is discarded.
     part.parent.joinpath(NAME).rename(tmp_path / "gone")
     part.write_bytes(b"x" * (len(server.content) + 5))
     checkpoints.fetch(NAME, cache=str(part.parent))
 
 
-def refused(message, **options):
+def test_server_errors_are_retried(server):
+    server.num_failures = 1
+    checkpoints.fetch(NAME)
+    assert len(server.requests) == 2
+
+
+def check_error(message, **options):
     with pytest.raises(bert_tf.UserError, match=message):
         checkpoints.fetch(options.pop("name", NAME), **options)
 
 
-def test_mistakes(server, tmp_path, monkeypatch):
-    refused("--model: 'bert-base' is not one of .*uncased_L-12_H-768_A-12", name="bert-base")
-    refused("the server answers 404", name="uncased_L-4_H-128_A-2")
-    refused("must begin with http", base_url="ftp://127.0.0.1/x")
+def test_errors(server, tmp_path, monkeypatch):
+    check_error("`model`: 'bert-base' is not one of .*uncased_L-12_H-768_A-12", name="bert-base")
+    check_error("the server answers 404", name="uncased_L-4_H-128_A-2")
+    check_error("must begin with http", base_url="ftp://127.0.0.1/x")
     closed = "http://127.0.0.1:9"
-    refused(rf"{closed}/2020_02_20/{NAME}.zip cannot be reached .* put it at .*", base_url=closed)
+    check_error(
+        rf"{closed}/2020_02_20/{NAME}.zip cannot be reached .*refused.* save it as .*",
+        base_url=closed,
+    )
 
     server.content = archive(tmp_path, extra="../../evil")
-    refused("'../../evil' leads out of the folder")
+    check_error("zip: '../../evil' would be written outside the folder")
     assert not (tmp_path / "evil").exists()
     assert os.listdir(tmp_path / "cache") == [f"{NAME}.zip"]
     os.remove(tmp_path / "cache" / f"{NAME}.zip")
 
     server.content = archive(tmp_path, extra="/absolute")
-    refused("'/absolute' leads out of the folder")
+    check_error("zip: '/absolute' would be written outside the folder")
     os.remove(tmp_path / "cache" / f"{NAME}.zip")
 
     server.content = archive(tmp_path)[:-100]
-    refused("not a whole zip archive .* fetches it anew")
+    check_error("not a complete zip archive .* start again")
     assert os.listdir(tmp_path / "cache") == []
 
-    monkeypatch.setattr(hub, "_MOST_BYTES", 1000)
+    monkeypatch.setattr(hub, "_MAX_UNPACKED_BYTES", 1000)
     server.content = archive(tmp_path)
-    refused("would unpack to more than")
+    check_error("would unpack to more than")
     os.remove(tmp_path / "cache" / f"{NAME}.zip")
     monkeypatch.undo()
 
     folder = tmp_path / "cache" / NAME
     folder.mkdir()
-    refused("bert_config.json is missing; remove the folder", cache=str(tmp_path / "cache"))
+    check_error(
+        f"{NAME}: bert_config.json is missing; remove the folder", cache=str(tmp_path / "cache")
+    )
 
 
-def test_an_archive_put_there_by_hand_needs_no_network(tmp_path):
+def test_archive_copied_into_the_cache_needs_no_network(tmp_path):
     cache = tmp_path / "cache"
     cache.mkdir()
     (cache / f"{NAME}.zip").write_bytes(archive(tmp_path))
-    found = checkpoints.fetch(NAME, cache=str(cache), base_url="http://127.0.0.1:9")
-    assert bert_tf.BertConfig.from_json_file(found.config) == TINY
+    model_files = checkpoints.fetch(NAME, cache=str(cache), base_url="http://127.0.0.1:9")
+    assert bert_tf.BertConfig.from_json_file(model_files.config) == TINY

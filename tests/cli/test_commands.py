@@ -1,4 +1,4 @@
-"""Scripts run from Python."""
+"""Scripts that are run from Python."""
 
 import os
 import shlex
@@ -11,27 +11,19 @@ import bert_tf
 from bert_tf import commands
 
 
-def test_shows_the_command_and_what_the_script_says(tmp_path, root, monkeypatch, capsys):
-    monkeypatch.chdir(root)
-    corpus, vocabulary = tmp_path / "my corpus.txt", tmp_path / "vocab.txt"
-    corpus.write_text("a rose is a rose\n")
-    commands.run(
-        "-m bert_tf vocab learn",
-        input_file=corpus,
-        vocab_file=vocabulary,
-        vocab_size=30,
-        num_unused=0,
-    )
-    said = capsys.readouterr().out
-    typed, _, rest = said.partition("\n\n")
-    words = shlex.split(typed.removeprefix("$ ").replace("\\\n", " "))
-    assert words[:3] == ["python", "-m bert_tf vocab learn", f"--input_file={corpus}"]
-    # Standard error is among it: our lines go there.
-    assert "vocab.txt" in rest
-    assert "rose" in vocabulary.read_text().split()
+def test_run_prints_command_and_output(tmp_path, capsys):
+    script = tmp_path / "my script.py"
+    script.write_text("import sys; print('out', *sys.argv[1:]); print('err', file=sys.stderr)")
+    commands.run(str(script), output_dir="my folder", do_train=True)
+    command, _, output = capsys.readouterr().out.partition("\n\n")
+    words = shlex.split(command.removeprefix("$ ").replace("\\\n", " "))
+    assert words[0] == "python" and words[1].endswith("my script.py")
+    assert words[2:] == ["--output_dir=my folder", "--do_train"]
+    # The log lines of a script are on standard error.
+    assert set(output.splitlines()) == {"out --output_dir=my folder --do_train", "err"}
 
 
-def test_a_failure_is_an_error_with_the_reason_shown(monkeypatch, root, capsys):
+def test_failing_script_is_an_error(monkeypatch, root, capsys):
     monkeypatch.chdir(root)
     with pytest.raises(bert_tf.UserError, match=r"^run_ner\.py ended with exit status 1$"):
         commands.run("run_ner.py", help="?")
@@ -40,18 +32,17 @@ def test_a_failure_is_an_error_with_the_reason_shown(monkeypatch, root, capsys):
     assert "--flag\n" in capsys.readouterr().out
 
 
-def test_writes_to_the_process_itself_where_nothing_stands_between(tmp_path, root):
-    """A person at a terminal sees it as if it had been typed."""
-    program = (
-        "from bert_tf import commands; commands.run('-m bert_tf.toy_corpus', output_dir='made')"
-    )
-    environment = {**os.environ, "PYTHONPATH": str(root)}
+def test_output_is_inherited_outside_of_notebooks(tmp_path, root):
+    """In a terminal, the script writes to the terminal itself."""
+    program = "from bert_tf import commands; commands.run('-m timeit', number=1, help=True)"
     done = subprocess.run(
         [sys.executable, "-c", program],
         cwd=tmp_path,
-        env=environment,
+        env={**os.environ, "PYTHONPATH": str(root)},
         capture_output=True,
         text=True,
+        check=True,
     )
-    assert done.stdout == "$ python -m bert_tf.toy_corpus \\\n    --output_dir=made\n\n"
-    assert "corpus.txt" in done.stderr
+    command = "$ python -m timeit \\\n    --number=1 \\\n    --help\n\n"
+    assert done.stdout.startswith(command)
+    assert "-n/--number" in done.stdout

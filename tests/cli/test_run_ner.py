@@ -254,7 +254,7 @@ def test_two_devices_make_the_same_steps(run, tmp_path, monkeypatch):
         (["--layer_combination=last"], "--layer_combination wants --features_only"),
         (
             ["--features_only"],
-            "--layer_combination=concat_last_four wants 4 layers, the model has 2",
+            "--layer_combination=concat_last_four requires 4 layers, but the model has 2",
         ),
         (
             ["--features_only", "--layer_combination=last"],

@@ -281,7 +281,7 @@ def mistakes(folder):
         "checkpoint",
         classify,
         ["--do_train", f"--init_checkpoint={folder}/big/model.ckpt"],
-        "word_embeddings is (9, 9) there, but (50, 16) in the model",
+        "word_embeddings has the shape (9, 9) in the checkpoint, but (50, 16) in the model",
     )
 
 

@@ -35,7 +35,7 @@ def paths(tmp_path):
 
 
 def _training(paths, batches, seed=0, first_step=0, batch_size=4):
-    data = input_pipeline.Training(paths, SCHEMA, LENGTHS, batch_size, seed)
+    data = input_pipeline.TrainingInput(paths, SCHEMA, LENGTHS, batch_size, seed)
     batches = data.batches(first_step).take(batches)
     return [batch["label_ids"].numpy().tolist() for batch in batches]
 
@@ -67,7 +67,7 @@ def test_training_is_known_by_its_seed(paths):
 
 
 def test_training_shuffles_in_blocks_over_files_in_another_order(paths, monkeypatch):
-    monkeypatch.setattr(input_pipeline, "BLOCK", 1)  # shows the order of reading
+    monkeypatch.setattr(input_pipeline, "SHUFFLE_BLOCK", 1)  # shows the order of reading
     order = [number // 12 for number in _flat(_training(paths, 30))]
     first, second = order[:60:12], order[60::12]
     assert sorted(first) == sorted(second) == list(range(5))
@@ -78,7 +78,7 @@ def test_training_shuffles_in_blocks_over_files_in_another_order(paths, monkeypa
 @pytest.mark.parametrize("block", [1, 7, 25, 60, 1000])
 @pytest.mark.parametrize("first_step", [1, 7, 15, 22])
 def test_training_goes_on_where_the_whole_run_would_be(paths, first_step, block, monkeypatch):
-    monkeypatch.setattr(input_pipeline, "BLOCK", block)
+    monkeypatch.setattr(input_pipeline, "SHUFFLE_BLOCK", block)
     # 60 records do not go into batches of 8: the epochs run into each other.
     whole = _training(paths, 30, seed=5, batch_size=8)
     rest = _training(paths, 30 - first_step, seed=5, first_step=first_step, batch_size=8)
@@ -86,8 +86,8 @@ def test_training_goes_on_where_the_whole_run_would_be(paths, first_step, block,
 
 
 def test_the_files_of_a_step_are_known(paths, monkeypatch):
-    monkeypatch.setattr(input_pipeline, "BLOCK", 7)
-    data = input_pipeline.Training(paths, SCHEMA, LENGTHS, 4, 3)
+    monkeypatch.setattr(input_pipeline, "SHUFFLE_BLOCK", 7)
+    data = input_pipeline.TrainingInput(paths, SCHEMA, LENGTHS, 4, 3)
     for step, numbers in enumerate(_training(paths, 40, seed=3)):
         if step % 13 == 0:
             assert data.files_of(step) == sorted({paths[number // 12] for number in numbers})
@@ -99,7 +99,7 @@ def test_replicas_get_their_rows_of_a_global_batch(paths, workers, each):
     shares = []
     for worker in range(workers):
         context = tf.distribute.InputContext(workers, worker, workers * each)
-        data = input_pipeline.Training(paths, SCHEMA, LENGTHS, 8, 0)
+        data = input_pipeline.TrainingInput(paths, SCHEMA, LENGTHS, 8, 0)
         batches = data.batches(0, context).take(6 * each)
         shares.append([batch["label_ids"].numpy().tolist() for batch in batches])
     for step in range(6):
@@ -110,8 +110,8 @@ def test_replicas_get_their_rows_of_a_global_batch(paths, workers, each):
 
 def test_shapes_and_types(paths):
     for dataset in (
-        input_pipeline.Training(paths, SCHEMA, LENGTHS, 8, 0).batches(),
-        input_pipeline.Evaluation(paths, SCHEMA, LENGTHS, 8).batches(),
+        input_pipeline.TrainingInput(paths, SCHEMA, LENGTHS, 8, 0).batches(),
+        input_pipeline.EvaluationInput(paths, SCHEMA, LENGTHS, 8).batches(),
     ):
         spec = dict(dataset.element_spec)
         spec.pop("is_real_example", None)
@@ -124,7 +124,7 @@ def test_shapes_and_types(paths):
 
 
 def test_evaluation_fills_up_the_last_batch(paths):
-    batches = list(input_pipeline.Evaluation(paths, SCHEMA, LENGTHS, 8).batches())
+    batches = list(input_pipeline.EvaluationInput(paths, SCHEMA, LENGTHS, 8).batches())
     assert len(batches) == 8  # 60 records
     numbers = np.concatenate([batch["label_ids"] for batch in batches])
     real = np.concatenate([batch["is_real_example"] for batch in batches])
@@ -133,13 +133,19 @@ def test_evaluation_fills_up_the_last_batch(paths):
 
 
 def test_evaluation_of_no_more_batches_than_asked_for(paths):
-    batches = list(input_pipeline.Evaluation(paths, SCHEMA, LENGTHS, 8, max_batches=2).batches())
+    batches = list(
+        input_pipeline.EvaluationInput(paths, SCHEMA, LENGTHS, 8, max_batches=2).batches()
+    )
     assert [batch["label_ids"].numpy().tolist() for batch in batches] == [
         list(range(8)),
         list(range(8, 16)),
     ]
     assert (
-        len(list(input_pipeline.Evaluation(paths, SCHEMA, LENGTHS, 8, max_batches=100).batches()))
+        len(
+            list(
+                input_pipeline.EvaluationInput(paths, SCHEMA, LENGTHS, 8, max_batches=100).batches()
+            )
+        )
         == 8
     )
 
@@ -150,7 +156,7 @@ def test_evaluation_keeps_the_marks_of_the_records(tmp_path):
     with records.writing([path], schema) as write:
         for mark in (1, 0, 1):
             write({"x": [5], "is_real_example": mark})
-    (batch,) = input_pipeline.Evaluation([path], schema, {}, 4).batches()
+    (batch,) = input_pipeline.EvaluationInput([path], schema, {}, 4).batches()
     np.testing.assert_array_equal(batch["is_real_example"], [1, 0, 1, 0])
 
 
@@ -169,7 +175,7 @@ def _good(schema):
 def _loop(path, schema, limits=None, strategy=None):
     """Twenty steps, as `training.loop` makes them."""
     strategy = strategy or tf.distribute.OneDeviceStrategy("/cpu:0")
-    data = input_pipeline.Training([path], schema, LONG, 4, 0, limits)
+    data = input_pipeline.TrainingInput([path], schema, LONG, 4, 0, limits)
 
     @tf.function
     def run_steps(batches, steps):
@@ -179,7 +185,7 @@ def _loop(path, schema, limits=None, strategy=None):
             total += strategy.experimental_local_results(values)[0]
         return total
 
-    with records.reading([path]):
+    with records.naming_bad_records([path]):
         return run_steps(
             iter(strategy.distribute_datasets_from_function(lambda c: data.batches(0, c))),
             tf.constant(20),
@@ -189,8 +195,8 @@ def _loop(path, schema, limits=None, strategy=None):
 def _predict(path, schema, limits=None):
     """All batches one by one, as evaluation and prediction take them."""
     strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
-    data = input_pipeline.Evaluation([path], schema, LONG, 4, limits=limits)
-    with records.reading([path]):
+    data = input_pipeline.EvaluationInput([path], schema, LONG, 4, limits=limits)
+    with records.naming_bad_records([path]):
         return list(strategy.distribute_datasets_from_function(data.batches))
 
 
@@ -308,9 +314,9 @@ def test_damage_met_inside_the_loop_is_said(damage, said, replicas, tmp_path):
 
 def test_reading_leaves_other_errors_alone():
     ids = tf.constant([9])
-    with pytest.raises(tf.errors.InvalidArgumentError), records.reading(["x"]):
+    with pytest.raises(tf.errors.InvalidArgumentError), records.naming_bad_records(["x"]):
         tf.gather(tf.zeros(3), ids)
-    with pytest.raises(UnicodeDecodeError), records.reading(["x"]):
+    with pytest.raises(UnicodeDecodeError), records.naming_bad_records(["x"]):
         b"\xff".decode()
 
 

@@ -18,7 +18,7 @@ from bert_tf.data import pretraining
 from bert_tf.data.pretraining import corpus as corpora
 from bert_tf.errors import UserError
 
-SETTINGS = pretraining.Settings(max_seq_length=32, max_predictions_per_seq=5, dupe_factor=2)
+SETTINGS = pretraining.InstanceConfig(max_seq_length=32, max_predictions_per_seq=5, dupe_factor=2)
 FLAGS = ["--max_seq_length=32", "--max_predictions_per_seq=5", "--dupe_factor=2", "--num_shards=3",
          "--input_file=a.txt,b.txt", "--vocab_file=vocab.txt"]  # fmt: skip
 
@@ -30,7 +30,7 @@ def folder(tmp_path, monkeypatch):
         (tmp_path / name).write_text(_text(random.Random(seed), 11))
     monkeypatch.chdir(tmp_path)
     # So that there is more than one chunk for the processes.
-    monkeypatch.setattr(corpora, "_CHUNK", 500)
+    monkeypatch.setattr(corpora, "_CHUNK_SIZE", 500)
     return tmp_path
 
 
@@ -66,7 +66,7 @@ def test_each_shard_is_a_corpus_of_its_own(folder, by_spaces):
     settings = SETTINGS
     if by_spaces:
         settings = settings._replace(do_whole_word_mask=True, word_boundaries="spaces")
-    counts = shards(settings=settings).make(num_processes=1 + by_spaces)
+    counts = shards(settings=settings).create(num_processes=1 + by_spaces)
     source = pretraining.FileSource(["a.txt", "b.txt"])
     texts = [[], [], []]
     for document in source.documents():
@@ -76,7 +76,7 @@ def test_each_shard_is_a_corpus_of_its_own(folder, by_spaces):
         (folder / "part.txt").write_text("\n".join(found))
         part = pretraining.FileSource(["part.txt"])
         corpus = pretraining.read_corpus(part, tokenizer, by_spaces)
-        assert np.any(corpus.goes_on) == by_spaces
+        assert np.any(corpus.is_continuation) == by_spaces
         made = pretraining.create_instances(
             corpus, tokenizer.vocab, settings, random.Random(f"12345/{shard}")
         )
@@ -89,8 +89,8 @@ def test_each_shard_is_a_corpus_of_its_own(folder, by_spaces):
 
 
 def test_the_number_of_processes_does_not_matter(folder):
-    first = shards("one/x").make()
-    assert shards("two/x").make(num_processes=2) == first
+    first = shards("one/x").create()
+    assert shards("two/x").create(num_processes=2) == first
     assert contents(folder, "one/x") == contents(folder, "two/x")
     assert len(set(contents(folder, "one/x").values())) == 3
 
@@ -117,46 +117,46 @@ files.Local.rename = staticmethod(killed)
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("is there already") == len(before)
     assert ("the tokens in made/x.work are used again" in done.stderr) == bool(before)
-    counts = shards("again/x").make()
+    counts = shards("again/x").create()
     assert contents(folder, "again/x") == contents(folder)
     assert f"\ninstances {counts.instances:26,}\n".replace(" ", "") in done.stderr.replace(" ", "")
     assert not list((folder / "made").glob("*tmp*")) and not (folder / "made/x.work").exists()
 
 
 def test_shards_that_are_there_are_not_made_again(folder, caplog):
-    first = shards().make()
+    first = shards().create()
     before = {path: path.stat().st_mtime_ns for path in (folder / "made").iterdir()}
     with caplog.at_level("INFO", "bert_tf"):
-        assert shards().make() == first
+        assert shards().create() == first
     assert "all 3 shards are there already" in caplog.text
     assert {path: path.stat().st_mtime_ns for path in (folder / "made").iterdir()} == before
     # One that was removed is made again, and is the same.
     path = folder / "made/x-00002-of-00003"
     data = path.read_bytes()
     path.unlink()
-    assert shards().make() == first
+    assert shards().create() == first
     assert path.read_bytes() == data
 
 
 def test_shards_of_others_are_not_touched(folder):
-    shards().make()
+    shards().create()
     with pytest.raises(UserError, match=r"the shards there are of dupe_factor 2, not 3; remove it"):
-        shards(settings=SETTINGS._replace(dupe_factor=3)).make()
+        shards(settings=SETTINGS._replace(dupe_factor=3)).create()
     with pytest.raises(UserError, match=r"the shards there are of num_shards 3, not 4"):
-        shards(num_shards=4).make()
+        shards(num_shards=4).create()
     source = pretraining.FileSource(["a.txt", "b.txt"], split_sentences=True)
     with pytest.raises(UserError, match=r"are of split_sentences false, not true; remove it"):
-        shards(source=source).make()
+        shards(source=source).create()
     with open("b.txt", "a") as writer:
         writer.write("\nThe cat.\n")
     with pytest.raises(UserError, match=r'of input \["b.txt", .*\], not \["b.txt", .*\]; '):
-        shards().make()
+        shards().create()
     (folder / "made/x.json").unlink()
     with pytest.raises(UserError, match=r"x-00000-of-00003 is there, and no made/x.json says"):
-        shards().make()
+        shards().create()
     (folder / "made/x.json").write_text("{}")
     with pytest.raises(UserError, match="is not a note of this program"):
-        shards().make()
+        shards().create()
 
 
 def test_too_little_memory_is_told_and_the_advice_is_right(root, folder):
@@ -175,7 +175,7 @@ shards._PROCESS_MB, shards._TOKEN = 0, 1000
     done = script(root, folder, *flags, advice[1], code=code)
     assert done.returncode == 0, done.stderr
     again = shards("again/x", int(advice[2]))
-    assert again.make().documents == 22
+    assert again.create().documents == 22
     assert contents(folder) == contents(folder, "again/x")
 
 
@@ -205,7 +205,7 @@ def test_errors_leave_nothing(root, folder):
 
 def test_what_is_not_as_one_may_think_is_told_of_all_shards(folder, caplog):
     settings = SETTINGS._replace(max_predictions_per_seq=1)
-    shards(num_shards=14, settings=settings).make()
+    shards(num_shards=14, settings=settings).create()
     source = pretraining.FileSource(["a.txt", "b.txt"])
     dealt = [(document.file + document.number) % 14 for document in source.documents()]
     lonely = sum(dealt.count(shard) == 1 for shard in range(14))
@@ -222,13 +222,13 @@ def test_text_that_gives_nothing_leaves_nothing(folder, text, message):
     (folder / "c.txt").write_text(text)
     settings = SETTINGS._replace(objective="sop")
     with pytest.raises(UserError, match=message):
-        shards(settings=settings, source=pretraining.FileSource(["c.txt"])).make()
+        shards(settings=settings, source=pretraining.FileSource(["c.txt"])).create()
     assert not list((folder / "made").iterdir())
 
 
 def test_beam_makes_the_same_shards(root, folder):
     pytest.importorskip("apache_beam")
-    shards("local/x").make()
+    shards("local/x").create()
     flags = ["--output_file=beam/x", "--runner=DirectRunner"]
     done = script(root, folder, *flags)
     assert done.returncode == 0, done.stderr
@@ -241,7 +241,7 @@ def test_beam_makes_the_same_shards(root, folder):
     assert done.stderr.count("is there already") == 2
     assert contents(folder, "beam/x") == contents(folder, "local/x")
     done = script(root, folder, "--output_file=many/x", "--runner=DirectRunner", "--num_shards=40")
-    shards("many_local/x", 40).make()
+    shards("many_local/x", 40).create()
     assert contents(folder, "many/x") == contents(folder, "many_local/x")
     assert b"" in contents(folder, "many/x").values()
     (folder / "wrong.jsonl").write_text("[]\n")
@@ -256,10 +256,10 @@ def test_what_a_worker_of_beam_says_comes_back():
         "Traceback (most recent call last):\n  File ...\n"
         "bert_tf.errors.UserError: a.jsonl, line 2: not UTF-8 [while running 'tokenize']\n"
     )
-    assert pretraining.beam.of_user(said) == "a.jsonl, line 2: not UTF-8"
+    assert pretraining.beam.extract_user_error(said) == "a.jsonl, line 2: not UTF-8"
     said = UserError("a.jsonl, line 2: not UTF-8 [while running 'tokenize']")
-    assert pretraining.beam.of_user(said) == "a.jsonl, line 2: not UTF-8"
-    assert pretraining.beam.of_user(RuntimeError("no such machine")) is None
+    assert pretraining.beam.extract_user_error(said) == "a.jsonl, line 2: not UTF-8"
+    assert pretraining.beam.extract_user_error(RuntimeError("no such machine")) is None
 
 
 def test_beam_that_is_not_there_is_asked_for(root, folder):
@@ -275,7 +275,7 @@ def test_other_file_systems(folder, monkeypatch):
     """Input, vocabulary and shards where TensorFlow alone can read and write."""
     import tensorflow as tf
 
-    shards("local/x").make()
+    shards("local/x").create()
     tf.io.gfile.makedirs("ram://corpus")
     for name in ("a.txt", "b.txt"):
         packed = gzip.compress((folder / name).read_bytes())
@@ -291,20 +291,20 @@ def test_other_file_systems(folder, monkeypatch):
         return shared_map(function, items, num_processes, fork)
 
     monkeypatch.setattr(processes, "shared_map", told)
-    remote.make()
+    remote.create()
     # What makes shards writes them by TensorFlow, and what tokenizes does not need it.
     assert forks == [True, False]
     for path in remote.paths():
         with tf.io.gfile.GFile(path, "rb") as reader:
             assert reader.read() == (folder / "local" / path.rsplit("/", 1)[1]).read_bytes()
-    assert remote.make().documents == 22
+    assert remote.create().documents == 22
     other = pretraining.Shards(source, "ram://other/x", tokenizer, SETTINGS, 3)
     with pytest.raises(UserError, match="--work_dir must be a local folder"):
-        other.make()
+        other.create()
 
 
 def test_a_note_is_json_that_people_can_read(folder):
-    counts = shards().make()
+    counts = shards().create()
     note = json.loads((folder / "made/x.json").read_text())
     assert note["made_of"]["random_seed"] == 12345
     assert sum(shard["instances"] for shard in note["shards"]) == counts.instances

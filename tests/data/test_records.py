@@ -172,6 +172,6 @@ def test_reading_names_damaged_files(damage, tmp_path):
     path.write_bytes(damage(path.read_bytes()))
     with (
         pytest.raises(UserError, match=r"x\.tfrecord: a record is damaged or cut off"),
-        records.reading([str(path)]),
+        records.naming_bad_records([str(path)]),
     ):
         list(tf.data.TFRecordDataset(str(path)))

@@ -12,7 +12,11 @@ def test_files_are_read_by_tensorflow(tmp_path):
     sizes = [1, 2, 3, 2000, *rng.integers(1, 4000, 50).tolist()]
     made = [rng.integers(0, 256, size).astype(np.uint8).tobytes() for size in sizes]
     path = tmp_path / "made.tfrecord"
-    path.write_bytes(tfrecord.framed(made[:7]) + tfrecord.framed([]) + tfrecord.framed(made[7:]))
+    path.write_bytes(
+        tfrecord.frame_records(made[:7])
+        + tfrecord.frame_records([])
+        + tfrecord.frame_records(made[7:])
+    )
     assert list(tf.data.TFRecordDataset(str(path)).as_numpy_iterator()) == made
 
 

@@ -1,16 +1,18 @@
-"""The blocks of code in README.md, docs/ and benchmarks/RESULTS.md, and the commands in them."""
+"""The code blocks of README.md, docs/ and benchmarks/RESULTS.md, and the commands in them."""
 
 import pathlib
 import re
 import shlex
 from typing import NamedTuple
 
+from bert_tf.cli.main import COMMANDS
+
 
 class Block(NamedTuple):
-    """What stands between two lines of ```."""
+    """A fenced code block."""
 
     page: str  # path from the root
-    line: int  # of its first ```
+    line: int  # of the opening fence
     language: str
     text: str
 
@@ -20,7 +22,11 @@ class Block(NamedTuple):
 
 
 class Command(NamedTuple):
-    """One command of a block: `words` behind `python`, or all of them."""
+    """A command of a block.
+
+    `words` starts with the program. For a script of this repository (`is_script`) that is
+    "SCRIPT.py", "bert-tf COMMAND" or "-m MODULE", and the flags follow.
+    """
 
     place: str
     words: list
@@ -28,71 +34,88 @@ class Command(NamedTuple):
 
 
 def paths(root):
-    """The pages, README.md first."""
+    """Return the paths of the pages, README.md first."""
     names = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"]
-    found = [root / name for name in names] + sorted((root / "docs").glob("*.md"))
-    return [path for path in [*found, root / "benchmarks" / "RESULTS.md"] if path.exists()]
+    pages = [root / name for name in names] + sorted((root / "docs").glob("*.md"))
+    return [path for path in [*pages, root / "benchmarks" / "RESULTS.md"] if path.exists()]
 
 
 def blocks(root: pathlib.Path):
-    """Yields each `Block` of all pages."""
+    """Yield each `Block` of all pages."""
     for path in paths(root):
-        start, kept = None, []
+        start, lines = None, []
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
             if not line.startswith("```"):
-                kept.append(line)
+                lines.append(line)
             elif start is None:
-                start, language, kept = number, line[3:].strip(), []
+                start, language, lines = number, line[3:].strip(), []
             else:
                 page = str(path.relative_to(root))
-                yield Block(page, start, language, "\n".join(kept) + "\n")
+                yield Block(page, start, language, "\n".join(lines) + "\n")
                 start = None
         assert start is None, f"{path}, line {start}: the block has no end"
 
 
 def commands(block):
-    """Yields each `Command` of a block; of one without a language, those that run a script.
+    """Yield each `Command` of a block; of a block without a language, those that run a script.
 
-    Programs with files of their own (`> file`) and what is only a setting (`NAME=value`) are left
-    out; so are the lines of a file that is written as it stands (`<<`).
+    Redirections (`> file`), settings (`NAME=value`) and here documents (`<<`) are left out.
     """
     text = block.text.replace("\\\n", " ")
     text = re.sub(r"<<\s*'?(\w+)'?\n.*?\n\1\n", "\n", text, flags=re.DOTALL)
     for line in text.splitlines():
         try:
-            words = _split(line)
+            parts = _split(line)
         except ValueError as error:
             assert block.language != "bash", f"{block.place}: {error}: {line}"
             continue
-        for part in words:
-            while part and re.fullmatch(r"[A-Za-z_]\w*=.*", part[0], re.DOTALL):
-                part = part[1:]
-            if not part:
+        for words in parts:
+            while words and re.fullmatch(r"[A-Za-z_]\w*=.*", words[0], re.DOTALL):
+                words = words[1:]
+            if not words:
                 continue
-            name, *rest = part
-            if re.search(r"(^|/)python3?$", name):
-                name, *rest = rest
-            if name.startswith("tools/"):  # their flags are those of another library
-                continue
-            is_script = name.endswith(".py") or [name, *rest[:1]] == ["-m", "bert_tf.toy_corpus"]
-            if name == "-m" and is_script:
-                name, rest = f"-m {rest[0]}", rest[1:]
-            if is_script or block.language == "bash":
-                yield Command(block.place, [name, *rest], is_script)
+            script, rest = _script(words, block.place)
+            if script:
+                yield Command(block.place, [script, *rest], True)
+            elif rest and block.language == "bash":
+                yield Command(block.place, rest, False)
+
+
+def _script(words, place):
+    """Return the script that a command runs and its flags, or None and the words of a command."""
+    is_python = re.search(r"(^|/)python3?$", words[0])
+    if is_python:
+        words = words[1:]
+    name, *rest = words
+    if is_python and name == "-m":
+        if rest[0] != "bert_tf":
+            script = f"-m {rest[0]}" if rest[0].startswith("bert_tf.") else None
+            return script, rest[1:] if script else words
+        name, *rest = ["bert-tf", *rest[1:]]
+    if name.startswith("tools/"):  # they need libraries that tests do not have
+        return None, []
+    if name.endswith(".py"):
+        return name, rest
+    if name.rpartition("/")[2] != "bert-tf" or (rest and rest[0].startswith("-")):
+        return None, words
+    for length in (2, 1):
+        if " ".join(rest[:length]) in COMMANDS:
+            return f"bert-tf {' '.join(rest[:length])}", rest[length:]
+    raise AssertionError(f"{place}: there is no command {' '.join(words)}")
 
 
 def _split(line):
-    """The commands of a line as lists of words, without what they are read from or written to."""
+    """Return the commands of a line as lists of words, without redirections."""
     lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
     lexer.whitespace_split = True
-    found, skip = [[]], False
+    parts, skip_next = [[]], False
     for word in lexer:
         if set(word) <= set("|&;()"):
-            found.append([])
+            parts.append([])
         elif set(word) <= set("<>"):
-            skip = True
-        elif skip:
-            skip = False
+            skip_next = True
+        elif skip_next:
+            skip_next = False
         else:
-            found[-1].append(word)
-    return filter(None, found)
+            parts[-1].append(word)
+    return filter(None, parts)

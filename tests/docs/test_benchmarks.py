@@ -1,4 +1,4 @@
-"""What the comparisons with transformers have in common."""
+"""The code that the comparisons with transformers share."""
 
 import sys
 
@@ -16,33 +16,35 @@ def peer_training(root, monkeypatch):
     return peer_training
 
 
-def test_results_go_on_by_the_same_flags_only(peer_training, tmp_path, monkeypatch, capsys):
-    """As a script that is run: its flags are those of the module sys.argv[0]."""
+def test_saved_results_are_reused_with_the_same_flags_only(
+    peer_training, tmp_path, monkeypatch, capsys
+):
+    # The flags of a script are those of the module named by sys.argv[0].
     monkeypatch.setattr(sys, "argv", [__name__])
-    asked = []
+    trained_seeds = []
 
     def run(seed):
-        asked.append(seed)
+        trained_seeds.append(seed)
         return {"eval_f1": seed / 10}
 
     before = set(bert_tf.cli.flags.FLAGS)
     peer_training.define_flags(num_seeds=2)
     try:
-        given = ["--data_dir=a", "--model_dir=b", f"--output_dir={tmp_path}"]
+        required = ["--data_dir=a", "--model_dir=b", f"--output_dir={tmp_path}"]
 
         def compare(seeds, *flags):
             with flagsaver.flagsaver():
-                bert_tf.cli.flags.FLAGS([__name__, *given, *flags])
+                bert_tf.cli.flags.FLAGS([__name__, *required, *flags])
                 peer_training.compare(run, run, range(seeds))
 
         compare(1)
-        assert asked == [0, 0]
-        compare(3, "--who=bert_tf")
-        assert asked == [0, 0, 1, 2]
+        assert trained_seeds == [0, 0]
+        compare(3, "--libraries=bert_tf")
+        assert trained_seeds == [0, 0, 1, 2]
         assert "mean 0.1000" in capsys.readouterr().out.split("bert_tf ")[-1]
-        with pytest.raises(bert_tf.UserError, match=r"of other flags .batch_size.;"):
+        with pytest.raises(bert_tf.UserError, match=r"bert_tf\.json has results .*batch_size"):
             compare(3, "--batch_size=4")
     finally:
         for name in set(bert_tf.cli.flags.FLAGS) - before:
             delattr(bert_tf.cli.flags.FLAGS, name)
-    assert asked == [0, 0, 1, 2]
+    assert trained_seeds == [0, 0, 1, 2]

@@ -1,4 +1,4 @@
-"""The Python blocks of README.md and docs/, run in their order on small models."""
+"""The Python blocks of README.md and docs/, run in order on small models."""
 
 import json
 import types
@@ -6,58 +6,65 @@ import types
 import pages
 import pytest
 import tensorflow as tf
-from test_rehearsal import SMALL, lay_models
+from test_rehearsal import SMALL, write_presets
 
 import bert_tf
 from bert_tf import serving, tasks
-from bert_tf.tasks import question_answering as squad
-from bert_tf.tasks import token_classification as tagging
+from bert_tf.tasks import question_answering, token_classification
 
 pytest.importorskip("tensorflow_text")
 
-# Blocks that are compiled and not run, known by a part of them, and why.
-NOT_RUN = {"grpc.insecure_channel": "it asks a server"}
+# Blocks that are only compiled: a part of each, and the reason.
+NOT_RUN = {"grpc.insecure_channel": "it needs a server"}
 LENGTH = 24
 COMMON = (True, bert_tf.BertConfig(**SMALL), "vocab.txt")
 
 
 def servables():
-    """From the folder that a block loads to a function that makes its `Servable`.
+    """Return a dict from the folder that a block loads to a function that makes its `Servable`.
 
-    That a SavedModel answers as its `Servable` is for test_serving.py.
+    That a SavedModel gives the answers of its `Servable` is tested in test_serving.py.
     """
     config, options = COMMON[1], serving.Options()
 
-    def pairs():
-        known = tasks.Settings(("0", "1"), LENGTH, *COMMON, "classification", num_texts=2)
-        return serving.classifier(bert_tf.BertClassifier(config, 2), known, options)
+    def classifier():
+        settings = tasks.Settings(("0", "1"), LENGTH, *COMMON, "classification", num_texts=2)
+        return serving.classifier(bert_tf.BertClassifier(config, 2), settings, options)
 
-    def spans():
-        known = squad.SpanSettings(
-            squad.WindowConfig(LENGTH, 8, 8), squad.DecodingConfig(), *COMMON
+    def span_labeler():
+        settings = question_answering.SpanSettings(
+            question_answering.WindowConfig(LENGTH, 8, 8),
+            question_answering.DecodingConfig(),
+            *COMMON,
         )
-        return serving.answerer(bert_tf.BertSpanLabeler(config), known, options)
+        return serving.answerer(bert_tf.BertSpanLabeler(config), settings, options)
 
-    def tagged():
-        tags = tagging.Tags(("O", "B-PER", "I-PER"), "iob2", "iob2")
-        known = tagging.TagSettings(tagging.WindowConfig(LENGTH), tags, *COMMON)
-        return serving.tagger(bert_tf.BertTokenClassifier(config, 3), known, options)
+    def token_classifier():
+        tags = token_classification.Tags(("O", "B-PER", "I-PER"), "iob2", "iob2")
+        window = token_classification.WindowConfig(LENGTH)
+        settings = token_classification.TagSettings(window, tags, *COMMON)
+        return serving.tagger(bert_tf.BertTokenClassifier(config, 3), settings, options)
 
-    def chosen():
-        known = tasks.choice.ChoiceSettings(LENGTH, *COMMON)
-        return serving.chooser(bert_tf.BertMultipleChoice(config), known, options)
+    def multiple_choice():
+        settings = tasks.choice.ChoiceSettings(LENGTH, *COMMON)
+        return serving.chooser(bert_tf.BertMultipleChoice(config), settings, options)
 
-    def vectors():
+    def sentence_encoder():
         model, tokenizer = bert_tf.BertModel(config), bert_tf.FullTokenizer("vocab.txt")
         encoder = bert_tf.SentenceEncoder(model, tokenizer, max_seq_length=LENGTH)
         return serving.sentences(encoder, options)
 
-    return {"/tmp/mrpc_model": pairs, "/tmp/squad_model": spans, "/tmp/ner": tagged,
-            "choices_model": chosen, "export": vectors}  # fmt: skip
+    return {
+        "/tmp/mrpc_model": classifier,
+        "/tmp/squad_model": span_labeler,
+        "/tmp/ner": token_classifier,
+        "choices_model": multiple_choice,
+        "export": sentence_encoder,
+    }
 
 
 def load(path):
-    """In the place of `tf.saved_model.load`: what has the model's signature and its answers."""
+    """Replace `tf.saved_model.load`: check the inputs of the signature and run the `Servable`."""
     servable = servables()[path.removesuffix("/1")]()
 
     def serve(**inputs):
@@ -71,53 +78,58 @@ def load(path):
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """The folder that the blocks run in, with what they read."""
+    """The folder that the blocks run in, with the files that they read."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(tf.saved_model, "load", load)
-    lay_models(tmp_path / "cache", monkeypatch)
-    one = tmp_path / "cache" / "uncased_L-12_H-768_A-12"
-    for path in one.iterdir():
+    write_presets(tmp_path / "cache", monkeypatch)
+    preset = tmp_path / "cache" / "uncased_L-12_H-768_A-12"
+    for path in preset.iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())
     question = {"id": "1", "question": "a", "answers": [{"text": "fine", "answer_start": 2}]}
     paragraph = {"context": "a fine inn", "qas": [question]}
     articles = {"version": "1.1", "data": [{"title": "a", "paragraphs": [paragraph]}]}
     (tmp_path / "dev-v1.1.json").write_text(json.dumps(articles))
-    vectors = bert_tf.pipelines.TokenVectors.from_preset(one.name, max_seq_length=LENGTH)
+    vectors = bert_tf.pipelines.TokenVectors.from_preset(preset.name, max_seq_length=LENGTH)
     with bert_tf.pipelines.vector_writer("output.tfrecord", "tfrecord") as write:
         for text in vectors(["a fine inn"]):
             write(text)
-    return tmp_path
+    # Tracing would take most of the time of functions that are called once.
+    tf.config.run_functions_eagerly(True)
+    yield tmp_path
+    tf.config.run_functions_eagerly(False)
 
 
 def test_blocks_run(root, folder):
-    spaces, ran = {}, 0
+    namespaces, num_run, failures = {}, 0, []
     for block in pages.blocks(root):
         if block.language != "python" or any(part in block.text for part in NOT_RUN):
             continue
         ids = tf.constant([[2, 5, 3]])
-        # What blocks speak of without having made it.
+        # Names that blocks use without defining them.
         given = {"ids": ids, "mask": tf.ones_like(ids), "segments": tf.zeros_like(ids),
                  "texts": ["a fine inn", "b"], "pairs": ["c", ""], "text": "a fine inn",
                  "bert_tf": bert_tf, "tf": tf}  # fmt: skip
-        space = spaces.setdefault(block.page, given)
+        namespace = namespaces.setdefault(block.page, given)
         try:
-            exec(compile(block.text, block.place, "exec"), space)
+            exec(compile(block.text, block.place, "exec"), namespace)
         except Exception as error:
-            raise AssertionError(f"{block.place}: {error!r}") from error
-        ran += 1
-    assert ran > 10
-    check_task(spaces["docs/architecture.md"]["PairTask"])
+            failures.append(f"{block.place}: {error!r}")
+        num_run += 1
+    assert not failures, "\n".join(failures)
+    assert num_run > 10
+    check_task(namespaces["docs/architecture.md"]["PairTask"])
 
 
-def check_task(make):
-    """The task of architecture.md learns, by the loop's own step."""
-    task = make(COMMON[1])
+def check_task(task_class):
+    """Check that the task of architecture.md has the losses and metrics that the loop needs."""
+    task = task_class(COMMON[1])
     ids = tf.constant([[2, 5, 3], [2, 6, 3]])
     batch = {"input_ids": ids, "input_mask": tf.ones_like(ids), "segment_ids": tf.zeros_like(ids),
              "label_ids": tf.constant([0, 1])}  # fmt: skip
     outputs = task.model(batch)
     losses = task.losses(outputs, batch, task.loss_weights(batch))
     assert list(losses) == list(task.loss_names)
-    found = task.metrics({k: v.numpy() for k, v in task.predictions(outputs, batch).items()})
-    assert list(found) == list(task.metric_names)
-    assert found["loss"] == pytest.approx(float(losses["pair_loss"]), rel=1e-5)
+    predictions = {k: v.numpy() for k, v in task.predictions(outputs, batch).items()}
+    metrics = task.metrics(predictions)
+    assert list(metrics) == list(task.metric_names)
+    assert metrics["loss"] == pytest.approx(float(losses["pair_loss"]), rel=1e-5)

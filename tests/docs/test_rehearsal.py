@@ -1,4 +1,4 @@
-"""docs/own_corpus.md and docs/quick_start.md as they stand, with small models and few steps."""
+"""The commands of docs/own_corpus.md and docs/quick_start.md, run on small models in few steps."""
 
 import json
 import re
@@ -8,16 +8,14 @@ import sys
 import pages
 import pytest
 import scripts_alone
-from test_modeling import TINY
-from test_pages import module_of
+from common import TINY
 
 import bert_tf
-from bert_tf import checkpoints
-from bert_tf.toy_corpus import write
+from bert_tf import checkpoints, toy_corpus
 
-# What is taken instead of a page's own value, to be quick.
+# Flags that replace a page's own values, to be quick.
 QUICK = {
-    "-m bert_tf vocab learn": ["--vocab_size=200", "--num_unused=0"],
+    "bert-tf vocab learn": ["--vocab_size=200", "--num_unused=0"],
     "create_pretraining_data.py": ["--max_seq_length=32", "--max_predictions_per_seq=5",
                                    "--dupe_factor=1"],
     "run_pretraining.py": ["--max_seq_length=32", "--max_predictions_per_seq=5",
@@ -26,83 +24,92 @@ QUICK = {
                            "--max_eval_steps=1"],
     "run_classifier.py": ["--max_seq_length=16", "--num_train_epochs=1", "--train_batch_size=16"],
     "export_model.py": ["--nowarm_up"],
-    "-m bert_tf fill-mask": ["--max_seq_length=32"],
+    "bert-tf fill-mask": ["--max_seq_length=32"],
 }  # fmt: skip
 SMALL = {**TINY.to_dict(), "max_position_embeddings": 128}
 
 
 @pytest.fixture
 def rehearse(root, monkeypatch, tmp_path, capsys):
-    """A function that runs the bash blocks of a page in an empty folder; returns their output.
+    """A function that runs the bash blocks of a page in an empty folder and returns their output.
 
-    Scripts are run in this process, other commands by bash; then `changed` is called. Blocks with
-    a word of `skip` are left out.
+    Scripts run in this process, blocks without a script in bash. The page is one of docs/; blocks
+    that contain `skip` are left out, and it stops before a block that contains `until`;
+    `after_bash` is called after each block that bash ran.
     """
     monkeypatch.syspath_prepend(str(root))
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PYTHONPATH", str(root))
 
-    def start(name, changed, skip):
-        blocks = [
-            block
-            for block in pages.blocks(root)
-            if block.page == f"docs/{name}" and block.language == "bash"
-            if not any(word in block.text for word in skip)
-        ]
-        scripts = {block: scripts_of(block) for block in blocks}
-        names = {module_of(c.words[0]) for found in scripts.values() for c in found}
+    def run_page(page, skip, until=None, after_bash=None):
+        blocks = []
+        for block in pages.blocks(root):
+            if block.page == f"docs/{page}" and block.language == "bash":
+                if until and until in block.text:
+                    break
+                if skip not in block.text:
+                    blocks.append(block)
+        scripts = {block: [c for c in pages.commands(block) if c.is_script] for block in blocks}
+        names = {command.words[0] for commands in scripts.values() for command in commands}
         with scripts_alone.imported(*sorted(names)) as run:
-            for block in blocks:
-                if not scripts[block]:
-                    text = block.text.replace("python ", f"{sys.executable} ")
-                    subprocess.run(["bash", "-euc", text], check=True)
-                    changed()
-                for command in scripts[block]:
+            for block, commands in scripts.items():
+                if not commands:
+                    subprocess.run(["bash", "-euc", block.text], check=True)
+                    after_bash()
+                for command in commands:
                     script, *flags = command.words
                     flags = [flag.replace("$GLUE_DIR", "glue") for flag in flags]
-                    (tmp_path / "typed").write_text(typed_in(block))
-                    with open(tmp_path / "typed") as stdin, monkeypatch.context() as here:
-                        here.setattr(sys, "stdin", stdin)
-                        run(module_of(script), *flags, *QUICK.get(script, ()))
+                    (tmp_path / "stdin").write_text(printf_text(block))
+                    with open(tmp_path / "stdin") as stdin, monkeypatch.context() as patch:
+                        patch.setattr(sys, "stdin", stdin)
+                        run(script, *flags, *QUICK.get(script, ()))
         return capsys.readouterr().out
 
-    return start
+    return run_page
 
 
-def scripts_of(block):
-    """The commands of a block that are scripts, and no modules."""
-    return [c for c in pages.commands(block) if c.is_script and not c.words[0].startswith("-m")]
+def printf_text(block):
+    """Return what a block pipes into its script by printf."""
+    match = re.search(r"(?m)^printf '(.*)'", block.text)
+    return match[1].replace("\\n", "\n") if match else ""
 
 
-def typed_in(block):
-    """What a block pipes into its script by printf."""
-    found = re.search(r"(?m)^printf '(.*)'", block.text)
-    return found[1].replace("\\n", "\n") if found else ""
-
-
-def test_own_corpus(rehearse, tmp_path):
-    (tmp_path / "glue/CoLA").mkdir(parents=True)
-    for part in ("train", "dev"):
-        rows = "".join(f"x\t{i % 2}\t\t{'ab'[i % 2]} cabin\n" for i in range(20))
-        (tmp_path / f"glue/CoLA/{part}.tsv").write_text(rows)
-    rows = "".join(f"{i}\ta cabin\n" for i in range(9))
-    (tmp_path / "glue/CoLA/test.tsv").write_text("index\tsentence\n" + rows)
-
+@pytest.fixture
+def own_corpus(rehearse, tmp_path):
+    """A function that runs docs/own_corpus.md on a small text, up to a block, and its output."""
     sentences = [f"our {x} was {y}." for x in ("cabin", "soup", "book") for y in "abcdefgh"]
     for name in ("corpus.txt", "heldout.txt"):
         (tmp_path / name).write_text("\n\n".join(" ".join(sentences[i:]) for i in range(20)))
 
-    def make_small():
-        """A model of the page's sizes, made small."""
-        config = tmp_path / "bert_config.json"
-        as_written = bert_tf.BertConfig.from_json_file(str(config))
-        pieces = (tmp_path / "vocab.txt").read_text().splitlines()
-        assert as_written.vocab_size == len(pieces)
-        small = {**SMALL, "vocab_size": len(pieces), "num_hidden_layers": 1}
-        config.write_text(json.dumps(small))
+    def shrink_config():
+        """Check the config that the page's command wrote, and make the model small."""
+        path = tmp_path / "bert_config.json"
+        config = bert_tf.BertConfig.from_json_file(str(path))
+        num_words = len((tmp_path / "vocab.txt").read_text().splitlines())
+        assert config.vocab_size == num_words
+        path.write_text(json.dumps({**SMALL, "vocab_size": num_words, "num_hidden_layers": 1}))
 
-    said = rehearse("own_corpus.md", make_small, skip=("bert_tf.toy_corpus",))
-    assert "token" in said and '"probabilities"' in said
+    def run(until=None):
+        return rehearse("own_corpus.md", "bert_tf.toy_corpus", until, shrink_config)
+
+    return run
+
+
+def test_own_corpus_until_pretraining(own_corpus, tmp_path):
+    own_corpus(until="run_pretraining.py")
+    assert len(list((tmp_path / "records").glob("corpus-*-of-00004"))) == 4
+    assert (tmp_path / "records/heldout.tfrecord").stat().st_size > 0
+
+
+@pytest.mark.slow  # the test above runs the first steps, other tests each of the scripts
+def test_own_corpus(own_corpus, tmp_path):
+    (tmp_path / "glue/CoLA").mkdir(parents=True)
+    for split in ("train", "dev"):
+        rows = "".join(f"x\t{i % 2}\t\t{'ab'[i % 2]} cabin\n" for i in range(20))
+        (tmp_path / f"glue/CoLA/{split}.tsv").write_text(rows)
+    rows = "".join(f"{i}\ta cabin\n" for i in range(9))
+    (tmp_path / "glue/CoLA/test.tsv").write_text("index\tsentence\n" + rows)
+    output = own_corpus()
+    assert "token" in output and '"probabilities"' in output
     assert "masked_lm_accuracy" in (tmp_path / "pretrained/eval_results.txt").read_text()
     assert "eval_matthews" in (tmp_path / "cola/eval_results.txt").read_text()
     assert len((tmp_path / "submission/CoLA.tsv").read_text().splitlines()) == 10
@@ -112,15 +119,15 @@ def test_own_corpus(rehearse, tmp_path):
 
 @pytest.mark.slow  # its commands are those of the other page
 def test_quick_start(rehearse, tmp_path, monkeypatch):
-    write(str(tmp_path / "quickstart_output/text"), 0)
-    lay_models(tmp_path / "cache", monkeypatch)
-    said = rehearse("quick_start.md", None, skip=("quickstart.py",))
-    assert said.count('"label"') == 2
+    toy_corpus.write(str(tmp_path / "quickstart_output/text"), 0)
+    write_presets(tmp_path / "cache", monkeypatch)
+    output = rehearse("quick_start.md", "quickstart.py")
+    assert output.count('"label"') == 2
     assert "eval_accuracy" in (tmp_path / "moods/eval_results.txt").read_text()
 
 
-def lay_models(cache, monkeypatch):
-    """Small models under the published names that the pages fetch."""
+def write_presets(cache, monkeypatch):
+    """Write small models under the names of the published ones that the pages use."""
     monkeypatch.setenv("BERT_TF_CACHE", str(cache))
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghij", "fine", "inn"]
     words += [f"##{letter}" for letter in "abcdefghijklmnopqrstuvwxyz"]

@@ -1,12 +1,48 @@
-"""The linter and the formatter agree with every file."""
+"""Conventions: lint, format, types, imports that point downwards, and where flags are used."""
 
+import ast
+import collections
 import inspect
+import re
 import subprocess
 import sys
 
 import pytest
 
 import bert_tf
+
+# A module imports from its own layer and the ones before it.
+LAYERS = [
+    ("config", "errors", "files", "console", "processes", "commands", "deprecation"),
+    ("modeling", "tokenization"),
+    ("data", "checkpoints", "optimization"),
+    ("tasks",),
+    ("training",),
+    ("pipelines",),
+    ("serving",),
+    ("cli", "toy_corpus", "__main__"),
+]
+LAYER_OF = {name: number for number, names in enumerate(LAYERS) for name in names}
+# `from_preset` of the models downloads a checkpoint.
+ALLOWED_UPWARDS = {("modeling", "checkpoints")}
+
+# Files that every task may have, and names of subjects that several layers handle: the commands of
+# `bert-tf` and the servables are named after the task or pipeline that they expose.
+PARALLEL_FILES = {
+    "__init__.py", "__main__.py", "config.py", "data.py", "features.py", "reading.py",
+    "scoring.py", "task.py",
+}  # fmt: skip
+PARALLEL_PACKAGES = {"cli", "serving"}
+
+
+@pytest.fixture(scope="module")
+def modules(root):
+    """Dict from the path of each module, relative to the package, to its syntax tree."""
+    package = root / "bert_tf"
+    return {
+        path.relative_to(package): ast.parse(path.read_text(encoding="utf-8"), str(path))
+        for path in sorted(package.rglob("*.py"))
+    }
 
 
 @pytest.mark.parametrize("command", [("check",), ("format", "--check")])
@@ -18,67 +54,118 @@ def test_ruff(root, command):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_heavy_libraries_are_imported_when_they_are_used(root):
-    for path in sorted((root / "bert_tf").rglob("*.py")):
-        for line in path.read_text().splitlines():
-            words = line.split()[:2]
-            if line.startswith(("import ", "from ")):
-                name = words[1].split(".")[0]
-                assert name not in (
-                    "scipy",
-                    "sklearn",
-                    "tensorflow_datasets",
-                    "matplotlib",
-                    "apache_beam",
-                ), f"{path}: {line}"
-
-
-def test_no_room_imports_from_a_floor_above(root):
-    floors = [
-        ("config", "errors", "files", "console", "processes", "commands"),
-        ("modeling", "tokenization"),
-        ("data", "checkpoints", "optimization"),
-        ("tasks",),
-        ("serving", "training", "features"),
-        ("flags", "data_flags", "line_flags", "tuning_flags", "vector_flags", "embedded"),
-    ]
-    floor_of = {room: floor for floor, rooms in enumerate(floors) for room in rooms}
-    # The one shortcut upwards, which its comment owns up to.
-    allowed = {("modeling", "checkpoints")}
-    for path in sorted((root / "bert_tf").rglob("*.py")):
-        room = path.relative_to(root / "bert_tf").parts[0].removesuffix(".py")
-        if room == "__init__":
-            continue
-        for line in path.read_text().splitlines():
-            words = line.split("#")[0].split()
-            if words[:2] == ["from", "bert_tf"]:
-                imported = [word.strip("(),") for word in words[3:]]
-            elif words[:1] == ["from"] and words[1].startswith("bert_tf."):
-                imported = [words[1].split(".")[1]]
-            else:
-                continue
-            for other in imported:
-                if other in floor_of and (room, other) not in allowed:
-                    assert floor_of[other] <= floor_of[room], f"{path}: {line.strip()}"
-
-
 def test_types(root):
     pytest.importorskip("mypy")
     done = subprocess.run([sys.executable, "-m", "mypy"], cwd=root, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_what_programs_call_has_type_hints():
+def test_heavy_libraries_are_imported_on_use(modules):
+    heavy = {"scipy", "sklearn", "tensorflow_datasets", "matplotlib", "apache_beam"}
+    for path, tree in modules.items():
+        for name in imported_modules(tree.body):
+            assert name.split(".")[0] not in heavy, f"bert_tf/{path}: import {name}"
+
+
+def test_layers_import_downwards_only(modules):
+    wrong = []
+    for path, tree in modules.items():
+        package = path.parts[0].removesuffix(".py")
+        if package == "__init__":
+            continue
+        for node in ast.walk(tree):
+            for other in used_packages(node):
+                is_upwards = LAYER_OF[other] > LAYER_OF[package]
+                if is_upwards and (package, other) not in ALLOWED_UPWARDS:
+                    wrong.append(f"bert_tf/{path}, line {node.lineno}: bert_tf.{other}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_upward_imports_are_recognised():
+    for code in (
+        "import bert_tf.cli.flags",
+        "from bert_tf import cli",
+        "from bert_tf.cli import x",
+    ):
+        assert set(used_packages(ast.parse(code).body[0])) == {"cli"}
+    assert set(used_packages(ast.parse("bert_tf.cli.flags", mode="eval").body.value)) == {"cli"}
+
+
+def test_every_module_has_a_layer(modules):
+    packages = {path.parts[0].removesuffix(".py") for path in modules} - {"__init__"}
+    assert packages == set(LAYER_OF)
+
+
+def test_only_the_command_line_uses_flags(modules):
+    for path, tree in modules.items():
+        if path.parts[0] == "cli" or path.parts == ("toy_corpus", "__main__.py"):
+            continue
+        names = imported_modules(ast.walk(tree))
+        assert not {"absl.flags", "absl.app", "bert_tf.cli.flags"} & set(names), f"bert_tf/{path}"
+
+
+def test_file_names_are_unique(modules):
+    paths = collections.defaultdict(list)
+    for path in modules:
+        if path.name not in PARALLEL_FILES and path.parts[0] not in PARALLEL_PACKAGES:
+            paths[path.name].append(str(path))
+    assert not {name: found for name, found in paths.items() if len(found) > 1}
+
+
+def test_the_library_names_arguments_not_flags(modules):
+    """Messages of the library name `argument`; scripts print it as --argument."""
+    wrong = []
+    for path, tree in modules.items():
+        if path.parts[0] in ("cli", "__main__.py") or path.name == "__main__.py":
+            continue
+        docstrings = set(map(id, docstrings_of(tree)))
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.Constant) or id(node) in docstrings:
+                continue
+            if isinstance(node.value, str) and re.search(r"(?<![\w-])--[a-z]\w+", node.value):
+                wrong.append(f"bert_tf/{path}, line {node.lineno}: {node.value!r}")
+    assert not wrong, "\n".join(wrong)
+
+
+def imported_modules(nodes):
+    """Yield the dotted name of each import among syntax nodes, "package.name" for a `from`."""
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def used_packages(node):
+    """Yield the packages of bert_tf that a syntax node imports, or reads as `bert_tf.NAME`."""
+    names = [name.split(".") for name in imported_modules([node])]
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+        names.append([node.value.id, node.attr])
+    yield from (
+        name[1] for name in names if name[0] == "bert_tf" and name[1:2] and name[1] in LAYER_OF
+    )
+
+
+def docstrings_of(tree):
+    """Yield the syntax node of each docstring."""
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list) and body and isinstance(body[0], ast.Expr):
+            yield body[0].value
+
+
+def test_public_functions_have_type_hints():
     names = [name for name in bert_tf._NAMES if name != "UserError"]
-    called = {f"{name}.__init__": getattr(bert_tf, name).__init__ for name in names}
+    public = {f"{name}.__init__": getattr(bert_tf, name).__init__ for name in names}
     for name in ("from_json_file", "from_dict", "to_json_string"):
-        called[name] = getattr(bert_tf.BertConfig, name)
+        public[name] = getattr(bert_tf.BertConfig, name)
     for name in ("tokenize", "encode", "encode_batch", "encode_with_offsets"):
-        called[name] = getattr(bert_tf.FullTokenizer, name)
+        public[name] = getattr(bert_tf.FullTokenizer, name)
     for name in ("convert", "fetch", "find", "warm_start", "write"):
-        called[name] = getattr(bert_tf.checkpoints, name)
-    called |= {"guess": bert_tf.FillMask.guess, "encode_": bert_tf.SentenceEncoder.encode}
-    for name, function in called.items():
+        public[name] = getattr(bert_tf.checkpoints, name)
+    public |= {"guess": bert_tf.FillMask.guess, "encode_": bert_tf.SentenceEncoder.encode}
+    for name, function in public.items():
         for parameter in list(inspect.signature(function).parameters.values()):
-            hinted = parameter.annotation is not inspect.Parameter.empty
-            assert hinted or parameter.name in ("self", "cls"), f"{name}: {parameter.name}"
+            has_hint = parameter.annotation is not inspect.Parameter.empty
+            assert has_hint or parameter.name in ("self", "cls"), f"{name}: {parameter.name}"

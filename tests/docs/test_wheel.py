@@ -1,51 +1,78 @@
-"""What `pip install .` puts into an environment: the library, its data, and every script."""
+"""What `pip install .` puts into an environment: the library, its data, scripts and `bert-tf`."""
 
 import os
+import pathlib
 import shutil
 import subprocess
 import sys
+import zipfile
 
 import pytest
 
+# What the 2018 release has, and the two tasks and the export that bert_tf adds to it.
+SCRIPTS = {
+    "create_pretraining_data.py", "run_pretraining.py", "run_classifier.py", "run_squad.py",
+    "run_ner.py", "run_multiple_choice.py", "extract_features.py", "export_model.py",
+}  # fmt: skip
+
 
 @pytest.fixture(scope="module")
-def installed(root, tmp_path_factory):
-    """A folder with what a wheel holds, installed without the sources at hand."""
+def wheel(root, tmp_path_factory):
+    """The path of a wheel, built from a copy of the sources that is removed again."""
     pytest.importorskip("setuptools")
     folder = tmp_path_factory.mktemp("wheel")
-    unwanted = shutil.ignore_patterns(".*", "build", "dist", "*.egg-info", "__pycache__", "tests",
+    unneeded = shutil.ignore_patterns(".*", "build", "dist", "*.egg-info", "__pycache__", "tests",
                                       "docs", "site", "benchmarks", "*_output")  # fmt: skip
-    shutil.copytree(root, folder / "source", ignore=unwanted)
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index",
-               "--no-build-isolation", f"--target={folder}/there", f"{folder}/source"]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True)
+    shutil.copytree(root, folder / "source", ignore=unneeded)
+    build = f"from setuptools import build_meta; build_meta.build_wheel({str(folder)!r})"
+    done = subprocess.run(
+        [sys.executable, "-c", build], cwd=folder / "source", capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     shutil.rmtree(folder / "source")
-    return folder / "there"
+    (path,) = folder.glob("*.whl")
+    return path
 
 
-def test_all_files_of_the_library_are_in_it(root, installed):
-    def files(folder):
-        found = (path.relative_to(folder) for path in (folder / "bert_tf").rglob("*"))
-        return {path for path in found if path.suffix not in ("", ".pyc")}
+def test_contents(root, wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+        (entry_points,) = (name for name in names if name.endswith("entry_points.txt"))
+        assert archive.read(entry_points).decode().split() == [
+            "[console_scripts]", "bert-tf", "=", "bert_tf.cli.main:main"
+        ]  # fmt: skip
+    library = (path.relative_to(root) for path in (root / "bert_tf").rglob("*"))
+    expected = {path.as_posix() for path in library if path.suffix not in ("", ".pyc")}
+    assert {name for name in names if name.startswith("bert_tf/")} == expected
+    scripts = {pathlib.PurePath(name).name for name in names if ".data/scripts/" in name}
+    assert scripts == SCRIPTS
+    assert {path.name for path in root.glob("*.py")} - SCRIPTS == {
+        "setup.py", "predict.py", "quickstart.py"
+    }  # fmt: skip
 
-    assert files(installed) == files(root)
-    scripts = {path.name for path in root.glob("*.py")} - {"setup.py"}
-    assert {path.name for path in (installed / "bin").glob("*.py")} == scripts
 
-
-def test_scripts_and_data_are_found(installed, tmp_path):
-    environment = {**os.environ, "PYTHONPATH": str(installed)}
+@pytest.mark.slow  # what is in the wheel is checked above
+def test_installed_commands_run(wheel, tmp_path):
+    target = tmp_path / "installed"
+    install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index",
+               f"--target={target}", str(wheel)]  # fmt: skip
+    environment = {**os.environ, "PYTHONPATH": str(target)}
 
     def run(*command):
-        done = subprocess.run([sys.executable, *command], cwd=tmp_path, env=environment,
-                              capture_output=True, text=True)  # fmt: skip
+        done = subprocess.run(
+            command, cwd=tmp_path, env=environment, capture_output=True, text=True
+        )
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    # The tokenizer's table is there, or this would not go.
+    run(*install)
+    installed = {path.name for path in (target / "bin").iterdir() if path.is_file()}
+    assert installed == SCRIPTS | {"bert-tf"}
+    for script in SCRIPTS:
+        assert "flags:" in run(sys.executable, str(target / "bin" / script), "--help")
+    # Learning a vocabulary reads the tokenizer's character table.
     (tmp_path / "text.txt").write_text("a fine inn\n" * 9)
-    run(installed / "bin" / "-m bert_tf vocab learn", "--input_file=text.txt",
+    run(target / "bin" / "bert-tf", "vocab", "learn", "--input_file=text.txt",
         "--vocab_file=vocab.txt", "--vocab_size=200")  # fmt: skip
     read = "import bert_tf; bert_tf.FullTokenizer('vocab.txt'); print(bert_tf.__file__)"
-    assert run("-c", read).startswith(str(installed))
+    assert run(sys.executable, "-c", read).startswith(str(target))

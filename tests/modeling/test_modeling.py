@@ -1,34 +1,34 @@
-"""The model against the release's outputs, and the properties that its design promises."""
+"""The model: the release's outputs, dropout, Keras files, also those of version 0.1."""
+
+import concurrent.futures
+import importlib
+import pathlib
+import threading
 
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
+from common import TINY, features
 
 import bert_tf
-from bert_tf import checkpoints
-from bert_tf.modeling import BertClassifier, BertModel, BertPretrainer, Dropout
-
-TINY = bert_tf.BertConfig(
-    vocab_size=50,
-    hidden_size=16,
-    num_hidden_layers=2,
-    num_attention_heads=2,
-    intermediate_size=32,
-    max_position_embeddings=12,
-    type_vocab_size=2,
+from bert_tf import checkpoints, modeling
+from bert_tf.modeling import (
+    LAYER_COMBINATIONS,
+    BertClassifier,
+    BertFeatureTokenClassifier,
+    BertModel,
+    BertPretrainer,
+    Dropout,
+    LayerCombination,
+    TransformerLayer,
 )
 
+V0_1 = pathlib.Path(__file__).parent / "v0_1"
 
-def features(batch=3, length=8, seed=0):
-    rng = np.random.default_rng(seed)
-    lengths = rng.integers(3, length + 1, size=(batch, 1))
-    mask = (np.arange(length) < lengths).astype("int32")
-    return {
-        "input_ids": (rng.integers(1, 50, (batch, length)) * mask).astype("int32"),
-        "input_mask": mask,
-        "segment_ids": (rng.integers(0, 2, (batch, length)) * mask).astype("int32"),
-        "masked_lm_positions": rng.integers(0, 3, (batch, 2)).astype("int32"),
-    }
+
+def tiny(**changes):
+    return bert_tf.BertConfig.from_dict({**TINY.to_dict(), **changes})
 
 
 def test_equals_the_release(shared):
@@ -38,7 +38,7 @@ def test_equals_the_release(shared):
     model = BertPretrainer(config)
     checkpoints.warm_start(model, str(folder / "bert_model.ckpt"))
     encoded = model.get_layer("bert")(golden)
-    found = {
+    results = {
         "embedding_output": encoded["embedding_output"],
         "sequence_output": encoded["sequence_output"],
         "pooled_output": encoded["pooled_output"],
@@ -46,9 +46,9 @@ def test_equals_the_release(shared):
     }
     outputs = model(golden)
     log_probs = keras.ops.log_softmax(outputs["masked_lm_logits"])
-    found["masked_lm_log_probs"] = keras.ops.reshape(log_probs, (-1, config.vocab_size))
-    found["next_sentence_log_probs"] = keras.ops.log_softmax(outputs["next_sentence_logits"])
-    for name, value in found.items():
+    results["masked_lm_log_probs"] = keras.ops.reshape(log_probs, (-1, config.vocab_size))
+    results["next_sentence_log_probs"] = keras.ops.log_softmax(outputs["next_sentence_logits"])
+    for name, value in results.items():
         np.testing.assert_allclose(value, golden[f"out_{name}"], atol=2e-5, rtol=0, err_msg=name)
 
 
@@ -66,7 +66,7 @@ def test_shapes_and_attention():
     assert probs[padded].max() == 0.0
 
 
-def test_padding_changes_nothing():
+def test_padding_does_not_change_the_output():
     model = BertModel(TINY)
     batch = features(batch=1, length=6)
     batch["input_mask"][:] = 1
@@ -93,20 +93,207 @@ def test_masked_lm_head_is_tied_to_the_word_embeddings():
     "make", [BertModel, BertPretrainer, lambda c, **k: BertClassifier(c, 3, **k)]
 )
 def test_keras_file_round_trip(tmp_path, make, dtype):
-    model = make(TINY, dtype=dtype)
+    model = make(tiny(num_hidden_layers=1), dtype=dtype)
     path = str(tmp_path / "model.keras")
     model.save(path)
-    again = keras.saving.load_model(path)
-    assert type(again) is type(model)
-    for a, b in zip(
-        keras.tree.flatten(model(features())), keras.tree.flatten(again(features())), strict=True
-    ):
+    loaded = keras.saving.load_model(path)
+    assert type(loaded) is type(model)
+    assert_same_outputs(loaded, model)
+
+
+def assert_same_outputs(model, expected_model):
+    batch = {name: value for name, value in features().items() if name in model.input}
+    outputs, expected = (keras.tree.flatten(m(batch)) for m in (model, expected_model))
+    for a, b in zip(outputs, expected, strict=True):
         assert a.dtype == b.dtype
         np.testing.assert_array_equal(a, b)
 
 
-def test_too_long_sequence_is_refused():
-    with pytest.raises(ValueError, match="13 tokens, but the model has 12 positions"):
+def test_clone_model():
+    model = BertClassifier(tiny(num_hidden_layers=1), 3)
+    clone = keras.models.clone_model(model)
+    clone.set_weights(model.get_weights())
+    assert_same_outputs(clone, model)
+
+
+def test_keras_file_of_a_graph_with_layers_of_the_model(tmp_path):
+    bert = BertModel(TINY)
+    x = bert.get_layer("layer_0").output
+    model = keras.Model(bert.input, modeling.Projection(2, 0.02)(Dropout(0.1)(x)))
+    model.save(tmp_path / "model.keras")
+    assert_same_outputs(keras.saving.load_model(tmp_path / "model.keras"), model)
+
+
+def load_v0_1(name):
+    """Load a `.keras` file that version 0.1 wrote. Return the model, its input and its outputs."""
+    recorded = dict(np.load(V0_1 / "outputs.npz"))
+
+    def named(prefix):
+        return {k.split("|")[1]: v for k, v in recorded.items() if k.startswith(f"{prefix}|")}
+
+    inputs = named("input")
+    if name == "BertChooser":
+        texts = {key: inputs[key] for key in ("input_ids", "input_mask", "segment_ids")}
+        inputs = {key: np.stack([value, value[::-1]], 1) for key, value in texts.items()}
+    elif name == "LayerMix":
+        inputs = [recorded[f"mix|{i}"] for i in range(3)]
+    return keras.saving.load_model(V0_1 / f"{name}.keras"), inputs, named(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "new_class"),
+    [
+        ("BertClassifier", "BertClassifier"),
+        ("BertTagger", "BertTokenClassifier"),
+        ("BertSpanFinder", "BertSpanLabeler"),
+        ("BertChooser", "BertMultipleChoice"),
+        ("BertFeatureTagger", "BertFeatureTokenClassifier"),
+    ],
+)
+def test_keras_file_of_version_0_1(name, new_class, tmp_path):
+    model, inputs, expected = load_v0_1(name)
+    assert type(model) is getattr(modeling, new_class)
+    model.save(tmp_path / "again.keras")
+    for loaded in (model, keras.saving.load_model(tmp_path / "again.keras")):
+        for key, value in loaded(inputs).items():
+            np.testing.assert_allclose(value, expected[key], atol=1e-6, rtol=0)
+
+
+def test_keras_file_of_version_0_1_with_the_layer_mix():
+    model, inputs, expected = load_v0_1("LayerMix")
+    np.testing.assert_allclose(model(inputs), expected["output"], atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("replica_id", [None, 0, 1])
+def test_dropout_masks_of_version_0_1(replica_id):
+    keras.utils.set_random_seed(5)
+    model, inputs, expected = load_v0_1("BertTagger")
+    arguments = {} if replica_id is None else {"replica_id": replica_id}
+    outputs = model(inputs, training=True, **arguments)
+    name = "training" if replica_id is None else f"replica_{replica_id}"
+    np.testing.assert_allclose(outputs["logits"], expected[name], atol=1e-6, rtol=0)
+
+
+def test_names_of_version_0_1():
+    with pytest.warns(FutureWarning, match="BertTokenClassifier"):
+        assert modeling.BertTagger is modeling.BertTokenClassifier
+
+
+class Streams:
+    """Models in training with a large dropout, each from the same state of its random numbers."""
+
+    def __init__(self, count=2):
+        self.models = [BertPretrainer(tiny(num_hidden_layers=1)) for _ in range(count)]
+        for model in self.models[1:]:
+            model.set_weights(self.models[0].get_weights())
+        self.batch = features()
+
+    def run(self, i, **arguments):
+        """Return the hidden states of model `i` as NumPy, with its random state rewound."""
+        for number, variable in enumerate(self.models[i].non_trainable_variables):
+            variable.assign(np.array([number, 7], "uint32"))
+        return np.array(self.models[i](self.batch, training=True, **arguments)["masked_lm_logits"])
+
+
+def test_replica_id_selects_the_random_stream():
+    streams = Streams(1)
+    plain = streams.run(0)
+    np.testing.assert_array_equal(streams.run(0, replica_id=0), plain)
+    second = streams.run(0, replica_id=1)
+    assert np.abs(second - plain).max() > 1e-3
+    np.testing.assert_array_equal(streams.run(0, replica_id=tf.constant(1)), second)
+    np.testing.assert_array_equal(streams.run(0), plain)
+
+
+def test_random_streams_of_models_in_one_function_are_independent():
+    streams = Streams()
+    expected = [streams.run(i, replica_id=i) for i in (0, 1)]
+    assert np.abs(expected[0] - expected[1]).max() > 1e-3
+
+    class Both(keras.layers.Layer):
+        """Keras passes call arguments of a layer on to the layers that it calls."""
+
+        def call(self, x):
+            return [streams.run(i, replica_id=i) for i in (0, 1, 0)]
+
+    results = Both()(np.zeros(1, "float32"))
+    for result, i in zip(results, (0, 1, 0), strict=True):
+        np.testing.assert_array_equal(result, expected[i])
+
+
+def test_random_streams_in_threads_are_independent():
+    streams = Streams()
+    expected = [streams.run(i, replica_id=i) for i in (0, 1)]
+    barrier = threading.Barrier(2)
+
+    def run(i):
+        barrier.wait()
+        return [streams.run(i, replica_id=i) for _ in range(3)]
+
+    with concurrent.futures.ThreadPoolExecutor(2) as executor:
+        for i, results in enumerate(executor.map(run, (0, 1))):
+            for result in results:
+                np.testing.assert_array_equal(result, expected[i])
+
+
+def test_recomputation_gives_the_same_gradients():
+    streams = Streams(1)
+    model = streams.models[0]
+
+    def gradients(**arguments):
+        with tf.GradientTape() as tape:
+            streams.run(0)  # rewinds the random state
+            for number, variable in enumerate(model.non_trainable_variables):
+                variable.assign(np.array([number, 7], "uint32"))
+            outputs = model(streams.batch, training=True, replica_id=1, **arguments)
+            loss = tf.reduce_sum(tf.square(outputs["masked_lm_logits"]))
+        values = tape.gradient(loss, [v.value for v in model.trainable_variables])
+        return [np.array(tf.convert_to_tensor(v)) for v in values if v is not None]
+
+    plain, recomputed = gradients(), gradients(recompute=True)
+    assert len(plain) == len(recomputed) > 20
+    for a, b in zip(plain, recomputed, strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-6 * np.abs(a).max())
+
+
+def test_layers_take_the_call_arguments_themselves():
+    layer, x = TransformerLayer(tiny(hidden_dropout_prob=0.5)), np.ones((2, 3, 16), "float32")
+    mask = np.ones((2, 3), "int32")
+    first = layer(x, mask, training=True, replica_id=tf.constant(0), recompute=True)
+    assert first.shape == (2, 3, 16)
+    keras.utils.set_random_seed(1)
+    dropout = Dropout(0.5)
+    seed = dropout.draw_seed(replica_id=1)
+    first, second = (np.array(dropout(x, training=True, seed=seed)) for _ in range(2))
+    np.testing.assert_array_equal(first, second)
+    np.testing.assert_array_equal(dropout(x, training=False, replica_id=1), x)
+
+
+def test_a_graph_of_the_user_recomputes():
+    """A call argument that is given when a graph is made holds for all its calls."""
+    bert = BertModel(tiny(num_hidden_layers=1))
+    inputs = {name: keras.Input((None,), dtype="int32", name=name) for name in bert.input}
+    model = keras.Model(inputs, bert(inputs, recompute=True)["pooled_output"])
+    batch = {name: tf.constant(features()[name]) for name in inputs}
+
+    def products(model):
+        @tf.function
+        def gradients():
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_sum(model(batch, training=True))
+            weights = [v.value for v in model.trainable_variables]
+            return [x for x in tape.gradient(loss, weights) if x is not None]
+
+        graph = gradients.get_concrete_function().graph.as_graph_def()
+        nodes = [*graph.node, *(n for f in graph.library.function for n in f.node_def)]
+        return sum(node.op == "MatMul" for node in nodes)
+
+    plain = keras.Model(inputs, bert(inputs)["pooled_output"])
+    assert products(model) > products(plain)
+
+
+def test_too_long_sequence_is_rejected():
+    with pytest.raises(ValueError, match=r"`input_ids`.* 13 tokens.* 12 positions"):
         BertModel(TINY)(features(length=13))
 
 
@@ -114,13 +301,13 @@ def test_too_long_sequence_is_refused():
     ("change", "message"),
     [
         ({"hidden_size": 15}, "hidden_size 15 is not a multiple of num_attention_heads 2"),
-        ({"vocab_size": 0}, "vocab_size must be a whole number of at least 1, not 0"),
-        ({"num_hidden_layers": "2"}, "num_hidden_layers must be a whole number"),
-        ({"hidden_dropout_prob": 1.5}, "hidden_dropout_prob must be a number from 0"),
+        ({"vocab_size": 0}, "vocab_size must be an integer of at least 1, not 0"),
+        ({"num_hidden_layers": "2"}, "num_hidden_layers must be an integer"),
+        ({"hidden_dropout_prob": 1.5}, "hidden_dropout_prob must be a number in"),
         ({"hidden_act": "swish2"}, "hidden_act must be one of gelu, gelu_erf, relu, tanh, linear"),
     ],
 )
-def test_config_refuses_nonsense(change, message):
+def test_config_rejects_nonsense(change, message):
     with pytest.raises(bert_tf.UserError, match=message):
         bert_tf.BertConfig.from_dict({**TINY.to_dict(), **change})
 
@@ -150,11 +337,66 @@ def test_dropout_drops_independently_at_its_rate(shape):
         dropped = values == 0
         np.testing.assert_allclose(values[~dropped], 1 / 0.9, rtol=1e-6)
         shares.append((dropped.mean(), 0.1))
-        # Both halves of a random number decide, each for itself.
+        # The two halves of a random number decide independently.
         for axis in range(3):
             half = shape[axis] // 2
             one, other = np.split(np.take(dropped, range(2 * half), axis), 2, axis)
             shares.append(((one & other).mean(), 0.01))
     shares.append((((first == 0) & (second == 0)).mean(), 0.01))
-    for share, wanted in shares:
-        assert abs(share - wanted) < 5 * (2 * wanted / size) ** 0.5
+    for share, expected in shares:
+        assert abs(share - expected) < 5 * (2 * expected / size) ** 0.5
+
+
+def test_layer_combinations():
+    """`LayerCombination` computes what NumPy does; an even weighted sum is a mean."""
+    config = tiny(num_hidden_layers=6, hidden_dropout_prob=0.0)
+    inputs = {"input_ids": np.array([[2, 5, 6, 3]]), "input_mask": np.ones((1, 4), int),
+              "segment_ids": np.zeros((1, 4), int)}  # fmt: skip
+    outputs = BertModel(config)(inputs)
+    layers = [np.array(x) for x in outputs["all_encoder_layers"]]
+    expected = {
+        "embeddings": np.array(outputs["embedding_output"]),
+        "second_to_last": layers[4],
+        "last": layers[5],
+        "weighted_sum_last_four": np.mean(layers[2:], 0),
+        "concat_last_four": np.concatenate(layers[2:], -1),
+        "weighted_sum_all": np.mean(layers, 0),
+    }
+    assert expected.keys() == LAYER_COMBINATIONS.keys()
+    for name, value in expected.items():
+        result = LayerCombination(name, 6)(
+            outputs["embedding_output"], *outputs["all_encoder_layers"]
+        )
+        np.testing.assert_allclose(np.array(result), value, atol=1e-6, err_msg=name)
+    tagger = BertFeatureTokenClassifier(config, 3, "concat_last_four", 5)
+    padded = {name: np.pad(x, [[0, 0], [0, 3]]) for name, x in inputs.items()}
+    np.testing.assert_allclose(
+        np.array(tagger(padded)["logits"])[:, :4], np.array(tagger(inputs)["logits"]), atol=1e-6
+    )
+    with pytest.raises(
+        bert_tf.UserError, match=r"`layer_combination=concat_last_four`.* 4 layers.* has 2"
+    ):
+        BertFeatureTokenClassifier(TINY, 3, "concat_last_four")
+
+
+def test_the_frozen_encoder_never_drops_out():
+    config = tiny(hidden_dropout_prob=0.5, attention_probs_dropout_prob=0.5)
+    tagger = BertFeatureTokenClassifier(config, 3, "last", 5)
+    inputs = {name: x for name, x in features().items() if name in tagger.input}
+    encoder = keras.Model(tagger.input, tagger.get_layer("mix").output)
+    evaluated, trained = (np.array(encoder(inputs, training=mode)) for mode in (False, True))
+    np.testing.assert_array_equal(trained, evaluated)
+    # The layers that are trained drop out, and the model saves the rates.
+    evaluated, trained = (np.array(tagger(inputs, training=x)["logits"]) for x in (False, True))
+    assert np.abs(trained - evaluated).max() > 1e-3
+    assert tagger.get_config()["config"]["hidden_dropout_prob"] == 0.5
+
+
+def test_no_operation_needs_a_gpu(monkeypatch):
+    """A graph that is traced on a machine with a GPU must run on CPUs and under XLA too."""
+    module = importlib.import_module("keras.src.backend.tensorflow.rnn")
+    monkeypatch.setattr(module, "_is_gpu_available", lambda: True)
+    tagger = BertFeatureTokenClassifier(TINY, 3, "last", 5)
+    graph = tf.function(tagger).get_concrete_function(features()).graph.as_graph_def()
+    nodes = [*graph.node, *(node for f in graph.library.function for node in f.node_def)]
+    assert nodes and not [node.op for node in nodes if "Cudnn" in node.op]

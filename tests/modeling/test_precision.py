@@ -38,7 +38,7 @@ def graph_of_step(**options):
     task = tasks.PretrainingTask(config(0.1))
     optimizer = optimization.AdamWeightDecay(lambda step: 1e-3)
     optimizer.build(training.checkpointing.weights(task.model))
-    step = training.step.TrainStep(task, optimizer, training.Options(**options))
+    step = training.step.TrainStep(task, optimizer, training.TrainConfig(**options))
     batch = {name: tf.constant(value) for name, value in Batches().make(0).items()}
     graph = tf.function(step.replica_step).get_concrete_function(batch).graph.as_graph_def()
     nodes = [node for function in graph.library.function for node in function.node_def]
@@ -144,7 +144,7 @@ def test_a_step_with_infinite_gradients_is_skipped_and_halves_the_scale(
     bias_correction, monkeypatch
 ):
     monkeypatch.setattr(loss_scale, "GROWTH_STEPS", 3)
-    monkeypatch.setattr(loss_scale, "FIRST", 8.0)
+    monkeypatch.setattr(loss_scale, "INITIAL_SCALE", 8.0)
     scale = optimization.LossScale()
     optimizer, weight = make([1.0, 2.0], bias_correction=bias_correction)
     plain, plain_weight = make([1.0, 2.0], bias_correction=bias_correction)
@@ -189,7 +189,7 @@ def test_loss_scaling_keeps_gradients_that_float16_would_lose(tmp_path):
         task = Small(config(), "mixed_float16" if float16 else None)
         optimizer = optimization.AdamWeightDecay(lambda step: 0.0)
         optimizer.build(training.checkpointing.weights(task.model))
-        step = training.step.TrainStep(task, optimizer, training.Options())
+        step = training.step.TrainStep(task, optimizer, training.TrainConfig())
         batch = {name: tf.constant(value) for name, value in Batches().make(0).items()}
         step.replica_step(batch)
         # The first moment is a tenth of the gradient.

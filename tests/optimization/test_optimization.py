@@ -7,10 +7,10 @@ import tensorflow as tf
 from bert_tf.optimization import (
     OPTIMIZERS,
     AdamWeightDecay,
-    adam,
+    optimizers,
     linear_warmup_decay,
     rate_factors,
-    trained,
+    trainable_weights,
 )
 
 
@@ -24,7 +24,7 @@ def make(weights, **options):
 @pytest.mark.parametrize("compiled_size", [1, 2**14])
 @pytest.mark.parametrize("case", ["adam_warmup", "adam_no_warmup"])
 def test_equals_the_release(shared, case, compiled_size, monkeypatch):
-    monkeypatch.setattr(adam, "COMPILED_SIZE", compiled_size)
+    monkeypatch.setattr(optimizers, "COMPILED_SIZE", compiled_size)
     golden = np.load(shared / "golden" / "optimizer" / f"{case}.npz")
     rate, total, warmup, steps = golden["hyper"]
     names = [key.removeprefix("init|") for key in golden.files if key.startswith("init|")]
@@ -99,7 +99,7 @@ def _three_steps(start, optimizer, variables, update):
 @pytest.fixture(params=[1, 2**14], ids=["compiled", "not compiled"])
 def start(request, monkeypatch):
     """Weights to start from; their update is compiled on a CPU from a size on."""
-    monkeypatch.setattr(adam, "COMPILED_SIZE", request.param)
+    monkeypatch.setattr(optimizers, "COMPILED_SIZE", request.param)
     rng = np.random.default_rng(0)
     shapes = {"a/kernel": (3, 4), "a/bias": (4,), "b/LayerNorm/gamma": (4,), "zeros/kernel": (2, 2)}
     values = {name: rng.normal(size=shape).astype("float32") for name, shape in shapes.items()}
@@ -190,7 +190,7 @@ def test_what_is_trained_above_frozen_layers():
         "cls/predictions/output_bias",
     ]
     weights = dict.fromkeys(names)
-    assert list(trained(weights, 0)) == names
-    assert list(trained(weights, 1)) == names[2:]
-    assert list(trained(weights, 10)) == names[2:]
-    assert list(trained(weights, 11)) == names[3:]
+    assert list(trainable_weights(weights, 0)) == names
+    assert list(trainable_weights(weights, 1)) == names[2:]
+    assert list(trainable_weights(weights, 10)) == names[2:]
+    assert list(trainable_weights(weights, 11)) == names[3:]

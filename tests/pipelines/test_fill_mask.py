@@ -1,80 +1,89 @@
-"""Guesses of masked words and pseudo-perplexity, beside `transformers`."""
+"""Predictions for [MASK] and pseudo-perplexity, compared with transformers."""
 
 import json
 import math
-import subprocess
-import sys
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from test_hugging_face import theirs, transformers  # noqa: F401
-from test_modeling import TINY
-from test_token_vectors import WORDS, folder  # noqa: F401
+from common import WORDS, write_vocab
+from pipeline_texts import encode
 from test_tpu import unfit
 
 import bert_tf
 from bert_tf import checkpoints
 from bert_tf.modeling import BertModel, BertPretrainer
-from bert_tf.pipelines import fill_mask as masked_words
+from bert_tf.pipelines import fill_mask
 
 TEXTS = ["a [MASK] c", "[MASK] b ||| d [MASK] [MASK]", "j", "", "b a c"]
-TOKENS = ["a [MASK] c", "[MASK] b [SEP] d [MASK] [MASK]", "j", "", "b a c"]
+TOKENS = [["[CLS]", *text.replace("|||", "[SEP]").split(), "[SEP]"] for text in TEXTS]
 
 
 @pytest.fixture(scope="module")
-def hugging_face(folder):  # noqa: F811
-    """The same weights as a Hugging Face folder, without the head for the next sentence."""
-    source = checkpoints.open_checkpoint(str(folder))
+def hugging_face_folder(model_folder, tmp_path_factory):
+    """The model as a Hugging Face folder, without the next-sentence head."""
+    source = checkpoints.open_checkpoint(str(model_folder))
     tensors = {name: source.tensor(name) for name in source.shapes if "relationship" not in name}
-    path = str(folder / "masked_lm")
-    config = checkpoints.find_config(str(folder))
-    kind = checkpoints.write_hugging_face(path, tensors, config, str(folder / "vocab.txt"))
-    assert kind == "BertForMaskedLM"
+    path = str(tmp_path_factory.mktemp("hugging_face") / "masked_lm")
+    config = checkpoints.load_config(str(model_folder))
+    architecture = checkpoints.write_hugging_face(
+        path, tensors, config, str(model_folder / "vocab.txt")
+    )
+    assert architecture == "BertForMaskedLM"
     return path
 
 
 @pytest.fixture(scope="module")
-def words(hugging_face):
-    return bert_tf.FillMask.from_preset(hugging_face, num_best=3, batch_size=4, max_seq_length=12)
+def pipeline(hugging_face_folder):
+    return bert_tf.FillMask.from_preset(
+        hugging_face_folder, num_best=3, batch_size=4, max_seq_length=12
+    )
 
 
 def log_probabilities(model, tokens):
-    """Of every word at every place, by transformers."""
+    """Return the log-probability of each word at each position, by transformers."""
     import torch
 
-    ids = [WORDS.index(token) for token in ["[CLS]", *tokens, "[SEP]"]]
-    first = ids.index(3) + 1
-    segments = [0] * first + [1] * (len(ids) - first)
+    ids, segment_ids = encode(tokens)
     with torch.no_grad():
-        logits = model(torch.tensor([ids]), token_type_ids=torch.tensor([segments])).logits[0]
-    return torch.log_softmax(logits, -1).numpy()
+        outputs = model(torch.tensor([ids]), token_type_ids=torch.tensor([segment_ids]))
+    return torch.log_softmax(outputs.logits[0], -1).numpy()
 
 
-def test_equals_transformers(transformers, hugging_face, words):  # noqa: F811
-    model = theirs(transformers, hugging_face, "BertForMaskedLM")
-    all_found = list(words.guess(TEXTS))
-    assert [found.text.index for found in all_found] == list(range(5))
-    for found, tokens in zip(all_found, TOKENS, strict=True):
-        assert found.tokens == ["[CLS]", *tokens.split(), "[SEP]"]
-        assert found.places == [i for i, x in enumerate(found.tokens) if x == "[MASK]"]
-        expected = np.exp(log_probabilities(model, tokens.split()))
-        assert len(found.best) == len(found.places)
-        for place, best in zip(found.places, found.best, strict=True):
-            order = np.argsort(-expected[place])[:3]
-            assert [word for word, _ in best] == [WORDS[i] for i in order]
-            np.testing.assert_allclose([x for _, x in best], expected[place][order], atol=1e-5)
+def assert_best_equal(results, expected):
+    """Compare the lists of (token, probability) of two texts."""
+    for best, expected_best in zip(results, expected, strict=True):
+        assert [token for token, _ in best] == [token for token, _ in expected_best]
+        np.testing.assert_allclose([x for _, x in best], [x for _, x in expected_best], atol=1e-5)
 
-    scores = list(words.score(["", "b a c", "j ||| a b", ""]))
-    tokens = [[], ["b", "a", "c"], ["j", "[SEP]", "a", "b"], []]
-    for score, sentence in zip(scores, tokens, strict=True):
+
+def test_equals_transformers(transformers, hugging_face_folder, pipeline):
+    model, info = transformers.BertForMaskedLM.from_pretrained(
+        hugging_face_folder, output_loading_info=True
+    )
+    assert not any(info.values()), info
+    results = list(pipeline.predict(TEXTS))
+    assert [result.text.index for result in results] == list(range(5))
+    for result, tokens in zip(results, TOKENS, strict=True):
+        assert result.tokens == tokens
+        assert result.positions == [i for i, x in enumerate(tokens) if x == "[MASK]"]
+        probabilities = np.exp(log_probabilities(model.eval(), tokens))
+        expected = [
+            [(WORDS[i], probabilities[position][i]) for i in np.argsort(-probabilities[position])]
+            for position in result.positions
+        ]
+        assert_best_equal(result.best, [best[:3] for best in expected])
+
+    scores = list(pipeline.score(["", "b a c", "j ||| a b", ""]))
+    texts = [[], ["b", "a", "c"], ["j", "[SEP]", "a", "b"], []]
+    for score, tokens in zip(scores, texts, strict=True):
         total = 0.0
-        for i, token in enumerate(sentence):
+        for i, token in enumerate(tokens):
             if token != "[SEP]":
-                masked = [*sentence[:i], "[MASK]", *sentence[i + 1 :]]
+                masked = ["[CLS]", *tokens[:i], "[MASK]", *tokens[i + 1 :], "[SEP]"]
                 total += log_probabilities(model, masked)[i + 1][WORDS.index(token)]
-        assert score.num_tokens == len(sentence) - sentence.count("[SEP]")
+        assert score.num_tokens == len(tokens) - tokens.count("[SEP]")
         assert score.log_probability == pytest.approx(total, abs=1e-4)
         if score.num_tokens:
             assert score.perplexity == pytest.approx(math.exp(-total / score.num_tokens), rel=1e-4)
@@ -82,138 +91,140 @@ def test_equals_transformers(transformers, hugging_face, words):  # noqa: F811
             assert math.isnan(score.perplexity)
 
 
-def test_a_text_full_of_masks_is_looked_at_in_pieces(words, monkeypatch):
-    """Of the probabilities of all words only those of a few places are there at a time."""
+def test_probabilities_are_computed_in_chunks(pipeline, monkeypatch):
+    """Probabilities of all words are in memory for one chunk of positions at a time."""
     texts = [" ".join(["[MASK]"] * n) for n in (9, 1, 10, 3)]
-    expected = list(words.guess(texts))
-    monkeypatch.setattr(masked_words, "_PIECE", 4)
-    seen = []
-    head = type(words.model.get_layer("masked_lm"))
+    expected = list(pipeline.predict(texts))
+    monkeypatch.setattr(fill_mask, "_CHUNK_SIZE", 4)
+    shapes = []
+    head = type(pipeline.model.get_layer("masked_lm"))
     call = head.call
 
-    def counted(self, sequence_output, masked_lm_positions):
-        seen.append(tuple(masked_lm_positions.shape))
+    def recorded_call(self, sequence_output, masked_lm_positions):
+        shapes.append(tuple(masked_lm_positions.shape))
         return call(self, sequence_output, masked_lm_positions)
 
-    monkeypatch.setattr(head, "call", counted)
-    again = bert_tf.FillMask(words.model, words.tokenizer, 3, batch_size=4, max_seq_length=12)
-    for a, b in zip(expected, again.guess(texts), strict=True):
-        assert a.places == b.places == list(range(1, 1 + len(a.places)))
-        for best, other in zip(a.best, b.best, strict=True):
-            assert [word for word, _ in best] == [word for word, _ in other]
-            np.testing.assert_allclose([x for _, x in best], [x for _, x in other], atol=1e-5)
-    assert seen == [(1, 4)]
+    monkeypatch.setattr(head, "call", recorded_call)
+    chunked = bert_tf.FillMask(
+        pipeline.model, pipeline.tokenizer, 3, batch_size=4, max_seq_length=12
+    )
+    for a, b, n in zip(expected, chunked.predict(texts), (9, 1, 10, 3), strict=True):
+        assert a.positions == b.positions == list(range(1, 1 + n))
+        assert_best_equal(b.best, a.best)
+    assert shapes == [(1, 4)]
 
 
-def test_a_mask_in_a_text_is_not_scored(words, caplog):
-    plain, with_mask = words.score(["b a", "b [MASK] a [MASK]"])
-    assert (plain.num_tokens, with_mask.num_tokens) == (2, 2)
-    assert plain.log_probability != pytest.approx(with_mask.log_probability, abs=1e-3)
-    assert "2 [MASK] stood in the texts, they are not scored" in caplog.text
+def test_masks_in_a_text_are_not_scored(pipeline, caplog):
+    plain, masked = pipeline.score(["b a", "b [MASK] a [MASK]"])
+    assert (plain.num_tokens, masked.num_tokens) == (2, 2)
+    assert plain.log_probability != pytest.approx(masked.log_probability, abs=1e-3)
+    assert "2 [MASK], which are not scored" in caplog.text
 
 
-def test_it_is_fit_for_a_tpu(words):
-    """Static shapes all through, and operations that its compiler knows; see test_tpu.py."""
+def test_fit_for_a_tpu(pipeline):
+    """All shapes are static and all operations known to XLA; see test_tpu.py."""
     shapes = dict.fromkeys(("input_ids", "input_mask", "segment_ids"), (4, 12))
-    shapes |= {"places": (4, 2), "masked_ids": (4, 2)}
+    shapes |= {"positions": (4, 2), "masked_ids": (4, 2)}
     batch = {name: tf.ones(shape, tf.int32) for name, shape in shapes.items()}
-    for function in (words._best, words._likelihood):
+    for function in (pipeline._compute_best, pipeline._compute_log_probability):
         traced = tf.function(function).get_concrete_function(batch)
-        count, found = unfit(traced.graph.as_graph_def(add_shapes=True))
-        assert count > 200
-        assert not found
-    assert tf.function(words._best, jit_compile=True)(batch)
+        num_nodes, problems = unfit(traced.graph.as_graph_def(add_shapes=True))
+        assert num_nodes > 200
+        assert not problems
+    assert tf.function(pipeline._compute_best, jit_compile=True)(batch)
 
 
-def test_strategies_agree(hugging_face, words):
+def test_strategies_agree(pipeline, hugging_face_folder):
     reduction = tf.distribute.ReductionToOneDevice()
     strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"], cross_device_ops=reduction)
-    other = bert_tf.FillMask.from_preset(
-        hugging_face, strategy=strategy, num_best=3, batch_size=4, max_seq_length=12
+    mirrored = bert_tf.FillMask.from_preset(
+        hugging_face_folder, strategy=strategy, num_best=3, batch_size=4, max_seq_length=12
     )
-    for expected, found in zip(words.guess(TEXTS), other.guess(TEXTS), strict=True):
-        assert found[:3] == expected[:3]
-        for best, other_best in zip(expected.best, found.best, strict=True):
-            assert [word for word, _ in best] == [word for word, _ in other_best]
-    for expected, found in zip(words.score(TEXTS), other.score(TEXTS), strict=True):
-        assert found.log_probability == pytest.approx(expected.log_probability, abs=1e-4)
+    for expected, result in zip(pipeline.predict(TEXTS), mirrored.predict(TEXTS), strict=True):
+        assert result[:3] == expected[:3]
+        assert_best_equal(result.best, expected.best)
+    for expected, result in zip(pipeline.score(TEXTS), mirrored.score(TEXTS), strict=True):
+        assert result.log_probability == pytest.approx(expected.log_probability, abs=1e-4)
 
 
-def test_script(root, folder, words, tmp_path):  # noqa: F811
+def test_command(run_script, model_folder, pipeline, tmp_path):
     (tmp_path / "in.txt").write_text("".join(f"{text}\n" for text in TEXTS))
-    command = [
-        sys.executable,
-        "-m",
-        "bert_tf",
-        "fill-mask",
-        f"--init_checkpoint={folder}",
+    log = run_script(
+        "bert-tf fill-mask",
+        f"--init_checkpoint={model_folder}",
         f"--input_file={tmp_path}/in.txt",
+        f"--output_file={tmp_path}/out.jsonl",
         "--max_seq_length=12",
         "--num_best=3",
         "--batch_size=2",
-    ]
-    done = subprocess.run(
-        [*command, f"--output_file={tmp_path}/out.jsonl"], capture_output=True, text=True
     )
-    assert done.returncode == 0, done.stderr
-    assert "3 texts have no [MASK] in them" in done.stderr
+    assert "3 texts contain no [MASK]" in log
     lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
-    for line, found in zip(lines, words.guess(TEXTS), strict=True):
-        assert (line["linex_index"], line["tokens"]) == (found.text.index, found.tokens)
-        assert [masked["position"] for masked in line["masked"]] == found.places
-        for masked, best in zip(line["masked"], found.best, strict=True):
-            assert [x["token"] for x in masked["best"]] == [token for token, _ in best]
-            found_probabilities = [x["probability"] for x in masked["best"]]
-            np.testing.assert_allclose(found_probabilities, [x for _, x in best], atol=1e-5)
+    for line, result in zip(lines, pipeline.predict(TEXTS), strict=True):
+        assert (line["linex_index"], line["tokens"]) == (result.text.index, result.tokens)
+        assert [masked["position"] for masked in line["masked"]] == result.positions
+        best = [[(x["token"], x["probability"]) for x in y["best"]] for y in line["masked"]]
+        assert_best_equal(best, result.best)
 
 
-def test_a_model_that_has_learnt_an_alphabet_knows_it(folder):  # noqa: F811
-    """Trained to fill one gap in texts of five letters in their order."""
-    model = BertPretrainer(TINY)
+def test_a_model_trained_on_the_alphabet_predicts_it(model_folder):
+    """Train to fill a gap in five consecutive letters."""
+    config = bert_tf.BertConfig.from_json_file(str(model_folder / "bert_config.json"))
+    model = BertPretrainer(config)
+    names = checkpoints.weights(model)
+    variables = [
+        v for name, v in names.items() if "relation" not in name and "pooler" not in v.path
+    ]
     optimizer = keras.optimizers.Adam(1e-2)
+    optimizer.build(variables)
     first = WORDS.index("a")
 
-    @tf.function
     def step():
-        starts = tf.random.uniform((32, 1), 0, 6, tf.int32) + first
-        letters = starts + tf.range(5)
-        places = tf.random.uniform((32, 1), 0, 5, tf.int32)
-        masked = tf.where(tf.range(5) == places, WORDS.index("[MASK]"), letters)
-        ends = [tf.fill((32, 1), WORDS.index(end)) for end in ("[CLS]", "[SEP]")]
-        ids = tf.concat([ends[0], masked, ends[1]], 1)
+        letters = tf.random.uniform((32, 1), 0, 6, tf.int32) + first + tf.range(5)
+        positions = tf.random.uniform((32, 1), 0, 5, tf.int32)
+        masked = tf.where(tf.range(5) == positions, WORDS.index("[MASK]"), letters)
+        cls, sep = (tf.fill((32, 1), WORDS.index(token)) for token in ("[CLS]", "[SEP]"))
+        ids = tf.concat([cls, masked, sep], 1)
         batch = {"input_ids": ids, "input_mask": ids * 0 + 1, "segment_ids": ids * 0}
-        batch["masked_lm_positions"] = places + 1
-        wanted = tf.gather(letters, places, batch_dims=1)
+        batch["masked_lm_positions"] = positions + 1
+        targets = tf.gather(letters, positions, batch_dims=1)
         with tf.GradientTape() as tape:
             logits = model(batch, training=False)["masked_lm_logits"]
-            losses = tf.nn.sparse_softmax_cross_entropy_with_logits(wanted, logits)
+            losses = tf.nn.sparse_softmax_cross_entropy_with_logits(targets, logits)
             loss = tf.reduce_mean(losses)
-        variables = [v for name, v in checkpoints.weights(model).items() if "relation" not in name]
-        variables = [v for v in variables if "pooler" not in v.path]
         gradients = map(tf.convert_to_tensor, tape.gradient(loss, variables))
         optimizer.apply_gradients(zip(gradients, variables, strict=True))
         return loss
 
-    for _ in range(400):
-        loss = step()
-    assert loss < 0.2
-    tokenizer = bert_tf.FullTokenizer(str(folder / "vocab.txt"), keep_special_tokens=True)
-    words = bert_tf.FillMask(model, tokenizer, 2, batch_size=4, max_seq_length=12)
+    @tf.function
+    def train():
+        loss = tf.constant(0.0)
+        for _ in tf.range(300):
+            loss = step()
+        return loss
+
+    assert train() < 0.2
+    tokenizer = bert_tf.FullTokenizer(str(model_folder / "vocab.txt"), keep_special_tokens=True)
+    pipeline = bert_tf.FillMask(model, tokenizer, 2, batch_size=4, max_seq_length=12)
     for text, letter in (("c d [MASK] f g", "e"), ("[MASK] g h i j", "f")):
-        (found,) = words.guess([text])
-        word, probability = found.best[0][0]
-        assert word == letter
+        (result,) = pipeline.predict([text])
+        token, probability = result.best[0][0]
+        assert token == letter
         assert probability > 0.7
-    ordered, mixed = words.score(["b c d e f", "f b d c e"])
+    ordered, mixed = pipeline.score(["b c d e f", "f b d c e"])
     assert ordered.perplexity < 2 < mixed.perplexity
 
 
-def test_a_model_without_the_head_is_refused(tmp_path):
-    model = BertModel(TINY)
-    tensors = {name: v.numpy() for name, v in checkpoints.weights(model).items()}
-    vocab = tmp_path / "vocab.txt"
-    vocab.write_text("\n".join(WORDS) + "\n")
+def test_a_model_without_masked_lm_head_is_an_error(tiny_config, tmp_path):
+    tensors = {name: v.numpy() for name, v in checkpoints.weights(BertModel(tiny_config)).items()}
     path = str(tmp_path / "encoder")
-    checkpoints.write_hugging_face(path, tensors, TINY, str(vocab))
-    with pytest.raises(bert_tf.UserError, match="has no head for masked words, it lacks cls/pred"):
+    checkpoints.write_hugging_face(path, tensors, tiny_config, str(write_vocab(tmp_path)))
+    with pytest.raises(bert_tf.UserError, match=f"`init_checkpoint`: {path} .* cls/predictions/"):
         bert_tf.FillMask.from_preset(path, max_seq_length=12)
+
+
+def test_names_of_version_0_1(pipeline):
+    with pytest.warns(FutureWarning, match="predict"):
+        (result,) = pipeline.guess(TEXTS[:1])
+    with pytest.warns(FutureWarning, match="positions"):
+        assert result.places == result.positions == [2]

@@ -1,6 +1,6 @@
-"""Batches of the stand-in for TF Serving: what is asked at the same time is run together.
+"""Batching of the stand-in for TF Serving: simultaneous requests run together.
 
-The parameters and what they mean are those of TF Serving's batching guide.
+The parameters and their meaning are those of TF Serving's batching guide.
 """
 
 import collections
@@ -13,7 +13,7 @@ import numpy as np
 
 
 class Refused(Exception):
-    """A request that is refused; `code` is gRPC's name for why."""
+    """A refused request; `code` is the name of gRPC's status code."""
 
     def __init__(self, code, message):
         super().__init__(message)
@@ -21,32 +21,37 @@ class Refused(Exception):
 
 
 def read_parameters(path):
-    """Dict of the numbers and lists of numbers in a `batching_parameters.txt`."""
-    found = {"allowed_batch_sizes": []}
+    """Return a dict of the numbers and lists of numbers in a `batching_parameters.txt`."""
+    parameters = {"allowed_batch_sizes": []}
     with open(path, encoding="utf-8") as reader:
         for line in filter(None, map(str.strip, reader)):
             name, value = re.fullmatch(r"(\w+)(?: \{ value)?: (\w+)(?: \})?", line).groups()
             if name == "allowed_batch_sizes":
-                found[name].append(int(value))
+                parameters[name].append(int(value))
             else:
-                found[name] = int(value) if value.isdecimal() else value == "true"
-    sizes = found["allowed_batch_sizes"]
-    if sizes and (sizes != sorted(sizes) or sizes[-1] != found["max_batch_size"]):
+                parameters[name] = int(value) if value.isdecimal() else value == "true"
+    sizes = parameters["allowed_batch_sizes"]
+    if sizes and (sizes != sorted(sizes) or sizes[-1] != parameters["max_batch_size"]):
         raise ValueError(f"{path}: allowed_batch_sizes must rise to max_batch_size")
-    if not found.get("enable_large_batch_splitting"):
-        found["max_execution_batch_size"] = found["max_batch_size"]
-    return found
+    if not parameters.get("enable_large_batch_splitting"):
+        parameters["max_execution_batch_size"] = parameters["max_batch_size"]
+    return parameters
 
 
 class Batcher:
     """Runs requests of one signature together: dict of arrays (B, ...) -> dict of arrays.
 
     Attributes:
-      batches: how many rows each batch had, the newest 10,000.
+      batches: the number of rows of each batch, of the newest 10,000.
     """
 
     def __init__(self, run, parameters=None):
-        """Takes what runs a batch, and the parameters; None to run each request by itself."""
+        """Start the threads.
+
+        Args:
+          run: function that runs a batch.
+          parameters: dict returned by `read_parameters`; None runs each request by itself.
+        """
         self._run, self._parameters = run, parameters
         self._waiting, self._changed = collections.deque(), threading.Condition()
         self._is_open, self.batches = True, collections.deque(maxlen=10_000)
@@ -62,28 +67,26 @@ class Batcher:
         (size,) = sizes
         if not self._parameters or not size:
             return self._run(columns)
-        most, limit = (
-            self._parameters["max_execution_batch_size"],
-            self._parameters["max_batch_size"],
-        )
+        batch_size = self._parameters["max_execution_batch_size"]
+        limit = self._parameters["max_batch_size"]
         if size > limit:
-            said = f"Task size {size} is larger than maximum input batch size {limit}"
-            raise Refused("INVALID_ARGUMENT", said)
+            message = f"Task size {size} is larger than maximum input batch size {limit}"
+            raise Refused("INVALID_ARGUMENT", message)
         parts = [
-            ({name: x[start : start + most] for name, x in columns.items()}, futures.Future())
-            for start in range(0, size, most)
+            ({name: x[start : start + batch_size] for name, x in columns.items()}, futures.Future())
+            for start in range(0, size, batch_size)
         ]
         with self._changed:
             rows = sum(_size(x) for x, *_ in self._waiting) + size
-            if rows > self._parameters["max_enqueued_batches"] * most:
+            if rows > self._parameters["max_enqueued_batches"] * batch_size:
                 raise Refused("UNAVAILABLE", "The batch scheduling queue is full")
             self._waiting.extend((*part, time.monotonic()) for part in parts)
             self._changed.notify_all()
-        found = [future.result() for _, future in parts]
-        return {name: np.concatenate([x[name] for x in found]) for name in found[0]}
+        outputs = [future.result() for _, future in parts]
+        return {name: np.concatenate([x[name] for x in outputs]) for name in outputs[0]}
 
     def stop(self):
-        """Ends its threads, when they have run what waits."""
+        """Run the waiting requests and end the threads."""
         with self._changed:
             self._is_open = False
             self._changed.notify_all()
@@ -99,22 +102,22 @@ class Batcher:
                     future.set_exception(error)
 
     def _next(self):
-        """The requests of the next batch: it is full, or the first has waited long enough."""
-        most = self._parameters["max_execution_batch_size"]
-        longest = self._parameters["batch_timeout_micros"] / 1e6
+        """Return the requests of the next batch, once it is full or its first request is due."""
+        batch_size = self._parameters["max_execution_batch_size"]
+        timeout = self._parameters["batch_timeout_micros"] / 1e6
         with self._changed:
             while True:
                 rows = sum(_size(columns) for columns, *_ in self._waiting)
                 left = None
                 if self._waiting:
-                    left = self._waiting[0][2] + longest - time.monotonic()
-                if rows >= most or (rows and (left <= 0 or not self._is_open)):
+                    left = self._waiting[0][2] + timeout - time.monotonic()
+                if rows >= batch_size or (rows and (left <= 0 or not self._is_open)):
                     break
                 if not self._is_open:
                     return []
                 self._changed.wait(left)
             batch, rows = [], 0
-            while self._waiting and rows + _size(self._waiting[0][0]) <= most:
+            while self._waiting and rows + _size(self._waiting[0][0]) <= batch_size:
                 batch.append(self._waiting.popleft())
                 rows += _size(batch[-1][0])
             return batch
@@ -127,14 +130,14 @@ class Batcher:
                 raise Refused("FAILED_PRECONDITION", f"{name}: requests of different shapes")
         self.batches.append(sum(rows))
         allowed = self._parameters["allowed_batch_sizes"]
-        more = next((x for x in allowed if x >= sum(rows)), sum(rows)) - sum(rows)
+        padding = next((x for x in allowed if x >= sum(rows)), sum(rows)) - sum(rows)
         together = {}
         for name in columns[0]:
             parts = [x[name] for x in columns]
-            together[name] = np.concatenate([*parts, *[parts[0][:1]] * more])
-        found, start = self._run(together), 0
+            together[name] = np.concatenate([*parts, *[parts[0][:1]] * padding])
+        outputs, start = self._run(together), 0
         for size, (_, future, _) in zip(rows, batch, strict=True):
-            future.set_result({name: x[start : start + size] for name, x in found.items()})
+            future.set_result({name: x[start : start + size] for name, x in outputs.items()})
             start += size
 
 

@@ -1,4 +1,4 @@
-"""REST messages of the stand-in for TF Serving, as the page "RESTful API" has them."""
+"""REST messages of the stand-in for TF Serving, as in its page "RESTful API"."""
 
 import base64
 import http.server
@@ -10,7 +10,7 @@ import tensorflow as tf
 from google.protobuf import json_format
 from serving_batches import Refused
 
-# HTTP's status for the codes of errors.
+# HTTP status of each error code.
 _STATUS = {
     "INVALID_ARGUMENT": 400,
     "FAILED_PRECONDITION": 400,
@@ -23,10 +23,10 @@ _PATH = re.compile(r"/v1/models/([^/:]+)(?:/versions/(\d+))?(/metadata|:predict)
 
 
 class RestHandler(http.server.BaseHTTPRequestHandler):
-    """Answers a connection; `server.model` is the `StandIn`."""
+    """Handles a connection; `server.model` is the `StandIn`."""
 
     protocol_version = "HTTP/1.1"
-    wbufsize = -1  # head and body in one packet
+    wbufsize = -1  # send head and body in one packet
     disable_nagle_algorithm = True
 
     def do_GET(self):
@@ -40,26 +40,26 @@ class RestHandler(http.server.BaseHTTPRequestHandler):
 
     def _answer(self, body):
         try:
-            status, found = 200, self._found(body)
+            status, response = 200, self._respond(body)
         except Refused as error:
-            status, found = _STATUS[error.code], {"error": str(error)}
-        # Texts go out as the bytes that they are, UTF-8 or not.
-        data = json.dumps(found, ensure_ascii=False).encode("utf-8", "surrogateescape")
+            status, response = _STATUS[error.code], {"error": str(error)}
+        # Strings are sent as their bytes, whether they are UTF-8 or not.
+        data = json.dumps(response, ensure_ascii=False).encode("utf-8", "surrogateescape")
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)
 
-    def _found(self, body):
+    def _respond(self, body):
         match, model = _PATH.fullmatch(self.path), self.server.model
-        name, number, what = match.groups() if match else (None, None, None)
+        name, number, action = match.groups() if match else (None, None, None)
         number = int(number) if number else None
-        if match and self.command == "GET" and what is None:
+        if match and self.command == "GET" and action is None:
             return model.status(name, number)
-        if match and self.command == "GET" and what == "/metadata":
+        if match and self.command == "GET" and action == "/metadata":
             return _metadata(name, *model.version(name, number))
-        if match and self.command == "POST" and what == ":predict":
+        if match and self.command == "POST" and action == ":predict":
             return _predict(model, name, number, body)
         raise Refused("INVALID_ARGUMENT", f"Malformed request: {self.command} {self.path}")
 
@@ -90,8 +90,8 @@ def _predict(model, name, number, body):
     else:
         columns = _columns_of_rows(request["instances"], types)
     arrays = {key: _array(key, value, types[key]) for key, value in columns.items()}
-    found = model.predict(batcher, definition, arrays)
-    plain = {key: _plain(value) for key, value in found.items()}
+    outputs = model.predict(batcher, definition, arrays)
+    plain = {key: _plain(value) for key, value in outputs.items()}
     only = next(iter(plain.values())) if len(plain) == 1 else None
     if "inputs" in request:
         return {"outputs": plain if only is None else only}
@@ -120,7 +120,7 @@ def _columns_of_rows(rows, types):
 
 
 def _is_object(value):
-    """Whether it is an object of names, and not a value in Base64."""
+    """Return whether a value is an object of named values and not a Base64 string."""
     return isinstance(value, dict) and list(value) != ["b64"]
 
 
@@ -129,13 +129,13 @@ def _check_one(types):
         raise Refused("INVALID_ARGUMENT", "a plain list, but there are several inputs")
 
 
-def _check_names(found, types):
-    if found.keys() != types.keys():
+def _check_names(values, types):
+    if values.keys() != types.keys():
         raise Refused("INVALID_ARGUMENT", f"keys must be equal to: {','.join(sorted(types))}")
 
 
 def _array(name, value, kind):
-    """Nested lists as an array of the type that the signature has."""
+    """Convert nested lists to an array of the signature's type."""
     is_text = kind == tf.string.as_datatype_enum
 
     def leaf(x):
@@ -150,13 +150,13 @@ def _array(name, value, kind):
         raise ValueError(f"{x!r:.50} is not of the type {tf.as_dtype(kind).name}")
 
     try:
-        found = leaf(value)
+        values = leaf(value)
         if not is_text:
-            return np.array(found, tf.as_dtype(kind).as_numpy_dtype)
-        found = np.array(found, object)
-        if any(isinstance(x, list) for x in found.flat):
+            return np.array(values, tf.as_dtype(kind).as_numpy_dtype)
+        array = np.array(values, object)
+        if any(isinstance(x, list) for x in array.flat):
             raise ValueError("lists of different sizes")
-        return found
+        return array
     except ValueError as error:
         raise Refused("INVALID_ARGUMENT", f"{name}: {error}") from None
 
@@ -165,7 +165,7 @@ def _plain(value):
     if isinstance(value, bytes):
         return value.decode("utf-8", "surrogateescape")
     if isinstance(value, np.ndarray) and value.dtype == np.float32:
-        # The shortest number that is this one in 32 bits, as TF Serving writes it.
+        # The shortest decimal that gives this float32, as TF Serving writes it.
         return np.array([float(str(x)) for x in value.flat]).reshape(value.shape).tolist()
     if isinstance(value, np.ndarray) and value.dtype == object:
         return [_plain(x) for x in value]

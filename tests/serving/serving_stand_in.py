@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """A stand-in for TF Serving, for tests and the load test: it is NOT TF Serving.
 
-It loads a SavedModel with TensorFlow in Python and answers the messages that TF Serving documents,
-REST (https://www.tensorflow.org/tfx/serving/api_rest) and gRPC (`tensorflow-serving-api`), with
-the batching that a `batching_parameters.txt` asks for. So a client can be tried where TF Serving
-is not at hand; what it says of speed or memory is about TensorFlow and this file.
+It loads a SavedModel with TensorFlow in Python and speaks the protocols that TF Serving documents,
+REST (https://www.tensorflow.org/tfx/serving/api_rest) and gRPC (`tensorflow-serving-api`), with the
+batching of a `batching_parameters.txt`. Clients can be tested without TF Serving; speed and memory
+are those of TensorFlow and this file.
 
     python tests/serving/serving_stand_in.py --model=/models/mrpc --name=mrpc
 """
@@ -15,10 +15,12 @@ import os
 import signal
 import socketserver
 import sys
+import urllib.error
+import urllib.request
 from concurrent import futures
 
 import tensorflow as tf
-import tensorflow_text  # noqa: F401  its operations are in the graph
+import tensorflow_text  # noqa: F401  registers the operations of the graph
 from google.protobuf import json_format
 from serving_batches import Batcher, Refused, read_parameters
 from serving_json import RestHandler
@@ -33,8 +35,8 @@ class Version:
 
     Attributes:
       definitions: its `SignatureDef`s by name.
-      batchers: for each, what runs it: dict of arrays -> dict of arrays.
-      loaded: what is to be kept with it.
+      batchers: the `Batcher` of each.
+      loaded: the SavedModel, which must live as long as its functions.
     """
 
     def __init__(self, definitions, functions, parameters=None, loaded=None):
@@ -43,23 +45,23 @@ class Version:
 
 
 def load(folder, batching=None):
-    """The `Version`s below a folder by their numbers.
+    """Return a dict of the `Version`s in a folder by number.
 
     Args:
-      folder: what export_model.py wrote.
+      folder: folder written by export_model.py.
       batching: path of a `batching_parameters.txt`; None for no batching.
     """
-    parameters, found = read_parameters(batching) if batching else None, {}
+    parameters, versions = read_parameters(batching) if batching else None, {}
     for number in (x for x in os.listdir(folder) if x.isdecimal()):
         path = os.path.join(folder, number)
         loaded = tf.saved_model.load(path)
-        functions = {name: _runs(function) for name, function in loaded.signatures.items()}
+        functions = {name: _runner(function) for name, function in loaded.signatures.items()}
         definitions = dict(loader_impl.parse_saved_model(path).meta_graphs[0].signature_def)
-        found[int(number)] = Version(definitions, functions, parameters, loaded)
-    return found
+        versions[int(number)] = Version(definitions, functions, parameters, loaded)
+    return versions
 
 
-def _runs(function):
+def _runner(function):
     types = {name: x.dtype for name, x in function.structured_input_signature[1].items()}
 
     def run(columns):
@@ -76,18 +78,18 @@ class StandIn:
     """Serves the versions of a model by REST and gRPC, on ports of 127.0.0.1.
 
     Attributes:
-      rest, grpc: host:port; None for gRPC where tensorflow-serving-api is not installed.
-      before: called before each prediction, for tests that make it slow or let it fail.
+      rest, grpc: host:port; None for gRPC if tensorflow-serving-api is not installed.
+      before: called before each prediction, for tests that delay it or let it fail.
     """
 
     def __init__(self, versions, name, rest_port=0, grpc_port=0):
-        """Listens; port 0 is any that is free.
+        """Start to listen; port 0 selects a free port.
 
         Args:
           versions: dict of `Version`s by number.
-          name: the model's.
-          rest_port: where to listen for REST.
-          grpc_port: the same for gRPC.
+          name: name of the model.
+          rest_port: port for REST.
+          grpc_port: port for gRPC.
         """
         self.versions, self.name, self.before = versions, name, lambda: None
         self._rest = _Server(("127.0.0.1", rest_port), RestHandler)
@@ -98,8 +100,14 @@ class StandIn:
         self._grpc, port = _grpc_server(self, grpc_port)
         self.grpc = port and f"127.0.0.1:{port}"
 
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.stop()
+
     def stop(self):
-        """Stops listening and waits for what runs."""
+        """Stop listening and wait for the requests that are running."""
         self._rest.shutdown()
         self._rest.server_close()
         self._threads.shutdown()
@@ -110,7 +118,7 @@ class StandIn:
                 batcher.stop()
 
     def version(self, name, number=None):
-        """(number, `Version`) of a model, the newest if `number` is None."""
+        """Return (number, `Version`) of a model, the newest if `number` is None."""
         which = f"Latest({name})" if number is None else f"Specific({name}, {number})"
         number = max(self.versions) if number is None else number
         if name != self.name or number not in self.versions:
@@ -118,7 +126,7 @@ class StandIn:
         return number, self.versions[number]
 
     def status(self, name, number=None):
-        """What `GetModelStatusResponse` says, as JSON."""
+        """Return a `GetModelStatusResponse` as JSON."""
         numbers = [x for x in sorted(self.versions, reverse=True) if number in (None, x)]
         if name != self.name or not numbers:
             raise Refused("NOT_FOUND", f"Could not find any versions of model {name}")
@@ -127,7 +135,7 @@ class StandIn:
         return {"model_version_status": rows}
 
     def signature(self, name, number, signature):
-        """(`Batcher`, `SignatureDef`) of one signature, the default if it is ""."""
+        """Return (`Batcher`, `SignatureDef`) of a signature, the default one for ""."""
         _, version = self.version(name, number)
         signature = signature or DEFAULT
         if signature not in version.batchers:
@@ -135,22 +143,32 @@ class StandIn:
         return version.batchers[signature], version.definitions[signature]
 
     def predict(self, batcher, definition, columns):
-        """Dict of arrays -> dict of arrays."""
+        """Run a signature: dict of arrays -> dict of arrays."""
         self.before()
         if columns.keys() != definition.inputs.keys():
-            wanted, given = ", ".join(sorted(definition.inputs)), ", ".join(sorted(columns))
-            said = f"input does not match signature: {wanted} wanted, {given} sent"
-            raise Refused("INVALID_ARGUMENT", said)
+            expected, sent = ", ".join(sorted(definition.inputs)), ", ".join(sorted(columns))
+            message = f"input does not match signature: expected {expected}, got {sent}"
+            raise Refused("INVALID_ARGUMENT", message)
         return batcher(columns)
 
 
 def signature(inputs, outputs):
-    """A `SignatureDef` of names and types."""
+    """Return a `SignatureDef` of names and types."""
     sides = {
         side: {name: {"name": f"{name}:0", "dtype": kind} for name, kind in types.items()}
         for side, types in (("inputs", inputs), ("outputs", outputs))
     }
     return json_format.ParseDict(sides, meta_graph_pb2.SignatureDef())
+
+
+def request(stand_in, path, body=None):
+    """Send a REST request as curl does; return (status, JSON object)."""
+    data = None if body is None else json.dumps(body).encode()
+    try:
+        with urllib.request.urlopen(f"http://{stand_in.rest}/v1/models{path}", data) as response:
+            return response.status, json.load(response)
+    except urllib.error.HTTPError as error:
+        return error.code, json.load(error)
 
 
 class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
@@ -159,7 +177,7 @@ class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
 
 
 def _grpc_server(model, port):
-    """(server, port); (None, None) where tensorflow-serving-api is not installed."""
+    """Return (server, port), or (None, None) if tensorflow-serving-api is not installed."""
     try:
         import grpc
         from tensorflow_serving.apis import get_model_metadata_pb2 as metadata
@@ -197,17 +215,17 @@ def _grpc_server(model, port):
     def get_metadata(request, spec, version):
         if list(request.metadata_field) != ["signature_def"]:
             raise Refused("INVALID_ARGUMENT", "metadata_field: signature_def was expected")
-        number, found = model.version(spec.name, version)
+        number, loaded = model.version(spec.name, version)
         response = metadata.GetModelMetadataResponse(model_spec=spec)
         response.model_spec.version.value = number
-        signatures = metadata.SignatureDefMap(signature_def=found.definitions)
+        signatures = metadata.SignatureDefMap(signature_def=loaded.definitions)
         response.metadata["signature_def"].Pack(signatures)
         return response
 
     @guarded
     def get_status(request, spec, version):
-        found = model.status(spec.name, version)
-        return json_format.ParseDict(found, get_model_status_pb2.GetModelStatusResponse())
+        status = model.status(spec.name, version)
+        return json_format.ParseDict(status, get_model_status_pb2.GetModelStatusResponse())
 
     class Predictions(prediction_service_pb2_grpc.PredictionServiceServicer):
         Predict, GetModelMetadata = predict, get_metadata
@@ -228,18 +246,18 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", required=True, help="folder of all versions")
     parser.add_argument("--name", default="model", help="the model's name")
-    parser.add_argument("--rest_port", type=int, default=0, help="any free one by default")
-    parser.add_argument("--port", type=int, default=0, help="that of gRPC")
-    parser.add_argument("--batching_parameters_file", help="none for no batching")
-    given = parser.parse_args()
-    ends = {signal.SIGTERM, signal.SIGINT}
-    signal.pthread_sigmask(signal.SIG_BLOCK, ends)  # in every thread: they are waited for
-    versions = load(given.model, given.batching_parameters_file)
-    stand_in = StandIn(versions, given.name, given.rest_port, given.port)
+    parser.add_argument("--rest_port", type=int, default=0, help="a free one by default")
+    parser.add_argument("--port", type=int, default=0, help="port of gRPC")
+    parser.add_argument("--batching_parameters_file", help="no batching if not given")
+    arguments = parser.parse_args()
+    signals = {signal.SIGTERM, signal.SIGINT}
+    signal.pthread_sigmask(signal.SIG_BLOCK, signals)  # in all threads, for `sigwait`
+    versions = load(arguments.model, arguments.batching_parameters_file)
+    stand_in = StandIn(versions, arguments.name, arguments.rest_port, arguments.port)
     print(
         json.dumps({"rest": stand_in.rest, "grpc": stand_in.grpc, "pid": os.getpid()}), flush=True
     )
-    signal.sigwait(ends)
+    signal.sigwait(signals)
     stand_in.stop()
     for number, version in versions.items():
         for name, batcher in version.batchers.items():

@@ -1,4 +1,4 @@
-"""What is written beside a model: for TF Serving, for who asks it, and by two exports at a time."""
+"""What an export writes: for TF Serving, for clients, and of two exports at the same time."""
 
 import json
 import os
@@ -7,10 +7,11 @@ import pathlib
 import numpy as np
 import pytest
 import scripts_alone
+import tensorflow as tf
 from absl import flags
 from serving_batches import read_parameters
+from serving_models import LENGTH, TASKS, make_servable
 from serving_stand_in import StandIn, Version, signature
-from test_serving import LENGTH, TASKS, made, vocab_file  # noqa: F401
 
 import bert_tf
 from bert_tf import files, serving
@@ -18,98 +19,103 @@ from bert_tf.serving import exporting
 
 
 def lengths_of(servable, inputs):
-    """The numbers of tokens, [CLS] and [SEP] among them, of the rows of a request of texts."""
-    found = []
-    for row in zip(*inputs.values(), strict=True):
+    """Return the distinct lengths of a request's rows in tokens, [CLS] and [SEP] included."""
+    lengths = set()
+    for row in {str(row): row for row in zip(*inputs.values(), strict=True)}.values():
         texts = [x for x in row if isinstance(x, str)]
         count = sum(len(servable.tokenizer.tokenize([text])[0]) for text in texts)
-        found.append(count + (3 if servable.task == "answers" else 2))
-    return found
+        lengths.add(count + (3 if servable.task == "question_answering" else 2))
+    return lengths
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_warm_up_has_the_lengths_that_sequences_are_padded_to(task, vocab_file):  # noqa: F811
-    servable = made(task, vocab_file, serving.Options(buckets=(5, 9)))
+def test_warm_up_requests_have_the_lengths_of_the_buckets(task, vocab_file):
+    servable = make_servable(task, vocab_file, serving.Options())
     endpoints = {"serving_default": (None, servable.text_signature),
                  "ids": (None, servable.ids_signature)}  # fmt: skip
     lengths = {"serving_default": [], "ids": []}
-    for inputs, name in exporting._requests(servable, endpoints, (5, 9, LENGTH)):
+    for inputs, name in exporting._warm_up_requests(servable, endpoints, (5, 9, LENGTH)):
         if name == "ids":
             lengths[name].append(inputs["input_ids"].shape[-1])
         else:
-            (length,) = set(lengths_of(servable, inputs))
-            lengths[name].append(length)
-    assert lengths == {key: [5, 5, 9, 9, LENGTH, LENGTH] for key in lengths}
+            lengths[name] += lengths_of(servable, inputs)
+    assert lengths == {name: [5, 5, 9, 9, LENGTH, LENGTH] for name in lengths}
 
 
-def entities_of(columns):
-    """What a tagger gives that finds each word: as wide as the row that has the most."""
+def find_words(columns):
+    """Stand for a token classifier that finds each word; its outputs are as wide as the batch."""
     rows = [text.decode().split() for text in columns["text"]]
     width = max(map(len, rows))
     words = [[*row, *[""] * (width - len(row))] for row in rows]
-    shape, is_there = (len(rows), width), np.array(words) != ""
+    shape, is_entity = (len(rows), width), np.array(words) != ""
     return {
         "entity": np.array([[word.encode() for word in row] for row in words], object),
         "label": np.full(shape, b"X", object),
-        "start": np.where(is_there, 0, -1),
-        "end": np.where(is_there, 1, -1),
+        "start": np.where(is_entity, 0, -1),
+        "end": np.where(is_entity, 1, -1),
         "score": np.ones(shape, np.float32),
     }
 
 
-def test_requests_of_outputs_as_wide_as_the_batch_are_not_split(tmp_path):
-    """TF Serving joins the parts of a request as they are, whatever their widths."""
-    exporting._write_batching(str(tmp_path), "tagging")
+def test_requests_with_outputs_of_variable_width_are_not_split(tmp_path):
+    """TF Serving concatenates the parts of a request, whatever their widths."""
+    exporting._write_batching_parameters(str(tmp_path), "token_classification")
     types = {"entity": "DT_STRING", "label": "DT_STRING", "start": "DT_INT64", "end": "DT_INT64",
              "score": "DT_FLOAT"}  # fmt: skip
-    names = {"serving_default": signature({"text": "DT_STRING"}, types)}
+    signatures = {"serving_default": signature({"text": "DT_STRING"}, types)}
     parameters = read_parameters(tmp_path / "batching_parameters.txt")
-    version = Version(names, {"serving_default": entities_of}, parameters)
+    version = Version(signatures, {"serving_default": find_words}, parameters)
     rows = [{"text": " ".join("abcdefghij"[: 1 + i % 10])} for i in range(40)]
-    stand_in = StandIn({1: version}, "m")
-    try:
-        found = serving.Client(stand_in.rest, "m", batch_size=32, retries=0)(rows)
-        with pytest.raises(
-            bert_tf.UserError, match="40 is larger than maximum input batch size 32"
-        ):
+    with StandIn({1: version}, "m") as stand_in:
+        answers = serving.Client(stand_in.rest, "m", batch_size=32, retries=0)(rows)
+        with pytest.raises(bert_tf.UserError, match=r"40 .* maximum input batch size 32"):
             serving.Client(stand_in.rest, "m", batch_size=40, retries=0)(rows)
-    finally:
-        stand_in.stop()
-    entities = [[entity["entity"] for entity in row["entities"]] for row in found]
+    entities = [[entity["entity"] for entity in answer["entities"]] for answer in answers]
     assert entities == [row["text"].split() for row in rows]
 
 
-def test_model_json_says_what_the_model_is(vocab_file, tmp_path, caplog):  # noqa: F811
-    """By the options that it was made with; one of ids alone says how to tokenize."""
+def test_files_of_ids_models(vocab_file, tmp_path, caplog):
+    """model.json, versions, batching parameters; the graph requires TensorFlow alone."""
     options = serving.Options("ids", (), "int8", warm_up=False)
-    folder = serving.export(made("tagging", vocab_file, options), str(tmp_path))
-    about = json.loads(pathlib.Path(folder, "assets.extra", "model.json").read_text())
-    assert about == {"task": "tagging", "inputs": [], "max_seq_length": LENGTH,
-                     "sequence_buckets": [], "weights": "int8", "do_lower_case": True,
-                     "labels": ["O", "B-X", "I-X"]}  # fmt: skip
-    # Parameters that are there already stay, and a line says so.
+    servable = make_servable("token_classification", vocab_file, options)
+    folder = serving.export(servable, str(tmp_path))
+    metadata = json.loads(pathlib.Path(folder, "assets.extra", "model.json").read_text())
+    assert metadata == {"task": "token_classification", "inputs": [], "max_seq_length": LENGTH,
+                        "sequence_buckets": [], "weights": "int8", "do_lower_case": True,
+                        "labels": ["O", "B-X", "I-X"]}  # fmt: skip
+    graph = pathlib.Path(folder, "saved_model.pb").read_bytes()
+    assert b"FastWordpiece" not in graph and b"FastBertNormalize" not in graph
+    assert list(tf.saved_model.load(folder).signatures) == ["serving_default"]
+    with pytest.raises(bert_tf.UserError, match=r"`model`: .* ids"):
+        serving.Predictor(folder)
+    # Batching parameters that exist stay.
     before = (tmp_path / "batching_parameters.txt").read_text()
     with caplog.at_level("INFO", "bert_tf"):
-        folder = serving.export(made("vectors", vocab_file, options), str(tmp_path))
-    assert "batching_parameters.txt is left as it is" in caplog.text
+        servable = make_servable("sentence_embedding", vocab_file, options)
+        folder = serving.export(servable, str(tmp_path))
+    assert f"kept {tmp_path}/batching_parameters.txt" in caplog.text
     assert (tmp_path / "batching_parameters.txt").read_text() == before
     assert os.path.basename(folder) == "2"
+    assert os.path.basename(serving.export(servable, str(tmp_path), 7)) == "7"
+    with pytest.raises(bert_tf.UserError, match=f"`version=7`: {tmp_path} "):
+        serving.export(servable, str(tmp_path), version=7)
 
 
-def test_exports_beside_each_other_and_after_one_that_was_killed(vocab_file, tmp_path):  # noqa: F811
-    servable = made("vectors", vocab_file, serving.Options("ids", warm_up=False))
+def test_exports_at_the_same_time_and_after_a_killed_one(vocab_file, tmp_path):
+    options = serving.Options("ids", warm_up=False)
+    servable = make_servable("sentence_embedding", vocab_file, options)
     (tmp_path / "4.tmp-12345" / "variables").mkdir(parents=True)
     (tmp_path / "batching_parameters.txt.tmp-12345").write_text("")
     with files.locked(str(tmp_path), "export_dir", "exports"), pytest.raises(
-        bert_tf.UserError, match=r"--export_dir: another process \(number \d+\) exports in"
+        bert_tf.UserError, match=r"`export_dir`: another process \(PID \d+\)"
     ):  # fmt: skip
         serving.export(servable, str(tmp_path))
     serving.export(servable, str(tmp_path))
     assert {x.name for x in tmp_path.iterdir()} == {"1", "batching_parameters.txt", ".lock"}
 
 
-def test_tags_of_others(root, monkeypatch):
-    """Of a Hugging Face tagger; BILOU's tags would make wrong spans."""
+def test_tags_of_a_hugging_face_model(root, monkeypatch):
+    """Tags of the scheme BILOU would give wrong spans."""
     monkeypatch.syspath_prepend(str(root))
     with scripts_alone.imported("export_model") as run:
         import export_model
@@ -122,7 +128,7 @@ def test_tags_of_others(root, monkeypatch):
             (("NOUN", "VERB"), "none"),
         ]:
             assert export_model.scheme_of(tags) == scheme, tags
-        with pytest.raises(bert_tf.UserError, match=r"BILOU's .*U-PER.* with E for L and S for U"):
+        with pytest.raises(bert_tf.UserError, match=r"--labels: .*BILOU.*U-PER"):
             export_model.scheme_of(("O", "B-PER", "I-PER", "L-PER", "U-PER"))
         with pytest.raises(flags.IllegalFlagValueError, match="max_seq_length"):
             run("export_model", "--task=encoder", "--export_dir=x", "--max_seq_length=0")

@@ -1,6 +1,6 @@
-"""SavedModels of ids in other formats, each answered by its own runtime.
+"""SavedModels of ids in other formats, run by their own runtimes.
 
-Skipped where these runtimes are not installed: `pip install ai-edge-litert tf2onnx onnxruntime`.
+Skipped unless these are installed: `pip install ai-edge-litert tf2onnx onnxruntime`.
 """
 
 import os
@@ -10,28 +10,35 @@ import sys
 import numpy as np
 import pytest
 import tensorflow as tf
-from test_modeling import TINY
-from test_scripts import WORDS
-from test_serving import LENGTH, shaken
+from serving_models import TINY, classifier_settings, randomized
 
 import bert_tf
-from bert_tf import serving, tasks
+from bert_tf import serving
 
 SHAPES = [(1, 5), (3, 9)]
 
 
 @pytest.fixture(scope="module")
-def answered(tmp_path_factory):
-    """A SavedModel of a classifier with the exact GELU; inputs of two shapes, and its answers."""
-    folder = tmp_path_factory.mktemp("other")
-    (folder / "vocab.txt").write_text("\n".join(WORDS) + "\n")
+def litert():
+    return pytest.importorskip("ai_edge_litert.interpreter", reason="ai-edge-litert is missing")
+
+
+@pytest.fixture(scope="module")
+def onnxruntime():
+    pytest.importorskip("tf2onnx", reason="tf2onnx is missing")
+    return pytest.importorskip("onnxruntime", reason="onnxruntime is missing")
+
+
+@pytest.fixture(scope="module")
+def saved(vocab_file, tmp_path_factory):
+    """A SavedModel of a classifier with the exact GELU; inputs of two shapes and their outputs."""
     config = bert_tf.BertConfig.from_dict({**TINY.to_dict(), "hidden_act": "gelu_erf"})
-    common = (LENGTH, True, config, str(folder / "vocab.txt"), "classification")
-    settings = tasks.Settings(("x", "y", "z"), *common)
+    settings = classifier_settings(vocab_file, config=config)
     options = serving.Options(inputs="ids", warm_up=False)
-    model = shaken(bert_tf.BertClassifier(config, 3))
-    saved = serving.export(serving.classifier(model, settings, options), str(folder / "m"))
-    serve = tf.saved_model.load(saved).signatures["serving_default"]
+    model = randomized(bert_tf.BertClassifier(config, 3))
+    servable = serving.classification_servable(model, settings, options)
+    path = serving.export(servable, str(tmp_path_factory.mktemp("runtimes")))
+    serve = tf.saved_model.load(path).signatures["serving_default"]
     rng = np.random.default_rng(0)
     cases = []
     for shape in SHAPES:
@@ -43,38 +50,36 @@ def answered(tmp_path_factory):
         }
         outputs = serve(**{name: tf.constant(value) for name, value in inputs.items()})
         cases.append((inputs, {name: value.numpy() for name, value in outputs.items()}))
-    return saved, cases
+    return path, cases
 
 
-def test_litert(answered):
-    """By the converter of TensorFlow, without operations of TensorFlow in what it makes."""
-    interpreter = pytest.importorskip("ai_edge_litert.interpreter", reason="no ai-edge-litert")
-    saved, cases = answered
-    made = tf.lite.TFLiteConverter.from_saved_model(saved).convert()
-    runner = interpreter.Interpreter(model_content=made).get_signature_runner("serving_default")
+def assert_alike(outputs, expected):
+    assert outputs.keys() == expected.keys()
+    for name in expected:
+        np.testing.assert_allclose(outputs[name], expected[name], atol=1e-5)
+
+
+def test_litert(litert, saved):
+    """Converted by TensorFlow, without TensorFlow operations in the result."""
+    path, cases = saved
+    converted = tf.lite.TFLiteConverter.from_saved_model(path).convert()
+    interpreter = litert.Interpreter(model_content=converted)
+    runner = interpreter.get_signature_runner("serving_default")
     for inputs, expected in cases:
-        found = runner(**inputs)
-        assert found.keys() == expected.keys()
-        for name in expected:
-            np.testing.assert_allclose(found[name], expected[name], atol=1e-5)
+        assert_alike(runner(**inputs), expected)
 
 
-def test_onnx(answered, root, tmp_path):
-    pytest.importorskip("tf2onnx", reason="no tf2onnx")
-    runtime = pytest.importorskip("onnxruntime", reason="no onnxruntime")
-    saved, cases = answered
-    script, made = str(root / "tools" / "convert_to_onnx.py"), str(tmp_path / "m.onnx")
+def test_onnx(onnxruntime, saved, root, tmp_path):
+    path, cases = saved
+    script, output = str(root / "tools" / "convert_to_onnx.py"), str(tmp_path / "m.onnx")
     done = subprocess.run(
-        [sys.executable, script, "--saved-model", saved, "--output", made],
+        [sys.executable, script, "--saved-model", path, "--output", output],
         capture_output=True,
         text=True,
         env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
     )
     assert done.returncode == 0 and "not supported" not in done.stderr, done.stderr
-    session = runtime.InferenceSession(made)
+    session = onnxruntime.InferenceSession(output)
     names = [output.name for output in session.get_outputs()]
     for inputs, expected in cases:
-        found = dict(zip(names, session.run(names, inputs), strict=True))
-        assert found.keys() == expected.keys()
-        for name in expected:
-            np.testing.assert_allclose(found[name], expected[name], atol=1e-5)
+        assert_alike(dict(zip(names, session.run(names, inputs), strict=True)), expected)

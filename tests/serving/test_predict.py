@@ -1,8 +1,10 @@
-"""predict.py: lines in, answers out, in their order, whatever stands in a line."""
+"""`Predictor` and predict.py: lines in, answers out, in order, whatever a line contains."""
 
 import io
 import json
 import os
+import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,60 +14,21 @@ import keras
 import pytest
 import scripts_alone
 import tensorflow as tf
-from test_modeling import TINY
-from test_scripts import WORDS
+from serving_models import TINY, WORDS, classifier_settings, rows_of, write_vocab
 
 import bert_tf
-from bert_tf import serving, tasks
-from bert_tf.tasks.numbers import Number
+from bert_tf import serving
+from bert_tf.serving.predictor import METADATA, BasePredictor
 
 
-@pytest.fixture(scope="module")
-def models(tmp_path_factory):
-    """A folder with a classifier, m, and a chooser, c."""
-    folder = tmp_path_factory.mktemp("predict")
-    export_classifier(folder)
-    settings = tasks.choice.ChoiceSettings(12, True, TINY, str(folder / "vocab.txt"))
-    options = serving.Options(warm_up=False)
-    chooser = serving.chooser(bert_tf.BertMultipleChoice(TINY), settings, options)
-    serving.export(chooser, f"{folder}/c")
-    return folder
-
-
-def export_classifier(folder):
-    """Writes m, a classifier of single texts with two numbers, whose weights are always alike."""
-    (folder / "vocab.txt").write_text("\n".join(WORDS) + "\n")
-    numbers = (Number("x", 1.0, 2.0), Number("y", 0.0, 1.0))
-    settings = tasks.Settings(("no", "yes"), 12, True, TINY, str(folder / "vocab.txt"),
-                              "classification", numbers, num_texts=1)  # fmt: skip
-    keras.utils.set_random_seed(0)
-    model = bert_tf.BertClassifier(TINY, 2, num_numbers=2)
-    model.trainable_weights[-2].assign_add(tf.random.normal(model.trainable_weights[-2].shape))
-    options = serving.Options(warm_up=False)
-    serving.export(serving.classifier(model, settings, options), f"{folder}/m")
-
-
-@pytest.fixture
-def run(root, monkeypatch, capsys):
-    monkeypatch.syspath_prepend(str(root))
-    with scripts_alone.imported("predict") as run_script:
-
-        def start(*flags):
-            run_script("predict", *flags)
-            return capsys.readouterr().out
-
-        yield start
-
-
-def test_lines_are_answered_in_their_order(run, models, tmp_path):
+def test_lines_are_answered_in_order(run_predict, classifier, predictor, tmp_path):
     lines = [f"{' '.join('abcdefghij'[: 1 + i % 10])}\t{i}\t0.5" for i in range(50)]
     (tmp_path / "in.tsv").write_bytes(("\ufeff" + "\r\n".join(lines)).encode())
-    run(f"--model={models}/m", f"--input_file={tmp_path}/in.tsv", "--batch_size=7",
-        f"--output_file={tmp_path}/out.jsonl")  # fmt: skip
-    found = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
-    predictor = serving.Predictor(f"{models}/m")
-    assert predictor.inputs == ("text", "numbers") and len(found) == 50
-    for line, answer in zip(lines, found, strict=True):
+    run_predict(f"--model={classifier}", f"--input_file={tmp_path}/in.tsv", "--batch_size=7",
+                f"--output_file={tmp_path}/out.jsonl")  # fmt: skip
+    answers = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert predictor.inputs == ("text", "numbers") and len(answers) == 50
+    for line, answer in zip(lines, answers, strict=True):
         text, *numbers = line.split("\t")
         (alone,) = predictor([{"text": text, "numbers": list(map(float, numbers))}])
         assert alone["label"] == answer["label"]
@@ -73,31 +36,32 @@ def test_lines_are_answered_in_their_order(run, models, tmp_path):
             assert answer["probabilities"][label] == pytest.approx(
                 alone["probabilities"][label], abs=2e-6
             )
-    assert len({answer["probabilities"]["no"] for answer in found}) > 15
+    assert len({answer["probabilities"]["no"] for answer in answers}) > 15
 
 
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
-        ("a", "1 inputs, text <tab> numbers was expected"),
-        ("a\t1", "numbers: 2 numbers were expected"),
-        ("a\t1\t2\t3", "numbers: 2 numbers were expected"),
-        ("a\tx\t2", "could not convert string to float: 'x'"),
-        ("a\tnan\t2", "numbers: one is not finite"),
-        ("", "1 inputs"),
-    ],
-)
-def test_a_line_that_cannot_be_answered_says_why(run, models, tmp_path, line, said):
+def test_invalid_lines_are_answered_with_an_error(run_predict, classifier, tmp_path):
+    invalid = {
+        "a": "1 inputs, .* text <tab> numbers",
+        "a\t1": "numbers: .* 2 numbers",
+        "a\t1\t2\t3": "numbers: .* 2 numbers",
+        "a\tx\t2": "'x'",
+        "a\tnan\t2": "numbers: nan",
+        "": "1 inputs",
+    }
     path = tmp_path / "in.tsv"
-    path.write_text(f"b\t1\t2\n{line}\nc\t3\t4\n")
-    with pytest.raises(bert_tf.UserError, match="1 lines could not be answered"):
-        run(f"--model={models}/m", f"--input_file={path}", f"--output_file={tmp_path}/out")
-    found = [json.loads(line) for line in (tmp_path / "out").read_text().splitlines()]
-    assert found[1]["error"].startswith("line 2: ") and said in found[1]["error"]
-    assert "label" in found[0] and "label" in found[2]
+    path.write_text("\n".join(["b\t1\t2", *invalid, "c\t3\t4"]))
+    with pytest.raises(bert_tf.UserError, match="6 lines"):
+        run_predict(f"--model={classifier}", f"--input_file={path}",
+                    f"--output_file={tmp_path}/out")  # fmt: skip
+    answers = [json.loads(line) for line in (tmp_path / "out").read_text().splitlines()]
+    first, *errors, last = answers
+    assert "label" in first and "label" in last
+    for number, (answer, message) in enumerate(zip(errors, invalid.values(), strict=True), 2):
+        with pytest.raises(ValueError, match=rf"^line {number}: .*{message}"):
+            raise ValueError(answer["error"])
 
 
-def test_objects_and_endings(run, models, tmp_path):
+def test_objects_and_endings(run_predict, exported, tmp_path):
     rows = [
         '{"context": "a", "endings": ["b", "c", "d"]}',
         '{"context": "a", "endings": []}',
@@ -108,28 +72,69 @@ def test_objects_and_endings(run, models, tmp_path):
         '{"context": "a", "endings": ["b", "c"]}',
     ]
     (tmp_path / "in").write_text("\n".join(rows))
-    with pytest.raises(bert_tf.UserError, match="5 lines could not"):
-        run(f"--model={models}/c", f"--input_file={tmp_path}/in", "--json",
-            f"--output_file={tmp_path}/out")  # fmt: skip
-    found = [json.loads(line) for line in (tmp_path / "out").read_text().splitlines()]
-    assert [len(row.get("probabilities", ())) for row in found] == [3, 0, 0, 0, 0, 0, 2]
+    model = f"--model={exported('multiple_choice').path}"
+    with pytest.raises(bert_tf.UserError, match="5 lines"):
+        run_predict(model, f"--input_file={tmp_path}/in", "--json",
+                    f"--output_file={tmp_path}/out")  # fmt: skip
+    answers = [json.loads(line) for line in (tmp_path / "out").read_text().splitlines()]
+    assert [len(row.get("probabilities", ())) for row in answers] == [3, 0, 0, 0, 0, 0, 2]
     (tmp_path / "in").write_text("a\tb\na\tb c\td\n")
-    out = run(f"--model={models}/c", f"--input_file={tmp_path}/in")
+    out = run_predict(model, f"--input_file={tmp_path}/in")
     assert [len(json.loads(line)["probabilities"]) for line in out.splitlines()] == [1, 2]
 
 
-def test_it_stays_up_while_lines_come(root, models, request):
-    """A line that is piped in is answered at once; a reader that goes away ends it."""
-    environment = {**os.environ, "PYTHONPATH": str(root)}
-    # A shell lets what it starts in the background ignore Ctrl-C, which processes inherit.
+@pytest.mark.parametrize(
+    ("task", "old_name"),
+    [("question_answering", "answers"), ("token_classification", "tagging"),
+     ("fill_mask", "masked_words"), ("sentence_embedding", "vectors"),
+     ("multiple_choice", "choice")],
+)  # fmt: skip
+def test_models_of_version_0_1_have_the_same_answers(task, old_name, exported, tmp_path):
+    """Their model.json has other task names."""
+    predictor, rows = exported(task), rows_of(task)
+    text = pathlib.Path(predictor.path, METADATA).read_text()
+    path = tmp_path / "model.json"
+    path.write_text(text.replace(f'"task": "{task}"', f'"task": "{old_name}"'))
+    assert json.loads(path.read_text())["task"] == old_name
+    metadata = serving.read_metadata(str(path))
+    assert metadata["task"] == task
+    old = BasePredictor(predictor.inputs, 0, metadata, 32)
+    old._run = predictor._run
+    assert old(rows) == predictor(rows)
+
+
+def test_predictor_loads_a_model_of_version_0_1(exported, tmp_path):
+    predictor, rows = exported("multiple_choice"), rows_of("multiple_choice")
+    shutil.copytree(predictor.path, tmp_path / "1")
+    path = tmp_path / "1" / METADATA
+    path.write_text(path.read_text().replace('"multiple_choice"', '"choice"'))
+    answers = serving.Predictor(str(tmp_path))(rows)
+    assert answers == predictor(rows) and answers[0]["choice"] in (0, 1)
+
+
+@pytest.mark.parametrize("text", ["no JSON", "[]", '{"task": 1, "inputs": []}', None])
+def test_invalid_metadata(text, tmp_path):
+    if text is not None:
+        (tmp_path / "model.json").write_text(text)
+    with pytest.raises(bert_tf.UserError, match=f"{tmp_path}/model.json"):
+        serving.read_metadata(f"{tmp_path}/model.json")
+
+
+@pytest.mark.slow
+def test_predict_stays_up(root, classifier, request):
+    """As a process: a line that is piped in is answered immediately; Ctrl-C ends it.
+
+    test_line_flags.py does the same without TensorFlow.
+    """
+    # A shell lets processes in the background ignore Ctrl-C, and processes inherit that.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
     with subprocess.Popen(
-        [sys.executable, str(root / "predict.py"), f"--model={models}/m"],
+        [sys.executable, str(root / "predict.py"), f"--model={classifier}"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env=environment,
+        env={**os.environ, "PYTHONPATH": str(root)},
     ) as process:
         for number in range(3):
             process.stdin.write(f"a b\t{number}\t1\n".encode())
@@ -137,31 +142,33 @@ def test_it_stays_up_while_lines_come(root, models, request):
             assert "label" in json.loads(process.stdout.readline())
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 130
-        said = process.stderr.read().decode()
-    assert "predict.py: interrupted" in said and "Fatal Python error" not in said
+        stderr = process.stderr.read().decode()
+    assert "predict.py: interrupted" in stderr and "Fatal Python error" not in stderr
 
 
-def test_nothing_to_read(run, models, monkeypatch):
+def test_without_input_or_model(run_predict, classifier, monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "stdin", None)
-    with pytest.raises(bert_tf.UserError, match="--input_file must be given"):
-        run(f"--model={models}/m")
+    with pytest.raises(bert_tf.UserError, match="--input_file"):
+        run_predict(f"--model={classifier}")
     monkeypatch.setattr(sys, "stdin", io.StringIO())
-    with pytest.raises(bert_tf.UserError, match="is no folder that export_model"):
-        run("--model=nowhere")
+    for folder in ("nowhere", str(tmp_path)):
+        with pytest.raises(bert_tf.UserError, match=f"--model: {folder} "):
+            run_predict(f"--model={folder}")
 
 
-def test_the_benchmark_tokenizes_as_the_model_says(root, monkeypatch, tmp_path, capsys):
-    """A model that is cased and shorter than most; transformers is not what is tried."""
-    (tmp_path / "vocab.txt").write_text("\n".join([*WORDS, "A", "B"]) + "\n")
+@pytest.mark.slow
+def test_the_benchmark_tokenizes_like_the_model(root, monkeypatch, tmp_path, capsys):
+    """For a cased model with short sequences; transformers is replaced."""
     config = bert_tf.BertConfig.from_dict({**TINY.to_dict(), "vocab_size": len(WORDS) + 2})
-    settings = tasks.Settings(("no", "yes"), 6, False, config, str(tmp_path / "vocab.txt"),
-                              "classification", num_texts=1)  # fmt: skip
+    settings = classifier_settings(write_vocab(tmp_path, [*WORDS, "A", "B"]), ("no", "yes"),
+                                   config, max_seq_length=6, do_lower_case=False)  # fmt: skip
     keras.utils.set_random_seed(0)
     model = bert_tf.BertClassifier(config, 2)
     for weight in model.trainable_weights:
         weight.assign_add(tf.random.normal(weight.shape, stddev=0.3))
     options = serving.Options(warm_up=False)
-    serving.export(serving.classifier(model, settings, options), f"{tmp_path}/m")
+    servable = serving.classification_servable(model, settings, options)
+    serving.export(servable, f"{tmp_path}/m")
     (tmp_path / "lines").write_text("A b A\nB B B B B B B B B a\n")
 
     def pipeline(lines, max_length, **options):
@@ -174,6 +181,6 @@ def test_the_benchmark_tokenizes_as_the_model_says(root, monkeypatch, tmp_path, 
     with scripts_alone.imported("predicting") as run_script:
         run_script("predicting", f"--model={tmp_path}/m", "--peer=x", "--turns=1",
                    f"--input_file={tmp_path}/lines")  # fmt: skip
-    _, padded, theirs = capsys.readouterr().out.splitlines()
+    _, padded, peer = capsys.readouterr().out.splitlines()
     assert padded.startswith("padded to 6") and float(padded.split()[-1]) < 1e-5
-    assert float(theirs.split()[-1]) > 1e-3
+    assert float(peer.split()[-1]) > 1e-3

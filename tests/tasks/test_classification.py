@@ -7,7 +7,7 @@ import pytest
 
 import bert_tf
 from bert_tf import tasks
-from bert_tf.tasks import classification, tsv
+from bert_tf.tasks import classification
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "good", "bad", "soup", "and", "##s"]
 
@@ -33,8 +33,8 @@ def test_features_are_the_release_s(shared, task, folder, golden):
     lines = (shared / "golden" / "classifier" / f"{golden}.jsonl").read_text().splitlines()
     expected = [json.loads(line) for line in lines]
     tokenizer = bert_tf.FullTokenizer(str(shared / "data" / "uncased_vocab.txt"))
-    task = tasks.find_task(task)
-    examples = tasks.read_examples(task, str(shared / "data" / folder), "dev")
+    task = tasks.classification.find_task(task)
+    examples = tasks.classification.read_examples(task, str(shared / "data" / folder), "dev")
     examples = examples[: len(expected)]
     size = expected[0]["max_seq_length"]
     made = classification.features(examples, task.labels, tokenizer, size)
@@ -54,7 +54,7 @@ def test_pairs_are_cut_at_the_longer_side():
 
 
 def test_features(tokenizer):
-    example = tsv.Example("x", "good soups", "bad", "1")
+    example = classification.Example("x", "good soups", "bad", "1")
     (found,) = classification.features([example], ("0", "1"), tokenizer, 8)
     assert found == {
         "input_ids": [2, 5, 7, 9, 3, 6, 3, 0],
@@ -63,7 +63,7 @@ def test_features(tokenizer):
         "label_ids": 1,
         "is_real_example": 1,
     }
-    example = tsv.Example("x", "good bad soup")
+    example = classification.Example("x", "good bad soup")
     (found,) = classification.features([example], ("0",), tokenizer, 4)
     assert found["input_ids"] == [2, 5, 6, 3]
 
@@ -80,13 +80,17 @@ def test_features(tokenizer):
     ],
 )
 def test_files_of_one_s_own(tmp_path, text, examples):
-    found = tasks.read_examples(tasks.find_task("tsv"), folder(tmp_path, train=text), "train")
+    found = tasks.classification.read_examples(
+        tasks.classification.find_task("tsv"), folder(tmp_path, train=text), "train"
+    )
     assert [(e.text_a, e.text_b, e.label) for e in found] == examples
 
 
 @pytest.mark.parametrize("text", ["text\ngood\n", "good\n", "good\tyes\n", "text\tlabel\ngood\t?"])
 def test_test_files_with_and_without_labels(tmp_path, text):
-    found = tasks.read_examples(tasks.find_task("TSV"), folder(tmp_path, test=text), "test")
+    found = tasks.classification.read_examples(
+        tasks.classification.find_task("TSV"), folder(tmp_path, test=text), "test"
+    )
     assert [(e.text_a, e.label) for e in found] == [("good", None)]
 
 
@@ -95,7 +99,9 @@ def test_pairs_to_predict_keep_their_second_text(tmp_path):
 
     def found(train):
         where = folder(tmp_path, train=train, test="good\tbad\n")
-        examples = tasks.read_examples(tasks.find_task("tsv"), where, "test")
+        examples = tasks.classification.read_examples(
+            tasks.classification.find_task("tsv"), where, "test"
+        )
         return [(e.text_a, e.text_b, e.label) for e in examples]
 
     assert found("a\tb\tx\n") == [("good", "bad", None)]
@@ -104,7 +110,9 @@ def test_pairs_to_predict_keep_their_second_text(tmp_path):
 
 def test_names_of_glue_s_headers(tmp_path):
     where = folder(tmp_path, train="index\tsentence1\tsentence2\tlabel\n0\ta\tb\tx\n")
-    (found,) = tasks.read_examples(tasks.find_task("tsv"), where, "train")
+    (found,) = tasks.classification.read_examples(
+        tasks.classification.find_task("tsv"), where, "train"
+    )
     assert (found.text_a, found.text_b, found.label) == ("a", "b", "x")
 
 
@@ -138,7 +146,7 @@ def test_a_run_does_not_go_on_with_other_labels(tmp_path, tokenizer):
 
 def test_labels_are_found_and_sorted(tmp_path):
     def labels(*names):
-        return tasks.labels_of([tsv.Example("", "", None, name) for name in names])
+        return tasks.labels_of([classification.Example("", "", None, name) for name in names])
 
     assert labels("no", "yes", "no", "maybe") == ("maybe", "no", "yes")
     assert labels("10", "9", "-1") == ("-1", "9", "10")
@@ -159,16 +167,20 @@ def test_labels_are_found_and_sorted(tmp_path):
 )
 def test_bad_files(tmp_path, task, split, text, message):
     with pytest.raises(bert_tf.UserError, match=message):
-        tasks.read_examples(tasks.find_task(task), folder(tmp_path, **{split: text}), split)
+        tasks.classification.read_examples(
+            tasks.classification.find_task(task), folder(tmp_path, **{split: text}), split
+        )
 
 
 def test_other_mistakes(tmp_path, tokenizer):
     with pytest.raises(bert_tf.UserError, match=r"'qqqp' is not one of CoLA, .*, tsv"):
-        tasks.find_task("qqqp")
+        tasks.classification.find_task("qqqp")
     with pytest.raises(bert_tf.UserError, match=r"--data_dir: there is no file .*train.tsv"):
-        tasks.read_examples(tasks.find_task("cola"), str(tmp_path), "train")
+        tasks.classification.read_examples(
+            tasks.classification.find_task("cola"), str(tmp_path), "train"
+        )
     with pytest.raises(bert_tf.UserError, match=r"x, line 3: the label '2' is not one of 0, 1"):
-        example = tsv.Example("x, line 3", "a", None, "2")
+        example = classification.Example("x, line 3", "a", None, "2")
         list(classification.features([example], ("0", "1"), tokenizer, 8))
 
 

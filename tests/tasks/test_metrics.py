@@ -11,11 +11,11 @@ from test_training import config
 import bert_tf
 from bert_tf import tasks
 from bert_tf.data import input_pipeline, records
-from bert_tf.tasks import metrics, tsv
+from bert_tf.tasks import classification, metrics
 
 
 def example(label):
-    return tsv.Example("x, line 1", "a", None, label)
+    return classification.Example("x, line 1", "a", None, label)
 
 
 def features(vocabulary, examples, labels, kind):
@@ -24,9 +24,11 @@ def features(vocabulary, examples, labels, kind):
     )
     tokenizer = bert_tf.FullTokenizer(str(vocabulary / "vocab.txt"))
     path = str(vocabulary / f"{kind}.tf_record")
-    tasks.write_features(path, examples, labels, tokenizer, 5, tasks.TASK_CLASSES[kind])
+    tasks.classification.write_features(
+        path, examples, labels, tokenizer, 5, tasks.TASK_CLASSES[kind]
+    )
     lengths = {"S": 5, "L": max(1, len(labels))}
-    data = input_pipeline.Evaluation(
+    data = input_pipeline.EvaluationInput(
         [path], tasks.TASK_CLASSES[kind].schema, lengths, len(examples)
     )
     return next(iter(data.batches()))
@@ -108,7 +110,9 @@ def test_metrics_are_named_exactly(kind):
         }[kind]
     )
     for name, more in (("cola", "eval_matthews"), ("mrpc", "eval_f1"), ("qqp", "eval_f1")):
-        task = tasks.ClassificationTask(config(), 2, None, tasks.find_task(name).metrics)
+        task = tasks.ClassificationTask(
+            config(), 2, None, tasks.classification.find_task(name).metrics
+        )
         assert set(task.metric_names) == {"eval_accuracy", more, "eval_loss", "loss"}
 
 
@@ -161,29 +165,29 @@ def test_reports():
 
 def test_decisions():
     probabilities = np.float32([[0.5, 0.49], [0.2, 0.7]])
-    found = tasks.MultiLabelTask.decide({"probabilities": probabilities})
+    found = tasks.classification.MultiLabelTask.decide({"probabilities": probabilities})
     np.testing.assert_array_equal(found, [[1, 0], [0, 1]])
     found = tasks.ClassificationTask.decide({"probabilities": probabilities})
     np.testing.assert_array_equal(found, [0, 1])
 
 
 def test_answers_as_text():
-    assert tasks.decided(np.array([1, 0]), ("x", "y")) == ["y", "x"]
-    assert tasks.decided(np.float32([[1, 1], [0, 0]]), ("x", "y"), "; ") == ["x; y", ""]
-    assert tasks.decided(np.float32([0.5, 4]), ()) == ["0.5", "4.0"]
+    assert tasks.results.as_text(np.array([1, 0]), ("x", "y")) == ["y", "x"]
+    assert tasks.results.as_text(np.float32([[1, 1], [0, 0]]), ("x", "y"), "; ") == ["x; y", ""]
+    assert tasks.results.as_text(np.float32([0.5, 4]), ()) == ["0.5", "4.0"]
 
 
 def test_files_of_predictions(tmp_path):
     answers = np.float32([[0.25, 0.75], [1, 0]])
     path = tmp_path / "test_results.tsv"
-    tasks.write_test_results(str(path), answers)
+    tasks.results.write_test_results(str(path), answers)
     assert path.read_text() == "0.25\t0.75\n1.0\t0.0\n"
-    tasks.write_test_results(str(path), np.float32([0.5, 4]))
+    tasks.results.write_test_results(str(path), np.float32([0.5, 4]))
     assert path.read_text() == "0.5\n4.0\n"
     path = tmp_path / "test_predictions.tsv"
-    tasks.write_predictions(str(path), ["7", "8"], ["y", "a\tb\nc"], ("x", "y"), answers)
+    tasks.results.write_predictions(str(path), ["7", "8"], ["y", "a\tb\nc"], ("x", "y"), answers)
     assert path.read_text() == ("id\tprediction\tx\ty\n7\ty\t0.25\t0.75\n8\ta b c\t1.0\t0.0\n")
-    tasks.write_predictions(str(path), ["7", "8"], ["0.5", "4.0"], (), np.float32([0.5, 4]))
+    tasks.results.write_predictions(str(path), ["7", "8"], ["0.5", "4.0"], (), np.float32([0.5, 4]))
     assert path.read_text() == "id\tprediction\n7\t0.5\n8\t4.0\n"
 
 
@@ -192,14 +196,18 @@ def test_submissions_gather_in_one_zip(tmp_path, caplog):
     folder = tmp_path / "glue"
     (folder / "notes").mkdir(parents=True)
     (folder / "notes.tsv").write_text("mine")
-    mnli = tasks.find_task("mnli")
-    tasks.write_submission(str(folder), mnli, "test", ["1", "0"], ["neutral", "entailment"])
+    mnli = tasks.classification.find_task("mnli")
+    tasks.results.write_submission(str(folder), mnli, "test", ["1", "0"], ["neutral", "entailment"])
     assert (folder / "MNLI-m.tsv").read_text() == ("index\tprediction\n0\tentailment\n1\tneutral\n")
-    tasks.write_submission(str(folder), mnli, "test_mismatched", ["0"], ["contradiction"])
-    tasks.write_submission(str(folder), tasks.find_task("ax"), "test_ax", ["0"], ["neutral"])
+    tasks.results.write_submission(str(folder), mnli, "test_mismatched", ["0"], ["contradiction"])
+    tasks.results.write_submission(
+        str(folder), tasks.classification.find_task("ax"), "test_ax", ["0"], ["neutral"]
+    )
     # Scores are kept within what the leaderboard takes.
-    stsb = tasks.find_task("sts-b")
-    tasks.write_submission(str(folder), stsb, "test", ["0", "1", "2"], ["-0.2", "5.3", "2.12345"])
+    stsb = tasks.classification.find_task("sts-b")
+    tasks.results.write_submission(
+        str(folder), stsb, "test", ["0", "1", "2"], ["-0.2", "5.3", "2.12345"]
+    )
     with zipfile.ZipFile(folder / "submission.zip") as archive:
         assert archive.namelist() == ["STS-B.tsv", "MNLI-m.tsv", "MNLI-mm.tsv", "AX.tsv"]
         text = archive.read("STS-B.tsv").decode()
@@ -208,13 +216,19 @@ def test_submissions_gather_in_one_zip(tmp_path, caplog):
     before = (folder / "submission.zip").read_bytes()
     for ids in (["0", "2"], ["1", "2"], ["0", "0"], ["0", "x"]):
         with pytest.raises(bert_tf.UserError, match=r"SST-2.tsv wants a prediction for each row"):
-            tasks.write_submission(str(folder), tasks.find_task("sst2"), "test", ids, ["0", "1"])
+            tasks.results.write_submission(
+                str(folder), tasks.classification.find_task("sst2"), "test", ids, ["0", "1"]
+            )
     assert not (folder / "SST-2.tsv").exists()
     assert (folder / "submission.zip").read_bytes() == before
 
 
 def test_all_of_glue_can_be_handed_in():
-    names = {name for task in tasks.glue.TASKS.values() for name in task.submission.values()}
+    names = {
+        name
+        for task in tasks.classification.glue.TASKS.values()
+        for name in task.submission.values()
+    }
     assert names == {
         "CoLA", "SST-2", "MRPC", "STS-B", "QQP", "MNLI-m", "MNLI-mm", "QNLI", "RTE", "WNLI", "AX"
     }  # fmt: skip

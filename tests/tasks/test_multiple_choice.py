@@ -10,7 +10,7 @@ import sys
 import numpy as np
 import pytest
 import scripts_alone
-from test_hugging_face import config, theirs, transformers  # noqa: F401
+from test_hugging_face import config, load_with_transformers
 from test_modeling import TINY
 from test_run_classifier import SMALL, model, table
 from test_scripts import WORDS, results
@@ -140,11 +140,11 @@ def test_mirrored_devices_make_the_same_steps(tmp_path):
             return task
 
         trainer = training.Trainer(make, strategy, str(tmp_path / name))
-        data = input_pipeline.Training([path], records.CHOICE, lengths, 8, 0, None, 8)
+        data = input_pipeline.TrainingInput([path], records.CHOICE, lengths, 8, 0, None, 8)
         optimizer = optimization.AdamWeightDecay(lambda step: 1e-3)
-        options = training.Options(gradient_accumulation_steps=2)
+        options = training.TrainConfig(gradient_accumulation_steps=2)
         trainer.train(data, optimizer, 3, options)
-        evaluation = input_pipeline.Evaluation(
+        evaluation = input_pipeline.EvaluationInput(
             [path], records.CHOICE, lengths, 6, length_multiple=8
         )
         found.append(trainer.predict_all(evaluation, "predicting")["probabilities"])
@@ -153,7 +153,7 @@ def test_mirrored_devices_make_the_same_steps(tmp_path):
 
 
 @pytest.mark.parametrize("bias", [0.0, 3.0])
-def test_equals_transformers(transformers, tmp_path, bias):  # noqa: F811
+def test_equals_transformers(transformers, tmp_path, bias):
     """Their head has a bias, which adds the same to all choices of an example."""
     import torch
 
@@ -164,7 +164,7 @@ def test_equals_transformers(transformers, tmp_path, bias):  # noqa: F811
     folder = str(tmp_path / "ours")
     written = checkpoints.write_hugging_face(folder, tensors, ours.config)
     assert written == "BertForMultipleChoice"
-    other = theirs(transformers, folder, written)
+    other = load_with_transformers(transformers, folder, written)
     rng = np.random.default_rng(0)
     batch = {
         "input_ids": rng.integers(1, 50, (2, 3, 8)).astype("int32"),

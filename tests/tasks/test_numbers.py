@@ -5,24 +5,25 @@ import json
 import numpy as np
 import pytest
 import tensorflow as tf
+from common import read_data
 from test_run_classifier import SMALL, model, run, table  # noqa: F401
 from test_scripts import WORDS, results
 from test_tasks import write
 
 import bert_tf
 from bert_tf import tasks
-from bert_tf.tasks import numbers, tsv
-from bert_tf.tasks.numbers import Number
+from bert_tf.tasks import classification
+from bert_tf.tasks.classification import NumericFeature
 
 
 def test_numbers_are_brought_to_one_size(caplog):
     """Times in seconds, and a column of one value whose deviation is not 0 in floating point."""
     times = [1.7e9, 1.7e9 + 60, 1.7e9 + 120] * 40
-    examples = [tsv.Example("", "a", numbers=(x, 0.7)) for x in times]
+    examples = [classification.Example("", "a", numbers=(x, 0.7)) for x in times]
     assert np.std([0.7] * 120) != 0
     found = numbers.measure(("time", "same"), examples)
     assert "same has but one value in the training set" in caplog.text
-    assert found[0] == Number("time", 1.7e9 + 60, pytest.approx(np.sqrt(2400)))
+    assert found[0] == NumericFeature("time", 1.7e9 + 60, pytest.approx(np.sqrt(2400)))
     values = np.array([numbers.normalise(example.numbers, found) for example in examples])
     np.testing.assert_allclose(values.mean(0), 0, atol=1e-9)
     np.testing.assert_allclose(values.std(0), [1, 0], atol=1e-9)
@@ -33,10 +34,12 @@ def test_numbers_are_brought_to_one_size(caplog):
 
 def test_rows_that_are_left_out_are_not_measured(tmp_path):
     write(tmp_path, train__csv="text,label,x\na,x,1\na,y,3\na,z,100000\n")
-    task = tasks.own_task(labels=("x", "y"), layout=tasks.Layout(numbers=("x",)))
-    source = tasks.FileSource(task, str(tmp_path))
-    data = tasks.read_data(source, ["train"], skip_bad_rows=True)
-    assert data.numbers == (Number("x", 2.0, 1.0),)
+    task = tasks.classification.custom_task(
+        labels=("x", "y"), layout=tasks.classification.Layout(numbers=("x",))
+    )
+    source = tasks.classification.FileSource(task, str(tmp_path))
+    data = read_data(source, ["train"], skip_bad_rows=True)
+    assert data.numbers == (NumericFeature("x", 2.0, 1.0),)
 
 
 # The texts say nothing; what decides is whether the numbers are far apart.
@@ -75,7 +78,7 @@ def test_numbers_beside_the_pooled_output(run, tmp_path):  # noqa: F811
     )
     expected = np.loadtxt(out / "test_results.tsv")
     np.testing.assert_allclose(answer["probabilities"], expected, atol=1e-5)
-    with pytest.raises(bert_tf.UserError, match="takes numbers beside the text, which no class of"):
+    with pytest.raises(bert_tf.UserError, match="has numeric features, which no class of"):
         bert_tf.checkpoints.convert(str(out), str(tmp_path / "hf"), "hugging_face")
     # The run goes on with other numbers, normalised as it began; the features are made again.
     with_numbers(tmp_path, [*ROWS[:-1], ("c d", 10**6, 2)])
@@ -112,8 +115,10 @@ def test_numbers_as_words(run, tmp_path):  # noqa: F811
     assert float(results(out / "eval_results.txt")["eval_accuracy"]) == 1.0
     run("run_classifier", *data, "--do_predict", f"--output_dir={out}")
     assert [row[1] for row in table(out / "test_predictions.tsv")[1:]] == ["near", "far"]
-    layout = tasks.Layout(numbers=("x", "y"), numeric_as="text")
-    found = tasks.read_examples(tasks.own_task(layout=layout), str(tmp_path), "test")
+    layout = tasks.classification.Layout(numbers=("x", "y"), numeric_as="text")
+    found = tasks.classification.read_examples(
+        tasks.classification.custom_task(layout=layout), str(tmp_path), "test"
+    )
     assert found[0].text_a == "x: 101, y: 2. a b"
     assert found[0].numbers == (101.0, 2.0)
 
@@ -121,8 +126,11 @@ def test_numbers_as_words(run, tmp_path):  # noqa: F811
 @pytest.mark.parametrize("cell", ["", "much", "nan", "inf", "1_0"])
 def test_numbers_that_are_none(tmp_path, cell):
     write(tmp_path, dev__csv=f"text,label,x\na,b,1\na,b,{cell}\n")
-    task = tasks.own_task(layout=tasks.Layout(numbers=("x",)))
+    task = tasks.classification.custom_task(layout=tasks.classification.Layout(numbers=("x",)))
     with pytest.raises(bert_tf.UserError, match=rf"dev.csv, line 3: x '{cell}' is no number"):
-        tasks.read_examples(task, str(tmp_path), "dev")
+        tasks.classification.read_examples(task, str(tmp_path), "dev")
     bad = tsv.BadRows(skip=True)
-    assert len(tasks.read_examples(task, str(tmp_path), "dev", bad=bad)) == 1 and bad.count == 1
+    assert (
+        len(tasks.classification.read_examples(task, str(tmp_path), "dev", bad=bad)) == 1
+        and bad.count == 1
+    )

@@ -1,10 +1,11 @@
 """Files of one's own: where their columns are, and what becomes of rows that cannot be used."""
 
 import pytest
+from common import read_data
 
 import bert_tf
 from bert_tf import tasks
-from bert_tf.tasks.tsv import BadRows
+from bert_tf.tasks.rows import BadRows
 
 
 def own(tmp_path, data, split="train", name="data.tsv", bad=None, task_type=None, labels=None,
@@ -12,8 +13,10 @@ def own(tmp_path, data, split="train", name="data.tsv", bad=None, task_type=None
     """Reads `data` as a file of one's own; returns (text_a, text_b, label, id) of each row."""
     path = tmp_path / name
     path.write_bytes(data if isinstance(data, bytes) else data.encode())
-    task = tasks.own_task(task_type, labels, tasks.Layout(**layout))
-    found = tasks.read_examples(task, None, split, str(path), bad)
+    task = tasks.classification.custom_task(
+        task_type, labels, tasks.classification.Layout(**layout)
+    )
+    found = tasks.classification.read_examples(task, None, split, str(path), bad)
     return [(x.text_a, x.text_b, x.label, x.id) for x in found]
 
 
@@ -124,9 +127,11 @@ def test_several_labels_in_one_cell(tmp_path):
     text = "text\tlabel\ngood\thot; salty\nbad\t\nsoup\tsalty\n"
     found = own(tmp_path, text, task_type="multi_label", separator=";")
     assert [x[2] for x in found] == [("hot", "salty"), (), ("salty",)]
-    task = tasks.own_task("multi_label", None, tasks.Layout(separator=";"))
-    source = tasks.FileSource(task, None, {"train": str(tmp_path / "data.tsv")})
-    assert tasks.read_data(source, ["train"]).labels == ("hot", "salty")
+    task = tasks.classification.custom_task(
+        "multi_label", None, tasks.classification.Layout(separator=";")
+    )
+    source = tasks.classification.FileSource(task, None, {"train": str(tmp_path / "data.tsv")})
+    assert read_data(source, ["train"]).labels == ("hot", "salty")
 
 
 def test_several_labels_in_columns_of_their_own(tmp_path):
@@ -134,7 +139,9 @@ def test_several_labels_in_columns_of_their_own(tmp_path):
     how = {"task_type": "multi_label", "label": ("salty", "hot")}
     assert [x[2] for x in own(tmp_path, text, **how)] == [("salty",), ("salty", "hot"), ()]
     # In the order in which they are given, whether one is ever 1 or not.
-    assert tasks.own_task("multi_label", None, tasks.Layout(label=("salty", "hot"))).labels == (
+    assert tasks.classification.custom_task(
+        "multi_label", None, tasks.classification.Layout(label=("salty", "hot"))
+    ).labels == (
         "salty",
         "hot",
     )

@@ -13,7 +13,7 @@ from test_training import assert_same, config, mirrored
 import bert_tf
 from bert_tf import tasks, training
 from bert_tf.data import input_pipeline, records
-from bert_tf.tasks import tsv
+from bert_tf.tasks import classification
 
 S = 24
 
@@ -40,8 +40,8 @@ def data_of(kind, path, multiple, **more):
 def test_batches_are_as_long_as_their_longest_text(tmp_path):
     path = labelled(tmp_path)
     pairs = zip(
-        data_of(input_pipeline.Training, path, None, seed=3).batches().take(12),
-        data_of(input_pipeline.Training, path, 8, seed=3).batches().take(12),
+        data_of(input_pipeline.TrainingInput, path, None, seed=3).batches().take(12),
+        data_of(input_pipeline.TrainingInput, path, 8, seed=3).batches().take(12),
         strict=True,
     )
     lengths = set()
@@ -95,19 +95,19 @@ def test_short_batches_make_the_same_steps(tmp_path):
         dropout.rate = 0.0
         rate = bert_tf.optimization.linear_warmup_decay(1e-3, 12, 2)
         trainer.train(
-            data_of(input_pipeline.Training, path, multiple, seed=0),
+            data_of(input_pipeline.TrainingInput, path, multiple, seed=0),
             bert_tf.optimization.AdamWeightDecay(rate),
             12,
-            training.Options(gradient_accumulation_steps=parts),
+            training.TrainConfig(gradient_accumulation_steps=parts),
         )
-        found[name] = trainer.evaluate(data_of(input_pipeline.Evaluation, path, multiple))
+        found[name] = trainer.evaluate(data_of(input_pipeline.EvaluationInput, path, multiple))
     assert_same(tmp_path / "whole", tmp_path / "short", atol=1e-5)
     assert found["short"] == pytest.approx(found["whole"], abs=1e-5)
 
 
 def weighted(kind, labels, wanted, *of_examples):
-    examples = [tsv.Example("", "a", None, label) for label in of_examples]
-    return tasks.class_weights(wanted, examples, labels, kind)
+    examples = [classification.Example("", "a", None, label) for label in of_examples]
+    return tasks.classification.class_weights(wanted, examples, labels, kind)
 
 
 def test_class_weights():
@@ -153,7 +153,7 @@ def test_class_weights_are_in_the_loss_of_training_alone(kind):
 def test_a_teachers_answers_are_in_the_loss(kind):
     """By the formulas; the softened answers of a student that equals its teacher have no slope."""
     task, batch = made(kind, 1 if kind == "regression" else 3)
-    task.teaching = tasks.DistillationConfig(weight=0.25, temperature=2.0)
+    task.distillation = tasks.DistillationConfig(weight=0.25, temperature=2.0)
     task.loss_names = (*task.loss_names, "teacher_loss")
     batch = {name: tf.constant(value) for name, value in batch.items()}
     outputs = task.model(batch, training=False)
@@ -181,7 +181,9 @@ def test_a_teachers_answers_are_in_the_loss(kind):
     np.testing.assert_allclose(found["teacher_loss"], 0.25 * np.mean(expected), rtol=1e-4)
     np.testing.assert_allclose(found[task.loss_names[0]], 0.75 * np.mean(plain), rtol=1e-4)
     # All from the teacher: what the labels say is not even reported.
-    task = tasks.TASK_CLASSES[kind](config(), logits.shape[1], teaching=tasks.DistillationConfig())
+    task = tasks.TASK_CLASSES[kind](
+        config(), logits.shape[1], distillation=tasks.DistillationConfig()
+    )
     found = task.losses(outputs, batch, task.loss_weights(batch))
     assert list(found) == list(task.loss_names) == ["teacher_loss"]
 
@@ -278,9 +280,9 @@ def test_flags_reach_the_training(run, tmp_path):  # noqa: F811
         seen.append(more.get("length_multiple", arguments[-1]))
         return real(data, *arguments, **more)
 
-    real = input_pipeline.Training.__init__
+    real = input_pipeline.TrainingInput.__init__
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(input_pipeline.Training, "__init__", spy)
+        patch.setattr(input_pipeline.TrainingInput, "__init__", spy)
         for more in ([], ["--pad_to_max_length"]):
             run("run_classifier", *flags, *more, f"--output_dir={out}")
     assert seen == [8, None]
@@ -298,7 +300,7 @@ def test_batches_of_other_lengths_are_not_traced_anew(tmp_path):
         trainer = training.Trainer(
             lambda: tasks.ClassificationTask(small, 2), strategy, str(tmp_path / name)
         )
-        data = data_of(input_pipeline.Evaluation, path, 1)
+        data = data_of(input_pipeline.EvaluationInput, path, 1)
         lengths = [batch["input_ids"].shape[1] for batch in data.batches()]
         assert len(set(lengths)) > 4
         trainer.evaluate(data)

@@ -3,10 +3,11 @@
 import json
 
 import pytest
+from common import read_data
 
 import bert_tf
 from bert_tf import tasks
-from bert_tf.tasks import cache, glue, tsv
+from bert_tf.tasks import classification
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "good", "bad", "soup"]
 
@@ -84,13 +85,13 @@ def tokenizer(tmp_path):
 def test_files_of_glue(tmp_path, name):
     labelled, test, expected, expected_test = ROWS[name]
     where = write(tmp_path, train__tsv=labelled, dev__tsv=labelled, test__tsv=test)
-    task = tasks.find_task(name)
+    task = tasks.classification.find_task(name)
     for split in ("train", "dev"):
-        (found,) = tasks.read_examples(task, where, split)
+        (found,) = tasks.classification.read_examples(task, where, split)
         assert (found.text_a, found.text_b, found.label) == expected
         if task.labels:
             assert found.label in task.labels
-    (found,) = tasks.read_examples(task, where, "test")
+    (found,) = tasks.classification.read_examples(task, where, "test")
     assert (found.text_a, found.text_b, found.id) == expected_test
     assert found.label is None
 
@@ -116,8 +117,8 @@ def mnli(folder):
 
 
 def test_mnli_has_two_sets_of_each_part(tmp_path):
-    source = tasks.FileSource(tasks.find_task("mnli"), mnli(tmp_path))
-    data = tasks.read_data(source, ["train", "dev", "test"])
+    source = tasks.classification.FileSource(tasks.classification.find_task("mnli"), mnli(tmp_path))
+    data = read_data(source, ["train", "dev", "test"])
     assert data.labels == ("contradiction", "entailment", "neutral")  # the release's order
     found = {split: (x.text_a, x.text_b, x.label) for split, (x,) in data.examples.items()}
     assert found == {
@@ -128,7 +129,7 @@ def test_mnli_has_two_sets_of_each_part(tmp_path):
         "test_mismatched": ("TMM", "B", None),
     }
     assert data.splits("dev") == ["dev", "dev_mismatched"]
-    assert tasks.result_name("eval_results", "dev_mismatched", ".txt") == (
+    assert tasks.base.result_name("eval_results", "dev_mismatched", ".txt") == (
         "eval_results_mismatched.txt"
     )
     # The release knew the matched sets only.
@@ -142,7 +143,7 @@ def test_mnli_has_two_sets_of_each_part(tmp_path):
 def test_mnli_by_part(tmp_path):
     where = mnli(tmp_path)
     for name, text in (("mnli_matched", "M"), ("MNLI-mm", "MM")):
-        source = tasks.FileSource(tasks.find_task(name), where)
+        source = tasks.classification.FileSource(tasks.classification.find_task(name), where)
         assert source.splits("dev") == ["dev"]
         (found,) = source.read("dev")
         assert found.text_a == text
@@ -150,11 +151,11 @@ def test_mnli_by_part(tmp_path):
 
 def test_the_diagnostic_set_is_only_predicted(tmp_path):
     where = write(tmp_path, diagnostic__tsv="index\tsentence1\tsentence2\n0\tA\tB\n")
-    source = tasks.FileSource(tasks.find_task("ax"), where)
-    data = tasks.read_data(source, ["test"])
-    assert data.labels == tasks.find_task("mnli").labels
+    source = tasks.classification.FileSource(tasks.classification.find_task("ax"), where)
+    data = read_data(source, ["test"])
+    assert data.labels == tasks.classification.find_task("mnli").labels
     # In the folder of the MNLI run, beside its own results.
-    assert tasks.result_name("test_results", data.splits("test")[0], ".tsv") == (
+    assert tasks.base.result_name("test_results", data.splits("test")[0], ".tsv") == (
         "test_results_ax.tsv"
     )
     with pytest.raises(bert_tf.UserError, match="--do_train: this task has no train set"):
@@ -168,7 +169,9 @@ def test_xnli(tmp_path):
     head = "language\tgold_label\t1\t2\t3\t4\tsentence1\tsentence2\tpromptID\n"
     rows = "ar\tneutral\t\t\t\t\tX\tY\t1\nde\tentailment\t\t\t\t\tE\tF\t1\n"
     write(tmp_path, **{"xnli.dev__tsv": head + rows})
-    source = tasks.FileSource(tasks.find_task("XNLI", "de"), str(tmp_path))
+    source = tasks.classification.FileSource(
+        tasks.classification.find_task("XNLI", "de"), str(tmp_path)
+    )
     found = {split: source.read(split) for split in ("train", "dev")}
     assert [(x.text_a, x.text_b, x.label) for x in found["train"]] == [
         ("A", "B", "contradiction"),
@@ -176,7 +179,9 @@ def test_xnli(tmp_path):
     ]
     assert [(x.text_a, x.text_b, x.label) for x in found["dev"]] == [("E", "F", "entailment")]
     assert source.task.labels == ("contradiction", "entailment", "neutral")
-    source = tasks.FileSource(tasks.find_task("XNLI", "xx"), str(tmp_path))
+    source = tasks.classification.FileSource(
+        tasks.classification.find_task("XNLI", "xx"), str(tmp_path)
+    )
     with pytest.raises(bert_tf.UserError, match=r"dev.tsv: there is not a single example in xx in"):
         source.read("dev")
 
@@ -190,65 +195,80 @@ def test_xnli(tmp_path):
     ],
 )  # fmt: skip
 def test_names_as_people_type_them(typed, meant):
-    assert tasks.find_task(typed) == tasks.find_task(meant)
-    assert tasks.find_task(meant).labels == glue.TASKS[meant].labels
+    assert tasks.classification.find_task(typed) == tasks.classification.find_task(meant)
+    assert tasks.classification.find_task(meant).labels == classification.glue.TASKS[meant].labels
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((None, None, tasks.Layout(label=("a", "b"))), "want --task_type=multi_label"),
-        (("multi_label", ("x",), tasks.Layout(label=("a", "b"))), "--labels: 1 of them, but"),
+        (
+            (None, None, tasks.classification.Layout(label=("a", "b"))),
+            "want --task_type=multi_label",
+        ),
+        (
+            ("multi_label", ("x",), tasks.classification.Layout(label=("a", "b"))),
+            "--labels: 1 of them, but",
+        ),
         ((None, ("x", "x"), None), "--labels: one is there twice"),
         (("regression", ("x",), None), "--labels: a regression has none"),
-        ((None, None, tasks.Layout(text=("a", "b", "c"))), "--text_columns: one or two"),
+        (
+            (None, None, tasks.classification.Layout(text=("a", "b", "c"))),
+            "--text_columns: one or two",
+        ),
     ],
 )
 def test_what_does_not_go_together(arguments, message):
     with pytest.raises(bert_tf.UserError, match=message):
-        tasks.own_task(*arguments)
+        tasks.classification.custom_task(*arguments)
 
 
 def test_labels_that_are_not_known(tmp_path, caplog):
     where = write(tmp_path, train__tsv="a\tx\nb\ty\n", dev__tsv="a\tx\nb\tz\nc\tz\n")
-    source = tasks.FileSource(tasks.own_task(), where)
+    source = tasks.classification.FileSource(tasks.classification.custom_task(), where)
     with pytest.raises(bert_tf.UserError, match=r"dev.tsv, line 2: the label 'z' is not one of x"):
-        tasks.read_data(source, ["train", "dev"])
+        read_data(source, ["train", "dev"])
     caplog.set_level("INFO", "bert_tf")
-    data = tasks.read_data(source, ["dev"], skip_bad_rows=True)  # the labels of train.tsv
+    data = read_data(source, ["dev"], skip_bad_rows=True)  # the labels of train.tsv
     assert [x.text_a for x in data.examples["dev"]] == ["a"]
     assert "bad rows left out: 2, the first: " in caplog.text
     assert "labels found in train.tsv: x, y" in caplog.text
-    source = tasks.FileSource(tasks.own_task(labels=("z", "y", "x")), where)
-    assert tasks.read_data(source, ["train", "dev"]).labels == ("z", "y", "x")
-    source = tasks.FileSource(tasks.own_task(labels=("w",)), where)
+    source = tasks.classification.FileSource(
+        tasks.classification.custom_task(labels=("z", "y", "x")), where
+    )
+    assert read_data(source, ["train", "dev"]).labels == ("z", "y", "x")
+    source = tasks.classification.FileSource(tasks.classification.custom_task(labels=("w",)), where)
     with pytest.raises(bert_tf.UserError, match="not a single row of that set is left"):
-        tasks.read_data(source, ["train"], skip_bad_rows=True)
+        read_data(source, ["train"], skip_bad_rows=True)
 
 
 def test_a_trained_model_s_labels_go_before_those_of_the_data(tmp_path):
     where = write(tmp_path, dev__tsv="a\tx\n")
     settings = tasks.Settings(("w", "x"), 8, True, None, "")
-    source = tasks.FileSource(tasks.own_task(), where)
-    assert tasks.read_data(source, ["dev"], settings).labels == ("w", "x")
+    source = tasks.classification.FileSource(tasks.classification.custom_task(), where)
+    assert read_data(source, ["dev"], settings).labels == ("w", "x")
 
 
 def test_glue_may_have_empty_texts(tmp_path, caplog):
     """QQP has some. The release takes them, and the leaderboard wants every row."""
     text = "id\tquestion1\tquestion2\n0\tA?\tB?\n1\t\tB?\n"
     where = write(tmp_path, test__tsv=text)
-    found = tasks.read_examples(tasks.find_task("qqp"), where, "test")
+    found = tasks.classification.read_examples(tasks.classification.find_task("qqp"), where, "test")
     assert [x.text_a for x in found] == ["A?", ""]
     assert "rows with an empty text: 1, the first: " in caplog.text
 
 
 def test_files_elsewhere_and_csv_by_default(tmp_path):
     where = write(tmp_path, train__csv="a,x\n", other__tsv="b\ty\n")
-    source = tasks.FileSource(tasks.own_task(), where, {"dev": str(tmp_path / "other.tsv")})
-    data = tasks.read_data(source, ["train"])
+    source = tasks.classification.FileSource(
+        tasks.classification.custom_task(), where, {"dev": str(tmp_path / "other.tsv")}
+    )
+    data = read_data(source, ["train"])
     assert data.examples["train"][0].text_a == "a"
     assert source.read("dev")[0].text_a == "b"
-    source = tasks.FileSource(tasks.own_task(), where, {"dev": str(tmp_path / "none.tsv")})
+    source = tasks.classification.FileSource(
+        tasks.classification.custom_task(), where, {"dev": str(tmp_path / "none.tsv")}
+    )
     with pytest.raises(bert_tf.UserError, match=r"--dev_file: there is no file .*none.tsv"):
         source.splits("dev")
     # Two columns are two texts beside a training file of three, of any name and place.
@@ -256,10 +276,12 @@ def test_files_elsewhere_and_csv_by_default(tmp_path):
     for paths in ({"train": str(tmp_path / "three.csv")}, {}):
         if not paths:
             write(tmp_path, train__csv="a,b,x\n")
-        (found,) = tasks.FileSource(tasks.own_task(), three, paths).read("test")
+        (found,) = tasks.classification.FileSource(
+            tasks.classification.custom_task(), three, paths
+        ).read("test")
         assert (found.text_a, found.text_b) == ("c", "d")
     with pytest.raises(bert_tf.UserError, match="--data_dir or --test_file must be given"):
-        tasks.FileSource(tasks.own_task()).splits("test")
+        tasks.classification.FileSource(tasks.classification.custom_task()).splits("test")
 
 
 def features(path, examples, tokenizer, size=6, labels=("x", "y"), kind="classification"):
@@ -271,7 +293,10 @@ def features(path, examples, tokenizer, size=6, labels=("x", "y"), kind="classif
 def test_features_are_used_again_while_nothing_changes(tmp_path, tokenizer, caplog):
     caplog.set_level("INFO", "bert_tf")
     path = str(tmp_path / "train.tf_record")
-    examples = [tsv.Example("", "good", None, "x"), tsv.Example("", "bad", None, "y")]
+    examples = [
+        classification.Example("", "good", None, "x"),
+        classification.Example("", "bad", None, "y"),
+    ]
 
     def said(*arguments, **changed):
         caplog.clear()
@@ -284,10 +309,10 @@ def test_features_are_used_again_while_nothing_changes(tmp_path, tokenizer, capl
     assert (tmp_path / "train.tf_record").read_bytes() == before
     assert "made: max_seq_length changed since" in said(size=7)
     assert "made: labels changed since" in said(size=7, labels=("y", "x"))
-    more = [*examples, tsv.Example("", "soup", None, "x")]
+    more = [*examples, classification.Example("", "soup", None, "x")]
     assert "made: data, examples, max_seq_length, labels changed since" in said(more, tokenizer)
     assert "made: data changed since" in said(
-        [*more[:2], tsv.Example("", "soup", None, "y")], tokenizer
+        [*more[:2], classification.Example("", "soup", None, "y")], tokenizer
     )
     (tmp_path / "other.txt").write_text("\n".join([*WORDS, "spoon"]) + "\n")
     vocab = bert_tf.FullTokenizer(str(tmp_path / "other.txt"))
@@ -295,7 +320,10 @@ def test_features_are_used_again_while_nothing_changes(tmp_path, tokenizer, capl
     assert "made: vocabulary changed since" in said(examples, vocab)
     cased = bert_tf.FullTokenizer(str(tmp_path / "other.txt"), do_lower_case=False)
     assert "made: do_lower_case changed since" in said(examples, cased)
-    several = [tsv.Example("", "good", None, ("x",)), tsv.Example("", "bad", None, ())]
+    several = [
+        classification.Example("", "good", None, ("x",)),
+        classification.Example("", "bad", None, ()),
+    ]
     assert "task_type, schema changed since" in said(several, cased, kind="multi_label")
     # Files that somebody has changed, or that come from somewhere else.
     features(path, examples, tokenizer)

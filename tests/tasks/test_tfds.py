@@ -9,6 +9,7 @@ import pathlib
 import numpy as np
 import pytest
 from absl.testing import flagsaver
+from common import read_data
 
 import bert_tf
 from bert_tf import tasks
@@ -116,12 +117,14 @@ def rows(source, split, bad=None):
 
 
 def test_mrpc_is_that_of_the_files(folder):
-    source = tasks.TfdsSource("glue/mrpc", folder)
-    assert source.task == tasks.find_task("mrpc")  # labels 0 and 1, F1, the leaderboard's name
+    source = tasks.classification.TfdsSource("glue/mrpc", folder)
+    assert source.task == tasks.classification.find_task(
+        "mrpc"
+    )  # labels 0 and 1, F1, the leaderboard's name
     assert rows(source, "train") == [("A", "B", "1", "4"), ("C", "D", "0", "5")]
     assert rows(source, "dev") == [("A", "B", "1", "4")]
     assert rows(source, "test") == [("T", " ", None, "0")]  # GLUE may have empty texts
-    data = tasks.read_data(source, ["train", "dev", "test"])
+    data = read_data(source, ["train", "dev", "test"])
     assert data.labels == ("0", "1")
     assert [source.splits(part) for part in ("train", "dev", "test")] == [
         ["train"],
@@ -131,11 +134,11 @@ def test_mrpc_is_that_of_the_files(folder):
 
 
 def test_other_tasks_of_glue(folder):
-    source = tasks.TfdsSource("glue/stsb", folder)
+    source = tasks.classification.TfdsSource("glue/stsb", folder)
     assert source.task.task_type == "regression"
     assert rows(source, "train") == [("A", "B", 3.5, "0")]
-    source = tasks.TfdsSource("glue/mnli", folder)
-    data = tasks.read_data(source, ["train", "dev", "test"])
+    source = tasks.classification.TfdsSource("glue/mnli", folder)
+    data = read_data(source, ["train", "dev", "test"])
     # The labels have the release's order, not that of tensorflow-datasets.
     assert data.labels == ("contradiction", "entailment", "neutral")
     assert {split: (x.text_a, x.label) for split, (x,) in data.examples.items()} == {
@@ -149,13 +152,13 @@ def test_other_tasks_of_glue(folder):
 
 def test_another_data_set(folder):
     """Its text and label are those that it says to be supervised by."""
-    source = tasks.TfdsSource("meals", folder)
+    source = tasks.classification.TfdsSource("meals", folder)
     assert source.task.labels == ("sad", "glad")  # the data set's order
     assert rows(source, "train") == [("good", None, "glad", "0"), ("bad", None, "sad", "1")]
     with pytest.raises(bert_tf.UserError, match="meals has no split for dev, only train, test; "):
         source.splits("dev")
     splits = {"dev": "train[50%:]", "test": "train[:1]"}
-    source = tasks.TfdsSource("meals", folder, splits=splits)
+    source = tasks.classification.TfdsSource("meals", folder, splits=splits)
     assert source.splits("dev") == ["dev"]
     assert rows(source, "dev") == [("bad", None, "sad", "0")]
     assert rows(source, "test") == [("good", None, None, "0")]
@@ -171,10 +174,10 @@ def test_another_data_set(folder):
     ],
 )
 def test_features_by_name(folder, label, task_type, labels, expected):
-    layout = tasks.Layout(text=("text", "dish"), label=(label,), id="stars")
-    source = tasks.TfdsSource("meals", folder, layout=layout)
+    layout = tasks.classification.Layout(text=("text", "dish"), label=(label,), id="stars")
+    source = tasks.classification.TfdsSource("meals", folder, layout=layout)
     assert source.task.task_type == task_type
-    data = tasks.read_data(source, ["train"])
+    data = read_data(source, ["train"])
     assert data.labels == labels
     assert [x.label for x in data.examples["train"]] == expected
     assert [(x.text_a, x.text_b, x.id) for x in data.examples["train"]] == [
@@ -184,8 +187,8 @@ def test_features_by_name(folder, label, task_type, labels, expected):
 
 
 def test_whole_numbers_may_be_scores(folder):
-    layout = tasks.Layout(label=("stars",))
-    source = tasks.TfdsSource("meals", folder, "regression", layout=layout)
+    layout = tasks.classification.Layout(label=("stars",))
+    source = tasks.classification.TfdsSource("meals", folder, "regression", layout=layout)
     assert [x[2] for x in rows(source, "train")] == [3.0, 10.0]
 
 
@@ -193,28 +196,34 @@ def test_mistakes(folder, monkeypatch):
     logging.getLogger("absl").setLevel("ERROR")
     cases = [
         ({"name": "nosuch"}, "--tfds_name: there is no nosuch"),
-        ({"name": "meals", "layout": tasks.Layout(text=("x",))}, "--text_columns: meals has no"),
-        ({"name": "meals", "layout": tasks.Layout(label=("x",))}, "--label_column: meals has no"),
+        (
+            {"name": "meals", "layout": tasks.classification.Layout(text=("x",))},
+            "--text_columns: meals has no",
+        ),
+        (
+            {"name": "meals", "layout": tasks.classification.Layout(label=("x",))},
+            "--label_column: meals has no",
+        ),
         ({"name": "glue/mrpc", "task_type": "regression"}, "but glue/mrpc is a classification"),
     ]
     for arguments, message in cases:
         with pytest.raises(bert_tf.UserError, match=message):
-            tasks.TfdsSource(data_dir=folder, **arguments)
-    source = tasks.TfdsSource("meals", folder, splits={"dev": "trane[:5]"})
+            tasks.classification.TfdsSource(data_dir=folder, **arguments)
+    source = tasks.classification.TfdsSource("meals", folder, splits={"dev": "trane[:5]"})
     with pytest.raises(bert_tf.UserError, match="--tfds_splits: meals, trane"):
         source.read("dev")
 
 
 def test_bad_rows(folder):
-    layout = tasks.Layout(label=("score",))
+    layout = tasks.classification.Layout(label=("score",))
     splits = {"train": "test"}
-    source = tasks.TfdsSource("meals", folder, layout=layout, splits=splits)
+    source = tasks.classification.TfdsSource("meals", folder, layout=layout, splits=splits)
     with pytest.raises(bert_tf.UserError, match="meals, test, example 1: the score nan is no"):
         source.read("train")
     bad = tasks.tsv.BadRows(skip=True)
     assert [x[0] for x in rows(source, "train", bad)] == ["good"]
     assert bad.count == 1
-    source = tasks.TfdsSource("meals", folder)
+    source = tasks.classification.TfdsSource("meals", folder)
     with pytest.raises(bert_tf.UserError, match="meals, test, example 1: text is empty"):
         source.read("test")
 
@@ -228,7 +237,7 @@ def test_a_data_set_that_cannot_be_fetched(folder, monkeypatch):
     monkeypatch.setattr(tfds.core.DatasetBuilder, "download_and_prepare", no_network)
     logging.getLogger("absl").setLevel("ERROR")
     with pytest.raises(bert_tf.UserError, match=r"imdb_reviews cannot be prepared .no network."):
-        tasks.TfdsSource("imdb_reviews", folder)
+        tasks.classification.TfdsSource("imdb_reviews", folder)
 
 
 def test_by_flags(folder, root, monkeypatch):
@@ -242,7 +251,7 @@ def test_by_flags(folder, root, monkeypatch):
         # Scripts that other tests have imported need flags of their own.
         needed = ["--model_dir=x", "--export_dir=x"]
         script.FLAGS(["run_classifier", *needed, *flags], known_only=True)
-        data = tasks.read_data(bert_tf.cli.classification.make_source(None), ["train", "dev"])
+        data = read_data(bert_tf.cli.classification.make_source(None), ["train", "dev"])
     assert data.task.task_type == "regression"
     found = {split: (x.text_a, x.label) for split, (x,) in data.examples.items()}
     assert found == {"train": ("soup", 0.5), "dev": ("stew", 2.0)}

@@ -10,8 +10,8 @@ from test_modeling import TINY
 
 import bert_tf
 from bert_tf.tasks import token_classification as tagging
+from bert_tf.tasks.rows import BadRows
 from bert_tf.tasks.token_classification import features, reading, schemes, scoring
-from bert_tf.tasks.tsv import BadRows
 
 Span = schemes.Span
 LETTERS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh", "##b", "##c"]
@@ -252,7 +252,7 @@ def data_set(monkeypatch):
 
         info = types.SimpleNamespace(features=features, splits=("train", "test"))
         builder = types.SimpleNamespace(info=info, as_dataset=as_dataset)
-        monkeypatch.setattr(reading, "prepared", lambda *_: builder)
+        monkeypatch.setattr(reading, "load_builder", lambda *_: builder)
         return reading.TfdsSentences("letters", **options)
 
     return make

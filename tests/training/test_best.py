@@ -43,7 +43,7 @@ def run(output_dir, script, steps, start=0, **options):
         Batches(),
         optimization.AdamWeightDecay(lambda step: 1e-3),
         steps,
-        training.Options(eval_steps=2, **options),
+        training.TrainConfig(eval_steps=2, **options),
         SomeBatches(),
     )
     return trainer

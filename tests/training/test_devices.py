@@ -6,7 +6,8 @@ import pytest
 import tensorflow as tf
 
 import bert_tf
-from bert_tf.training import Devices, devices, find_devices
+from bert_tf.training import Devices, find_devices
+from bert_tf.training import strategy as devices
 
 
 @pytest.fixture

@@ -146,10 +146,10 @@ def test_other_batch_size_or_seed_is_said(tmp_path, paths, caplog):
         tmp_path,
         2,
         total=4,
-        data=input_pipeline.Training(paths, records.PRETRAINING, lengths, 4, 3),
+        data=input_pipeline.TrainingInput(paths, records.PRETRAINING, lengths, 4, 3),
     )
     training.set_seed(7)
-    run(tmp_path, 4, data=input_pipeline.Training(paths, records.PRETRAINING, lengths, 8, 5))
+    run(tmp_path, 4, data=input_pipeline.TrainingInput(paths, records.PRETRAINING, lengths, 8, 5))
     assert "with --train_batch_size=4, which goes on with 8" in caplog.text
     assert "with --seed=3, which goes on with 5" in caplog.text
 
@@ -157,7 +157,7 @@ def test_other_batch_size_or_seed_is_said(tmp_path, paths, caplog):
 def test_the_same_seed_gives_the_same_bits_and_another_does_not(tmp_path, paths):
     def train(name, seed):
         training.set_seed(seed)
-        data = input_pipeline.Training(paths, records.PRETRAINING, {"S": 8, "P": 1}, 4, seed)
+        data = input_pipeline.TrainingInput(paths, records.PRETRAINING, {"S": 8, "P": 1}, 4, seed)
         run(tmp_path / name, 5, dropout=0.1, data=data)
         return tensors(tmp_path / name)["bert/pooler/dense/kernel"]
 

@@ -50,7 +50,9 @@ class Batches:
 
         spec = tf.nest.map_structure(lambda x: tf.TensorSpec(x.shape, x.dtype), self.make(0))
         dataset = tf.data.Dataset.from_generator(generate, output_signature=spec)
-        return input_pipeline.endless(input_pipeline.share(dataset, self.batch_size, context))
+        return input_pipeline.mark_infinite(
+            input_pipeline.shard_batches(dataset, self.batch_size, context)
+        )
 
     def files_of(self, step):
         return [f"made up for step {step}"]
@@ -99,7 +101,7 @@ def run(
         init,
     )
     schedule = optimization.linear_warmup_decay(rate, total or steps)
-    options = training.Options(save_checkpoints_steps=save, **options)
+    options = training.TrainConfig(save_checkpoints_steps=save, **options)
     trainer.train(data or Batches(), optimizer(schedule), steps, options, SomeBatches())
     return trainer
 
@@ -241,9 +243,9 @@ def test_a_lost_state_file_loses_no_checkpoint(tmp_path, caplog):
 
 def test_two_processes_on_one_folder_are_refused(tmp_path, monkeypatch):
     left = tmp_path / "model.ckpt-9.tmp-123.index"
-    with training.guard.exclusive_directory(str(tmp_path)):
+    with training.exclusive_directory(str(tmp_path)):
         left.write_text("of a run that was killed")
-        monkeypatch.setattr(training.guard, "_HELD", set())  # as if this were another process
+        monkeypatch.setattr(training.loop, "_HELD", set())  # as if this were another process
         with pytest.raises(bert_tf.UserError, match=rf"process \(number {os.getpid()}\) trains in"):
             run(tmp_path, 1)
         monkeypatch.undo()
@@ -273,7 +275,7 @@ def curves(output_dir):
 @pytest.mark.parametrize("count", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_replicas_make_the_same_steps(tmp_path, count, monkeypatch):
     # A line after the first step and one after the last, however slow the machine is.
-    monkeypatch.setattr("bert_tf.training.report.SECONDS_PER_REPORT", np.inf)
+    monkeypatch.setattr("bert_tf.training.loop.SECONDS_PER_REPORT", np.inf)
     run(tmp_path / "one", 20)
     training.set_seed(7)
     run(tmp_path / "more", 20, mirrored(count))
@@ -313,8 +315,7 @@ def test_replicas_draw_different_masks():
 
     def masked():
         replica = tf.distribute.get_replica_context()
-        with modeling.training_mode(replica.replica_id_in_sync_group):
-            return layer(tf.ones((2, 64)), training=True)
+        return layer(tf.ones((2, 64)), training=True, replica_id=replica.replica_id_in_sync_group)
 
     first = strategy.experimental_local_results(tf.function(lambda: strategy.run(masked))())
     assert 30 < np.count_nonzero(first[0]) < 100

@@ -12,7 +12,7 @@ from test_training import SomeBatches, assert_same, mirrored, run, run_classifie
 
 import bert_tf
 from bert_tf import training
-from bert_tf.training.workers import tf_config
+from bert_tf.training.strategy import tf_config
 
 
 def worker_environments():

@@ -57,7 +57,7 @@ def main():
     if operation := options.pop("die_before", None):
         die_before(*operation)
     if paths := options.pop("paths", None):
-        options["data"] = input_pipeline.Training(
+        options["data"] = input_pipeline.TrainingInput(
             paths, records.PRETRAINING, {"S": 8, "P": 1}, 4, 3
         )
     if folder := options.pop("classifier_dir", None):

@@ -1,98 +1,97 @@
-"""Shards made by Apache Beam, on one machine or many: the same files as `Shards.make` makes.
+"""Shards created by Apache Beam, on one machine or many; the files equal those of `Shards.create`.
 
-Files are read by one worker each, dealt by their shards, and each shard is made by one worker. All
-of them must see the input and the output.
+Each file is tokenized by one worker, and each shard is created by one worker. All workers need
+access to the input and the output.
 """
 
 import re
 
-from bert_tf.data.pretraining.corpus import chunks
+from bert_tf.data.pretraining.corpus import iter_chunks
 from bert_tf.errors import UserError
 
 
-def make(shards, runner, options):
-    """Makes the shards that are missing.
+def create_shards(shards, runner, options):
+    """Create the missing shards.
 
     Args:
       shards: `Shards`.
-      runner: the name of a Beam runner, as "DirectRunner".
-      options: list of Beam's flags, as "--project=mine".
+      runner: name of a Beam runner, such as "DirectRunner".
+      options: list of Beam's flags, such as ["--project=mine"].
 
     Returns:
       `Counts` of all shards.
 
     Raises:
-      UserError: without Beam, for flags that it does not know, and as `Shards.make`.
+      UserError: if Beam is not installed or rejects a flag, and as `Shards.create`.
     """
     try:
         import apache_beam as beam
         from apache_beam.options.pipeline_options import PipelineOptions
     except ImportError:
-        raise UserError("`runner` wants Apache Beam: pip install 'bert_tf[beam]'") from None
+        raise UserError("`runner` requires Apache Beam: pip install 'bert_tf[beam]'") from None
     try:
         options = PipelineOptions(options, runner=runner)
         pipeline = beam.Pipeline(options=options)
-    except (ValueError, SystemExit) as error:  # so it takes leave of flags that it cannot read
+    except (ValueError, SystemExit) as error:  # Beam exits on flags that it cannot parse
         raise UserError(f"`runner={runner}`: {error}") from None
 
-    def run():
+    def create():
         missing = shards.missing()
-        dealt = (
+        blocks = (
             pipeline
             | "files" >> beam.Create(range(shards.source.num_files))
             | beam.Reshuffle()
-            | "tokenize" >> beam.FlatMap(_Deal(shards, missing))
+            | "tokenize" >> beam.FlatMap(_TokenizeFile(shards, missing))
         )
-        # So that a shard without documents is made too.
+        # So that shards without documents are created, too.
         all_missing = pipeline | "shards" >> beam.Create([(shard, None) for shard in missing])
         _ = (
-            (dealt, all_missing)
+            (blocks, all_missing)
             | beam.Flatten()
             | beam.GroupByKey()
-            | "make" >> beam.MapTuple(_Make(shards))
+            | "make" >> beam.MapTuple(_CreateShard(shards))
         )
         try:
             pipeline.run().wait_until_finish()
-        except Exception as error:  # of another class with each runner
-            found = of_user(error)
-            if not found:
+        except Exception as error:  # its class depends on the runner
+            message = extract_user_error(error)
+            if not message:
                 raise
-            raise UserError(found) from None
+            raise UserError(message) from None
         shards.check_unchanged()
 
-    return shards.made_by(run)
+    return shards.create_with(create)
 
 
-def of_user(error):
-    """The sentence of a worker's `UserError`, which Beam adds to or quotes; None if of another."""
+def extract_user_error(error):
+    """Return the message of a worker's `UserError`, which Beam quotes or extends, or None."""
     pattern = r"(?:UserError|DamagedFile): (.+?)(?: \[while running .*)?$"
-    found = re.search(pattern, f"{type(error).__name__}: {error}", re.MULTILINE)
-    return found and found[1]
+    match = re.search(pattern, f"{type(error).__name__}: {error}", re.MULTILINE)
+    return match and match[1]
 
 
-class _Deal:
-    """The number of a file to pairs of a shard and ((file, chunk), `Block`)."""
+class _TokenizeFile:
+    """A picklable function from a file number to pairs of a shard and ((file, chunk), `Block`)."""
 
     def __init__(self, shards, missing):
         self._shards, self._missing = shards, frozenset(missing)
 
     def __call__(self, file):
         shards = self._shards
-        documents = shards.source.documents_of(file)
-        for number, chunk in enumerate(chunks(documents, shards.num_shards)):
+        documents = shards.source.documents_in(file)
+        for number, chunk in enumerate(iter_chunks(documents, shards.num_shards)):
             for shard, block in shards.tokenize(chunk):
                 if shard in self._missing:
                     yield shard, ((file, number), tuple(block))
 
 
-class _Make:
-    """A shard and its blocks in any order to its file."""
+class _CreateShard:
+    """A picklable function that creates a shard from its blocks, which are in any order."""
 
     def __init__(self, shards):
         self._shards = shards
 
-    def __call__(self, shard, found):
-        # Beam gives them in any order.
-        in_order = sorted(filter(None, found), key=lambda one: one[0])
-        self._shards.make_shard(shard, [block for _, block in in_order])
+    def __call__(self, shard, values):
+        blocks = sorted(filter(None, values), key=lambda value: value[0])
+        self._shards.create_shard(shard, [block for _, block in blocks])
         return shard

@@ -1,4 +1,4 @@
-"""Documents to token ids, in blocks that are put one behind another."""
+"""Tokenized text: documents to token ids, in blocks that are concatenated to a corpus."""
 
 import collections
 from array import array
@@ -7,15 +7,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bert_tf.data.pretraining import sentences as splitting
-from bert_tf.errors import DamagedFile
+from bert_tf import console
+from bert_tf.data.pretraining.sources import split_sentences
+from bert_tf.errors import DamagedFile, UserError
 
-# Characters to tokenize at a time.
-_CHUNK = 500_000
+# Number of characters to tokenize at a time.
+_CHUNK_SIZE = 500_000
 
-
-# Of the parts of a block.
-_TYPES = ("<i4", "<i4", "<i4", "?", "<i4")
+# The types of the fields of a block.
+_DTYPES = ("<i4", "<i4", "<i4", "?", "<i4")
 
 
 class Block(NamedTuple):
@@ -23,44 +23,49 @@ class Block(NamedTuple):
 
     Attributes:
       ids: int32 (T,), all tokens.
-      sentences: int32 (N,), how many tokens each sentence has.
-      documents: int32 (D,), how many sentences each document has.
-      goes_on: bool (T,), whether a token goes on with a word of the text; (0,) where words are
-        known by their pieces.
-      empty_lines: int32 (1,), how many lines had no token and were left out.
+      sentences: int32 (N,), the number of tokens of each sentence.
+      documents: int32 (D,), the number of sentences of each document.
+      is_continuation: bool (T,), whether a token continues a word of the text; (0,) if words are
+        recognised by their "##" tokens.
+      empty_lines: int32 (1,), the number of lines without a token, which were skipped.
     """
 
     ids: np.ndarray
     sentences: np.ndarray
     documents: np.ndarray
-    goes_on: np.ndarray
+    is_continuation: np.ndarray
     empty_lines: np.ndarray
 
-    def largest(self):
-        """How many tokens the largest of the documents has; 0 if there is none."""
+    def largest_document(self):
+        """Return the number of tokens of the largest document, 0 if there is none."""
         ends = np.concatenate([[0], np.cumsum(self.sentences, dtype=np.int64)])
         bounds = ends[np.concatenate([[0], np.cumsum(self.documents, dtype=np.int64)])]
         return int(np.diff(bounds).max(initial=0))
 
     def write(self, writer):
-        """Appends the block to an open binary file."""
+        """Append the block to an open binary file."""
         writer.write(np.array([len(part) for part in self], "<i8").tobytes())
         for part in self:
             writer.write(part.tobytes())
 
     @classmethod
     def read_all(cls, path, reader):
-        """The blocks of an open binary file; DamagedFile if it is cut off."""
+        """Return all blocks of an open binary file.
+
+        Raises:
+          DamagedFile: if the file is truncated.
+        """
         blocks = []
-        header = 8 * len(cls._fields)
-        while sizes := reader.read(header):
-            if len(sizes) < header:
-                raise DamagedFile(f"{path}: cut off")
+        header_size = 8 * len(cls._fields)
+        while header := reader.read(header_size):
+            if len(header) < header_size:
+                raise DamagedFile(f"{path}: truncated")
             parts = []
-            for size, dtype in zip(np.frombuffer(sizes, "<i8"), _TYPES, strict=True):
-                data = reader.read(int(size) * np.dtype(dtype).itemsize)
-                if len(data) != size * np.dtype(dtype).itemsize:
-                    raise DamagedFile(f"{path}: cut off")
+            for length, dtype in zip(np.frombuffer(header, "<i8"), _DTYPES, strict=True):
+                size = int(length) * np.dtype(dtype).itemsize
+                data = reader.read(size)
+                if len(data) != size:
+                    raise DamagedFile(f"{path}: truncated")
                 parts.append(np.frombuffer(data, dtype))
             blocks.append(cls(*parts))
         return blocks
@@ -71,102 +76,135 @@ class Corpus(NamedTuple):
 
     Attributes:
       ids: int32 (T,), all tokens.
-      sentences: int64 (N + 1,), where each sentence starts in `ids`, and T.
-      documents: int64 (D + 1,), where each document starts in `sentences`, and N.
-      goes_on: as in `Block`.
-      empty_lines: how many lines had no token and were left out.
+      sentences: int64 (N + 1,), the start of each sentence in `ids`, and T.
+      documents: int64 (D + 1,), the start of each document in `sentences`, and N.
+      is_continuation: see `Block`.
+      empty_lines: the number of lines without a token, which were skipped.
     """
 
     ids: np.ndarray
     sentences: np.ndarray
     documents: np.ndarray
-    goes_on: np.ndarray
+    is_continuation: np.ndarray
     empty_lines: int
 
     @classmethod
-    def of(cls, blocks):
-        """Puts blocks together."""
-        empty = Block(*(np.zeros(0, dtype) for dtype in _TYPES))
+    def from_blocks(cls, blocks):
+        """Concatenate blocks."""
+        empty = Block(*(np.zeros(0, dtype) for dtype in _DTYPES))
         columns = zip(empty, *blocks, strict=True)
-        ids, sentences, documents, goes_on, empty_lines = map(np.concatenate, columns)
+        ids, sentences, documents, is_continuation, empty_lines = map(np.concatenate, columns)
         starts = (
             np.concatenate([[0], np.cumsum(x, dtype=np.int64)]) for x in (sentences, documents)
         )
-        return cls(ids, *starts, goes_on, int(empty_lines.sum()))
+        return cls(ids, *starts, is_continuation, int(empty_lines.sum()))
 
 
-class Tokenize:
-    """Chunks of documents to a block for each shard; a picklable function for many processes."""
+class ChunkTokenizer:
+    """A picklable function from a chunk of documents to a block for each shard."""
 
     def __init__(self, tokenizer, by_spaces):
-        """Takes a `FullTokenizer`, and whether words are what stands between spaces."""
+        """Create the function.
+
+        Args:
+          tokenizer: a `FullTokenizer`.
+          by_spaces: whether words are separated by spaces alone, see `InstanceConfig`.
+        """
         self._tokenizer, self._by_spaces = tokenizer, by_spaces
 
     def __call__(self, chunk):
-        """Tokenizes documents.
+        """Tokenize documents.
 
         Args:
-          chunk: list of (shard, lines, whether the lines are still to be split into sentences).
+          chunk: list of (shard, lines, whether the lines have to be split into sentences).
 
         Returns:
           List of (shard, `Block`).
         """
         texts = [
-            list(chain.from_iterable(map(splitting.split, lines))) if is_raw else lines
+            list(chain.from_iterable(map(split_sentences, lines))) if is_raw else lines
             for _, lines, is_raw in chunk
         ]
-        encode = self._by_words if self._by_spaces else self._by_pieces
+        encode = self._encode_words if self._by_spaces else self._encode_lines
         encoded = encode(list(chain.from_iterable(texts)))
         shards = collections.defaultdict(lambda: (*map(array, "iiib"), array("i", [0])))
         for (shard, *_), lines in zip(chunk, texts, strict=True):
-            ids, sentences, documents, goes_on, empty = shards[shard]
+            ids, sentences, documents, is_continuation, num_empty = shards[shard]
             before = len(sentences)
             for _ in lines:
-                line_ids, line_goes_on = next(encoded)
+                line_ids, line_is_continuation = next(encoded)
                 if line_ids:
                     ids.extend(line_ids)
-                    goes_on.extend(line_goes_on)
+                    is_continuation.extend(line_is_continuation)
                     sentences.append(len(line_ids))
             count = len(sentences) - before
-            empty[0] += len(lines) - count
+            num_empty[0] += len(lines) - count
             if count:
                 documents.append(count)
         return [
-            (shard, Block(*(np.frombuffer(x, t) for x, t in zip(parts, _TYPES, strict=True))))
+            (shard, Block(*(np.frombuffer(x, t) for x, t in zip(parts, _DTYPES, strict=True))))
             for shard, parts in sorted(shards.items())
         ]
 
-    def _by_pieces(self, lines):
+    def _encode_lines(self, lines):
         return zip(self._tokenizer.encode_batch(lines), iter(tuple, None), strict=False)
 
-    def _by_words(self, lines):
+    def _encode_words(self, lines):
         for line in lines:
-            ids, goes_on = [], []
+            ids, is_continuation = [], []
             for word_ids in self._tokenizer.encode_batch(line.split()):
                 ids += word_ids
-                goes_on += [False, *[True] * (len(word_ids) - 1)] if word_ids else []
-            yield ids, goes_on
+                is_continuation += [False, *[True] * (len(word_ids) - 1)] if word_ids else []
+            yield ids, is_continuation
 
 
-def chunks(documents, num_shards, told=lambda: None):
-    """Deals documents to shards, in chunks for `Tokenize`.
+def iter_chunks(documents, num_shards, on_progress=lambda: None):
+    """Assign documents to shards and yield them in chunks for a `ChunkTokenizer`.
 
-    Document d of file f, both counted from 0, goes to shard (f + d) mod `num_shards`.
+    Document d of file f, both counted from 0, belongs to shard (f + d) mod `num_shards`.
 
     Args:
       documents: iterable of `sources.Document`.
-      num_shards: how many shards there are.
-      told: called after each chunk.
+      num_shards: number of shards.
+      on_progress: called after each chunk.
     """
-    chunk, count = [], 0
+    chunk, size = [], 0
     for document in documents:
         shard = (document.file + document.number) % num_shards
         chunk.append((shard, document.lines, document.is_raw))
-        count += sum(map(len, document.lines))
-        if count >= _CHUNK:
+        size += sum(map(len, document.lines))
+        if size >= _CHUNK_SIZE:
             yield chunk
-            told()
-            chunk, count = [], 0
+            on_progress()
+            chunk, size = [], 0
     if chunk:
         yield chunk
-    told()
+    on_progress()
+
+
+def read_corpus(source, tokenizer, by_spaces=False):
+    """Tokenize all text of a source. Lines without a token are skipped.
+
+    Args:
+      source: a source, see `sources`.
+      tokenizer: a `FullTokenizer`.
+      by_spaces: whether words are separated by spaces alone, see `InstanceConfig`.
+
+    Returns:
+      A `Corpus`.
+
+    Raises:
+      UserError: if the source cannot be read or has no text.
+    """
+    with console.progress("tokenizing", source) as on_progress:
+        chunks = iter_chunks(source.documents(), 1, on_progress)
+        tokenized = map(ChunkTokenizer(tokenizer, by_spaces), chunks)
+        corpus = Corpus.from_blocks([block for blocks in tokenized for _, block in blocks])
+    check_has_text(source, len(corpus.ids))
+    return corpus
+
+
+def check_has_text(source, num_tokens):
+    """Raise UserError if a source has no text."""
+    if not num_tokens:
+        raise UserError(f"{source.name}: no text found, expected one sentence per line")

@@ -1,28 +1,110 @@
-"""Instances of a corpus, drawn as the release drew them.
+"""Instances: their configuration, and how they are drawn from a corpus.
 
-The same text, settings and seed give the release's instances in the release's order: every draw
-from the random generator is made where the release made it. What differs is what is held in
-memory: token ids in one flat array, and instances as numbers that point into it, in flat arrays
-too.
+The same text, configuration and seed give the instances of the 2018 release in the same order: the
+random generator is called where the release calls it. Unlike there, the text is one flat array of
+token ids, and instances are integers that point into it.
+
+A function in `_SEGMENT_ITERATORS` passes once through the documents and yields the two segments of
+each instance as (a_start, a_end, b_start, b_end, label), where the bounds are indices into
+`Corpus.ids`. Arguments:
+
+* sentences: start of each sentence in `Corpus.ids`, as a memoryview: its items are Python integers,
+  which are faster to read one by one than those of NumPy.
+* documents: list of (first sentence, last sentence + 1), in the order of processing.
+* config: an `InstanceConfig`.
+* rng: a `random.Random`.
+* on_progress: called with 1 after each document.
+
+Sentences are collected until they reach the target length, and the chunk is cut in two at a random
+sentence. The target is the maximum length to make full use of the computation, except in some
+documents, where it is shorter to reduce the mismatch between pre-training and fine-tuning.
 """
 
 import random
 from array import array
+from bisect import bisect_left
 from typing import NamedTuple
 
 import numpy as np
 
-from bert_tf.data.pretraining import masking, segments
+from bert_tf.data.pretraining.masking import Masker, randbelow, shuffle, unpack_masks
+from bert_tf.errors import UserError
+
+WORD_BOUNDARIES = ("pieces", "spaces")
+
+
+class InstanceConfig(NamedTuple):
+    """How to create instances. The defaults are those of the release.
+
+    Attributes:
+      max_seq_length: number of tokens of an instance, including [CLS], [SEP] and padding.
+      max_predictions_per_seq: maximum number of masked tokens of an instance.
+      masked_lm_prob: fraction of the tokens to mask.
+      short_seq_prob: fraction of the documents with shorter instances.
+      dupe_factor: number of passes through the text, each with different masks.
+      do_whole_word_mask: whether to mask all tokens of a word together.
+      random_seed: seed of all random draws.
+      objective: one of `OBJECTIVES`: next-sentence prediction ("nsp"), sentence-order prediction
+        ("sop"), or masked tokens alone ("none").
+      max_ngram: maximum number of consecutive words that are masked together.
+      word_boundaries: one of `WORD_BOUNDARIES`: a word is a token and the "##" tokens that follow,
+        or the text between two spaces.
+      dynamic_masking: whether to leave masking to training.
+    """
+
+    max_seq_length: int = 128
+    max_predictions_per_seq: int = 20
+    masked_lm_prob: float = 0.15
+    short_seq_prob: float = 0.1
+    dupe_factor: int = 10
+    do_whole_word_mask: bool = False
+    random_seed: int = 12345
+    objective: str = "nsp"
+    max_ngram: int = 1
+    word_boundaries: str = "pieces"
+    dynamic_masking: bool = False
+
+    def validate(self):
+        """Return self, or raise UserError naming the first invalid attribute."""
+        minimums = {
+            "max_seq_length": 5,  # [CLS] a [SEP] b [SEP]
+            "max_predictions_per_seq": 1,
+            "dupe_factor": 1,
+            "max_ngram": 1,
+        }
+        for name, minimum in minimums.items():
+            if getattr(self, name) < minimum:
+                raise UserError(f"`{name}` must be at least {minimum}, not {getattr(self, name)}")
+        for name in ("masked_lm_prob", "short_seq_prob"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise UserError(f"`{name}` must be from 0 to 1, not {getattr(self, name)}")
+        for name, choices in (("objective", OBJECTIVES), ("word_boundaries", WORD_BOUNDARIES)):
+            if getattr(self, name) not in choices:
+                raise UserError(
+                    f"`{name}` must be one of {', '.join(choices)}, not {getattr(self, name)}"
+                )
+        if self.word_boundaries == "spaces" and not self.do_whole_word_mask:
+            raise UserError("`word_boundaries=spaces` requires `do_whole_word_mask`")
+        if self.dynamic_masking and (self.do_whole_word_mask or self.max_ngram > 1):
+            raise UserError(
+                "`dynamic_masking` masks single tokens during training; it cannot be combined with "
+                "`do_whole_word_mask` or `max_ngram`"
+            )
+        return self
+
+    def num_to_mask(self, length):
+        """Return the number of tokens to mask in a sequence, before `max_predictions_per_seq`."""
+        return max(1, round(length * self.masked_lm_prob))
 
 
 class Instance(NamedTuple):
-    """[CLS] a [SEP] b [SEP] with masks; [CLS] a [SEP] where b is empty.
+    """The sequence [CLS] a [SEP] b [SEP] with masks, or [CLS] a [SEP] if b is empty.
 
     Attributes:
-      a_start, a_end, b_start, b_end: the two segments, in `Corpus.ids`.
-      label: whether b comes from elsewhere, or from before a.
+      a_start, a_end, b_start, b_end: bounds of the two segments in `Corpus.ids`.
+      label: whether b is a random next sentence, or whether a and b are swapped.
       positions: masked positions in the sequence, ascending.
-      replacements: the id that stands at each of them, or `masking.KEEP`.
+      replacements: the id that replaces the token at each position, or `masking.KEEP`.
     """
 
     a_start: int
@@ -35,74 +117,216 @@ class Instance(NamedTuple):
 
 
 class Instances:
-    """Many instances, in some 200 bytes each: a sequence of `Instance`.
+    """A sequence of `Instance`s in shuffled order, in about 200 bytes each.
 
     Attributes:
-      order: int64 (I,), their places in the following, in the order in which they stand here.
+      order: int64 (I,), the index of each instance in the following arrays.
       segments: int64 (I, 5), a_start, a_end, b_start, b_end and label.
-      starts: int64 (I + 1,), where the masks of each start in the following, and M.
-      masks: int64 (M,), as `masking.Masker` gives them, or (1,) if M is 0.
+      starts: int64 (I + 1,), the start of the masks of each instance in `masks`, and M.
+      masks: int64 (M,), packed by `masking.Masker`; (1,) if M is 0.
     """
 
     def __init__(self, segments, counts, masks, rng):
-        """Takes flat arrays (`array.array`) and shuffles the instances."""
+        """Shuffle instances, which are given as flat arrays (`array.array`)."""
         self.segments = np.frombuffer(segments, np.int64).reshape(-1, 5)
         self.starts = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
-        # There is always something to look up.
+        # A dummy entry, so that lookups with index 0 are valid if nothing is masked.
         self.masks = np.asarray(masks or array("q", [0]))
         order = array("q", range(len(self.segments)))
-        masking.shuffle(order, rng)
+        shuffle(order, rng)
         self.order = np.asarray(order)
 
     def __len__(self):
         return len(self.order)
 
     def __getitem__(self, index):
-        place = self.order[index]
-        masked = slice(self.starts[place], self.starts[place + 1])
-        *bounds, label = self.segments[place].tolist()
-        return Instance(
-            *bounds,
-            bool(label),
-            *(array("i", found) for found in masking.unpacked(self.masks[masked])),
-        )
+        row = self.order[index]
+        masks = unpack_masks(self.masks[self.starts[row] : self.starts[row + 1]])
+        *bounds, label = self.segments[row].tolist()
+        return Instance(*bounds, bool(label), *(array("i", x) for x in masks))
 
     def lengths(self):
-        """int64 (I,), numbers of tokens, [CLS] and [SEP] included, in the order of `segments`."""
+        """Return numbers of tokens with [CLS] and [SEP], int64 (I,), in the order of `segments`."""
         a_start, a_end, b_start, b_end, _ = self.segments.T
         return a_end - a_start + b_end - b_start + 2 + (b_end > b_start)
 
 
-def create_instances(corpus, vocab, settings, rng=None, told=lambda count: None):
-    """Makes all instances of a corpus and shuffles them.
+def create_instances(corpus, vocab, config, rng=None, on_progress=lambda count: None):
+    """Create all instances of a corpus in shuffled order.
 
     Args:
       corpus: a `Corpus`.
-      vocab: dict from piece to id.
-      settings: `Settings`.
-      rng: a `random.Random`; None for one of `settings.random_seed`.
-      told: called with the number of documents that are done, `dupe_factor` times each.
+      vocab: dict from token to id.
+      config: an `InstanceConfig`.
+      rng: a `random.Random`; None to create one from `config.random_seed`.
+      on_progress: called with a number of processed documents; each counts `dupe_factor` times.
 
     Returns:
       `Instances`.
     """
-    rng = rng or random.Random(settings.random_seed)
+    rng = rng or random.Random(config.random_seed)
     order = list(range(len(corpus.documents) - 1))
     rng.shuffle(order)
     bounds = corpus.documents.tolist()
     documents = [(bounds[index], bounds[index + 1]) for index in order]
-    # Items of a memoryview are Python's own numbers, which are faster than NumPy's one by one.
     sentences = memoryview(corpus.sentences)
-    mask = None if settings.dynamic_masking else masking.Masker(corpus, vocab, settings)
-    places, counts, masks = array("q"), array("i"), array("q")
-    for _ in range(settings.dupe_factor):
-        walk = segments.BY_OBJECTIVE[settings.objective]
-        for found in walk(sentences, documents, settings, rng, told):
-            places.extend(found)
-            if mask:
-                masked = mask(found[:4], rng)
-                counts.append(len(masked))
-                masks.fromlist(masked)
+    masker = None if config.dynamic_masking else Masker(corpus, vocab, config)
+    all_segments, counts, all_masks = array("q"), array("i"), array("q")
+    iter_segments = _SEGMENT_ITERATORS[config.objective]
+    for _ in range(config.dupe_factor):
+        for segments in iter_segments(sentences, documents, config, rng, on_progress):
+            all_segments.extend(segments)
+            if masker:
+                masks = masker(segments[:4], rng)
+                counts.append(len(masks))
+                all_masks.fromlist(masks)
             else:
                 counts.append(0)
-    return Instances(places, counts, masks, rng)
+    return Instances(all_segments, counts, all_masks, rng)
+
+
+def _next_sentence_pairs(sentences, documents, config, rng, on_progress):
+    """Yield a segment and its continuation, or a random one (label 1), as in the release."""
+    max_length = config.max_seq_length - 3
+    for number, (first, last) in enumerate(documents):
+        target = _draw_target_length(max_length, config, rng)
+        end = first
+        while end < last:
+            end += 1  # the chunk consists of sentences `first` to `end` - 1
+            if end < last and sentences[end] - sentences[first] < target:
+                continue
+            cut = first + 1 + (randbelow(end - first - 1, rng) if end - first > 1 else 0)
+            a_start, a_end = sentences[first], sentences[cut]
+            # A chunk of a single sentence leaves nothing for b.
+            is_random_next = end - first == 1 or rng.random() < 0.5
+            if is_random_next:
+                b_target = target - (a_end - a_start)
+                b_start, b_end = _random_segment(sentences, documents, number, b_target, rng)
+                end = cut  # put the unused sentences back, so that none are lost
+            else:
+                b_start, b_end = a_end, sentences[end]
+            yield *_truncate(a_start, a_end, b_start, b_end, max_length, rng), is_random_next
+            first = end
+        on_progress(1)
+
+
+def _sentence_order_pairs(sentences, documents, config, rng, on_progress):
+    """Yield two consecutive segments, in order or swapped (label 1): ALBERT, arXiv:1909.11942.
+
+    A single sentence that fills an instance is cut in two at a random token, or skipped if it is
+    one token.
+    """
+    max_length = config.max_seq_length - 3
+    for first, last in documents:
+        target = _draw_target_length(max_length, config, rng)
+        end = first
+        while end < last:
+            end += 1
+            if end < last and sentences[end] - sentences[first] < target:
+                continue
+            a_start, b_end = sentences[first], sentences[end]
+            if end - first > 1:
+                a_end = sentences[first + 1 + randbelow(end - first - 1, rng)]
+            elif b_end - a_start > 1:
+                a_end = a_start + 1 + randbelow(b_end - a_start - 1, rng)
+            else:
+                first = end
+                continue
+            a_start, a_end, b_start, b_end = _truncate(
+                a_start, a_end, a_end, b_end, max_length, rng
+            )
+            if rng.random() < 0.5:
+                yield b_start, b_end, a_start, a_end, True
+            else:
+                yield a_start, a_end, b_start, b_end, False
+            first = end
+        on_progress(1)
+
+
+def _full_sentences(sentences, documents, config, rng, on_progress):
+    """Yield one segment of as many sentences as fit: "FULL-SENTENCES" of RoBERTa, arXiv:1907.11692.
+
+    At the end of a document, b is the beginning of the next one after a [SEP], if a whole sentence
+    of it fits; an instance contains at most one such boundary. A sentence that is longer than an
+    instance is cut, and the next instance starts with the rest.
+    """
+    number, position = 0, None
+    while number < len(documents):
+        first, last = documents[number]
+        position = sentences[first] if position is None else position
+        target = _draw_target_length(config.max_seq_length - 2, config, rng)
+        a_start = position
+        position = _fill(sentences, position, last, target, may_cut=True)
+        a_end = b_start = b_end = position
+        if position == sentences[last]:
+            number, position = number + 1, None
+            on_progress(1)
+            room = target - (a_end - a_start) - 1
+            if number < len(documents) and room > 0:
+                first, last = documents[number]
+                b_start = sentences[first]
+                b_end = _fill(sentences, b_start, last, room, may_cut=False)
+                position = b_end
+                if b_end == sentences[last]:
+                    number, position = number + 1, None
+                    on_progress(1)
+        yield a_start, a_end, b_start, b_end, False
+
+
+_SEGMENT_ITERATORS = {
+    "nsp": _next_sentence_pairs,
+    "sop": _sentence_order_pairs,
+    "none": _full_sentences,
+}
+OBJECTIVES = tuple(_SEGMENT_ITERATORS)
+
+
+def _fill(sentences, start, last, room, may_cut):
+    """Return the end of the last sentence that fits; if none fits, `may_cut` cuts the first."""
+    after = bisect_left(sentences, start + room + 1, 0, last + 1) - 1
+    if sentences[after] > start:
+        return sentences[after]
+    return start + room if may_cut else start
+
+
+def _draw_target_length(max_length, config, rng):
+    if rng.random() < config.short_seq_prob:
+        return rng.randint(2, max_length)
+    return max_length
+
+
+def _random_segment(sentences, documents, number, target, rng):
+    """Return sentences of another document from a random one on, of at least `target` tokens."""
+    # After ten draws, the document itself is unlikely even among few documents.
+    for _ in range(10):
+        other = randbelow(len(documents), rng)
+        if other != number:
+            break
+    first, last = documents[other]
+    start = first + randbelow(last - first, rng)
+    end = bisect_left(sentences, sentences[start] + target, start + 1, last)
+    return sentences[start], sentences[end]
+
+
+def _truncate(a_start, a_end, b_start, b_end, max_length, rng):
+    """Remove tokens of the longer segment one by one, from its front or back at random."""
+    a_length, b_length = a_end - a_start, b_end - b_start
+    excess = a_length + b_length - max_length
+    if excess <= 0:
+        return a_start, a_end, b_start, b_end
+    random = rng.random
+    from_front = [random() < 0.5 for _ in range(excess)]
+    # The longer segment loses tokens until both are equally long; then b and a take turns.
+    difference = abs(a_length - b_length)
+    a_from_front, b_from_front = from_front[difference + 1 :: 2], from_front[difference::2]
+    if a_length > b_length:
+        a_from_front += from_front[:difference]
+    else:
+        b_from_front += from_front[:difference]
+    a_front, b_front = sum(a_from_front), sum(b_from_front)
+    return (
+        a_start + a_front,
+        a_end - len(a_from_front) + a_front,
+        b_start + b_front,
+        b_end - len(b_from_front) + b_front,
+    )

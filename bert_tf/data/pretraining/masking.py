@@ -1,4 +1,4 @@
-"""Which tokens of an instance are masked, and what stands for them."""
+"""Static masking: which tokens of an instance are masked, and what replaces them."""
 
 from bisect import bisect_left
 from itertools import accumulate
@@ -7,50 +7,56 @@ import numpy as np
 
 from bert_tf.errors import UserError
 
-# A masked position that shows its own token.
+# The replacement of a masked token that stays unchanged.
 KEEP = -1
-# What the position of a mask is multiplied by, beside what is shown there; so small that both are
-# one digit of Python's numbers in sequences of up to 1024.
-_BITS = 20
-_POSITION = 1 << _BITS
+# A mask is packed into one integer, position * 2**20 + replacement + 1. Up to position 1023 it is a
+# single digit of a Python integer, which keeps arithmetic and sorting fast.
+_REPLACEMENT_BITS = 20
+_POSITION = 1 << _REPLACEMENT_BITS
 
 
 class Masker:
-    """Draws the masks of one instance after another."""
+    """A function that draws the masks of an instance."""
 
-    def __init__(self, corpus, vocab, settings):
-        """Takes a `Corpus`, a dict from piece to id, and `Settings`."""
-        self._settings = settings
+    def __init__(self, corpus, vocab, config):
+        """Create the function.
+
+        Args:
+          corpus: a `Corpus`.
+          vocab: dict from token to id.
+          config: an `InstanceConfig`.
+        """
+        self._config = config
         if max(vocab.values()) + 1 >= _POSITION:
-            raise UserError(f"`vocab_file`: ids must be less than {_POSITION - 1}")
-        self._mask_shown = vocab["[MASK]"] + 1
-        self._shown = [index + 1 for index in vocab.values()]
-        self._singles = list(range(settings.max_seq_length))
-        self._is_plain = not settings.do_whole_word_mask and settings.max_ngram == 1
-        # How many to mask, by the length.
+            raise UserError(f"`vocab_file`: token ids must be less than {_POSITION - 1}")
+        self._packed_mask = vocab["[MASK]"] + 1
+        self._packed_tokens = [index + 1 for index in vocab.values()]
+        self._singles = list(range(config.max_seq_length))
+        self._is_plain = not config.do_whole_word_mask and config.max_ngram == 1
+        # The number of tokens to mask, by sequence length.
         self._counts = [
-            min(settings.wanted(length), settings.max_predictions_per_seq)
-            for length in range(settings.max_seq_length + 1)
+            min(config.num_to_mask(length), config.max_predictions_per_seq)
+            for length in range(config.max_seq_length + 1)
         ]
-        if settings.word_boundaries == "spaces":
-            self._goes_on = corpus.goes_on
-        elif settings.do_whole_word_mask:
-            of_pieces = np.zeros(max(vocab.values()) + 1, bool)
-            of_pieces[[index for piece, index in vocab.items() if piece.startswith("##")]] = True
-            self._goes_on = of_pieces[corpus.ids]
-        # An n-gram of n words is 1 / n as likely as one of a single word.
-        weights = list(accumulate(1 / n for n in range(1, settings.max_ngram + 1)))
+        if config.word_boundaries == "spaces":
+            self._is_continuation = corpus.is_continuation
+        elif config.do_whole_word_mask:
+            is_continuation = np.zeros(max(vocab.values()) + 1, bool)
+            is_continuation[[i for token, i in vocab.items() if token.startswith("##")]] = True
+            self._is_continuation = is_continuation[corpus.ids]
+        # Cumulative probabilities of the lengths of n-grams: n words have a weight of 1 / n.
+        weights = list(accumulate(1 / n for n in range(1, config.max_ngram + 1)))
         self._ngrams = [weight / weights[-1] for weight in weights]
 
     def __call__(self, bounds, rng):
-        """Masks up to as many tokens as are wanted.
+        """Draw the masks of an instance.
 
         Args:
           bounds: a_start, a_end, b_start, b_end, the segments in `Corpus.ids`; b may be empty.
           rng: a `random.Random`.
 
         Returns:
-          A number for each masked position of the sequence, in their order, for `unpacked`.
+          List of packed masks, sorted by position, for `unpack_masks`.
         """
         a_start, a_end, b_start, b_end = bounds
         a_length, b_length = a_end - a_start, b_end - b_start
@@ -60,12 +66,12 @@ class Masker:
             chosen += self._singles[2 + a_length : 2 + a_length + b_length]
             shuffle(chosen, rng, count)
             del chosen[count:]
-        elif self._settings.max_ngram > 1:
-            chosen = self._chosen_ngrams(self._words(*bounds), 2 + a_length, count, rng)
+        elif self._config.max_ngram > 1:
+            chosen = self._choose_ngrams(self._words(*bounds), 2 + a_length, count, rng)
         else:
-            chosen = self._chosen_words(self._words(*bounds), count, rng)
-        random, pieces, mask, keep = rng.random, self._shown, self._mask_shown, KEEP + 1
-        # 80% by [MASK], 10% by themselves, 10% by any piece.
+            chosen = self._choose_words(self._words(*bounds), count, rng)
+        random, tokens, mask, keep = rng.random, self._packed_tokens, self._packed_mask, KEEP + 1
+        # 80% become [MASK], 10% stay, 10% become a random token.
         masked = [
             position * _POSITION
             + (
@@ -73,7 +79,7 @@ class Masker:
                 if random() < 0.8
                 else keep
                 if random() < 0.5
-                else pieces[below(len(pieces), rng)]
+                else tokens[randbelow(len(tokens), rng)]
             )
             for position in chosen
         ]
@@ -81,24 +87,24 @@ class Masker:
         return masked
 
     def _words(self, a_start, a_end, b_start, b_end):
-        """Lists of positions that are masked together."""
+        """Return lists of positions that are masked together."""
         words = []
         b_first = 2 + a_end - a_start
         for first, start, end in ((1, a_start, a_end), (b_first, b_start, b_end)):
-            if not self._settings.do_whole_word_mask:
+            if not self._config.do_whole_word_mask:
                 words += [[position] for position in range(first, first + end - start)]
                 continue
-            for position, goes_on in enumerate(self._goes_on[start:end].tolist(), first):
-                # Where b starts in the middle of a word, that belongs to a's last; so in the
-                # release.
-                if goes_on and words:
+            flags = self._is_continuation[start:end].tolist()
+            for position, is_continuation in enumerate(flags, first):
+                # If b starts within a word, its tokens join the last word of a, as in the release.
+                if is_continuation and words:
                     words[-1].append(position)
                 else:
                     words.append([position])
         return words
 
-    def _chosen_words(self, words, count, rng):
-        """Positions of random words, as many as fit into `count`."""
+    def _choose_words(self, words, count, rng):
+        """Return up to `count` positions of random words."""
         shuffle(words, rng)
         chosen = []
         for word in words:
@@ -108,8 +114,8 @@ class Masker:
                 chosen += word
         return chosen
 
-    def _chosen_ngrams(self, words, b_first, count, rng):
-        """Positions of random runs of 1 to `max_ngram` words of one segment."""
+    def _choose_ngrams(self, words, b_first, count, rng):
+        """Return up to `count` positions of random n-grams, each within a segment."""
         order = list(range(len(words)))
         shuffle(order, rng)
         chosen = {}
@@ -127,30 +133,31 @@ class Masker:
         return list(chosen)
 
 
-def unpacked(masks):
-    """Positions, and the ids that are shown there or `KEEP`, of an int64 array of masks: int32."""
-    shown = (masks & _POSITION - 1) - 1
-    return (masks >> _BITS).astype(np.int32), shown.astype(np.int32)
+def unpack_masks(masks):
+    """Return the positions and replacements (or `KEEP`) of packed masks, as two int32 arrays."""
+    replacements = (masks & _POSITION - 1) - 1
+    return (masks >> _REPLACEMENT_BITS).astype(np.int32), replacements.astype(np.int32)
 
 
-def shuffle(items, rng, wanted=None):
-    """`rng.shuffle(items)`, draw for draw, in half the time: most of the work is here.
+def shuffle(items, rng, num_needed=None):
+    """Shuffle in place with the draws of `rng.shuffle(items)`, in half the time.
+
+    Creating instances spends most of its time here.
 
     Args:
-      items: a list or array, changed in place.
+      items: a list or array.
       rng: a `random.Random`.
-      wanted: how many of the first items are to be right, if not all; what follows is then
-        anything.
+      num_needed: how many of the first items must be right, None for all; the others are undefined.
     """
     getrandbits = rng.getrandbits
     count = len(items)
-    wanted = count if wanted is None else max(wanted, 1)
+    num_needed = count if num_needed is None else max(num_needed, 1)
     while count > 1:
         bits = count.bit_length()
-        # Down to where a number is drawn of one bit less, or to the first that is wanted.
+        # Stop where draws need one bit less, or at the last item that is needed.
         least = max(1 << bits - 1, 2)
-        if count > wanted:
-            least = max(least, wanted + 1)
+        if count > num_needed:
+            least = max(least, num_needed + 1)
             for last in range(count - 1, least - 2, -1):
                 while (chosen := getrandbits(bits)) > last:
                     pass
@@ -159,14 +166,14 @@ def shuffle(items, rng, wanted=None):
             for last in range(count - 1, least - 2, -1):
                 while (chosen := getrandbits(bits)) > last:
                     pass
-                kept = items[chosen]
+                item = items[chosen]
                 items[chosen] = items[last]
-                items[last] = kept
+                items[last] = item
         count = least - 1
 
 
-def below(count, rng):
-    """`rng.randint(0, count - 1)`, draw for draw, in half the time."""
+def randbelow(count, rng):
+    """Return `rng.randint(0, count - 1)` with the same draws, in half the time."""
     bits = count.bit_length()
     while (chosen := rng.getrandbits(bits)) >= count:
         pass

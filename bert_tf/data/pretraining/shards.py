@@ -1,13 +1,12 @@
-"""A corpus of any size in shards, each made by itself: by many processes, and one after a restart.
+"""A corpus of any size in shards, which several processes create and a restart completes.
 
-Document d of file f belongs to shard (f + d) mod `num_shards`. First all documents are tokenized
-and dealt to a file of tokens for each shard, then each shard is made of its file as if it were a
-whole corpus, by a generator of its own, which is seeded by the text "SEED/SHARD". So what is made
-depends on text, settings and the number of shards alone, and what is held in memory on the size of
-a shard.
+Document d of file f belongs to shard (f + d) mod `num_shards`. First all documents are tokenized,
+and their tokens are written to a file for each shard. Then each shard is created from its file like
+a separate corpus, with a random generator seeded by the text "SEED/SHARD". So the result depends
+only on text, configuration and number of shards, and the memory on the size of a shard.
 
-Beside OUTPUT-00000-of-00004 and so on lies OUTPUT.json, which says what they are made of; while
-they are made, OUTPUT.work holds the tokens and what was counted (`work`).
+OUTPUT.json is saved next to OUTPUT-00000-of-00004 and so on, with the fingerprint of the shards.
+While they are created, OUTPUT.work has their tokens and counts (see `workdir`).
 """
 
 import hashlib
@@ -18,296 +17,293 @@ import random
 import re
 
 from bert_tf import console, files, processes
-from bert_tf.data.pretraining.corpus import Corpus, Tokenize, chunks
-from bert_tf.data.pretraining.in_memory import check_instances, check_text
+from bert_tf.data.pretraining.corpus import ChunkTokenizer, Corpus, check_has_text, iter_chunks
 from bert_tf.data.pretraining.instances import create_instances
-from bert_tf.data.pretraining.workdir import Work, as_text
-from bert_tf.data.pretraining.writing import Counts, warn_of_limits, write
+from bert_tf.data.pretraining.workdir import WorkDir, to_json
+from bert_tf.data.pretraining.writing import Counts, check_has_instances, warn_about_limits, write
 from bert_tf.errors import UserError
 
-# To be raised when the same text and settings make other shards.
+# Bump when the same text and configuration give different shards.
 _VERSION = 2
 
-# What a process holds apart from its shard, and for each token, sentence and instance of that; all
-# of it measured, see benchmarks/RESULTS.md.
+# Memory of a process without its shard, and bytes for each token, sentence, instance and mask of
+# the shard; all measured, see benchmarks/RESULTS.md.
 _PROCESS_MB = 130
 _TOKEN, _SENTENCE, _INSTANCE, _MASK = 8, 12, 80, 12
 
 
-def seeded(settings, shard):
-    """The random generator of a shard."""
-    return random.Random(f"{settings.random_seed}/{shard}")
-
-
-def shard_path(path, shard, num_shards):
-    """The name of a shard's file."""
-    return f"{path}-{shard:05d}-of-{num_shards:05d}"
-
-
 class Shards:
-    """The shards of a source; `make` makes those that are missing.
+    """The shards of a source; `create` creates those that are missing.
 
     Attributes:
-      source, settings, num_shards, vocab: what they are made of.
-      tokenize: the function for chunks of its documents.
+      source: where the text comes from, see `sources`.
+      config: the `InstanceConfig`.
+      num_shards: number of shards.
+      vocab: dict from token to id.
+      tokenize: a `ChunkTokenizer`.
     """
 
-    def __init__(self, source, path, tokenizer, settings, num_shards, work_dir=None):
-        """Takes what the shards are made of.
+    def __init__(self, source, path, tokenizer, config, num_shards, work_dir=None):
+        """Describe the shards.
 
         Args:
-          source: one of `sources`.
-          path: what their names begin with.
+          source: a source, see `sources`.
+          path: the prefix of the file names.
           tokenizer: a `FullTokenizer`.
-          settings: `Settings`.
-          num_shards: how many there are.
-          work_dir: a local folder for tokens, in which one of our own is made and removed; None for
-            that of `path`.
+          config: an `InstanceConfig`.
+          num_shards: number of shards.
+          work_dir: a local folder for the work folder, which is created and removed in it; None for
+            the folder of `path`.
         """
-        self.source, self.settings, self.num_shards = source, settings, num_shards
+        self.source, self.config, self.num_shards = source, config, num_shards
         self.vocab = tokenizer.vocab
-        self.tokenize = Tokenize(tokenizer, settings.word_boundaries == "spaces")
-        vocab = "\n".join(f"{piece}\t{index}" for piece, index in tokenizer.vocab.items())
-        made_of = {
-            "input": source.made_of(),
-            **source.settings(),
+        self.tokenize = ChunkTokenizer(tokenizer, config.word_boundaries == "spaces")
+        vocab = "\n".join(f"{token}\t{index}" for token, index in tokenizer.vocab.items())
+        fingerprint = {
+            "input": source.fingerprint(),
+            **source.options(),
             "vocabulary": hashlib.sha256(vocab.encode("utf-8", "surrogatepass")).hexdigest(),
             "do_lower_case": tokenizer.basic_tokenizer.do_lower_case,
-            **settings._asdict(),
+            **config._asdict(),
             "num_shards": num_shards,
             "version": _VERSION,
         }
-        # As it is when it is read again.
-        self._made_of = json.loads(json.dumps(made_of))
+        # Through JSON, so that it equals a saved one.
+        self._fingerprint = json.loads(json.dumps(fingerprint))
         self._path = path
-        # A folder of our own: what else is in one that the user names must stay.
+        # A subfolder, since other files in the user's folder must not be touched.
         folder = os.path.dirname(path) if work_dir is None else work_dir
         name = f"{os.path.basename(path)}.work"
-        self._work = Work(os.path.join(folder, name), num_shards, self._made_of)
+        self._work_dir = WorkDir(os.path.join(folder, name), num_shards, self._fingerprint)
 
     def paths(self):
-        """The files of all shards."""
-        return [shard_path(self._path, i, self.num_shards) for i in range(self.num_shards)]
+        """Return the files of all shards."""
+        return [
+            f"{self._path}-{shard:05d}-of-{self.num_shards:05d}" for shard in range(self.num_shards)
+        ]
 
-    def make(self, num_processes=1, max_memory_mb=0):
-        """Makes the shards that are missing and prints the table of all.
+    def create(self, num_processes=1, max_memory_mb=0):
+        """Create the missing shards and log a table of all.
 
         Args:
-          num_processes: how many to tokenize and make shards by.
-          max_memory_mb: what all processes may hold together; 0 for any.
+          num_processes: number of processes.
+          max_memory_mb: memory limit of all processes together; 0 for no limit.
 
         Returns:
           `Counts` of all shards.
 
         Raises:
-          UserError: if the files there are of other settings or input, the source cannot be read,
-            or a shard needs more memory.
+          UserError: if existing files have a different configuration or input, the source cannot be
+            read, or a shard exceeds the memory limit.
         """
-        if "://" in self._work.path:
-            raise UserError(
-                f"`work_dir` must be a local folder for the tokens, not {self._work.path}"
-            )
+        if "://" in self._work_dir.path:
+            raise UserError(f"`work_dir` must be a local folder, not {self._work_dir.path}")
 
-        def make():
-            sizes = self._deal(num_processes)
+        def create():
+            sizes = self._write_tokens(num_processes)
             self._check_memory(sizes, num_processes, max_memory_mb)
-            self._make_missing(sizes, num_processes)
+            self._create_missing(sizes, num_processes)
 
-        return self.made_by(make)
+        return self.create_with(create)
 
-    def made_by(self, make):
-        """Has `make` make the shards that are missing, and what was counted of each.
-
-        Returns: as `make`.
-        """
-        note = self._check_note()
-        is_done = self._is_done(note)
-        if is_done:
-            console.info("all %d shards are there already", self.num_shards)
-        if not is_done or self._work.exists():
-            with self._work.held():
-                # Another process may have made them since.
-                note = self._check_note()
-                if not self._is_done(note):
-                    note = self._make_rest(note, make)
-                self._work.remove()
-        counts = [Counts(**found) for found in note["shards"]]
-        warn_of_limits(counts, self.settings)
+    def create_with(self, create_missing):
+        """Create the missing shards by a function without arguments; return as `create`."""
+        metadata = self._read_metadata()
+        is_complete = self._is_complete(metadata)
+        if is_complete:
+            console.info("all %d shards exist", self.num_shards)
+        if not is_complete or self._work_dir.exists():
+            with self._work_dir.locked():
+                # Another process may have created them since.
+                metadata = self._read_metadata()
+                if not self._is_complete(metadata):
+                    metadata = self._complete(metadata, create_missing)
+                self._work_dir.remove()
+        counts = [Counts(**shard) for shard in metadata["shards"]]
+        warn_about_limits(counts, self.config)
         total = sum(counts, Counts())
-        total.tell(self.settings)
+        total.log(self.config)
         return total
 
-    def _is_done(self, note):
+    def _is_complete(self, metadata):
         system = files.system(self._path)
-        return "shards" in note and all(map(system.exists, self.paths()))
+        return "shards" in metadata and all(map(system.exists, self.paths()))
 
-    def _make_rest(self, note, make):
-        """Has `make` make what is missing; returns the note of all."""
+    def _complete(self, metadata, create_missing):
+        """Create what is missing, and return the complete metadata."""
         files.make_folder(os.path.dirname(self._path))
-        self._clear_left_overs()
-        files.write_text(self._note_path, as_text(note))
+        self._remove_temporary_files()
+        files.write_text(self._metadata_path, to_json(metadata))
         for shard, path in enumerate(self.paths()):
             if not files.system(path).exists(path):
                 continue
-            if "shards" in note:
-                self._work.write_counts(shard, Counts(**note["shards"][shard]))
-            if self._work.counts(shard):
-                console.info("%s is there already", path)
+            if "shards" in metadata:
+                self._work_dir.write_counts(shard, Counts(**metadata["shards"][shard]))
+            if self._work_dir.read_counts(shard):
+                console.info("%s exists", path)
             else:
-                console.info("%s is there, but not what was counted of it: it is made again", path)
-        make()
-        counts = list(map(self._work.counts, range(self.num_shards)))
+                console.info("%s exists, but its counts do not; it is created again", path)
+        create_missing()
+        counts = list(map(self._work_dir.read_counts, range(self.num_shards)))
         total = sum(counts, Counts())
         if not total.instances:
-            for path in [*self.paths(), self._note_path]:
+            for path in [*self.paths(), self._metadata_path]:
                 files.system(path).remove(path)
-            self._work.remove()
-            check_text(self.source, total.tokens)
-            check_instances(self.source, total.instances)
-        note = {"made_of": self._made_of, "shards": [found._asdict() for found in counts]}
-        files.write_text(self._note_path, as_text(note))
-        return note
+            self._work_dir.remove()
+            check_has_text(self.source, total.tokens)
+            check_has_instances(self.source, total.instances)
+        metadata = {"made_of": self._fingerprint, "shards": [shard._asdict() for shard in counts]}
+        files.write_text(self._metadata_path, to_json(metadata))
+        return metadata
 
     def missing(self):
-        """The numbers of the shards that are not there, or of which it is not known what they are.
+        """Return the indices of the shards that do not exist, or whose counts do not.
 
-        What was counted of a shard may lie in the work folder of another `work_dir`.
+        The counts may be in the work folder of another `work_dir`.
         """
         return [
             shard
             for shard, path in enumerate(self.paths())
-            if not (files.system(path).exists(path) and self._work.counts(shard))
+            if not (files.system(path).exists(path) and self._work_dir.read_counts(shard))
         ]
 
     def check_unchanged(self):
-        """UserError if the source is not what it was before it was read."""
-        if self.source.made_of() != self._made_of["input"]:
+        """Raise UserError if the source has changed since these shards were described."""
+        if self.source.fingerprint() != self._fingerprint["input"]:
             raise UserError(
-                f"{self.source.name}: changed while it was read; remove "
-                f"{self._note_path} and start again"
+                f"{self.source.name}: changed while it was read; remove {self._metadata_path} and "
+                "start again"
             )
 
     @property
-    def _note_path(self):
+    def _metadata_path(self):
         return f"{self._path}.json"
 
-    def _check_note(self):
-        """The note of the shards there, a new one if there are none; UserError if of others."""
+    def _read_metadata(self):
+        """Return the metadata of existing shards, or new metadata if there are none.
+
+        Raises:
+          UserError: if existing shards have a different fingerprint, or none.
+        """
         system = files.system(self._path)
-        there = [path for path in self.paths() if system.exists(path)]
-        path = self._note_path
+        existing = [path for path in self.paths() if system.exists(path)]
+        path = self._metadata_path
         if not system.exists(path):
-            if there:
+            if existing:
                 raise UserError(
-                    f"`output_file`: {there[0]} is there, and no {path} says what it is made of; "
-                    "remove it or name another file"
+                    f"`output_file`: {existing[0]} exists, but not {path} with its configuration; "
+                    "remove it or choose another name"
                 )
-            return {"made_of": self._made_of}
+            return {"made_of": self._fingerprint}
         try:
-            note = json.loads(files.read_text(path))
-            made_of = dict(note["made_of"])
+            metadata = json.loads(files.read_text(path))
+            saved = dict(metadata["made_of"])
         except (ValueError, KeyError, TypeError):
-            raise UserError(f"`output_file`: {path} is not a note of this program") from None
-        now = self._made_of
-        changed = [name for name in now if made_of.get(name) != now[name]]
+            raise UserError(f"`output_file`: {path} is not the metadata of shards") from None
+        current = self._fingerprint
+        changed = [name for name in current if saved.get(name) != current[name]]
         if changed:
             name = changed[0]
-            was, wanted = made_of.get(name), now[name]
-            if name == "input" and isinstance(was, list):
-                # The first file that is another, and not the beginning of a long list.
-                pairs = itertools.zip_longest(was, wanted)
-                was, wanted = next(pair for pair in pairs if pair[0] != pair[1])
-            was, wanted = (json.dumps(x)[-60:] for x in (was, wanted))
+            old, new = saved.get(name), current[name]
+            if name == "input" and isinstance(old, list):
+                # Show the first file that differs instead of a long list.
+                pairs = itertools.zip_longest(old, new)
+                old, new = next(pair for pair in pairs if pair[0] != pair[1])
+            old, new = (json.dumps(x)[-60:] for x in (old, new))
             raise UserError(
-                f"`output_file`: {path} says that the shards there are of {name} {was}, not "
-                f"{wanted}; remove it and them, or name another file"
+                f"`output_file`: according to {path}, the existing shards have {name} {old}, not "
+                f"{new}; remove it and them, or choose another name"
             )
-        return note
+        return metadata
 
-    def _clear_left_overs(self):
-        """Removes what a run that was killed was writing."""
-        folder, start = os.path.split(self._path)
+    def _remove_temporary_files(self):
+        """Remove incomplete files of a run that was killed."""
+        folder, prefix = os.path.split(self._path)
         system = files.system(folder)
-        names = re.compile(re.escape(start) + r"(-\d{5}-of-\d{5}|\.json)\.tmp-\d+")
+        names = re.compile(re.escape(prefix) + r"(-\d{5}-of-\d{5}|\.json)\.tmp-\d+")
         for name in filter(names.fullmatch, system.listdir(folder or ".")):
             system.remove(os.path.join(folder, name))
 
-    def _deal(self, num_processes):
-        """Has the tokens of each shard in the work folder; returns their sizes."""
-        sizes = self._work.sizes()
+    def _write_tokens(self, num_processes):
+        """Write the tokens of all shards to the work folder unless they exist; return the sizes."""
+        sizes = self._work_dir.read_sizes()
         if sizes:
             return sizes
-        with self._work.dealing() as dealer:
-            with console.progress("tokenizing", self.source) as told:
-                dealt = chunks(self.source.documents(), self.num_shards, told)
-                for blocks in processes.shared_map(self.tokenize, dealt, num_processes):
+        with self._work_dir.writing_tokens() as writer:
+            with console.progress("tokenizing", self.source) as on_progress:
+                chunks = iter_chunks(self.source.documents(), self.num_shards, on_progress)
+                for blocks in processes.shared_map(self.tokenize, chunks, num_processes):
                     for shard, block in blocks:
-                        dealer.add(shard, block)
+                        writer.add(shard, block)
             self.check_unchanged()
-        return dealer.sizes
+        return writer.sizes
 
     def _check_memory(self, sizes, num_processes, max_memory_mb):
-        """UserError if the shards need more memory than is allowed."""
-        each = max(self._needs_mb(tokens, sentences) for tokens, sentences, _ in sizes)
-        # One more reads and waits.
-        needed = num_processes * (_PROCESS_MB + each) + (_PROCESS_MB if num_processes > 1 else 0)
+        """Raise UserError if the shards exceed the memory limit."""
+        shard_mb = max(self._estimate_mb(tokens, sentences) for tokens, sentences, _ in sizes)
+        # With several processes, one more reads the text and waits.
+        base_mb = _PROCESS_MB * (num_processes + (num_processes > 1))
+        total_mb = base_mb + num_processes * shard_mb
         console.info(
             "the largest of %d shards takes about %.0f MB, all processes together %.0f MB",
-            self.num_shards, each, needed,
+            self.num_shards, shard_mb, total_mb,
         )  # fmt: skip
-        if not max_memory_mb or needed <= max_memory_mb:
+        if not max_memory_mb or total_mb <= max_memory_mb:
             return
-        left = max_memory_mb - _PROCESS_MB * (num_processes + (num_processes > 1))
-        largest = max(size[2] for size in sizes)
-        if left <= 0:
-            advice = "that is not enough without any shard"
-        elif num_processes * self._needs_mb(largest, 1) > left:
-            # No number of shards cuts it.
+        available_mb = max_memory_mb - base_mb
+        largest_document = max(size[2] for size in sizes)
+        if available_mb <= 0:
+            advice = f"the processes alone take {base_mb} MB"
+        elif num_processes * self._estimate_mb(largest_document, 1) > available_mb:
             advice = (
-                f"one document of {largest:,} tokens is too large for it, whatever `num_shards` is "
-                "(blank lines separate documents)"
+                f"one document of {largest_document:,} tokens is too large for any `num_shards` "
+                "(separate documents by blank lines)"
             )
         else:
-            # As if they were dealt evenly.
-            enough = int(self.num_shards * each * num_processes / left * 1.2) + 1
-            advice = f"`num_shards={enough}` is about enough (with {self._note_path} removed)"
+            # Shards are not exactly equal: add 20%.
+            enough = int(self.num_shards * shard_mb * num_processes / available_mb * 1.2) + 1
+            advice = f"`num_shards={enough}` is about enough (remove {self._metadata_path} first)"
         raise UserError(
             f"`max_memory_mb={max_memory_mb}` is not enough for {self.num_shards} shards in "
-            f"{num_processes} processes, which take about {needed:.0f} MB; {advice}"
+            f"{num_processes} processes, which take about {total_mb:.0f} MB; {advice}"
         )
 
-    def _needs_mb(self, tokens, sentences):
-        settings = self.settings
-        # Random next sentences and ends of documents leave instances that are not full.
-        instances = settings.dupe_factor * (1.6 * tokens / settings.max_seq_length + 1)
-        masks = 0 if settings.dynamic_masking else settings.max_predictions_per_seq
-        each = _INSTANCE + _MASK * min(masks, settings.wanted(settings.max_seq_length))
-        return (tokens * _TOKEN + sentences * _SENTENCE + instances * each) / 1e6
+    def _estimate_mb(self, tokens, sentences):
+        config = self.config
+        # 1.6: random next sentences and ends of documents leave instances that are not full.
+        instances = config.dupe_factor * (1.6 * tokens / config.max_seq_length + 1)
+        max_masks = 0 if config.dynamic_masking else config.max_predictions_per_seq
+        num_masks = min(max_masks, config.num_to_mask(config.max_seq_length))
+        instance_size = _INSTANCE + _MASK * num_masks
+        return (tokens * _TOKEN + sentences * _SENTENCE + instances * instance_size) / 1e6
 
-    def _make_missing(self, sizes, num_processes):
+    def _create_missing(self, sizes, num_processes):
         missing = self.missing()
         thousands = [sizes[shard][0] / 1000 for shard in missing]
-        ticker = console.Ticker("making shards", "thousand tokens", sum(thousands))
-        # Who writes to other file systems does it by TensorFlow, which a fork may not use.
-        made = processes.shared_map(
-            self._make_of_tokens,
+        ticker = console.Ticker("creating shards", "thousand tokens", sum(thousands))
+        created = processes.shared_map(
+            self._create_from_tokens,
             [(shard, sizes[shard]) for shard in missing],
             num_processes,
+            # Remote files are written by TensorFlow, which does not work in a fork.
             fork="://" not in self._path,
         )
-        for count, _ in zip(thousands, made, strict=True):
+        for count, _ in zip(thousands, created, strict=True):
             ticker.add(count)
         ticker.done()
 
-    def _make_of_tokens(self, shard_and_size):
-        self.make_shard(shard_and_size[0], self._work.blocks(*shard_and_size))
+    def _create_from_tokens(self, shard_and_size):
+        shard, size = shard_and_size
+        self.create_shard(shard, self._work_dir.read_blocks(shard, size))
 
-    def make_shard(self, shard, blocks):
-        """Makes a shard of its `Block`s, in the order of its documents."""
-        vocab, settings = self.vocab, self.settings
-        corpus = Corpus.of(blocks)
+    def create_shard(self, shard, blocks):
+        """Create a shard from its `Block`s, in the order of its documents."""
+        vocab, config = self.vocab, self.config
+        corpus = Corpus.from_blocks(blocks)
         del blocks
-        made = create_instances(corpus, vocab, settings, seeded(settings, shard))
-        # What was counted is there before the shard is, so that a restart has it.
-        self._work.write_counts(shard, Counts.of(made, corpus, vocab, settings))
-        write([self.paths()[shard]], made, corpus, vocab, settings)
+        rng = random.Random(f"{config.random_seed}/{shard}")
+        instances = create_instances(corpus, vocab, config, rng)
+        # The counts are saved before the shard, so that a restart finds both.
+        counts = Counts.from_instances(instances, corpus, vocab, config)
+        self._work_dir.write_counts(shard, counts)
+        write([self.paths()[shard]], instances, corpus, vocab, config)

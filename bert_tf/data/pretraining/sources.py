@@ -1,22 +1,23 @@
-"""Where text comes from: files of lines or of JSON, packed or not; documents one by one."""
+"""Sources of text: files of lines or of JSON, read document by document, and sentence splitting."""
 
 import json
+import re
 from typing import NamedTuple
 
 from bert_tf import console, files
 from bert_tf.errors import UserError
 
-FORMATS = ("auto", "text", "jsonl")
+INPUT_FORMATS = ("auto", "text", "jsonl")
 
 
 class Document(NamedTuple):
     """A document of a source.
 
     Attributes:
-      file: the number of its file, from 0.
-      number: its number in that file, from 0.
-      lines: list of str, one sentence each, unless
-      is_raw: sentences are still to be found in the lines, as `sentences.split` does it.
+      file: index of its file.
+      number: index of the document in its file.
+      lines: list of str, one sentence per line, or running text if `is_raw`.
+      is_raw: whether the lines still have to be split by `split_sentences`.
     """
 
     file: int
@@ -26,44 +27,45 @@ class Document(NamedTuple):
 
 
 class FileSource:
-    """Documents of files.
+    """Documents in files.
 
     Attributes:
-      total, unit: how much there is to read, and in what.
-      done: how much of it was read.
-      num_files: how many files there are.
+      total: size of the files in kB.
+      unit: the unit of `total` and `done`.
+      done: how much has been read.
+      num_files: number of files.
     """
 
     unit = "kB"
 
     def __init__(self, paths, format="auto", text_field="text", split_sentences=False):
-        """Takes what to read.
+        """Create the source.
 
         Args:
-          paths: UTF-8 files, any of them packed by gzip.
-          format: "text" is one sentence a line and a blank line between documents; "jsonl" is one
-            JSON object a line, each a document; "auto" is jsonl for names that end in .jsonl,
-            .ndjson or .json, with .gz or without, and else text.
-          text_field: where such an object has its text: a string, in which sentences are found, or
-            a list of sentences.
-          split_sentences: whether to find sentences in the lines of text too.
+          paths: UTF-8 files, which may be compressed by gzip.
+          format: "text" is one sentence per line and a blank line between documents; "jsonl" is one
+            JSON object per line, each a document; "auto" is jsonl for names that end in .jsonl,
+            .ndjson or .json, optionally followed by .gz, and text for all others.
+          text_field: the key of the text in a JSON object; the text is a string, which is split
+            into sentences, or a list of sentences.
+          split_sentences: whether to split the lines of text files into sentences, too.
         """
-        if format not in FORMATS:
-            raise UserError(f"`input_format`: {format!r} is not one of {', '.join(FORMATS)}")
+        if format not in INPUT_FORMATS:
+            raise UserError(f"`input_format`: {format!r} is not one of {', '.join(INPUT_FORMATS)}")
         self.paths = paths
         self._format, self._text_field, self._split = format, text_field, split_sentences
-        # A file that is missing is told of by those who read it.
-        self.total = sum(size for _, size, _ in self.made_of()) / 1000
+        # Raises a UserError for a missing file.
+        self.total = sum(size for _, size, _ in self.fingerprint()) / 1000
         self.done = 0.0
         self.num_files = len(paths)
-        self._unfinished = 0
+        self._num_unfinished = 0
 
-    def made_of(self):
-        """List of (path, bytes, time of the last change in nanoseconds or 0) of the files."""
+    def fingerprint(self):
+        """Return a JSON value that identifies the text: [path, bytes, mtime in ns] of each file."""
         return [[path, *files.size_and_time(path)] for path in self.paths]
 
-    def settings(self):
-        """How the files are read: dict of what JSON has, by the names of flags."""
+    def options(self):
+        """Return the options of reading, a dict of JSON values by argument name."""
         return {
             "input_format": self._format,
             "text_field": self._text_field,
@@ -72,77 +74,133 @@ class FileSource:
 
     @property
     def name(self):
-        """What to call it in a message."""
+        """Name of the source in messages."""
         return ", ".join(self.paths)
 
     def documents(self):
-        """Yields each `Document` that has a line that is not blank.
+        """Yield each `Document` that has text.
 
         Raises:
-          UserError: if a file cannot be read, or a line is not what it should be.
+          UserError: if a file cannot be read, or a line of JSON is malformed.
         """
-        for number in range(self.num_files):
-            yield from self.documents_of(number)
-        if self._unfinished:
+        for file in range(self.num_files):
+            yield from self.documents_in(file)
+        if self._num_unfinished:
             console.info(
                 "%d files end without a blank line; their last document ends with the file (in the "
-                "release it went on in the next file)",
-                self._unfinished,
+                "2018 release it continued in the next file)",
+                self._num_unfinished,
             )
 
-    def documents_of(self, file):
-        """Yields those of the file of that number."""
-        documents = self._of_json(file) if self.is_json(file) else self._of_text(file)
+    def documents_in(self, file):
+        """Yield the documents of file number `file`."""
+        documents = self._read_json(file) if self.is_json(file) else self._read_text(file)
         for number, (lines, is_raw) in enumerate(documents):
             yield Document(file, number, lines, is_raw)
 
     def is_json(self, file):
-        """Whether the file of that number is read as JSON lines."""
+        """Return whether file number `file` is read as JSON lines."""
         name = self.paths[file].lower().removesuffix(".gz")
-        by_name = name.endswith((".jsonl", ".ndjson", ".json"))
-        return self._format == "jsonl" or (self._format == "auto" and by_name)
+        has_json_name = name.endswith((".jsonl", ".ndjson", ".json"))
+        return self._format == "jsonl" or (self._format == "auto" and has_json_name)
 
-    def _moved(self, count):
-        self.done += count / 1000
+    def _on_progress(self, num_bytes):
+        self.done += num_bytes / 1000
 
-    def _of_text(self, file):
-        lines, blank = [], True
-        for line in files.read_lines(self.paths[file], self._moved):
-            blank = not line.strip()
-            if not blank:
+    def _read_text(self, file):
+        lines, is_blank = [], True
+        for line in files.read_lines(self.paths[file], self._on_progress):
+            is_blank = not line.strip()
+            if not is_blank:
                 lines.append(line)
             elif lines:
                 yield lines, self._split
                 lines = []
-        self._unfinished += not blank and file < len(self.paths) - 1
+        self._num_unfinished += not is_blank and file < len(self.paths) - 1
         if lines:
             yield lines, self._split
 
-    def _of_json(self, file):
-        path, field, empty = self.paths[file], self._text_field, 0
-        for number, line in enumerate(files.read_lines(path, self._moved, strict=True), 1):
+    def _read_json(self, file):
+        path, field, num_empty = self.paths[file], self._text_field, 0
+        for number, line in enumerate(files.read_lines(path, self._on_progress, strict=True), 1):
             if not line.strip():
                 continue
             where = f"{path}, line {number}"
             try:
                 value = json.loads(line)
-            # A plain ValueError is a number of more digits than Python turns into one.
+            # A plain ValueError is an integer with more digits than Python converts.
             except (ValueError, RecursionError) as error:
-                too_deep = isinstance(error, RecursionError)
-                found = "lists in lists without end" if too_deep else getattr(error, "msg", error)
-                raise UserError(f"{where}: one JSON object was expected ({found})") from None
+                is_too_deep = isinstance(error, RecursionError)
+                problem = "nested too deeply" if is_too_deep else getattr(error, "msg", error)
+                raise UserError(f"{where}: expected one JSON object ({problem})") from None
             if not isinstance(value, dict):
-                raise UserError(f"{where}: one JSON object was expected, not {line.strip()[:40]}")
+                raise UserError(f"{where}: expected one JSON object, not {line.strip()[:40]}")
             if field not in value:
-                found = ", ".join(value) or "nothing"
-                raise UserError(f"{where}: there is no {field!r}, only {found} (see `text_field`)")
+                keys = ", ".join(value) or "none"
+                raise UserError(
+                    f"{where}: no key {field!r}; its keys are {keys} (see `text_field`)"
+                )
             text = value[field]
             is_list = isinstance(text, list) and all(isinstance(x, str) for x in text)
             if not is_list and not isinstance(text, str):
-                raise UserError(f"{where}: {field!r} must be a text or a list of texts")
+                raise UserError(f"{where}: {field!r} must be a string or a list of strings")
             lines = [x for x in (text if is_list else [text]) if x.strip()]
-            empty += not lines
+            num_empty += not lines
             if lines:
                 yield lines, not is_list
-        if empty:
-            console.info("%s: %d documents without text are left out", path, empty)
+        if num_empty:
+            console.info("%s: skipped %d documents without text", path, num_empty)
+
+
+# fmt: off
+ABBREVIATIONS = frozenset((
+    "Mr", "Mrs", "Ms", "Dr", "Prof", "Rev", "Hon", "St", "Gen", "Col", "Capt", "Lt", "Sgt", "Sen",
+    "Rep", "Gov", "Jr", "Sr", "No", "Nos", "vs", "cf", "e.g", "i.e", "al", "Fig", "Figs", "Eq",
+    "Sec", "Vol", "pp", "ed", "eds", "Jan", "Feb", "Mar", "Apr", "Jun", "Jul", "Aug", "Sep", "Sept",
+    "Oct", "Nov", "Dec", "approx", "dept", "est",
+))
+# fmt: on
+
+_CLOSING = "\"'”’»)\\]」』）】"
+# The lookbehind prevents quadratic time on a long run of full stops.
+_END = re.compile(rf"(?<![.!?…])([.!?…]+)[{_CLOSING}]*\s+(?=(\S))|[。！？｡]+[{_CLOSING}]*\s*")
+_LAST_WORD = re.compile(r"[\w.]*$")
+
+
+def split_sentences(text):
+    """Split running text into sentences, for languages with punctuation like English or Chinese.
+
+    A sentence ends
+
+    1. at the end of a line;
+    2. after a full stop, "!", "?" or "…" and any closing quotes and brackets, if white space and
+       then anything but a lower-case letter follows; but not at the full stop of one of
+       `ABBREVIATIONS` or of a single capital letter, which is an initial ("J. Smith");
+    3. after "。", "！", "？" or "｡" and any closing quotes and brackets.
+
+    Returns:
+      List of str, without surrounding white space.
+    """
+    return [sentence for line in text.split("\n") for sentence in _split_line(line)]
+
+
+def _split_line(line):
+    start = 0
+    for end in _END.finditer(line):
+        if end[1] and (
+            end[2].islower() or (end[1] == "." and _is_abbreviation(line, start, end.start()))
+        ):
+            continue
+        if sentence := line[start : end.end()].strip():
+            yield sentence
+        start = end.end()
+    if sentence := line[start:].strip():
+        yield sentence
+
+
+def _is_abbreviation(line, start, stop):
+    """Return whether the word that ends at `stop` is an abbreviation or an initial."""
+    # No abbreviation is longer than 10 characters.
+    word = _LAST_WORD.search(line, max(start, stop - 10), stop)[0]
+    last = word.rpartition(".")[2]
+    return word in ABBREVIATIONS or (len(last) == 1 and last.isupper())

@@ -1,7 +1,7 @@
-"""The folder that shards are made in: the tokens of each, and what was counted of it.
+"""The work folder of shards: their tokens, and the counts of finished shards.
 
-In it `made_of.json` says what all of it is made of: of anything else nothing is used again.
-`sizes.json` is there once all tokens are.
+`made_of.json` has the fingerprint of the text and configuration; contents with another fingerprint
+are deleted. `sizes.json` exists once the tokens of all shards are complete.
 """
 
 import contextlib
@@ -15,65 +15,65 @@ from bert_tf.data.pretraining.corpus import Block
 from bert_tf.data.pretraining.writing import Counts
 from bert_tf.errors import DamagedFile, UserError
 
-# Bytes of tokens to hold back before they are written.
-_HELD_BACK = 16_000_000
+# Number of bytes of tokens to buffer before writing.
+_BUFFER_SIZE = 16_000_000
 
-# What a run may leave that was killed before it wrote its first note.
-_OF_NOBODY = re.compile(r"\.lock|made_of\.json\.tmp-\d+")
+# Files of a run that was killed before it wrote the fingerprint.
+_INCOMPLETE = re.compile(r"\.lock|made_of\.json\.tmp-\d+")
 
 
-class Work:
+class WorkDir:
     """A work folder.
 
     Attributes:
-      path: where it is. Tokens are local; counts may be on any file system.
+      path: the folder. Tokens require a local folder, counts any file system.
     """
 
-    def __init__(self, path, num_shards, made_of):
-        """Takes where it is and what it is for.
+    def __init__(self, path, num_shards, fingerprint):
+        """Describe the folder; `locked` creates it.
 
         Args:
-          path: the folder, which is made and removed here.
-          num_shards: how many shards there are.
-          made_of: what they are made of, as JSON has it.
+          path: the folder.
+          num_shards: number of shards.
+          fingerprint: a JSON value that identifies the text and the configuration.
         """
         self.path = path
-        self._num_shards, self._made_of = num_shards, made_of
+        self._num_shards, self._fingerprint = num_shards, fingerprint
 
     def exists(self):
-        """Whether the folder is there."""
+        """Return whether the folder exists."""
         return files.system(self.path).exists(self.path)
 
     @contextlib.contextmanager
-    def held(self):
-        """Holds the folder for this process; what is there of other text or settings goes.
+    def locked(self):
+        """Create the folder and lock it for this process; delete contents of other shards.
 
         Raises:
-          UserError: if another process holds it, or the folder is not one of these.
+          UserError: if another process holds the lock, or the folder is not a work folder.
         """
         with files.locked(self.path, "output_file", "makes shards"):
-            note = self._at("made_of.json")
+            path = self._join("made_of.json")
             system = files.system(self.path)
-            if system.exists(note):
-                is_same = files.read_text(note) == as_text(self._made_of)
-            elif all(map(_OF_NOBODY.fullmatch, system.listdir(self.path))):
+            if system.exists(path):
+                is_same = files.read_text(path) == to_json(self._fingerprint)
+            elif all(map(_INCOMPLETE.fullmatch, system.listdir(self.path))):
                 is_same = False
             else:
                 raise UserError(
-                    f"`work_dir`: {self.path} is there and was not made by this program (it has no "
-                    "made_of.json); remove it or name another folder"
+                    f"`work_dir`: {self.path} exists and was not created by this program (no "
+                    "made_of.json); remove it or choose another folder"
                 )
             if not is_same:
                 self._clear()
-                files.write_text(note, as_text(self._made_of))
+                files.write_text(path, to_json(self._fingerprint))
             yield
 
     def remove(self):
-        """Removes the folder, which must be held."""
+        """Remove the folder, which must be locked."""
         self._clear()
         system = files.system(self.path)
-        # The lock last: from then on another process may be in there.
-        for path in map(self._at, ("made_of.json", ".lock")):
+        # Remove the lock last: from then on another process may use the folder.
+        for path in map(self._join, ("made_of.json", ".lock")):
             if system.exists(path):
                 system.remove(path)
         if system is not files.Local:
@@ -86,105 +86,115 @@ class Work:
                 raise
 
     def _clear(self):
-        """Removes all but lock and note; sizes first, without which no tokens are used."""
+        """Remove all but lock and fingerprint; sizes first, so that no partial tokens are used."""
         system = files.system(self.path)
         names = set(system.listdir(self.path)) - {".lock", "made_of.json"}
         for name in sorted(names, key=lambda name: name != "sizes.json"):
-            path = self._at(name)
+            path = self._join(name)
             (system.rmtree if system.isdir(path) else system.remove)(path)
 
-    def _at(self, *names):
+    def _join(self, *names):
         return os.path.join(self.path, *names)
 
     def write_counts(self, shard, counts):
-        """Keeps the `Counts` of a shard."""
-        files.write_text(self._counts_path(shard), as_text(counts._asdict()))
+        """Save the `Counts` of a shard."""
+        files.write_text(self._counts_path(shard), to_json(counts._asdict()))
 
-    def counts(self, shard):
-        """Those that are kept, or None."""
+    def read_counts(self, shard):
+        """Return the saved `Counts` of a shard, or None."""
         path = self._counts_path(shard)
         if not files.system(path).exists(path):
             return None
         return Counts(**json.loads(files.read_text(path)))
 
     def _counts_path(self, shard):
-        return self._at(f"{shard:05d}.json")
+        return self._join(f"{shard:05d}.json")
 
-    def sizes(self):
-        """For each shard its tokens, sentences and tokens of its largest document.
+    def read_sizes(self):
+        """Return [tokens, sentences, tokens of the largest document] of each shard.
 
-        None if not all tokens are there.
+        None if the tokens are not complete.
         """
-        path = self._at("sizes.json")
+        path = self._join("sizes.json")
         if not os.path.exists(path):
             return None
-        console.info("the tokens in %s are used again", self.path)
+        console.info("reusing the tokens in %s", self.path)
         return json.loads(files.read_text(path))
 
     @contextlib.contextmanager
-    def dealing(self):
-        """Yields a `Dealer`; its tokens are there if the block succeeds."""
-        tokens = self._at("tokens")
-        if os.path.exists(tokens):
-            files.Local.rmtree(tokens)
-        files.make_folder(tokens)
-        dealer = Dealer(tokens, self._num_shards)
-        yield dealer
-        dealer.flush()
-        for name in os.listdir(tokens):
-            with open(os.path.join(tokens, name), "r+b") as written:
+    def writing_tokens(self):
+        """Yield a `TokenWriter`; its tokens are complete if the block succeeds."""
+        folder = self._join("tokens")
+        if os.path.exists(folder):
+            files.Local.rmtree(folder)
+        files.make_folder(folder)
+        writer = TokenWriter(folder, self._num_shards)
+        yield writer
+        writer.flush()
+        for name in os.listdir(folder):
+            with open(os.path.join(folder, name), "r+b") as written:
                 os.fsync(written.fileno())
-        files.write_text(self._at("sizes.json"), as_text(dealer.sizes))
+        files.write_text(self._join("sizes.json"), to_json(writer.sizes))
 
-    def blocks(self, shard, size):
-        """The `Block`s of a shard, whose size is given; DamagedFile if they are not those."""
-        path = self._at("tokens", f"{shard:05d}")
+    def read_blocks(self, shard, size):
+        """Return the `Block`s of a shard.
+
+        Args:
+          shard: index of the shard.
+          size: its entry of `read_sizes`.
+
+        Raises:
+          DamagedFile: if the tokens do not have this size.
+        """
+        path = self._join("tokens", f"{shard:05d}")
         blocks = []
         with contextlib.suppress(DamagedFile, FileNotFoundError), open(path, "rb") as reader:
             blocks = Block.read_all(path, reader)
-        found = [sum(len(block.ids) for block in blocks)]
-        found.append(sum(len(block.sentences) for block in blocks))
-        if found != size[:2]:
-            raise DamagedFile(f"{path}: not the tokens that were written; remove {self.path}")
+        num_tokens = sum(len(block.ids) for block in blocks)
+        num_sentences = sum(len(block.sentences) for block in blocks)
+        if [num_tokens, num_sentences] != size[:2]:
+            raise DamagedFile(
+                f"{path}: damaged, not the tokens that were written; remove {self.path}"
+            )
         return blocks
 
 
-class Dealer:
-    """Appends blocks to the files of many shards, some megabytes at a time.
+class TokenWriter:
+    """Appends blocks to a file for each shard, several megabytes at a time.
 
     Attributes:
-      sizes: as `Work.sizes`.
+      sizes: as `WorkDir.read_sizes` returns them.
     """
 
     def __init__(self, folder, num_shards):
-        """Takes an empty folder for the files."""
+        """Create the writer for an empty folder."""
         self.sizes = [[0, 0, 0] for _ in range(num_shards)]
         self._folder = folder
         self._blocks = [[] for _ in range(num_shards)]
-        self._held = 0
+        self._num_buffered = 0
 
     def add(self, shard, block):
-        """Appends a `Block` to a shard."""
+        """Append a `Block` to a shard."""
         size = self.sizes[shard]
         size[0] += len(block.ids)
         size[1] += len(block.sentences)
-        size[2] = max(size[2], block.largest())
+        size[2] = max(size[2], block.largest_document())
         self._blocks[shard].append(block)
-        self._held += sum(part.nbytes for part in block)
-        if self._held >= _HELD_BACK:
+        self._num_buffered += sum(part.nbytes for part in block)
+        if self._num_buffered >= _BUFFER_SIZE:
             self.flush()
 
     def flush(self):
-        """Writes what is held back."""
+        """Write the buffered blocks."""
         for shard, blocks in enumerate(self._blocks):
             if blocks:
                 with open(os.path.join(self._folder, f"{shard:05d}"), "ab") as writer:
                     for block in blocks:
                         block.write(writer)
                 blocks.clear()
-        self._held = 0
+        self._num_buffered = 0
 
 
-def as_text(value):
-    """JSON that people can read."""
+def to_json(value):
+    """Return indented JSON."""
     return json.dumps(value, indent=1, ensure_ascii=False) + "\n"

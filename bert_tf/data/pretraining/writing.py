@@ -1,4 +1,4 @@
-"""Instances to records, many at a time and without TensorFlow, and what is told of them."""
+"""Instances to TFRecords, in batches and without TensorFlow, and statistics of them."""
 
 import contextlib
 import itertools
@@ -8,86 +8,106 @@ import numpy as np
 
 from bert_tf import console, files
 from bert_tf.data import tfrecord
-from bert_tf.data.pretraining.masking import KEEP, unpacked
+from bert_tf.data.pretraining.corpus import read_corpus
+from bert_tf.data.pretraining.instances import create_instances
+from bert_tf.data.pretraining.masking import KEEP, unpack_masks
+from bert_tf.errors import UserError
 
-# Instances to make records of at a time.
-_BATCH = 250
+# Number of instances to serialize at a time.
+_BATCH_SIZE = 250
 
 
-def columns(made, first, last, corpus, vocab, settings):
-    """The features of the instances from `first` up to `last`.
+def columns(instances, first, last, corpus, vocab, config):
+    """Return the features of instances `first` to `last` - 1.
 
     Args:
-      made: `Instances`.
-      first: number of an instance.
-      last: that of the one behind the last.
-      corpus: the `Corpus` that they are of.
-      vocab: dict from piece to id.
-      settings: `Settings`.
+      instances: `Instances`.
+      first: index of the first instance.
+      last: index after the last instance.
+      corpus: the `Corpus` of the instances.
+      vocab: dict from token to id.
+      config: the `InstanceConfig` of the instances.
 
     Returns:
-      Dict of arrays (I, S), (I, P) or (I, 1), named as in `records.pretraining`.
+      Dict of arrays (I, S), (I, P) or (I, 1), named as in `records.pretraining_schema`.
     """
-    chosen = made.order[first:last]
-    a_start, a_end, b_start, b_end, label = (made.segments[chosen].T)[..., None]
+    chosen = instances.order[first:last]
+    a_start, a_end, b_start, b_end, label = (instances.segments[chosen].T)[..., None]
     a_length, b_length = a_end - a_start, b_end - b_start
     b_first = a_length + 2
     length = b_first + b_length + (b_length > 0)
     rows = np.arange(len(chosen))[:, None]
-    place = np.arange(settings.max_seq_length)[None]
-    is_filled = place < length
-    source = place + np.where(place < b_first, a_start - 1, b_start - b_first)
-    # What is looked up beyond the segments is put right below.
+    position = np.arange(config.max_seq_length)[None]
+    is_filled = position < length
+    source = position + np.where(position < b_first, a_start - 1, b_start - b_first)
+    # Positions outside the segments get arbitrary ids here; the next lines overwrite them.
     ids = corpus.ids.take(source, mode="clip") * is_filled
     ids[:, 0] = vocab["[CLS]"]
     ids[rows, b_first - 1] = ids[rows, length - 1] = vocab["[SEP]"]
-    is_second = is_filled & (place >= b_first)
+    is_second = is_filled & (position >= b_first)
     features = {
         "input_ids": ids,
         "input_mask": is_filled,
-        "segment_ids": is_second & (settings.objective != "none"),
+        "segment_ids": is_second & (config.objective != "none"),
     }
-    if settings.objective != "none":
+    if config.objective != "none":
         features["next_sentence_labels"] = label
-    if not settings.dynamic_masking:
-        starts, ends = made.starts[chosen, None], made.starts[chosen + 1, None]
-        slots = starts + np.arange(settings.max_predictions_per_seq)[None]
+    if not config.dynamic_masking:
+        starts, ends = instances.starts[chosen, None], instances.starts[chosen + 1, None]
+        slots = starts + np.arange(config.max_predictions_per_seq)[None]
         is_used = slots < ends
         slots = np.where(is_used, slots, 0)
-        positions, shown = unpacked(made.masks[slots])
+        positions, replacements = unpack_masks(instances.masks[slots])
         positions = np.where(is_used, positions, 0)
         labels = np.where(is_used, ids[rows, positions], 0)
-        shown = np.where(shown == KEEP, labels, shown)
-        ids[np.broadcast_to(rows, shown.shape)[is_used], positions[is_used]] = shown[is_used]
+        replacements = np.where(replacements == KEEP, labels, replacements)
+        slot_rows = np.broadcast_to(rows, positions.shape)
+        ids[slot_rows[is_used], positions[is_used]] = replacements[is_used]
         features["masked_lm_positions"] = positions
         features["masked_lm_ids"] = labels
         features["masked_lm_weights"] = is_used.astype(np.float32)
     return features
 
 
-def write(paths, made, corpus, vocab, settings, told=lambda count: None):
-    """Writes instances to TFRecord files in turn; all files appear at the end, or none does.
+def write(paths, instances, corpus, vocab, config, on_progress=lambda count: None):
+    """Write instances to TFRecord files in turn. All files appear at the end, or none does.
 
-    Args: those of `columns`, and
+    Args:
       paths: the files.
-      told: called with the number of instances that are done.
+      instances: `Instances`.
+      corpus: the `Corpus` of the instances.
+      vocab: dict from token to id.
+      config: the `InstanceConfig` of the instances.
+      on_progress: called with a number of written instances.
     """
     with files.replacing(*paths) as temporary, contextlib.ExitStack() as stack:
         writers = [stack.enter_context(files.system(path).GFile(path, "wb")) for path in temporary]
         turns = itertools.cycle(range(len(writers)))
-        for first in range(0, len(made), _BATCH):
-            last = min(first + _BATCH, len(made))
-            parts = tfrecord.examples(columns(made, first, last, corpus, vocab, settings))
-            shares = [[] for _ in writers]
-            for record, turn in zip(parts, turns, strict=False):
-                shares[turn].append(record)
-            for writer, share in zip(writers, shares, strict=True):
-                writer.write(tfrecord.framed(share))
-            told(last - first)
+        for first in range(0, len(instances), _BATCH_SIZE):
+            last = min(first + _BATCH_SIZE, len(instances))
+            batch = columns(instances, first, last, corpus, vocab, config)
+            records_of_file = [[] for _ in writers]
+            for record, turn in zip(tfrecord.examples(batch), turns, strict=False):
+                records_of_file[turn].append(record)
+            for writer, records in zip(writers, records_of_file, strict=True):
+                writer.write(tfrecord.frame_records(records))
+            on_progress(last - first)
 
 
 class Counts(NamedTuple):
-    """What became of a text; counts of parts add up to that of the whole."""
+    """Statistics of a corpus and its instances; those of parts add up to those of the whole.
+
+    Attributes:
+      documents, sentences, tokens: size of the corpus.
+      empty_lines: number of lines without a token, which were skipped.
+      unknown: number of [UNK] tokens.
+      instances: number of instances.
+      labelled: number of instances with label 1.
+      masked: number of masked tokens in the instances.
+      filled: number of tokens in the instances, without padding.
+      places: number of tokens in the instances, with padding.
+      capped: number of instances with fewer masks than `masked_lm_prob` asks for.
+    """
 
     documents: int = 0
     sentences: int = 0
@@ -102,71 +122,108 @@ class Counts(NamedTuple):
     capped: int = 0
 
     @classmethod
-    def of(cls, made, corpus, vocab, settings):
-        """Counts one corpus and its `Instances`."""
-        lengths, counts = np.unique(made.lengths(), return_counts=True)
-        is_capped = [settings.wanted(int(n)) > settings.max_predictions_per_seq for n in lengths]
+    def from_instances(cls, instances, corpus, vocab, config):
+        """Count one corpus and its `Instances`."""
+        lengths, counts = np.unique(instances.lengths(), return_counts=True)
+        is_capped = [config.num_to_mask(int(n)) > config.max_predictions_per_seq for n in lengths]
         return cls(
             documents=len(corpus.documents) - 1,
             sentences=len(corpus.sentences) - 1,
             empty_lines=corpus.empty_lines,
             tokens=len(corpus.ids),
             unknown=int(np.sum(corpus.ids == vocab["[UNK]"])),
-            instances=len(made),
-            labelled=int(made.segments[:, 4].sum()),
-            masked=int(made.starts[-1]),
-            filled=int(made.lengths().sum()),
-            places=len(made) * settings.max_seq_length,
+            instances=len(instances),
+            labelled=int(instances.segments[:, 4].sum()),
+            masked=int(instances.starts[-1]),
+            filled=int(instances.lengths().sum()),
+            places=len(instances) * config.max_seq_length,
             capped=int(counts[np.array(is_capped, bool)].sum()),
         )
 
     def __add__(self, other):
         return Counts(*map(sum, zip(self, other, strict=True)))
 
-    def tell(self, settings):
-        """Prints them as a table."""
+    def log(self, config):
+        """Log the counts as a table."""
         rows = [
             ("documents", f"{self.documents:,}"),
             ("sentences", f"{self.sentences:,}"),
-            ("lines left out", f"{self.empty_lines:,}"),
+            ("skipped lines", f"{self.empty_lines:,}"),
             ("tokens", f"{self.tokens:,}"),
-            ("unknown tokens", _share(self.unknown, self.tokens)),
+            ("unknown tokens", _percentage(self.unknown, self.tokens)),
             ("instances", f"{self.instances:,}"),
         ]
-        name = {"nsp": "random next sentence", "sop": "changed over"}.get(settings.objective)
-        if name:
-            rows.append((name, _share(self.labelled, self.instances)))
-        masked = _share(self.masked, self.filled)
-        rows.append(("masked tokens", "in training" if settings.dynamic_masking else masked))
-        rows.append(("padding", _share(self.places - self.filled, self.places)))
+        label = {"nsp": "random next sentence", "sop": "swapped segments"}.get(config.objective)
+        if label:
+            rows.append((label, _percentage(self.labelled, self.instances)))
+        masked = _percentage(self.masked, self.filled)
+        rows.append(("masked tokens", "in training" if config.dynamic_masking else masked))
+        rows.append(("padding", _percentage(self.places - self.filled, self.places)))
         for name, value in rows:
             console.info("%-22s%14s", name, value)
 
 
-def _share(part, whole):
+def _percentage(part, whole):
     return f"{100 * part / max(whole, 1):.2f} %"
 
 
-def warn_of_limits(parts, settings):
-    """Says what about corpora and their instances is not as the user may think it is.
+def warn_about_limits(counts, config):
+    """Warn about single-document corpora and about instances with fewer masks than configured.
 
     Args:
-      parts: list of the `Counts` of each corpus that stands for itself, such as a shard.
-      settings: `Settings`.
+      counts: list of the `Counts` of each independent corpus, such as a shard.
+      config: an `InstanceConfig`.
     """
-    lonely = sum(counts.documents == 1 for counts in parts)
-    if lonely and settings.objective == "nsp":
-        what = "the corpus is" if len(parts) == 1 else f"{lonely} of {len(parts)} shards are"
+    num_single = sum(part.documents == 1 for part in counts)
+    if num_single and config.objective == "nsp":
+        what = "the corpus is" if len(counts) == 1 else f"{num_single} of {len(counts)} shards are"
         console.warning(
-            "%s one document, so a random next sentence comes from that same document; blank lines "
-            "separate documents",
+            "%s a single document, so its random next sentences come from that same document; "
+            "separate documents by blank lines",
             what,
         )
-    total = sum(parts, Counts())
+    total = sum(counts, Counts())
     if total.capped:
         console.warning(
-            "`max_predictions_per_seq=%d` masks less than `masked_lm_prob`=%g in %.1f%% of the "
-            "instances; at full length %d would be needed",
-            settings.max_predictions_per_seq, settings.masked_lm_prob,
-            100 * total.capped / total.instances, settings.wanted(settings.max_seq_length),
+            "`max_predictions_per_seq=%d` masks fewer tokens than `masked_lm_prob=%g` in %.1f%% of "
+            "the instances; at full length %d are needed",
+            config.max_predictions_per_seq, config.masked_lm_prob,
+            100 * total.capped / total.instances, config.num_to_mask(config.max_seq_length),
         )  # fmt: skip
+
+
+def check_has_instances(source, num_instances):
+    """Raise UserError if no instance was created: all sentences have a single token."""
+    if not num_instances:
+        raise UserError(f"{source.name}: no instance can be created from its text")
+
+
+def create_in_memory(source, paths, tokenizer, config):
+    """Create the instances of a source, held in memory as in the release, and write them to files.
+
+    Args:
+      source: a source, see `sources`.
+      paths: the TFRecord files, which get instances in turn.
+      tokenizer: a `FullTokenizer`.
+      config: an `InstanceConfig`.
+
+    Returns:
+      `Counts`.
+
+    Raises:
+      UserError: if the source cannot be read or gives no instance, or a file cannot be written.
+    """
+    corpus = read_corpus(source, tokenizer, config.word_boundaries == "spaces")
+    vocab = tokenizer.vocab
+    total = config.dupe_factor * (len(corpus.documents) - 1)
+    ticker = console.Ticker("creating", "documents", total)
+    instances = create_instances(corpus, vocab, config, on_progress=ticker.add)
+    ticker.done()
+    check_has_instances(source, len(instances))
+    counts = Counts.from_instances(instances, corpus, vocab, config)
+    warn_about_limits([counts], config)
+    ticker = console.Ticker("writing", "instances", total=len(instances))
+    write(paths, instances, corpus, vocab, config, ticker.add)
+    ticker.done()
+    counts.log(config)
+    return counts

@@ -1,36 +1,53 @@
-"""Questions and their answers in a context: SQuAD 1.1 and 2.0.
+"""Answering questions about a context: SQuAD 1.1 and 2.0 (BERT paper, sections 4.2 and 4.3).
 
 `reading` reads questions, `features` converts them to windows and writes these to records,
 `alignment` relates characters, words and tokens, `task` has the model, `decoding` turns its logits
-into answers, `scoring` compares them with those of the data, and `results` writes them.
+into answers, `scoring` compares them with those of the data, and `data` ties them together for a
+run.
 """
 
-from bert_tf.tasks.question_answering.decoding import DecodingConfig
-from bert_tf.tasks.question_answering.features import WindowCache, WindowConfig
-from bert_tf.tasks.question_answering.reading import JsonSource, TfdsQuestions, validate_and_count
-from bert_tf.tasks.question_answering.results import Results
-from bert_tf.tasks.question_answering.scoring import Scorer
-from bert_tf.tasks.question_answering.settings import (
-    SpanSettings,
-    load_spans,
-    save_spans,
-    settle_spans,
+from bert_tf.tasks.base import TaskSpec
+from bert_tf.tasks.question_answering.config import (
+    QuestionAnsweringConfig,
+    QuestionAnsweringOptions,
 )
-from bert_tf.tasks.question_answering.task import AnswerExtractor, SpanTask
+from bert_tf.tasks.question_answering.data import (
+    PredictionWriter,
+    QuestionAnsweringData,
+    make_model,
+    read,
+)
+from bert_tf.tasks.question_answering.decoding import DecodingConfig
+from bert_tf.tasks.question_answering.features import WindowConfig, window_cache
+from bert_tf.tasks.question_answering.reading import JsonSource, TfdsQuestions, validate_and_count
+from bert_tf.tasks.question_answering.scoring import Scorer
+from bert_tf.tasks.question_answering.task import AnswerExtractor, QuestionAnsweringTask
+
+SPEC = TaskSpec(
+    name="question_answering",
+    script="run_squad.py",
+    options_class=QuestionAnsweringOptions,
+    config_class=QuestionAnsweringConfig,
+    read=read,
+    make_model=make_model,
+    servable="bert_tf.serving.question_answering:question_answering_servable",
+)
 
 __all__ = [
+    "SPEC",
     "AnswerExtractor",
     "DecodingConfig",
     "JsonSource",
-    "Results",
+    "PredictionWriter",
+    "QuestionAnsweringConfig",
+    "QuestionAnsweringData",
+    "QuestionAnsweringOptions",
+    "QuestionAnsweringTask",
     "Scorer",
-    "SpanSettings",
-    "SpanTask",
     "TfdsQuestions",
-    "WindowCache",
     "WindowConfig",
-    "load_spans",
-    "save_spans",
-    "settle_spans",
+    "make_model",
+    "read",
     "validate_and_count",
+    "window_cache",
 ]

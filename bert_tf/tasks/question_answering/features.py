@@ -14,9 +14,9 @@ import tensorflow as tf
 from bert_tf import console, files, processes
 from bert_tf.data import records, tfrecord
 from bert_tf.errors import UserError
-from bert_tf.tasks import cache
+from bert_tf.tasks.feature_cache import FeatureCache, digest, tokenizer_fingerprint
 from bert_tf.tasks.question_answering.alignment import Context, WordIds
-from bert_tf.tasks.tsv import BadRows
+from bert_tf.tasks.rows import BadRows
 from bert_tf.tasks.windows import SlidingWindows
 
 CLS, SEP = "[CLS]", "[SEP]"
@@ -166,53 +166,37 @@ class FeatureConverter:
             yield question, windows, len(query) > self._window_config.max_query_length
 
 
-class WindowCache(cache.FeatureCache):
-    """The windows of a split in a TFRecord file, which is reused while its inputs do not change.
+def window_cache(path, source, summary, tokenizer, window_config, is_training, num_processes=0):
+    """Return the `FeatureCache` of the windows of a split.
 
-    >>> windows = WindowCache("train.tf_record", source, summary, tokenizer, window_config, True)
-    >>> if windows.stale_reason:
-    ...     windows.write()
+    Args:
+      path: The TFRecord file.
+      source: A `reading.JsonSource` or `reading.TfdsQuestions`.
+      summary: The `reading.DatasetSummary` of the source.
+      tokenizer: A `FullTokenizer`.
+      window_config: A `WindowConfig`.
+      is_training: Whether to write the positions of the answers too.
+      num_processes: Number of processes that convert the questions; 0 for one per core if there
+        are many questions.
     """
-
-    def __init__(
-        self, path, source, summary, tokenizer, window_config, is_training, num_processes=0
-    ):
-        """Check whether the file can be reused.
-
-        Args:
-          path: The file.
-          source: A `reading.JsonSource` or `reading.TfdsQuestions`.
-          summary: The `reading.DatasetSummary` of the source.
-          tokenizer: A `FullTokenizer`.
-          window_config: A `WindowConfig`.
-          is_training: Whether to write the positions of the answers too.
-          num_processes: Number of processes that convert the questions; 0 for one per core if
-            there are many questions.
-        """
-        self._arguments = (path, source, tokenizer, window_config, is_training, num_processes)
-        self._num_questions = summary.questions
-        schema = records.SQUAD_TRAINING if is_training else records.SQUAD
-        made_of = {
-            "data": summary.digest,
-            "questions": summary.questions,
-            "vocabulary": cache.digest(tokenizer.vocab.items()),
-            "do_lower_case": tokenizer.basic_tokenizer.do_lower_case,
-            **dataclasses.asdict(window_config),
-            "schema": cache.digest(schema.items()),
-            "version": _VERSION,
-        }
-        if not is_training:
-            del made_of["answer_alignment"]  # It changes the decoding but not the windows.
-        super().__init__(path, made_of)
-
-    def write(self):
-        """Write the windows; raise UserError if there are none."""
-        self.rebuild(lambda: write_windows(*self._arguments, self._num_questions))
-
-    @property
-    def count(self):
-        """The number of windows, None if another process wrote the file."""
-        return self.note and self.note["windows"]
+    schema = records.SQUAD_TRAINING if is_training else records.SQUAD
+    fingerprint = {
+        "data": summary.digest,
+        "questions": summary.questions,
+        **tokenizer_fingerprint(tokenizer),
+        **dataclasses.asdict(window_config),
+        "schema": digest(schema.items()),
+        "version": _VERSION,
+    }
+    if not is_training:
+        del fingerprint["answer_alignment"]  # It changes the decoding but not the windows.
+    return FeatureCache(
+        path,
+        fingerprint,
+        lambda: write_windows(
+            path, source, tokenizer, window_config, is_training, num_processes, summary.questions
+        ),
+    )
 
 
 def write_windows(
@@ -222,7 +206,7 @@ def write_windows(
 
     The file appears complete or not at all.
 
-    The arguments are those of `WindowCache`, and the number of questions if known.
+    The arguments are those of `window_cache`, and the number of questions if known.
 
     Returns:
       Dict with the number of `windows`.
@@ -249,7 +233,7 @@ def write_windows(
         if not count:
             raise UserError(f"{source.name}: all contexts are empty, so there are no windows")
     ticker.done()
-    truncated.tell(
+    truncated.report(
         f"questions truncated to `max_query_length={window_config.max_query_length}` tokens"
     )
     console.info("%s: %d windows", path, count)

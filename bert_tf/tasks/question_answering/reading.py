@@ -7,11 +7,11 @@ import operator
 from typing import NamedTuple
 
 from bert_tf import console, files
+from bert_tf.data.tfds_builder import load_builder
 from bert_tf.errors import UserError, reason
-from bert_tf.tasks import tfds
 from bert_tf.tasks.question_answering.alignment import Words
 from bert_tf.tasks.question_answering.streaming_json import read_articles
-from bert_tf.tasks.tsv import BadRows
+from bert_tf.tasks.rows import BadRows
 
 
 class Answer(NamedTuple):
@@ -159,7 +159,7 @@ class TfdsQuestions:
         Raises:
           UserError: If there is no such data set or it does not have the features of SQuAD.
         """
-        self._builder = tfds.prepared(name, data_dir)
+        self._builder = load_builder(name, data_dir)
         self._split = tfds_split or _TFDS_SPLITS[split]
         self.name = f"{name}, {self._split}"
         features = self._builder.info.features
@@ -261,9 +261,9 @@ def validate_and_count(source, purpose, version_2_with_negative=False, by_offset
                     continue
             digest.update(json.dumps(question[1:]).encode())
             count += 1
-    misplaced.tell("questions skipped because their answer is not in the context")
-    empty.tell("paragraphs without text")
-    negative.tell("questions without an answer, answered without `version_2_with_negative`")
+    misplaced.report("questions skipped because their answer is not in the context")
+    empty.report("paragraphs without text")
+    negative.report("questions without an answer, answered without `version_2_with_negative`")
     if not count:
         example = f"; {misplaced.first}" if misplaced.count else ""
         raise UserError(f"{source.name}: no usable questions{example}")

@@ -11,29 +11,27 @@ from bert_tf.tasks.question_answering.features import FIRST_UNIQUE_ID, FeatureCo
 from bert_tf.tasks.question_answering.scoring import Scorer
 
 
-class SpanTask(Task):
+class QuestionAnsweringTask(Task):
     """Trains a `BertSpanLabeler` on records of SQuAD; K is the number of best positions kept."""
 
     loss_names = ("span_loss",)
 
-    def __init__(self, config, choice, dtype=None, asked=None):
-        """Makes the model.
+    def __init__(self, config, decoding_config, dtype=None, extractor=None):
+        """Make the model.
 
         Args:
           config: a `BertConfig`.
-          choice: an `decoding.DecodingConfig`; K is its `n_best_size`, or the number of positions
-          if that is
-            less.
+          decoding_config: a `DecodingConfig`; K is its `n_best_size`.
           dtype: a Keras dtype policy.
-          asked: the `AnswerExtractor` whose predictions `metrics` gets; None if it is not called.
+          extractor: the `AnswerExtractor` of the questions that `metrics` scores; None if it is not
+            called.
         """
         self.model = BertSpanLabeler(config, dtype=dtype)
-        self._choice, self._asked = choice, asked
+        self._decoding_config, self._extractor = decoding_config, extractor
 
     @property
     def metric_names(self):
-        names = Scorer(self._choice.version_2_with_negative).names()
-        return tuple(f"eval_{name}" for name in names)
+        return metric_names(self._decoding_config)
 
     def loss_weights(self, batch):
         return {"examples": tf.cast(tf.shape(batch["input_ids"])[0], tf.float32)}
@@ -49,82 +47,99 @@ class SpanTask(Task):
         return {"span_loss": total / (2.0 * weights["examples"])}
 
     def predictions(self, outputs, batch):
-        """The best positions and their logits (B, K), the logits of [CLS] (B,), the ids (B,)."""
-        found = {"unique_ids": batch["unique_ids"]}
+        """Return the K best positions and their logits (B, K), [CLS] logits (B,) and ids (B,)."""
+        values = {"unique_ids": batch["unique_ids"]}
+        size = self._decoding_config.n_best_size
+        # Batches may have any length, also less than K; positions in the padding are never chosen.
+        length = batch["input_ids"].shape[1]
+        padding = [[0, 0], [0, size if length is None else max(size - length, 0)]]
         for side in ("start", "end"):
             logits = outputs[f"{side}_logits"]
-            # Of equal ones the first comes first, as in the release.
-            size = min(self._choice.n_best_size, batch["input_ids"].shape[1])
-            values, indices = tf.math.top_k(logits, size)
-            found |= {side: indices, f"{side}_logits": values, f"null_{side}": logits[:, 0]}
-        return found
+            padded = tf.pad(logits, padding, constant_values=logits.dtype.min)
+            # Of equal logits the first position comes first, as in the release.
+            best, positions = tf.math.top_k(padded, size)
+            values |= {side: positions, f"{side}_logits": best, f"null_{side}": logits[:, 0]}
+        return values
 
     def metrics(self, predictions):
-        scorer = Scorer(self._choice.version_2_with_negative)
-        for question, found in self._asked.answers([predictions]):
-            given = found.answer(self._choice)
-            scorer.add(question.answers or (), given, found.best, found.null_odds)
-        # What the set has no question for is no number, and never the best.
+        scorer = Scorer(self._decoding_config.version_2_with_negative)
+        for question, prediction in self._extractor.answers([predictions]):
+            answer = prediction.answer(self._decoding_config)
+            scorer.add(question.answers or (), answer, prediction.best, prediction.null_odds)
+        # A metric that no question has is NaN, and never the best.
         missing = dict.fromkeys(self.metric_names, float("nan"))
         return missing | {f"eval_{name}": value for name, value in scorer.results().items()}
 
 
-class AnswerExtractor:
-    """The questions of a set, to be put beside what the model says of their windows.
+def metric_names(decoding_config):
+    """Return the names of the metrics of `QuestionAnsweringTask.metrics`."""
+    names = Scorer(decoding_config.version_2_with_negative).names()
+    return tuple(f"eval_{name}" for name in names)
 
-    Nothing of it is kept: texts are read again and cut again, which takes a small part of the time
-    that the model needs for them.
+
+class AnswerExtractor:
+    """Matches the questions of a set with the predictions for their windows.
+
+    It keeps nothing: texts are read and converted again, which takes a small part of the time that
+    the model needs for them.
 
     Attributes:
-      finder: the `decoding.AnswerDecoder` of the last `answers`.
+      decoder: the `AnswerDecoder` of the last `answers`.
     """
 
-    def __init__(self, source, tokenizer, cut, choice, verbose=False):
-        """Takes what the windows and the answers are made of, as `features` and `decoding` do."""
-        self._source, self._tokenizer, self._cut = source, tokenizer, cut
-        self._choice, self._verbose, self.finder = choice, verbose, None
-
-    def answers(self, predictions):
-        """Finds the answers.
+    def __init__(self, source, tokenizer, window_config, decoding_config, verbose=False):
+        """Note what the windows and the answers are made of.
 
         Args:
-          predictions: what `SpanTask` predicts of all windows in order, in batches.
+          source: a `reading.JsonSource` or another source of questions.
+          tokenizer: a `FullTokenizer`.
+          window_config: a `WindowConfig`.
+          decoding_config: a `DecodingConfig`.
+          verbose: whether to log each candidate whose text is not found in its words.
+        """
+        self._source, self._tokenizer, self._window_config = source, tokenizer, window_config
+        self._decoding_config, self._verbose, self.decoder = decoding_config, verbose, None
+
+    def answers(self, predictions):
+        """Find the answers.
+
+        Args:
+          predictions: what `QuestionAnsweringTask` predicts of all windows in order, in batches.
 
         Yields:
-          (`reading.Question`, `decoding.QuestionPrediction`), in the order of the data.
+          (`reading.Question`, `QuestionPrediction`), in the order of the data.
 
         Raises:
-          UserError: if they are not those of these questions.
+          UserError: if the predictions are not those of these questions.
         """
-        self.finder = AnswerDecoder(
-            self._choice, by_offsets=self._cut.by_offsets, verbose=self._verbose
-        )
-        cutter = FeatureConverter(self._tokenizer, self._cut, is_training=False)
+        window_config = self._window_config
+        self.decoder = AnswerDecoder(self._decoding_config, window_config.by_offsets, self._verbose)
+        converter = FeatureConverter(self._tokenizer, window_config, is_training=False)
         rows, expected = _rows(predictions), FIRST_UNIQUE_ID
         for paragraph in self._source.paragraphs():
-            for question, windows, _ in cutter(paragraph):
-                scores = []
+            for question, windows, _ in converter(paragraph):
+                logits = []
                 for _ in windows:
                     unique_id, row = next(rows, (None, None))
                     if unique_id != expected:
                         self._fail(unique_id, expected)
-                    scores.append(row)
+                    logits.append(row)
                     expected += 1
-                yield question, self.finder.decode(windows, scores)
+                yield question, self.decoder.decode(windows, logits)
         for unique_id, _ in rows:
             self._fail(unique_id, None)
 
-    def _fail(self, found, expected):
+    def _fail(self, unique_id, expected):
         raise UserError(
-            f"{self._source.name}: the windows are not those of its questions (id {expected} was "
-            f"expected, found {found}); has it changed?"
+            f"{self._source.name}: the windows are not those of its questions (expected the id "
+            f"{expected}, found {unique_id}); the file may have changed"
         )
 
 
 def _rows(predictions):
-    """Yields (unique id, `WindowLogits`) of each window."""
+    """Yield (unique id, `WindowLogits`) of each window."""
     for batch in predictions:
-        # To Python's own numbers, which are double: the release adds up in those.
+        # Python's own numbers are double precision, in which the release adds up.
         lists = {name: np.asarray(values).tolist() for name, values in batch.items()}
         for i, unique_id in enumerate(lists["unique_ids"]):
             yield (

@@ -1,34 +1,53 @@
 """Tagging words: named entities, parts of speech (BERT paper, section 5.3)."""
 
+from bert_tf.tasks.base import TaskSpec
 from bert_tf.tasks.token_classification import schemes, scoring
+from bert_tf.tasks.token_classification.config import (
+    FeatureBasedConfig,
+    TokenClassificationConfig,
+    TokenClassificationOptions,
+)
+from bert_tf.tasks.token_classification.data import TokenClassificationData, read, write_columns
 from bert_tf.tasks.token_classification.features import (
-    TagFeatures,
     Tags,
     WindowConfig,
     infer_tags,
     valid_sentences,
 )
 from bert_tf.tasks.token_classification.reading import ColumnFiles, Sentence, TfdsSentences
-from bert_tf.tasks.token_classification.results import write_columns
-from bert_tf.tasks.token_classification.settings import TagSettings, load_tags, settle_tags
-from bert_tf.tasks.token_classification.task import TaggingTask, make_model, metric_names
+from bert_tf.tasks.token_classification.task import (
+    TokenClassificationTask,
+    make_model,
+    metric_names,
+)
+
+SPEC = TaskSpec(
+    name="token_classification",
+    script="run_ner.py",
+    options_class=TokenClassificationOptions,
+    config_class=TokenClassificationConfig,
+    read=read,
+    make_model=make_model,
+    servable="bert_tf.serving.token_classification:token_classification_servable",
+)
 
 __all__ = [
+    "SPEC",
     "ColumnFiles",
+    "FeatureBasedConfig",
     "Sentence",
-    "TagFeatures",
-    "TagSettings",
-    "TaggingTask",
     "Tags",
     "TfdsSentences",
+    "TokenClassificationConfig",
+    "TokenClassificationData",
+    "TokenClassificationOptions",
+    "TokenClassificationTask",
     "WindowConfig",
     "infer_tags",
-    "load_tags",
     "make_model",
     "metric_names",
     "schemes",
     "scoring",
-    "settle_tags",
     "valid_sentences",
     "write_columns",
 ]

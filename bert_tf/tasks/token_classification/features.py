@@ -8,10 +8,7 @@ has the most context.
 import dataclasses
 from typing import NamedTuple
 
-from bert_tf import console
-from bert_tf.data import records
 from bert_tf.errors import UserError
-from bert_tf.tasks.cache import FeatureCache, digest
 from bert_tf.tasks.token_classification.schemes import (
     check_compatible,
     convert_tags,
@@ -30,9 +27,6 @@ NOT_WORD_START, WORD_START, SENTENCE_START = 0, 1, 2
 
 # [CLS] window [SEP]
 NUM_SPECIAL_TOKENS = 2
-
-# Bump when the same data give different features.
-_VERSION = 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -193,39 +187,3 @@ def convert_sentences(sentences, tags, tokenizer, window_config):
                 "tag_ids": [0, *window_tags, 0, *padding],
                 "word_starts": [0, *word_starts, 0, *padding],
             }
-
-
-class TagFeatures(FeatureCache):
-    """The features of a split in a TFRecord file, reused while its inputs do not change."""
-
-    def __init__(self, path, sentences, tags, tokenizer, window_config):
-        """Check whether the file can be reused; for the arguments see `convert_sentences`."""
-        self._arguments = sentences, tags, tokenizer, window_config
-        made_of = {
-            "data": digest([s.words, s.tags, bool(s.leading_lines)] for s in sentences),
-            "sentences": len(sentences),
-            "vocabulary": digest(tokenizer.vocab.items()),
-            "do_lower_case": tokenizer.basic_tokenizer.do_lower_case,
-            "tags": list(tags.names),
-            "learn_scheme": tags.scheme,
-            "tag_scheme": tags.data_scheme,
-            **dataclasses.asdict(window_config),
-            "schema": digest(records.TAGGING.items()),
-            "version": _VERSION,
-        }
-        super().__init__(path, made_of)
-
-    def write(self):
-        """Write the features."""
-        self.rebuild(self._write)
-
-    def _write(self):
-        ticker = console.Ticker(f"writing {self.path}", "windows")
-        count = 0
-        with records.writing([self.path], records.TAGGING) as write:
-            for values in convert_sentences(*self._arguments):
-                write(values)
-                ticker.add()
-                count += 1
-        ticker.done()
-        return {"windows": count}

@@ -7,9 +7,9 @@ import re
 import tensorflow as tf
 
 from bert_tf import files
+from bert_tf.data.tfds_builder import load_builder
 from bert_tf.errors import UserError, reason
-from bert_tf.tasks.tfds import prepared
-from bert_tf.tasks.tsv import BadRows
+from bert_tf.tasks.rows import BadRows
 
 DOCUMENT_START = "-DOCSTART-"
 
@@ -167,7 +167,7 @@ class TfdsSentences:
           UserError: If there is no such data set or feature.
         """
         self.name, self._splits = name, splits or {}
-        self._builder = prepared(name, data_dir)
+        self._builder = load_builder(name, data_dir)
         features = self._builder.info.features
         self._words = self._find_feature("word_column", [words], "word")
         self._tags = self._find_feature("tag_column", [tags] if tags else _TFDS_TAGS, "tag")

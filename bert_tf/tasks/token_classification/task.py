@@ -1,4 +1,4 @@
-"""Tagging words: the loss, the decoding and the metrics."""
+"""Classifying tokens: the loss, the decoding and the metrics."""
 
 import itertools
 
@@ -12,25 +12,20 @@ from bert_tf.tasks.token_classification.schemes import convert_tags
 from bert_tf.tasks.token_classification.scoring import accuracy, count_spans
 
 
-class TaggingTask(Task):
-    """Trains a tagger on records of `records.TAGGING`; L is the number of tags."""
+class TokenClassificationTask(Task):
+    """Trains a token classifier on records of `records.TAGGING`; L is the number of tags."""
 
     loss_names = ("tagging_loss",)
 
-    def __init__(self, config, tags, max_seq_length, dtype=None, on_features=None):
-        """Makes the model.
+    def __init__(self, config, dtype=None):
+        """Make the model.
 
         Args:
-          config: a `BertConfig`.
-          tags: `features.Tags`.
-          max_seq_length: S, which predictions are padded to.
+          config: a `TokenClassificationConfig`. Predictions are padded to its `max_seq_length`, S.
           dtype: a Keras dtype policy.
-          on_features: the arguments `way` and `lstm_size` of a `BertFeatureTokenClassifier`, as a
-          dict; None
-            to train the whole model.
         """
-        self.model = make_model(config, len(tags.names), dtype, on_features)
-        self._tags, self._size = tags, max_seq_length
+        self.model = make_model(config, dtype)
+        self._tags, self._length = config.tags, config.max_seq_length
 
     @property
     def metric_names(self):
@@ -42,37 +37,37 @@ class TaggingTask(Task):
 
     def losses(self, outputs, batch, weights):
         loss = tf.reduce_sum(self._losses(outputs, batch))
-        # A batch of windows may have no word, where each is tagged in another.
+        # A batch may have no word of its own, if each word is classified in another window.
         return {"tagging_loss": loss / tf.maximum(weights["words"], 1.0)}
 
     def _losses(self, outputs, batch):
-        """The loss of each word, 0 where none starts, (B, S)."""
+        """Return the loss of each word at its first token, 0 elsewhere, (B, S)."""
         losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
             labels=batch["tag_ids"], logits=outputs["logits"]
         )
         return tf.where(tf.not_equal(batch["word_starts"], NOT_WORD_START), losses, 0.0)
 
     def predictions(self, outputs, batch):
-        """The best tags, those of the data and the starts of words (B, S), and the loss (B,)."""
-        found = {
-            "found": tf.argmax(outputs["logits"], -1, output_type=tf.int32),
+        """Return predicted tags, tags of the data and word starts (B, S), and the loss (B,)."""
+        values = {
+            "predicted": tf.argmax(outputs["logits"], -1, output_type=tf.int32),
             "tag_ids": batch["tag_ids"],
             "word_starts": batch["word_starts"],
         }
-        # Batches may be of any length, and all predictions go into one array.
-        padding = [[0, 0], [0, self._size - tf.shape(batch["tag_ids"])[1]]]
-        found = {
-            name: tf.ensure_shape(tf.pad(x, padding), (None, self._size))
-            for name, x in found.items()
+        # Batches have any length, and all predictions are concatenated.
+        padding = [[0, 0], [0, self._length - tf.shape(batch["tag_ids"])[1]]]
+        values = {
+            name: tf.ensure_shape(tf.pad(x, padding), (None, self._length))
+            for name, x in values.items()
         }
-        return {**found, "loss": tf.reduce_sum(self._losses(outputs, batch), -1)}
+        return {**values, "loss": tf.reduce_sum(self._losses(outputs, batch), -1)}
 
-    def tags(self, predictions, name="found"):
-        """The tags of all words: list of a list of tags for each sentence.
+    def tags(self, predictions, name="predicted"):
+        """Return the tags of all words: for each sentence a list of tags.
 
         Args:
           predictions: dict of arrays (N, ...), all windows in order.
-          name: "found" for those that the model gives, "tag_ids" for those of the data.
+          name: "predicted", or "tag_ids" for those of the data.
         """
         starts = predictions["word_starts"]
         is_word = starts != NOT_WORD_START
@@ -80,30 +75,39 @@ class TaggingTask(Task):
         edges = [*np.flatnonzero(starts[is_word] == SENTENCE_START).tolist(), len(names)]
         return [names[i:j] for i, j in itertools.pairwise(edges)]
 
-    def _as_data(self, sentences):
-        """Lists of tags as those of the data's scheme, which are what conlleval would read."""
+    def _in_data_scheme(self, sentences):
+        """Convert lists of tags to the scheme of the data, which conlleval would read."""
         return [convert_tags(tags, self._tags.scheme, self._tags.data_scheme) for tags in sentences]
 
     def metrics(self, predictions):
-        true, found = self.tags(predictions, "tag_ids"), self.tags(predictions)
-        num_words = max(sum(map(len, true)), 1)
+        labels, predicted = self.tags(predictions, "tag_ids"), self.tags(predictions)
+        num_words = max(sum(map(len, labels)), 1)
         loss = float(predictions["loss"].sum(dtype="float64")) / num_words
-        results = {"eval_accuracy": accuracy(self._as_data(true), self._as_data(found))}
+        results = {
+            "eval_accuracy": accuracy(self._in_data_scheme(labels), self._in_data_scheme(predicted))
+        }
         if self._tags.scheme != "none":
-            figures = count_spans(true, found).precision_recall_f1()
+            scores = count_spans(labels, predicted).precision_recall_f1()
             names = ("eval_precision", "eval_recall", "eval_f1")
-            results |= dict(zip(names, figures, strict=True))
+            results |= dict(zip(names, scores, strict=True))
         return {**results, "eval_loss": loss, "loss": loss}
 
 
 def metric_names(tags):
-    """The names of what `TaggingTask.metrics` gives."""
+    """Return the names of the metrics of `TokenClassificationTask.metrics`."""
     spans = () if tags.scheme == "none" else ("eval_precision", "eval_recall", "eval_f1")
     return ("eval_accuracy", *spans, "eval_loss", "loss")
 
 
-def make_model(config, num_tags, dtype=None, on_features=None):
-    """Return a `BertTokenClassifier`, or with `on_features` a `BertFeatureTokenClassifier`."""
-    if on_features:
-        return BertFeatureTokenClassifier(config, num_tags, dtype=dtype, **on_features)
-    return BertTokenClassifier(config, num_tags, dtype)
+def make_model(config, dtype=None):
+    """Make the model of a `TokenClassificationConfig`."""
+    num_tags = len(config.tags.names)
+    if config.feature_based is None:
+        return BertTokenClassifier(config.bert_config, num_tags, dtype)
+    return BertFeatureTokenClassifier(
+        config.bert_config,
+        num_tags,
+        layer_combination=config.feature_based.layer_combination,
+        lstm_size=config.feature_based.lstm_size,
+        dtype=dtype,
+    )

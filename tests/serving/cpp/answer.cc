@@ -1,13 +1,14 @@
-// Answers rows with a SavedModel, without Python: what TF Serving does, in a hundred lines.
+// Runs a SavedModel on rows without Python: what TF Serving does, in a hundred lines.
 //
 //   answer FOLDER SIGNATURE BATCH LIBRARY... < rows > answers
 //
-// LIBRARY is what to load first: TensorFlow's kernels (libtensorflow_cc.so.2 of the wheel) and, for
-// models of text, the two operations of tensorflow-text. Of BATCH rows together each is a line: the
-// inputs in the order of their names, between tabs. In a text a tab, a line break and a backslash
-// are written \t, \n and \\, any other byte stands for itself; numbers have spaces between them,
-// and rows shorter than the longest of a batch are filled up with 0. An answer is a line in the
-// same manner: the outputs in the order of their names. Status 1 and a sentence if it cannot be.
+// Each LIBRARY is loaded first: TensorFlow's kernels (libtensorflow_cc.so.2 of the wheel) and, for
+// models of text, the two operations of tensorflow-text. Each line is a row, and BATCH rows run
+// together: the inputs in the order of their names, separated by tabs. In a text, a tab, a line
+// break and a backslash are written \t, \n and \\; other bytes are written as they are. Numbers are
+// separated by spaces, and rows shorter than the longest of a batch are padded with 0. Each answer
+// is a line in the same format: the outputs in the order of their names. Errors are one sentence,
+// with exit status 1.
 
 #include <algorithm>
 #include <cstdio>
@@ -69,7 +70,7 @@ std::string Escaped(const std::string& text) {
   return cell;
 }
 
-// The input of a column of cells: strings (B,) or int32 (B, S).
+// Converts a column of cells to an input: strings (B,) or int32 (B, S).
 tf::Tensor Input(tf::DataType type, const Cells& cells) {
   const tf::int64 rows = cells.size();
   if (type == tf::DT_STRING) {
@@ -77,7 +78,7 @@ tf::Tensor Input(tf::DataType type, const Cells& cells) {
     for (int row = 0; row < rows; ++row) texts.vec<tf::tstring>()(row) = Unescaped(cells[row]);
     return texts;
   }
-  if (type != tf::DT_INT32) Fail("an input is neither of strings nor of int32");
+  if (type != tf::DT_INT32) Fail("an input is neither string nor int32");
   std::vector<std::vector<int>> ids(rows);
   size_t longest = 0;
   for (int row = 0; row < rows; ++row) {
@@ -85,21 +86,21 @@ tf::Tensor Input(tf::DataType type, const Cells& cells) {
     for (std::string word; words >> word;) {
       char* end;
       const long id = std::strtol(word.c_str(), &end, 10);
-      if (*end || id != static_cast<int>(id)) Fail("an id is a whole number, and not " + word);
+      if (*end || id != static_cast<int>(id)) Fail(word + " is not an id");
       ids[row].push_back(static_cast<int>(id));
     }
     longest = std::max(longest, ids[row].size());
   }
-  tf::Tensor filled(type, {rows, static_cast<tf::int64>(longest)});
-  auto matrix = filled.matrix<int>();
+  tf::Tensor padded(type, {rows, static_cast<tf::int64>(longest)});
+  auto matrix = padded.matrix<int>();
   matrix.setZero();
   for (int row = 0; row < rows; ++row) {
     for (size_t i = 0; i < ids[row].size(); ++i) matrix(row, i) = ids[row][i];
   }
-  return filled;
+  return padded;
 }
 
-// One row of an output (B, ...).
+// Formats one row of an output (B, ...).
 std::string Cell(const tf::Tensor& output, int row, int rows) {
   const tf::int64 size = output.NumElements() / rows;
   std::string cell;
@@ -114,7 +115,7 @@ std::string Cell(const tf::Tensor& output, int row, int rows) {
       std::snprintf(number, sizeof number, "%.9g", output.flat<float>()(i));
       cell += number;
     } else {
-      Fail("an output is neither of strings nor of int32 or float32");
+      Fail("an output is neither string, int32 nor float32");
     }
   }
   return cell;
@@ -122,7 +123,7 @@ std::string Cell(const tf::Tensor& output, int row, int rows) {
 
 int main(int count, char** arguments) {
   if (count < 4 || std::atoi(arguments[3]) < 1) {
-    Fail("FOLDER SIGNATURE BATCH LIBRARY... was expected, BATCH from 1");
+    Fail("expected FOLDER SIGNATURE BATCH LIBRARY..., BATCH at least 1");
   }
   const std::string folder = arguments[1], signature = arguments[2];
   const size_t batch = std::atoi(arguments[3]);
@@ -133,12 +134,12 @@ int main(int count, char** arguments) {
   tf::SavedModelBundle bundle;
   Check(tf::LoadSavedModel({}, {}, folder, {"serve"}, &bundle));
   const auto& signatures = bundle.GetSignatures();
-  const auto found = signatures.find(signature);
-  if (found == signatures.end()) Fail(folder + " has no signature " + signature);
+  const auto definition = signatures.find(signature);
+  if (definition == signatures.end()) Fail(folder + " has no signature " + signature);
   std::map<std::string, tf::TensorInfo> inputs(
-      found->second.inputs().begin(), found->second.inputs().end());
+      definition->second.inputs().begin(), definition->second.inputs().end());
   std::map<std::string, std::string> outputs;
-  for (const auto& [name, info] : found->second.outputs()) outputs[name] = info.name();
+  for (const auto& [name, info] : definition->second.outputs()) outputs[name] = info.name();
   Cells fetched;
   for (const auto& [name, tensor] : outputs) fetched.push_back(tensor);
 
@@ -148,7 +149,7 @@ int main(int count, char** arguments) {
     while (columns[0].size() < batch && (more = bool(std::getline(std::cin, line)))) {
       const Cells cells = Split(line);
       if (cells.size() != inputs.size()) {
-        Fail(std::to_string(inputs.size()) + " inputs were expected, a line has " +
+        Fail("expected " + std::to_string(inputs.size()) + " inputs, but the line has " +
              std::to_string(cells.size()));
       }
       for (size_t i = 0; i < cells.size(); ++i) columns[i].push_back(cells[i]);

@@ -1,0 +1,77 @@
+"""Dynamic masking: other tokens are masked in each epoch (RoBERTa, arXiv:1907.11692)."""
+
+import tensorflow as tf
+
+from bert_tf.errors import UserError
+
+
+class DynamicMasking:
+    """Masks batches of records without masks, as `pretraining.masking` masks instances.
+
+    The masks depend on seed, step and row alone: they are the same on any number of devices and
+    after a restart.
+    """
+
+    def __init__(self, vocab, lengths, masked_lm_prob, seed):
+        """Create the masking.
+
+        Args:
+          vocab: dict from token to id.
+          lengths: {"S": ..., "P": ...}; at most P tokens are masked.
+          masked_lm_prob: fraction of the tokens to mask.
+          seed: seed of the random draws.
+        """
+        if not 0 <= masked_lm_prob <= 1:
+            raise UserError(f"`masked_lm_prob` must be from 0 to 1, not {masked_lm_prob}")
+        if lengths["P"] > lengths["S"]:
+            raise UserError(
+                f"`max_predictions_per_seq={lengths['P']}` is more than "
+                f"`max_seq_length={lengths['S']}`"
+            )
+        self._special_ids = [vocab["[CLS]"], vocab["[SEP]"]]
+        self._mask_id, self._token_ids = vocab["[MASK]"], sorted(vocab.values())
+        self._prob, self._seed, self._lengths = masked_lm_prob, seed, lengths
+
+    def noise(self, step, batch_size):
+        """Return the random draws for the batch of a step: float32 (B, S + P) and int32 (B, P)."""
+        seed = tf.random.experimental.stateless_fold_in([self._seed, 1], step)
+        length, num_slots = self._lengths["S"], self._lengths["P"]
+        uniform = tf.random.stateless_uniform([batch_size, length + num_slots], seed)
+        random_tokens = tf.random.stateless_uniform(
+            [batch_size, num_slots], seed + 1, 0, len(self._token_ids), tf.int32
+        )
+        return uniform, random_tokens
+
+    def __call__(self, batch, noise):
+        """Return the batch masked, with `masked_lm_positions`, `_ids` and `_weights` (B, P)."""
+        uniform, random_tokens = noise
+        length, num_slots = self._lengths["S"], self._lengths["P"]
+        ids, input_mask = batch["input_ids"], batch["input_mask"]
+        is_special = tf.reduce_any(ids[..., None] == self._special_ids, -1)
+        is_candidate = (input_mask == 1) & ~is_special
+        count = tf.round(tf.cast(tf.reduce_sum(input_mask, 1), tf.float32) * self._prob)
+        count = tf.minimum(
+            tf.cast(tf.maximum(count, 1), tf.int32),
+            tf.reduce_sum(tf.cast(is_candidate, tf.int32), 1),
+        )
+        is_used = tf.range(num_slots) < count[:, None]
+        scores = tf.where(is_candidate, uniform[:, :length], -1.0)
+        positions = tf.math.top_k(scores, num_slots).indices
+        positions = tf.sort(tf.where(is_used, positions, length), axis=1)
+        positions = tf.where(is_used, positions, 0)
+        labels = tf.gather(ids, positions, batch_dims=1)
+        # 80% become [MASK], 10% stay, 10% become a random token.
+        action = uniform[:, length:]
+        replacements = tf.where(action < 0.9, labels, tf.gather(self._token_ids, random_tokens))
+        replacements = tf.where(action < 0.8, self._mask_id, replacements)
+        # Unused slots rewrite the token at position 0.
+        replacements = tf.where(is_used, replacements, labels)
+        rows = tf.broadcast_to(tf.range(tf.shape(ids)[0])[:, None], tf.shape(positions))
+        masked = tf.tensor_scatter_nd_update(ids, tf.stack([rows, positions], -1), replacements)
+        return {
+            **batch,
+            "input_ids": tf.ensure_shape(masked, ids.shape),
+            "masked_lm_positions": positions,
+            "masked_lm_ids": tf.where(is_used, labels, 0),
+            "masked_lm_weights": tf.cast(is_used, tf.float32),
+        }

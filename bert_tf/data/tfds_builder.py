@@ -1,0 +1,111 @@
+"""Datasets of tensorflow-datasets, which is imported when it is needed."""
+
+from bert_tf import console
+from bert_tf.data.pretraining.sources import Document
+from bert_tf.deprecation import deprecated_names
+from bert_tf.errors import UserError, reason
+
+
+class TfdsTextSource:
+    """Documents for pre-training, one for each example of a split.
+
+    Attributes:
+      name: name of the source in messages.
+      total: number of examples.
+      unit: the unit of `total` and `done`.
+      done: number of examples that have been read.
+      num_files: number of files the source appears to have: 1.
+    """
+
+    unit, num_files = "examples", 1
+
+    def __init__(self, name, split="train", text_field="text", data_dir=None):
+        """Open the dataset.
+
+        Args:
+          name: name of the dataset, such as "wiki40b/en".
+          split: a split, such as "train" or "train[:1%]".
+          text_field: the feature with the text, which is split into sentences.
+          data_dir: folder of the datasets; None for the default of tensorflow-datasets.
+
+        Raises:
+          UserError: if the dataset, split or feature does not exist.
+        """
+        self._builder = load_builder(name, data_dir)
+        self._split, self._field, self.name = split, text_field, f"{name}, {split}"
+        self.done = 0
+        info = self._builder.info
+        try:
+            self.total = info.splits[split].num_examples
+        except (KeyError, ValueError, AssertionError):
+            splits = ", ".join(info.splits)
+            raise UserError(f"`tfds_split`: {name} has no split {split}, only {splits}") from None
+        if text_field not in info.features or str(info.features[text_field].np_dtype) != "object":
+            raise UserError(
+                f"`text_field`: {name} has no text feature {text_field!r}; its features are "
+                f"{', '.join(info.features)}"
+            )
+
+    def fingerprint(self):
+        """Return a JSON value that identifies the text."""
+        return [[self._builder.info.full_name, self._split, self._field]]
+
+    def options(self):
+        """Return an empty dict: `fingerprint` has all options."""
+        return {}
+
+    def documents(self):
+        """Yield each `Document` that has text, in the order of the dataset."""
+        return self.documents_in(0)
+
+    def documents_in(self, file):
+        """Yield the documents of file number `file`, which must be 0."""
+        import tensorflow_datasets as tfds
+
+        rows = self._builder.as_dataset(split=self._split, shuffle_files=False)
+        number = 0
+        for index, row in enumerate(tfds.as_numpy(rows)):
+            try:
+                text = row[self._field].decode("utf-8")
+            except UnicodeDecodeError as error:
+                where = f"{self.name}, example {index}"
+                raise UserError(f"{where}: not UTF-8 (byte {error.start + 1})") from None
+            self.done = index + 1
+            if text.strip():
+                yield Document(file, number, [text], True)
+                number += 1
+        if number < self.done:
+            console.info("%s: skipped %d documents without text", self.name, self.done - number)
+
+
+def load_builder(name, data_dir):
+    """Return the builder of a dataset, downloading and preparing the data if necessary.
+
+    Raises:
+      UserError: if the dataset does not exist or cannot be prepared.
+    """
+    try:
+        import tensorflow_datasets as tfds
+    except ImportError:
+        raise UserError(
+            "`tfds_name` requires tensorflow-datasets: pip install tensorflow-datasets"
+        ) from None
+    try:
+        builder = tfds.builder(name, data_dir=data_dir)
+    except (tfds.core.DatasetNotFoundError, ValueError, AssertionError) as error:
+        raise UserError(f"`tfds_name`: no dataset {name} ({reason(error)})") from None
+    if not builder.is_prepared():
+        console.info("downloading and preparing %s in %s", name, builder.data_path)
+        try:
+            builder.download_and_prepare()
+        except Exception as error:  # network errors, and any error of the dataset's own code
+            raise UserError(
+                f"`tfds_name`: {name} cannot be prepared ({reason(error)}); prepare it on another "
+                "machine and copy it, see `tfds_data_dir`"
+            ) from None
+    return builder
+
+
+__getattr__ = deprecated_names(
+    __name__, {"TextSource": "TfdsTextSource", "prepared": "load_builder"}
+)

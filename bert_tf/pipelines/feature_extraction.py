@@ -1,0 +1,297 @@
+"""Internal values of a pre-trained model for texts: token vectors, embeddings and attention.
+
+Shapes: B batch, S sequence, H hidden, L layers, N heads, T tokens (or words) of one text, W width
+of a vector.
+"""
+
+import functools
+from typing import NamedTuple
+
+import numpy as np
+from keras import ops
+
+from bert_tf.errors import UserError
+from bert_tf.modeling.layer_combination import layers_of
+from bert_tf.modeling.models import BertModel
+from bert_tf.pipelines.base import TextPipeline
+
+# How the vector of a word is computed from those of its tokens.
+WORD_POOLINGS = ("first", "mean")
+
+
+class TextVectors(NamedTuple):
+    """The values of one text.
+
+    Attributes:
+      index: number of the line in the input, from 0.
+      tokens: list of T tokens or words.
+      layers: list of L layer numbers, or the name of a layer combination (L is 1).
+      values: array (T, L, W) of vectors, or (L, N, T, T) of attention probabilities.
+    """
+
+    index: int  # type: ignore[assignment]
+    tokens: list
+    layers: list
+    values: np.ndarray
+
+
+class TokenVectors(TextPipeline):
+    """Computes a vector for each token or word of texts, without training.
+
+    >>> vectors = TokenVectors.from_preset(
+    ...     "uncased_L-12_H-768_A-12", layer_combination="concat_last_four"
+    ... )
+    >>> for text in vectors(["a man ||| a plan"]):
+    ...     text.tokens, text.values  # (T, L, W)
+
+    Attributes:
+      layers: list of layer numbers, or the name of the layer combination.
+    """
+
+    def __init__(
+        self,
+        model,
+        tokenizer,
+        layers=(-1,),
+        layer_combination=None,
+        layer_weights=None,
+        words=None,
+        **options,
+    ):
+        """Create the pipeline.
+
+        Args:
+          model: a `BertModel`.
+          tokenizer: a `FullTokenizer`.
+          layers: numbers of the layers to return, 0 for the lowest or -1 for the last.
+          layer_combination: one of `modeling.LAYER_COMBINATIONS`, to return a single vector
+            computed from several layers; replaces `layers`.
+          layer_weights: weights of the layers in a weighted sum; None for equal weights.
+          words: None for a vector per token; "first" for a vector per word, that of its first
+            token; "mean" for the mean over the tokens of the word.
+          **options: `strategy`, `batch_size` and `max_seq_length`, as in `TextPipeline`.
+
+        Raises:
+          UserError: if the model lacks a layer or the number of weights differs from the number of
+            layers.
+        """
+        super().__init__(model, tokenizer, **options)
+        if words not in (None, *WORD_POOLINGS):
+            raise UserError(f"`words`: {words!r} is not one of {', '.join(WORD_POOLINGS)}")
+        num_layers, hidden_size = model.config.num_hidden_layers, model.config.hidden_size
+        if layer_combination is None:
+            _check_numbers(layers, num_layers, "layer")
+            self.layers = list(layers)
+            self._combine = functools.partial(_stack, layers=self.layers)
+        else:
+            self.layers = [layer_combination]
+            self._combine = _combination(layer_combination, layer_weights, num_layers)
+        # The only combination whose vectors are wider than a layer.
+        width = hidden_size * (4 if layer_combination == "concat_last_four" else 1)
+        self._words = words
+        self._runner = self._make_runner(
+            self._compute, 4 * self.max_seq_length * len(self.layers) * width
+        )
+
+    def __call__(self, texts):
+        """Yield the `TextVectors` of texts, each a `Text` or a str with " ||| " in a pair."""
+        inputs = self._make_preprocessor(with_words=self._words is not None)
+        sequences = inputs.convert_all(texts)
+        for encoded, values in self._runner.run(sequences, "reading texts", trim=self._trim):
+            if self._words:
+                tokens = [word.text for word in encoded.words]
+            else:
+                tokens = self.tokenizer.convert_ids_to_tokens(encoded.input_ids)
+            yield TextVectors(encoded.text.index, tokens, self.layers, values)
+        inputs.report()
+
+    def _compute(self, batch):
+        """Return float32 (B, S, L, W) for a batch."""
+        return {"values": self._combine(self.model(batch, training=False))}
+
+    def _trim(self, features, arrays):
+        """Remove the padding: (T, L, W)."""
+        values = arrays["values"]
+        if not self._words:
+            return values[: len(features.input_ids)].copy()
+        words = features.item.words
+        if self._words == "first":
+            return values[[word.start for word in words]]
+        means = [values[word.start : word.end].mean(0) for word in words]
+        return np.array(means, "float32").reshape(-1, *values.shape[1:])
+
+
+def _combination(name, layer_weights, num_layers):
+    """Return a function from the outputs of `BertModel` to float32 (B, S, 1, W)."""
+    layers = layers_of(name, num_layers, "layer_combination")
+    if not layers:
+        return lambda outputs: ops.cast(outputs["embedding_output"], "float32")[:, :, None]
+    if name == "concat_last_four":
+
+        def concatenate(outputs):
+            vectors = [ops.cast(outputs["all_encoder_layers"][i], "float32") for i in layers]
+            return ops.concatenate(vectors, axis=-1)[:, :, None]
+
+        return concatenate
+    weights = [1 / len(layers)] * len(layers) if layer_weights is None else list(layer_weights)
+    if len(weights) != len(layers):
+        raise UserError(
+            f"`layer_weights` has {len(weights)} numbers, but `layer_combination={name}` requires "
+            f"{len(layers)} for this model"
+        )
+
+    def weighted_sum(outputs):
+        values = _stack(outputs, layers)  # (B, S, L, H)
+        return ops.sum(values * ops.reshape(ops.array(weights, "float32"), (-1, 1)), 2)[:, :, None]
+
+    return weighted_sum
+
+
+def _stack(outputs, layers):
+    """Return these layers of the outputs of `BertModel` as float32 (B, S, L, H)."""
+    return ops.stack(
+        [ops.cast(outputs["all_encoder_layers"][i], "float32") for i in layers], axis=2
+    )
+
+
+class EmbeddedText(NamedTuple):
+    """The input embeddings of one text.
+
+    The sum of `word`, `segment` and `position` is normalized to `output`, the input of the first
+    layer (BERT paper, figure 2).
+
+    Attributes:
+      tokens: list of T tokens, including [CLS] and [SEP].
+      input_ids: list of T token ids.
+      segment_ids: list of T segment ids.
+      word, segment, position, output: arrays (T, H).
+    """
+
+    tokens: list
+    input_ids: list
+    segment_ids: list
+    word: np.ndarray
+    segment: np.ndarray
+    position: np.ndarray
+    output: np.ndarray
+
+
+class EmbeddingParts(TextPipeline):
+    """Computes the word, segment and position embeddings of texts separately.
+
+    >>> embeddings = EmbeddingParts.from_preset("uncased_L-12_H-768_A-12")
+    >>> for text in embeddings(["How are you? ||| Fine."]):
+    ...     text.tokens, text.word, text.segment, text.position, text.output
+    """
+
+    def __init__(self, model, tokenizer, **options):
+        """Create the pipeline from a `BertModel`, as in `TextPipeline`."""
+        super().__init__(model, tokenizer, **options)
+        bytes_per_row = 16 * self.max_seq_length * model.config.hidden_size
+        self._runner = self._make_runner(self._compute, bytes_per_row)
+
+    def __call__(self, texts):
+        """Yield the `EmbeddedText` of texts, each a `Text` or a str with " ||| " in a pair."""
+        inputs = self._make_preprocessor()
+
+        def trim(features, arrays):
+            length = len(features.input_ids)
+            tokens = self.tokenizer.convert_ids_to_tokens(features.input_ids)
+            arrays = {name: x[:length].copy() for name, x in arrays.items()}
+            return EmbeddedText(tokens, features.input_ids, features.segment_ids, **arrays)
+
+        for _, text in self._runner.run(inputs.convert_all(texts), "reading texts", trim=trim):
+            yield text
+        inputs.report()
+
+    def _compute(self, batch):
+        """Return float32 (B, S, H) for each array of `EmbeddedText`."""
+        layer = self.model.embeddings
+        ids = batch["input_ids"]
+        positions = ops.broadcast_to(ops.arange(ops.shape(ids)[1]), ops.shape(ids))
+        arrays = {
+            "word": ops.take(layer.word_embeddings, ids, axis=0),
+            "segment": ops.take(layer.token_type_embeddings, batch["segment_ids"], axis=0),
+            "position": ops.take(layer.position_embeddings, positions, axis=0),
+            "output": self.model(batch, training=False)["embedding_output"],
+        }
+        return {name: ops.cast(x, "float32") for name, x in arrays.items()}
+
+
+class Attention(TextPipeline):
+    """Computes the attention probabilities of texts.
+
+    >>> attention = Attention.from_preset("uncased_L-12_H-768_A-12")
+    >>> for text in attention(["The cat sat on the mat."]):
+    ...     text.tokens, text.values  # (L, N, T, T): from each token to each token
+
+    Attributes:
+      layers: list of the layer numbers, from 0.
+      heads: list of the head numbers, from 0.
+    """
+
+    make_model = staticmethod(functools.partial(BertModel, with_attention_probs=True))
+
+    def __init__(self, model, tokenizer, layers=None, heads=None, **options):
+        """Create the pipeline.
+
+        Args:
+          model: a `BertModel` created `with_attention_probs`.
+          tokenizer: a `FullTokenizer`.
+          layers: numbers of the layers to return, 0 for the lowest or -1 for the last; None for
+            all.
+          heads: numbers of the heads to return, 0 for the first or -1 for the last; None for all.
+          **options: `strategy`, `batch_size` and `max_seq_length`, as in `TextPipeline`.
+
+        Raises:
+          UserError: if the model lacks a layer or a head.
+        """
+        super().__init__(model, tokenizer, **options)
+        self.layers = _select(layers, model.config.num_hidden_layers, "layer")
+        self.heads = _select(heads, model.config.num_attention_heads, "head")
+        count = len(self.layers) * len(self.heads)
+        self._runner = self._make_runner(self._compute, 4 * count * self.max_seq_length**2)
+
+    def __call__(self, texts):
+        """Yield the `TextVectors` of texts, each a `Text` or a str with " ||| " in a pair.
+
+        Their `values` are (L, N, T, T).
+        """
+        inputs = self._make_preprocessor()
+        sequences = inputs.convert_all(texts)
+        for encoded, values in self._runner.run(sequences, "reading texts", trim=self._trim):
+            tokens = self.tokenizer.convert_ids_to_tokens(encoded.input_ids)
+            yield TextVectors(encoded.text.index, tokens, self.layers, values)
+        inputs.report()
+
+    def _compute(self, batch):
+        """Return float32 (B, L, N, S, S) for a batch."""
+        probs = self.model(batch, training=False)["attention_probs"]
+        selected = ops.stack([probs[layer] for layer in self.layers], axis=1)
+        return {"values": ops.cast(ops.take(selected, self.heads, axis=2), "float32")}
+
+    @staticmethod
+    def _trim(features, arrays):
+        """Remove the padding: (L, N, T, T)."""
+        length = len(features.input_ids)
+        return arrays["values"][:, :, :length, :length].copy()
+
+
+def _select(numbers, count, name):
+    """Return layer or head numbers counted from 0; None selects all."""
+    if numbers is None:
+        return list(range(count))
+    _check_numbers(numbers, count, name)
+    return [number % count for number in numbers]
+
+
+def _check_numbers(numbers, count, name):
+    """Raise UserError if there are no numbers or one is not in range, as a list index."""
+    if not numbers:
+        raise UserError(f"`{name}s` is empty; give at least one {name}")
+    for number in numbers:
+        if not -count <= number < count:
+            raise UserError(
+                f"`{name}s`: there is no {name} {number}; the model has {count}, numbered 0 to "
+                f"{count - 1} or -1 to -{count}"
+            )

@@ -1,0 +1,138 @@
+"""Files of vectors: the release's JSON lines, compact TFRecords and NumPy arrays.
+
+Shapes: T tokens of one text, L layers, N heads, W width of a vector.
+"""
+
+import contextlib
+import json
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf import files
+from bert_tf.data import records
+from bert_tf.errors import UserError
+
+FORMATS = ("json", "tfrecord")
+DTYPES = ("float32", "float16")
+
+
+@contextlib.contextmanager
+def vector_writer(path, file_format="json", dtype="float32"):
+    """Yield a function that writes one `TextVectors`; the file appears once it is complete.
+
+    A TFRecord contains `linex_index`, `tokens`, `layers` (numbers or names), `shape`, `dtype` and
+    `values`, raw little-endian numbers; `read_vectors` reads it.
+
+    Args:
+      path: the file.
+      file_format: "json" for the release's lines, with numbers rounded to 6 digits; or "tfrecord".
+      dtype: "float32" or "float16", for a TFRecord.
+
+    Raises:
+      UserError: if the file cannot be written or the format is unknown.
+    """
+    for value, allowed in ((file_format, FORMATS), (dtype, DTYPES)):
+        if value not in allowed:
+            raise UserError(f"{path}: {value!r} is not one of {', '.join(allowed)}")
+    with files.replacing(path) as (temporary,):
+        if file_format == "json":
+            with tf.io.gfile.GFile(temporary, "wb") as writer:
+                yield lambda text: writer.write(json_line(text).encode())
+        else:
+            with tf.io.TFRecordWriter(temporary) as writer:
+                yield lambda text: writer.write(_serialize(text, dtype))
+
+
+def json_line(text):
+    """Return a `TextVectors` as a line of JSON in the release's format."""
+    # For float32 values this equals Python's round() and is many times faster.
+    values = np.round(text.values.astype("float64"), 6).tolist()
+    features = [
+        {
+            "token": token,
+            "layers": [
+                {"index": layer, "values": vector}
+                for layer, vector in zip(text.layers, vectors, strict=True)
+            ],
+        }
+        for token, vectors in zip(text.tokens, values, strict=True)
+    ]
+    return json.dumps({"linex_index": text.index, "features": features}) + "\n"
+
+
+def _serialize(text, dtype):
+    example = tf.train.Example()
+    features = example.features.feature
+    features["linex_index"].int64_list.value.append(text.index)
+    features["tokens"].bytes_list.value.extend(token.encode() for token in text.tokens)
+    features["layers"].bytes_list.value.extend(str(layer).encode() for layer in text.layers)
+    features["shape"].int64_list.value.extend(text.values.shape)
+    features["dtype"].bytes_list.value.append(dtype.encode())
+    raw = text.values.astype(np.dtype(dtype).newbyteorder("<")).tobytes()
+    features["values"].bytes_list.value.append(raw)
+    return example.SerializeToString(deterministic=True)
+
+
+def read_vectors(path):
+    """Read a TFRecord file written by `vector_writer`.
+
+    Args:
+      path: the file.
+
+    Yields:
+      For each text (line number, list of tokens, list of layers as str, array). The array has the
+      dtype and shape that were written: (T, L, W) for vectors, (L, N, T, T) for attention.
+
+    Raises:
+      UserError: if the file is damaged or contains other records.
+    """
+    records.check_lengths(path, {}, {})
+    with records.naming_bad_records([path]):
+        for serialized in tf.data.TFRecordDataset(path).as_numpy_iterator():
+            features = tf.train.Example.FromString(serialized).features.feature
+            if "shape" not in features or "values" not in features:
+                raise UserError(
+                    f"{path}: a record has no `shape` and `values`; expected a file written by "
+                    "extract_features.py or bert-tf attention"
+                )
+            dtype = np.dtype(features["dtype"].bytes_list.value[0].decode()).newbyteorder("<")
+            values = np.frombuffer(features["values"].bytes_list.value[0], dtype)
+            yield (
+                features["linex_index"].int64_list.value[0],
+                [token.decode() for token in features["tokens"].bytes_list.value],
+                [layer.decode() for layer in features["layers"].bytes_list.value],
+                values.reshape(features["shape"].int64_list.value),
+            )
+
+
+@contextlib.contextmanager
+def array_writer(path, count, width, dtype="float32"):
+    """Yield a function that writes one row (W,) of a NumPy file; it appears once it is complete.
+
+    Args:
+      path: the file.
+      count: number of rows.
+      width: W.
+      dtype: "float32" or "float16".
+
+    Raises:
+      UserError: if the file cannot be written or another number of rows was written.
+    """
+    dtype = np.dtype(dtype).newbyteorder("<")
+    header = {"descr": dtype.str, "fortran_order": False, "shape": (count, width)}
+    num_written = 0
+    with files.replacing(path) as (temporary,):
+        with tf.io.gfile.GFile(temporary, "wb") as writer:
+            np.lib.format.write_array_header_1_0(writer, header)
+
+            def write(row):
+                nonlocal num_written
+                num_written += 1
+                writer.write(row.astype(dtype).tobytes())
+
+            yield write
+        if num_written != count:
+            raise UserError(
+                f"{path}: expected {count} rows, got {num_written}; was the input file changed?"
+            )

@@ -1,0 +1,159 @@
+"""Which columns of a file have the texts, labels and ids."""
+
+import dataclasses
+
+from bert_tf import console
+from bert_tf.errors import UserError
+
+
+@dataclasses.dataclass(frozen=True)
+class Columns:
+    """Positions of columns, from 0, or from the end if negative.
+
+    Attributes:
+      text_a, text_b: the texts.
+      label: the label; a tuple where each label has a column of its own.
+      header: whether the first line is a header, which is skipped.
+      id: the id.
+      only: (position, value): rows with a different value there are skipped, because they are in
+        another language.
+      width: the number of columns that a row may have, None for any.
+      numbers: the numeric features.
+    """
+
+    text_a: int
+    text_b: int | None = None
+    label: int | tuple | None = None
+    header: bool = False
+    id: int | None = None
+    only: tuple | None = None
+    width: int | None = None
+    numbers: tuple = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """The columns that a user names; `find_columns` finds the others.
+
+    Attributes:
+      text, label, id, numbers: columns by name or by number from 0, as text; `label` has several
+        where each label has a column.
+      header: "auto", "yes" or "no".
+      separator: separates the labels of one cell.
+      numeric_as: "vector" or "text".
+    """
+
+    text: tuple = ()
+    label: tuple = ()
+    id: str | None = None
+    header: str = "auto"
+    separator: str = ","
+    numbers: tuple = ()
+    numeric_as: str = "vector"
+
+
+# A header line is recognised by these names.
+TEXT_A = ("text", "text_a", "sentence", "sentence1")
+TEXT_B = ("text_b", "sentence2")
+LABEL = ("label",)
+ID = ("index", "id", "idx")
+_HEADER = (*TEXT_A, *TEXT_B, *LABEL, *ID)
+
+
+def find_columns(path, row, layout, split, train_columns=None):
+    """Find the columns of a file, and log what was found.
+
+    With a header line, columns that `layout` does not name are `text` (or `text_a`, `sentence`,
+    `sentence1`), optionally `text_b` (or `sentence2`), `label`, and optionally `id` (or `index`),
+    in any order among others. Without a header line they are: text, label; or text_a, text_b,
+    label. A test file may lack the label column.
+
+    Args:
+      path: of the file, for messages.
+      row: fields of its first line.
+      layout: a `Layout`.
+      split: "train", "dev" or "test".
+      train_columns: number of columns of the training file, if known: a test file with one column
+        fewer has no labels.
+
+    Returns:
+      `Columns`.
+    """
+    names = [name.strip() for name in row]
+    given = [*layout.text, *layout.label, *([layout.id] if layout.id else []), *layout.numbers]
+    named = [name for name in given if not name.isdecimal()]
+    if layout.header == "no" and named:
+        raise UserError(
+            f"`header=no`, but the column {named[0]!r} is given by name instead of by number"
+        )
+    is_known = named or any(name.lower() in _HEADER for name in names)
+    if layout.header == "yes" or (layout.header == "auto" and is_known):
+        columns = _by_header(path, names, layout, split)
+    elif layout.text:
+        columns = _by_number(path, layout, split)
+    else:
+        columns = _by_count(path, len(names), layout, split, train_columns)
+    return dataclasses.replace(columns, width=len(names))
+
+
+def _by_header(path, names, layout, split):
+    def find(wanted, needed=True):
+        """Return the position of the first of these names, ignoring case, or that number."""
+        lowered = [name.lower() for name in names]
+        for name in wanted:
+            if name in names:
+                return names.index(name)
+            if name.lower() in lowered:
+                return lowered.index(name.lower())
+        if wanted[0].isdecimal():
+            return int(wanted[0])
+        if needed:
+            raise UserError(f"{path}, line 1: the header has no column `{wanted[0]}`, only {names}")
+        return None
+
+    if layout.text:
+        texts = [find([name]) for name in layout.text]
+    else:
+        texts = [find(TEXT_A, needed=False), find(TEXT_B, needed=False)]
+        if texts[0] is None:
+            raise UserError(
+                f"{path}, line 1: the header {names} has no column {', '.join(TEXT_A[:-1])} or "
+                f"{TEXT_A[-1]}; name the columns with `text_columns`"
+            )
+    text_a, text_b = (*texts, None)[:2]
+    is_test = split == "test"
+    labels = tuple(find([name], not is_test) for name in layout.label or LABEL)
+    label = labels if len(labels) > 1 else labels[0]
+    row_id = find([layout.id]) if layout.id else find(ID, needed=False)
+    numbers = tuple(find([name]) for name in layout.numbers)
+    return Columns(text_a, text_b, label, header=True, id=row_id, numbers=numbers)
+
+
+def _by_number(path, layout, split):
+    console.info("%s: no header line, so the first line is the first example", path)
+    text_a, text_b = (*map(int, layout.text), None)[:2]
+    labels = tuple(map(int, layout.label))
+    if not labels and split != "test":
+        raise UserError(f"{path}: `text_columns` without a header line requires `label_column`")
+    label = (labels if len(labels) > 1 else labels[0]) if labels else None
+    row_id = int(layout.id) if layout.id else None
+    return Columns(text_a, text_b, label, id=row_id, numbers=tuple(map(int, layout.numbers)))
+
+
+def _by_count(path, count, layout, split, train_columns):
+    kinds = {1: ("text",), 2: ("text", "label"), 3: ("text_a", "text_b", "label")}.get(count)
+    if split == "test" and train_columns == count + 1:
+        kinds = ("text_a", "text_b")[:count] if count > 1 else ("text",)
+    elif kinds is None or (count == 1 and split != "test"):
+        raise UserError(
+            f"{path}, line 1: {count} columns without a header; expected text, label or text_a, "
+            "text_b, label, or a header line with these names, or `text_columns`"
+        )
+    if layout.label or layout.id or layout.numbers:
+        raise UserError(
+            "`label_column`, `id_column` and `numeric_columns` require `text_columns` or a header "
+            "line"
+        )
+    console.info("%s: no header line, so its columns are taken as %s", path, ", ".join(kinds))
+    text_b = kinds.index("text_b") if "text_b" in kinds else None
+    return Columns(0, text_b, kinds.index("label") if "label" in kinds else None)

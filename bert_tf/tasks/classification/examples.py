@@ -1,0 +1,237 @@
+"""Labelled texts: their labels and numeric features, as data have them and as the model does."""
+
+import dataclasses
+import math
+from collections import Counter
+from typing import NamedTuple
+
+import numpy as np
+
+from bert_tf import console
+from bert_tf.errors import UserError
+
+
+@dataclasses.dataclass(frozen=True)
+class Example:
+    """One or two texts and, outside a test set, their label.
+
+    Attributes:
+      where: file and line.
+      text_a: the first text.
+      text_b: the second text of a pair, else None.
+      label: a str; a float for regression; a tuple of str for multi-label tasks.
+      id: the id in the data, or the row number from 0.
+      numbers: the values of the numeric features.
+    """
+
+    where: str
+    text_a: str
+    text_b: str | None = None
+    label: str | float | tuple | None = None
+    id: str | None = None
+    numbers: tuple = ()
+
+
+# The largest value of float32, roughly.
+_LARGEST = 3.4e38
+
+
+def read_number(text, what):
+    """Return the number in a text; ValueError, naming `what`, if it is not a finite float32."""
+    try:
+        # Python reads 1_000 as a number, and no other program does.
+        number = math.nan if "_" in text else float(text)
+    except ValueError:
+        number = math.nan
+    if _LARGEST < abs(number) < math.inf:
+        raise ValueError(f"{what} {text!r} is too large for float32")
+    if not abs(number) <= _LARGEST:
+        raise ValueError(f"{what} {text!r} is not a number")
+    return number
+
+
+def read_label(task, cells):
+    """Read the label of an example.
+
+    Args:
+      task: a `glue.TextTask`.
+      cells: list of the texts of its label columns, usually one.
+
+    Returns:
+      By the type of the task: a str, a float, or a tuple of str.
+
+    Raises:
+      ValueError: if it is not a label; the message says why.
+    """
+    if task.task_type == "regression":
+        return read_number(cells[0], "the score")
+    if task.task_type == "multi_label":
+        return _read_label_set(task, cells)
+    label = task.same_labels.get(cells[0], cells[0])
+    if not label.strip():
+        raise ValueError("the label is empty")
+    return label
+
+
+def _read_label_set(task, cells):
+    if len(task.layout.label) < 2:
+        parts = (part.strip() for part in cells[0].split(task.layout.separator))
+        return tuple(filter(None, parts))
+    names = task.labels or task.layout.label
+    for name, cell in zip(names, cells, strict=True):
+        if cell.strip() not in ("0", "1"):
+            raise ValueError(f"0 or 1 was expected for the label {name}, found {cell!r}")
+    return tuple(name for name, cell in zip(names, cells, strict=True) if cell.strip() == "1")
+
+
+def label_set(label):
+    """Return the labels of an example as a tuple: empty for a score or without a label."""
+    if isinstance(label, tuple):
+        return label
+    return (label,) if isinstance(label, str) else ()
+
+
+def find_labels(examples):
+    """Return the distinct labels, sorted as numbers if all are whole numbers, else as text."""
+    labels = {label for example in examples for label in label_set(example.label)}
+    if all(label.removeprefix("-").isdecimal() for label in labels):
+        return tuple(sorted(labels, key=int))
+    return tuple(sorted(labels))
+
+
+def with_known_labels(examples, labels, bad):
+    """Return the examples whose labels are among `labels`; the others are bad rows.
+
+    Args:
+      examples: list of `Example`.
+      labels: all labels; empty where the label is a score.
+      bad: a `rows.BadRows`.
+    """
+    known, result = set(labels), []
+    for example in examples:
+        unknown = [label for label in label_set(example.label) if label not in known]
+        if unknown:
+            bad(f"{example.where}: the label {unknown[0]!r} is not one of {', '.join(labels)}")
+        else:
+            result.append(example)
+    return result
+
+
+class NumericFeature(NamedTuple):
+    """A column of numbers, and their mean and standard deviation in the training set."""
+
+    name: str
+    mean: float
+    deviation: float
+
+
+def as_words(names, cells):
+    """Return numbers as text to put before another text: "age: 35, price: 2.5. ".
+
+    Before it, because the end of a text that is too long is cut off.
+    """
+    words = (f"{name}: {cell.strip()}" for name, cell in zip(names, cells, strict=True))
+    return f"{', '.join(words)}. "
+
+
+def with_numbers(example, layout, cells):
+    """Return an example with its numeric features, as the layout wants them.
+
+    Args:
+      example: an `Example`.
+      layout: a `columns.Layout`, or None.
+      cells: the texts of the layout's numeric columns.
+
+    Raises:
+      ValueError: if one of them is not a number.
+    """
+    if not cells:
+        return example
+    pairs = zip(cells, layout.numbers, strict=True)
+    numbers = tuple(read_number(cell, name) for cell, name in pairs)
+    example = dataclasses.replace(example, numbers=numbers)
+    if layout.numeric_as == "text" and example.text_a.strip():
+        text = as_words(layout.numbers, cells) + example.text_a
+        example = dataclasses.replace(example, text_a=text)
+    return example
+
+
+def measure(names, examples):
+    """Return the `NumericFeature`s of a training set: a tuple, one for each name."""
+    # In float64: times in seconds since 1970 differ by little relative to their size.
+    values = np.array([example.numbers for example in examples], "float64")
+    # The deviation of equal numbers is not always 0 in floating point.
+    is_constant = values.min(0) == values.max(0)
+    means, deviations = values.mean(0), np.where(is_constant, 0.0, values.std(0))
+    for name, value in zip(names, deviations, strict=True):
+        if not value:
+            console.warning("`numeric_columns`: %s has only one value in the training set", name)
+    return tuple(
+        NumericFeature(name, float(mean), float(deviation))
+        for name, mean, deviation in zip(names, means, deviations, strict=True)
+    )
+
+
+def normalize(values, numeric_features):
+    """Scale numbers to mean 0 and standard deviation 1 over the training set.
+
+    Args:
+      values: F numbers, or an array or tensor (..., F) of float64. float32 would not be precise
+        enough for times in seconds since 1970.
+      numeric_features: F `NumericFeature`s; one without deviation is only shifted.
+
+    Returns:
+      Array or tensor of float64.
+    """
+    means = np.array([feature.mean for feature in numeric_features])
+    scales = np.array([feature.deviation or 1.0 for feature in numeric_features])
+    return (values - means) / scales
+
+
+def class_weights(choice, examples, labels, task_type):
+    """Return the loss weight of each label, and log it.
+
+    Args:
+      choice: ("balanced",), or L numbers as text.
+      examples: list of `Example`, the training set.
+      labels: the L labels in the order of their ids.
+      task_type: a key of `task.TASK_CLASSES`.
+
+    Returns:
+      Tuple of L numbers. Balanced, all labels together weigh the same: N / (L * n) for a label that
+      n of N examples have, so that the mean weight of an example is 1. For `multi_label` it is
+      (N - n) / n, one side of a sigmoid against the other.
+
+    Raises:
+      UserError: if there are no such weights.
+    """
+    if task_type == "regression":
+        raise UserError("`class_weights`: a regression has no classes")
+    if list(choice) == ["balanced"]:
+        counts = Counter(label for example in examples for label in label_set(example.label))
+        if missing := [label for label in labels if not counts[label]]:
+            raise UserError(
+                f"`class_weights=balanced`: no training example has the label {missing[0]!r}"
+            )
+        everywhere = [label for label in labels if counts[label] == len(examples)]
+        if task_type == "multi_label" and everywhere:
+            raise UserError(
+                f"`class_weights=balanced`: all training examples have the label {everywhere[0]!r}"
+            )
+        if task_type == "multi_label":
+            weights = [(len(examples) - counts[label]) / counts[label] for label in labels]
+        else:
+            weights = [len(examples) / (len(labels) * counts[label]) for label in labels]
+    else:
+        try:
+            weights = [float(text) for text in choice]
+        except ValueError:
+            weights = []
+        if len(weights) != len(labels) or not all(0 <= w < math.inf for w in weights):
+            raise UserError(
+                f"`class_weights`: expected balanced, or {len(labels)} numbers of at least 0 for "
+                f"the labels {', '.join(labels)}, found {','.join(choice)}"
+            )
+    pairs = zip(labels, weights, strict=True)
+    console.info("class weights: %s", ", ".join(f"{label} {weight:.4g}" for label, weight in pairs))
+    return tuple(weights)

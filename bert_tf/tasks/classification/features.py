@@ -1,0 +1,134 @@
+"""Labelled texts to features, as the release makes them."""
+
+from bert_tf import console
+from bert_tf.data import records
+from bert_tf.errors import UserError
+from bert_tf.tasks.classification.examples import normalize
+from bert_tf.tasks.classification.task import ClassificationTask
+
+CLS, SEP = "[CLS]", "[SEP]"
+
+# Examples to tokenize at a time.
+_BATCH = 1000
+
+
+def truncate_pair(ids_a, ids_b, limit):
+    """Shorten two lists in place to `limit` together, always the longer one from its end."""
+    while len(ids_a) + len(ids_b) > limit:
+        (ids_a if len(ids_a) > len(ids_b) else ids_b).pop()
+
+
+def pack_pair(ids_a, ids_b, tokenizer, max_seq_length):
+    """Pack `[CLS] a [SEP]` or `[CLS] a [SEP] b [SEP]`, truncated as in the release, padded with 0.
+
+    Args:
+      ids_a: list of the ids of the first text; it is shortened in place.
+      ids_b: list of the ids of the second text, shortened too; empty for a single text.
+      tokenizer: a `FullTokenizer`.
+      max_seq_length: S.
+
+    Returns:
+      Dict of lists of S numbers: `input_ids`, `input_mask`, `segment_ids`.
+    """
+    if ids_b:
+        truncate_pair(ids_a, ids_b, max_seq_length - 3)
+    del ids_a[max_seq_length - 2 :]
+    sep = tokenizer.vocab[SEP]
+    first = [tokenizer.vocab[CLS], *ids_a, sep]
+    second = [*ids_b, sep] if ids_b else []
+    padding = [0] * (max_seq_length - len(first) - len(second))
+    return {
+        "input_ids": first + second + padding,
+        "input_mask": [1] * (len(first) + len(second)) + padding,
+        "segment_ids": [0] * len(first) + [1] * len(second) + padding,
+    }
+
+
+def schema_of(task_class, numeric_features=(), is_taught=False):
+    """Return the schema of the records of a task.
+
+    Args:
+      task_class: a class of `task.TASK_CLASSES`.
+      numeric_features: the `NumericFeature`s that the model takes as numbers.
+      is_taught: whether the records have a teacher's logits.
+    """
+    return {
+        **task_class.schema,
+        **(records.NUMBERS if numeric_features else {}),
+        **(records.TEACHER if is_taught else {}),
+    }
+
+
+def features(
+    examples,
+    labels,
+    tokenizer,
+    max_seq_length,
+    task_class=ClassificationTask,
+    numeric_features=(),
+    teacher_logits=None,
+):
+    """Convert examples to the values of records, as the release does.
+
+    Args:
+      examples: list of `Example`.
+      labels: sequence of labels in the order of their ids.
+      tokenizer: a `FullTokenizer`.
+      max_seq_length: S.
+      task_class: the class of `task.TASK_CLASSES` that the records are for.
+      numeric_features: the `NumericFeature`s by which to normalize the numbers of the examples.
+      teacher_logits: array (N, L) of the logits of a teacher, or None.
+
+    Yields:
+      For each example a dict for `schema_of`: `[CLS] a [SEP]` or `[CLS] a [SEP] b [SEP]`, padded
+      with 0.
+
+    Raises:
+      UserError: if a label is not in `labels`; names file and line.
+    """
+    all_a = tokenizer.encode_batch(example.text_a for example in examples)
+    all_b = tokenizer.encode_batch(example.text_b or "" for example in examples)
+    for i, (example, ids_a, ids_b) in enumerate(zip(examples, all_a, all_b, strict=True)):
+        try:
+            label = task_class.encode(example.label, labels)
+        except ValueError:
+            raise UserError(
+                f"{example.where}: the label {example.label!r} is not one of {', '.join(labels)}"
+            ) from None
+        values = {}
+        if numeric_features:
+            values["numbers"] = normalize(example.numbers, numeric_features)
+        if teacher_logits is not None:
+            values["teacher_logits"] = teacher_logits[i]
+        yield {
+            **values,
+            **pack_pair(ids_a, ids_b, tokenizer, max_seq_length),
+            task_class.label_name: label,
+            "is_real_example": 1,
+        }
+
+
+def write_features(
+    path,
+    examples,
+    labels,
+    tokenizer,
+    max_seq_length,
+    task_class=ClassificationTask,
+    numeric_features=(),
+    teacher_logits=None,
+):
+    """Write the `features` of all examples to a TFRecord file, all or none."""
+    ticker = console.Ticker(f"writing {path}", "examples", total=len(examples))
+    schema = schema_of(task_class, numeric_features, teacher_logits is not None)
+    with records.writing([path], schema) as write:
+        for start in range(0, len(examples), _BATCH):
+            batch = slice(start, start + _BATCH)
+            logits = None if teacher_logits is None else teacher_logits[batch]
+            for values in features(
+                examples[batch], labels, tokenizer, max_seq_length, task_class,
+                numeric_features, logits,
+            ):  # fmt: skip
+                write(values)
+                ticker.add()
+    ticker.done()

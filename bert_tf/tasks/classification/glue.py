@@ -1,0 +1,245 @@
+"""Tasks by name: GLUE (Wang et al., arXiv:1804.07461), XNLI, and files of other data."""
+
+import dataclasses
+
+from bert_tf.errors import UserError
+from bert_tf.tasks.base import part_of
+from bert_tf.tasks.classification.columns import Columns, Layout
+
+
+@dataclasses.dataclass(frozen=True)
+class File:
+    """A file of a task.
+
+    Attributes:
+      names: the names that it may have in the task's folder.
+      columns: its `Columns`; None to find them with `columns.find_columns`.
+      optional: whether it may be missing.
+    """
+
+    names: tuple
+    columns: Columns | None = None
+    optional: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class TextTask:
+    """What is known of a task before its data are read.
+
+    Attributes:
+      files: from split to `File`. Splits are "train", "dev" and "test"; a second split of a part
+        has a suffix, as in "dev_mismatched", and so have the files of its results.
+      labels: in the order of their ids; None for those of the training set, sorted.
+      task_type: a key of `task.TASK_CLASSES`.
+      metrics: names of `metrics.METRICS` besides those of every task of that type.
+      submission: from split to the name of its file on GLUE's leaderboard, without `.tsv`.
+      score_range: the lowest and highest score that the leaderboard accepts.
+      features: names of the texts in tensorflow-datasets.
+      same_labels: dict from spellings of a label in the files to the label.
+      layout: `Layout` of files whose columns the user names; None where `files` has the columns.
+    """
+
+    files: dict
+    labels: tuple | None = None
+    task_type: str = "classification"
+    metrics: tuple = ()
+    submission: dict = dataclasses.field(default_factory=dict)
+    score_range: tuple | None = None
+    features: tuple = ()
+    same_labels: dict = dataclasses.field(default_factory=dict)
+    layout: Layout | None = None
+
+    def splits(self, part):
+        """Return the splits of "train", "dev" or "test", the main one first."""
+        return [split for split in self.files if part_of(split) == part]
+
+
+def _files(labelled, test, names="{}.tsv"):
+    return {
+        "train": File((names.format("train"),), labelled),
+        "dev": File((names.format("dev"),), labelled),
+        "test": File((names.format("test"),), test),
+    }
+
+
+_TWO = ("0", "1")
+_NLI = ("contradiction", "entailment", "neutral")
+_RTE = ("entailment", "not_entailment")
+
+# index, text_a, text_b, and the label outside the test set.
+_PAIR = Columns(text_a=1, text_b=2, label=3, id=0, header=True)
+_PAIR_TEST = Columns(text_a=1, text_b=2, id=0, header=True)
+_SINGLE_TEST = Columns(text_a=1, id=0, header=True)
+# The gold label is the last column: the development sets have five annotators' before it.
+_MNLI = Columns(text_a=8, text_b=9, label=-1, id=0, header=True)
+_MNLI_TEST = Columns(text_a=8, text_b=9, id=0, header=True)
+_STSB = Columns(text_a=7, text_b=8, label=9, id=0, header=True)
+# One file has all languages; `find_task` fills in the language.
+_XNLI = Columns(text_a=6, text_b=7, label=1, header=True, only=(0, None))
+
+
+def _mnli(*parts):
+    """Return MNLI with the development and test sets of these parts, the first is the main one."""
+    files, submission = {"train": File(("train.tsv",), _MNLI)}, {}
+    for kind, columns in (("dev", _MNLI), ("test", _MNLI_TEST)):
+        for i, part in enumerate(parts):
+            split = f"{kind}_{part}" if i else kind
+            files[split] = File((f"{kind}_{part}.tsv",), columns, optional=i > 0)
+            if kind == "test":
+                submission[split] = {"matched": "MNLI-m", "mismatched": "MNLI-mm"}[part]
+    return TextTask(files, _NLI, submission=submission, features=("premise", "hypothesis"))
+
+
+# Add a task here. Tasks of the release have the same examples and order of labels as there.
+TASKS = {
+    "CoLA": TextTask(
+        _files(Columns(text_a=3, label=1), _SINGLE_TEST),
+        _TWO,
+        metrics=("matthews",),
+        submission={"test": "CoLA"},
+        features=("sentence",),
+    ),
+    "SST-2": TextTask(
+        _files(Columns(text_a=0, label=1, header=True), _SINGLE_TEST),
+        _TWO,
+        submission={"test": "SST-2"},
+        features=("sentence",),
+    ),
+    "MRPC": TextTask(
+        _files(
+            Columns(text_a=3, text_b=4, label=0, header=True),
+            Columns(text_a=3, text_b=4, id=0, header=True),
+        ),
+        _TWO,
+        metrics=("f1",),
+        submission={"test": "MRPC"},
+        features=("sentence1", "sentence2"),
+    ),
+    "STS-B": TextTask(
+        _files(_STSB, dataclasses.replace(_STSB, label=None)),
+        (),
+        task_type="regression",
+        submission={"test": "STS-B"},
+        score_range=(0.0, 5.0),
+        features=("sentence1", "sentence2"),
+    ),
+    "QQP": TextTask(
+        _files(Columns(text_a=3, text_b=4, label=5, id=0, header=True), _PAIR_TEST),
+        _TWO,
+        metrics=("f1",),
+        submission={"test": "QQP"},
+        features=("question1", "question2"),
+    ),
+    "MNLI": _mnli("matched", "mismatched"),
+    "MNLI-matched": _mnli("matched"),
+    "MNLI-mismatched": _mnli("mismatched"),
+    "QNLI": TextTask(
+        _files(_PAIR, _PAIR_TEST),
+        _RTE,
+        submission={"test": "QNLI"},
+        features=("question", "sentence"),
+    ),
+    "RTE": TextTask(
+        _files(_PAIR, _PAIR_TEST),
+        _RTE,
+        submission={"test": "RTE"},
+        features=("sentence1", "sentence2"),
+    ),
+    "WNLI": TextTask(
+        _files(_PAIR, _PAIR_TEST),
+        _TWO,
+        submission={"test": "WNLI"},
+        features=("sentence1", "sentence2"),
+    ),
+    # The diagnostic set, for a model of MNLI.
+    "AX": TextTask(
+        {"test_ax": File(("diagnostic.tsv", "AX.tsv"), _PAIR_TEST)},
+        _NLI,
+        submission={"test_ax": "AX"},
+        features=("premise", "hypothesis"),
+    ),
+    "XNLI": TextTask(
+        {
+            "train": File(
+                ("multinli/multinli.train.{language}.tsv",),
+                Columns(text_a=0, text_b=1, label=2, header=True),
+            ),
+            "dev": File(("xnli.dev.tsv",), _XNLI),
+            "test": File(("xnli.test.tsv",), _XNLI),
+        },
+        _NLI,
+        same_labels={"contradictory": "contradiction"},
+    ),
+    "tsv": TextTask(
+        {split: File((f"{split}.tsv", f"{split}.csv")) for split in ("train", "dev", "test")},
+        layout=Layout(),
+    ),
+}
+
+_PLAIN = {name.lower().replace("-", ""): name for name in TASKS}
+_PLAIN |= {
+    "sst": "SST-2",
+    "sts": "STS-B",
+    "mnlim": "MNLI-matched",
+    "mnlimm": "MNLI-mismatched",
+    "diagnostic": "AX",
+    "csv": "tsv",
+}
+
+
+def find_task(name, language="zh"):
+    """Return the task of a name such as "SST-2", "sst2" or "mnli_matched".
+
+    Args:
+      name: in any case, with or without dashes.
+      language: that of XNLI.
+
+    Raises:
+      UserError: if there is no such task; the message lists them.
+    """
+    task = TASKS.get(_PLAIN.get(name.lower().replace("-", "").replace("_", "")))
+    if task is None:
+        raise UserError(f"`task_name`: {name!r} is not one of {', '.join(TASKS)}")
+    return dataclasses.replace(
+        task, files={split: _in_language(file, language) for split, file in task.files.items()}
+    )
+
+
+def _in_language(file, language):
+    columns = file.columns
+    if columns and columns.only:
+        columns = dataclasses.replace(columns, only=(columns.only[0], language))
+    return File(tuple(x.format(language=language) for x in file.names), columns, file.optional)
+
+
+def custom_task(task_type=None, labels=None, layout=None):
+    """Return the task of files that are not GLUE's.
+
+    Args:
+      task_type: a key of `task.TASK_CLASSES`; None for classification.
+      labels: in the order of their ids; None for those of the training set.
+      layout: a `Layout`.
+
+    Raises:
+      UserError: if these cannot be combined.
+    """
+    layout = layout or Layout()
+    task_type = task_type or "classification"
+    if len(layout.text) > 2:
+        raise UserError(f"`text_columns`: expected one or two columns, found {len(layout.text)}")
+    if len(layout.label) > 1:
+        if task_type != "multi_label":
+            raise UserError("`label_column`: several columns require `task_type=multi_label`")
+        labels = labels or layout.label
+        if len(labels) != len(layout.label):
+            raise UserError(
+                f"`labels` has {len(labels)} names, but `label_column` has "
+                f"{len(layout.label)} columns"
+            )
+    if labels and len(set(labels)) < len(labels):
+        raise UserError(f"`labels`: a label occurs twice in {', '.join(labels)}")
+    if task_type == "regression":
+        if labels:
+            raise UserError("`labels`: a regression has no labels")
+        labels = ()
+    return dataclasses.replace(TASKS["tsv"], labels=labels, task_type=task_type, layout=layout)

@@ -1,0 +1,177 @@
+"""Examples of text classification from files."""
+
+import itertools
+import os
+
+import tensorflow as tf
+
+from bert_tf import console, files
+from bert_tf.errors import UserError
+from bert_tf.tasks.base import part_of
+from bert_tf.tasks.classification.columns import find_columns
+from bert_tf.tasks.classification.examples import Example, read_label, with_numbers
+from bert_tf.tasks.rows import BadRow, BadRows, read_rows
+
+_DO = {"train": "do_train", "dev": "do_eval", "test": "do_predict"}
+
+
+class FileSource:
+    """The files of a task; `tfds_source.TfdsSource` has the same methods.
+
+    Attributes:
+      task: a `glue.TextTask`.
+    """
+
+    def __init__(self, task, data_dir=None, paths=None):
+        """Note where the files are.
+
+        Args:
+          task: a `glue.TextTask`.
+          data_dir: the folder of its files.
+          paths: dict from "train", "dev" and "test" to files that are elsewhere.
+        """
+        self.task = task
+        self._data_dir = data_dir
+        self._paths = {part: path for part, path in (paths or {}).items() if path}
+
+    def splits(self, part):
+        """Return the existing splits of "train", "dev" or "test"; UserError if there is none."""
+        splits = self.task.splits(part)
+        if not splits:
+            raise UserError(
+                f"`{_DO[part]}`: this task has no {part} set, only {', '.join(self.task.files)}"
+            )
+        if part in self._paths:
+            files.require(self._paths[part], f"{part}_file")
+            return splits[:1]
+        return [split for split in splits if find_file(self.task, self._data_dir, split)]
+
+    def read(self, split, bad=None):
+        """Read the examples of a split, as `read_examples` does."""
+        path = self._paths.get(part_of(split))
+        return read_examples(self.task, self._data_dir, split, path, bad, self._paths.get("train"))
+
+
+def find_file(task, data_dir, split):
+    """Return the path of a split's file in `data_dir`; None if an optional one is missing."""
+    if not data_dir:
+        raise UserError(f"`data_dir` or `{part_of(split)}_file` must be given")
+    file = task.files[split]
+    paths = [os.path.join(data_dir, name) for name in file.names]
+    for path in paths:
+        if tf.io.gfile.exists(path):
+            return files.require(path, "data_dir")
+    if file.optional:
+        console.info("%s does not exist, so that set is left out", paths[0])
+        return None
+    if len(paths) > 1:
+        raise UserError(f"`data_dir`: {data_dir} has none of {', '.join(file.names)}")
+    return files.require(paths[0], "data_dir")
+
+
+def read_examples(task, data_dir, split, path=None, bad=None, train=None):
+    """Read one file of a task.
+
+    Args:
+      task: a `glue.TextTask`.
+      data_dir: the folder of its files.
+      split: one of `task.files`. Test examples have no labels.
+      path: the file if it is not in `data_dir`; see `rows.read_rows` for the formats.
+      bad: `BadRows`; None for an error at the first bad row.
+      train: the training file if it is not in `data_dir`; the columns of a test file without a
+        header line are inferred from it.
+
+    Returns:
+      List of `Example`.
+
+    Raises:
+      UserError: names file and line of a bad row, or the missing file.
+    """
+    bad = bad or BadRows()
+    path = path or find_file(task, data_dir, split)
+    rows = read_rows(path)
+    first = next(rows, None)
+    if first is None:
+        raise UserError(f"{path}: the file has no examples")
+    columns = task.files[split].columns
+    if columns is None:
+        if first[2]:
+            raise UserError(f"{path}, line {first[0]}: {first[2]}")
+        count = _count_train_columns(task, data_dir, train) if split == "test" else None
+        columns = find_columns(path, first[1], task.layout, split, count)
+    if not columns.header:
+        rows = itertools.chain([first], rows)
+    examples, empty = [], BadRows(skip=True)
+    for index, (number, row, problem) in enumerate(rows):
+        where = f"{path}, line {number}"
+        try:
+            if problem:
+                raise BadRow(problem)
+            example = _example(task, where, index, row, columns, part_of(split) != "test")
+        except BadRow as error:
+            bad(f"{where}: {error}")
+            continue
+        if example is not None and has_text(example, task, bad, empty):
+            examples.append(example)
+    empty.report("rows with an empty text")
+    if not examples:
+        bad.report()
+        language = f" in {columns.only[1]}" if columns.only else ""
+        raise UserError(f"{path}: the file has no examples{language}")
+    return examples
+
+
+def has_text(example, task, bad, empty):
+    """Return whether the texts of an example can be used.
+
+    A text of nothing but spaces is a bad row. In GLUE's files, where some exist and the release
+    uses them, it is only counted in `empty`.
+    """
+    texts = (
+        {"text": example.text_a}
+        if example.text_b is None
+        else {"text_a": example.text_a, "text_b": example.text_b}
+    )
+    name = next((name for name, text in texts.items() if not text.strip()), None)
+    if name:
+        (bad if task.layout else empty)(f"{example.where}: {name} is empty")
+    return not (name and task.layout)
+
+
+def _count_train_columns(task, data_dir, train):
+    """Return the number of columns of the training file; None if it does not exist."""
+    names = task.files["train"].names if data_dir else ()
+    paths = [train] if train else [os.path.join(data_dir, name) for name in names]
+    path = next((path for path in paths if tf.io.gfile.exists(path)), None)
+    first = path and next(read_rows(path), None)
+    return first and len(first[1])
+
+
+def _example(task, where, index, row, columns, with_label):
+    """Return the example of a row; None if it is in another language."""
+
+    def cell(position, what):
+        if not -len(row) <= position < len(row):
+            raise BadRow(f"{what} is expected in column {position + 1}, but the row has {len(row)}")
+        return row[position]
+
+    if columns.width and any(row[columns.width :]):
+        # For example a comma that should be quoted: what follows it is in the wrong column.
+        raise BadRow(f"{len(row)} columns, but the first line has {columns.width}")
+    if columns.only and cell(columns.only[0], "language") != columns.only[1]:
+        return None
+    text_a = cell(columns.text_a, "text_a")
+    text_b = None if columns.text_b is None else cell(columns.text_b, "text_b")
+    row_id = str(index) if columns.id is None else cell(columns.id, "id")
+    label = None
+    try:
+        if with_label:
+            positions = columns.label if isinstance(columns.label, tuple) else (columns.label,)
+            label = read_label(task, [cell(position, "label") for position in positions])
+        names = task.layout.numbers if task.layout else ()
+        pairs = zip(columns.numbers, names, strict=True)
+        cells = [cell(position, name) for position, name in pairs]
+        example = Example(where, text_a, text_b, label, row_id)
+        return with_numbers(example, task.layout, cells)
+    except ValueError as error:
+        raise BadRow(error) from None

@@ -1,0 +1,240 @@
+"""Classification, regression and multi-label classification: losses, answers and metrics."""
+
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.data import records
+from bert_tf.modeling import BertClassifier
+from bert_tf.tasks import metrics
+from bert_tf.tasks.base import Task
+
+
+class DistillationConfig(NamedTuple):
+    """How a model learns from a teacher.
+
+    Attributes:
+      weight: the teacher's share of the loss, 0 to 1; the labels have the rest.
+      temperature: divides the logits of both models before they are compared.
+    """
+
+    weight: float = 1.0
+    temperature: float = 1.0
+
+
+class ClassificationTask(Task):
+    """Trains a `BertClassifier` to choose one of L labels.
+
+    `RegressionTask` and `MultiLabelTask` override what differs: the schema of the records and
+    their label, the answers made of the logits, the loss and the metrics.
+    """
+
+    task_type = "classification"
+    schema = records.CLASSIFICATION
+    # The feature of `schema` that is the label.
+    label_name = "label_ids"
+    # The main entry of `answers`.
+    answer_name = "probabilities"
+    loss_names = ("classification_loss",)
+    metrics_used: tuple[str, ...] = ("accuracy",)
+
+    def __init__(
+        self,
+        config,
+        num_labels,
+        dtype=None,
+        more_metrics=(),
+        num_numeric_features=0,
+        class_weights=None,
+        distillation=None,
+    ):
+        """Make the model.
+
+        Args:
+          config: a `BertConfig`.
+          num_labels: L.
+          dtype: a Keras dtype policy.
+          more_metrics: names of `metrics.METRICS` to compute besides those of every such task.
+          num_numeric_features: F, the number of numeric features of an example.
+          class_weights: L numbers that multiply the loss of an example in training.
+          distillation: a `DistillationConfig` if the records have a teacher's logits.
+        """
+        self.model = BertClassifier(
+            config, num_labels, dtype, num_numeric_features=num_numeric_features
+        )
+        self.metrics_used = (*self.metrics_used, *more_metrics)
+        self.class_weights = class_weights
+        self.distillation = distillation
+        if distillation:
+            label_losses = self.loss_names if distillation.weight < 1 else ()
+            self.loss_names = (*label_losses, "teacher_loss")
+
+    @property
+    def metric_names(self):
+        return _metric_names(self.metrics_used)
+
+    @classmethod
+    def metric_names_with(cls, more_metrics=()):
+        """Return the `metric_names` that a task with `more_metrics` will have."""
+        return _metric_names((*cls.metrics_used, *more_metrics))
+
+    @staticmethod
+    def encode(label, labels):
+        """Return the value of a label in a record.
+
+        Args:
+          label: that of an `Example`; None in a test set.
+          labels: all of them in the order of their ids.
+
+        Raises:
+          ValueError: if it is not one of them.
+        """
+        return 0 if label is None else labels.index(label)
+
+    @staticmethod
+    def answers(logits):
+        """Return the answers for logits (B, L) float32: a dict of float32 (B, L)."""
+        return {"probabilities": tf.nn.softmax(logits)}
+
+    @staticmethod
+    def decide(predictions):
+        """Return what is compared with the labels: dict of arrays (N, ...) -> label ids (N,)."""
+        return predictions["probabilities"].argmax(-1)
+
+    def loss_weights(self, batch):
+        return {"examples": tf.cast(tf.shape(batch["input_ids"])[0], tf.float32)}
+
+    def losses(self, outputs, batch, weights):
+        teacher_share = self.distillation.weight if self.distillation else 0.0
+        parts = []
+        if teacher_share < 1:
+            label_losses = self._example_losses(outputs, batch, self.class_weights)
+            parts.append((1.0 - teacher_share) * label_losses)
+        if self.distillation:
+            parts.append(teacher_share * self._teacher_losses(outputs, batch))
+        return {
+            name: tf.reduce_sum(part) / weights["examples"]
+            for name, part in zip(self.loss_names, parts, strict=True)
+        }
+
+    def _example_losses(self, outputs, batch, class_weights=None):
+        """Return the loss of each example, (B,)."""
+        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
+            labels=batch["label_ids"], logits=outputs["logits"]
+        )
+        if class_weights is None:
+            return losses
+        return losses * tf.gather(tf.constant(class_weights, tf.float32), batch["label_ids"])
+
+    def _teacher_losses(self, outputs, batch):
+        """Return the distance of the answers from the teacher's, for each example, (B,).
+
+        The cross entropy of both at a temperature. Its square keeps the gradients as large as
+        without (Hinton et al., arXiv:1503.02531, section 2). At temperature 1 it is the loss of
+        "Well-read students learn better" (Turc et al., arXiv:1908.08962, section 2).
+        """
+        temperature = self.distillation.temperature
+        return temperature**2 * tf.nn.softmax_cross_entropy_with_logits(
+            labels=tf.nn.softmax(batch["teacher_logits"] / temperature),
+            logits=outputs["logits"] / temperature,
+        )
+
+    def predictions(self, outputs, batch):
+        return {
+            "logits": outputs["logits"],
+            **self.answers(outputs["logits"]),
+            self.label_name: batch[self.label_name],
+            "loss": self._example_losses(outputs, batch),
+        }
+
+    def compared(self, predictions):
+        """Return (labels of the data, predicted labels), as `metrics.METRICS` takes them."""
+        return predictions[self.label_name], self.decide(predictions)
+
+    def metrics(self, predictions):
+        labels, predicted = self.compared(predictions)
+        loss = predictions["loss"].mean(dtype="float64")
+        results = {
+            f"eval_{name}": metrics.METRICS[name](labels, predicted) for name in self.metrics_used
+        }
+        return {**results, "eval_loss": loss, "loss": loss}
+
+
+class RegressionTask(ClassificationTask):
+    """Predicts a score: one logit, mean squared error."""
+
+    task_type = "regression"
+    schema = records.REGRESSION
+    label_name = "label_value"
+    answer_name = "score"
+    loss_names = ("regression_loss",)
+    metrics_used = ("pearson", "spearman")
+
+    @staticmethod
+    def encode(label, labels):
+        return np.float32(0.0 if label is None else label)
+
+    @staticmethod
+    def answers(logits):
+        return {"score": logits[:, 0]}
+
+    @staticmethod
+    def decide(predictions):
+        return predictions["score"]
+
+    def _example_losses(self, outputs, batch, class_weights=None):
+        return tf.math.squared_difference(outputs["logits"][:, 0], batch["label_value"])
+
+    def _teacher_losses(self, outputs, batch):
+        return tf.math.squared_difference(outputs["logits"], batch["teacher_logits"])[:, 0]
+
+
+class MultiLabelTask(ClassificationTask):
+    """Predicts any number of L labels: a sigmoid for each, and the mean cross entropy."""
+
+    task_type = "multi_label"
+    schema = records.MULTI_LABEL
+    label_name = "label_values"
+    loss_names = ("multi_label_loss",)
+    metrics_used = ("accuracy", "f1_micro", "f1_macro")
+
+    @staticmethod
+    def encode(label, labels):
+        values = np.zeros(len(labels), "float32")
+        values[[labels.index(name) for name in label or ()]] = 1.0
+        return values
+
+    @staticmethod
+    def answers(logits):
+        return {"probabilities": tf.sigmoid(logits)}
+
+    @staticmethod
+    def decide(predictions):
+        return (predictions["probabilities"] >= 0.5).astype("float32")
+
+    def _example_losses(self, outputs, batch, class_weights=None):
+        # The weight of a label is the weight of the examples that have it.
+        losses = tf.nn.weighted_cross_entropy_with_logits(
+            labels=batch["label_values"],
+            logits=outputs["logits"],
+            pos_weight=1.0 if class_weights is None else tf.constant(class_weights, tf.float32),
+        )
+        return tf.reduce_mean(losses, -1)
+
+    def _teacher_losses(self, outputs, batch):
+        temperature = self.distillation.temperature
+        losses = tf.nn.sigmoid_cross_entropy_with_logits(
+            labels=tf.sigmoid(batch["teacher_logits"] / temperature),
+            logits=outputs["logits"] / temperature,
+        )
+        return temperature**2 * tf.reduce_mean(losses, -1)
+
+
+TASK_CLASSES = {
+    task.task_type: task for task in (ClassificationTask, RegressionTask, MultiLabelTask)
+}
+
+
+def _metric_names(metrics_used):
+    return (*(f"eval_{name}" for name in metrics_used), "eval_loss", "loss")

@@ -1,0 +1,188 @@
+"""Examples of text classification from tensorflow-datasets, which is imported on demand."""
+
+import dataclasses
+
+import numpy as np
+
+from bert_tf.data.tfds_builder import load_builder
+from bert_tf.errors import UserError, reason
+from bert_tf.tasks.base import part_of
+from bert_tf.tasks.classification.columns import ID, LABEL, TEXT_A, TEXT_B, Layout
+from bert_tf.tasks.classification.examples import Example, with_numbers
+from bert_tf.tasks.classification.glue import custom_task, find_task
+from bert_tf.tasks.classification.reading import has_text
+from bert_tf.tasks.rows import BadRows
+
+# The names of the splits in tensorflow-datasets.
+_SPLITS = {
+    "train": ("train",),
+    "dev": ("validation", "validation_matched", "dev", "valid"),
+    "dev_mismatched": ("validation_mismatched",),
+    "test": ("test", "test_matched"),
+    "test_mismatched": ("test_mismatched",),
+    "test_ax": ("test",),
+}
+
+
+class TfdsSource:
+    """The examples of a data set of tensorflow-datasets, as `reading.FileSource` has a task's."""
+
+    def __init__(self, name, data_dir=None, task_type=None, labels=None, layout=None, splits=None):
+        """Find the data set, and prepare it if that was not done before.
+
+        Args:
+          name: "glue/mrpc", "imdb_reviews", optionally with a version.
+          data_dir: folder of prepared data sets; None for the default of tensorflow-datasets.
+          task_type: a key of `task.TASK_CLASSES`; None to infer it from the label: a float is a
+            regression, a sequence a multi-label task.
+          labels: in the order of their ids; None for those of the data set.
+          layout: a `Layout` that names the features of texts, label and numbers, None to find them.
+          splits: dict from "train", "dev" and "test" to splits in the notation of
+            tensorflow-datasets ("train[:90%]"); others are found by name.
+
+        Raises:
+          UserError: if there is no such data set, feature or split.
+        """
+        self.name = name
+        self._builder = load_builder(name, data_dir)
+        self._given = splits or {}
+        layout = layout or Layout()
+        self._features = self._builder.info.features
+        family, _, config = name.partition("/")
+        is_glue = family == "glue" and not (layout.text or layout.label or layout.numbers)
+        known = find_task(config.partition(":")[0]) if is_glue else None
+        if known and task_type not in (None, known.task_type):
+            raise UserError(f"`task_type={task_type}`, but {name} is a {known.task_type}")
+        self._texts, self._label, self._id = self._find_features(known, layout)
+        if not known:
+            task_type, labels = self._infer_task_type(task_type, labels)
+            # The label is one feature, however many labels it holds.
+            known = custom_task(task_type, labels, dataclasses.replace(layout, label=()))
+        self.task = known
+
+    def _find_features(self, known, layout):
+        """Return the names of the text features, of the label and of the id (None without)."""
+
+        def find(names, argument):
+            name = next((name for name in names if name in self._features), None)
+            if name is None and argument:
+                raise UserError(
+                    f"`{argument}`: {self.name} has no feature {names[0]!r}; it has "
+                    f"{', '.join(self._features)}"
+                )
+            return name
+
+        supervised = self._builder.info.supervised_keys or (None, None)
+        if known:
+            texts = known.features
+        elif layout.text:
+            texts = [find([name], "text_columns") for name in layout.text]
+        elif isinstance(supervised[0], str):
+            texts = [supervised[0]]
+        else:
+            texts = [find(TEXT_A, "text_columns"), find(TEXT_B, None)]
+        for name in layout.numbers:
+            find([name], "numeric_columns")
+        if len(layout.label) > 1:
+            raise UserError("`label_column`: one feature was expected")
+        if layout.label:
+            label = find(layout.label, "label_column")
+        else:
+            names = [name for name in (supervised[1], *LABEL) if isinstance(name, str)]
+            label = find(names, "label_column")
+        row_id = find([layout.id], "id_column") if layout.id else find(ID, None)
+        return tuple(filter(None, texts)), label, row_id
+
+    def _find_kind(self, task_type, labels):
+        feature = self._features[self._label]
+        is_sequence = hasattr(feature, "feature")
+        one = feature.feature if is_sequence else feature
+        if task_type is None:
+            is_score = np.issubdtype(one.np_dtype, np.floating)
+            task_type = (
+                "multi_label" if is_sequence else "regression" if is_score else "classification"
+            )
+        if task_type == "regression":
+            return task_type, labels
+        return task_type, labels or (tuple(one.names) if hasattr(one, "names") else None)
+
+    def splits(self, part):
+        """Return the splits of "train", "dev" or "test"; UserError if there is none."""
+        found = [split for split in self.task.files if part_of(split) == part and self._of(split)]
+        if not found:
+            raise UserError(
+                f"`tfds_name`: {self.name} has no split for {part}, only "
+                f"{', '.join(self._builder.info.splits)}; name one with `tfds_splits`"
+            )
+        return found
+
+    def _of(self, split):
+        if split in self._given:
+            return self._given[split]
+        there = self._builder.info.splits
+        return next((name for name in _SPLITS[split] if name in there), None)
+
+    def read(self, split, bad=None):
+        """Read a split.
+
+        Args:
+          split: one of `splits`.
+          bad: `BadRows`; None for an error at the first bad row.
+
+        Returns:
+          List of `Example`. Those of a test set have no labels.
+        """
+        import tensorflow_datasets as tfds
+
+        bad = bad or BadRows()
+        name = self._of(split)
+        try:
+            rows = tfds.as_numpy(self._builder.as_dataset(split=name, shuffle_files=False))
+        except (ValueError, AssertionError) as error:
+            raise UserError(f"`tfds_splits`: {self.name}, {name}: {reason(error)}") from None
+        examples, empty = [], BadRows(skip=True)
+        for index, row in enumerate(rows):
+            where = f"{self.name}, {name}, example {index}"
+            try:
+                example = self._example(where, index, row, part_of(split) != "test")
+            except ValueError as error:  # a UnicodeDecodeError is one
+                bad(f"{where}: {error}")
+                continue
+            if has_text(example, self.task, bad, empty):
+                examples.append(example)
+        empty.report("rows with an empty text")
+        if not examples:
+            bad.report()
+            raise UserError(f"{self.name}, {name}: the split has no examples")
+        return examples
+
+    def _example(self, where, index, row, with_label):
+        text_a, text_b = (*(row[name].decode("utf-8") for name in self._texts), None)[:2]
+        row_id = index if self._id is None else row[self._id]
+        row_id = row_id.decode("utf-8") if isinstance(row_id, bytes) else str(row_id)
+        label = self._read_label(row[self._label]) if with_label else None
+        layout = self.task.layout
+        cells = [str(row[name]) for name in layout.numbers] if layout else []
+        return with_numbers(Example(where, text_a, text_b, label, row_id), layout, cells)
+
+    def _read_label(self, value):
+        feature = self._features[self._label]
+        if self.task.task_type == "regression":
+            if not np.isfinite(value):
+                raise ValueError(f"the score {value} is not a finite number")
+            return float(value)
+        if self.task.task_type == "multi_label":
+            return tuple(self._name_of(x, feature.feature) for x in value)
+        return self._name_of(value, feature)
+
+    def _name_of(self, value, feature):
+        """Return a label as text. GLUE's files have 0 and 1 where tensorflow-datasets has names."""
+        if isinstance(value, bytes):
+            return value.decode("utf-8")
+        names = getattr(feature, "names", None)
+        if not names:
+            return str(value)
+        if not 0 <= value < len(names):
+            raise ValueError(f"{value} is not the index of a label")
+        labels = self.task.labels
+        return names[value] if labels is None or names[value] in labels else str(value)

@@ -1,0 +1,355 @@
+"""Multiple choice (BERT paper, section 4.4): which of several endings continues a text.
+
+The whole task is in this module: options, configuration, reading, features, the model's losses
+and results. It is the example to read before adding a task.
+
+Letters of shapes: B examples, C choices, S sequence.
+"""
+
+import dataclasses
+import os
+import re
+
+import tensorflow as tf
+
+from bert_tf import console, files
+from bert_tf.data import records
+from bert_tf.errors import UserError
+from bert_tf.modeling import BertMultipleChoice
+from bert_tf.tasks import results
+from bert_tf.tasks.base import (
+    PARTS,
+    RecordFormat,
+    TaskConfig,
+    TaskData,
+    TaskOptions,
+    TaskSpec,
+    result_file,
+)
+from bert_tf.tasks.classification.columns import ID
+from bert_tf.tasks.classification.features import pack_pair
+from bert_tf.tasks.classification.task import ClassificationTask
+from bert_tf.tasks.feature_cache import FeatureCache, digest, tokenizer_fingerprint
+from bert_tf.tasks.rows import BadRows, read_rows
+
+# Bump when the same data make different features.
+_VERSION = 1
+# Examples to tokenize at a time.
+_BATCH = 1000
+
+# Column names: SWAG's, and plain ones.
+CONTEXT, LABEL = ("startphrase", "context"), ("label",)
+_ENDING = re.compile(r"ending_?(\d+)$", re.IGNORECASE)
+
+# The names of a split's file in a folder; val.csv is SWAG's.
+_FILES = {"train": ("train.csv",), "dev": ("dev.csv", "val.csv"), "test": ("test.csv",)}
+
+
+@dataclasses.dataclass(frozen=True)
+class MultipleChoiceConfig(TaskConfig):
+    """The configuration of a multiple choice model, in `choice.json`.
+
+    The number of choices is not part of it: the model scores any number.
+    """
+
+    FILE = files.CHOICE
+
+
+@dataclasses.dataclass(frozen=True)
+class MultipleChoiceOptions(TaskOptions):
+    """What a user chooses for multiple choice: the data and their columns.
+
+    Attributes:
+      data_dir: folder with train.csv, dev.csv (or val.csv) and test.csv.
+      train_file, dev_file, test_file: files outside `data_dir`, or under other names.
+      context_columns: columns of the context, joined by a space; `CONTEXT` if empty.
+      ending_columns: columns of the endings; ending0, ending1, ... if empty.
+      label_column: column with the number of the right ending from 0; `LABEL` if None.
+      id_column: column that identifies predictions.
+      skip_bad_rows: leave out rows that cannot be used instead of raising an error.
+    """
+
+    data_dir: str | None = None
+    train_file: str | None = None
+    dev_file: str | None = None
+    test_file: str | None = None
+    context_columns: tuple = ()
+    ending_columns: tuple = ()
+    label_column: str | None = None
+    id_column: str | None = None
+    skip_bad_rows: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Example:
+    """A context, its C endings and, outside a test set, the number of the right one from 0.
+
+    `where` is file and line, `id` the id in the data or the row number from 0.
+    """
+
+    where: str
+    context: str
+    endings: tuple
+    label: int | None = None
+    id: str | None = None
+
+
+def find_file(split, data_dir=None, path=None):
+    """Return the file of "train", "dev" or "test": `path` if given, else the folder's.
+
+    Raises:
+      UserError: if there is none.
+    """
+    if path:
+        return files.require(path, f"{split}_file")
+    if not data_dir:
+        raise UserError(f"`data_dir` or `{split}_file` must be given")
+    names = _FILES[split]
+    for name in names:
+        if tf.io.gfile.exists(os.path.join(data_dir, name)):
+            return os.path.join(data_dir, name)
+    raise UserError(f"`data_dir`: {data_dir} has no {' or '.join(names)}")
+
+
+def read_examples(path, options=None, with_label=True):
+    """Read a file whose first line names its columns.
+
+    Args:
+      path: see `rows.read_rows` for the formats.
+      options: `MultipleChoiceOptions`, for columns and bad rows.
+      with_label: whether there is a label column.
+
+    Returns:
+      (list of `Example`, tuple of the names of the C columns of endings)
+
+    Raises:
+      UserError: names file and line of a bad row, or what is wrong with the header.
+    """
+    options = options or MultipleChoiceOptions()
+    bad = BadRows(options.skip_bad_rows)
+    rows = read_rows(path)
+    number, names, problem = next(rows, (1, [], "the file is empty"))
+    if problem:
+        raise UserError(f"{path}, line {number}: {problem}")
+    names = [name.strip() for name in names]
+    columns = _find_columns(path, names, options, with_label)
+    examples = []
+    for index, (number, row, problem) in enumerate(rows):
+        where = f"{path}, line {number}"
+        try:
+            if problem:
+                raise ValueError(problem)
+            examples.append(_example(where, index, row, names, columns))
+        except ValueError as error:
+            bad(f"{where}: {error}")
+    bad.report()
+    if not examples:
+        raise UserError(f"{bad.first or path}: no example can be used")
+    return examples, columns.ending_columns
+
+
+def _find_columns(path, names, options, with_label):
+    """Return the options with all columns named as in the header; logs what was chosen."""
+
+    def find(choices, argument, required=True):
+        lowered = [name.lower() for name in names]
+        for name in choices:
+            if name.lower() in lowered:
+                return names[lowered.index(name.lower())]
+        if required:
+            raise UserError(
+                f"{path}, line 1: no column {' or '.join(choices)}, only {', '.join(names)}; "
+                f"name the column with `{argument}`"
+            )
+        return None
+
+    context = tuple(find([name], "context_columns") for name in options.context_columns)
+    endings = tuple(find([name], "ending_columns") for name in options.ending_columns)
+    if not endings:
+        numbered = [(int(match[1]), name) for name in names if (match := _ENDING.match(name))]
+        endings = tuple(name for _, name in sorted(numbered))
+    if len(set(endings)) < 2:
+        raise UserError(
+            f"{path}, line 1: two or more columns of endings were expected, such as ending0 and "
+            f"ending1, found {', '.join(endings) or 'none'}; name them with `ending_columns`"
+        )
+    label, row_id = options.label_column, options.id_column
+    columns = dataclasses.replace(
+        options,
+        context_columns=context or (find(CONTEXT, "context_columns"),),
+        ending_columns=endings,
+        label_column=find([label] if label else LABEL, "label_column") if with_label else None,
+        id_column=find([row_id] if row_id else ID, "id_column", required=row_id is not None),
+    )
+    used = (*columns.context_columns, *endings, columns.label_column, columns.id_column)
+    if repeated := [name for name in used if names.count(name) > 1]:
+        raise UserError(f"{path}, line 1: the column {repeated[0]} occurs twice")
+    console.info(
+        "%s: %s, and the %d choices %s", path, " + ".join(columns.context_columns), len(endings),
+        ", ".join(endings),
+    )  # fmt: skip
+    return columns
+
+
+def _example(where, index, row, names, columns):
+    """Return the example of a row; ValueError says what is wrong with it."""
+    if len(row) != len(names):
+        # For example a comma that should be quoted: what follows it is in the wrong column.
+        raise ValueError(f"{len(row)} columns, but the first line has {len(names)}")
+    cells = dict(zip(names, row, strict=True))
+    for name in (*columns.context_columns, *columns.ending_columns):
+        if not cells[name].strip():
+            raise ValueError(f"{name} is empty")
+    label = None
+    if columns.label_column:
+        text = cells[columns.label_column]
+        known = [str(i) for i in range(len(columns.ending_columns))]
+        if text.strip() not in known:
+            raise ValueError(f"the label {text!r} is not one of {', '.join(known)}")
+        label = int(text)
+    return Example(
+        where,
+        " ".join(cells[name].strip() for name in columns.context_columns),
+        tuple(cells[name] for name in columns.ending_columns),
+        label,
+        cells[columns.id_column] if columns.id_column else str(index),
+    )
+
+
+def features(examples, tokenizer, max_seq_length):
+    """Convert examples to the values of records.
+
+    Args:
+      examples: list of `Example`.
+      tokenizer: a `FullTokenizer`.
+      max_seq_length: S.
+
+    Yields:
+      For each example a dict for `records.CHOICE`, its choices `[CLS] context [SEP] ending [SEP]`.
+    """
+    contexts = tokenizer.encode_batch(example.context for example in examples)
+    endings = iter(tokenizer.encode_batch(text for example in examples for text in example.endings))
+    for example, context in zip(examples, contexts, strict=True):
+        choices = [
+            pack_pair(list(context), next(endings), tokenizer, max_seq_length)
+            for _ in example.endings
+        ]
+        yield {
+            **{name: [choice[name] for choice in choices] for name in choices[0]},
+            "label_ids": example.label or 0,
+            "is_real_example": 1,
+        }
+
+
+def write_features(path, examples, tokenizer, max_seq_length):
+    """Write the `features` of all examples to a TFRecord file, all or none."""
+    ticker = console.Ticker(f"writing {path}", "examples", total=len(examples))
+    with records.writing([path], records.CHOICE) as write:
+        for start in range(0, len(examples), _BATCH):
+            for values in features(examples[start : start + _BATCH], tokenizer, max_seq_length):
+                write(values)
+                ticker.add()
+    ticker.done()
+
+
+class MultipleChoiceTask(ClassificationTask):
+    """Trains a `BertMultipleChoice`: classification over the choices of each example."""
+
+    task_type = "multiple_choice"
+    schema = records.CHOICE
+    loss_names = ("choice_loss",)
+
+    def __init__(self, config, dtype=None):
+        """Make the model of a `BertConfig` and a Keras dtype policy."""
+        self.model = BertMultipleChoice(config, dtype)
+        self.class_weights = self.distillation = None
+
+
+class MultipleChoiceData(TaskData):
+    """The examples of each split, and what a run does with them.
+
+    Attributes:
+      examples: dict from split to list of `Example`.
+      endings: dict from split to the names of the columns of endings.
+      config: the `MultipleChoiceConfig`.
+    """
+
+    metric_names = MultipleChoiceTask.metric_names_with()
+
+    def __init__(self, examples, endings, config):
+        self.examples, self.endings, self.config = examples, endings, config
+
+    def splits(self, part):
+        return [part] if part in self.examples else []
+
+    def features(self, split, path, tokenizer, teacher=None):
+        examples, length = self.examples[split], self.config.max_seq_length
+        fingerprint = {
+            "data": digest([e.context, e.endings, e.label] for e in examples),
+            "examples": len(examples),
+            **tokenizer_fingerprint(tokenizer),
+            "max_seq_length": length,
+            "schema": digest(records.CHOICE.items()),
+            "version": _VERSION,
+        }
+        return FeatureCache(
+            path, fingerprint, lambda: write_features(path, examples, tokenizer, length)
+        )
+
+    def count(self, split, features):
+        return len(self.examples[split])
+
+    def record_format(self, split, is_taught=False):
+        num_choices = len(self.endings[split])
+        lengths = {"S": self.config.max_seq_length, "C": num_choices}
+        return RecordFormat.of(records.CHOICE, self.config, lengths, num_choices)
+
+    def make_task(self, dtype=None, distillation=None):
+        return MultipleChoiceTask(self.config.bert_config, dtype)
+
+    def evaluate(self, run, split):
+        """Write eval_results.txt; see `TaskData.evaluate`."""
+        evaluation = run.evaluate(split)
+        path = result_file(run.folder, "eval_results", split, ".txt")
+        run.workers.chief_first(lambda: results.write_eval_results(path, evaluation))
+        return evaluation
+
+    def predict(self, run, split):
+        """Write test_results.tsv and test_predictions.tsv."""
+        predictions = run.predict_all(split)
+        probabilities = predictions["probabilities"]
+        choices = [str(number) for number in run.trainer.task.decide(predictions)]
+        ids = [example.id for example in self.examples[split]]
+        run.workers.chief_first(
+            lambda: results.write_predictions(
+                run.folder, split, ids, choices, self.endings[split], probabilities
+            )
+        )
+
+
+def read(options, model, parts, stored=None):
+    """Read the data of a run; see `base.TaskSpec.read`."""
+    examples, endings = {}, {}
+    for split in filter(parts.__contains__, PARTS):
+        path = find_file(split, options.data_dir, getattr(options, f"{split}_file"))
+        examples[split], endings[split] = read_examples(path, options, split != "test")
+    config = MultipleChoiceConfig(
+        model.bert_config, model.vocab_file, model.do_lower_case, options.max_seq_length
+    )
+    return MultipleChoiceData(examples, endings, config)
+
+
+def make_model(config, dtype=None):
+    """Make the `BertMultipleChoice` of a `MultipleChoiceConfig`."""
+    return BertMultipleChoice(config.bert_config, dtype)
+
+
+SPEC = TaskSpec(
+    name="multiple_choice",
+    script="run_multiple_choice.py",
+    options_class=MultipleChoiceOptions,
+    config_class=MultipleChoiceConfig,
+    read=read,
+    make_model=make_model,
+    servable="bert_tf.serving.classification:multiple_choice_servable",
+)

@@ -1,0 +1,109 @@
+"""What a question answering model is besides its weights, and what a user chooses for one."""
+
+import dataclasses
+
+from bert_tf import files
+from bert_tf.errors import UserError
+from bert_tf.tasks.base import TaskConfig, TaskOptions
+from bert_tf.tasks.question_answering.decoding import DecodingConfig
+from bert_tf.tasks.question_answering.features import NUM_SPECIAL_TOKENS, WindowConfig
+
+
+def _names(config_class):
+    return tuple(field.name for field in dataclasses.fields(config_class))
+
+
+@dataclasses.dataclass(frozen=True)
+class QuestionAnsweringConfig(TaskConfig):
+    """The configuration of a question answering model, in `squad.json`.
+
+    The attributes are those of `WindowConfig` and `DecodingConfig`.
+    """
+
+    FILE = files.SPANS
+
+    max_seq_length: int = WindowConfig.max_seq_length
+    doc_stride: int = WindowConfig.doc_stride
+    max_query_length: int = WindowConfig.max_query_length
+    answer_alignment: str = WindowConfig.answer_alignment
+    n_best_size: int = DecodingConfig.n_best_size
+    max_answer_length: int = DecodingConfig.max_answer_length
+    version_2_with_negative: bool = DecodingConfig.version_2_with_negative
+    null_score_diff_threshold: float = DecodingConfig.null_score_diff_threshold
+
+    @property
+    def window_config(self):
+        """The `WindowConfig`: how contexts are split."""
+        return WindowConfig(**{name: getattr(self, name) for name in _names(WindowConfig)})
+
+    @property
+    def decoding_config(self):
+        """The `DecodingConfig`: how answers are chosen."""
+        return DecodingConfig(**{name: getattr(self, name) for name in _names(DecodingConfig)})
+
+    @classmethod
+    def of_pretrained(cls, bert_config, vocab_file, do_lower_case, labels=(), **options):
+        config = super().of_pretrained(bert_config, vocab_file, do_lower_case, **options)
+        window_config = config.window_config.check()
+        # Windows of short sequences must overlap too, or answers between them are lost.
+        num_tokens = (
+            window_config.max_seq_length - window_config.max_query_length - NUM_SPECIAL_TOKENS
+        )
+        doc_stride = min(config.doc_stride, max(1, num_tokens // 2))
+        return dataclasses.replace(config, doc_stride=doc_stride)
+
+    @classmethod
+    def default_options(cls):
+        names = ("do_lower_case", *_names(WindowConfig), *_names(DecodingConfig))
+        return {name: getattr(cls, name) for name in names}
+
+    def recorded_options(self):
+        return {name: getattr(self, name) for name in self.default_options()}
+
+
+@dataclasses.dataclass(frozen=True)
+class QuestionAnsweringOptions(TaskOptions):
+    """What a user chooses for question answering: its data, windows and decoding.
+
+    Attributes:
+      train_file: JSON file of SQuAD for training.
+      predict_file: JSON file of SQuAD with the questions to answer.
+      tfds_name, tfds_data_dir, tfds_splits: a data set of tensorflow-datasets instead of files;
+        two splits, for training and prediction.
+      doc_stride, max_query_length, answer_alignment: see `WindowConfig`.
+      n_best_size, max_answer_length, version_2_with_negative, null_score_diff_threshold: see
+        `DecodingConfig`.
+      find_null_score_diff_threshold: use the threshold with the best F1 on `predict_file`.
+      verbose_logging: log each candidate answer whose text is not found in its words.
+      num_processes: processes that make features; 0 for one a core where there are many questions.
+    """
+
+    train_file: str | None = None
+    predict_file: str | None = None
+    tfds_name: str | None = None
+    tfds_data_dir: str | None = None
+    tfds_splits: tuple = ()
+    doc_stride: int | None = None
+    max_query_length: int | None = None
+    answer_alignment: str | None = None
+    n_best_size: int | None = None
+    max_answer_length: int | None = None
+    version_2_with_negative: bool | None = None
+    null_score_diff_threshold: float | None = None
+    find_null_score_diff_threshold: bool = False
+    verbose_logging: bool = False
+    num_processes: int = 0
+
+    def check(self, config):
+        if self.find_null_score_diff_threshold:
+            if not self.version_2_with_negative:
+                raise UserError(
+                    "`find_null_score_diff_threshold` requires `version_2_with_negative`: without "
+                    "it there is always an answer"
+                )
+            if not (config.do_predict or config.do_eval):
+                raise UserError(
+                    "`find_null_score_diff_threshold` requires `do_predict` or `do_eval`"
+                )
+        window_config = WindowConfig(**{name: getattr(self, name) for name in _names(WindowConfig)})
+        window_config.check()

@@ -1,0 +1,272 @@
+"""The data of a question answering run: from options to questions, features and result files."""
+
+import contextlib
+import dataclasses
+import json
+import os
+
+import tensorflow as tf
+
+from bert_tf import console, files
+from bert_tf.data import records
+from bert_tf.errors import UserError
+from bert_tf.modeling import BertSpanLabeler
+from bert_tf.tasks import results
+from bert_tf.tasks.base import RecordFormat, TaskData, result_file
+from bert_tf.tasks.question_answering.config import QuestionAnsweringConfig
+from bert_tf.tasks.question_answering.features import window_cache
+from bert_tf.tasks.question_answering.reading import (
+    JsonSource,
+    TfdsQuestions,
+    validate_and_count,
+)
+from bert_tf.tasks.question_answering.scoring import Scorer
+from bert_tf.tasks.question_answering.task import (
+    AnswerExtractor,
+    QuestionAnsweringTask,
+    metric_names,
+)
+
+PREDICTIONS, N_BEST, NULL_ODDS = "predictions.json", "nbest_predictions.json", "null_odds.json"
+
+
+class QuestionAnsweringData(TaskData):
+    """The questions of each split, and what a run does with them.
+
+    The questions to evaluate and to predict are the same split, "dev".
+
+    Attributes:
+      sources: dict from split to its source of questions.
+      summaries: dict from split to the result of `reading.validate_and_count`.
+      config: the `QuestionAnsweringConfig`.
+      options: the `QuestionAnsweringOptions`.
+      extractor: the `AnswerExtractor` of the "dev" split, None if it was not read.
+    """
+
+    unit = "questions"
+
+    def __init__(self, sources, summaries, config, options, tokenizer):
+        self.sources, self.summaries = sources, summaries
+        self.config, self.options = config, options
+        self.metric_names = metric_names(config.decoding_config)
+        self.extractor = None
+        if "dev" in sources:
+            self.extractor = AnswerExtractor(
+                sources["dev"], tokenizer, config.window_config, config.decoding_config,
+                options.verbose_logging,
+            )  # fmt: skip
+
+    def splits(self, part):
+        split = "train" if part == "train" else "dev"
+        return [split] if split in self.sources else []
+
+    def features(self, split, path, tokenizer, teacher=None):
+        return window_cache(
+            path,
+            self.sources[split],
+            self.summaries[split],
+            tokenizer,
+            self.config.window_config,
+            split == "train",
+            self.options.num_processes,
+        )
+
+    def count(self, split, features):
+        return features.note["windows"]
+
+    def num_train_units(self, features):
+        return self.summaries["train"].questions
+
+    def record_format(self, split, is_taught=False):
+        schema = records.SQUAD_TRAINING if split == "train" else records.SQUAD
+        return RecordFormat.of(schema, self.config, {"S": self.config.max_seq_length})
+
+    def make_task(self, dtype=None, distillation=None):
+        return QuestionAnsweringTask(
+            self.config.bert_config, self.config.decoding_config, dtype, self.extractor
+        )
+
+    def evaluate_and_predict(self, run):
+        """Write predictions.json and the files next to it, and eval_results.txt.
+
+        Both come from one pass over the questions.
+        """
+        do_eval, do_predict = run.config.do_eval, run.config.do_predict
+        if not (do_eval or do_predict):
+            return {}
+        writer = PredictionWriter(self.config.decoding_config)
+        with contextlib.ExitStack() as stack:
+            if writes := do_predict and run.workers.is_chief:
+                stack.enter_context(writer.writing(run.folder))
+            writer.collect(self.extractor.answers(run.predict("dev")))
+            self.extractor.decoder.log_unaligned()
+            threshold = None
+            if self.options.find_null_score_diff_threshold:
+                threshold = writer.best_threshold()
+            if writes:
+                writer.write(threshold)
+        evaluation = {}
+        if do_eval:
+            scores = writer.score(threshold).results()
+            evaluation = {f"eval_{name}": value for name, value in scores.items()}
+            evaluation["global_step"] = run.trainer.step
+
+        def write():
+            if threshold is not None:
+                self._save_threshold(run, threshold)
+            if do_eval:
+                run.trainer.write_curves(evaluation)
+                path = result_file(run.folder, "eval_results", "dev", ".txt")
+                results.write_eval_results(path, evaluation)
+
+        run.workers.chief_first(write)
+        return {"dev": evaluation} if do_eval else {}
+
+    def _save_threshold(self, run, threshold):
+        """Save the threshold with the model, for later predictions and for an export."""
+        config = dataclasses.replace(self.config, null_score_diff_threshold=threshold)
+        for folder in {run.folder, run.weights_folder}:
+            config.save(folder)
+
+
+def read(options, model, parts, stored=None):
+    """Read the data of a run; see `base.TaskSpec.read`."""
+    recorded = {name: getattr(options, name) for name in QuestionAnsweringConfig.default_options()
+                if name != "do_lower_case"}  # fmt: skip
+    config = QuestionAnsweringConfig(
+        model.bert_config, model.vocab_file, model.do_lower_case, **recorded
+    )
+    is_scored = "dev" in parts or options.find_null_score_diff_threshold
+    splits = {"train": "train"} if "train" in parts else {}
+    if is_scored or "test" in parts:
+        splits["dev"] = "eval" if is_scored else "predict"
+    sources = {split: _make_source(options, split) for split in splits}
+    summaries = {
+        split: validate_and_count(
+            source,
+            splits[split],
+            config.version_2_with_negative,
+            config.window_config.by_offsets,
+        )
+        for split, source in sources.items()
+    }
+    return QuestionAnsweringData(sources, summaries, config, options, model.tokenizer)
+
+
+def make_model(config, dtype=None):
+    """Make the `BertSpanLabeler` of a `QuestionAnsweringConfig`."""
+    return BertSpanLabeler(config.bert_config, dtype=dtype)
+
+
+def _make_source(options, split):
+    """Return the `JsonSource` or `TfdsQuestions` of "train" or "dev"."""
+    argument = "train_file" if split == "train" else "predict_file"
+    options.check_source((argument,))
+    if options.tfds_name:
+        splits = options.tfds_splits or (None, None)
+        if len(splits) != 2:
+            raise UserError("`tfds_splits`: two splits were expected, for training and prediction")
+        part = "train" if split == "train" else "predict"
+        return TfdsQuestions(
+            options.tfds_name, part, options.tfds_data_dir, splits[part == "predict"]
+        )
+    path = getattr(options, argument)
+    if not path:
+        raise UserError(f"nothing to read: `{argument}` or `tfds_name` must be given")
+    return JsonSource(path, argument)
+
+
+class PredictionWriter:
+    """Collects the predictions for all questions, and writes their files.
+
+    The candidates are written as they come. Answers and odds are short and kept until the threshold
+    is known.
+    """
+
+    def __init__(self, decoding_config):
+        """Make a writer for a `DecodingConfig`."""
+        self._decoding_config = decoding_config
+        self._predictions, self._answers, self._paths = {}, {}, {}
+
+    @contextlib.contextmanager
+    def writing(self, output_dir):
+        """Write the files within this context; all appear together at its end.
+
+        `collect` writes the candidates, and `write` the rest.
+        """
+        names = [N_BEST, PREDICTIONS]
+        if self._decoding_config.version_2_with_negative:
+            names.append(NULL_ODDS)
+        with files.replacing(*(os.path.join(output_dir, name) for name in names)) as paths:
+            self._paths = dict(zip(names, paths, strict=True))
+            yield
+        self._paths = {}
+        console.info("wrote the answers to %d questions to %s", len(self._predictions), output_dir)
+
+    def collect(self, predictions):
+        """Collect all predictions: pairs as `AnswerExtractor.answers` yields them."""
+        path = self._paths.get(N_BEST)
+        with _writing_json(path) if path else contextlib.nullcontext() as write:
+            for question, prediction in predictions:
+                if write:
+                    write(question.id, prediction.n_best())
+                # Without the candidates.
+                short = prediction._replace(candidates=prediction.candidates[:1])
+                self._predictions[question.id] = short
+                self._answers[question.id] = question.answers or ()
+
+    def texts(self, threshold=None):
+        """Return a dict from question ids to the texts that are answered.
+
+        Args:
+          threshold: of the null odds; None for that of the `DecodingConfig`.
+        """
+        return {
+            name: prediction.answer(self._decoding_config, threshold)
+            for name, prediction in self._predictions.items()
+        }
+
+    def score(self, threshold=None):
+        """Return a `Scorer` of all answers; see `texts`."""
+        scorer = Scorer(self._decoding_config.version_2_with_negative)
+        for name, text in self.texts(threshold).items():
+            prediction = self._predictions[name]
+            scorer.add(self._answers[name], text, prediction.best, prediction.null_odds)
+        return scorer
+
+    def best_threshold(self):
+        """Return the threshold with the best F1, below all odds if answering nothing is best."""
+        scorer = self.score()
+        score, threshold = scorer.best_threshold("f1")
+        if threshold is None:
+            threshold = scorer.min_null_odds - 1.0
+        console.info(
+            "best null_score_diff_threshold of this set: %r, with an F1 of %.2f", threshold, score
+        )
+        return threshold
+
+    def write(self, threshold=None):
+        """Write the answers, and with SQuAD 2.0 the odds; within `writing`."""
+        with _writing_json(self._paths[PREDICTIONS]) as write:
+            for name, text in self.texts(threshold).items():
+                write(name, text)
+        if NULL_ODDS in self._paths:
+            with _writing_json(self._paths[NULL_ODDS]) as write:
+                for name, prediction in self._predictions.items():
+                    write(name, prediction.null_odds)
+
+
+@contextlib.contextmanager
+def _writing_json(path):
+    """Yield a function that writes an entry of a JSON object, indented as in the release."""
+    with tf.io.gfile.GFile(path, "w") as writer:
+        before = "{\n"
+
+        def write(name, value):
+            nonlocal before
+            entry = json.dumps({name: value}, indent=4)
+            writer.write(before + entry[len("{\n") : -len("\n}")])
+            before = ",\n"
+
+        yield write
+        writer.write("{}\n" if before == "{\n" else "\n}\n")

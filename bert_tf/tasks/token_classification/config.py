@@ -1,0 +1,191 @@
+"""What a token classifier is besides its weights, and what a user chooses for one."""
+
+import dataclasses
+
+from bert_tf import files
+from bert_tf.errors import UserError
+from bert_tf.modeling import layers_of
+from bert_tf.tasks.base import TaskConfig, TaskOptions, check_labels
+from bert_tf.tasks.token_classification.features import Tags, WindowConfig
+from bert_tf.tasks.token_classification.schemes import infer_scheme
+
+_WINDOW_OPTIONS = tuple(field.name for field in dataclasses.fields(WindowConfig))
+_DEFAULT_LAYERS = "concat_last_four"
+
+
+@dataclasses.dataclass(frozen=True)
+class FeatureBasedConfig:
+    """A BiLSTM on the features of a frozen encoder instead of fine-tuning (paper, section 5.3).
+
+    Attributes:
+      layer_combination: one of `modeling.LAYER_COMBINATIONS`.
+      lstm_size: units of each direction of the BiLSTM, None for the hidden size.
+    """
+
+    layer_combination: str = _DEFAULT_LAYERS
+    lstm_size: int | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class TokenClassificationConfig(TaskConfig):
+    """The configuration of a token classifier, in `tagger.json`.
+
+    Attributes:
+      doc_stride, document_context: see `WindowConfig`.
+      tags: the `Tags`.
+      feature_based: a `FeatureBasedConfig`, None for a fine-tuned encoder.
+    """
+
+    FILE = files.TAGGER
+    FIXED = ("scheme", "labels", "feature_based")
+
+    # Names are written with capitals (paper, section 5.3), so models are cased.
+    do_lower_case: bool = False
+    doc_stride: int | None = None
+    document_context: bool = False
+    tags: Tags | None = None
+    feature_based: FeatureBasedConfig | None = None
+
+    @property
+    def labels(self):
+        return self.tags.names
+
+    @property
+    def scheme(self):
+        """The tag scheme that the model learns."""
+        return self.tags.scheme
+
+    @property
+    def window_config(self):
+        """The `WindowConfig` of long sentences."""
+        return WindowConfig(self.max_seq_length, self.doc_stride, self.document_context)
+
+    @classmethod
+    def default_options(cls):
+        return {
+            **dataclasses.asdict(WindowConfig()),
+            "do_lower_case": cls.do_lower_case,
+            "features_only": False,
+        }
+
+    def recorded_options(self):
+        options = {
+            **dataclasses.asdict(self.window_config),
+            "do_lower_case": self.do_lower_case,
+            "features_only": self.feature_based is not None,
+        }
+        if self.feature_based:
+            options["layer_combination"] = self.feature_based.layer_combination
+            options["feature_lstm_size"] = self.feature_based.lstm_size
+        return options
+
+    def to_json(self):
+        feature_based = None
+        if self.feature_based:
+            # "way" is the key of version 0.1.
+            feature_based = {
+                "way": self.feature_based.layer_combination,
+                "lstm_size": self.feature_based.lstm_size,
+            }
+        return {
+            **self.tags._asdict(),
+            **dataclasses.asdict(self.window_config),
+            "do_lower_case": self.do_lower_case,
+            "on_features": feature_based,
+        }
+
+    @classmethod
+    def from_json(cls, values, bert_config, vocab_file):
+        feature_based = values["on_features"]
+        if feature_based:
+            feature_based = FeatureBasedConfig(feature_based["way"], feature_based["lstm_size"])
+        return cls(
+            bert_config,
+            vocab_file,
+            values["do_lower_case"],
+            tags=Tags(tuple(values["names"]), values["scheme"], values["data_scheme"]),
+            feature_based=feature_based,
+            **{name: values[name] for name in _WINDOW_OPTIONS},
+        )
+
+    @classmethod
+    def of_pretrained(cls, bert_config, vocab_file, do_lower_case, labels=(), **options):
+        labels = check_labels(labels)
+        try:
+            scheme = infer_scheme([[label] for label in labels])
+        except UserError:
+            raise UserError(
+                f"`labels`: the tags of the model follow BILOU ({', '.join(labels)}), which is not "
+                "supported; name them as iobes in the same order, with E for L and S for U"
+            ) from None
+        scheme = scheme if scheme == "none" else "iob2"
+        return super().of_pretrained(
+            bert_config, vocab_file, do_lower_case, tags=Tags(labels, scheme, scheme), **options
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class TokenClassificationOptions(TaskOptions):
+    """What a user chooses for a token classifier: its data, and how to learn from them.
+
+    Attributes:
+      data_dir: folder with train.txt, dev.txt and test.txt.
+      train_file, dev_file, test_file: files outside `data_dir`, or under other names.
+      word_column, tag_column: column numbers as text; with `tfds_name` names of features.
+      tag_scheme: scheme of the data, None to find it.
+      learn_scheme: scheme that the model learns, iob2 if None.
+      output_scheme: scheme of the predictions, that of the data if None.
+      skip_bad_rows: leave out sentences that cannot be used instead of raising an error.
+      tfds_name, tfds_data_dir, tfds_splits: a data set of tensorflow-datasets instead of files.
+      doc_stride, document_context: see `WindowConfig`.
+      features_only: train a BiLSTM on the features of a frozen encoder.
+      layer_combination: the layers of these features, one of `modeling.LAYER_COMBINATIONS`.
+      feature_lstm_size: units of each direction of the BiLSTM.
+      report: write each label's scores to eval_report.txt.
+    """
+
+    data_dir: str | None = None
+    train_file: str | None = None
+    dev_file: str | None = None
+    test_file: str | None = None
+    word_column: str | None = None
+    tag_column: str | None = None
+    tag_scheme: str | None = None
+    learn_scheme: str | None = None
+    output_scheme: str | None = None
+    skip_bad_rows: bool = False
+    tfds_name: str | None = None
+    tfds_data_dir: str | None = None
+    tfds_splits: tuple = ()
+    doc_stride: int | None = None
+    document_context: bool | None = None
+    features_only: bool | None = None
+    layer_combination: str | None = None
+    feature_lstm_size: int | None = None
+    report: bool = False
+
+    def check(self, config):
+        if not self.features_only:
+            for name in ("layer_combination", "feature_lstm_size"):
+                if self.is_given(name):
+                    raise UserError(f"`{name}` requires `features_only`")
+            return
+        if config.do_train and not (config.model.init_checkpoint or config.is_resumed):
+            raise UserError(
+                "`features_only` requires `init_checkpoint`: the features of random weights are "
+                "meaningless"
+            )
+        for name, options in (
+            ("num_frozen_layers", config.train),
+            ("layer_decay", config.optimizer),
+        ):
+            if getattr(options, name) != getattr(type(options), name):
+                raise UserError(f"`{name}`: with `features_only` all layers are frozen")
+
+    def feature_based(self, bert_config):
+        """Return the `FeatureBasedConfig`, None without `features_only`."""
+        if not self.features_only:
+            return None
+        layer_combination = self.layer_combination or _DEFAULT_LAYERS
+        layers_of(layer_combination, bert_config.num_hidden_layers)  # raises for too few layers
+        return FeatureBasedConfig(layer_combination, self.feature_lstm_size)

@@ -1,0 +1,239 @@
+"""The data of a token classification run: from options to sentences, features and result files."""
+
+import dataclasses
+
+from bert_tf import console, files
+from bert_tf.data import records
+from bert_tf.errors import UserError
+from bert_tf.tasks import results
+from bert_tf.tasks.base import PARTS, RecordFormat, TaskData, result_file
+from bert_tf.tasks.feature_cache import FeatureCache, digest, tokenizer_fingerprint
+from bert_tf.tasks.rows import BadRows
+from bert_tf.tasks.token_classification import schemes, scoring
+from bert_tf.tasks.token_classification.config import TokenClassificationConfig
+from bert_tf.tasks.token_classification.features import (
+    convert_sentences,
+    infer_tags,
+    valid_sentences,
+)
+from bert_tf.tasks.token_classification.reading import ColumnFiles, TfdsSentences
+from bert_tf.tasks.token_classification.task import TokenClassificationTask, metric_names
+
+# Bump when the same data make different features.
+_VERSION = 1
+
+
+class TokenClassificationData(TaskData):
+    """The sentences of each split, and what a run does with them.
+
+    Attributes:
+      sentences: dict from split to list of `Sentence`.
+      config: the `TokenClassificationConfig`.
+      options: the `TokenClassificationOptions`.
+    """
+
+    unit = "sequences"
+
+    def __init__(self, sentences, config, options):
+        self.sentences, self.config, self.options = sentences, config, options
+        self.metric_names = metric_names(config.tags)
+
+    def splits(self, part):
+        return [part] if part in self.sentences else []
+
+    def train_config(self, config):
+        if not self.config.feature_based:
+            return config.train
+        num_layers = self.config.bert_config.num_hidden_layers
+        return dataclasses.replace(config.train, num_frozen_layers=num_layers)
+
+    def features(self, split, path, tokenizer, teacher=None):
+        sentences, tags = self.sentences[split], self.config.tags
+        window_config = self.config.window_config
+        fingerprint = {
+            "data": digest([s.words, s.tags, bool(s.leading_lines)] for s in sentences),
+            "sentences": len(sentences),
+            **tokenizer_fingerprint(tokenizer),
+            "tags": list(tags.names),
+            "learn_scheme": tags.scheme,
+            "tag_scheme": tags.data_scheme,
+            **dataclasses.asdict(window_config),
+            "schema": digest(records.TAGGING.items()),
+            "version": _VERSION,
+        }
+        return FeatureCache(
+            path,
+            fingerprint,
+            lambda: write_features(path, sentences, tags, tokenizer, window_config),
+        )
+
+    def count(self, split, features):
+        return features.note["windows"]
+
+    def record_format(self, split, is_taught=False):
+        config = self.config
+        lengths = {"S": config.max_seq_length}
+        return RecordFormat.of(records.TAGGING, config, lengths, len(config.tags.names))
+
+    def make_task(self, dtype=None, distillation=None):
+        return TokenClassificationTask(self.config, dtype)
+
+    def evaluate(self, run, split):
+        """Write eval_results.txt, and eval_report.txt if asked for; see `TaskData.evaluate`."""
+        reports = []
+
+        def report(predictions):
+            task = run.trainer.task
+            labels, predicted = task.tags(predictions, "tag_ids"), task.tags(predictions)
+            reports.append(
+                scoring.classification_report(labels, predicted, self.config.tags.scheme)
+            )
+
+        evaluation = run.evaluate(split, on_predictions=report if self.options.report else None)
+
+        def write():
+            path = result_file(run.folder, "eval_results", split, ".txt")
+            results.write_eval_results(path, evaluation)
+            for text in reports:
+                console.info("%s", text)
+                files.write_text(result_file(run.folder, "eval_report", split, ".txt"), text)
+
+        run.workers.chief_first(write)
+        return evaluation
+
+    def predict(self, run, split):
+        """Write test_predictions.txt: the columns of the test set, followed by the tags."""
+        predictions = run.predict_all(split)
+        tags = self.config.tags
+        scheme = self.options.output_scheme or tags.data_scheme
+        predicted = [
+            schemes.convert_tags(sentence, tags.scheme, scheme)
+            for sentence in run.trainer.task.tags(predictions)
+        ]
+
+        def write():
+            path = result_file(run.folder, "test_predictions", split, ".txt")
+            write_columns(path, self.sentences[split], predicted)
+            console.info("wrote %s, tag scheme %s", path, scheme)
+
+        run.workers.chief_first(write)
+
+
+def write_features(path, sentences, tags, tokenizer, window_config):
+    """Write the features of all sentences to a TFRecord file, all or none.
+
+    Returns:
+      Dict with the number of `windows`.
+    """
+    ticker = console.Ticker(f"writing {path}", "windows")
+    count = 0
+    with records.writing([path], records.TAGGING) as write:
+        for values in convert_sentences(sentences, tags, tokenizer, window_config):
+            write(values)
+            ticker.add()
+            count += 1
+    ticker.done()
+    return {"windows": count}
+
+
+def write_columns(path, sentences, tags):
+    """Write the columns of sentences followed by the predicted tags, as conlleval reads them.
+
+    Args:
+      path: the file.
+      sentences: list of `Sentence`.
+      tags: for each the list of its words' tags.
+    """
+    outside = schemes.OUTSIDE
+    with files.writing_text(path) as write:
+        for sentence, predicted in zip(sentences, tags, strict=True):
+            write("".join(f"{line} {outside}\n\n" for line in sentence.leading_lines))
+            pairs = zip(sentence.columns, predicted, strict=True)
+            write("\n".join(" ".join([*columns, tag]) for columns, tag in pairs) + "\n\n")
+            write("".join(f"{line} {outside}\n\n" for line in sentence.trailing_lines))
+
+
+def read(options, model, parts, stored=None):
+    """Read the data of a run; see `base.TaskSpec.read`."""
+    source = _make_source(options)
+    splits = [part for part in PARTS if part in parts]
+    bad = {split: BadRows(options.skip_bad_rows) for split in splits}
+    sentences = {split: source.read(split, bad[split]) for split in splits}
+    if stored:
+        tags = _stored_tags(options, stored)
+    else:
+        tags = _infer_tags(options, source, sentences.get("train"))
+    if options.output_scheme:
+        schemes.check_compatible("output_scheme", options.output_scheme, tags.scheme)
+    for split in splits:
+        sentences[split] = valid_sentences(sentences[split], tags, bad[split])
+        bad[split].report("bad sentences left out")
+        if not sentences[split]:
+            raise UserError(f"{bad[split].first}; no sentence can be used")
+        if options.document_context and not any(x.leading_lines for x in sentences[split]):
+            raise UserError(
+                f"`document_context`: {sentences[split][0].where} does not mark where documents "
+                "begin with -DOCSTART- lines"
+            )
+    config = TokenClassificationConfig(
+        model.bert_config,
+        model.vocab_file,
+        model.do_lower_case,
+        options.max_seq_length,
+        options.doc_stride,
+        options.document_context,
+        tags,
+        options.feature_based(model.bert_config),
+    )
+    return TokenClassificationData(sentences, config, options)
+
+
+def _stored_tags(options, stored):
+    """Return the `Tags` of a trained model, for data that may have a different scheme."""
+    tags = stored.tags
+    if options.learn_scheme not in (None, tags.scheme):
+        raise UserError(
+            f"`learn_scheme={options.learn_scheme}`, but the trained model has learned "
+            f"{tags.scheme}"
+        )
+    if options.tag_scheme:
+        schemes.check_compatible("tag_scheme", options.tag_scheme, tags.scheme)
+        tags = tags._replace(data_scheme=options.tag_scheme)
+    return tags
+
+
+def _infer_tags(options, source, train):
+    """Return the `Tags` of the training set, which is read for them if `train` is None."""
+    bad = BadRows(skip=True)
+    sentences = train or source.read("train", bad)
+    tags = infer_tags(sentences, options.tag_scheme, options.learn_scheme)
+    if not train:
+        valid_sentences(sentences, tags, bad)
+        bad.report("the tags are those of the training set without its bad sentences")
+    console.info(
+        "tag scheme of the data: %s; the model learns %s: %s",
+        tags.data_scheme, tags.scheme, ", ".join(tags.names[:50]),
+    )  # fmt: skip
+    return tags
+
+
+def _make_source(options):
+    """Return the `ColumnFiles` or `TfdsSentences` that the options name."""
+    options.check_source(("data_dir", "train_file", "dev_file", "test_file"))
+    if options.tfds_name:
+        return TfdsSentences(
+            options.tfds_name,
+            options.tfds_data_dir,
+            options.split_names(),
+            options.word_column or "tokens",
+            options.tag_column,
+        )
+    columns = {}
+    for name, default in (("word_column", "0"), ("tag_column", "-1")):
+        value = getattr(options, name) or default
+        try:
+            columns[name] = int(value)
+        except ValueError:
+            raise UserError(f"`{name}={value}`: a column number was expected") from None
+    paths = {"train": options.train_file, "dev": options.dev_file, "test": options.test_file}
+    return ColumnFiles(options.data_dir, paths, **columns)

@@ -1,0 +1,254 @@
+"""The frozen table of `normalization` for TensorFlow graphs.
+
+`FastBertNormalize`, an op of tensorflow-text, applies the rules for single characters. It reads
+them from a buffer that `normalizer_model` makes. The rules that depend on neighbours, and offsets,
+are core TensorFlow ops.
+
+Shapes: B texts, T characters (code points) of all texts, concatenated.
+"""
+
+import functools
+
+import flatbuffers
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.tokenization import normalization
+
+# Regular expression for texts that need `resolve_context`.
+CONTEXT_CLASS = f"[{normalization.CONTEXT_CHARACTERS}]"
+
+# The properties of a character are packed into one byte: rule, sigma, order.
+_RULES = "kdsiahmM"
+_SIGMAS = "-ci"
+_SIGMA_SHIFT, _ORDER_SHIFT = 3, 5
+# More than any order.
+_NUM_ORDERS = 8
+
+# The buffer of `FastBertNormalize` holds a trie from the UTF-8 of a character to the replacement,
+# as a double array in the format of darts-clone. A unit has 32 bits:
+#
+# * node: bits 0-7 the byte that leads to it, bit 8 whether it has a value, bits 10-30 an offset.
+#   The next node is at `index ^ offset ^ byte`, the value at `index ^ offset`;
+# * value: bit 31 set, bits 0-30 the value.
+_HAS_VALUE, _OFFSET_SHIFT, _IS_VALUE = 0x100, 10, 0x80000000
+# Value of a replaced character: this bit, start of the replacement in the pool, its length.
+_REPLACED, _START_SHIFT = 0x40000000, 6
+# Bytes of UTF-8 after the first are 0x80 to 0xBF.
+_FIRST_CONTINUATION, _NUM_CONTINUATIONS = 0x80, 64
+
+
+@functools.cache
+def normalizer_model(do_lower_case):
+    """Return the buffer for `FastBertNormalize`, a uint8 array."""
+    pool = bytearray()
+    starts = {}
+    values = {}
+    for code, result in _replacements(do_lower_case):
+        encoded = result.encode()
+        if encoded not in starts:
+            # Most replacements begin and end with a space, which two of them can share.
+            overlap = pool[-1:] == encoded[:1] == b" "
+            starts[encoded] = len(pool) - overlap
+            pool += encoded[overlap:]
+        values[code] = _REPLACED | starts[encoded] << _START_SHIFT | len(encoded)
+    # The trie cannot hold the byte 0; its value is stored separately.
+    null_value = values.pop(0)
+    units = _double_array(values)
+    builder = flatbuffers.Builder(4 * len(units) + len(pool) + 256)
+    units_offset = builder.CreateNumpyVector(units)
+    pool_offset = builder.CreateNumpyVector(np.frombuffer(bytes(pool), np.uint8))
+    builder.StartObject(4)
+    builder.PrependBoolSlot(0, do_lower_case, False)
+    builder.PrependUOffsetTRelativeSlot(1, units_offset, 0)
+    builder.PrependInt32Slot(2, null_value, 0)
+    builder.PrependUOffsetTRelativeSlot(3, pool_offset, 0)
+    builder.Finish(builder.EndObject())
+    return np.frombuffer(bytes(builder.Output()), np.uint8)
+
+
+def _replacements(do_lower_case):
+    """Yield (code point, replacement) of all characters that do not stay as they are, in order."""
+    normalize = normalization.normalize_uncased if do_lower_case else normalization.normalize_cased
+    kept_rules = "k" if do_lower_case else "kahm"
+    run_ends = [*normalization.RUN_STARTS[1:], 0x110000]
+    for (rule, _, _), first, end in zip(
+        normalization.RUNS, normalization.RUN_STARTS, run_ends, strict=True
+    ):
+        if rule not in kept_rules:
+            for code in range(first, end):
+                result = normalize(code)
+                if result != chr(code):  # a space is replaced by itself
+                    yield code, result
+
+
+def _double_array(values):
+    """Return the units (uint32) of a trie from the UTF-8 of code points to their values."""
+    # The root is at 0, so the first byte of a character leads to the unit of that number. The
+    # nodes that follow one node fill a block of 64 units.
+    units = {}
+    blocks = {}
+    size = 256
+
+    def block_after(prefix):
+        nonlocal size
+        if prefix not in blocks:
+            node = node_of(prefix)
+            blocks[prefix] = size
+            units[node] = prefix[-1] | (node ^ size ^ _FIRST_CONTINUATION) << _OFFSET_SHIFT
+            size += _NUM_CONTINUATIONS
+        return blocks[prefix]
+
+    def node_of(path):
+        if len(path) == 1:
+            return path[0]
+        return block_after(path[:-1]) + path[-1] - _FIRST_CONTINUATION
+
+    nodes = []
+    for code in values:
+        path = chr(code).encode()
+        nodes.append((node_of(path), path[-1]))
+    value_indices = {}
+    for (node, last_byte), value in zip(nodes, values.values(), strict=True):
+        if value not in value_indices:
+            value_indices[value] = size
+            units[size] = _IS_VALUE | value
+            size += 1
+        units[node] = last_byte | _HAS_VALUE | (node ^ value_indices[value]) << _OFFSET_SHIFT
+    array = np.zeros(size, np.uint32)
+    array[list(units)] = list(units.values())
+    return array
+
+
+# Code points per page of the two-step table below.
+_PAGE_SIZE = 256
+
+
+def _packed_properties():
+    """Return a two-step table: the page of each block of characters, and the pages."""
+    packed = [
+        _RULES.index(rule) | _SIGMAS.index(sigma) << _SIGMA_SHIFT | order << _ORDER_SHIFT
+        for rule, sigma, order in normalization.RUNS
+    ]
+    flat = np.repeat(np.uint8(packed), np.diff([*normalization.RUN_STARTS, 0x110000]))
+    pages, page_indices = np.unique(flat.reshape(-1, _PAGE_SIZE), axis=0, return_inverse=True)
+    return page_indices.reshape(-1).astype(np.int32), pages.reshape(-1)
+
+
+_PAGE_INDICES, _PAGES = _packed_properties()
+
+_FIRST_NOTE = min(normalization.MUSICAL_NOTES)
+_MAX_NOTE_PARTS = max(map(len, normalization.MUSICAL_NOTES.values()))
+
+
+def _note_tables():
+    """Return the number of parts, and the parts, of each code point from the first to last note."""
+    codes = range(_FIRST_NOTE, max(normalization.MUSICAL_NOTES) + 1)
+    parts = [[ord(part) for part in normalization.MUSICAL_NOTES.get(code, "")] for code in codes]
+    counts = np.int32([len(row) or 1 for row in parts])
+    padded = np.int32([(row + [0] * _MAX_NOTE_PARTS)[:_MAX_NOTE_PARTS] for row in parts])
+    return counts, padded
+
+
+_NOTE_COUNTS, _NOTE_PARTS = _note_tables()
+
+
+def _properties(codes):
+    """Return the packed properties, int32 (T,), of code points int32 (T,)."""
+    page = tf.gather(_PAGE_INDICES, codes // _PAGE_SIZE)
+    return tf.cast(tf.gather(_PAGES, page * _PAGE_SIZE + codes % _PAGE_SIZE), tf.int32)
+
+
+def _rule_is(properties, letter):
+    return tf.bitwise.bitwise_and(properties, 7) == _RULES.index(letter)
+
+
+def _sigma_is(properties, letter):
+    sigma = tf.bitwise.bitwise_and(tf.bitwise.right_shift(properties, _SIGMA_SHIFT), 3)
+    return sigma == _SIGMAS.index(letter)
+
+
+def _last_true(mask):
+    """Return for each index of bool (T,) that of the last True up to it, or -1."""
+    indices = tf.concat([[-1], tf.cast(tf.where(mask)[:, 0], tf.int32)], 0)
+    return tf.gather(indices, tf.cumsum(tf.cast(mask, tf.int32)))
+
+
+def _next_true(mask):
+    """Return for each index of bool (T,) that of the first True from it on, or T."""
+    size = tf.size(mask)
+    indices = tf.concat([tf.cast(tf.where(mask)[:, 0], tf.int32), [size]], 0)
+    return tf.gather(indices, tf.cumsum(tf.cast(mask, tf.int32), exclusive=True))
+
+
+def resolve_context(lines):
+    """Apply `normalization.resolve_context` to a batch of texts.
+
+    Args:
+      lines: string (B,), UTF-8. Each begins with a line break, which separates it from the text
+        before it.
+
+    Returns:
+      A pair of the resolved lines, string (B,), and for each of their characters its index among
+      all characters of `lines`, int32 (T',).
+    """
+    ragged = tf.strings.unicode_decode(lines, "UTF-8")
+    codes, rows = ragged.values, tf.cast(ragged.value_rowids(), tf.int32)
+    codes = _replace_final_sigmas(codes)
+
+    # Decompose musical notes.
+    note = tf.clip_by_value(codes - _FIRST_NOTE, 0, len(_NOTE_COUNTS) - 1)
+    is_note = (note == codes - _FIRST_NOTE) & (tf.gather(_NOTE_COUNTS, note) > 1)
+    counts = tf.where(is_note, tf.gather(_NOTE_COUNTS, note), 1)
+    sources = tf.repeat(tf.range(tf.size(codes)), counts)
+    part = tf.range(tf.size(sources)) - tf.gather(tf.cumsum(counts, exclusive=True), sources)
+    parts = tf.gather_nd(_NOTE_PARTS, tf.stack([tf.gather(note, sources), part], 1))
+    codes = tf.where(tf.gather(is_note, sources), parts, tf.gather(codes, sources))
+
+    # Sort marks by rank within each run between two characters that no mark moves across.
+    rank = tf.bitwise.right_shift(_properties(codes), _ORDER_SHIFT)
+    run = tf.cumsum(tf.cast(rank == 0, tf.int64))
+    size = tf.size(codes, tf.int64)
+    # The index makes all keys different, so the sort need not be stable.
+    keys = (run * _NUM_ORDERS + tf.cast(rank, tf.int64)) * size + tf.range(size)
+    order = tf.argsort(keys)
+    codes, sources = tf.gather(codes, order), tf.gather(sources, order)
+    ragged = tf.RaggedTensor.from_value_rowids(
+        codes, tf.gather(rows, sources), tf.size(lines), validate=False
+    )
+    return tf.strings.unicode_encode(ragged, "UTF-8"), sources
+
+
+def _replace_final_sigmas(codes):
+    """Replace each capital sigma at the end of a word by the final sigma, in int32 (T,)."""
+    properties = _properties(codes)
+    cased = tf.concat([_sigma_is(properties, "c"), [False]], 0)
+    not_ignorable = ~_sigma_is(properties, "i")
+    # A sigma is not case-ignorable itself, so its neighbours are searched from the indices next to
+    # it.
+    before = tf.concat([[0], _last_true(not_ignorable)[:-1]], 0)
+    after = tf.concat([_next_true(not_ignorable)[1:], [tf.size(codes)]], 0)
+    is_final = tf.gather(cased, tf.maximum(before, 0)) & ~tf.gather(cased, after)
+    is_sigma = codes == ord(normalization.SIGMA)
+    return tf.where(is_sigma & is_final, ord(normalization.FINAL_SIGMA), codes)
+
+
+def span_ends(codes, do_lower_case):
+    """Apply `normalization.span_ends` to a batch of texts.
+
+    Args:
+      codes: int32 (T,), code points; each text begins with a line break.
+      do_lower_case: whether the text is uncased.
+
+    Returns:
+      int32 (T,), indices among the characters of all texts.
+    """
+    indices = tf.range(tf.size(codes))
+    if not do_lower_case:
+        return indices + 1
+    # A line break at the end, so that `next_kept` exists even without any text.
+    properties = _properties(tf.concat([codes, [ord("\n")]], 0))
+    accent = _rule_is(properties, "a")
+    kept = ~(accent | _rule_is(properties, "d"))
+    next_kept = _next_true(kept)[1:]
+    return tf.maximum(indices, tf.gather(_last_true(accent), next_kept - 1)) + 1

@@ -1,0 +1,249 @@
+"""Text normalization of the 2018 release, driven by a frozen Unicode table.
+
+`normalize` does everything that the release does before it splits words into pieces: cleaning,
+spacing of ideographs, lower-casing, accent stripping and splitting at punctuation. Python's own
+Unicode data are never read because they change from one version of Python to the next.
+
+`unicode_table.txt` is written by `tools/make_unicode_table.py`. It is ASCII: a line with its
+version, then two lists, each preceded by its length. Code points are hexadecimal.
+
+Runs: `FIRST RULE SIGMA ORDER` are the properties of the code points from FIRST up to the next run.
+
+* RULE: `k` keep; `d` drop; `s` replace by a space; `i` isolate (put a space on either side); `a`
+  accent, kept in cased text and dropped in uncased text; `h` Hangul syllable, kept in cased text
+  and decomposed in uncased text; `m` and `M` replaced in uncased text as the second list says, and
+  in cased text kept (`m`) or isolated (`M`).
+* SIGMA: the role of the character in the final-sigma rule of Unicode: `c` cased, `i`
+  case-ignorable, `-` neither.
+* ORDER: its role in canonical ordering, which sorts combining marks: 0, no mark moves across it; 1,
+  it moves but is dropped from uncased text; 2 and more, its rank among the marks that are kept.
+
+Replacements: `CODE TO TO ...` are the characters that replace a code point in uncased text.
+"""
+
+import hashlib
+import pathlib
+import re
+from bisect import bisect_right
+from collections import Counter
+
+TABLE_VERSION = 1
+UNICODE_VERSION = "14.0.0"
+TABLE_SHA256 = "dc1d0596fa6efdf04715cbd81c95905ef960440c289d0678c474d8954f1e4955"
+TABLE_PATH = pathlib.Path(__file__).with_name("unicode_table.txt")
+
+SIGMA, FINAL_SIGMA = "\u03a3", "\u03c2"
+
+# Hangul syllables are numbered by their 19 initial, 21 medial and 28 (or no) final sounds.
+_FIRST_SYLLABLE, _FIRST_INITIAL, _FIRST_MEDIAL, _BEFORE_FIRST_FINAL = 0xAC00, 0x1100, 0x1161, 0x11A7
+
+
+def _read_table():
+    """Return the first code point of each run, the properties of each run, and replacements."""
+    data = TABLE_PATH.read_bytes()
+    if hashlib.sha256(data).hexdigest() != TABLE_SHA256:
+        raise RuntimeError(
+            f"{TABLE_PATH}: damaged, its sha256 differs from version {TABLE_VERSION}"
+        )
+    lines = data.decode("ascii").split("\n")
+    if lines[0] != f"bert_tf characters {TABLE_VERSION}, Unicode {UNICODE_VERSION}":
+        raise RuntimeError(f"{TABLE_PATH}: not the table of version {TABLE_VERSION}")
+    end = 2 + int(lines[1].split()[0])
+    run_starts, runs = [], []
+    for line in lines[2:end]:
+        first, rule, sigma, order = line.split()
+        run_starts.append(int(first, 16))
+        runs.append((rule, sigma, int(order)))
+    replacements = {}
+    for line in lines[end + 1 : -1]:
+        code, *result = line.split()
+        replacements[int(code, 16)] = "".join([chr(int(part, 16)) for part in result])
+    return run_starts, runs, replacements
+
+
+RUN_STARTS, RUNS, _REPLACEMENTS = _read_table()
+
+
+def properties(code):
+    """Return (RULE, SIGMA, ORDER) of a code point."""
+    return RUNS[bisect_right(RUN_STARTS, code) - 1]
+
+
+def normalize_cased(code):
+    """Return the str that replaces a code point in cased text."""
+    rule = properties(code)[0]
+    if rule == "d":
+        return ""
+    if rule == "s":
+        return " "
+    return f" {chr(code)} " if rule in "iM" else chr(code)
+
+
+def normalize_uncased(code):
+    """Return the str that replaces a code point in uncased text, whatever its neighbours are."""
+    rule = properties(code)[0]
+    if rule in "mM":
+        return _REPLACEMENTS[code]
+    if rule == "a":
+        return ""
+    return _decompose_hangul(code) if rule == "h" else normalize_cased(code)
+
+
+def _decompose_hangul(code):
+    rest, final = divmod(code - _FIRST_SYLLABLE, 28)
+    initial, medial = divmod(rest, 21)
+    sounds = chr(_FIRST_INITIAL + initial) + chr(_FIRST_MEDIAL + medial)
+    return sounds + chr(_BEFORE_FIRST_FINAL + final) if final else sounds
+
+
+class _LazyTable(dict):
+    """Code point -> result of a function, computed on first use; `str.translate` accepts it."""
+
+    def __init__(self, function):
+        super().__init__()
+        self._function = function
+
+    def __missing__(self, code):
+        result = self[code] = self._function(code)
+        return result
+
+
+_CASED = _LazyTable(normalize_cased)
+_UNCASED = _LazyTable(normalize_uncased)
+_PROPERTIES = _LazyTable(properties)
+
+# Marks that are kept in uncased text and sorted by canonical ordering: code point -> rank.
+SORTED_MARKS = {
+    code: order
+    for (_, _, order), first, end in zip(RUNS, RUN_STARTS, RUN_STARTS[1:], strict=False)
+    if order > 1
+    for code in range(first, end)
+}
+
+# Musical notes that contain such marks: code point -> decomposition.
+MUSICAL_NOTES = {
+    code: result
+    for code, result in _REPLACEMENTS.items()
+    if len(result) > 1 and any(ord(part) in SORTED_MARKS for part in result)
+}
+
+# Almost all of these marks have the same rank, and marks of equal rank keep their order, so text
+# without any other mark needs no sorting. The characters that remain are rare.
+_COMMON_RANK = Counter(SORTED_MARKS.values()).most_common(1)[0][0]
+CONTEXT_CHARACTERS = "".join(
+    [
+        SIGMA,
+        *(chr(code) for code, rank in SORTED_MARKS.items() if rank != _COMMON_RANK),
+        *map(chr, MUSICAL_NOTES),
+    ]
+)
+_HAS_CONTEXT = re.compile(f"[{CONTEXT_CHARACTERS}]")
+
+
+def normalize(text, do_lower_case):
+    """Return `text` with its words, as the release splits them, separated by spaces.
+
+    Args:
+      text: a str.
+      do_lower_case: True to lower-case and strip accents as well.
+
+    Returns:
+      A str; its `.split()` is the list of words.
+    """
+    if not do_lower_case:
+        return text.translate(_CASED)
+    if _HAS_CONTEXT.search(text):
+        text = resolve_context(text)[0]
+    return text.translate(_UNCASED)
+
+
+def normalize_with_offsets(text, do_lower_case):
+    """Normalize as `normalize`, and keep track of where each character comes from.
+
+    Args:
+      text: a str.
+      do_lower_case: as in `normalize`.
+
+    Returns:
+      A pair of the normalized str and, for each of its characters, its index in `text`.
+    """
+    table, indices = _CASED, range(len(text))
+    resolved = text
+    if do_lower_case:
+        table = _UNCASED
+        if _HAS_CONTEXT.search(text):
+            resolved, indices = resolve_context(text)
+    parts, sources = [], []
+    for char, index in zip(resolved, indices, strict=True):
+        result = table[ord(char)]
+        parts.append(result)
+        sources += [index] * len(result)
+    return "".join(parts), sources
+
+
+def span_ends(text, do_lower_case):
+    """Return where the span of each character ends, stripped accents included.
+
+    Args:
+      text: a str.
+      do_lower_case: as in `normalize`.
+
+    Returns:
+      List: for each character of `text` the index after it, or after the last stripped accent that
+      follows it with nothing but dropped characters in between.
+    """
+    ends = list(range(1, len(text) + 1))
+    if do_lower_case:
+        end = None
+        for index in range(len(text) - 1, -1, -1):
+            rule = _PROPERTIES[ord(text[index])][0]
+            if rule == "a":
+                end = end or index + 1
+            elif rule != "d":
+                ends[index] = end or index + 1
+                end = None
+    return ends
+
+
+def resolve_context(text):
+    """Apply the rules that depend on neighbours; the others work one character at a time.
+
+    A capital sigma at the end of a word becomes the final sigma, musical notes are decomposed, and
+    the marks that are kept in uncased text are put into canonical order.
+
+    Args:
+      text: a str, to be uncased.
+
+    Returns:
+      A pair of the resolved str and, for each of its characters, its index in `text`.
+    """
+    parts, sources = [], []
+    for index, char in enumerate(text):
+        code = ord(char)
+        if char == SIGMA and _is_final(text, index):
+            char = FINAL_SIGMA
+        for part in MUSICAL_NOTES.get(code, char):
+            parts.append(part)
+            sources.append(index)
+    # A stable sort within each run between two characters that no mark moves across.
+    run, keys = 0, []
+    for part in parts:
+        rank = _PROPERTIES[ord(part)][2]
+        run += rank == 0
+        keys.append((run, rank))
+    order = sorted(range(len(parts)), key=keys.__getitem__)
+    return "".join([parts[index] for index in order]), [sources[index] for index in order]
+
+
+def _is_final(text, index):
+    """Return whether the sigma at `index` follows a cased character and precedes none."""
+
+    def next_is_cased(indices):
+        for other in indices:
+            sigma = _PROPERTIES[ord(text[other])][1]
+            if sigma != "i":
+                return sigma == "c"
+        return False
+
+    before, after = range(index - 1, -1, -1), range(index + 1, len(text))
+    return next_is_cased(before) and not next_is_cased(after)

@@ -1,0 +1,399 @@
+"""`fine_tune`: the one driver of all fine-tuning, from options to result files."""
+
+import contextlib
+import dataclasses
+import functools
+import gc
+import os
+from typing import Any, NamedTuple
+
+from bert_tf import checkpoints, console, files, tokenization
+from bert_tf.config import BertConfig
+from bert_tf.data import input_pipeline, records
+from bert_tf.errors import UserError
+from bert_tf.tasks import results
+from bert_tf.tasks.base import (
+    check_length,
+    check_vocabulary,
+    part_of,
+    result_file,
+    result_name,
+)
+from bert_tf.training import checkpointing
+from bert_tf.training.checkpointing import check_metric, log_best_checkpoint
+from bert_tf.training.config import use_xla
+from bert_tf.training.distillation import Teacher
+from bert_tf.training.loop import exclusive_directory
+from bert_tf.training.strategy import Workers, length_multiple, make_strategy, set_seed
+from bert_tf.training.trainer import Trainer
+
+# The names of the feature files, as in the release.
+_STEMS = {"train": "train", "dev": "eval", "test": "predict"}
+
+
+class LoadedModel(NamedTuple):
+    """What is known of the model before the data are read.
+
+    Attributes:
+      bert_config: a `BertConfig`.
+      tokenizer: a `FullTokenizer`.
+      vocab_file: path of the vocabulary.
+      do_lower_case: whether the model is uncased.
+      init_checkpoint: checkpoint to start from, or None.
+    """
+
+    bert_config: BertConfig
+    tokenizer: Any
+    vocab_file: str
+    do_lower_case: bool
+    init_checkpoint: str | None
+
+
+def fine_tune(spec, config):
+    """Train, evaluate and predict with a task, as the run_*.py scripts do.
+
+    >>> options = tasks.ClassificationOptions(task_name="MRPC", data_dir="glue/MRPC")
+    >>> model = ModelConfig(model="uncased_L-12_H-768_A-12")
+    >>> config = FineTuneConfig("out", options, model, do_train=True, do_eval=True)
+    >>> fine_tune(tasks.TASKS["classification"], config)
+    {'dev': {'eval_accuracy': ..., 'global_step': 343}}
+
+    A run that was stopped is resumed from its newest checkpoint in `config.output_dir`.
+
+    Args:
+      spec: a `tasks.TaskSpec`.
+      config: a `FineTuneConfig`.
+
+    Returns:
+      Dict from each evaluated split to its metrics; with several seeds, to a dict from seed to
+      metrics.
+
+    Raises:
+      UserError: if anything the user gave is wrong.
+    """
+    spec.config_class.check_folder(config.output_dir)
+    stored = None if config.do_train else spec.config_class.load(config.output_dir)
+    config = _completed(spec, config, stored)
+    config.check(spec)
+    config.task.check(config)
+    if stored:
+        _check_seed_folders(config)
+    model = load_model(config, spec.config_class)
+    # With several hosts this must come before TensorFlow's first operation, such as reading data.
+    strategy = make_strategy(**dataclasses.asdict(config.device))
+    data = spec.read(config.task, model, config.parts, stored)
+    data.config = data.config.resumed(config.output_dir)
+    experiment = Experiment(spec, config, data, strategy, model)
+    with exclusive_directory(config.output_dir, experiment.workers):
+        experiment.settle(config.output_dir)
+        experiment.make_features()
+        return experiment.run_seeds()
+
+
+def _completed(spec, config, stored):
+    """Fill in the options that are not given from the trained model, and log which."""
+    options, taken = config.task.completed(spec.config_class, stored)
+    model = config.model
+    if stored:
+        values = {
+            "bert_config_file": os.path.join(config.output_dir, files.CONFIG),
+            "vocab_file": stored.vocab_file,
+            "do_lower_case": stored.do_lower_case,
+        }
+        missing = {name: x for name, x in values.items() if getattr(model, name) is None}
+        model = dataclasses.replace(model, **missing)
+        if names := [*missing, *taken]:
+            console.info("from %s: %s", config.output_dir, ", ".join(names))
+    return dataclasses.replace(config, task=options, model=model)
+
+
+def _check_seed_folders(config):
+    """Raise UserError if the output folder has several runs and one of them must be chosen."""
+    folders = results.seed_folders(config.output_dir)
+    if folders and config.num_seeds == 1 and not config.is_resumed:
+        raise UserError(
+            f"`output_dir`: {config.output_dir} has the runs {', '.join(folders)}; use one of "
+            "these folders, or `num_seeds`"
+        )
+
+
+def load_model(config, config_class):
+    """Read the files of the model, and check that they fit together.
+
+    Args:
+      config: a `FineTuneConfig` with completed options.
+      config_class: the `TaskConfig` class of the task, for its default casing.
+
+    Returns:
+      `LoadedModel`.
+
+    Raises:
+      UserError: if a file is missing or wrong, or the length, the vocabulary or the frozen layers
+        do not fit the model.
+    """
+    model = config.model.resolve("bert_config_file", "vocab_file")
+    bert_config = BertConfig.from_json_file(model.bert_config_file)
+    check_length(config.task.max_seq_length, bert_config)
+    config.train.check_frozen_layers(bert_config)
+    do_lower_case = _infer_do_lower_case(config, model, config_class.do_lower_case)
+    tokenizer = tokenization.FullTokenizer(model.vocab_file, do_lower_case)
+    check_vocabulary(tokenizer.vocab, bert_config, model.vocab_file)
+    return LoadedModel(
+        bert_config, tokenizer, model.vocab_file, do_lower_case, model.init_checkpoint
+    )
+
+
+def _infer_do_lower_case(config, model, default):
+    """Return the casing: as given, else as recorded next to the first weights, else `default`."""
+    given, checkpoint = config.model.do_lower_case, model.init_checkpoint
+    chosen = model.do_lower_case if model.do_lower_case is not None else default
+    if not checkpoint or config.is_resumed:
+        return chosen
+    recorded = checkpoints.read_metadata(checkpoint).get("do_lower_case")
+    if recorded is None:
+        tokenization.validate_case_matches_checkpoint(chosen, checkpoint)
+        return chosen
+    if given is not None:
+        if recorded != given:
+            console.warning(
+                "`do_lower_case=%s`, but the files next to %s say %s", given, checkpoint, recorded
+            )
+        return given
+    if recorded != chosen:
+        console.info("from the files next to %s: do_lower_case=%s", checkpoint, recorded)
+    return recorded
+
+
+class Run(NamedTuple):
+    """One run of a task: what `TaskData` needs to evaluate and predict.
+
+    Attributes:
+      config: the `FineTuneConfig`.
+      trainer: the `Trainer`, with trained weights.
+      folder: where result files go.
+      workers: the `Workers`.
+      experiment: the `Experiment`, for its batches.
+    """
+
+    config: Any
+    trainer: Trainer
+    folder: str
+    workers: Workers
+    experiment: "Experiment"
+
+    @property
+    def weights_folder(self):
+        """The folder of the weights: `folder`, or that of its best checkpoint."""
+        is_best = self.config.train.best_metric
+        return os.path.join(self.folder, checkpointing.BEST) if is_best else self.folder
+
+    def evaluate(self, split, on_predictions=None):
+        """Return the metrics of a split; see `Trainer.evaluate`."""
+        return self.trainer.evaluate(
+            self.experiment.batches(split, self.config.train.eval_batch_size),
+            total=self.experiment.count(split),
+            name=result_name("eval", split, ""),
+            on_predictions=on_predictions,
+        )
+
+    def predict(self, split):
+        """Yield the predictions of a split in batches; see `Trainer.predict`."""
+        batches = self.experiment.batches(split, self.config.train.predict_batch_size)
+        return self.trainer.predict(batches, "predicting", self.experiment.count(split))
+
+    def predict_all(self, split):
+        """Return the predictions of a split as one dict of arrays; see `Trainer.predict_all`."""
+        batches = self.experiment.batches(split, self.config.train.predict_batch_size)
+        return self.trainer.predict_all(batches, "predicting", self.experiment.count(split))
+
+
+class Experiment:
+    """What the runs of all seeds share: data, features and the settings of the model.
+
+    Attributes:
+      workers: the `Workers`.
+      paths: dict from split to the file of its features.
+    """
+
+    def __init__(self, spec, config, data, strategy, model):
+        """Check the training options against the data.
+
+        Args:
+          spec: the `TaskSpec`.
+          config: the `FineTuneConfig`, completed.
+          data: the `TaskData`.
+          strategy: a `tf.distribute.Strategy`.
+          model: the `LoadedModel`.
+        """
+        self.spec, self.config, self.data = spec, config, data
+        self.strategy, self.model = strategy, model
+        self.workers = Workers(strategy)
+        train = data.train_config(config)
+        train.check_batch_sizes(
+            strategy,
+            train=config.do_train,
+            eval="dev" in config.parts or bool(config.do_train and config.teacher_dir),
+            predict=config.do_predict,
+        )
+        self.train_config = train
+        check_metric(train.best_metric, data.metric_names)
+        self.length_multiple = None
+        if not train.pad_to_max_length:
+            self.length_multiple = length_multiple(
+                strategy, use_xla(train.xla, strategy), data.config.max_seq_length
+            )
+        self.teacher = None
+        if config.teacher_dir and config.do_train:
+            self.teacher = Teacher(config.teacher_dir, spec, data.config, config.distillation)
+        self.folders = {train.seed: config.output_dir}
+        if config.num_seeds > 1:
+            seeds = range(train.seed, train.seed + config.num_seeds)
+            self.folders = {x: results.seed_folder(config.output_dir, x) for x in seeds}
+        splits = dict.fromkeys(split for part in _STEMS for split in data.splits(part))
+        self.paths = {
+            split: result_file(config.output_dir, _STEMS[part_of(split)], split, ".tf_record")
+            for split in splits
+        }
+        self._features = {}
+
+    def settle(self, folder):
+        """Check a resumed run in a folder, and save the config of the task there."""
+        self.workers.chief_first(
+            lambda: self.data.config.settle(folder, write=self.config.do_train)
+        )
+
+    def make_features(self):
+        """Write the features of each split, unless they can be reused."""
+        for split, path in self.paths.items():
+            teacher = self.teacher if split == "train" else None
+            features = self.data.features(split, path, self.model.tokenizer, teacher)
+            runs = self.folders.values() if split == "train" else ()
+            if self._must_rebuild(features, runs):
+                arguments = {}
+                if teacher:
+                    arguments["teacher_logits"] = teacher.logits(
+                        self.data.examples[split],
+                        self.strategy,
+                        self.train_config.eval_batch_size,
+                        self.config.output_dir,
+                        self.train_config.dtype_policy,
+                    )
+                    gc.collect()  # frees the teacher's weights
+                self.workers.chief_first(functools.partial(features.rebuild, **arguments))
+                if not self.workers.is_chief:
+                    features.reload()
+            if features.stale_reason:
+                raise UserError(f"{path} was made of other data: {features.stale_reason}")
+            self._features[split] = features
+
+    def _must_rebuild(self, features, runs):
+        """Return whether features have to be written; all workers must call it together.
+
+        Raises:
+          UserError: if the workers have different data, or see different folders.
+        """
+        # With different data the workers would end after different numbers of steps.
+        key = float(int(features.key[:10], 16))
+        stale_share, mean_key = self.workers.mean(float(bool(features.stale_reason)), key)
+        if mean_key != key:
+            raise UserError(f"{features.path}: the workers have different data or options")
+        if 0 < stale_share < 1:
+            raise UserError(
+                f"{features.path} is up to date on some workers only: all must see the same data "
+                "and the same `output_dir`"
+            )
+        if features.stale_reason and any(map(checkpointing.latest, runs)):
+            console.warning(
+                "the run in %s began with other training data or options (%s) and continues with "
+                "the new ones",
+                self.config.output_dir, features.stale_reason,
+            )  # fmt: skip
+        return bool(features.stale_reason)
+
+    def count(self, split):
+        """Return the number of records of a split, None if unknown."""
+        return self.data.count(split, self._features[split])
+
+    def batches(self, split, batch_size):
+        """Return all records of a split in their order: a `data.input_pipeline.EvaluationInput`."""
+        record_format = self.data.record_format(split, self._is_taught(split))
+        return input_pipeline.EvaluationInput(
+            [self.paths[split]],
+            record_format.schema,
+            record_format.lengths,
+            batch_size,
+            limits=record_format.limits,
+            length_multiple=self.length_multiple,
+        )
+
+    def _is_taught(self, split):
+        return self.teacher is not None and split == "train"
+
+    def run_seeds(self):
+        """Make one run, or one with each seed in a folder of its own and a table of them all."""
+        if self.config.num_seeds == 1:
+            return self.run(self.config.output_dir, self.train_config.seed)
+        metrics: dict[str, dict] = {}
+        for i, (seed, folder) in enumerate(self.folders.items()):
+            console.info("run %d of %d: seed %d", i + 1, self.config.num_seeds, seed)
+            self.settle(folder)
+            for split, values in self.run(folder, seed).items():
+                metrics.setdefault(split, {})[seed] = values
+            gc.collect()  # the model is part of reference cycles
+        for split, values in metrics.items():
+            path = result_file(self.config.output_dir, "eval_seeds", split, ".tsv")
+            self.workers.chief_first(functools.partial(results.write_seeds, path, values))
+        return metrics
+
+    def run(self, folder, seed):
+        """Train, evaluate and predict with one seed.
+
+        Args:
+          folder: for checkpoints, summaries and results.
+          seed: of weights, dropout and the order of the input.
+
+        Returns:
+          Dict from each evaluated split to its metrics.
+        """
+        config, train = self.config, self.train_config
+        set_seed(seed)
+        distillation = config.distillation if self.teacher else None
+        trainer = Trainer(
+            lambda: self.data.make_task(train.dtype_policy, distillation),
+            self.strategy,
+            folder,
+            self.model.init_checkpoint,
+            must_be_trained=not config.do_train,
+            labels=self.data.config.labels or None,
+        )
+        if not train.best_metric and not config.do_train:
+            log_best_checkpoint(folder)
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(records.naming_bad_records(self.paths.values()))
+            if config.do_train:
+                self._train(trainer, seed)
+            if train.best_metric:
+                trainer.use_best(train.best_metric)
+            return self.data.evaluate_and_predict(Run(config, trainer, folder, self.workers, self))
+
+    def _train(self, trainer, seed):
+        (split,) = self.data.splits("train")
+        num_examples = self.data.num_train_units(self._features[split])
+        steps = self.train_config.num_train_steps(num_examples, self.data.unit)
+        record_format = self.data.record_format(split, self._is_taught(split))
+        batches = input_pipeline.TrainingInput(
+            [self.paths[split]],
+            record_format.schema,
+            record_format.lengths,
+            self.train_config.train_batch_size,
+            seed,
+            record_format.limits,
+            self.length_multiple,
+        )
+        evaluation = None
+        if self.train_config.eval_steps:
+            split = self.data.splits("dev")[0]
+            evaluation = self.batches(split, self.train_config.eval_batch_size)
+        trainer.train(
+            batches, self.config.optimizer.make(steps), steps, self.train_config, evaluation
+        )

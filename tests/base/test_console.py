@@ -1,0 +1,76 @@
+"""Progress: log lines everywhere, a bar on a terminal."""
+
+import io
+import logging
+import subprocess
+import sys
+
+import pytest
+
+from bert_tf import console
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.fixture
+def logger(monkeypatch):
+    """The logger of bert_tf without handlers, as in a new process."""
+    logger = logging.getLogger("bert_tf")
+    monkeypatch.setattr(logger, "handlers", [])
+    monkeypatch.setattr(logger, "propagate", logger.propagate)
+    level = logger.level
+    yield logger
+    logger.setLevel(level)
+
+
+def count_to_1000(initial=0):
+    ticker = console.Ticker("reading", "lines", total=1000, every=0.0, initial=initial)
+    for _ in range(1000 - initial):
+        ticker.add()
+        if ticker.count == 500:
+            console.warning("line %d is empty", ticker.count)
+    ticker.done()
+
+
+def test_log_lines(logger):
+    stream = io.StringIO()
+    console.show(stream)
+    count_to_1000(initial=400)
+    lines = stream.getvalue().splitlines()
+    assert lines[0].startswith("reading: 401 of 1000 lines, ") and lines[0].endswith(" left")
+    assert "warning: line 500 is empty" in lines
+    assert lines[-1].startswith("reading: 1000 lines in 0s, ") and lines[-1].endswith(" lines/s")
+    assert "\r" not in stream.getvalue()
+
+
+def test_bar_on_a_terminal(logger):
+    stream = Terminal()
+    console.show(stream)
+    count_to_1000()
+    text = stream.getvalue()
+    assert "reading:   0%" in text
+    # Log lines start at the beginning of a line, which has been cleared.
+    for message in ("warning: line 500 is empty\n", "reading: 1000 lines in 0s"):
+        before = text[: text.index(message)]
+        assert before.endswith("\r") and not before.split("\r")[-2].strip()
+
+
+def test_error_closes_the_bar(logger):
+    stream = Terminal()
+    console.show(stream)
+    with pytest.raises(ValueError, match="wrong"), console.closing_bars():
+        ticker = console.Ticker("reading", "lines")
+        ticker.add()
+        raise ValueError("wrong")
+    assert stream.getvalue().endswith("\r")
+
+
+def test_nothing_is_imported_before_it_is_needed():
+    program = (
+        "import sys, bert_tf; from bert_tf import console, files; console.info('x')\n"
+        "assert not {'filelock', 'requests', 'tqdm', 'tensorflow'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)

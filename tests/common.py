@@ -1,0 +1,77 @@
+"""A tiny model, its vocabulary and helpers, for the tests of every package."""
+
+import csv
+import types
+
+import numpy as np
+
+import bert_tf
+
+TINY = bert_tf.BertConfig(
+    vocab_size=50,
+    hidden_size=16,
+    num_hidden_layers=2,
+    num_attention_heads=2,
+    intermediate_size=32,
+    max_position_embeddings=12,
+    type_vocab_size=2,
+)
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghij", *(f"##{c}" for c in "abc")]
+
+# Flags that keep a run of a fine-tuning script short.
+QUICK_RUN = ["--max_seq_length=8", "--train_batch_size=4", "--distribution_strategy=one_device"]
+
+
+def features(batch=3, length=8, seed=0):
+    """Return random inputs of `BertPretrainer(TINY)`, padded to different lengths."""
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(3, length + 1, size=(batch, 1))
+    mask = (np.arange(length) < lengths).astype("int32")
+    return {
+        "input_ids": (rng.integers(1, 50, (batch, length)) * mask).astype("int32"),
+        "input_mask": mask,
+        "segment_ids": (rng.integers(0, 2, (batch, length)) * mask).astype("int32"),
+        "masked_lm_positions": rng.integers(0, 3, (batch, 2)).astype("int32"),
+    }
+
+
+def write_vocab(folder, words=WORDS):
+    """Write vocab.txt and return its path."""
+    path = folder / "vocab.txt"
+    path.write_text("\n".join(words) + "\n")
+    return path
+
+
+def write_model(folder, config=TINY, words=WORDS, **changes):
+    """Write config.json, with `changes`, and vocab.txt; return the flags that name them.
+
+    Dropout is off, since a model this small hardly learns with it.
+    """
+    no_dropout = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    config = bert_tf.BertConfig.from_dict({**config.to_dict(), **no_dropout, **changes})
+    (folder / "config.json").write_text(config.to_json_string())
+    write_vocab(folder, words)
+    return model_flags(folder)
+
+
+def model_flags(folder):
+    """Return the flags for the files of `write_model`."""
+    return [f"--vocab_file={folder}/vocab.txt", f"--bert_config_file={folder}/config.json"]
+
+
+def read_results(path):
+    """Return the `name = value` lines of a results file as a dict of str."""
+    return dict(line.split(" = ") for line in path.read_text().splitlines())
+
+
+def read_table(path):
+    """Return the rows of a tab-separated file as lists of str."""
+    with open(path, encoding="utf-8", newline="") as reader:
+        return list(csv.reader(reader, delimiter="\t", quoting=csv.QUOTE_NONE))
+
+
+def read_data(source, parts, stored=None, skip_bad_rows=False):
+    """Return the examples, labels and numeric features of `classification.read_splits`."""
+    values = bert_tf.tasks.classification.read_splits(source, parts, stored, skip_bad_rows)
+    names = ("examples", "labels", "numeric_features")
+    return types.SimpleNamespace(**dict(zip(names, values, strict=True)))

@@ -1,0 +1,35 @@
+"""Fixtures for pre-training data: a small vocabulary, corpus and folder of text."""
+
+import random
+
+import pytest
+from pretraining_helpers import TOKENS, random_text, read_corpus
+
+from bert_tf import tokenization
+from bert_tf.data.pretraining import corpus as corpus_module
+
+
+@pytest.fixture
+def tokenizer(tmp_path):
+    """A `FullTokenizer` of the tokens in `pretraining_helpers`."""
+    (tmp_path / "vocab.txt").write_text("\n".join(TOKENS))
+    return tokenization.FullTokenizer(str(tmp_path / "vocab.txt"))
+
+
+@pytest.fixture
+def corpus(tokenizer, tmp_path):
+    """A `Corpus` of 20 random documents."""
+    (tmp_path / "corpus.txt").write_text(random_text(random.Random(1), 20))
+    return read_corpus([tmp_path / "corpus.txt"], tokenizer)
+
+
+@pytest.fixture
+def text_folder(tmp_path, monkeypatch):
+    """The working directory, with vocab.txt, and a.txt and b.txt of 11 documents each."""
+    (tmp_path / "vocab.txt").write_text("\n".join(TOKENS))
+    for seed, name in enumerate(("a.txt", "b.txt")):
+        (tmp_path / name).write_text(random_text(random.Random(seed), 11))
+    monkeypatch.chdir(tmp_path)
+    # Several chunks even of a small text, so that processes share them.
+    monkeypatch.setattr(corpus_module, "_CHUNK_SIZE", 500)
+    return tmp_path

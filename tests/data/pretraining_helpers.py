@@ -1,0 +1,54 @@
+"""A small vocabulary, random text and shards of it, for tests of pre-training data."""
+
+import glob
+
+from bert_tf import tokenization
+from bert_tf.data import pretraining
+
+WORDS = ["the", "cat", "dog", "sat", "ran", "on", "under", "a", "mat", "tree"]
+TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS, "##s", "##ing", "."]
+
+CONFIG = pretraining.InstanceConfig(max_seq_length=32, max_predictions_per_seq=5, dupe_factor=2)
+
+
+def random_text(rng, num_documents):
+    """Return documents of 1 to 12 sentences of 1 to 30 words."""
+    documents = []
+    for _ in range(num_documents):
+        lines = []
+        for _ in range(rng.randint(1, 12)):
+            words = (
+                rng.choice(WORDS) + rng.choice(["", "", "s", "sing"])
+                for _ in range(rng.randint(1, 30))
+            )
+            lines.append(" ".join(words) + ".\n")
+        documents.append("".join(lines))
+    return "\n".join(documents)
+
+
+def read_corpus(paths, tokenizer, **options):
+    """Return the `Corpus` of files."""
+    source = pretraining.FileSource(list(map(str, paths)), **options)
+    return pretraining.read_corpus(source, tokenizer)
+
+
+def feature_rows(instances, corpus, vocab, config):
+    """Return the features of each instance, a list of dicts of arrays."""
+    columns = pretraining.columns(instances, 0, len(instances), corpus, vocab, config)
+    return [{name: rows[i] for name, rows in columns.items()} for i in range(len(instances))]
+
+
+def make_shards(output="made/x", num_shards=3, config=CONFIG, source=None, work_dir=None):
+    """Return `Shards` of a.txt and b.txt in the working directory."""
+    tokenizer = tokenization.FullTokenizer("vocab.txt")
+    source = source or pretraining.FileSource(["a.txt", "b.txt"])
+    return pretraining.Shards(source, output, tokenizer, config, num_shards, work_dir)
+
+
+def shard_contents(output="made/x"):
+    """Return a dict from the number of each existing shard, such as "00001", to its bytes."""
+    contents = {}
+    for path in glob.glob(f"{output}-*-of-?????"):
+        with open(path, "rb") as reader:
+            contents[path.rsplit("-", 3)[1]] = reader.read()
+    return contents

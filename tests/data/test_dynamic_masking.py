@@ -1,0 +1,135 @@
+"""Masks that are drawn during training: valid, reproducible, and used by run_pretraining.py."""
+
+import collections
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from common import TINY
+from pretraining_helpers import TOKENS
+
+import bert_tf
+from bert_tf.data import dynamic_masking, input_pipeline, pretraining, records, tfrecord
+
+VOCAB = {token: index for index, token in enumerate(TOKENS)}
+LENGTHS = {"S": 32, "P": 5}
+
+
+def test_masks_of_batches(corpus, tmp_path):
+    config = pretraining.InstanceConfig(
+        max_seq_length=32, max_predictions_per_seq=5, dupe_factor=1, dynamic_masking=True
+    ).validate()
+    instances = pretraining.create_instances(corpus, VOCAB, config)
+    schema = records.pretraining_schema(has_masks=False)
+    columns = pretraining.columns(instances, 0, len(instances), corpus, VOCAB, config)
+    assert set(columns) == set(schema)
+    path = str(tmp_path / "unmasked.tfrecord")
+    pretraining.write([path], instances, corpus, VOCAB, config)
+    masking = dynamic_masking.DynamicMasking(VOCAB, LENGTHS, 0.15, seed=3)
+    data = input_pipeline.TrainingInput([path], schema, LENGTHS, 8, 3, masking=masking)
+    unmasked = input_pipeline.TrainingInput([path], schema, LENGTHS, 8, 3)
+    num_steps = 60
+    assert len(instances) < 8 * num_steps  # so that there is a second epoch
+    batches = list(data.batches().take(num_steps).as_numpy_iterator())
+    originals = list(unmasked.batches().take(num_steps).as_numpy_iterator())
+    actions = collections.Counter()
+    for batch, original in zip(batches, originals, strict=True):
+        assert set(batch) == set(records.PRETRAINING)
+        for row in range(8):
+            _check_row({name: x[row] for name, x in batch.items()}, original, row, actions)
+    total = sum(actions.values())
+    assert actions["mask"] / total == pytest.approx(0.8, abs=0.04)
+    assert actions["keep"] / total == pytest.approx(0.1, abs=0.03)
+
+    # A function of the step: neither skipped steps nor the number of devices matter.
+    later = next(iter(data.batches(first_step=7).as_numpy_iterator()))
+    context = tf.distribute.InputContext(1, 0, num_replicas_in_sync=2)
+    halves = list(data.batches(7, context).take(2).as_numpy_iterator())
+    for name in later:
+        assert (later[name] == batches[7][name]).all()
+        assert (np.concatenate([half[name] for half in halves]) == later[name]).all()
+    # An evaluation draws the same masks each time.
+    evaluation = input_pipeline.EvaluationInput([path], schema, LENGTHS, 8, masking=masking)
+    first, again = (list(evaluation.batches().as_numpy_iterator()) for _ in range(2))
+    assert all((a[name] == b[name]).all() for a, b in zip(first, again, strict=True) for name in a)
+
+
+def _check_row(values, original, row, actions):
+    """Check the masks of an example against the unmasked one, and count what replaced tokens."""
+    ids, masked = original["input_ids"][row], values["input_ids"]
+    count = int(values["masked_lm_weights"].sum())
+    assert count == min(5, max(1, round(0.15 * original["input_mask"][row].sum())))
+    positions = values["masked_lm_positions"]
+    assert not positions[count:].any() and not values["masked_lm_ids"][count:].any()
+    positions = positions[:count]
+    assert positions.tolist() == sorted(set(positions.tolist()))
+    assert (values["masked_lm_ids"][:count] == ids[positions]).all()
+    assert not np.isin(ids[positions], [VOCAB["[CLS]"], VOCAB["[SEP]"]]).any()
+    others = np.setdiff1d(np.arange(32), positions)
+    assert (ids[others] == masked[others]).all()
+    for position in positions:
+        if masked[position] == VOCAB["[MASK]"]:
+            actions["mask"] += 1
+        else:
+            actions["keep" if masked[position] == ids[position] else "random"] += 1
+
+
+def test_run_pretraining_without_pairs_and_masks(run_script, tmp_path):
+    """Two phases of `--objective=none --dynamic_masking`, and flags that do not fit the records."""
+    rng = np.random.default_rng(0)
+    names = records.pretraining_schema(has_next_sentence=False, has_masks=False)
+    for length in (8, 12):
+        columns = {name: np.ones((16, length), np.int64) for name in names}
+        columns["input_ids"] = rng.integers(5, 15, (16, length))
+        path = tmp_path / f"data{length}.tfrecord"
+        path.write_bytes(tfrecord.frame_records(tfrecord.examples(columns)))
+    (tmp_path / "config.json").write_text(TINY.to_json_string())
+    (tmp_path / "vocab.txt").write_text("\n".join(TOKENS))
+    flags = [f"--input_file={path}", f"--bert_config_file={tmp_path}/config.json", "--do_train",
+             f"--output_dir={tmp_path}/out", "--max_seq_length=12", "--max_predictions_per_seq=2",
+             f"--init_checkpoint={tmp_path}/short", "--distribution_strategy=one_device",
+             "--num_train_steps=2", "--num_warmup_steps=1", "--train_batch_size=4", "--do_eval",
+             "--eval_batch_size=5", "--objective=none"]  # fmt: skip
+    masking = ["--dynamic_masking", f"--vocab_file={tmp_path}/vocab.txt"]
+    run_script("run_pretraining", *flags, *masking, "--max_seq_length=8", "--init_checkpoint=",
+               f"--output_dir={tmp_path}/short", f"--input_file={tmp_path}/data8.tfrecord",
+               "--nodo_eval")  # fmt: skip
+    # The second phase continues from the first with longer sequences.
+    assert "short/model.ckpt-2" in run_script("run_pretraining", *flags, *masking)
+    lines = (tmp_path / "out/eval_results.txt").read_text().splitlines()
+    assert [line.split()[0] for line in lines] == [
+        "global_step", "loss", "masked_lm_accuracy", "masked_lm_loss"
+    ]  # fmt: skip
+    for more, message in (
+        (["--dynamic_masking"], "--dynamic_masking .*--vocab_file"),
+        (["--masked_lm_prob=0.2"], "--masked_lm_prob .*--dynamic_masking"),
+        ([], r"data12\.tfrecord.* masked_lm_positions"),
+    ):
+        with pytest.raises(bert_tf.UserError, match=message):
+            run_script("run_pretraining", *flags, *more)
+
+
+def test_masked_records_are_not_masked_again(tmp_path):
+    path = tmp_path / "masked.tfrecord"
+    columns = {
+        name: np.ones((1, LENGTHS.get(length, length)), dtype)
+        for name, (dtype, length) in records.PRETRAINING.items()
+    }
+    path.write_bytes(tfrecord.frame_records(tfrecord.examples(columns)))
+    schema = records.pretraining_schema(has_masks=False)
+    records.check([str(path)], schema, LENGTHS)
+    message = r"masked\.tfrecord: `dynamic_masking` .*masked_lm_ids"
+    with pytest.raises(bert_tf.UserError, match=message):
+        records.check([str(path)], schema, LENGTHS, is_unmasked=True)
+
+
+@pytest.mark.parametrize(
+    ("lengths", "prob", "message"),
+    [
+        (LENGTHS, 1.5, r"`masked_lm_prob` .*1\.5"),
+        ({"S": 4, "P": 5}, 0.1, "`max_predictions_per_seq=5` .*`max_seq_length=4`"),
+    ],
+)
+def test_invalid_arguments(lengths, prob, message):
+    with pytest.raises(bert_tf.UserError, match=message):
+        dynamic_masking.DynamicMasking(VOCAB, lengths, prob, seed=3)

@@ -1,0 +1,338 @@
+"""Instances of the 2018 release, draw for draw; valid instances for every objective."""
+
+import collections
+import hashlib
+import itertools
+import json
+import random
+import re
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from pretraining_helpers import TOKENS, feature_rows, read_corpus
+
+from bert_tf import tokenization
+from bert_tf.data import pretraining, records
+from bert_tf.data.pretraining import masking, writing
+from bert_tf.errors import UserError
+
+VOCAB = {token: index for index, token in enumerate(TOKENS)}
+
+# Configuration, do_lower_case, number of instances and digest of the output of the release.
+RELEASE = {
+    "base": (
+        pretraining.InstanceConfig(dupe_factor=2),
+        True,
+        620,
+        "a80404d8e81352460df0efa06aec01b8d30400c72f51ccbd6df536159d508fa5",
+    ),
+    "seq512": (
+        pretraining.InstanceConfig(max_seq_length=512, max_predictions_per_seq=77, dupe_factor=1),
+        True,
+        104,
+        "e8a9a6906473ecd0f1b2a9d46b268ab9c7a4d84963d0806a88ebf2bae1840dc9",
+    ),
+    "wwm": (
+        pretraining.InstanceConfig(dupe_factor=1, do_whole_word_mask=True, random_seed=7),
+        True,
+        374,
+        "d5d8ea87cdfe2fb1d674c9777f18330348691204ca51fc4097a062f25a4a64b6",
+    ),
+    "cased": (
+        pretraining.InstanceConfig(dupe_factor=1, random_seed=99),
+        False,
+        311,
+        "46dcd86187ca146c64fe3f41118f2ab9539ae5d0a58b0d2d030761d422dd601b",
+    ),
+    "short": (
+        pretraining.InstanceConfig(
+            max_seq_length=64,
+            max_predictions_per_seq=10,
+            dupe_factor=1,
+            short_seq_prob=0.5,
+            random_seed=3,
+        ),
+        True,
+        547,
+        "fad09bd4f0e10219c5a83a7eb2025b6beb5ffc9ba5daf2de4c51ab7566e7641c",
+    ),
+}
+
+
+def _digest(examples):
+    digest = hashlib.sha256()
+    for values in examples:
+        for name, (dtype, _) in records.PRETRAINING.items():
+            kind = "<i8" if dtype == "int64" else "<f4"
+            digest.update(np.asarray(values[name]).astype(kind).tobytes())
+    return digest.hexdigest()
+
+
+@pytest.mark.parametrize("case", RELEASE)
+def test_instances_of_the_release(case, shared):
+    config, do_lower_case, count, sha256 = RELEASE[case]
+    tokenizer = tokenization.FullTokenizer(str(shared / "data/uncased_vocab.txt"), do_lower_case)
+    paths = [shared / "golden/pretraining" / name for name in ("input_a.txt", "input_b.txt")]
+    corpus = read_corpus(paths, tokenizer)
+    instances = pretraining.create_instances(corpus, tokenizer.vocab, config)
+    assert len(instances) == count
+    assert sha256 == _digest(feature_rows(instances, corpus, tokenizer.vocab, config))
+
+
+def test_release_cases_match_the_manifest(shared):
+    manifest = json.loads((shared / "golden/pretraining/manifest.json").read_text())
+    cases = {}
+    for case in manifest:
+        config = pretraining.InstanceConfig(
+            **{key: case[key] for key in pretraining.InstanceConfig._fields if key in case}
+        )
+        cases[case["name"]] = (config, case["do_lower_case"], case["instances"], case["sha256"])
+    assert cases == RELEASE
+
+
+def test_records_of_the_release(shared, tmp_path):
+    """A file that we write equals that of the release."""
+    config = RELEASE["short"][0]
+    tokenizer = tokenization.FullTokenizer(str(shared / "data/uncased_vocab.txt"))
+    folder = shared / "golden/pretraining"
+    corpus = read_corpus([folder / name for name in ("input_a.txt", "input_b.txt")], tokenizer)
+    instances = pretraining.create_instances(corpus, tokenizer.vocab, config)
+    path = str(tmp_path / "x.tfrecord")
+    pretraining.write([path], instances, corpus, tokenizer.vocab, config)
+    written, expected = (
+        list(map(tf.train.Example.FromString, tf.data.TFRecordDataset(path).as_numpy_iterator()))
+        for path in (path, str(folder / "short.tfrecord"))
+    )
+    assert written == expected
+
+
+@pytest.mark.parametrize("whole_words", [False, True])
+@pytest.mark.parametrize("seq_length", [5, 16, 64])
+def test_instances_are_valid(seq_length, whole_words, corpus, tokenizer):
+    config = pretraining.InstanceConfig(
+        max_seq_length=seq_length,
+        max_predictions_per_seq=4,
+        dupe_factor=3,
+        short_seq_prob=0.3,
+        do_whole_word_mask=whole_words,
+    )
+    vocab = tokenizer.vocab
+    continuations = [index for token, index in vocab.items() if token.startswith("##")]
+    instances = pretraining.create_instances(corpus, vocab, config)
+    # At length 5 every sentence fills an instance, and the next sentence is always random.
+    assert {one.label for one in instances} == ({True} if seq_length == 5 else {False, True})
+    for one, values in zip(instances, feature_rows(instances, corpus, vocab, config), strict=True):
+        for name, (_, length) in records.PRETRAINING.items():
+            assert len(values[name]) == {"S": seq_length, "P": 4}.get(length, length)
+        a_ids = corpus.ids[one.a_start : one.a_end]
+        b_ids = corpus.ids[one.b_start : one.b_end]
+        assert len(a_ids) >= 1 and len(b_ids) >= 1
+        length = len(a_ids) + len(b_ids) + 3
+        assert length <= seq_length
+        assert one.label or one.a_end <= one.b_start
+        whole = [vocab["[CLS]"], *a_ids, vocab["[SEP]"], *b_ids, vocab["[SEP]"]]
+        padding = [0] * (seq_length - length)
+        assert values["input_mask"].tolist() == [1] * length + padding
+        segments = [0] * (len(a_ids) + 2) + [1] * (len(b_ids) + 1)
+        assert values["segment_ids"].tolist() == segments + padding
+
+        count = len(one.positions)
+        assert count <= min(4, max(1, round(0.15 * length)))
+        assert whole_words or count == min(4, max(1, round(0.15 * length)))
+        assert values["masked_lm_weights"].tolist() == [1] * count + [0] * (4 - count)
+        positions = values["masked_lm_positions"][:count].tolist()
+        assert positions == sorted(set(positions))
+        assert not set(positions) & {0, len(a_ids) + 1, length - 1}
+        restored = values["input_ids"].copy()
+        restored[positions] = values["masked_lm_ids"][:count]
+        assert restored.tolist() == whole + padding
+        if whole_words:
+            for position in positions:
+                if whole[position] in continuations and position - 1 not in (0, len(a_ids) + 1):
+                    assert position - 1 in positions
+
+
+def test_rates(corpus, tokenizer):
+    """80% of the masked tokens become [MASK], 10% stay, 10% are random; half of b is random."""
+    config = pretraining.InstanceConfig(max_seq_length=64, dupe_factor=40)
+    instances = pretraining.create_instances(corpus, tokenizer.vocab, config)
+    replacements = np.concatenate([one.replacements for one in instances])
+    mask = tokenizer.vocab["[MASK]"]
+    random_tokens = replacements[(replacements != pretraining.KEEP) & (replacements != mask)]
+    assert set(random_tokens) == set(range(len(TOKENS))) - {mask}
+    share = 1 / len(TOKENS)  # of the random tokens that are [MASK]
+    assert np.mean(replacements == mask) == pytest.approx(0.8 + 0.1 * share, abs=0.01)
+    assert np.mean(replacements == pretraining.KEEP) == pytest.approx(0.1, abs=0.01)
+    # More than half: chunks of one sentence have no next sentence.
+    assert 0.5 < np.mean([one.label for one in instances]) < 0.7
+
+
+def test_same_seed_same_instances(corpus, tokenizer):
+    config = pretraining.InstanceConfig(max_seq_length=32, dupe_factor=2)
+    first, again, other = (
+        pretraining.create_instances(corpus, tokenizer.vocab, config._replace(random_seed=seed))
+        for seed in (1, 1, 2)
+    )
+    assert list(first) == list(again)
+    assert list(first) != list(other)
+
+
+def test_shuffle_equals_random_shuffle():
+    for count in (0, 1, 2, 3, 7, 64, 125, 1000):
+        actual, expected = list(range(count)), list(range(count))
+        generators = random.Random(5), random.Random(5)
+        masking.shuffle(actual, generators[0])
+        generators[1].shuffle(expected)
+        assert actual == expected
+        assert generators[0].getstate() == generators[1].getstate()
+        for num_needed in (0, 1, 5, count // 2):
+            actual, generator = list(range(count)), random.Random(5)
+            masking.shuffle(actual, generator, num_needed)
+            assert actual[:num_needed] == expected[:num_needed]
+            assert generator.getstate() == generators[1].getstate()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("max_seq_length", 4),
+        ("max_predictions_per_seq", 0),
+        ("dupe_factor", 0),
+        ("masked_lm_prob", 1.5),
+        ("short_seq_prob", -0.1),
+        ("short_seq_prob", float("nan")),
+        ("max_ngram", 0),
+        ("objective", "nps"),
+    ],
+)
+def test_invalid_config(name, value):
+    with pytest.raises(UserError, match=rf"^`{name}` .*{value}"):
+        pretraining.InstanceConfig(**{name: value}).validate()
+
+
+def test_single_document_warning(tokenizer, tmp_path, caplog):
+    (tmp_path / "one.txt").write_text("the cat sat.\non a mat.\n")
+    corpus = read_corpus([tmp_path / "one.txt"], tokenizer)
+    config = pretraining.InstanceConfig()
+    instances = pretraining.create_instances(corpus, tokenizer.vocab, config)
+    with caplog.at_level("WARNING", "bert_tf"):
+        counts = pretraining.Counts.from_instances(instances, corpus, tokenizer.vocab, config)
+        writing.warn_about_limits([counts], config)
+    assert len(instances) >= 10
+    assert "the corpus is a single document" in caplog.text
+    assert "max_predictions_per_seq" not in caplog.text
+
+
+def test_too_few_predictions_warning(corpus, tokenizer, caplog):
+    config = pretraining.InstanceConfig(max_seq_length=64, max_predictions_per_seq=5)
+    instances = pretraining.create_instances(corpus, tokenizer.vocab, config)
+    with caplog.at_level("WARNING", "bert_tf"):
+        counts = pretraining.Counts.from_instances(instances, corpus, tokenizer.vocab, config)
+        writing.warn_about_limits([counts], config)
+    assert re.search(
+        r"`max_predictions_per_seq=5` .*`masked_lm_prob=0.15` .*at full length 10", caplog.text
+    )
+
+
+# The other objectives, n-grams and words between spaces, which are specific to bert_tf.
+
+
+def _create(corpus, **options):
+    config = pretraining.InstanceConfig(
+        **{"max_seq_length": 32, "max_predictions_per_seq": 5, "dupe_factor": 3, **options}
+    ).validate()
+    instances = pretraining.create_instances(corpus, VOCAB, config)
+    return instances, feature_rows(instances, corpus, VOCAB, config), config
+
+
+def _document_index(corpus, index):
+    starts = corpus.sentences[corpus.documents]
+    return int(np.searchsorted(starts, index, "right"))
+
+
+def test_sentence_order(corpus):
+    """Two consecutive segments, swapped in half of the instances."""
+    instances, rows, _ = _create(corpus, objective="sop", dupe_factor=20)
+    for one, row in zip(instances, rows, strict=True):
+        first, second = (one.a_start, one.a_end), (one.b_start, one.b_end)
+        if one.label:
+            first, second = second, first
+        assert first[0] < first[1] <= second[0] < second[1]
+        assert _document_index(corpus, first[0]) == _document_index(corpus, second[1] - 1)
+        assert row["next_sentence_labels"].tolist() == [one.label]
+    assert np.mean([one.label for one in instances]) == pytest.approx(0.5, abs=0.03)
+
+
+def test_full_sentences_use_every_token_once(corpus):
+    instances, rows, _ = _create(corpus, objective="none", dupe_factor=1, short_seq_prob=0)
+    used = np.zeros(len(corpus.ids), int)
+    num_boundaries = 0
+    for one, row in zip(instances, rows, strict=True):
+        used[one.a_start : one.a_end] += 1
+        used[one.b_start : one.b_end] += 1
+        a, b = [*corpus.ids[one.a_start : one.a_end]], [*corpus.ids[one.b_start : one.b_end]]
+        ids = row["input_ids"].copy()
+        count = len(one.positions)
+        ids[row["masked_lm_positions"][:count]] = row["masked_lm_ids"][:count]
+        whole = [VOCAB["[CLS]"], *a, VOCAB["[SEP]"], *([*b, VOCAB["[SEP]"]] if b else [])]
+        assert ids[: len(whole)].tolist() == whole and not ids[len(whole) :].any()
+        assert not row["segment_ids"].any() and row["input_mask"].sum() == len(whole)
+        if b:
+            num_boundaries += 1
+            assert _document_index(corpus, one.a_start) != _document_index(corpus, one.b_start)
+            # b consists of whole sentences of the next document.
+            assert one.b_end in corpus.sentences
+    assert used.tolist() == [1] * len(used)
+    assert num_boundaries > 2
+    assert set(rows[0]) == set(records.pretraining_schema(has_next_sentence=False))
+    short, _, _ = _create(corpus, objective="none", dupe_factor=1, short_seq_prob=0.5)
+    assert len(short) > len(instances)
+
+
+def _count_runs(instances):
+    """Count the runs of consecutive masked positions by their length."""
+    counts = collections.Counter()
+    for one in instances:
+        runs = itertools.groupby(enumerate(one.positions), lambda x: x[1] - x[0])
+        counts.update(len(list(run)) for _, run in runs)
+    return counts
+
+
+def test_ngrams_are_masked(corpus):
+    options = {"masked_lm_prob": 0.3, "max_predictions_per_seq": 9, "dupe_factor": 20}
+    instances, _, config = _create(corpus, max_ngram=3, **options)
+    for one in instances:
+        length = one.a_end - one.a_start + one.b_end - one.b_start + 3
+        assert len(one.positions) <= config.num_to_mask(length)
+        assert not {0, 1 + one.a_end - one.a_start, length - 1} & set(one.positions)
+    ngrams, singles = _count_runs(instances), _count_runs(_create(corpus, **options)[0])
+    assert ngrams[3] / ngrams[1] > 2 * singles[3] / singles[1]
+
+
+def test_words_between_spaces(tokenizer, tmp_path):
+    """In segmented text without ## tokens, characters of a word are masked together."""
+    (tmp_path / "vocab.txt").write_text("\n".join([*TOKENS[:5], *"我喜欢北京天安门"]))
+    tokenizer = tokenization.FullTokenizer(str(tmp_path / "vocab.txt"))
+    words = ["我", "喜欢", "北京", "天安门"]
+    rng = random.Random(0)
+    lines = [" ".join(rng.choices(words, k=9)) for _ in range(20)]
+    (tmp_path / "zh.txt").write_text("\n".join([*lines[:10], "", *lines[10:]]))
+    source = pretraining.FileSource([str(tmp_path / "zh.txt")])
+    corpus = pretraining.read_corpus(source, tokenizer, by_spaces=True)
+    config = pretraining.InstanceConfig(
+        max_seq_length=64, max_predictions_per_seq=10, do_whole_word_mask=True,
+        word_boundaries="spaces",
+    ).validate()  # fmt: skip
+    instances = pretraining.create_instances(corpus, tokenizer.vocab, config)
+    num_together = 0
+    for one in instances:
+        # The index in the corpus at each position of the sequence.
+        index_at = dict(enumerate(range(one.a_start, one.a_end), 1))
+        index_at |= dict(enumerate(range(one.b_start, one.b_end), 2 + one.a_end - one.a_start))
+        for position in one.positions:
+            following = index_at.get(position + 1)
+            if following == index_at[position] + 1 and corpus.is_continuation[following]:
+                assert position + 1 in one.positions
+                num_together += 1
+    assert num_together > 20

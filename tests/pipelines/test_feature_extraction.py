@@ -1,0 +1,232 @@
+"""Token vectors, embeddings and attention against the model's own outputs and transformers."""
+
+import itertools
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from pipeline_texts import LINES, TOKENS, encode
+
+import bert_tf
+from bert_tf import checkpoints, pipelines
+from bert_tf.modeling import LAYER_COMBINATIONS
+from bert_tf.modeling.layers import LayerNorm
+
+
+def vectors(model_and_tokenizer, **options):
+    return pipelines.TokenVectors(
+        *model_and_tokenizer, batch_size=4, **{"max_seq_length": 12, **options}
+    )
+
+
+def test_script_writes_the_format_of_the_release(
+    run_script, deep_model_folder, deep_outputs, tmp_path
+):
+    flags = {
+        "input_file": deep_model_folder / "texts.txt",
+        "output_file": tmp_path / "out.jsonl",
+        "layers": "-1,0,-4",
+        "bert_config_file": deep_model_folder / "bert_config.json",
+        "init_checkpoint": deep_model_folder / "bert_model.ckpt",
+        "vocab_file": deep_model_folder / "vocab.txt",
+        "max_seq_length": 12,
+        "do_lower_case": True,
+        "batch_size": 2,
+        "use_one_hot_embeddings": False,
+    }
+    log = run_script("extract_features", *(f"--{name}={value}" for name, value in flags.items()))
+    assert "1 texts are longer than --max_seq_length=12" in log
+    lines = (tmp_path / "out.jsonl").read_text().splitlines()
+    for i, (line, tokens) in enumerate(zip(lines, TOKENS, strict=True)):
+        result = json.loads(line)
+        assert list(result) == ["linex_index", "features"]
+        assert result["linex_index"] == i
+        assert [token["token"] for token in result["features"]] == tokens
+        for position, token in enumerate(result["features"]):
+            assert list(token) == ["token", "layers"]
+            assert [layer["index"] for layer in token["layers"]] == [-1, 0, -4]
+            for layer in token["layers"]:
+                assert list(layer) == ["index", "values"]
+                assert layer["values"] == [round(x, 6) for x in layer["values"]]
+                expected = deep_outputs[i][0][layer["index"]][position]
+                np.testing.assert_allclose(layer["values"], expected, atol=1e-5, rtol=0)
+
+
+WEIGHTS = [0.5, 0.25, 1.0, 2.0, 0.75]
+
+
+@pytest.mark.parametrize("is_weighted", [False, True])
+def test_layer_combinations(deep_model_and_tokenizer, deep_outputs, is_weighted):
+    def weighted_sum(layers):
+        weights = WEIGHTS[: len(layers)] if is_weighted else [1 / len(layers)] * len(layers)
+        return np.einsum("l,lth->th", weights, np.array(layers))
+
+    expected = {
+        "embeddings": lambda layers, embeddings: embeddings,
+        "second_to_last": lambda layers, _: layers[-2],
+        "last": lambda layers, _: layers[-1],
+        "concat_last_four": lambda layers, _: np.concatenate(layers[-4:], -1),
+        "weighted_sum_last_four": lambda layers, _: weighted_sum(layers[-4:]),
+        "weighted_sum_all": lambda layers, _: weighted_sum(layers),
+    }
+    assert set(expected) == set(LAYER_COMBINATIONS)
+    for name in LAYER_COMBINATIONS:
+        weights = None
+        if is_weighted:
+            if not name.startswith("weighted"):
+                continue
+            weights = WEIGHTS[: 4 if "four" in name else 5]
+        pipeline = vectors(deep_model_and_tokenizer, layer_combination=name, layer_weights=weights)
+        for text, outputs in zip(pipeline(LINES[:2]), deep_outputs[:2], strict=True):
+            assert text.layers == [name]
+            np.testing.assert_allclose(
+                text.values[:, 0], expected[name](*outputs), atol=2e-5, rtol=0
+            )
+
+
+def test_words(model_and_tokenizer, outputs, caplog):
+    for pooling in ("first", "mean"):
+        texts = list(vectors(model_and_tokenizer, words=pooling)(LINES))
+        assert texts[2].tokens == ["d", "|||", "e", "f", "g"]
+        assert texts[1].values.shape == (0, 1, 16)
+        assert texts[4].tokens == list("abcdefghij")  # "a b" is truncated
+        jab = outputs[3][0][-1][1:4]
+        expected = jab[0] if pooling == "first" else jab.mean(0)
+        np.testing.assert_allclose(texts[3].values[0, 0], expected, atol=1e-5)
+        np.testing.assert_allclose(texts[0].values[2, 0], outputs[0][0][-1][4], atol=1e-5)
+    (text,) = vectors(model_and_tokenizer, words="first")(["a \u200b b"])
+    assert text.tokens == ["a", "b"]
+    assert "1 words have no tokens" in caplog.text
+
+
+def test_strategies_agree_and_order_is_kept(model_folder, model_and_tokenizer):
+    rng = np.random.default_rng(0)
+    lines = [" ".join(rng.choice(list("abcdefghij"), rng.integers(0, 10))) for _ in range(75)]
+    expected = list(vectors(model_and_tokenizer)(lines))
+    # Several windows, each of which is sorted by length.
+    windowed = vectors(model_and_tokenizer)
+    windowed._runner._window_size = 16
+    for a, b in zip(expected, windowed(lines), strict=True):
+        assert (a.index, a.tokens) == (b.index, b.tokens)
+        np.testing.assert_allclose(a.values, b.values, atol=1e-5)
+    reduction = tf.distribute.ReductionToOneDevice()
+    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"], cross_device_ops=reduction)
+    mirrored = pipelines.TokenVectors.from_preset(
+        str(model_folder), strategy=strategy, batch_size=4, max_seq_length=12
+    )
+    texts = list(mirrored(lines))
+    assert [text.index for text in texts] == list(range(75))
+    for a, b, line in zip(expected, texts, lines, strict=True):
+        assert a.tokens == b.tokens == ["[CLS]", *line.split(), "[SEP]"]
+        np.testing.assert_allclose(a.values, b.values, atol=1e-5)
+    with pytest.raises(bert_tf.UserError, match=r"`batch_size=3`.* 2 "):
+        pipelines.TokenVectors(
+            mirrored.model, mirrored.tokenizer, strategy=strategy, batch_size=3, max_seq_length=12
+        )
+
+
+def test_input_is_streamed_and_its_errors_are_passed_on(model_and_tokenizer):
+    num_read = 0
+
+    def texts():
+        nonlocal num_read
+        for i in itertools.count():
+            num_read += 1
+            if i == 1000:
+                raise bert_tf.UserError("line 1000")
+            yield "a b"
+
+    stream = vectors(model_and_tokenizer)(texts())
+    next(stream)
+    assert num_read < 500
+    with pytest.raises(bert_tf.UserError, match=r"^line 1000$"):
+        list(stream)
+
+
+def test_a_single_str_is_an_error(model_and_tokenizer):
+    with pytest.raises(TypeError, match="list of texts"):
+        list(vectors(model_and_tokenizer)("the cabin"))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"layers": [7]}, r"`layers`: .* layer 7; .* 2, numbered 0 to 1 or -1 to -2"),
+        ({"layers": []}, "`layers` is empty"),
+        ({"words": "last"}, "`words`: 'last' .* first, mean"),
+        (
+            {"layer_combination": "weighted_sum_all", "layer_weights": [1.0]},
+            "`layer_weights` has 1 .*`layer_combination=weighted_sum_all` .* 2 ",
+        ),
+        ({"max_seq_length": 13}, "`max_seq_length=13`.* 12"),
+        ({"max_seq_length": 4}, "`max_seq_length=4`.* 5"),
+    ],
+)
+def test_errors(model_and_tokenizer, options, message):
+    with pytest.raises(bert_tf.UserError, match=message):
+        vectors(model_and_tokenizer, **options)
+
+
+def test_embeddings_add_up_to_the_input_of_the_first_layer(model_folder, outputs):
+    embeddings = pipelines.EmbeddingParts.from_preset(
+        str(model_folder), batch_size=4, max_seq_length=12
+    )
+    layer = embeddings.model.embeddings
+    assert isinstance(layer.norm, LayerNorm)
+    for text, tokens, (_, output) in zip(embeddings(LINES), TOKENS, outputs, strict=True):
+        assert text.tokens == tokens
+        assert (text.input_ids, text.segment_ids) == encode(tokens)
+        np.testing.assert_array_equal(text.word, layer.word_embeddings.numpy()[text.input_ids])
+        np.testing.assert_array_equal(
+            text.segment, layer.token_type_embeddings.numpy()[text.segment_ids]
+        )
+        np.testing.assert_array_equal(
+            text.position, layer.position_embeddings.numpy()[: len(tokens)]
+        )
+        np.testing.assert_allclose(text.output, output, atol=1e-5)
+        total = layer.norm(text.word + text.segment + text.position)
+        np.testing.assert_allclose(text.output, total, atol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def attention(model_folder):
+    return pipelines.Attention.from_preset(str(model_folder), batch_size=4, max_seq_length=12)
+
+
+def test_attention_equals_transformers(transformers, model_folder, attention, tmp_path):
+    import torch
+
+    checkpoints.convert(str(model_folder), str(tmp_path / "model"), "hugging_face")
+    model = transformers.BertModel.from_pretrained(tmp_path / "model", attn_implementation="eager")
+    for text, tokens in zip(attention(LINES), TOKENS, strict=True):
+        ids, segment_ids = encode(tokens)
+        with torch.no_grad():
+            expected = model(
+                torch.tensor([ids]),
+                token_type_ids=torch.tensor([segment_ids]),
+                output_attentions=True,
+            ).attentions
+        assert text.tokens == tokens
+        expected = np.concatenate([x.numpy() for x in expected])
+        np.testing.assert_allclose(text.values, expected, atol=1e-5, rtol=0)
+        np.testing.assert_allclose(text.values.sum(-1), 1.0, atol=1e-5)
+
+
+def test_layers_and_heads_of_attention(attention):
+    def select(**options):
+        return pipelines.Attention(
+            attention.model, attention.tokenizer, batch_size=4, max_seq_length=12, **options
+        )
+
+    selected = select(layers=[-1, 0], heads=[1])
+    assert (selected.layers, selected.heads) == ([1, 0], [1])
+    (full,), (text,) = attention(["a b"]), selected(["a b"])
+    np.testing.assert_allclose(text.values, full.values[[1, 0]][:, [1]], atol=1e-6)
+    for options, message in (
+        ({"heads": [2]}, "`heads`: .* head 2; .* 2, numbered 0 to 1"),
+        ({"layers": [-7]}, "`layers`: .* layer -7; .* 2, numbered 0 to 1"),
+        ({"heads": []}, "`heads` is empty"),
+    ):
+        with pytest.raises(bert_tf.UserError, match=message):
+            select(**options)

@@ -1,0 +1,100 @@
+"""The flags of the pipeline scripts, and deprecated names."""
+
+import json
+import os
+
+import pytest
+
+import bert_tf
+from bert_tf import pipelines
+
+
+@pytest.mark.parametrize(
+    ("script", "flags", "message"),
+    [
+        ("bert-tf embed", ["--export_dir=e", "--float16"], "--float16 .*--output_file"),
+        (
+            "bert-tf embed",
+            ["--input_file=IN", "--query=a", "--version=0"],
+            "--version .*--export_dir",
+        ),
+        (
+            "bert-tf embed",
+            ["--input_file=IN", "--output_file=OUT", "--num_nearest=5"],
+            "--num_nearest .*--query or --interactive",
+        ),
+        (
+            "bert-tf fill-mask",
+            ["--text=a", "--perplexity", "--num_best=5"],
+            "--num_best .*--perplexity",
+        ),
+        ("extract_features", ["--input_file=IN", "--output_file=OUT", "--layers="], "--layers "),
+        (
+            "extract_features",
+            [
+                "--input_file=IN",
+                "--output_file=OUT",
+                "--layer_combination=weighted_sum_all",
+                "--layer_weights=",
+            ],
+            "--layer_weights .*empty",
+        ),
+        (
+            "extract_features",
+            ["--input_file=IN", "--output_file=OUT", "--way=last", "--layers=-1"],
+            "--layers .*--layer_combination=last",
+        ),
+        (
+            "bert-tf attention",
+            ["--text=a", "--output_file=OUT.html", "--heads="],
+            "--heads .*empty",
+        ),
+    ],
+)
+def test_flags_without_effect_are_errors(run_script, tmp_path, script, flags, message):
+    (tmp_path / "in.txt").write_text("a\n")
+    for name, path in {"IN": "in.txt", "OUT": "out"}.items():
+        flags = [flag.replace(name, f"{tmp_path}/{path}") for flag in flags]
+    with pytest.raises(bert_tf.UserError, match=message):
+        run_script(script, *flags)
+    assert os.listdir(tmp_path) == ["in.txt"]
+
+
+def test_several_workers_are_an_error(run_script, model_folder, tmp_path, monkeypatch):
+    """The error comes before the process waits for the other workers."""
+    cluster = {"worker": ["localhost:1", "localhost:2"]}
+    task = {"type": "worker", "index": 1}
+    monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": cluster, "task": task}))
+    with pytest.raises(bert_tf.UserError, match="TF_CONFIG"):
+        run_script(
+            "bert-tf embed", f"--init_checkpoint={model_folder}", f"--export_dir={tmp_path}/export"
+        )
+    assert not os.listdir(tmp_path)
+
+
+def test_attention_command_writes_all_formats(run_script, model_folder, tmp_path):
+    pytest.importorskip("matplotlib")
+    paths = [str(tmp_path / f"out.{extension}") for extension in ("html", "png", "tfrecord")]
+    run_script(
+        "bert-tf attention",
+        f"--init_checkpoint={model_folder}",
+        "--text=a b",
+        f"--output_file={','.join(paths)}",
+        "--layers=1",
+        "--max_seq_length=12",
+    )
+    assert sorted(os.listdir(tmp_path)) == ["out.html", "out.png", "out.tfrecord"]
+    ((_, tokens, layers, values),) = pipelines.read_vectors(paths[2])
+    assert (tokens, layers) == (["[CLS]", "a", "b", "[SEP]"], ["1"])
+    assert values.shape == (1, 2, 4, 4)
+
+
+def test_names_of_version_0_1():
+    """Old names resolve to the new ones, with a warning."""
+    names = "MaskedWords Nearest ONE_PROCESS Row Runner TextRows draw draw_guesses draw_nearness"
+    names += " files_of matplotlib_parts nearest_of unit write_page"
+    for name in names.split():
+        with pytest.warns(FutureWarning, match=rf"pipelines\.{name} is deprecated"):
+            getattr(pipelines, name)
+    with pytest.warns(FutureWarning):
+        assert pipelines.files_of is pipelines.find_model_files

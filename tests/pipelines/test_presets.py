@@ -1,0 +1,79 @@
+"""The files of a model, and the settings of sentence-transformers folders."""
+
+import json
+import shutil
+
+import pytest
+
+import bert_tf
+from bert_tf import pipelines
+from bert_tf.pipelines.presets import sentence_transformers_options
+
+
+def test_files_next_to_the_weights(model_folder, tmp_path):
+    model_files = pipelines.find_model_files(str(model_folder / "bert_model.ckpt"))
+    assert model_files.vocab == str(model_folder / "vocab.txt")
+    assert model_files.do_lower_case is None
+    with pytest.raises(bert_tf.UserError, match=f"`bert_config_file`.* {tmp_path}"):
+        pipelines.find_model_files(str(tmp_path)).open()
+
+
+def test_files_as_flags(model_folder):
+    model_files = pipelines.find_model_files(str(model_folder))
+    assert model_files.flags == {
+        "init_checkpoint": str(model_folder),
+        "bert_config_file": str(model_folder / "bert_config.json"),
+        "vocab_file": str(model_folder / "vocab.txt"),
+    }
+    assert model_files._replace(do_lower_case=False).flags["do_lower_case"] is False
+
+
+@pytest.mark.parametrize(
+    ("name", "do_lower_case"),
+    [("wwm_cased_L-24_H-1024_A-16", False), ("multilingual_L-2_H-3_A-4", True)],
+)
+def test_casing_of_a_published_model(model_folder, tmp_path, caplog, name, do_lower_case):
+    caplog.set_level("INFO", "bert_tf")
+    folder = tmp_path / name
+    shutil.copytree(model_folder, folder)
+    for path in (folder, folder / "bert_model.ckpt"):
+        _, tokenizer = pipelines.find_model_files(str(path)).open()
+        assert tokenizer.basic_tokenizer.do_lower_case is do_lower_case
+        assert caplog.messages[-1] == f"text is {'' if do_lower_case else 'not '}lower-cased"
+    # Settings next to the weights take precedence over the name.
+    settings = {"do_lower_case": not do_lower_case}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    assert pipelines.find_model_files(str(folder)).do_lower_case is not do_lower_case
+
+
+def test_unknown_casing_is_reported(model_folder, caplog):
+    _, tokenizer = pipelines.find_model_files(str(model_folder)).open()
+    assert tokenizer.basic_tokenizer.do_lower_case
+    assert f"{model_folder} " in caplog.text and "`do_lower_case=True`" in caplog.text
+
+
+def test_settings_of_a_sentence_transformers_folder(tmp_path):
+    def options():
+        return sentence_transformers_options(str(tmp_path))
+
+    assert options() == {}
+    modules_file = tmp_path / "modules.json"
+    paths = {"Transformer": "", "Pooling": "1_Pooling", "Dense": "2_Dense"}
+    modules = [
+        {"type": f"sentence_transformers.models.{name}", "path": path}
+        for name, path in paths.items()
+    ]
+    modules_file.write_text(json.dumps(modules))
+    with pytest.raises(bert_tf.UserError, match=rf"{modules_file}: .*Dense"):
+        options()
+    modules_file.write_text(json.dumps(modules[:2]))
+    (tmp_path / "1_Pooling").mkdir()
+    config = tmp_path / "1_Pooling" / "config.json"
+    config.write_text(json.dumps({"pooling_mode_cls_token": True, "word_embedding_dimension": 3}))
+    assert options() == {"pooling": "cls", "layer": -1, "normalize": False}
+    config.write_text(json.dumps({"pooling_mode_weightedmean_tokens": True}))
+    with pytest.raises(bert_tf.UserError, match=f"{tmp_path}: .*pooling_mode_weightedmean_tokens"):
+        options()
+    modules_file.write_text("{}{")
+    with pytest.raises(bert_tf.UserError, match=f"{modules_file}: .*list of modules"):
+        options()

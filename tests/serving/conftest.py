@@ -1,0 +1,65 @@
+"""Exported models that the tests of serving share."""
+
+import functools
+
+import pytest
+import scripts_alone
+import serving_models
+import serving_stand_in
+
+from bert_tf import serving
+
+
+@pytest.fixture(scope="session")
+def vocab_file(tmp_path_factory):
+    return serving_models.write_vocab(tmp_path_factory.mktemp("vocab"))
+
+
+@pytest.fixture(scope="session")
+def exported(vocab_file, tmp_path_factory):
+    """Function from a task to the `Predictor` of an exported model with the buckets 5 and 9."""
+
+    @functools.cache
+    def export(task):
+        options = serving.Options(buckets=(5, 9))
+        servable = serving_models.make_servable(task, vocab_file, options)
+        return serving.Predictor(serving.export(servable, str(tmp_path_factory.mktemp(task))))
+
+    return export
+
+
+@pytest.fixture(scope="session")
+def classifier(tmp_path_factory):
+    """Folder of an exported classifier with the inputs `text` and `numbers`."""
+    return serving_models.export_classifier(tmp_path_factory.mktemp("classifier"))
+
+
+@pytest.fixture(scope="session")
+def predictor(classifier):
+    return serving.Predictor(classifier)
+
+
+@pytest.fixture
+def run_predict(root, monkeypatch, capsys):
+    """Function that runs predict.py in this process and returns what it prints."""
+    with scripts_alone.imported("bert_tf.cli.predict") as run_script:
+
+        def run(*flags):
+            run_script("bert_tf.cli.predict", *flags)
+            return capsys.readouterr().out
+
+        yield run
+
+
+@pytest.fixture(scope="session")
+def _stand_in(classifier):
+    versions = serving_stand_in.load(classifier, f"{classifier}/batching_parameters.txt")
+    with serving_stand_in.StandIn(versions, "m") as stand_in:
+        yield stand_in
+
+
+@pytest.fixture
+def served(_stand_in):
+    """A stand-in for TF Serving that serves the classifier as the model m."""
+    yield _stand_in
+    _stand_in.before = lambda: None

@@ -1,0 +1,120 @@
+"""Small models of every task and their servables, for the tests of serving."""
+
+import functools
+
+import keras
+import tensorflow as tf
+
+import bert_tf
+from bert_tf import serving, tasks
+from bert_tf.tasks import question_answering, token_classification
+from bert_tf.tasks.classification import NumericFeature
+
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghij", *(f"##{c}" for c in "abc")]
+LENGTH = 12
+TINY = bert_tf.BertConfig(
+    vocab_size=50,
+    hidden_size=16,
+    num_hidden_layers=2,
+    num_attention_heads=2,
+    intermediate_size=32,
+    max_position_embeddings=LENGTH,
+    type_vocab_size=2,
+)
+
+TASKS = ["encoder", "sentence_embedding", "fill_mask", "classification", "multi_label",
+         "regression", "question_answering", "token_classification", "multiple_choice"]  # fmt: skip
+
+TEXTS = ["a b", "c", "", "a b c d e f g h i j a b c d e f", "\ud55c a\u0301", "ab abc"]
+
+
+def write_vocab(folder, words=WORDS):
+    """Write a vocab.txt; return its path."""
+    (folder / "vocab.txt").write_text("\n".join(words) + "\n")
+    return str(folder / "vocab.txt")
+
+
+def randomized(model, seed=1):
+    """Return the model with weights far from 0, always the same ones."""
+    keras.utils.set_random_seed(seed)
+    for weight in model.trainable_weights:
+        weight.assign_add(tf.random.normal(weight.shape, stddev=0.3))
+    return model
+
+
+def classifier_settings(vocab_file, labels=("x", "y", "z"), config=TINY, **changes):
+    """Return the settings of a classifier of single texts."""
+    values = {"max_seq_length": LENGTH, "do_lower_case": True, "num_texts": 1, **changes}
+    return tasks.Settings(labels=labels, config=config, vocab_file=vocab_file, **values)
+
+
+@functools.cache
+def model_of(task):
+    """Return a model for a task, built once."""
+    heads = {
+        "encoder": bert_tf.BertModel,
+        "sentence_embedding": bert_tf.BertModel,
+        "fill_mask": bert_tf.BertPretrainer,
+        "classification": lambda config: bert_tf.BertClassifier(config, 3),
+        "multi_label": lambda config: bert_tf.BertClassifier(config, 3),
+        "regression": lambda config: bert_tf.BertClassifier(config, 1),
+        "question_answering": bert_tf.BertSpanLabeler,
+        "token_classification": lambda config: bert_tf.BertTokenClassifier(config, 3),
+        "multiple_choice": bert_tf.BertMultipleChoice,
+    }
+    keras.utils.set_random_seed(0)
+    return randomized(heads[task](TINY))
+
+
+def make_servable(task, vocab_file, options):
+    """Return a `Servable` of a task, always with the same weights."""
+    model, common = model_of(task), (True, TINY, vocab_file)
+    tokenizer = bert_tf.FullTokenizer(vocab_file, keep_special_tokens=task == "fill_mask")
+    if task == "encoder":
+        return serving.encoder_servable(model, tokenizer, LENGTH, options)
+    if task == "sentence_embedding":
+        encoder = bert_tf.SentenceEncoder(model, tokenizer, max_seq_length=LENGTH)
+        return serving.sentence_embedding_servable(encoder, options)
+    if task == "fill_mask":
+        return serving.fill_mask_servable(model, tokenizer, LENGTH, options, 3)
+    if task == "question_answering":
+        settings = question_answering.SpanSettings(
+            question_answering.WindowConfig(LENGTH, 3, 4),
+            question_answering.DecodingConfig(),
+            *common,
+        )
+        return serving.question_answering_servable(model, settings, options)
+    if task == "token_classification":
+        tags = token_classification.Tags(("O", "B-X", "I-X"), "iob2", "iob2")
+        windows = token_classification.WindowConfig(LENGTH)
+        settings = token_classification.TagSettings(windows, tags, *common)
+        return serving.token_classification_servable(model, settings, options)
+    if task == "multiple_choice":
+        settings = tasks.choice.ChoiceSettings(LENGTH, *common)
+        return serving.multiple_choice_servable(model, settings, options)
+    labels = () if task == "regression" else ("x", "y", "z")
+    settings = classifier_settings(vocab_file, labels, task_type=task)
+    return serving.classification_servable(model, settings, options)
+
+
+def export_classifier(folder):
+    """Export a classifier of single texts with two numeric features; return the folder."""
+    numbers = (NumericFeature("x", 1.0, 2.0), NumericFeature("y", 0.0, 1.0))
+    settings = classifier_settings(write_vocab(folder), ("no", "yes"), numbers=numbers)
+    keras.utils.set_random_seed(0)
+    model = bert_tf.BertClassifier(TINY, 2, num_numbers=2)
+    model.trainable_weights[-2].assign_add(tf.random.normal(model.trainable_weights[-2].shape))
+    servable = serving.classification_servable(model, settings, serving.Options(warm_up=False))
+    serving.export(servable, str(folder / "classifier"))
+    return str(folder / "classifier")
+
+
+def rows_of(task, texts=TEXTS):
+    """Return rows for a `Predictor` of a task."""
+    if task == "question_answering":
+        return [{"question": "a", "context": text} for text in texts]
+    if task == "multiple_choice":
+        return [{"context": text, "endings": ["a", "b c"][: 1 + i % 2]}
+                for i, text in enumerate(texts)]  # fmt: skip
+    prefix = "[MASK] " if task == "fill_mask" else ""
+    return [{"text": prefix + text} for text in texts]

@@ -1,0 +1,126 @@
+"""Windows and spans in the graph, compared with those of Python."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from serving_models import TINY, model_of
+from test_squad_answers import scores_of
+
+import bert_tf
+from bert_tf.serving import question_answering as serving
+from bert_tf.serving.sequences import Buckets
+from bert_tf.tasks.question_answering import answers, features, reading, settings
+
+
+@pytest.mark.parametrize("stride", [1, 3, 7, 16, 40])
+def test_windows_are_those_of_python(stride):
+    config = features.WindowConfig(24, stride, 5)
+    rng = np.random.default_rng(0)
+    lengths = [0, 1, 2, 15, 16, 17, 18, 40, 0, 50]
+    questions = [rng.integers(5, 9, rng.integers(0, 6)).tolist() for _ in lengths]
+    contexts = [rng.integers(10, 99, length).tolist() for length in lengths]
+    in_graph = serving._QuestionWindows(
+        tf.ragged.constant(questions, tf.int32), tf.ragged.constant(contexts, tf.int32), config
+    )
+    row, first_token = 0, 0
+    for number, (question, ids) in enumerate(zip(questions, contexts, strict=True)):
+        windows = features.Windows(len(ids), config.max_seq_length - len(question) - 3, stride)
+        assert in_graph.counts[number] == len(windows.spans)
+        for index, (first, length) in enumerate(windows.spans):
+            assert in_graph.texts[row] == number
+            outputs = in_graph.inputs(tf.constant([row]), 2, 3, int)
+            inputs, may_start, may_end, tokens = outputs
+            inputs = {name: x[0].numpy().tolist() for name, x in inputs.items()}
+            may_start, may_end, tokens = (x[0].numpy() for x in (may_start, may_end, tokens))
+            expected = [2, *question, 3, *ids[first : first + length], 3]
+            assert inputs["input_ids"] == expected
+            assert inputs["input_mask"] == [1] * len(expected)
+            assert inputs["segment_ids"] == [0] * (len(question) + 2) + [1] * (length + 1)
+            for i in range(length):
+                position = len(question) + 2 + i
+                assert tokens[position] == first_token + first + i
+                assert may_end[position]
+                is_max_context = windows.is_max_context(index, first + i)
+                assert may_start[position] == is_max_context, (number, index, i)
+            assert may_end.sum() == length
+            row += 1
+        first_token += len(ids)
+    assert row == len(in_graph.texts)
+
+
+CONTEXT = "a b\u200bc D e\u0301 \u314f f, g h \ud55c i a b j c d e f g a h c b d f a c j i b"
+TEXTS = [("a", "   " + CONTEXT), ("b c d e f", "a"), ("c", ""), ("", CONTEXT * 2),
+         ("d", " \u00a0 "), ("x", "e\u0301 \u1112\u1161\u11ab")]  # fmt: skip
+
+
+def score(windows, logits, decoding):
+    """Compute the exported `score` from its definition: over all spans of all windows."""
+    spans, null = [], np.inf
+    for window, start, end in zip(windows, *logits, strict=bool(windows)):
+        null = min(null, start[0] + end[0])
+        positions = [i for i in range(len(start)) if window.token_at(i) is not None]
+        spans += [
+            float(start[i] + end[j])
+            for i in positions
+            for j in positions
+            if window.is_max_context(i) and 0 <= j - i < decoding.max_answer_length
+        ]
+    if not spans:
+        return 0.0
+    best = sorted(spans, reverse=True)[: decoding.n_best_size]
+    chosen = best[0]
+    if decoding.version_2_with_negative:
+        is_answered = null - chosen <= decoding.null_score_diff_threshold
+        chosen = chosen if is_answered else null
+        best.append(null)
+    return np.exp(chosen) / np.exp(best).sum()
+
+
+@pytest.mark.parametrize("version_2", [pytest.param(False, marks=pytest.mark.slow), True])
+def test_answers_are_those_of_python(version_2, vocab_file, monkeypatch):
+    monkeypatch.setattr(serving, "_WINDOWS_PER_STEP", 3)
+    config = features.WindowConfig(12, 3, 4, answer_alignment="offsets")
+    decoding = answers.DecodingConfig(12, 3, version_2, 0.0)
+    span_settings = settings.SpanSettings(config, decoding, True, TINY, vocab_file)
+    model = model_of("question_answering")
+    answer = serving.QuestionAnsweringModule(model, span_settings, Buckets((8,), 12))
+    results = answer(*map(tf.constant, zip(*TEXTS, strict=True)))
+    results = {name: value.numpy() for name, value in results.items()}
+    names = {"answer", "score", "start", "end"} | ({"null_odds"} if version_2 else set())
+    assert results.keys() == names
+
+    tokenizer = bert_tf.FullTokenizer(vocab_file)
+    decoder = answers.AnswerDecoder(decoding, tokenizer, config.by_offsets)
+    converter = features.FeatureConverter(tokenizer, config, False)
+    count = 0
+    for number, (question, context) in enumerate(TEXTS):
+        question = reading.Question("", "", question, None, False)
+        ((_, windows, _),) = converter(reading.Paragraph("", context, (question,)))
+        count += len(windows)
+        rows = [window.values(tokenizer.vocab, 12, 0) for window in windows]
+        logits, scores = (), []
+        if rows:
+            inputs = {name: tf.constant([values[name] for values in rows]) for name in model.input}
+            outputs = {name: x.numpy() for name, x in model(inputs).items()}
+            logits = outputs["start_logits"], outputs["end_logits"]
+            scores = [scores_of(*pair, decoding.n_best_size) for pair in zip(*logits, strict=True)]
+        expected = decoder.find(windows, scores)
+        text = expected.answer(decoding)
+        text = "" if text == answers.EMPTY else text
+        start, end = results["start"][number], results["end"][number]
+        assert results["answer"][number].decode() == text, number
+        assert text == (context[start:end] if start >= 0 else "")
+        assert (start >= 0) == bool(text)
+        if version_2:
+            np.testing.assert_allclose(results["null_odds"][number], expected.null_odds, atol=1e-4)
+        expected = score(windows, logits, decoding)
+        np.testing.assert_allclose(results["score"][number], expected, atol=1e-5)
+        assert (expected == 0) == (not context.strip())
+    assert count > 20  # more than one step reads
+    # Bytes that are not UTF-8 do not count; a batch may be empty.
+    invalid = b"\xff" + TEXTS[0][1].encode()
+    same = answer(tf.constant([b"a\xff"]), tf.constant([invalid]))
+    assert same["answer"][0] == results["answer"][0]
+    assert same["start"][0] == results["start"][0]
+    empty = answer(tf.constant([], tf.string), tf.constant([], tf.string))
+    assert empty["answer"].shape == (0,)

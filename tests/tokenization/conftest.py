@@ -1,0 +1,58 @@
+"""Fixtures for the tests of tokenizers: seeds, vocabularies, tokenizers over them."""
+
+import json
+import os
+import random
+
+import hard_strings
+import pytest
+
+from bert_tf import tokenization
+
+
+@pytest.fixture(scope="session")
+def seed():
+    """A fresh seed, or BERT_TF_TEST_SEED."""
+    return int(os.environ.get("BERT_TF_TEST_SEED") or random.SystemRandom().randrange(2**32))
+
+
+@pytest.fixture
+def rng(seed, request):
+    """A `random.Random` for one test; pytest shows the seed if the test fails."""
+    print(f"BERT_TF_TEST_SEED={seed}")
+    return random.Random(f"{seed} {request.node.name}")
+
+
+@pytest.fixture(scope="session")
+def golden_cases(shared):
+    """The release's tokens: list of (bytes or str, {True: uncased tokens, False: cased tokens})."""
+    lines = (shared / "golden/tokenization/cases.jsonl").read_text(encoding="utf-8").splitlines()
+    cases = []
+    for case in map(json.loads, lines):
+        text = bytes.fromhex(case["bytes_hex"]) if "bytes_hex" in case else case["text"]
+        cases.append((text, {True: case["uncased"], False: case["cased"]}))
+    return cases
+
+
+@pytest.fixture(scope="session")
+def golden_tokenizers(shared):
+    """`FullTokenizer` over a published vocabulary: dict from do_lower_case."""
+    vocab = str(shared / "data/uncased_vocab.txt")
+    return {lower: tokenization.FullTokenizer(vocab, lower) for lower in (True, False)}
+
+
+@pytest.fixture(scope="session")
+def script_vocabs(seed, tmp_path_factory):
+    """Paths of vocabularies of many scripts: dict from do_lower_case."""
+    folder = tmp_path_factory.mktemp("vocab")
+    paths = {}
+    for lower in (True, False):
+        pieces = hard_strings.vocabulary(lower, random.Random(f"{seed} {lower}"))
+        paths[lower] = hard_strings.write_vocabulary(folder / f"vocab_{lower}.txt", pieces)
+    return paths
+
+
+@pytest.fixture
+def write_vocab(tmp_path):
+    """A function that writes a list of pieces as a vocabulary and returns its path."""
+    return lambda pieces: hard_strings.write_vocabulary(tmp_path / "vocab.txt", pieces)

@@ -1,0 +1,246 @@
+"""Vocabulary files, casing by name, words in [unusedN] slots, and learned vocabularies."""
+
+import random
+from collections import Counter
+from itertools import pairwise
+
+import pytest
+
+from bert_tf import tokenization
+from bert_tf.errors import UserError
+from bert_tf.tokenization import vocabulary
+
+SPECIAL = ["[PAD]", "[unused0]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+WORD_COUNTS = {"low": 5, "lower": 2, "newest": 6, "widest": 3, ".": 9}
+PIECES = ["[PAD]", "[unused0]", "[unused1]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "cat", "##s"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, r"vocab\.txt"),
+        ("", r"vocab\.txt: .*empty"),
+        ("[PAD]\n[UNK]\n[SEP]\nhello\n", r"vocab\.txt: .* 4 pieces .*\[CLS\], \[MASK\]"),
+    ],
+)
+def test_load_vocab_errors(tmp_path, content, message):
+    path = tmp_path / "vocab.txt"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(UserError, match=message):
+        tokenization.load_vocab(str(path))
+
+
+def test_load_vocab_counts_lines_as_the_release(tmp_path, caplog):
+    path = tmp_path / "vocab.txt"
+    path.write_bytes(b"[UNK]\r\n[CLS] \n[SEP]\n[MASK]\n\na\nb\x0bc\na\n[PAD]")
+    with caplog.at_level("WARNING", "bert_tf"):
+        vocab = tokenization.load_vocab(str(path))
+    assert list(vocab) == ["[UNK]", "[CLS]", "[SEP]", "[MASK]", "", "a", "b\x0bc", "[PAD]"]
+    assert list(vocab.values()) == [0, 1, 2, 3, 4, 7, 6, 8]
+    assert "1 of 9 lines" in caplog.text
+    assert "[PAD] has id 8" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "lower", "warned"),
+    [
+        ("/models/uncased_L-12_H-768_A-12/bert_model.ckpt", False, True),
+        ("/models/uncased_L-12_H-768_A-12/bert_model.ckpt", True, False),
+        ("cased_L-24_H-1024_A-16/bert_model.ckpt", True, True),
+        ("gs://x/wwm_cased_L-24_H-1024_A-16/bert_model.ckpt", True, True),
+        ("gs://x/multi_cased_L-12_H-768_A-12/bert_model.ckpt", False, False),
+        ("multi_cased_L-12_H-768_A-12", True, True),
+        ("/m/multilingual_L-12_H-768_A-12/bert_model.ckpt", False, True),
+        ("/m/chinese_L-12_H-768_A-12/bert_model.ckpt", True, False),
+        ("/m/my_cased_model/bert_model.ckpt", True, False),
+        (None, True, False),
+    ],
+)
+def test_validate_case(checkpoint, lower, warned, caplog):
+    with caplog.at_level("WARNING", "bert_tf"):
+        tokenization.validate_case_matches_checkpoint(lower, checkpoint)
+    assert bool(caplog.records) == warned
+    if warned:
+        assert f"`do_lower_case={lower}` was given" in caplog.text
+
+
+def test_names_of_version_0_1():
+    with pytest.warns(FutureWarning, match="add_words"):
+        assert tokenization.put_words is tokenization.add_words
+    with pytest.warns(FutureWarning, match="vocabulary"):
+        assert tokenization.learning.learn is vocabulary.learn
+    with pytest.warns(FutureWarning, match="casing_from_path"):
+        assert tokenization.casing_by_name is tokenization.casing_from_path
+
+
+def test_added_words_take_the_slots_in_order():
+    new_pieces, added = tokenization.add_words(PIECES, ["lynx", "cat", "##ish", "lynx"])
+    assert added == ["lynx", "##ish"]
+    assert new_pieces == ["[PAD]", "lynx", "##ish", *PIECES[3:]]
+    assert PIECES[1] == "[unused0]"
+
+
+@pytest.mark.parametrize(
+    ("word", "lower", "reading"),
+    [
+        ("Lynx", True, "lynx"),
+        ("covid-19", True, "covid - 19"),
+        ("two words", False, "two words"),
+        ("caf\u00e9", True, "cafe"),
+        ("\u200b", True, "nothing"),
+        ("[PAD", True, r"\[ pad"),
+    ],
+)
+def test_words_that_the_tokenizer_never_finds(word, lower, reading):
+    with pytest.raises(UserError) as error:
+        tokenization.add_words(PIECES, [word], lower)
+    error.match(f"{reading}$")
+    assert repr(word) in str(error.value)
+
+
+def test_added_words_follow_the_casing_and_fit():
+    assert tokenization.add_words(PIECES, ["Lynx", "caf\u00e9"], False)[1] == ["Lynx", "caf\u00e9"]
+    with pytest.raises(UserError, match=r"3 words .* 2 \[unusedN\] slots"):
+        tokenization.add_words(PIECES, ["a", "b", "c"])
+
+
+def test_vocab_add(run_script, tmp_path):
+    vocab, words, output = (tmp_path / name for name in ("vocab.txt", "words.txt", "new/vocab.txt"))
+    vocab.write_text("\n".join(PIECES) + "\n")
+    words.write_text("lynx\n\ncat\n")
+    flags = [f"--vocab_file={vocab}", f"--words_file={words}", f"--output_file={output}"]
+    log = run_script("bert-tf vocab add", *flags)
+    assert f"{output}: 1 words added in [unusedN] slots, 1 already in the vocabulary" in log
+    before = tokenization.FullTokenizer(str(vocab))
+    after = tokenization.FullTokenizer(str(output))
+    assert before.tokenize("A lynx, cats") == ["[UNK]", "[UNK]", "[UNK]", "cat", "##s"]
+    assert after.tokenize("lynx cats") == ["lynx", "cat", "##s"]
+    assert after.vocab["lynx"] == before.vocab["[unused0]"]
+    assert {**after.vocab, "[unused0]": 1}.items() >= before.vocab.items()
+    words.write_text("Lynx\n")
+    with pytest.raises(UserError, match="'Lynx'"):
+        run_script("bert-tf vocab add", *flags)
+    with pytest.raises(UserError, match=r"--words_file: .*gone\.txt"):
+        run_script("bert-tf vocab add", *flags, f"--words_file={tmp_path}/gone.txt")
+
+
+def test_vocab_learn(run_script, tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text("a rose is a rose\n" * 3)
+    flags = [f"--input_file={tmp_path}/t*.txt", "--vocab_size=30", "--num_unused=2"]
+    log = run_script("bert-tf vocab learn", *flags, f"--vocab_file={tmp_path}/new/vocab.txt")
+    pieces = (tmp_path / "new/vocab.txt").read_text().splitlines()
+    assert f"{len(pieces)} pieces" in log
+    assert pieces[:4] == ["[PAD]", "[unused0]", "[unused1]", "[UNK]"] and "rose" in pieces
+    with pytest.raises(UserError, match=r"--vocab_file: .*text\.txt"):
+        run_script("bert-tf vocab learn", *flags, f"--vocab_file={text}")
+
+
+def _merged_pieces_by_recounting(words, min_count):
+    """Yield merged pieces; count all pairs again after each merge, which is slow but simple."""
+    spellings = {word: [word[0], *("##" + char for char in word[1:])] for word in words}
+    while True:
+        pairs = Counter()
+        for word, symbols in spellings.items():
+            for pair in pairwise(symbols):
+                pairs[pair] += words[word]
+        best = min(pairs, key=lambda pair: (-pairs[pair], pair), default=None)
+        if best is None or pairs[best] < min_count:
+            return
+        piece = best[0] + best[1].removeprefix("##")
+        yield piece
+        for word, symbols in spellings.items():
+            spellings[word] = vocabulary._merge(symbols, best, piece)
+
+
+def test_order_of_learned_pieces():
+    pieces = vocabulary.learn(WORD_COUNTS, vocab_size=100, num_unused=1)
+    assert pieces[:6] == SPECIAL
+    plain = sorted(set("".join(WORD_COUNTS)))
+    assert pieces[6 : 6 + len(plain)] == plain
+    inner = sorted("##" + char for char in set("".join(WORD_COUNTS)) - {"."})
+    start = 6 + len(plain) + len(inner)
+    assert pieces[6 + len(plain) : start] == inner
+    assert pieces[start : start + 5] == ["##es", "##est", "##ow", "low", "##ew"]
+    assert len(pieces) == len(set(pieces))
+    assert set(WORD_COUNTS) <= set(pieces)
+
+
+def test_merges_are_those_of_the_simple_algorithm():
+    rng = random.Random(3)
+    words = Counter("".join(rng.choices("abcd", k=rng.randint(1, 9))) for _ in range(400))
+    pieces = list(vocabulary._merged_pieces(words, 2))
+    assert len(pieces) > 100
+    assert pieces == list(_merged_pieces_by_recounting(words, 2))
+
+
+def test_learning_ignores_the_order_of_words():
+    backwards = dict(reversed(WORD_COUNTS.items()))
+    learn = vocabulary.learn
+    assert learn(WORD_COUNTS, 45, num_unused=1) == learn(backwards, 45, num_unused=1)
+
+
+def test_learned_size(caplog):
+    with caplog.at_level("WARNING", "bert_tf"):
+        assert len(vocabulary.learn(WORD_COUNTS, 33, num_unused=1)) == 33
+        assert not caplog.records
+        pieces = vocabulary.learn(WORD_COUNTS, 1000, num_unused=1)
+    assert f"only {len(pieces)} pieces" in caplog.text and "`vocab_size=1000`" in caplog.text
+    with pytest.raises(UserError, match=r"`vocab_size=20` .* 27; .*`min_count`"):
+        vocabulary.learn(WORD_COUNTS, 20, num_unused=1)
+
+
+def test_rare_characters_are_left_out():
+    words = {**WORD_COUNTS, "caf\u00e9": 1, "\u535a": 2}
+    pieces = vocabulary.learn(words, 100, num_unused=1)
+    assert not {"\u00e9", "##\u00e9", "##\u535a"} & set(pieces)
+    assert "\u535a" in pieces
+
+
+def test_published_ids():
+    pieces = vocabulary.learn(WORD_COUNTS, 1000)
+    assert [pieces.index(piece) for piece in ("[UNK]", "[CLS]", "[SEP]", "[MASK]")] == [
+        100, 101, 102, 103,
+    ]  # fmt: skip
+
+
+def test_learned_vocabulary_spells_its_text(tmp_path, write_vocab):
+    text = tmp_path / "text.txt"
+    text.write_text("Wer wagt, gewinnt!\nWir wägten und gewannen \u535a\u535a.\n" * 2)
+    words = vocabulary.count_words([str(text)])
+    assert words["wagten"] == 2 and words["\u535a"] == 4 and words[","] == 2
+    tokenizer = tokenization.FullTokenizer(write_vocab(vocabulary.learn(words, 150)))
+    assert "[UNK]" not in tokenizer.tokenize(text.read_text())
+    cased = vocabulary.count_words([str(text)], do_lower_case=False)
+    assert cased["wägten"] == cased["Wer"] == 2
+    text.write_text("\n")
+    with pytest.raises(UserError, match=r"text\.txt: .*no words"):
+        vocabulary.count_words([str(text)])
+
+
+def test_memory_for_counting_is_bounded(tmp_path, caplog):
+    """Rare words are dropped; frequent words are counted exactly."""
+    rng = random.Random(5)
+    text = tmp_path / "text.txt"
+    lines = [
+        f"often {'now' if index % 3 else 'then'} word{rng.randrange(10**6)} x"
+        for index in range(3000)
+    ]
+    text.write_text("\n".join(lines))
+    with caplog.at_level("INFO", "bert_tf"):
+        words = vocabulary.count_words([str(text)], max_words=100)
+    assert len(words) <= 104
+    assert (words["often"], words["now"], words["then"], words["x"]) == (3000, 2000, 1000, 3000)
+    assert "more than 100 different words" in caplog.text
+    assert words == vocabulary.count_words([str(text)], max_words=100)
+
+
+def test_real_text(shared):
+    """3000 learned pieces spell the text with less than 1.3 pieces per word."""
+    words = vocabulary.count_words([str(shared / "golden/pretraining/input_a.txt")])
+    pieces = vocabulary.learn(words, 3000)
+    assert len(pieces) == len(set(pieces)) == 3000
+    tokenizer = tokenization.WordpieceTokenizer(set(pieces))
+    num_pieces = sum(len(tokenizer.tokenize(word)) * count for word, count in words.items())
+    assert num_pieces / sum(words.values()) < 1.3

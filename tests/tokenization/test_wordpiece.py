@@ -1,0 +1,201 @@
+"""The Python tokenizers give the tokens of the release: its recorded outputs, and small texts."""
+
+import importlib.util
+import json
+import unicodedata
+
+import hard_strings
+import pytest
+
+from bert_tf import tokenization
+from bert_tf.errors import UserError
+from bert_tf.tokenization import normalization
+
+PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "want", "##want", "##ed", "wa", "un"]
+PIECES += ["runn", "##ing", ",", "hello"]
+
+
+@pytest.fixture
+def tokenizer(write_vocab):
+    return tokenization.FullTokenizer(write_vocab(PIECES))
+
+
+def test_golden_cases(golden_cases, golden_tokenizers):
+    assert len(golden_cases) == 2519
+    for text, expected in golden_cases:
+        for lower, tokenizer in golden_tokenizers.items():
+            tokens = tokenizer.tokenize(text)
+            assert tokens == expected[lower], text
+            assert tokenizer.encode(text) == tokenizer.convert_tokens_to_ids(tokens)
+            words = tokenizer.basic_tokenizer.tokenize(text)
+            assert tokenizer.wordpiece_tokenizer.tokenize(" ".join(words)) == tokens
+
+
+@pytest.mark.parametrize(
+    ("context", "lower"),
+    [
+        pytest.param(*case, marks=() if case[0] == "the{}of" else pytest.mark.slow)
+        for case in hard_strings.CODE_POINT_DIGESTS
+    ],
+)
+def test_every_code_point(golden_tokenizers, context, lower):
+    """The other contexts are in the default suite for the tokenizer in the graph."""
+    tokenizer = golden_tokenizers[lower]
+    digest = hard_strings.digest(tokenizer.encode_batch, tokenizer.inv_vocab, context)
+    assert digest == hard_strings.CODE_POINT_DIGESTS[context, lower]
+
+
+def test_digests_are_those_of_the_release(shared):
+    manifest = json.loads((shared / "golden/tokenization/manifest.json").read_text())
+    digests = {
+        (case["context"], case["mode"] == "uncased"): case["sha256"]
+        for case in manifest["code_points"]
+    }
+    assert digests == hard_strings.CODE_POINT_DIGESTS
+
+
+@pytest.mark.parametrize(
+    ("text", "lower", "words"),
+    [
+        (" \tHeLLo!how  \n Are yoU?  ", True, ["hello", "!", "how", "are", "you", "?"]),
+        (" \tHeLLo!how  \n Are yoU?  ", False, ["HeLLo", "!", "how", "Are", "yoU", "?"]),
+        ("Ünïcode", True, ["unicode"]),
+        ("Ünïcode", False, ["Ünïcode"]),
+        ("ah\u535a\u63a8zz", True, ["ah", "\u535a", "\u63a8", "zz"]),
+        ("a\0b\ufffdc\u200dd", True, ["abcd"]),
+        ("1$+~=^", True, ["1", "$", "+", "~", "=", "^"]),
+        ("ΟΔΟΣ ΣΑΣ, ΑΣΑ", True, ["οδος", "σας", ",", "ασα"]),
+        ("ΟΔΟΣ", False, ["ΟΔΟΣ"]),
+        ("a\u2028b\u3000c", True, ["a", "b", "c"]),
+        (b"caf\xc3\xa9\xff s", True, ["cafe", "s"]),
+        ("", True, []),
+    ],
+)
+def test_basic_tokenizer(text, lower, words):
+    assert tokenization.BasicTokenizer(lower).tokenize(text) == words
+
+
+def test_wordpiece_tokenizer():
+    tokenizer = tokenization.WordpieceTokenizer(dict.fromkeys(PIECES))
+    assert tokenizer.tokenize("") == []
+    assert tokenizer.tokenize("unwanted running") == ["un", "##want", "##ed", "runn", "##ing"]
+    assert tokenizer.tokenize("unwantedX running") == ["[UNK]", "runn", "##ing"]
+    short = tokenization.WordpieceTokenizer({"a", "##a"}, unk_token="?", max_input_chars_per_word=3)
+    assert short.tokenize("aaa aaaa") == ["a", "##a", "##a", "?"]
+
+
+def test_full_tokenizer(tokenizer):
+    pieces = ["un", "##want", "##ed", ",", "runn", "##ing", "[UNK]"]
+    for _ in range(2):  # the second time from the cache
+        assert tokenizer.tokenize("UNwant\u00e9d,running xyz") == pieces
+    ids = [9, 6, 7, 12, 10, 11, 1]
+    assert tokenizer.encode("UNwant\u00e9d,running xyz") == ids
+    assert tokenizer.convert_tokens_to_ids(pieces) == ids
+    assert tokenizer.convert_ids_to_tokens(ids) == pieces
+    assert list(tokenizer.vocab) == PIECES
+    assert tokenizer.inv_vocab[6] == "##want"
+    # Changing a result does not change the cache.
+    tokenizer.encode("hello")[0] = 99
+    tokenizer.encode("hello").append(99)
+    assert tokenizer.encode("hello") == [13]
+
+
+def test_encode_batch(tokenizer):
+    texts = ["hello, wanted", b"hello\xff", "", "un\u200bwanted\nhello"]
+    assert tokenizer.encode_batch(texts) == [[13, 12, 5, 7], [13], [], [9, 6, 7, 13]]
+    assert tokenizer.encode_batch(iter(texts)) == [tokenizer.encode(text) for text in texts]
+
+
+def test_full_tokenizer_errors(tokenizer):
+    with pytest.raises(UserError, match="'xyz'"):
+        tokenizer.convert_tokens_to_ids(["xyz"])
+    with pytest.raises(UserError, match=r"id 99\b.* 14 pieces"):
+        tokenizer.convert_ids_to_tokens([99])
+    with pytest.raises(UserError, match=r"int\b.* str or bytes"):
+        tokenizer.tokenize(3)
+
+
+@pytest.mark.skipif(
+    unicodedata.unidata_version != normalization.UNICODE_VERSION,
+    reason="the plain port reads the Unicode data of this Python, which are not of version 14.0",
+)
+@pytest.mark.parametrize("lower", [True, False])
+def test_random_strings_against_a_plain_port(root, script_vocabs, rng, lower):
+    spec = importlib.util.spec_from_file_location("port", root / "benchmarks/plain_tokenizer.py")
+    port = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(port)
+    tokenizer = tokenization.FullTokenizer(script_vocabs[lower], lower)
+    plain = port.PlainTokenizer(tokenizer.vocab, lower)
+    for _ in range(4000):
+        text = tokenization.convert_to_unicode(hard_strings.string(rng))
+        assert tokenizer.tokenize(text) == plain.tokenize(text), ascii(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        ("Cafe\u0301 noir", {"cafe": "Cafe\u0301", "noir": "noir"}),
+        ("CAF\u00c9.", {"cafe": "CAF\u00c9", ".": "."}),
+        ("a\u200bb\u200d c", {"a": "a", "##b": "b", "c": "c"}),
+        ("\u5317\u4eac", {"\u5317": "\u5317", "\u4eac": "\u4eac"}),
+        ("x\ud55c", {"x": "x", "##\u1112": "\ud55c", "##\u1161": "\ud55c", "##\u11ab": "\ud55c"}),
+        ("\ufb01 \u1e9e", {"\ufb01": "\ufb01", "\u00df": "\u1e9e"}),
+        ("\u2260\u0338", {"=": "\u2260\u0338"}),
+        (b"\xffa \xc3\xa9", {"a": "a", "e": "\u00e9"}),
+    ],
+)
+def test_offsets(write_vocab, text, tokens):
+    tokenizer = tokenization.FullTokenizer(
+        write_vocab(["[UNK]", "[CLS]", "[SEP]", "[MASK]", *tokens])
+    )
+    ids, starts, ends = tokenizer.encode_with_offsets(text)
+    assert tokenizer.convert_ids_to_tokens(ids) == list(tokens)
+    text = tokenization.convert_to_unicode(text)
+    spans = [text[start:end] for start, end in zip(starts, ends, strict=True)]
+    assert spans == list(tokens.values())
+
+
+@pytest.mark.parametrize("lower", [True, False])
+def test_normalized_span_is_the_token(script_vocabs, rng, lower):
+    """It contains the token if one character gives several; sigmas and sorted marks are exempt.
+
+    What these are depends on their neighbours in the text.
+    """
+    tokenizer = tokenization.FullTokenizer(script_vocabs[lower], lower)
+    sorted_marks = "".join(map(chr, [*normalization.SORTED_MARKS, *normalization.MUSICAL_NOTES]))
+    num_checked = 0
+    for _ in range(4000):
+        text = tokenization.convert_to_unicode(hard_strings.string(rng))
+        ids, starts, ends = tokenizer.encode_with_offsets(text)
+        assert ids == tokenizer.encode(text)
+        assert starts == sorted(starts) or not set(text).isdisjoint(sorted_marks)
+        for index, start, end in zip(ids, starts, ends, strict=True):
+            span = text[start:end]
+            if index == tokenizer.vocab["[UNK]"] or not set(span).isdisjoint(sorted_marks):
+                continue
+            token = tokenizer.inv_vocab[index].removeprefix("##").replace("\u03c2", "\u03c3")
+            again = normalization.normalize(span, lower).strip().replace("\u03c2", "\u03c3")
+            several = any(len(normalization.normalize(char, lower).strip()) > 1 for char in span)
+            assert token in again if several else token == again, (text, span)
+            num_checked += 1
+    assert num_checked > 4000
+
+
+@pytest.mark.parametrize(
+    ("text", "pieces", "spans"),
+    [
+        ("[MASK] is [SEP].", ["[MASK]", "is", "[SEP]", "."], [(0, 6), (7, 9), (10, 15), (15, 16)]),
+        ("is[MASK]is", ["is", "[MASK]", "is"], [(0, 2), (2, 8), (8, 10)]),
+        ("[mask] [MASK][MASK]\u0301", ["[UNK]", "[UNK]", "[UNK]", "[MASK]", "[MASK]"], None),
+        ("ΑΣ[MASK]Α", ["[UNK]", "[MASK]", "[UNK]"], [(0, 2), (2, 8), (8, 9)]),
+        ("\U000f0000\U000f0001 \U000f0002[UNK]", ["[UNK]", "[UNK]", "[UNK]"], None),
+    ],
+)
+def test_special_tokens(write_vocab, text, pieces, spans):
+    path = write_vocab(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "is", "."])
+    tokenizer = tokenization.FullTokenizer(path, keep_special_tokens=True)
+    assert tokenizer.tokenize(text) == pieces
+    if spans:
+        _, starts, ends = tokenizer.encode_with_offsets(text)
+        assert list(zip(starts, ends, strict=True)) == spans
+    assert "[MASK]" not in tokenization.FullTokenizer(path).tokenize(text)
