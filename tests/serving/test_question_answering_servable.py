@@ -1,15 +1,18 @@
 """Windows and spans in the graph, compared with those of Python."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import tensorflow as tf
 from serving_models import TINY, model_of
-from test_squad_answers import scores_of
+from squad_helpers import record_values, window_logits
 
 import bert_tf
 from bert_tf.serving import question_answering as serving
 from bert_tf.serving.sequences import Buckets
-from bert_tf.tasks.question_answering import answers, features, reading, settings
+from bert_tf.tasks.question_answering import QuestionAnsweringConfig, features, reading
+from bert_tf.tasks.question_answering import decoding as decoding_module
 
 
 @pytest.mark.parametrize("stride", [1, 3, 7, 16, 40])
@@ -24,7 +27,9 @@ def test_windows_are_those_of_python(stride):
     )
     row, first_token = 0, 0
     for number, (question, ids) in enumerate(zip(questions, contexts, strict=True)):
-        windows = features.Windows(len(ids), config.max_seq_length - len(question) - 3, stride)
+        windows = features.SlidingWindows(
+            len(ids), config.max_seq_length - len(question) - 3, stride
+        )
         assert in_graph.counts[number] == len(windows.spans)
         for index, (first, length) in enumerate(windows.spans):
             assert in_graph.texts[row] == number
@@ -80,33 +85,36 @@ def score(windows, logits, decoding):
 def test_answers_are_those_of_python(version_2, vocab_file, monkeypatch):
     monkeypatch.setattr(serving, "_WINDOWS_PER_STEP", 3)
     config = features.WindowConfig(12, 3, 4, answer_alignment="offsets")
-    decoding = answers.DecodingConfig(12, 3, version_2, 0.0)
-    span_settings = settings.SpanSettings(config, decoding, True, TINY, vocab_file)
+    decoding = decoding_module.DecodingConfig(12, 3, version_2, 0.0)
+    values = {**dataclasses.asdict(config), **dataclasses.asdict(decoding)}
+    model_config = QuestionAnsweringConfig(TINY, vocab_file, True, **values)
     model = model_of("question_answering")
-    answer = serving.QuestionAnsweringModule(model, span_settings, Buckets((8,), 12))
+    answer = serving.QuestionAnsweringModule(model, model_config, Buckets((8,), 12))
     results = answer(*map(tf.constant, zip(*TEXTS, strict=True)))
     results = {name: value.numpy() for name, value in results.items()}
     names = {"answer", "score", "start", "end"} | ({"null_odds"} if version_2 else set())
     assert results.keys() == names
 
     tokenizer = bert_tf.FullTokenizer(vocab_file)
-    decoder = answers.AnswerDecoder(decoding, tokenizer, config.by_offsets)
+    decoder = decoding_module.AnswerDecoder(decoding, by_offsets=config.by_offsets)
     converter = features.FeatureConverter(tokenizer, config, False)
     count = 0
     for number, (question, context) in enumerate(TEXTS):
         question = reading.Question("", "", question, None, False)
         ((_, windows, _),) = converter(reading.Paragraph("", context, (question,)))
         count += len(windows)
-        rows = [window.values(tokenizer.vocab, 12, 0) for window in windows]
+        rows = [record_values(window, tokenizer.vocab, 12, 0) for window in windows]
         logits, scores = (), []
         if rows:
             inputs = {name: tf.constant([values[name] for values in rows]) for name in model.input}
             outputs = {name: x.numpy() for name, x in model(inputs).items()}
             logits = outputs["start_logits"], outputs["end_logits"]
-            scores = [scores_of(*pair, decoding.n_best_size) for pair in zip(*logits, strict=True)]
-        expected = decoder.find(windows, scores)
+            scores = [
+                window_logits(*pair, decoding.n_best_size) for pair in zip(*logits, strict=True)
+            ]
+        expected = decoder.decode(windows, scores)
         text = expected.answer(decoding)
-        text = "" if text == answers.EMPTY else text
+        text = "" if text == decoding_module.EMPTY else text
         start, end = results["start"][number], results["end"][number]
         assert results["answer"][number].decode() == text, number
         assert text == (context[start:end] if start >= 0 else "")

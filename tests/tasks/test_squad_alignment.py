@@ -1,7 +1,7 @@
 """Answers to tokens and tokens to text, by words as in the release and by characters."""
 
 import pytest
-from test_scripts import WORDS
+from common import WORDS
 
 import bert_tf
 from bert_tf.tasks.question_answering import alignment, decoding, features

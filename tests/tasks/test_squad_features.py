@@ -5,13 +5,12 @@ import json
 
 import pytest
 import tensorflow as tf
+from common import write_vocab
 from squad_helpers import GOLDEN_DATA, golden, letters, record_values
 
 import bert_tf
 from bert_tf.data import records
 from bert_tf.tasks.question_answering import features, reading
-
-WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghij,"]
 
 
 def described(window, tokenizer, window_config, unique_id, example_index):
@@ -58,8 +57,7 @@ def test_windows_are_those_of_the_release(shared, version, is_training):
 @pytest.mark.parametrize("num_processes", [1, 2])
 def test_records_hold_the_windows_in_order(tmp_path, num_processes, monkeypatch):
     monkeypatch.setattr(features, "_CHUNK", 100)
-    (tmp_path / "vocab.txt").write_text("\n".join(WORDS) + "\n")
-    tokenizer = bert_tf.FullTokenizer(str(tmp_path / "vocab.txt"))
+    tokenizer = bert_tf.FullTokenizer(str(write_vocab(tmp_path)))
     source = reading.JsonSource(str(letters(tmp_path / "data.json", has_negative=True)), "x")
     config = features.WindowConfig(max_seq_length=12, max_query_length=4, doc_stride=3)
     for is_training in (True, False):

@@ -1,5 +1,6 @@
 """Features and answers of several processes: two workers, and a process that is killed."""
 
+import json
 import os
 import pathlib
 import signal
@@ -10,20 +11,19 @@ import types
 
 import numpy as np
 import pytest
+from common import read_results, write_model, write_vocab
 from squad_helpers import dataset, letters, question
-from test_killed import log
-from test_run_squad import SMALL, model, read, run  # noqa: F401
-from test_scripts import WORDS, results
 from test_workers import worker_environments
 
 import bert_tf
 from bert_tf.tasks.question_answering import (
     JsonSource,
-    WindowCache,
     WindowConfig,
     features,
     validate_and_count,
+    window_cache,
 )
+from bert_tf.training import fine_tuning
 
 
 def start(logs, *command):
@@ -34,28 +34,38 @@ def start(logs, *command):
         return subprocess.Popen(command, stdout=output, stderr=output)
 
 
+def log(folder):
+    return (folder / "log").read_text()
+
+
+def read(path):
+    return json.loads(path.read_text())
+
+
 @pytest.mark.slow
-def test_two_workers_answer_as_one(run, root, tmp_path, monkeypatch):  # noqa: F811
+def test_two_workers_answer_as_one(root, tmp_path, monkeypatch):
     data = letters(tmp_path / "data.json", has_negative=True)
     flags = [
         "--do_train", "--do_predict", "--do_eval", f"--train_file={data}",
         f"--predict_file={data}", "--version_2_with_negative", "--find_null_score_diff_threshold",
-        "--eval_steps=30", "--best_metric=eval_f1", *model(tmp_path), *SMALL,
-        "--num_train_epochs=16",
+        "--eval_steps=30", "--best_metric=eval_f1", "--max_seq_length=12", "--max_query_length=4",
+        "--doc_stride=3", "--train_batch_size=4", "--learning_rate=3e-3", "--max_answer_length=2",
+        "--num_train_epochs=16", *write_model(tmp_path, initializer_range=0.2),
     ]  # fmt: skip
+    one, two = tmp_path / "one", tmp_path / "two"
     processes = []
     for index, environment in enumerate(worker_environments()):
         monkeypatch.setenv("TF_CONFIG", environment)
-        more = [f"--output_dir={tmp_path}/two", "--distribution_strategy=auto"]
+        more = [f"--output_dir={two}", "--distribution_strategy=auto"]
         processes.append(start(tmp_path / f"worker{index}", root / "run_squad.py", *flags, *more))
     monkeypatch.delenv("TF_CONFIG")
-    one, two = tmp_path / "one", tmp_path / "two"
-    run("run_squad", *flags, f"--output_dir={one}")
-    assert [process.wait(200) for process in processes] == [0, 0], log(tmp_path / "worker0")
+    more = [f"--output_dir={one}", "--distribution_strategy=one_device"]
+    processes.append(start(tmp_path / "single", root / "run_squad.py", *flags, *more))
+    assert [process.wait(200) for process in processes] == [0, 0, 0], log(tmp_path / "worker0")
     assert "training: step 0 to 60" in log(tmp_path / "worker1")
     assert read(two / "predictions.json") == read(one / "predictions.json")
     found, expected = (
-        {name: float(value) for name, value in results(folder / "eval_results.txt").items()}
+        {name: float(value) for name, value in read_results(folder / "eval_results.txt").items()}
         for folder in (two, one)
     )
     assert found == pytest.approx(expected, abs=1e-4)
@@ -79,15 +89,17 @@ def test_two_workers_answer_as_one(run, root, tmp_path, monkeypatch):  # noqa: F
 
 def test_workers_must_agree_about_features():
     """They are compared before the chief writes; otherwise workers would read other data."""
-    cache = types.SimpleNamespace(
-        path="eval.tf_record", stale_reason="there is none yet", key="ab" * 32
-    )
-    workers = types.SimpleNamespace(mean=lambda share, key: (share / 2, key))
-    with pytest.raises(bert_tf.UserError, match="used as it is on some workers and not on others"):
-        bert_tf.cli.fine_tuning.must_be_made(cache, workers)
-    workers = types.SimpleNamespace(mean=lambda share, key: (share, key + 0.5))
-    with pytest.raises(bert_tf.UserError, match="tf_record: other workers have other data or sett"):
-        bert_tf.cli.fine_tuning.must_be_made(cache, workers)
+    features = types.SimpleNamespace(path="eval.tf_record", stale_reason="no file", key="ab" * 32)
+    for mean, message in (
+        (
+            lambda share, key: (share / 2, key),
+            r"eval\.tf_record .* some workers only.*`output_dir`",
+        ),
+        (lambda share, key: (share, key + 0.5), r"eval\.tf_record: .* different data"),
+    ):
+        experiment = types.SimpleNamespace(workers=types.SimpleNamespace(mean=mean))
+        with pytest.raises(bert_tf.UserError, match=message):
+            fine_tuning.Experiment._must_rebuild(experiment, features, ())
 
 
 def children(pid):
@@ -116,13 +128,13 @@ def wait_until(condition, seconds):
 WRITE_WINDOWS = """
 import sys
 from bert_tf import FullTokenizer
-from bert_tf.tasks.question_answering import JsonSource, WindowCache, WindowConfig
-from bert_tf.tasks.question_answering import validate_and_count
+from bert_tf.tasks.question_answering import JsonSource, WindowConfig
+from bert_tf.tasks.question_answering import validate_and_count, window_cache
 
 source = JsonSource(sys.argv[1], "train_file")
 summary, tokenizer = validate_and_count(source, "train"), FullTokenizer(sys.argv[2])
 config = WindowConfig(128, 64, 4)
-WindowCache(sys.argv[3], source, summary, tokenizer, config, True, num_processes=2).write()
+window_cache(sys.argv[3], source, summary, tokenizer, config, True, num_processes=2).rebuild()
 """
 
 
@@ -135,8 +147,7 @@ def test_killed_while_two_processes_make_features(tmp_path):
     paragraphs = [(text, [question(f"{i}.{j}", "a b", text, "C") for j in range(8)])
                   for i in range(200)]  # fmt: skip
     data, folder = dataset(tmp_path / "data.json", paragraphs), tmp_path / "out"
-    vocab_file, path = tmp_path / "vocab.txt", folder / "train.tf_record"
-    vocab_file.write_text("\n".join(WORDS) + "\n")
+    vocab_file, path = write_vocab(tmp_path), folder / "train.tf_record"
     folder.mkdir()
 
     def written():
@@ -152,15 +163,15 @@ def test_killed_while_two_processes_make_features(tmp_path):
     assert written(), "it was not killed while writing"
     assert not path.exists() and not (folder / "train.tf_record.json").exists()
 
-    with bert_tf.training.guard.exclusive_directory(str(folder)):
+    with bert_tf.training.exclusive_directory(str(folder)):
         assert not list(folder.glob("*.tmp-*"))
         few = JsonSource(str(dataset(tmp_path / "few.json", paragraphs[:5])), "train_file")
         tokenizer, config = bert_tf.FullTokenizer(str(vocab_file)), WindowConfig(128, 64, 4)
         summary = validate_and_count(few, "train")
-        cache = WindowCache(str(path), few, summary, tokenizer, config, True, num_processes=2)
+        cache = window_cache(str(path), few, summary, tokenizer, config, True, num_processes=2)
         assert cache.stale_reason
-        cache.write()
-        assert not cache.stale_reason and cache.count > 1000
+        cache.rebuild()
+        assert not cache.stale_reason and cache.note["windows"] > 1000
         expected = tmp_path / "expected.tf_record"
         features.write_windows(str(expected), few, tokenizer, config, True, num_processes=1)
     assert path.read_bytes() == expected.read_bytes()

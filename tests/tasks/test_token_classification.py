@@ -6,7 +6,7 @@ import types
 import numpy as np
 import pytest
 import tensorflow as tf
-from test_modeling import TINY
+from common import TINY
 
 import bert_tf
 from bert_tf.tasks import token_classification as tagging
@@ -14,6 +14,7 @@ from bert_tf.tasks.rows import BadRows
 from bert_tf.tasks.token_classification import features, reading, schemes, scoring
 
 Span = schemes.Span
+NAMES = features.Tags(("O", "B-X", "I-X"), "iob2", "iob1")
 LETTERS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh", "##b", "##c"]
 
 
@@ -132,10 +133,11 @@ def test_scores_are_those_of_seqeval():
 
 def test_accuracy_is_that_of_the_written_columns():
     """An I after O in iob1 is the same as a B in iob2."""
-    task = tagging.TaggingTask(TINY, features.Tags(("O", "B-X", "I-X"), "iob2", "iob1"), 4)
+    config = tagging.TokenClassificationConfig(TINY, "", max_seq_length=4, tags=NAMES)
+    task = tagging.TokenClassificationTask(config)
     starts = np.array([[0, features.SENTENCE_START, features.WORD_START, 0]])
     found = task.metrics({
-        "found": np.array([[0, 2, 2, 0]]),
+        "predicted": np.array([[0, 2, 2, 0]]),
         "tag_ids": np.array([[0, 1, 2, 0]]),
         "word_starts": starts,
         "loss": np.zeros(1),
@@ -246,11 +248,9 @@ def data_set(monkeypatch):
 
     def make(rows=(), **options):
         def as_dataset(**_):
-            kinds = {"tokens": tf.string, "ner": tf.int64}
-            return tf.data.Dataset.from_generator(
-                lambda: (dict(zip(kinds, row, strict=True)) for row in rows),
-                output_signature={x: tf.TensorSpec([None], kind) for x, kind in kinds.items()},
-            )
+            dtypes = tf.string, tf.int64
+            names = "tokens", "ner"
+            return [dict(zip(names, map(tf.constant, row, dtypes), strict=True)) for row in rows]
 
         info = types.SimpleNamespace(features=features, splits=("train", "test"))
         builder = types.SimpleNamespace(info=info, as_dataset=as_dataset)
@@ -295,9 +295,6 @@ def sentence(text, tags, leading_lines=()):
     return reading.Sentence(
         "x", tuple(text.split()), tuple(tags.split()), leading_lines=leading_lines
     )
-
-
-NAMES = features.Tags(("O", "B-X", "I-X"), "iob2", "iob1")
 
 
 def test_features_of_a_sentence(tokenizer):
@@ -345,10 +342,13 @@ def test_features_depend_on_the_schemes(tokenizer, tmp_path):
     """The tags of iob1 and iob2 have the same names."""
 
     def look(tags):
-        made = [sentence("a d", "I-X I-X")], tags, tokenizer, features.WindowConfig(8)
-        return features.TagFeatures(f"{tmp_path}/x.tf_record", *made)
+        config = tagging.TokenClassificationConfig(TINY, "", max_seq_length=8, tags=tags)
+        options = tagging.TokenClassificationOptions()
+        sentences = {"train": [sentence("a d", "I-X I-X")]}
+        data = tagging.TokenClassificationData(sentences, config, options)
+        return data.features("train", f"{tmp_path}/x.tf_record", tokenizer)
 
-    look(NAMES).write()
+    look(NAMES).rebuild()
     assert look(NAMES).stale_reason is None
     assert "learn_scheme changed" in look(NAMES._replace(scheme="iob1")).stale_reason
     assert "tag_scheme changed" in look(NAMES._replace(data_scheme="iob2")).stale_reason
