@@ -1,4 +1,4 @@
-"""Records written without TensorFlow are those that it writes."""
+"""Records written without TensorFlow equal those that it writes."""
 
 import numpy as np
 import pytest
@@ -7,17 +7,17 @@ import tensorflow as tf
 from bert_tf.data import records, tfrecord
 
 
-def test_files_are_read_by_tensorflow(tmp_path):
+def test_tensorflow_reads_the_files(tmp_path):
     rng = np.random.default_rng(0)
     sizes = [1, 2, 3, 2000, *rng.integers(1, 4000, 50).tolist()]
-    made = [rng.integers(0, 256, size).astype(np.uint8).tobytes() for size in sizes]
-    path = tmp_path / "made.tfrecord"
+    data = [rng.integers(0, 256, size).astype(np.uint8).tobytes() for size in sizes]
+    path = tmp_path / "x.tfrecord"
     path.write_bytes(
-        tfrecord.frame_records(made[:7])
+        tfrecord.frame_records(data[:7])
         + tfrecord.frame_records([])
-        + tfrecord.frame_records(made[7:])
+        + tfrecord.frame_records(data[7:])
     )
-    assert list(tf.data.TFRecordDataset(str(path)).as_numpy_iterator()) == made
+    assert list(tf.data.TFRecordDataset(str(path)).as_numpy_iterator()) == data
 
 
 def test_varints():
@@ -27,7 +27,7 @@ def test_varints():
 
 
 @pytest.mark.parametrize("most", [100, 30000])
-def test_examples_are_those_of_serialize(most):
+def test_examples_equal_serialize(most):
     rng = np.random.default_rng(most)
     columns = {
         name: rng.integers(0, most, (7, {"S": 12, "P": 3}.get(length, length)))

@@ -1,0 +1,165 @@
+"""The script create_pretraining_data.py: its output, resuming after a kill, and its errors."""
+
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+from pretraining_helpers import make_shards, shard_contents
+
+from bert_tf.data import records
+from bert_tf.data.pretraining import shards as shards_module
+from bert_tf.errors import UserError
+
+FLAGS = ["--max_seq_length=32", "--max_predictions_per_seq=5", "--dupe_factor=2",
+         "--input_file=a.txt,b.txt", "--vocab_file=vocab.txt"]  # fmt: skip
+SHARDS = ["--num_shards=3", "--output_file=made/x"]
+
+pytestmark = pytest.mark.usefixtures("text_folder")
+
+
+@pytest.fixture
+def create(run_script):
+    """A function that runs the script with `FLAGS` and more, and returns its log."""
+    return lambda *flags: run_script("create_pretraining_data", *FLAGS, *flags)
+
+
+def _run_process(root, *flags, code=""):
+    """Run the script in a process of its own, after the Python lines `code`."""
+    program = f"""
+import runpy, sys
+sys.argv = {["create_pretraining_data.py", *FLAGS, *flags]!r}
+{code}
+runpy.run_path({str(root / "create_pretraining_data.py")!r}, run_name="__main__")
+"""
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+
+
+def test_files(root, text_folder):
+    done = _run_process(root, "--output_file=out/a.tfrecord,out/b.tfrecord")
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"^documents +22$", done.stderr, re.MULTILINE)
+    paths = sorted((text_folder / "out").iterdir())
+    assert [path.name for path in paths] == ["a.tfrecord", "b.tfrecord"]
+    for path in paths:
+        records.check_lengths(str(path), records.PRETRAINING, {"S": 32, "P": 5})
+
+
+@pytest.mark.parametrize("name", ["x-00001-of-00003", "sizes.json", "x.json", "00002.json"])
+def test_a_killed_run_resumes_with_the_same_result(root, create, text_folder, name):
+    """The run is killed before the file of that name is renamed into place."""
+    kill = f"""
+import os, signal
+from bert_tf import files
+rename = files.Local.rename
+def killed(source, target, overwrite=False):
+    if os.path.basename(target) == {name!r}:
+        os.kill(os.getpid(), signal.SIGKILL)
+    rename(source, target, overwrite)
+files.Local.rename = staticmethod(killed)
+"""
+    done = _run_process(root, *SHARDS, code=kill)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    before = shard_contents()
+    assert len(before) == {"x-00001-of-00003": 1, "00002.json": 2}.get(name, 0)
+    log = create(*SHARDS, "--num_processes=2")
+    for number in range(3):
+        assert (f"made/x-{number:05d}-of-00003 exists" in log) == (f"{number:05d}" in before)
+    assert ("reusing the tokens in made/x.work" in log) == bool(before)
+    counts = make_shards("again/x").create()
+    assert shard_contents("again/x") == shard_contents()
+    assert re.search(rf"instances +{counts.instances:,}\n", log)
+    assert not list((text_folder / "made").glob("*tmp*"))
+    assert not (text_folder / "made/x.work").exists()
+
+
+def test_too_little_memory_and_the_suggested_number_of_shards(create, text_folder, monkeypatch):
+    # As if a process took nothing and a token 1 kB, so that a small text needs megabytes.
+    monkeypatch.setattr(shards_module, "_PROCESS_MB", 0)
+    monkeypatch.setattr(shards_module, "_TOKEN", 1000)
+    flags = ["--output_file=made/x", "--max_memory_mb=1"]
+    message = r"^--max_memory_mb=1 .* 3 shards in 1 processes.*(--num_shards=(\d+)).*remove (\S+) "
+    with pytest.raises(UserError, match=message) as caught:
+        create(*flags, "--num_shards=3")
+    assert not shard_contents()
+    advice = re.search(message, str(caught.value))
+    (text_folder / advice[3]).unlink()
+    create(*flags, advice[1])
+    assert make_shards("again/x", int(advice[2])).create().documents == 22
+    assert shard_contents() == shard_contents("again/x")
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--input_file=empty.txt"], r"^empty\.txt: no text"),
+        (["--num_shards=0", "--input_file=empty.txt"], r"^empty\.txt: no text"),
+        (["--input_file=missing.txt"], r"^--input_file: .*missing\.txt"),
+        (["--vocab_file=missing.txt"], r"^--vocab_file: .*missing\.txt"),
+        (["--output_file=made/x,made/y"], r"^--output_file: .*--num_shards"),
+        (["--output_file=vocab.txt/x"], r"^--output_file: vocab\.txt/x cannot be written"),
+        (["--output_file=a.txt"], r"^--output_file: a\.txt is also an input"),
+        (["--num_shards=0", "--output_file=y,y"], "^--output_file: y is named twice"),
+        (["--output_file=empty"], "^--output_file: empty is a folder"),
+        (["--output_file=,"], "^--output_file: no file"),
+        (["--num_shards=0", "--num_processes=2"], "^--num_processes requires --num_shards"),
+        (["--tfds_name=glue"], "--input_file and --tfds_name"),
+        (["--tfds_name=glue", "--input_file=", "--split_sentences"],
+         "^--split_sentences requires --input_file"),
+        (["--tfds_split=test"], "^--tfds_split requires --tfds_name"),
+        (["--text_field=body"], "^--text_field: .*--input_format=jsonl"),
+        (["--dynamic_masking", "--masked_lm_prob=0.2"], "^--masked_lm_prob .*--dynamic_masking"),
+        (["--dynamic_masking", "--max_ngram=2"], "^--dynamic_masking .*--max_ngram"),
+        (["--word_boundaries=spaces"], "^--word_boundaries=spaces requires --do_whole_word_mask"),
+        (["--beam_option=--project=x"], "^--beam_option requires --runner"),
+        (["--runner=DirectRunner", "--num_processes=2"], "^--num_processes .*--runner"),
+    ],
+)  # fmt: skip
+def test_errors_leave_no_files(create, text_folder, flags, message):
+    (text_folder / "empty.txt").write_text("\n\n")
+    (text_folder / "empty").mkdir()
+    before = {path for path in text_folder.rglob("*") if path.is_file()}
+    with pytest.raises(UserError, match=message):
+        create(*SHARDS, *flags)
+    assert {path for path in text_folder.rglob("*") if path.is_file()} == before
+
+
+def test_errors_are_one_line_with_status_1(root, text_folder):
+    (text_folder / "empty.txt").write_text("\n\n")
+    done = _run_process(root, "--input_file=empty.txt", "--output_file=made")
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith(
+        "create_pretraining_data.py: error: empty.txt: no text"
+    )
+    assert "Traceback" not in done.stderr
+
+
+def test_beam_creates_the_same_shards(root, text_folder):
+    pytest.importorskip("apache_beam")
+    make_shards("local/x").create()
+    beam = ["--output_file=beam/x", "--runner=DirectRunner"]
+    done = _run_process(root, *SHARDS, *beam)
+    assert done.returncode == 0, done.stderr
+    assert shard_contents("beam/x") == shard_contents("local/x")
+    local, remote = ((text_folder / f"{name}/x.json").read_text() for name in ("local", "beam"))
+    assert local == remote
+    # Only missing shards are created.
+    (text_folder / "beam/x-00001-of-00003").unlink()
+    done = _run_process(root, *SHARDS, *beam)
+    assert len(re.findall(r"^beam/x-0000[02]-of-00003 exists$", done.stderr, re.MULTILINE)) == 2
+    assert shard_contents("beam/x") == shard_contents("local/x")
+    # A shard without documents is an empty file.
+    done = _run_process(root, *SHARDS, *beam, "--output_file=many/x", "--num_shards=40")
+    make_shards("many_local/x", 40).create()
+    assert shard_contents("many/x") == shard_contents("many_local/x")
+    assert b"" in shard_contents("many/x").values()
+    (text_folder / "bad.jsonl").write_text("[]\n")
+    done = _run_process(root, *SHARDS, *beam, "--output_file=bad/x", "--input_file=bad.jsonl")
+    assert re.search(r"error: bad\.jsonl, line 1: .*\[\]$", done.stderr.splitlines()[-1])
+
+
+def test_beam_is_not_installed(create, monkeypatch):
+    monkeypatch.setitem(sys.modules, "apache_beam", None)
+    with pytest.raises(UserError, match=r"^--runner .*bert_tf\[beam\]"):
+        create(*SHARDS, "--runner=DirectRunner")
