@@ -4,35 +4,20 @@ import importlib
 
 from bert_tf.deprecation import deprecated_names
 
-# The module of each public name; it is imported when the name is first used.
-_MODULES = {
-    "Attention": "feature_extraction",
-    "BatchRunner": "runner",
-    "EmbeddingParts": "feature_extraction",
-    "FillMask": "fill_mask",
-    "InputFeatures": "runner",
-    "ModelFiles": "presets",
-    "NearestNeighbors": "sentences",
-    "SINGLE_PROCESS_MESSAGE": "runner",
-    "SentenceEncoder": "sentences",
-    "TextPreprocessor": "base",
-    "TokenVectors": "feature_extraction",
-    "array_writer": "vector_files",
-    "draw_attention": "visualization",
-    "draw_embeddings": "visualization",
-    "draw_mask_predictions": "visualization",
-    "draw_similarities": "visualization",
-    "draw_tokens": "visualization",
-    "find_model_files": "presets",
-    "import_matplotlib": "visualization",
-    "l2_normalize": "sentences",
-    "nearest_neighbors": "sentences",
-    "perplexity": "fill_mask",
-    "read_texts": "base",
-    "read_vectors": "vector_files",
-    "vector_writer": "vector_files",
-    "write_attention_page": "visualization",
-}
+# The public names of each module; a module is imported when one of them is first used.
+_NAMES = {
+    "base": ("TextPreprocessor", "read_texts"),
+    "feature_extraction": ("Attention", "EmbeddingParts", "TokenVectors"),
+    "fill_mask": ("FillMask", "perplexity"),
+    "presets": ("ModelFiles", "find_model_files"),
+    "runner": ("BatchRunner", "InputFeatures", "SINGLE_PROCESS_MESSAGE"),
+    "sentences": ("NearestNeighbors", "SentenceEncoder", "l2_normalize", "nearest_neighbors"),
+    "vector_files": ("array_writer", "read_vectors", "vector_writer"),
+    "visualization": ("draw_attention", "draw_embeddings", "draw_mask_predictions",
+                      "draw_similarities", "draw_tokens", "import_matplotlib",
+                      "write_attention_page"),
+}  # fmt: skip
+_MODULE_OF = {name: module for module, names in _NAMES.items() for name in names}
 
 # Names of version 0.1.
 _deprecated = deprecated_names(
@@ -55,10 +40,10 @@ _deprecated = deprecated_names(
     },
 )
 
-__all__ = list(_MODULES)
+__all__ = list(_MODULE_OF)
 
 
 def __getattr__(name):
-    if name in _MODULES:
-        return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+    if name in _MODULE_OF:
+        return getattr(importlib.import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
     return _deprecated(name)

@@ -43,12 +43,6 @@ class MaskPredictions(NamedTuple):
     positions: list
     best: list
 
-    @property
-    def places(self):
-        """The name of `positions` in version 0.1."""
-        _warn_deprecated("MaskPredictions.places", "MaskPredictions.positions")
-        return self.positions
-
 
 class Score(NamedTuple):
     """The pseudo-log-likelihood of a text.
@@ -150,8 +144,9 @@ class FillMask(TextPipeline):
             console.warning("%d texts contain no %s and have no predictions", num_unmasked, MASK)
 
     def guess(self, texts: Iterable[str | Text]) -> Iterator[MaskPredictions]:
-        """Call `predict`, the name of this method since version 0.2."""
-        _warn_deprecated("FillMask.guess", "FillMask.predict")
+        """Call `predict`, which replaces this method of version 0.1."""
+        message = "FillMask.guess is deprecated and will be removed in version 0.3; use predict"
+        warnings.warn(message, FutureWarning, stacklevel=2)
         return self.predict(texts)
 
     def score(self, texts: Iterable[str | Text]) -> Iterator[Score]:
@@ -262,8 +257,3 @@ class FillMask(TextPipeline):
             )
             for name, value in outputs.items()
         }
-
-
-def _warn_deprecated(old, new):
-    message = f"{old} is deprecated and will be removed in version 0.3; use {new}"
-    warnings.warn(message, FutureWarning, stacklevel=3)

@@ -225,6 +225,5 @@ def test_a_model_without_masked_lm_head_is_an_error(tiny_config, tmp_path):
 
 def test_names_of_version_0_1(pipeline):
     with pytest.warns(FutureWarning, match="predict"):
-        (result,) = pipeline.guess(TEXTS[:1])
-    with pytest.warns(FutureWarning, match="positions"):
-        assert result.places == result.positions == [2]
+        results = pipeline.guess(TEXTS[:1])
+    assert [result.positions for result in results] == [[2]]
