@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""The command of tf2onnx, with one operation more: it has none for the exact GELU's Erfc.
+"""Convert a SavedModel to ONNX with tf2onnx, which lacks the operation Erfc of the exact GELU.
 
     python tools/convert_to_onnx.py --saved-model /models/mrpc_ids/1 --output mrpc.onnx
 
-The flags are those of `python -m tf2onnx.convert`. The release's GELU, by tanh, does without this.
+The flags are those of `python -m tf2onnx.convert`. Models with the release's GELU, by tanh, do not
+need this tool.
 """
 
 import numpy as np
@@ -13,11 +14,11 @@ from tf2onnx.handler import tf_op
 
 @tf_op("Erfc")
 class Erfc:
-    """1 - Erf(x), which ONNX has since its opset 9."""
+    """Converts Erfc(x) to 1 - Erf(x), which ONNX has since opset 9."""
 
     @classmethod
     def version_9(cls, ctx, node, **_):
-        """Replaces a node, as tf2onnx asks for it."""
+        """Replace a node; called by tf2onnx."""
         dtype, shape = ctx.get_dtype(node.output[0]), ctx.get_shape(node.output[0])
         ctx.remove_node(node.name)
         one = np.array(1, utils.map_onnx_to_numpy_type(dtype))

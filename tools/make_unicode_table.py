@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Writes the frozen table of characters that both tokenizers read.
+"""Write the frozen Unicode table that both tokenizers read.
 
-The 2018 release asks the Unicode data of the Python that runs it, so its answer changes from one
-Python to the next. The table holds the answer of Unicode 14.0, which Python 3.11 has; hence only a
-Python with that data can make it:
+The 2018 release reads the Unicode data of the Python that runs it, so its tokens change from one
+version of Python to the next. The table has the result for Unicode 14.0, which only Python 3.11
+has:
 
     python3.11 tools/make_unicode_table.py bert_tf/tokenization/unicode_table.txt
 
-What the file looks like is told in bert_tf/tokenization/table.py.
+bert_tf/tokenization/normalization.py describes the format.
 """
 
 import hashlib
@@ -18,8 +18,8 @@ import unicodedata
 VERSION = 1
 UNICODE = "14.0.0"
 
-# The blocks of ideographs that are written without spaces; each one becomes a word. Hangul, kana
-# and the other East Asian scripts do have words and are not among them.
+# Blocks of CJK ideographs, each of which becomes a word. Hangul and kana are in other blocks, which
+# the release does not split.
 IDEOGRAPHS = (
     (0x4E00, 0x9FFF),
     (0x3400, 0x4DBF),
@@ -31,20 +31,20 @@ IDEOGRAPHS = (
     (0x2F800, 0x2FA1F),
 )
 
-# ASCII signs that split words although Unicode calls some of them symbols: $ + < = > ^ ` | ~
-ASCII_SIGNS = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
+# All of these split words, although Unicode classifies some as symbols: $ + < = > ^ ` | ~
+ASCII_PUNCTUATION = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
 
 FIRST_HANGUL, LAST_HANGUL = 0xAC00, 0xD7A3
 
 
 def clean(char):
-    """Drops control characters and U+FFFD, makes a space of any space, isolates ideographs."""
+    """Drop control characters and U+FFFD, replace white space by a space, isolate ideographs."""
     if char in "\t\n\r":
         return " "
     category = unicodedata.category(char)
     if char in "\0\ufffd" or category in ("Cc", "Cf"):
         return ""
-    # The line and paragraph separators are no spaces to the release, but its split() parts there.
+    # The release does not clean line and paragraph separators, but its str.split() splits there.
     if category == "Zs" or char.isspace():
         return " "
     code = ord(char)
@@ -54,14 +54,14 @@ def clean(char):
 
 
 def split(char):
-    """Makes punctuation a word of its own."""
-    if char in ASCII_SIGNS or unicodedata.category(char).startswith("P"):
+    """Isolate punctuation."""
+    if char in ASCII_PUNCTUATION or unicodedata.category(char).startswith("P"):
         return f" {char} "
     return char
 
 
 def split_unaccented(char):
-    """As `split`, and drops the accents that decomposition has set free."""
+    """Isolate punctuation and drop the accents that decomposition has separated."""
     return "" if unicodedata.category(char) == "Mn" else split(char)
 
 
@@ -69,21 +69,21 @@ def decompose(text):
     return unicodedata.normalize("NFD", text.lower())
 
 
-def tidy(text):
-    """One space parts words as well as several do."""
+def merge_spaces(text):
+    """Replace each run of spaces by one space, which separates words as well."""
     return re.sub(" +", " ", text)
 
 
 def cased(char):
-    return tidy("".join(map(split, clean(char))))
+    return merge_spaces("".join(map(split, clean(char))))
 
 
 def uncased(char):
-    return tidy("".join(map(split_unaccented, decompose(clean(char)))))
+    return merge_spaces("".join(map(split_unaccented, decompose(clean(char)))))
 
 
 def rule(char):
-    """The letter that says what becomes of a character, cased and uncased."""
+    """Return the RULE of a character."""
     results = cased(char), uncased(char)
     isolated = f" {char} "
     if FIRST_HANGUL <= ord(char) <= LAST_HANGUL:
@@ -99,7 +99,7 @@ def rule(char):
 
 
 def sigma(char):
-    """What a character beside a capital sigma does: c cased, i looked through, - anything else."""
+    """Return the SIGMA property: c if cased, i if case-ignorable, - otherwise."""
     if not clean(char):
         return "i"
     if (char + "Σ").lower().endswith("ς"):
@@ -108,11 +108,11 @@ def sigma(char):
 
 
 def order(char, ranks):
-    """How canonical ordering treats it: 0 stops it, 1 passes and is stripped, 2... sorts it."""
+    """Return the ORDER property: 0 for no reordering, 1 for stripped marks, else a rank."""
     parts = decompose(clean(char))
     classes = [unicodedata.combining(part) for part in parts]
     if 0 in classes:
-        # Any sorted mark must come after the part that stops, as `uncased` gives it.
+        # A mark that is kept must come after the part that no mark moves across.
         assert classes[0] == 0 or not ranks.keys() & set(parts), ascii(char)
         return 0
     kept = [part for part in parts if uncased(part)]
@@ -123,7 +123,7 @@ def order(char, ranks):
 
 
 def make():
-    """Returns the text of the table."""
+    """Return the text of the table."""
     characters = [chr(code) for code in range(sys.maxunicode + 1)]
     marks = {char: unicodedata.combining(char) for char in characters if uncased(char) == char}
     marks = {char: group for char, group in marks.items() if group}
@@ -149,8 +149,8 @@ def make():
 def main():
     if unicodedata.unidata_version != UNICODE:
         sys.exit(
-            f"this Python has Unicode {unicodedata.unidata_version}; the table is frozen at "
-            f"{UNICODE}, which Python 3.11 has"
+            f"this Python has Unicode {unicodedata.unidata_version}, the table needs {UNICODE}: "
+            "use Python 3.11"
         )
     if len(sys.argv) != 2:
         sys.exit("usage: make_unicode_table.py FILE")

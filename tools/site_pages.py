@@ -1,6 +1,7 @@
-"""MkDocs hook: adds the pages outside docs/ to the site and adjusts links to them.
+"""MkDocs hook that adds pages from outside docs/, such as README.md, to the site.
 
-In the repository these pages stay in their usual places, and links between files stay relative.
+The files stay where people expect them in the repository, with relative links between them; the
+hook rewrites these links for the site.
 """
 
 import posixpath
@@ -8,7 +9,7 @@ import re
 
 from mkdocs.structure.files import File
 
-# Path from the repository root -> name of the page.
+# Path in the repository -> name of the page.
 PAGES = {
     "README.md": "readme.md",
     "CONTRIBUTING.md": "contributing.md",
@@ -24,32 +25,36 @@ def on_files(files, config):
     for path, name in PAGES.items():
         with open(posixpath.join(root, path), encoding="utf-8") as reader:
             text = reader.read()
-        files.append(File.generated(config, name, content=_convert_links(text, path)))
+        files.append(File.generated(config, name, content=_rewrite_links(text, path)))
     return files
 
 
 def on_page_markdown(markdown, page, **_):
-    """Convert links from docs/ to other files into links to these pages."""
+    """Rewrite the links of a page in docs/."""
     if page.file.src_uri in PAGES.values():
         return markdown
-    return _convert_links(markdown, f"docs/{page.file.src_uri}")
+    return _rewrite_links(markdown, f"docs/{page.file.src_uri}")
 
 
-def _convert_links(text, path):
-    """Return the text of a repository file with its links converted to those of the site.
+def _rewrite_links(text, path):
+    """Return the text of a file with its links to other files as they are on the site.
 
-    Links to files that are not pages become plain text.
+    Links to files that are not pages of the site become plain text.
+
+    Args:
+      text: Markdown.
+      path: path of the file in the repository.
     """
 
-    def convert(link):
-        words, target, anchor = link[1], link[2], link[3] or ""
+    def rewrite(link):
+        label, target, anchor = link[1], link[2], link[3] or ""
         if not target:
             return link[0]
-        linked = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
-        if linked in PAGES:
-            return f"[{words}]({PAGES[linked]}{anchor})"
-        if linked.startswith("docs/"):
-            return f"[{words}]({linked.removeprefix('docs/')}{anchor})"
-        return words
+        target = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
+        if target in PAGES:
+            return f"[{label}]({PAGES[target]}{anchor})"
+        if target.startswith("docs/"):
+            return f"[{label}]({target.removeprefix('docs/')}{anchor})"
+        return label
 
-    return _LINK.sub(convert, text)
+    return _LINK.sub(rewrite, text)
