@@ -7,8 +7,8 @@ import tensorflow as tf
 from bert_tf.optimization import (
     OPTIMIZERS,
     AdamWeightDecay,
-    optimizers,
     linear_warmup_decay,
+    optimizers,
     rate_factors,
     trainable_weights,
 )
