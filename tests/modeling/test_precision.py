@@ -28,6 +28,13 @@ def one_layer(monkeypatch):
     monkeypatch.setattr(test_training, "config", config)
 
 
+def new_trainer(folder):
+    strategy = training.make_strategy(distribution_strategy="one_device")
+    return training.Trainer(
+        lambda: tasks.PretrainingTask(test_training.config()), strategy, str(folder)
+    )
+
+
 def batch_of_step(step):
     return {name: tf.constant(value) for name, value in Batches().make(step).items()}
 
@@ -112,7 +119,7 @@ def test_xla_makes_the_same_steps_on_two_devices(tmp_path):
     assert_same(tmp_path / "plain", tmp_path / "xla", atol=1e-5)
 
 
-def test_xla_is_the_default_on_gpus_and_off_on_tpus(caplog):
+def test_xla_is_the_default_on_gpus_and_off_on_tpus(tmp_path, one_layer, caplog):
     one_device = tf.distribute.OneDeviceStrategy("/cpu:0")
     assert training.use_xla(None, one_device) is bool(tf.config.list_logical_devices("GPU"))
     assert training.use_xla(True, one_device) is True
@@ -122,8 +129,13 @@ def test_xla_is_the_default_on_gpus_and_off_on_tpus(caplog):
             pass
 
     assert training.use_xla(None, OnTpu()) is False
-    assert not caplog.text
     assert training.use_xla(True, OnTpu()) is False
+    trainer = new_trainer(tmp_path)
+    trainer.strategy = OnTpu()
+    with pytest.raises(bert_tf.UserError, match="no_such_metric"):  # after the warning
+        trainer.train(
+            Batches(), None, 1, training.TrainConfig(xla=True, best_metric="no_such_metric")
+        )
     assert "`xla`" in caplog.text and "TPU" in caplog.text
 
 
@@ -164,7 +176,7 @@ def test_float16_on_two_devices(tmp_path):
 def test_resuming_a_float32_run_in_float16_is_logged(tmp_path, one_layer, caplog):
     run(tmp_path, 2, total=4)
     run(tmp_path, 4, dtype="mixed_float16")
-    assert "has no loss scale, as runs that are not in float16; it begins anew" in caplog.text
+    assert "model.ckpt-2 has no loss scale" in caplog.text
 
 
 def make(weight, **options):
@@ -248,13 +260,7 @@ def test_model_in_half_precision_is_near_the_full_one():
 
 
 def test_frozen_layers_do_not_change(tmp_path):
-    def new_trainer():
-        strategy = training.make_strategy(distribution_strategy="one_device")
-        return training.Trainer(
-            lambda: tasks.PretrainingTask(test_training.config()), strategy, str(tmp_path)
-        )
-
-    weights = training.checkpointing.weights(new_trainer().model)
+    weights = training.checkpointing.weights(new_trainer(tmp_path).model)
     before = {name: variable.numpy() for name, variable in weights.items()}
     training.set_seed(7)
     run(tmp_path, 3, num_frozen_layers=1, total=4)
@@ -264,5 +270,5 @@ def test_frozen_layers_do_not_change(tmp_path):
         assert np.array_equal(value, after[name]) == is_frozen, name
         assert (name + "/adam_m" in after) != is_frozen
 
-    with pytest.raises(bert_tf.UserError, match=r"adam_m is missing in .* the flags of that run"):
+    with pytest.raises(bert_tf.UserError, match=r"`output_dir`: .*adam_m is missing in .*ckpt-3"):
         run(tmp_path, 4)
