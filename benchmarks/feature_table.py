@@ -28,7 +28,7 @@ flags.DEFINE_integer(
 
 def main():
     results_of = {}
-    for name in bert_tf.modeling.layer_combination.LAYER_COMBINATIONS:
+    for name in bert_tf.modeling.LAYER_COMBINATIONS:
         results_of[name] = train(name)
         print(f"{name}: {results_of[name]}", flush=True)
     print("| `--layer_combination` | F1 | precision | recall |\n| --- | --- | --- | --- |")

@@ -46,6 +46,12 @@ def token_inputs():
     return {name: keras.Input((None,), dtype="int32", name=name) for name in INPUTS}
 
 
+def _all_layers(model):
+    """Return a model, its layers and those of the models in it."""
+    nested = (_all_layers(x) if isinstance(x, keras.Model) else [x] for x in model.layers)
+    return [model, *(layer for layers in nested for layer in layers)]
+
+
 class PretrainedModel(keras.Model):
     """Base of the models: a functional model that is saved as its constructor's arguments."""
 
@@ -118,6 +124,9 @@ class PretrainedModel(keras.Model):
     def get_config(self):
         policy = keras.saving.serialize_keras_object(self._policy)
         options = {**self._options, "dtype": policy, "name": self.name}
+        frozen = [i for i, layer in enumerate(_all_layers(self)) if not layer.trainable]
+        if frozen:
+            options["frozen_layers"] = frozen
         return {"config": self.config.to_dict(), **options}
 
     @classmethod
@@ -125,7 +134,12 @@ class PretrainedModel(keras.Model):
         """Make a model from `get_config`, also that of version 0.1."""
         options = {_RENAMED_ARGUMENTS.get(name, name): value for name, value in config.items()}
         options["dtype"] = keras.saving.deserialize_keras_object(options["dtype"])
-        return cls(BertConfig.from_dict(options.pop("config")), **options)
+        frozen = options.pop("frozen_layers", ())
+        model = cls(BertConfig.from_dict(options.pop("config")), **options)
+        layers = _all_layers(model)
+        for i in frozen:
+            layers[i].trainable = False
+        return model
 
 
 @register

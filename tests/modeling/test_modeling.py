@@ -109,6 +109,18 @@ def assert_same_outputs(model, expected_model):
         np.testing.assert_array_equal(a, b)
 
 
+def test_keras_file_keeps_layers_frozen(tmp_path):
+    model = BertClassifier(tiny(num_hidden_layers=1), 3)
+    model.get_layer("bert").get_layer("embeddings").trainable = False
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    names = [[v.path for v in m.trainable_variables] for m in (loaded, model)]
+    assert names[0] == names[1] and not any("embeddings" in name for name in names[0])
+    model.trainable = False
+    model.save(tmp_path / "model.keras")
+    assert not keras.saving.load_model(tmp_path / "model.keras").trainable_variables
+
+
 def test_clone_model():
     model = BertClassifier(tiny(num_hidden_layers=1), 3)
     clone = keras.models.clone_model(model)

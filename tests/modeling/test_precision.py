@@ -1,10 +1,11 @@
-"""Ways to compute the same step with less memory or time: recomputation, XLA, half precision."""
+"""Options that save memory or time: recomputation, XLA, half precision, frozen layers."""
 
 import numpy as np
 import pytest
 import tensorflow as tf
-from test_modeling import TINY
-from test_training import Batches, SomeBatches, assert_same, config, mirrored, run, tensors
+import test_training
+from common import TINY
+from test_training import Batches, SomeBatches, assert_same, mirrored, run, tensors
 
 import bert_tf
 from bert_tf import modeling, optimization, tasks, training
@@ -16,30 +17,71 @@ def seed():
     training.set_seed(7)
 
 
-@pytest.mark.parametrize(
-    ("replicas", "parts"), [(1, 1), pytest.param(2, 2, marks=pytest.mark.slow)]
-)
-def test_recomputation_changes_nothing(tmp_path, replicas, parts):
-    """With dropout: its masks must be the same when a layer is computed again."""
+@pytest.fixture
+def one_layer(monkeypatch):
+    """Train models of one layer, which are traced in half the time."""
 
+    def config(dropout=0.0):
+        rates = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
+        return bert_tf.BertConfig.from_dict({**TINY.to_dict(), **rates, "num_hidden_layers": 1})
+
+    monkeypatch.setattr(test_training, "config", config)
+
+
+def new_trainer(folder):
+    strategy = training.make_strategy(distribution_strategy="one_device")
+    return training.Trainer(
+        lambda: tasks.PretrainingTask(test_training.config()), strategy, str(folder)
+    )
+
+
+def batch_of_step(step):
+    return {name: tf.constant(value) for name, value in Batches().make(step).items()}
+
+
+def state_after_steps(dtype=None, dropout=0.0, steps=4, **options):
+    """Make steps with `TrainStep` alone. Return all variables by name, with those of dropout."""
+    training.set_seed(7)
+    task = tasks.PretrainingTask(test_training.config(dropout), dtype)
+    optimizer = optimization.AdamWeightDecay(optimization.linear_warmup_decay(1e-3, steps))
+    optimizer.build(training.checkpointing.weights(task.model))
+    step = training.step.TrainStep(task, optimizer, training.TrainConfig(**options))
+    for i in range(steps):
+        step.replica_step(batch_of_step(i))
+    variables = {**optimizer.weights, **optimizer.slots}
+    variables |= {str(i): v.value for i, v in enumerate(task.model.non_trainable_variables)}
+    return {name: variable.numpy() for name, variable in variables.items()}
+
+
+def test_recomputation_makes_the_same_steps(one_layer):
+    """With dropout: its masks must be the same when a layer is computed again."""
+    plain, recomputed = (
+        state_after_steps(dropout=0.3, recompute=recompute) for recompute in (False, True)
+    )
+    assert plain.keys() == recomputed.keys()
+    for name, value in plain.items():
+        np.testing.assert_allclose(recomputed[name], value, atol=1e-6, rtol=0, err_msg=name)
+
+
+@pytest.mark.slow
+def test_recomputation_makes_the_same_steps_on_two_devices(tmp_path):
     def train(name, **options):
         training.set_seed(7)
-        strategy = mirrored(2) if replicas == 2 else None
-        parts_option = {"gradient_accumulation_steps": parts}
-        run(tmp_path / name, 6, strategy, dropout=0.3, **parts_option, **options)
+        options = {"gradient_accumulation_steps": 2, **options}
+        run(tmp_path / name, 6, mirrored(2), dropout=0.3, **options)
 
-    train("kept")
-    train("again", recompute=True)
-    assert_same(tmp_path / "kept", tmp_path / "again", atol=1e-6)
+    train("plain")
+    train("recomputed", recompute=True)
+    assert_same(tmp_path / "plain", tmp_path / "recomputed", atol=1e-6)
 
 
 def graph_of_step(**options):
-    """The traced step of the made-up task, functions and all, as text and as a list of nodes."""
-    task = tasks.PretrainingTask(config(0.1))
+    """Return the graph of a traced step, and its nodes with those of its functions."""
+    task = tasks.PretrainingTask(test_training.config(0.1))
     optimizer = optimization.AdamWeightDecay(lambda step: 1e-3)
     optimizer.build(training.checkpointing.weights(task.model))
     step = training.step.TrainStep(task, optimizer, training.TrainConfig(**options))
-    batch = {name: tf.constant(value) for name, value in Batches().make(0).items()}
+    batch = batch_of_step(0)
     graph = tf.function(step.replica_step).get_concrete_function(batch).graph.as_graph_def()
     nodes = [node for function in graph.library.function for node in function.node_def]
     return graph, [*graph.node, *nodes]
@@ -50,10 +92,10 @@ def products(nodes):
 
 
 @pytest.mark.slow
-def test_the_options_of_a_step_are_heeded():
-    """The steps are the same with them, so their results alone would not tell."""
+def test_the_options_of_a_step_take_effect():
+    """The results are the same with them, so that the graph is checked."""
     plain, plain_nodes = graph_of_step()
-    # Six products forward in each of the two layers, and the two of attention, once more.
+    # Each of the two layers computes its six products and the two of attention again.
     _, nodes = graph_of_step(recompute=True)
     assert products(nodes) - products(plain_nodes) == 2 * (6 + 2)
 
@@ -77,7 +119,7 @@ def test_xla_makes_the_same_steps_on_two_devices(tmp_path):
     assert_same(tmp_path / "plain", tmp_path / "xla", atol=1e-5)
 
 
-def test_xla_is_for_gpus_and_never_asked_for_on_a_tpu(caplog):
+def test_xla_is_the_default_on_gpus_and_off_on_tpus(tmp_path, one_layer, caplog):
     one_device = tf.distribute.OneDeviceStrategy("/cpu:0")
     assert training.use_xla(None, one_device) is bool(tf.config.list_logical_devices("GPU"))
     assert training.use_xla(True, one_device) is True
@@ -87,35 +129,40 @@ def test_xla_is_for_gpus_and_never_asked_for_on_a_tpu(caplog):
             pass
 
     assert training.use_xla(None, OnTpu()) is False
-    assert not caplog.text
     assert training.use_xla(True, OnTpu()) is False
-    assert "--xla has no effect on a TPU" in caplog.text
+    trainer = new_trainer(tmp_path)
+    trainer.strategy = OnTpu()
+    with pytest.raises(bert_tf.UserError, match="no_such_metric"):  # after the warning
+        trainer.train(
+            Batches(), None, 1, training.TrainConfig(xla=True, best_metric="no_such_metric")
+        )
+    assert "`xla`" in caplog.text and "TPU" in caplog.text
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-def test_half_precision_learns_and_keeps_float32_weights(tmp_path, dtype):
-    options = {"dtype": f"mixed_{dtype}"}
-    run(tmp_path / "half", 4, **options)
-    training.set_seed(7)
-    run(tmp_path / "full", 4)
-    half, full = tensors(tmp_path / "half"), tensors(tmp_path / "full")
-    for name, value in full.items():
-        assert half[name].dtype == value.dtype, name
-        np.testing.assert_allclose(half[name], value, atol=5e-3)
-
-    trainer = run(tmp_path / "long", 100, rate=3e-3, **options)
-    assert trainer.evaluate(SomeBatches())["loss"] < 2.3  # 4.6 at first; 2.1 in float32
+def test_half_precision_makes_similar_steps_and_keeps_float32_weights(one_layer):
+    full = state_after_steps()
+    for dtype in ("mixed_bfloat16", "mixed_float16"):
+        half = state_after_steps(dtype)
+        for name, value in full.items():
+            assert half[name].dtype == value.dtype, name
+            np.testing.assert_allclose(half[name], value, atol=5e-3)
 
 
-def test_float16_resumes_exactly(tmp_path):
+@pytest.mark.parametrize("dtype", [pytest.param("bfloat16", marks=pytest.mark.slow), "float16"])
+def test_half_precision_learns(tmp_path, dtype):
+    trainer = run(tmp_path, 100, rate=3e-3, dtype=f"mixed_{dtype}")
+    assert trainer.evaluate(SomeBatches())["loss"] < 2.3  # initially 4.6; 2.1 in float32
+
+
+def test_float16_resumes_exactly(tmp_path, one_layer):
     options = {"dtype": "mixed_float16", "dropout": 0.1}
-    run(tmp_path / "whole", 6, **options)
+    run(tmp_path / "whole", 4, **options)
     training.set_seed(7)
-    run(tmp_path / "parts", 3, total=6, **options)
-    run(tmp_path / "parts", 6, **options)
+    run(tmp_path / "parts", 2, total=4, **options)
+    run(tmp_path / "parts", 4, **options)
     assert_same(tmp_path / "whole", tmp_path / "parts")
     assert tensors(tmp_path / "parts")["bert_tf/loss_scale"] == 2.0**15
-    assert tensors(tmp_path / "parts")["bert_tf/good_steps"] == 6
+    assert tensors(tmp_path / "parts")["bert_tf/good_steps"] == 4
 
 
 @pytest.mark.slow
@@ -126,10 +173,10 @@ def test_float16_on_two_devices(tmp_path):
     assert_same(tmp_path / "one", tmp_path / "two", atol=1e-3)
 
 
-def test_from_float32_to_float16_is_said(tmp_path, caplog):
+def test_resuming_a_float32_run_in_float16_is_logged(tmp_path, one_layer, caplog):
     run(tmp_path, 2, total=4)
     run(tmp_path, 4, dtype="mixed_float16")
-    assert "has no loss scale, as runs that are not in float16; it begins anew" in caplog.text
+    assert "model.ckpt-2 has no loss scale" in caplog.text
 
 
 def make(weight, **options):
@@ -161,23 +208,23 @@ def test_a_step_with_infinite_gradients_is_skipped_and_halves_the_scale(
             assert reported["skipped_steps"] == 0
         else:
             assert reported["skipped_steps"] == 1
-            assert reported["gradient_norm"] == 0  # the loop would take an infinity as the end
+            assert reported["gradient_norm"] == 0  # the loop stops at an infinite norm
         np.testing.assert_array_equal(weight, plain_weight)
     np.testing.assert_array_equal(optimizer.slots["w/adam_v"], plain.slots["w/adam_v"])
     assert float(scale.value) == 2.0
-    assert int(optimizer.step) == 5, "a skipped step is a step"
-    step([0.1, 0.1])  # the third good one in a row
+    assert int(optimizer.step) == 5, "a skipped step counts"
+    step([0.1, 0.1])  # the third finite one in a row
     assert float(scale.value) == 4.0
     for _ in range(2):
         assert step([np.inf, 1.0])["skipped_steps"] == 1
     assert float(scale.value) == 1.0
-    reported = step([np.inf, 1.0])  # nothing is left to halve: it is not the scale's fault
+    reported = step([np.inf, 1.0])  # the scale is at its minimum, so it is not the cause
     assert reported["skipped_steps"] == 0
     assert not np.isfinite(reported["gradient_norm"])
 
 
-def test_loss_scaling_keeps_gradients_that_float16_would_lose(tmp_path):
-    """The loss is so small that float16 has no gradients for it without its scale."""
+def test_loss_scaling_keeps_gradients_that_float16_would_lose(one_layer):
+    """The loss is so small that its gradients in float16 are 0 without the scale."""
 
     class Small(tasks.PretrainingTask):
         def losses(self, outputs, batch, weights):
@@ -186,11 +233,11 @@ def test_loss_scaling_keeps_gradients_that_float16_would_lose(tmp_path):
 
     def gradients(float16):
         training.set_seed(7)
-        task = Small(config(), "mixed_float16" if float16 else None)
+        task = Small(test_training.config(), "mixed_float16" if float16 else None)
         optimizer = optimization.AdamWeightDecay(lambda step: 0.0)
         optimizer.build(training.checkpointing.weights(task.model))
         step = training.step.TrainStep(task, optimizer, training.TrainConfig())
-        batch = {name: tf.constant(value) for name, value in Batches().make(0).items()}
+        batch = batch_of_step(0)
         step.replica_step(batch)
         # The first moment is a tenth of the gradient.
         return 10 * optimizer.slots["bert/encoder/layer_0/output/dense/kernel/adam_m"].numpy()
@@ -201,7 +248,7 @@ def test_loss_scaling_keeps_gradients_that_float16_would_lose(tmp_path):
 
 
 def test_model_in_half_precision_is_near_the_full_one():
-    batch = {name: tf.constant(value) for name, value in Batches().make(0).items()}
+    batch = batch_of_step(0)
     full = modeling.BertPretrainer(TINY)
     expected = full(batch)
     for dtype in ("mixed_bfloat16", "mixed_float16"):
@@ -212,19 +259,16 @@ def test_model_in_half_precision_is_near_the_full_one():
             np.testing.assert_allclose(value, expected[name], atol=0.02)
 
 
-def test_frozen_layers_stay_and_the_rest_moves(tmp_path):
-    trainer = run(tmp_path / "none", 1, rate=0.0)
-    before = {n: v.numpy() for n, v in training.checkpointing.weights(trainer.model).items()}
+def test_frozen_layers_do_not_change(tmp_path):
+    weights = training.checkpointing.weights(new_trainer(tmp_path).model)
+    before = {name: variable.numpy() for name, variable in weights.items()}
     training.set_seed(7)
-    run(tmp_path / "some", 3, num_frozen_layers=1)
-    after = tensors(tmp_path / "some")
+    run(tmp_path, 3, num_frozen_layers=1, total=4)
+    after = tensors(tmp_path)
     for name, value in before.items():
         is_frozen = name.startswith(("bert/embeddings/", "bert/encoder/layer_0/"))
         assert np.array_equal(value, after[name]) == is_frozen, name
         assert (name + "/adam_m" in after) != is_frozen
 
-
-def test_frozen_layers_of_another_run_are_named(tmp_path):
-    run(tmp_path, 2, num_frozen_layers=1, total=4)
-    with pytest.raises(bert_tf.UserError, match=r"adam_m is missing in .* the flags of that run"):
+    with pytest.raises(bert_tf.UserError, match=r"`output_dir`: .*adam_m is missing in .*ckpt-3"):
         run(tmp_path, 4)

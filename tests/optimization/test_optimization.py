@@ -1,4 +1,4 @@
-"""The optimizer against 20 recorded steps of the release's, and against its formula."""
+"""The optimizers: recorded steps of the release, their formulas, PyTorch's AdamW."""
 
 import numpy as np
 import pytest
@@ -7,8 +7,8 @@ import tensorflow as tf
 from bert_tf.optimization import (
     OPTIMIZERS,
     AdamWeightDecay,
-    optimizers,
     linear_warmup_decay,
+    optimizers,
     rate_factors,
     trainable_weights,
 )
@@ -43,7 +43,7 @@ def test_equals_the_release(shared, case, compiled_size, monkeypatch):
 
 
 def test_formula():
-    """Three steps against the update written out, with clipping and both kinds of weights."""
+    """Three steps equal the update in NumPy, with clipping and both kinds of weights."""
     rng = np.random.default_rng(0)
     start = {"a/kernel": rng.normal(size=(3, 4)), "a/bias": rng.normal(size=4)}
     start = {name: value.astype("float32") for name, value in start.items()}
@@ -54,8 +54,10 @@ def test_formula():
     for _ in range(3):
         gradients = {name: rng.normal(size=value.shape) for name, value in start.items()}
         norm = np.sqrt(sum((g**2).sum() for g in gradients.values()))
-        found = optimizer.apply({n: tf.constant(g, tf.float32) for n, g in gradients.items()})
-        np.testing.assert_allclose(found, norm, rtol=1e-6)
+        returned_norm = optimizer.apply(
+            {n: tf.constant(g, tf.float32) for n, g in gradients.items()}
+        )
+        np.testing.assert_allclose(returned_norm, norm, rtol=1e-6)
         for name, g in gradients.items():
             g = g / max(norm, 1.0)
             m[name] = 0.9 * m[name] + 0.1 * g
@@ -81,12 +83,12 @@ def test_schedule():
 
 
 def _three_steps(start, optimizer, variables, update):
-    """Compares three steps with `update(name, weight, m, v, step)`, which gives the new weight."""
+    """Compare three steps with `update(name, weight, m, v, step)`, which returns the new weight."""
     rng = np.random.default_rng(1)
     expected = {name: value.astype("float64") for name, value in start.items()}
     m, v = dict.fromkeys(start, 0.0), dict.fromkeys(start, 0.0)
     for step in (1, 2, 3):
-        # Shorter than the limit of clipping.
+        # Small enough not to be clipped.
         gradients = {name: 0.1 * rng.normal(size=value.shape) for name, value in start.items()}
         optimizer.apply({n: tf.constant(g, tf.float32) for n, g in gradients.items()})
         for name, g in gradients.items():
@@ -98,7 +100,7 @@ def _three_steps(start, optimizer, variables, update):
 
 @pytest.fixture(params=[1, 2**14], ids=["compiled", "not compiled"])
 def start(request, monkeypatch):
-    """Weights to start from; their update is compiled on a CPU from a size on."""
+    """Initial weights; their update is compiled on a CPU if they are large enough."""
     monkeypatch.setattr(optimizers, "COMPILED_SIZE", request.param)
     rng = np.random.default_rng(0)
     shapes = {"a/kernel": (3, 4), "a/bias": (4,), "b/LayerNorm/gamma": (4,), "zeros/kernel": (2, 2)}
@@ -121,19 +123,19 @@ def test_adamw_corrects_the_bias(start):
     _three_steps(start, optimizer, variables, update)
 
 
-def test_adamw_is_pytorch_s(start):
+def test_adamw_equals_pytorch(start):
     torch = pytest.importorskip("torch")
     variables = {"a/kernel": tf.Variable(start["a/kernel"])}
     optimizer = OPTIMIZERS["adamw"](lambda step: 0.1)
     optimizer.build(variables)
     weight = torch.nn.Parameter(torch.tensor(start["a/kernel"]))
-    theirs = torch.optim.AdamW([weight], lr=0.1, eps=1e-6, weight_decay=0.01)
+    reference = torch.optim.AdamW([weight], lr=0.1, eps=1e-6, weight_decay=0.01)
     rng = np.random.default_rng(2)
     for _ in range(20):
         gradient = 0.1 * rng.normal(size=weight.shape).astype("float32")
         optimizer.apply({"a/kernel": tf.constant(gradient)})
         weight.grad = torch.tensor(gradient)
-        theirs.step()
+        reference.step()
     np.testing.assert_allclose(variables["a/kernel"], weight.detach().numpy(), atol=2e-5)
 
 
@@ -156,7 +158,7 @@ def test_lamb(start):
     _three_steps(start, optimizer, variables, update)
 
 
-def test_layers_have_rates_of_their_own():
+def test_layer_decay():
     names = {
         "bert/embeddings/word_embeddings": 0.5**3,
         "bert/encoder/layer_0/output/dense/kernel": 0.5**2,
@@ -181,7 +183,7 @@ def test_layers_have_rates_of_their_own():
             )
 
 
-def test_what_is_trained_above_frozen_layers():
+def test_trainable_weights():
     names = [
         "bert/embeddings/word_embeddings",
         "bert/encoder/layer_0/output/dense/kernel",

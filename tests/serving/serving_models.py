@@ -102,7 +102,7 @@ def export_classifier(folder):
     numbers = (NumericFeature("x", 1.0, 2.0), NumericFeature("y", 0.0, 1.0))
     settings = classifier_settings(write_vocab(folder), ("no", "yes"), numbers=numbers)
     keras.utils.set_random_seed(0)
-    model = bert_tf.BertClassifier(TINY, 2, num_numbers=2)
+    model = bert_tf.BertClassifier(TINY, 2, num_numeric_features=2)
     model.trainable_weights[-2].assign_add(tf.random.normal(model.trainable_weights[-2].shape))
     servable = serving.classification_servable(model, settings, serving.Options(warm_up=False))
     serving.export(servable, str(folder / "classifier"))
