@@ -25,6 +25,9 @@ TINY = bert_tf.BertConfig(
 TASKS = ["encoder", "sentence_embedding", "fill_mask", "classification", "multi_label",
          "regression", "question_answering", "token_classification", "multiple_choice"]  # fmt: skip
 
+# The classifier of the tests has two numeric features besides its text.
+NUMBERS = (Number("x", 1.0, 2.0), Number("y", 0.0, 1.0))
+
 TEXTS = ["a b", "c", "", "a b c d e f g h i j a b c d e f", "\ud55c a\u0301", "ab abc"]
 
 
@@ -42,10 +45,11 @@ def randomized(model, seed=1):
     return model
 
 
-def classifier_settings(vocab_file, labels=("x", "y", "z"), config=TINY, **changes):
+def classifier_settings(vocab_file, **changes):
     """Return the settings of a classifier of single texts."""
-    values = {"max_seq_length": LENGTH, "do_lower_case": True, "num_texts": 1, **changes}
-    return tasks.Settings(labels=labels, config=config, vocab_file=vocab_file, **values)
+    values = {"labels": ("x", "y", "z"), "config": TINY, "max_seq_length": LENGTH,
+              "do_lower_case": True, "num_texts": 1, **changes}  # fmt: skip
+    return tasks.Settings(vocab_file=vocab_file, **values)
 
 
 @functools.cache
@@ -55,7 +59,7 @@ def model_of(task):
         "encoder": bert_tf.BertModel,
         "sentence_embedding": bert_tf.BertModel,
         "fill_mask": bert_tf.BertPretrainer,
-        "classification": lambda config: bert_tf.BertClassifier(config, 3),
+        "classification": lambda config: bert_tf.BertClassifier(config, 2, num_numbers=2),
         "multi_label": lambda config: bert_tf.BertClassifier(config, 3),
         "regression": lambda config: bert_tf.BertClassifier(config, 1),
         "question_answering": bert_tf.BertSpanLabeler,
@@ -92,21 +96,13 @@ def make_servable(task, vocab_file, options):
     if task == "multiple_choice":
         settings = tasks.choice.ChoiceSettings(LENGTH, *common)
         return serving.multiple_choice_servable(model, settings, options)
-    labels = () if task == "regression" else ("x", "y", "z")
-    settings = classifier_settings(vocab_file, labels, task_type=task)
+    changes = {
+        "classification": {"labels": ("no", "yes"), "numbers": NUMBERS},
+        "multi_label": {"labels": ("x", "y", "z")},
+        "regression": {"labels": ()},
+    }
+    settings = classifier_settings(vocab_file, task_type=task, **changes[task])
     return serving.classification_servable(model, settings, options)
-
-
-def export_classifier(folder):
-    """Export a classifier of single texts with two numeric features; return the folder."""
-    numbers = (Number("x", 1.0, 2.0), Number("y", 0.0, 1.0))
-    settings = classifier_settings(write_vocab(folder), ("no", "yes"), numbers=numbers)
-    keras.utils.set_random_seed(0)
-    model = bert_tf.BertClassifier(TINY, 2, num_numbers=2)
-    model.trainable_weights[-2].assign_add(tf.random.normal(model.trainable_weights[-2].shape))
-    servable = serving.classification_servable(model, settings, serving.Options(warm_up=False))
-    serving.export(servable, str(folder / "classifier"))
-    return str(folder / "classifier")
 
 
 def rows_of(task, texts=TEXTS):
@@ -116,5 +112,7 @@ def rows_of(task, texts=TEXTS):
     if task == "multiple_choice":
         return [{"context": text, "endings": ["a", "b c"][: 1 + i % 2]}
                 for i, text in enumerate(texts)]  # fmt: skip
+    if task == "classification":
+        return [{"text": text, "numbers": [i, 0.5]} for i, text in enumerate(texts)]
     prefix = "[MASK] " if task == "fill_mask" else ""
     return [{"text": prefix + text} for text in texts]

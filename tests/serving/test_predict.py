@@ -86,8 +86,8 @@ def test_objects_and_endings(run_predict, exported, tmp_path):
 @pytest.mark.parametrize(
     ("task", "old_name"),
     [("question_answering", "answers"), ("token_classification", "tagging"),
-     ("fill_mask", "masked_words"), ("sentence_embedding", "vectors"),
-     ("multiple_choice", "choice")],
+     ("fill_mask", "masked_words"), ("multiple_choice", "choice"),
+     pytest.param("sentence_embedding", "vectors", marks=pytest.mark.slow)],
 )  # fmt: skip
 def test_models_of_version_0_1_have_the_same_answers(task, old_name, exported, tmp_path):
     """Their model.json has other task names."""
@@ -160,8 +160,10 @@ def test_without_input_or_model(run_predict, classifier, monkeypatch, tmp_path):
 def test_the_benchmark_tokenizes_like_the_model(root, monkeypatch, tmp_path, capsys):
     """For a cased model with short sequences; transformers is replaced."""
     config = bert_tf.BertConfig.from_dict({**TINY.to_dict(), "vocab_size": len(WORDS) + 2})
-    settings = classifier_settings(write_vocab(tmp_path, [*WORDS, "A", "B"]), ("no", "yes"),
-                                   config, max_seq_length=6, do_lower_case=False)  # fmt: skip
+    settings = classifier_settings(
+        write_vocab(tmp_path, [*WORDS, "A", "B"]), labels=("no", "yes"), config=config,
+        max_seq_length=6, do_lower_case=False,
+    )  # fmt: skip
     keras.utils.set_random_seed(0)
     model = bert_tf.BertClassifier(config, 2)
     for weight in model.trainable_weights:
