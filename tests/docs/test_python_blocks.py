@@ -24,7 +24,7 @@ COMMON = (True, bert_tf.BertConfig(**SMALL), "vocab.txt")
 def servables():
     """From the folder that a block loads to a function that makes its `Servable`.
 
-    That a SavedModel answers as its `Servable` is for test_serving.py.
+    That a SavedModel answers as its `Servable` is for test_servables.py.
     """
     config, options = COMMON[1], serving.Options()
 
@@ -41,7 +41,9 @@ def servables():
     def tagged():
         tags = tagging.Tags(("O", "B-PER", "I-PER"), "iob2", "iob2")
         known = tagging.TagSettings(tagging.WindowConfig(LENGTH), tags, *COMMON)
-        return serving.token_classification_servable(bert_tf.BertTokenClassifier(config, 3), known, options)
+        return serving.token_classification_servable(
+            bert_tf.BertTokenClassifier(config, 3), known, options
+        )
 
     def chosen():
         known = tasks.choice.ChoiceSettings(LENGTH, *COMMON)
