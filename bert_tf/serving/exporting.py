@@ -89,11 +89,10 @@ class Servable(NamedTuple):
 
 
 class QuantizedModel(tf.Module):
-    """Wraps a Keras model, with its weights stored in bfloat16 or in 8 bits.
+    """Wraps a Keras model and stores its weights in bfloat16 or 8 bits, for smaller files.
 
     The weights are converted back to float32 where they are used, so the outputs are those of the
-    float32 model with rounded weights. The files shrink to a half or a quarter; the speed does not
-    improve.
+    float32 model with rounded weights, and the speed does not improve.
     """
 
     def __init__(self, model, weight_type):

@@ -48,14 +48,7 @@ class BasePredictor:
     """
 
     def __init__(self, inputs, num_numeric_features, metadata, batch_size):
-        """Store the description of the model.
-
-        Args:
-          inputs: see the attribute.
-          num_numeric_features: see the attribute.
-          metadata: dict as in `model.json`: `task`, and `labels` if the model has any.
-          batch_size: maximum number of rows in a batch.
-        """
+        """Store the attributes, a dict as in `model.json`, and the maximum rows of a batch."""
         self.inputs, self.num_numeric_features = tuple(inputs), num_numeric_features
         self._metadata, self._batch_size = metadata, batch_size
 

@@ -183,8 +183,8 @@ class GrpcTransport:
             from tensorflow_serving.apis import prediction_service_pb2_grpc
         except ModuleNotFoundError as error:
             raise UserError(
-                f'`api="grpc"` requires the package tensorflow-serving-api ({error}): install it, '
-                'or use `api="rest"`'
+                f"`api=grpc` requires the package tensorflow-serving-api ({error}); install it or "
+                "use `api=rest`"
             ) from None
         channel = grpc.insecure_channel(address, list(_GRPC_OPTIONS.items()))
         self._service = prediction_service_pb2_grpc.PredictionServiceStub(channel)

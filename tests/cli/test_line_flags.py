@@ -1,7 +1,8 @@
-"""Lines that are piped in and answers that are printed, of a model that says what it is asked."""
+"""Lines on standard input and answers on standard output, with a model that returns its input."""
 
 import json
 import os
+import signal
 import subprocess
 import sys
 
@@ -9,7 +10,8 @@ import pytest
 
 PROGRAM = """
 import bert_tf
-from bert_tf.serving.rows import BasePredictor
+from bert_tf.cli import flags, lines
+from bert_tf.serving.predictor import BasePredictor
 
 
 class Echo(BasePredictor):
@@ -20,18 +22,18 @@ class Echo(BasePredictor):
 
 
 def main():
-    bert_tf.cli.lines.check_line_flags()
-    bert_tf.cli.lines.answer_lines(Echo(("text",), 0, {}, 32), "echo")
+    lines.check_line_flags()
+    lines.answer_lines(Echo(("text",), 0, {}, 32), "echo")
 
 
-bert_tf.cli.lines.define_line_flags()
-bert_tf.cli.flags.run(main, needs_tensorflow=False)
+lines.define_line_flags()
+flags.run(main, needs_tensorflow=False)
 """
 
 
 @pytest.fixture
 def start(root, tmp_path):
-    """Starts the program above with these options of `subprocess.Popen`."""
+    """Function that starts the program above with options of `subprocess.Popen`."""
     (tmp_path / "echo.py").write_text(PROGRAM)
 
     def start(environment=(), **options):
@@ -43,41 +45,57 @@ def start(root, tmp_path):
     return start
 
 
-def test_a_pipe_that_does_not_block(start):
-    """It has nothing now and then, which is not its end."""
-    there, here = os.pipe()
-    os.set_blocking(there, False)
-    with start(stdin=there) as process:
-        os.close(there)
+def test_lines_are_answered_immediately_until_ctrl_c(start, request):
+    # A shell lets processes in the background ignore Ctrl-C, and processes inherit that.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
+    with start(stdin=subprocess.PIPE) as process:
         for text in ("one", "two"):
-            os.write(here, f"{text}\n".encode())
+            process.stdin.write(f"{text}\n".encode())
+            process.stdin.flush()
             assert json.loads(process.stdout.readline()) == {"echo": text}
-        os.write(here, b"three")
-        os.close(here)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130
+        assert process.stderr.read() == b"echo.py: interrupted\n"
+
+
+def test_a_non_blocking_pipe(start):
+    """A pipe without data for a while has not ended."""
+    read_end, write_end = os.pipe()
+    os.set_blocking(read_end, False)
+    with start(stdin=read_end) as process:
+        os.close(read_end)
+        for text in ("one", "two"):
+            os.write(write_end, f"{text}\n".encode())
+            assert json.loads(process.stdout.readline()) == {"echo": text}
+        os.write(write_end, b"three")
+        os.close(write_end)
         assert json.loads(process.stdout.read()) == {"echo": "three"}
         assert process.wait(60) == 0 and not process.stderr.read()
 
 
 def test_bytes_are_utf_8_whatever_the_locale(start):
-    with start({"PYTHONIOENCODING": "latin-1"}.items(), stdin=subprocess.PIPE) as process:
-        out, said = process.communicate("5 \u20ac\n".encode() + b"a\n\xffb\nc\xff\n")
-    assert process.returncode == 0, said
+    with start({"PYTHONIOENCODING": "latin-1"}, stdin=subprocess.PIPE) as process:
+        out, stderr = process.communicate("5 \u20ac\n".encode() + b"a\n\xffb\nc\xff\n")
+    assert process.returncode == 0, stderr
     assert [json.loads(line)["echo"] for line in out.decode().splitlines()] == [
         "5 \u20ac", "a", "b", "c"
     ]  # fmt: skip
-    assert said.decode() == (
-        "warning: what is piped in: 2 lines are not UTF-8, the first is line 3; bytes at fault "
-        "are left out\n"
-    )
+    (message,) = stderr.decode().splitlines()
+    assert message.startswith("warning: standard input: 2 lines") and "line 3" in message
 
 
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="/dev/full does not exist")
 def test_answers_that_cannot_be_printed(start):
     with open("/dev/full", "wb") as full:
         with start(stdin=subprocess.PIPE, stdout=full) as process:
-            said = process.communicate(b"a\n")[1].decode()
+            stderr = process.communicate(b"a\n")[1].decode()
         assert process.returncode == 1
-        assert said == "echo.py: error: the answers cannot be printed (No space left on device)\n"
+        assert stderr == (
+            "echo.py: error: cannot write to standard output (No space left on device)\n"
+        )
     with start(stdin=subprocess.PIPE, preexec_fn=lambda: os.close(1)) as process:
-        said = process.communicate(b"a\n")[1].decode()
-    assert process.returncode == 1 and "--output_file must be given: nothing can be pr" in said
+        stderr = process.communicate(b"a\n")[1].decode()
+    assert process.returncode == 1
+    (message,) = stderr.splitlines()
+    assert message.startswith("echo.py: error: --output_file")

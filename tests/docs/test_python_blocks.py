@@ -28,7 +28,7 @@ COMMON = (bert_tf.BertConfig(**SMALL), "vocab.txt", True, LENGTH)
 def servables():
     """Return a dict from the folder that a block loads to a function that makes its `Servable`.
 
-    That a SavedModel gives the answers of its `Servable` is tested in test_serving.py.
+    That a SavedModel gives the answers of its `Servable` is tested in test_servables.py.
     """
     config, options = COMMON[0], serving.Options()
 

@@ -1,6 +1,7 @@
 """Exported models that the tests of serving share."""
 
 import functools
+import os
 
 import pytest
 import scripts_alone
@@ -29,14 +30,15 @@ def exported(vocab_file, tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def classifier(tmp_path_factory):
-    """Folder of an exported classifier with the inputs `text` and `numbers`."""
-    return serving_models.export_classifier(tmp_path_factory.mktemp("classifier"))
+def predictor(exported):
+    """The `Predictor` of a classifier with the inputs `text` and `numbers`."""
+    return exported("classification")
 
 
 @pytest.fixture(scope="session")
-def predictor(classifier):
-    return serving.Predictor(classifier)
+def classifier(predictor):
+    """Folder of all versions of that model."""
+    return os.path.dirname(predictor.path)
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import tensorflow as tf
 
 import bert_tf
 from bert_tf import serving, tasks
-from bert_tf.tasks import question_answering, token_classification
 from bert_tf.tasks.classification import NumericFeature
+from bert_tf.tasks.token_classification import Tags
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghij", *(f"##{c}" for c in "abc")]
 LENGTH = 12
@@ -24,6 +24,9 @@ TINY = bert_tf.BertConfig(
 
 TASKS = ["encoder", "sentence_embedding", "fill_mask", "classification", "multi_label",
          "regression", "question_answering", "token_classification", "multiple_choice"]  # fmt: skip
+
+# The classifier of the tests has two numeric features besides its text.
+NUMBERS = (NumericFeature("x", 1.0, 2.0), NumericFeature("y", 0.0, 1.0))
 
 TEXTS = ["a b", "c", "", "a b c d e f g h i j a b c d e f", "\ud55c a\u0301", "ab abc"]
 
@@ -42,10 +45,31 @@ def randomized(model, seed=1):
     return model
 
 
-def classifier_settings(vocab_file, labels=("x", "y", "z"), config=TINY, **changes):
-    """Return the settings of a classifier of single texts."""
-    values = {"max_seq_length": LENGTH, "do_lower_case": True, "num_texts": 1, **changes}
-    return tasks.Settings(labels=labels, config=config, vocab_file=vocab_file, **values)
+def task_config(task, vocab_file, **changes):
+    """Return the `TaskConfig` of a fine-tuned task of `TASKS`."""
+    common = (TINY, vocab_file, True, LENGTH)
+    if task == "question_answering":
+        values = {"doc_stride": 3, "max_query_length": 4, **changes}
+        return tasks.QuestionAnsweringConfig(*common, **values)
+    if task == "token_classification":
+        values = {"tags": Tags(("O", "B-X", "I-X"), "iob2", "iob2"), **changes}
+        return tasks.TokenClassificationConfig(*common, **values)
+    if task == "multiple_choice":
+        return tasks.MultipleChoiceConfig(*common, **changes)
+    values = {
+        "classification": {"labels": ("no", "yes"), "numeric_features": NUMBERS},
+        "multi_label": {"labels": ("x", "y", "z")},
+        "regression": {},
+    }[task]
+    return tasks.ClassificationConfig(
+        *common, **{"task_type": task, "num_texts": 1, **values, **changes}
+    )
+
+
+def classifier_config(vocab_file, bert_config=TINY, **values):
+    """Return the config of a classifier of single texts without numeric features."""
+    values = {"labels": ("x", "y", "z"), "num_texts": 1, "max_seq_length": LENGTH, **values}
+    return tasks.ClassificationConfig(bert_config, vocab_file, **values)
 
 
 @functools.cache
@@ -55,7 +79,7 @@ def model_of(task):
         "encoder": bert_tf.BertModel,
         "sentence_embedding": bert_tf.BertModel,
         "fill_mask": bert_tf.BertPretrainer,
-        "classification": lambda config: bert_tf.BertClassifier(config, 3),
+        "classification": lambda config: bert_tf.BertClassifier(config, 2, num_numeric_features=2),
         "multi_label": lambda config: bert_tf.BertClassifier(config, 3),
         "regression": lambda config: bert_tf.BertClassifier(config, 1),
         "question_answering": bert_tf.BertSpanLabeler,
@@ -68,7 +92,7 @@ def model_of(task):
 
 def make_servable(task, vocab_file, options):
     """Return a `Servable` of a task, always with the same weights."""
-    model, common = model_of(task), (True, TINY, vocab_file)
+    model = model_of(task)
     tokenizer = bert_tf.FullTokenizer(vocab_file, keep_special_tokens=task == "fill_mask")
     if task == "encoder":
         return serving.encoder_servable(model, tokenizer, LENGTH, options)
@@ -77,36 +101,9 @@ def make_servable(task, vocab_file, options):
         return serving.sentence_embedding_servable(encoder, options)
     if task == "fill_mask":
         return serving.fill_mask_servable(model, tokenizer, LENGTH, options, 3)
-    if task == "question_answering":
-        settings = question_answering.SpanSettings(
-            question_answering.WindowConfig(LENGTH, 3, 4),
-            question_answering.DecodingConfig(),
-            *common,
-        )
-        return serving.question_answering_servable(model, settings, options)
-    if task == "token_classification":
-        tags = token_classification.Tags(("O", "B-X", "I-X"), "iob2", "iob2")
-        windows = token_classification.WindowConfig(LENGTH)
-        settings = token_classification.TagSettings(windows, tags, *common)
-        return serving.token_classification_servable(model, settings, options)
-    if task == "multiple_choice":
-        settings = tasks.choice.ChoiceSettings(LENGTH, *common)
-        return serving.multiple_choice_servable(model, settings, options)
-    labels = () if task == "regression" else ("x", "y", "z")
-    settings = classifier_settings(vocab_file, labels, task_type=task)
-    return serving.classification_servable(model, settings, options)
-
-
-def export_classifier(folder):
-    """Export a classifier of single texts with two numeric features; return the folder."""
-    numbers = (NumericFeature("x", 1.0, 2.0), NumericFeature("y", 0.0, 1.0))
-    settings = classifier_settings(write_vocab(folder), ("no", "yes"), numbers=numbers)
-    keras.utils.set_random_seed(0)
-    model = bert_tf.BertClassifier(TINY, 2, num_numeric_features=2)
-    model.trainable_weights[-2].assign_add(tf.random.normal(model.trainable_weights[-2].shape))
-    servable = serving.classification_servable(model, settings, serving.Options(warm_up=False))
-    serving.export(servable, str(folder / "classifier"))
-    return str(folder / "classifier")
+    config = task_config(task, vocab_file)
+    spec = next(x for x in tasks.TASKS.values() if isinstance(config, x.config_class))
+    return spec.make_servable(model, config, options)
 
 
 def rows_of(task, texts=TEXTS):
@@ -116,5 +113,7 @@ def rows_of(task, texts=TEXTS):
     if task == "multiple_choice":
         return [{"context": text, "endings": ["a", "b c"][: 1 + i % 2]}
                 for i, text in enumerate(texts)]  # fmt: skip
+    if task == "classification":
+        return [{"text": text, "numbers": [i, 0.5]} for i, text in enumerate(texts)]
     prefix = "[MASK] " if task == "fill_mask" else ""
     return [{"text": prefix + text} for text in texts]

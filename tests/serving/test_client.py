@@ -201,7 +201,7 @@ def test_only_an_unavailable_server_is_retried(connect, served, caplog):
         assert len(client(rows_of(1))) == 1 and len(attempts) == 3
     assert [x for x in caplog.messages if "unavailable (queue is full), retrying in" in x]
     fail("UNAVAILABLE", 3)
-    with pytest.raises(serving.client.ServerError, match=r"1 rows .* 3 attempts in") as error:
+    with pytest.raises(serving.ServerError, match=r"1 rows .* 3 attempts in") as error:
         client(rows_of(1))
     assert error.value.code == "UNAVAILABLE"
     for code in ("INVALID_ARGUMENT", "DEADLINE_EXCEEDED"):

@@ -10,7 +10,7 @@ from serving_models import (
     LENGTH,
     TINY,
     WORDS,
-    classifier_settings,
+    classifier_config,
     model_of,
     randomized,
     write_vocab,
@@ -127,10 +127,10 @@ def test_the_program_classifies(benchmarks, encoder, program, folder):
         rows.append((row.input_ids, [1] * len(row.input_ids), row.segment_ids))
         inputs = {x: tf.constant([y]) for x, y in zip(INPUTS, rows[-1], strict=True)}
         expected.append(model(inputs)["logits"][0])
-    settings = classifier_settings(str(folder / "vocab.txt"), num_texts=2)
+    task_config = classifier_config(str(folder / "vocab.txt"), num_texts=2)
     for inputs, batch in (("text", PAIRS), ("ids", rows)):
         options = serving.Options(inputs=inputs, warm_up=False)
-        servable = serving.classification_servable(model, settings, options)
+        servable = serving.classification_servable(model, task_config, options)
         saved = serving.export(servable, str(folder / f"classifier_{inputs}"))
         outputs = native.ask(program, saved, batch, inputs == "text", batch_size=4)
         np.testing.assert_allclose(outputs[0], expected, atol=1e-5)

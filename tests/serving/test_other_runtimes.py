@@ -10,7 +10,7 @@ import sys
 import numpy as np
 import pytest
 import tensorflow as tf
-from serving_models import TINY, classifier_settings, randomized
+from serving_models import TINY, classifier_config, randomized
 
 import bert_tf
 from bert_tf import serving
@@ -33,10 +33,10 @@ def onnxruntime():
 def saved(vocab_file, tmp_path_factory):
     """A SavedModel of a classifier with the exact GELU; inputs of two shapes and their outputs."""
     config = bert_tf.BertConfig.from_dict({**TINY.to_dict(), "hidden_act": "gelu_erf"})
-    settings = classifier_settings(vocab_file, config=config)
+    task_config = classifier_config(vocab_file, bert_config=config)
     options = serving.Options(inputs="ids", warm_up=False)
     model = randomized(bert_tf.BertClassifier(config, 3))
-    servable = serving.classification_servable(model, settings, options)
+    servable = serving.classification_servable(model, task_config, options)
     path = serving.export(servable, str(tmp_path_factory.mktemp("runtimes")))
     serve = tf.saved_model.load(path).signatures["serving_default"]
     rng = np.random.default_rng(0)

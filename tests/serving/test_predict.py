@@ -14,7 +14,7 @@ import keras
 import pytest
 import scripts_alone
 import tensorflow as tf
-from serving_models import TINY, WORDS, classifier_settings, rows_of, write_vocab
+from serving_models import TINY, WORDS, classifier_config, rows_of, write_vocab
 
 import bert_tf
 from bert_tf import serving
@@ -86,8 +86,8 @@ def test_objects_and_endings(run_predict, exported, tmp_path):
 @pytest.mark.parametrize(
     ("task", "old_name"),
     [("question_answering", "answers"), ("token_classification", "tagging"),
-     ("fill_mask", "masked_words"), ("sentence_embedding", "vectors"),
-     ("multiple_choice", "choice")],
+     ("fill_mask", "masked_words"), ("multiple_choice", "choice"),
+     pytest.param("sentence_embedding", "vectors", marks=pytest.mark.slow)],
 )  # fmt: skip
 def test_models_of_version_0_1_have_the_same_answers(task, old_name, exported, tmp_path):
     """Their model.json has other task names."""
@@ -160,14 +160,16 @@ def test_without_input_or_model(run_predict, classifier, monkeypatch, tmp_path):
 def test_the_benchmark_tokenizes_like_the_model(root, monkeypatch, tmp_path, capsys):
     """For a cased model with short sequences; transformers is replaced."""
     config = bert_tf.BertConfig.from_dict({**TINY.to_dict(), "vocab_size": len(WORDS) + 2})
-    settings = classifier_settings(write_vocab(tmp_path, [*WORDS, "A", "B"]), ("no", "yes"),
-                                   config, max_seq_length=6, do_lower_case=False)  # fmt: skip
+    task_config = classifier_config(
+        write_vocab(tmp_path, [*WORDS, "A", "B"]), labels=("no", "yes"), bert_config=config,
+        max_seq_length=6, do_lower_case=False,
+    )  # fmt: skip
     keras.utils.set_random_seed(0)
     model = bert_tf.BertClassifier(config, 2)
     for weight in model.trainable_weights:
         weight.assign_add(tf.random.normal(weight.shape, stddev=0.3))
     options = serving.Options(warm_up=False)
-    servable = serving.classification_servable(model, settings, options)
+    servable = serving.classification_servable(model, task_config, options)
     serving.export(servable, f"{tmp_path}/m")
     (tmp_path / "lines").write_text("A b A\nB B B B B B B B B a\n")
 

@@ -15,8 +15,8 @@ import bert_tf
 from bert_tf import serving
 from bert_tf.serving.exporting import WARM_UP_REQUESTS, QuantizedModel
 
-# Their code is covered by the other tasks; multiple choice has tests of predict.py.
-_SLOW = ("multi_label", "regression", "multiple_choice", "encoder")
+# Their code is covered by the other tasks, by test_native.py and by test_predict.py.
+_SLOW = ("multi_label", "regression", "multiple_choice", "encoder", "sentence_embedding")
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,8 @@ def test_a_row_has_the_same_answer_in_every_batch(task, exported, vocab_file):
     plain = make_servable(task, vocab_file, serving.Options())
     for row, in_batch in zip(rows, predictor(rows), strict=True):
         (alone,) = predictor([row])
-        inputs = {name: tf.constant([value]) for name, value in row.items()}
+        specs = plain.text_signature
+        inputs = {name: tf.constant([value], specs[name].dtype) for name, value in row.items()}
         outputs = {name: x.numpy()[0] for name, x in plain.serve_text(inputs).items()}
         assert_alike(alone, in_batch)
         assert_alike(alone, predictor._answer(outputs))
@@ -69,7 +70,7 @@ def check_ids(predictor, plain):
     """Compare the signature `ids` with the function that it was made of."""
     rng = np.random.default_rng(0)
     inputs = {
-        name: tf.constant(rng.integers(0, 2, [2, *[3] * (spec.shape.rank - 1)]), tf.int32)
+        name: tf.constant(rng.integers(0, 2, [2, *(x or 3 for x in spec.shape[1:])]), spec.dtype)
         for name, spec in plain.ids_signature.items()
     }
     inputs["input_mask"] = tf.ones_like(inputs["input_mask"])
