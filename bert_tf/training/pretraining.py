@@ -11,7 +11,7 @@ from bert_tf.config import BertConfig
 from bert_tf.data import dynamic_masking, input_pipeline, records
 from bert_tf.errors import UserError
 from bert_tf.tasks.base import check_length
-from bert_tf.tasks.pretraining import PretrainingTask
+from bert_tf.tasks.pretraining_task import PretrainingTask
 from bert_tf.tasks.results import write_eval_results
 from bert_tf.training.config import DeviceConfig, ModelConfig, OptimizerConfig, TrainConfig
 from bert_tf.training.loop import exclusive_directory
