@@ -1,7 +1,7 @@
 """BERT for TensorFlow and Keras 3.
 
-Rooms are imported when they are first touched, so that `import bert_tf`, and with it `--help` of
-every script, costs nothing: TensorFlow itself takes seconds to import.
+Packages are imported on first use, so that `import bert_tf`, and with it `--help` of every script, is
+fast: TensorFlow alone takes seconds to import.
 
 >>> import bert_tf
 >>> config = bert_tf.BertConfig(vocab_size=30522)
@@ -47,7 +47,7 @@ _PACKAGES = (
     "training",
 )
 
-# Names that users reach for first, and the room each lives in.
+# The most important names, and the package of each.
 _NAMES = {
     "BertMultipleChoice": "modeling",
     "BertClassifier": "modeling",
