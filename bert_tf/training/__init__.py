@@ -28,7 +28,10 @@ from bert_tf.training.strategy import (
 )
 from bert_tf.training.trainer import Trainer
 
-__getattr__ = deprecated_names(__name__, {"Options": "TrainConfig"})
+# Names of version 0.1.
+__getattr__ = deprecated_names(
+    __name__, {"Options": "TrainConfig", "guard": "bert_tf.training:loop"}
+)
 
 __all__ = [
     "BestCheckpoint",
