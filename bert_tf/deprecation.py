@@ -24,7 +24,7 @@ def deprecated_names(module, names):
             f"{module}.{name} is deprecated and will be removed in version 0.3; use "
             f"{target_module}.{target}",
             FutureWarning,
-            # The line that uses the name, behind a `__getattr__` that calls this one if there is one.
+            # The line that uses the name, which may be behind a wrapper of this function.
             stacklevel=3 if sys._getframe(1).f_code.co_name == "__getattr__" else 2,
         )
         return getattr(importlib.import_module(target_module), target)
