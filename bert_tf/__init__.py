@@ -1,7 +1,7 @@
 """BERT for TensorFlow and Keras 3.
 
-Packages are imported on first use, so that `import bert_tf`, and with it `--help` of every script, is
-fast: TensorFlow alone takes seconds to import.
+Packages are imported on first use, so `import bert_tf` and the `--help` of every script do not wait
+for TensorFlow, which takes seconds to import.
 
 >>> import bert_tf
 >>> config = bert_tf.BertConfig(vocab_size=30522)
@@ -38,16 +38,18 @@ _PACKAGES = (
     "files",
     "modeling",
     "optimization",
+    "options",
     "pipelines",
     "processes",
     "serving",
+    "task_options",
     "tasks",
     "tokenization",
     "toy_corpus",
     "training",
 )
 
-# The most important names, and the package of each.
+# The most common names, and the package of each.
 _NAMES = {
     "BertMultipleChoice": "modeling",
     "BertClassifier": "modeling",

@@ -70,22 +70,23 @@ def load_config(folder):
     return None, None
 
 
+# Names of version 0.1.
 __getattr__ = deprecated_names(
     __name__,
     {
-        "FileSource": "bert_tf.tasks.classification:FileSource",
         "KINDS": "TASK_CLASSES",
-        "Layout": "bert_tf.tasks.classification:Layout",
         "MultiLabelTask": "bert_tf.tasks.classification:MultiLabelTask",
         "RegressionTask": "bert_tf.tasks.classification:RegressionTask",
+        "FileSource": "bert_tf.tasks.classification:FileSource",
+        "Layout": "bert_tf.tasks.classification:Layout",
         "Teaching": "DistillationConfig",
         "TfdsSource": "bert_tf.tasks.classification:TfdsSource",
-        "choice": "multiple_choice",
+        "choice": "bert_tf.tasks:multiple_choice",
         "find_task": "bert_tf.tasks.classification:find_task",
         "own_task": "bert_tf.tasks.classification:custom_task",
         "read_examples": "bert_tf.tasks.classification:read_examples",
-        "squad": "question_answering",
-        "tagging": "token_classification",
+        "squad": "bert_tf.tasks:question_answering",
+        "tagging": "bert_tf.tasks:token_classification",
         "write_features": "bert_tf.tasks.classification:write_features",
     },
 )

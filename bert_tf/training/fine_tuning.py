@@ -11,6 +11,7 @@ from bert_tf import checkpoints, console, files, tokenization
 from bert_tf.config import BertConfig
 from bert_tf.data import input_pipeline, records
 from bert_tf.errors import UserError
+from bert_tf.optimization import make_optimizer
 from bert_tf.tasks import results
 from bert_tf.tasks.base import (
     check_length,
@@ -19,12 +20,19 @@ from bert_tf.tasks.base import (
     result_file,
     result_name,
 )
+from bert_tf.tasks.classification import DistillationConfig
 from bert_tf.training import checkpointing
 from bert_tf.training.checkpointing import check_metric, log_best_checkpoint
-from bert_tf.training.config import use_xla
 from bert_tf.training.distillation import Teacher
 from bert_tf.training.loop import exclusive_directory
-from bert_tf.training.strategy import Workers, length_multiple, make_strategy, set_seed
+from bert_tf.training.strategy import (
+    Workers,
+    check_batch_sizes,
+    length_multiple,
+    make_strategy,
+    set_seed,
+    use_xla,
+)
 from bert_tf.training.trainer import Trainer
 
 # The names of the feature files, as in the release.
@@ -75,7 +83,7 @@ def fine_tune(spec, config):
     stored = None if config.do_train else spec.config_class.load(config.output_dir)
     config = _completed(spec, config, stored)
     config.check(spec)
-    config.task.check(config)
+    config.task.check(config, checkpointing.latest(config.output_dir) is not None)
     if stored:
         _check_seed_folders(config)
     model = load_model(config, spec.config_class)
@@ -110,7 +118,7 @@ def _completed(spec, config, stored):
 def _check_seed_folders(config):
     """Raise UserError if the output folder has several runs and one of them must be chosen."""
     folders = results.seed_folders(config.output_dir)
-    if folders and config.num_seeds == 1 and not config.is_resumed:
+    if folders and config.num_seeds == 1 and checkpointing.latest(config.output_dir) is None:
         raise UserError(
             f"`output_dir`: {config.output_dir} has the runs {', '.join(folders)}; use one of "
             "these folders, or `num_seeds`"
@@ -131,7 +139,7 @@ def load_model(config, config_class):
       UserError: if a file is missing or wrong, or the length, the vocabulary or the frozen layers
         do not fit the model.
     """
-    model = config.model.resolve("bert_config_file", "vocab_file")
+    model = checkpoints.resolve_model(config.model, "bert_config_file", "vocab_file")
     bert_config = BertConfig.from_json_file(model.bert_config_file)
     check_length(config.task.max_seq_length, bert_config)
     config.train.check_frozen_layers(bert_config)
@@ -147,7 +155,7 @@ def _infer_do_lower_case(config, model, default):
     """Return the casing: as given, else as recorded next to the first weights, else `default`."""
     given, checkpoint = config.model.do_lower_case, model.init_checkpoint
     chosen = model.do_lower_case if model.do_lower_case is not None else default
-    if not checkpoint or config.is_resumed:
+    if not checkpoint or checkpointing.latest(config.output_dir):
         return chosen
     recorded = checkpoints.read_metadata(checkpoint).get("do_lower_case")
     if recorded is None:
@@ -229,7 +237,8 @@ class Experiment:
         self.strategy, self.model = strategy, model
         self.workers = Workers(strategy)
         train = data.train_config(config)
-        train.check_batch_sizes(
+        check_batch_sizes(
+            train,
             strategy,
             train=config.do_train,
             eval="dev" in config.parts or bool(config.do_train and config.teacher_dir),
@@ -242,9 +251,12 @@ class Experiment:
             self.length_multiple = length_multiple(
                 strategy, use_xla(train.xla, strategy), data.config.max_seq_length
             )
-        self.teacher = None
+        self.teacher, self.distillation = None, None
         if config.teacher_dir and config.do_train:
-            self.teacher = Teacher(config.teacher_dir, spec, data.config, config.distillation)
+            self.distillation = DistillationConfig(
+                config.teacher_weight, config.teacher_temperature
+            )
+            self.teacher = Teacher(config.teacher_dir, spec, data.config, self.distillation)
         self.folders = {train.seed: config.output_dir}
         if config.num_seeds > 1:
             seeds = range(train.seed, train.seed + config.num_seeds)
@@ -357,9 +369,8 @@ class Experiment:
         """
         config, train = self.config, self.train_config
         set_seed(seed)
-        distillation = config.distillation if self.teacher else None
         trainer = Trainer(
-            lambda: self.data.make_task(train.dtype_policy, distillation),
+            lambda: self.data.make_task(train.dtype_policy, self.distillation),
             self.strategy,
             folder,
             self.model.init_checkpoint,
@@ -395,5 +406,9 @@ class Experiment:
             split = self.data.splits("dev")[0]
             evaluation = self.batches(split, self.train_config.eval_batch_size)
         trainer.train(
-            batches, self.config.optimizer.make(steps), steps, self.train_config, evaluation
+            batches,
+            make_optimizer(self.config.optimizer, steps),
+            steps,
+            self.train_config,
+            evaluation,
         )

@@ -315,3 +315,58 @@ def _count_tpu():
         message = (done.stderr.strip().splitlines() or ["no error message"])[-1]
         raise UserError(f"this machine has a TPU that TensorFlow cannot use ({message})")
     return int(done.stdout.split()[-1])
+
+
+def check_batch_sizes(config, strategy, train=True, eval=True, predict=True):
+    """Raise UserError if a batch size of a `TrainConfig` that is used does not divide.
+
+    Args:
+      config: a `TrainConfig`.
+      strategy: a `tf.distribute.Strategy`, over whose devices the batches are divided.
+      train: whether the run trains.
+      eval: whether it evaluates.
+      predict: whether it predicts.
+    """
+    if train:
+        parts = config.gradient_accumulation_steps
+        per_replica(config.train_batch_size, strategy, "train_batch_size", parts)
+    if eval:
+        per_replica(config.eval_batch_size, strategy, "eval_batch_size")
+    if predict:
+        per_replica(config.predict_batch_size, strategy, "predict_batch_size")
+
+
+def per_replica(batch_size, strategy, argument, parts=1):
+    """Check that a global batch divides over the replicas, and each replica's share into `parts`.
+
+    Returns:
+      The batch size of one replica.
+
+    Raises:
+      UserError: with the nearest sizes that do divide.
+    """
+    replicas = strategy.num_replicas_in_sync
+    unit = replicas * parts
+    if batch_size % unit:
+        below = batch_size // unit * unit
+        nearest = f"{below} or {below + unit}" if below else f"{unit}"
+        plural = "s" if replicas > 1 else ""
+        accumulation = f" with `gradient_accumulation_steps={parts}` each" if parts > 1 else ""
+        raise UserError(
+            f"`{argument}={batch_size}` does not divide over {replicas} replica{plural}"
+            f"{accumulation}; the nearest that do: {nearest}"
+        )
+    return batch_size // replicas
+
+
+def use_xla(xla, strategy):
+    """Return whether to compile training steps with XLA; `xla` None leaves it to the devices.
+
+    It is faster on a GPU and slower on a CPU. A TPU compiles everything by itself, and must not be
+    asked to.
+    """
+    if isinstance(strategy, tf.distribute.TPUStrategy):
+        return False
+    if xla is None:
+        return bool(tf.config.list_logical_devices("GPU"))
+    return xla

@@ -9,11 +9,11 @@ import tensorflow as tf
 
 from bert_tf import checkpoints, console
 from bert_tf.errors import UserError
+from bert_tf.options import TrainConfig
 from bert_tf.training import checkpointing
 from bert_tf.training.checkpointing import BestCheckpoint, check_metric
-from bert_tf.training.config import TrainConfig, use_xla
 from bert_tf.training.loop import PreemptionHandler, TrainLoop, exclusive_directory
-from bert_tf.training.strategy import Workers, on_all_replicas
+from bert_tf.training.strategy import Workers, on_all_replicas, use_xla
 
 
 class Trainer:
