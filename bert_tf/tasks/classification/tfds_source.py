@@ -93,7 +93,8 @@ class TfdsSource:
         row_id = find([layout.id], "id_column") if layout.id else find(ID, None)
         return tuple(filter(None, texts)), label, row_id
 
-    def _find_kind(self, task_type, labels):
+    def _infer_task_type(self, task_type, labels):
+        """Return task type and labels: as given, else as the label feature has them."""
         feature = self._features[self._label]
         is_sequence = hasattr(feature, "feature")
         one = feature.feature if is_sequence else feature
