@@ -54,7 +54,7 @@ def test_the_labels_of_a_trained_model_take_precedence(tmp_path):
     source = FileSource(custom_task(), folder)
     assert read_data(source, ["dev"], stored).labels == ("w", "x")
     source = FileSource(custom_task("regression"), folder)
-    with pytest.raises(bert_tf.UserError, match="`output_dir`.* classification.* regression"):
+    with pytest.raises(bert_tf.UserError, match=r"`output_dir`.* classification.* regression"):
         read_data(source, ["dev"], stored)
 
 

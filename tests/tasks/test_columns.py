@@ -8,11 +8,11 @@ from bert_tf.tasks.classification import Layout, custom_task, find_task, read_ex
 
 @pytest.fixture
 def read(tmp_path):
-    """Return a function that reads text as a custom file: (text_a, text_b, label, id) of a row."""
+    """Return a function that reads a custom file: (text_a, text_b, label, id) of each row."""
 
-    def read(text, split="train", name="data.tsv", **layout):
+    def read(data, split="train", name="data.tsv", **layout):
         path = tmp_path / name
-        path.write_text(text, newline="")
+        path.write_bytes(data.encode())
         examples = read_examples(custom_task(layout=Layout(**layout)), None, split, str(path))
         return [(x.text_a, x.text_b, x.label, x.id) for x in examples]
 
@@ -72,7 +72,7 @@ def test_two_columns_to_predict_are_a_pair_if_the_training_file_has_three(
 
 
 @pytest.mark.parametrize(
-    ("text", "layout", "message"),
+    ("data", "layout", "message"),
     [
         ("Body\tStars\na\t1\n", {"text": ("Boody",)}, r"line 1.* `Boody`.*'Body', 'Stars'"),
         ("a\tb\n", {"text": ("Body",), "header": "no"}, "`header=no`.*'Body'"),
@@ -87,6 +87,6 @@ def test_two_columns_to_predict_are_a_pair_if_the_training_file_has_three(
         ("text\tlabel\n", {}, "no examples"),
     ],
 )
-def test_errors_name_the_line_and_the_column(read, text, layout, message):
+def test_errors_name_the_line_and_the_column(read, data, layout, message):
     with pytest.raises(bert_tf.UserError, match=message):
-        read(text, **layout)
+        read(data, **layout)

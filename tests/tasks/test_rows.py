@@ -9,7 +9,7 @@ from bert_tf.tasks.rows import BadRows
 
 @pytest.fixture
 def read(tmp_path):
-    """Return a function that reads bytes or text as a custom file: (text, label, id) of a row."""
+    """Return a function that reads a custom file: (text, label, id) of each row."""
 
     def read(data, name="data.tsv", bad=None, task_type=None, labels=None, **layout):
         path = tmp_path / name
@@ -94,7 +94,7 @@ def test_several_labels_in_columns(read):
     assert custom_task("multi_label", None, layout).labels == ("salty", "hot")
     rows = read(text, labels=("s", "h"), **options)
     assert [x[1] for x in rows] == [("s",), ("s", "h"), ()]
-    with pytest.raises(bert_tf.UserError, match="line 2: .*label hot.*'2'"):
+    with pytest.raises(bert_tf.UserError, match=r"line 2: .*label hot.*'2'"):
         read("text\tsalty\thot\ngood\t1\t2\n", **options)
 
 
