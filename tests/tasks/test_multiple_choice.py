@@ -1,4 +1,4 @@
-"""Multiple choice: reading, a run from files to a SavedModel, the model compared to transformers."""
+"""Multiple choice: reading, a run from files to a SavedModel, the model as in transformers."""
 
 import csv
 import json

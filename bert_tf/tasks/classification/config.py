@@ -1,4 +1,4 @@
-"""What a fine-tuned classifier is besides its weights, and what a user chooses for one."""
+"""The configuration of a fine-tuned classifier, and the options of its training."""
 
 import dataclasses
 from typing import Any
@@ -17,7 +17,8 @@ class ClassificationConfig(TaskConfig):
       labels: in the order of their ids; () for regression.
       task_type: a key of `task.TASK_CLASSES`.
       numeric_features: the `NumericFeature`s of an example.
-      numeric_as: "vector" if the model takes them as numbers, "text" if as words of the text.
+      numeric_as: "vector" if they are concatenated with the pooled output, "text" if they are
+        written before the text as words.
       num_texts: 2 if the training set has pairs, else 1.
     """
 
@@ -66,7 +67,7 @@ class ClassificationConfig(TaskConfig):
             values["do_lower_case"],
             values["max_seq_length"],
             tuple(values["labels"]),
-            # The first runs could only classify.
+            # Before there were other task types.
             values.get("task_type", "classification"),
             tuple(NumericFeature(**feature) for feature in values.get("numbers", ())),
             values.get("numeric_as", "vector"),
@@ -95,14 +96,14 @@ class ClassificationConfig(TaskConfig):
 
 @dataclasses.dataclass(frozen=True)
 class ClassificationOptions(TaskOptions):
-    """What a user chooses for a classifier: its data, and how to learn from them.
+    """The options of a classifier: its data, and how to learn from them.
 
     Attributes:
       data_dir: folder with the files of the task.
       task_name: a task of `glue.TASKS`, "tsv" for other files.
       xnli_language: language of XNLI.
       train_file, dev_file, test_file: files outside `data_dir`, or under other names.
-      task_type: a key of `task.TASK_CLASSES`, for other files than GLUE's.
+      task_type: a key of `task.TASK_CLASSES`, for custom files.
       text_columns: one or two columns, by name or by number from 0.
       label_column: column of the label; several with 0 and 1 for multi-label tasks.
       id_column: column that identifies predictions.
@@ -112,7 +113,7 @@ class ClassificationOptions(TaskOptions):
       numeric_columns: columns of numbers.
       numeric_as: "vector" or "text".
       skip_bad_rows: leave out rows that cannot be used instead of raising an error.
-      tfds_name, tfds_data_dir, tfds_splits: a data set of tensorflow-datasets instead of files.
+      tfds_name, tfds_data_dir, tfds_splits: a dataset of tensorflow-datasets instead of files.
       class_weights: ("balanced",), or a loss weight for each label.
       report: write each label's scores to eval_report.txt.
       glue_submission: folder for predictions in the form of GLUE's leaderboard.
