@@ -394,6 +394,6 @@ class Experiment:
         if self.train_config.eval_steps:
             split = self.data.splits("dev")[0]
             evaluation = self.batches(split, self.train_config.eval_batch_size)
-        trainer.train(
+        trainer.fit(
             batches, self.config.optimizer.make(steps), steps, self.train_config, evaluation
         )

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from test_modeling import TINY
-from test_training import Batches, SomeBatches, assert_same, config, mirrored, run, tensors
+from training_helpers import Batches, SomeBatches, assert_same, config, mirrored, run, tensors
 
 import bert_tf
 from bert_tf import modeling, optimization, tasks, training

@@ -6,7 +6,7 @@ import itertools
 import pytest
 import tensorflow as tf
 from tensorflow.python.framework import op_def_registry
-from test_training import config
+from training_helpers import config
 
 from bert_tf import optimization, tasks, training
 from bert_tf.data import records

@@ -94,7 +94,7 @@ def test_short_batches_make_the_same_steps(tmp_path):
         (dropout,) = (layer for layer in trainer.model.layers if hasattr(layer, "rate"))
         dropout.rate = 0.0
         rate = bert_tf.optimization.linear_warmup_decay(1e-3, 12, 2)
-        trainer.train(
+        trainer.fit(
             data_of(input_pipeline.TrainingInput, path, multiple, seed=0),
             bert_tf.optimization.AdamWeightDecay(rate),
             12,
