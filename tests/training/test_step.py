@@ -5,18 +5,16 @@ import pytest
 import tensorflow as tf
 from training_helpers import assert_same, curves, mirrored, run, run_classifier
 
-from bert_tf import modeling, training
+from bert_tf import modeling
 
 
 @pytest.mark.parametrize("count", [2, pytest.param(4, marks=pytest.mark.slow)])
-def test_replicas_make_the_same_steps(tmp_path, count, monkeypatch):
+def test_replicas_make_the_same_steps(plain_run, tmp_path, count, monkeypatch):
     # One report after the first step and one after the last, however slow the machine is.
     monkeypatch.setattr("bert_tf.training.loop.SECONDS_PER_REPORT", np.inf)
-    run(tmp_path / "one", 20)
-    training.set_seed(7)
-    run(tmp_path / "more", 20, mirrored(count))
-    assert_same(tmp_path / "one", tmp_path / "more", atol=1e-5)
-    one, more = curves(tmp_path / "one"), curves(tmp_path / "more")
+    run(tmp_path, 20, mirrored(count))
+    assert_same(plain_run, tmp_path, atol=1e-5)
+    one, more = curves(plain_run), curves(tmp_path)
     losses = {"masked_lm_loss", "next_sentence_loss", "loss", "gradient_norm", "learning_rate"}
     assert one.keys() == more.keys()
     assert {name for name, step in one if step == 1} == losses
@@ -26,21 +24,21 @@ def test_replicas_make_the_same_steps(tmp_path, count, monkeypatch):
             assert more[name, step] == pytest.approx(value, abs=1e-5), (name, step)
 
 
-@pytest.mark.parametrize("count", [pytest.param(2, marks=pytest.mark.slow), 4])
-def test_replicas_make_the_same_steps_with_labels_of_unequal_weight(tmp_path, count):
-    run_classifier(tmp_path / "one")
-    training.set_seed(7)
-    run_classifier(tmp_path / "more", mirrored(count))
-    assert_same(tmp_path / "one", tmp_path / "more", atol=1e-5)
+# By default two worker processes make these steps, in test_strategy.py.
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [2, 4])
+def test_replicas_make_the_same_steps_with_labels_of_unequal_weight(
+    classifier_run, tmp_path, count
+):
+    run_classifier(tmp_path, mirrored(count))
+    assert_same(classifier_run, tmp_path, atol=1e-5)
 
 
 @pytest.mark.parametrize("parts", [pytest.param(2, marks=pytest.mark.slow), 4])
-def test_accumulation_makes_the_same_steps(tmp_path, parts):
+def test_accumulation_makes_the_same_steps(plain_run, tmp_path, parts):
     """The masked-LM weights are uneven over the micro-batches: a mean of means would differ."""
-    run(tmp_path / "one", 8)
-    training.set_seed(7)
-    run(tmp_path / "parts", 8, gradient_accumulation_steps=parts)
-    assert_same(tmp_path / "one", tmp_path / "parts", atol=1e-5)
+    run(tmp_path, 20, gradient_accumulation_steps=parts)
+    assert_same(plain_run, tmp_path, atol=1e-5)
 
 
 def test_replicas_draw_different_masks():

@@ -11,18 +11,18 @@ import tensorflow as tf
 from training_helpers import (
     SomeBatches,
     assert_same,
+    config,
     log,
     mirrored,
     one_device,
     run,
-    run_classifier,
     start,
     tensors,
     worker_environments,
 )
 
 import bert_tf
-from bert_tf import training
+from bert_tf import tasks, training
 from bert_tf.training import Devices, find_devices, strategy
 
 
@@ -165,18 +165,17 @@ def wait_for_first_step(tmp_path, processes):
     raise AssertionError(log(tmp_path / "worker0"))
 
 
-def test_two_workers_make_the_same_steps(tmp_path, monkeypatch):
+def test_two_workers_make_the_same_steps(plain_run, classifier_run, tmp_path, monkeypatch):
     """In pre-training with uneven masks, and in a classifier with labels of unequal weight."""
     options = {"steps": 20, "classifier_dir": str(tmp_path / "run_classifier")}
     processes = start_workers(tmp_path, options, monkeypatch)
-    training.set_seed(7)
-    run_classifier(tmp_path / "one_classifier")
-    training.set_seed(7)
-    trainer = run(tmp_path / "one", 20)
+    trainer = training.Trainer(
+        lambda: tasks.PretrainingTask(config()), one_device(), str(plain_run)
+    )
     expected = trainer.evaluate(SomeBatches())
     assert wait(processes) == [0, 0]
-    assert_same(tmp_path / "one", tmp_path / "run", atol=1e-5)
-    assert_same(tmp_path / "one_classifier", tmp_path / "run_classifier", atol=1e-5)
+    assert_same(plain_run, tmp_path / "run", atol=1e-5)
+    assert_same(classifier_run, tmp_path / "run_classifier", atol=1e-5)
     for index in range(2):  # each worker has the results of all examples
         results = json.loads(log(tmp_path / f"worker{index}").splitlines()[-1])
         assert results == pytest.approx(expected, abs=1e-5)

@@ -1,4 +1,4 @@
-"""`Trainer`: it learns, resumes to the bit, warm-starts, evaluates, and keeps the best checkpoint."""
+"""`Trainer`: it learns, resumes to the bit, warm-starts, evaluates, keeps the best checkpoint."""
 
 import gc
 import json
