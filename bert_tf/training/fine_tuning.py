@@ -405,7 +405,7 @@ class Experiment:
         if self.train_config.eval_steps:
             split = self.data.splits("dev")[0]
             evaluation = self.batches(split, self.train_config.eval_batch_size)
-        trainer.train(
+        trainer.fit(
             batches,
             make_optimizer(self.config.optimizer, steps),
             steps,
