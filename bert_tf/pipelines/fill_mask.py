@@ -15,8 +15,8 @@ from keras import ops
 from bert_tf import checkpoints, console
 from bert_tf.errors import UserError
 from bert_tf.modeling.models import BertPretrainer
-from bert_tf.pipelines.base import Text, TextPipeline
 from bert_tf.pipelines.runner import InputFeatures
+from bert_tf.pipelines.text_pipeline import Text, TextPipeline
 from bert_tf.tokenization import FullTokenizer
 
 MASK = "[MASK]"

@@ -32,7 +32,7 @@ from bert_tf.tasks.classification import (
 )
 from bert_tf.tasks.feature_cache import FeatureCache
 from bert_tf.tasks.multiple_choice import MultipleChoiceConfig, MultipleChoiceOptions
-from bert_tf.tasks.pretraining import PretrainingTask
+from bert_tf.tasks.pretraining_task import PretrainingTask
 from bert_tf.tasks.question_answering import QuestionAnsweringConfig, QuestionAnsweringOptions
 from bert_tf.tasks.rows import BadRows
 from bert_tf.tasks.token_classification import (
@@ -84,8 +84,10 @@ __getattr__ = deprecated_names(
         "choice": "bert_tf.tasks:multiple_choice",
         "find_task": "bert_tf.tasks.classification:find_task",
         "own_task": "bert_tf.tasks.classification:custom_task",
+        "read_examples": "bert_tf.tasks.classification:read_examples",
         "squad": "bert_tf.tasks:question_answering",
         "tagging": "bert_tf.tasks:token_classification",
+        "write_features": "bert_tf.tasks.classification:write_features",
     },
 )
 

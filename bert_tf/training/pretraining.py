@@ -12,7 +12,7 @@ from bert_tf.data import dynamic_masking, input_pipeline, records
 from bert_tf.errors import UserError
 from bert_tf.optimization import make_optimizer
 from bert_tf.tasks.base import check_length
-from bert_tf.tasks.pretraining import PretrainingTask
+from bert_tf.tasks.pretraining_task import PretrainingTask
 from bert_tf.tasks.results import write_eval_results
 from bert_tf.training.loop import exclusive_directory
 from bert_tf.training.strategy import Workers, check_batch_sizes, make_strategy, set_seed
