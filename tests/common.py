@@ -75,3 +75,31 @@ def read_data(source, parts, stored=None, skip_bad_rows=False):
     values = bert_tf.tasks.classification.read_splits(source, parts, stored, skip_bad_rows)
     names = ("examples", "labels", "numeric_features")
     return types.SimpleNamespace(**dict(zip(names, values, strict=True)))
+
+
+def write_files(folder, **texts):
+    """Write files named with "__" for the dot, such as `train__tsv`; return the folder as str."""
+    for name, text in texts.items():
+        data = text if isinstance(text, bytes) else text.encode()
+        (folder / name.replace("__", ".")).write_bytes(data)
+    return str(folder)
+
+
+def write_mnli(folder):
+    """Write the files of MNLI with one row each; return the folder as str."""
+    head = ["index", *"xxxxxxx", "sentence1", "sentence2"]
+    row = ["0", *"xxxxxxx"]
+
+    def text(names, *cells):
+        return "\t".join([*head, *names]) + "\n" + "\t".join([*row, *cells]) + "\n"
+
+    five = ["label1", "label2", "label3", "label4", "label5"]
+    others = ["neutral"] * 5
+    return write_files(
+        folder,
+        train__tsv=text(["label1", "gold_label"], "A", "B", "neutral", "contradiction"),
+        dev_matched__tsv=text([*five, "gold_label"], "M", "B", *others, "entailment"),
+        dev_mismatched__tsv=text([*five, "gold_label"], "MM", "B", *others, "contradiction"),
+        test_matched__tsv=text([], "TM", "B"),
+        test_mismatched__tsv=text([], "TMM", "B"),
+    )

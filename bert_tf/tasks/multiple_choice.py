@@ -119,7 +119,7 @@ def read_examples(path, options=None, with_label=True):
             bad(f"{where}: {error}")
     bad.report()
     if not examples:
-        raise UserError(f"{bad.first or path}: no example can be used")
+        raise UserError(f"{bad.first or path}: the file has no usable example")
     return examples, columns.ending_columns
 
 
@@ -167,7 +167,7 @@ def _find_columns(path, names, options, with_label):
 
 
 def _example(where, index, row, names, columns):
-    """Return the example of a row; ValueError says what is wrong with it."""
+    """Return the example of a row; ValueError if the row is bad."""
     if len(row) != len(names):
         # For example a comma that should be quoted: what follows it is in the wrong column.
         raise ValueError(f"{len(row)} columns, but the first line has {len(names)}")
@@ -178,9 +178,9 @@ def _example(where, index, row, names, columns):
     label = None
     if columns.label_column:
         text = cells[columns.label_column]
-        known = [str(i) for i in range(len(columns.ending_columns))]
-        if text.strip() not in known:
-            raise ValueError(f"the label {text!r} is not one of {', '.join(known)}")
+        numbers = [str(i) for i in range(len(columns.ending_columns))]
+        if text.strip() not in numbers:
+            raise ValueError(f"the label {text!r} is not one of {', '.join(numbers)}")
         label = int(text)
     return Example(
         where,
@@ -241,7 +241,7 @@ class MultipleChoiceTask(ClassificationTask):
 
 
 class MultipleChoiceData(TaskData):
-    """The examples of each split, and what a run does with them.
+    """The examples of each split.
 
     Attributes:
       examples: dict from split to list of `Example`.
@@ -274,7 +274,7 @@ class MultipleChoiceData(TaskData):
     def count(self, split, features):
         return len(self.examples[split])
 
-    def record_format(self, split, is_taught=False):
+    def record_format(self, split, with_teacher=False):
         num_choices = len(self.endings[split])
         lengths = {"S": self.config.max_seq_length, "C": num_choices}
         return RecordFormat.of(records.CHOICE, self.config, lengths, num_choices)

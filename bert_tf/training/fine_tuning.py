@@ -328,7 +328,7 @@ class Experiment:
 
     def batches(self, split, batch_size):
         """Return all records of a split in their order: a `data.input_pipeline.EvaluationInput`."""
-        record_format = self.data.record_format(split, self._is_taught(split))
+        record_format = self.data.record_format(split, self._with_teacher(split))
         return input_pipeline.EvaluationInput(
             [self.paths[split]],
             record_format.schema,
@@ -338,7 +338,7 @@ class Experiment:
             length_multiple=self.length_multiple,
         )
 
-    def _is_taught(self, split):
+    def _with_teacher(self, split):
         return self.teacher is not None and split == "train"
 
     def run_seeds(self):
@@ -391,7 +391,7 @@ class Experiment:
         (split,) = self.data.splits("train")
         num_examples = self.data.num_train_units(self._features[split])
         steps = self.train_config.num_train_steps(num_examples, self.data.unit)
-        record_format = self.data.record_format(split, self._is_taught(split))
+        record_format = self.data.record_format(split, self._with_teacher(split))
         batches = input_pipeline.TrainingInput(
             [self.paths[split]],
             record_format.schema,
@@ -405,7 +405,7 @@ class Experiment:
         if self.train_config.eval_steps:
             split = self.data.splits("dev")[0]
             evaluation = self.batches(split, self.train_config.eval_batch_size)
-        trainer.train(
+        trainer.fit(
             batches,
             make_optimizer(self.config.optimizer, steps),
             steps,

@@ -154,10 +154,10 @@ SECONDS_PER_LOOP = 2.0
 
 
 class TrainLoop:
-    """The loop of `Trainer.train`, starting from the newest checkpoint."""
+    """The loop of `Trainer.fit`, starting from the newest checkpoint."""
 
     def __init__(self, trainer, data, optimizer, num_train_steps, options, eval_data):
-        """Restore the run from its newest checkpoint; arguments as for `Trainer.train`."""
+        """Restore the run from its newest checkpoint; arguments as for `Trainer.fit`."""
         self.trainer, self.data, self.optimizer = trainer, data, optimizer
         self.num_train_steps, self.options, self.eval_data = num_train_steps, options, eval_data
         self.strategy, self.workers = trainer.strategy, trainer.workers

@@ -151,7 +151,7 @@ def _run(config, bert_config, strategy, train_batches, eval_batches):
         optimizer = make_optimizer(
             config.optimizer, config.num_train_steps, config.num_warmup_steps
         )
-        trainer.train(train_batches, optimizer, config.num_train_steps, train, eval_batches)
+        trainer.fit(train_batches, optimizer, config.num_train_steps, train, eval_batches)
     if not config.do_eval:
         return None
     if train.best_metric:

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import os
+import warnings
 
 import numpy as np
 import tensorflow as tf
@@ -75,7 +76,7 @@ class Trainer:
         """The step of the checkpoint that the weights came from, 0 without one."""
         return checkpointing.step_of(self.checkpoint) if self.checkpoint else 0
 
-    def train(self, data, optimizer, num_train_steps, options=None, eval_data=None):
+    def fit(self, data, optimizer, num_train_steps, options=None, eval_data=None):
         """Train up to `num_train_steps`, starting from the newest checkpoint.
 
         Args:
@@ -101,6 +102,15 @@ class Trainer:
         ):
             loop = TrainLoop(self, data, optimizer, num_train_steps, options, eval_data)
             loop.run(preemption)
+
+    def train(self, *args, **kwargs):
+        """Call `fit`, of which this is the deprecated name."""
+        warnings.warn(
+            "Trainer.train is deprecated and will be removed in version 0.3; use Trainer.fit",
+            FutureWarning,
+            stacklevel=2,
+        )
+        self.fit(*args, **kwargs)
 
     def check_metric(self, metric):
         """Raise UserError if `metric` is neither None nor a metric of the task."""

@@ -16,7 +16,8 @@ class ClassificationConfig(TaskConfig):
       labels: in the order of their ids; () for regression.
       task_type: a key of `task.TASK_CLASSES`.
       numeric_features: the `NumericFeature`s of an example.
-      numeric_as: "vector" if the model takes them as numbers, "text" if as words of the text.
+      numeric_as: "vector" if they are concatenated with the pooled output, "text" if they are
+        written before the text as words.
       num_texts: 2 if the training set has pairs, else 1.
     """
 
@@ -65,7 +66,7 @@ class ClassificationConfig(TaskConfig):
             values["do_lower_case"],
             values["max_seq_length"],
             tuple(values["labels"]),
-            # The first runs could only classify.
+            # Before there were other task types.
             values.get("task_type", "classification"),
             tuple(NumericFeature(**feature) for feature in values.get("numbers", ())),
             values.get("numeric_as", "vector"),

@@ -72,12 +72,12 @@ class QuestionAnsweringData(TaskData):
         )
 
     def count(self, split, features):
-        return features.note["windows"]
+        return features.metadata["windows"]
 
     def num_train_units(self, features):
         return self.summaries["train"].questions
 
-    def record_format(self, split, is_taught=False):
+    def record_format(self, split, with_teacher=False):
         schema = records.SQUAD_TRAINING if split == "train" else records.SQUAD
         return RecordFormat.of(schema, self.config, {"S": self.config.max_seq_length})
 

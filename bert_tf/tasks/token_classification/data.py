@@ -72,9 +72,9 @@ class TokenClassificationData(TaskData):
         )
 
     def count(self, split, features):
-        return features.note["windows"]
+        return features.metadata["windows"]
 
-    def record_format(self, split, is_taught=False):
+    def record_format(self, split, with_teacher=False):
         config = self.config
         lengths = {"S": config.max_seq_length}
         return RecordFormat.of(records.TAGGING, config, lengths, len(config.tags.names))
