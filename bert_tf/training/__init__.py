@@ -27,7 +27,9 @@ from bert_tf.training.strategy import (
 )
 from bert_tf.training.trainer import Trainer
 
-__getattr__ = deprecated_names(__name__, {"Options": "TrainConfig"})
+__getattr__ = deprecated_names(
+    __name__, {"Options": "TrainConfig", "tell_of_best": "log_best_checkpoint"}
+)
 
 __all__ = [
     "BestCheckpoint",

@@ -20,9 +20,9 @@ class ModelConfig:
     """The files of a pre-trained model.
 
     Attributes:
-      model: a published model by name, which stands for all of the others that are None.
+      model: name of a published model, which provides those of the other fields that are None.
       bert_config_file: JSON file of a `BertConfig`.
-      init_checkpoint: checkpoint to start from; not read when the output folder has one.
+      init_checkpoint: checkpoint to start from; not read if the output folder has one.
       vocab_file: the vocabulary.
       do_lower_case: whether the model is uncased; None to infer it.
     """
@@ -60,19 +60,20 @@ class TrainConfig:
       train_batch_size, eval_batch_size, predict_batch_size: examples over all devices.
       num_train_epochs: passes over the training set, when fine-tuning.
       save_checkpoints_steps: steps between two checkpoints.
-      iterations_per_loop: the most steps between two returns to the host.
-      gradient_accumulation_steps: parts in which each replica's share of a batch is processed, to
-        use less memory; a step still is that of the whole batch.
+      iterations_per_loop: maximum number of steps between two returns to the host.
+      gradient_accumulation_steps: number of micro-batches into which each replica's share of a
+        batch is split, to use less memory; a step still uses the whole batch.
       recompute: recompute the inside of each layer in the backward pass instead of storing it, to
         use less memory.
-      dtype: "float32", "bfloat16" or "float16": what to compute in. Weights are float32.
-      xla: compile the forward and backward pass of training with XLA; None for on a GPU only.
-      num_frozen_layers: lowest layers that are not trained, and the embeddings with them.
-      eval_steps: steps between two evaluations in training, 0 for none; if there are any, the last
-        step is evaluated too.
+      dtype: "float32", "bfloat16" or "float16": the type to compute in. Weights are float32.
+      xla: compile the forward and backward pass of training with XLA; None for only on a GPU.
+      num_frozen_layers: number of lowest layers that are not trained; if there are any, the
+        embeddings are not trained either.
+      eval_steps: steps between two evaluations during training, 0 for none; if there are any, the
+        last step is evaluated too.
       best_metric: the metric whose best checkpoint is kept, None for none.
-      early_stopping_patience: evaluations without a better one after which training stops, 0 for
-        never.
+      early_stopping_patience: number of evaluations without improvement after which training
+        stops, 0 for never.
       seed: of weights, dropout and the order of the input.
       pad_to_max_length: pad every batch to `max_seq_length` instead of to its longest sequence.
     """
@@ -109,7 +110,7 @@ class TrainConfig:
             raise UserError("`early_stopping_patience` requires `best_metric`")
 
     def check_frozen_layers(self, config):
-        """Raise UserError if a `BertConfig` has fewer layers than are to be frozen."""
+        """Raise UserError if the model of a `BertConfig` has fewer than `num_frozen_layers`."""
         if self.num_frozen_layers > config.num_hidden_layers:
             raise UserError(
                 f"`num_frozen_layers={self.num_frozen_layers}`, but the model has "
@@ -117,7 +118,7 @@ class TrainConfig:
             )
 
     def check_batch_sizes(self, strategy, train=True, eval=True, predict=True):
-        """Raise UserError if a batch size that is used does not divide over the devices."""
+        """Raise UserError if a batch size in use does not divide over the devices."""
         if train:
             per_replica(
                 self.train_batch_size, strategy, "train_batch_size",
@@ -146,8 +147,8 @@ class OptimizerConfig:
     Attributes:
       optimizer: "bert_adam" as in the release, "adamw" with bias correction, or "lamb".
       learning_rate: the peak learning rate.
-      layer_decay: learning rate of a layer as a share of that of the layer above it.
-      warmup_proportion: share of the steps to warm up in, when fine-tuning.
+      layer_decay: learning rate of a layer as a fraction of that of the layer above it.
+      warmup_proportion: fraction of the steps that warm up, when fine-tuning.
     """
 
     optimizer: str = "bert_adam"
@@ -183,10 +184,10 @@ class DeviceConfig:
     Attributes:
       use_tpu: whether to run on a Cloud TPU.
       tpu_name: its name, grpc:// address, or "local" on a TPU VM.
-      tpu_zone, gcp_project: where it is; inferred if None.
+      tpu_zone, gcp_project: its zone and project; inferred if None.
       master: its address, the release's older name for `tpu_name`.
-      num_tpu_cores: how many cores are expected.
-      distribution_strategy: "auto", "one_device", "mirrored" or "multi_worker", without a TPU.
+      num_tpu_cores: expected number of cores.
+      distribution_strategy: without a TPU: "auto", "one_device", "mirrored" or "multi_worker".
     """
 
     use_tpu: bool = False
@@ -205,7 +206,7 @@ class DeviceConfig:
 
 @dataclasses.dataclass(frozen=True)
 class FineTuneConfig:
-    """Everything that `fine_tune` is told.
+    """All settings of `fine_tune`.
 
     Attributes:
       output_dir: folder for checkpoints, summaries and results.
@@ -215,7 +216,7 @@ class FineTuneConfig:
       optimizer: an `OptimizerConfig`.
       device: a `DeviceConfig`.
       do_train, do_eval, do_predict: what to do.
-      num_seeds: runs with seed, seed + 1, ..., each in a folder of its own.
+      num_seeds: number of runs, with seed, seed + 1, ..., each in its own folder.
       teacher_dir: output folder of a fine-tuned model to learn from.
       distillation: a `DistillationConfig`, if there is a `teacher_dir`.
     """
@@ -249,7 +250,7 @@ class FineTuneConfig:
         return {part for part, is_needed in needed.items() if is_needed}
 
     def check(self, spec):
-        """Raise UserError for values that cannot be combined; before any data are read."""
+        """Raise UserError for values that cannot be combined, before any data are read."""
         if not (self.do_train or self.do_eval or self.do_predict):
             raise UserError("one of `do_train`, `do_eval` and `do_predict` must be set")
         self.train.check(self.do_train)
@@ -296,8 +297,8 @@ def per_replica(batch_size, strategy, argument, parts=1):
 def use_xla(xla, strategy):
     """Return whether to compile training steps with XLA; `xla` None leaves it to the devices.
 
-    It is faster on a GPU and slower on a CPU. A TPU compiles everything by itself, and must not be
-    asked to.
+    It is faster on a GPU and slower on a CPU. A TPU compiles everything by itself; there
+    `jit_compile` must not be set.
     """
     if isinstance(strategy, tf.distribute.TPUStrategy):
         return False
