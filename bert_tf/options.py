@@ -275,7 +275,7 @@ class TaskOptions:
 @documented
 @dataclasses.dataclass(frozen=True)
 class FineTuneConfig:
-    """Everything that `fine_tune` is told.
+    """All settings of `fine_tune`.
 
     `task` is the `TaskOptions` of the task; `model`, `train`, `optimizer` and `device` are the
     configurations of this module.
@@ -348,7 +348,7 @@ class FineTuneConfig:
 @documented
 @dataclasses.dataclass(frozen=True)
 class PretrainingConfig:
-    """Everything that `pretrain` is told; `model`, ... are the configurations of this module."""
+    """All settings of `pretrain`; `model`, ... are the configurations of this module."""
 
     input_file: str = option(None, "TFRecord files: paths or globs, separated by commas.")
     output_dir: str = option(None, "Folder for checkpoints, summaries and results.")
