@@ -13,9 +13,7 @@ flags.DEFINE_string(
 flags.DEFINE_string("output_file", None, "File to write.")
 flags.DEFINE_list("layers", "-1,-2,-3,-4", "Layers to write: 0 is the lowest, -1 the last.")
 flags.DEFINE_bool(
-    "use_one_hot_embeddings",
-    False,
-    "Accepted for compatibility with the release; has no effect.",
+    "use_one_hot_embeddings", False, "Accepted for compatibility with the release; has no effect."
 )
 flags.DEFINE_enum(
     "layer_combination",

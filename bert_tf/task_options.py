@@ -60,19 +60,15 @@ class ClassificationOptions(TaskOptions):
         (), "Column of the text, or of both texts, by name or by number from 0. (bert_tf)"
     )
     label_column: tuple = option(
-        (),
-        "Column of the label, or with multi_label a column of 0 and 1 for each label. (bert_tf)",
+        (), "Column of the label, or with multi_label a column of 0 and 1 for each label. (bert_tf)"
     )
     id_column: str | None = option(None, "Column that identifies predictions. (bert_tf)")
     labels: tuple = option(
-        (),
-        "Labels in the order of their ids; those of the training set if not given. (bert_tf)",
+        (), "Labels in the order of their ids; those of the training set if not given. (bert_tf)"
     )
     label_separator: str = option(",", "Separator of the labels of one cell. (bert_tf)")
     header: str = option(
-        "auto",
-        "Whether the first line names the columns. (bert_tf)",
-        choices=("auto", "yes", "no"),
+        "auto", "Whether the first line names the columns. (bert_tf)", choices=("auto", "yes", "no")
     )
     numeric_columns: tuple = option(
         (), "Columns of numeric features, by name or by number from 0. (bert_tf)"
@@ -139,10 +135,7 @@ class QuestionAnsweringOptions(TaskOptions):
         None, "Tokens between the starts of two windows.", flag_default=128, minimum=1
     )
     max_query_length: int | None = option(
-        None,
-        "Most tokens of a question; longer ones are truncated.",
-        flag_default=64,
-        minimum=1,
+        None, "Most tokens of a question; longer ones are truncated.", flag_default=64, minimum=1
     )
     answer_alignment: str | None = option(
         None,
@@ -162,9 +155,7 @@ class QuestionAnsweringOptions(TaskOptions):
         None, "Most tokens of an answer.", flag_default=30, minimum=1
     )
     version_2_with_negative: bool | None = option(
-        None,
-        "Whether questions may have no answer, as in SQuAD 2.0.",
-        flag_default=False,
+        None, "Whether questions may have no answer, as in SQuAD 2.0.", flag_default=False
     )
     null_score_diff_threshold: float | None = option(
         None,
@@ -232,9 +223,7 @@ class TokenClassificationOptions(TaskOptions):
         choices=("iob1", "iob2", "iobes", "none"),
     )
     learn_scheme: str | None = option(
-        None,
-        "Scheme that the model learns, iob2 if not given.",
-        choices=("iob1", "iob2", "iobes"),
+        None, "Scheme that the model learns, iob2 if not given.", choices=("iob1", "iob2", "iobes")
     )
     output_scheme: str | None = option(
         None,
@@ -246,9 +235,7 @@ class TokenClassificationOptions(TaskOptions):
     tfds_data_dir: str | None = _tfds[1]
     tfds_splits: tuple = _tfds[2]
     doc_stride: int | None = option(
-        None,
-        "Tokens between the starts of two windows, half a window if not given.",
-        minimum=1,
+        None, "Tokens between the starts of two windows, half a window if not given.", minimum=1
     )
     document_context: bool | None = option(
         None,
@@ -308,8 +295,7 @@ class MultipleChoiceOptions(TaskOptions):
     dev_file: str | None = _files[2]
     test_file: str | None = _files[3]
     context_columns: tuple = option(
-        (),
-        "Columns that form the context, joined by a space; startphrase or context if not given.",
+        (), "Columns that form the context, joined by a space; startphrase or context if not given."
     )
     ending_columns: tuple = option(
         (), "Columns of the endings, two or more; ending0, ending1, ... if not given."

@@ -81,10 +81,7 @@ def check_compatible(checkpoint_shapes, model_shapes, path, required=_ENCODER):
 
 
 def warm_start(
-    model: keras.Model,
-    path: str,
-    require_all: bool = False,
-    labels: Sequence[str] | None = None,
+    model: keras.Model, path: str, require_all: bool = False, labels: Sequence[str] | None = None
 ) -> None:
     """Load every weight of `model` that a checkpoint has, by name.
 

@@ -4,13 +4,7 @@ from absl import flags
 
 import bert_tf
 from bert_tf.cli.flags import define_options, from_flags
-from bert_tf.options import (
-    DeviceConfig,
-    FineTuneConfig,
-    ModelConfig,
-    OptimizerConfig,
-    TrainConfig,
-)
+from bert_tf.options import DeviceConfig, FineTuneConfig, ModelConfig, OptimizerConfig, TrainConfig
 
 flags.disclaim_key_flags()
 

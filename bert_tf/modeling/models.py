@@ -12,13 +12,7 @@ import keras
 from keras import ops
 
 from bert_tf.config import BertConfig
-from bert_tf.modeling.heads import (
-    FoldChoices,
-    LayerMix,
-    MaskedLMHead,
-    Projection,
-    UnfoldChoices,
-)
+from bert_tf.modeling.heads import FoldChoices, LayerMix, MaskedLMHead, Projection, UnfoldChoices
 from bert_tf.modeling.layers import (
     CALL_ARGUMENTS,
     Dropout,
