@@ -23,7 +23,7 @@ from google.protobuf.message import DecodeError
 
 from bert_tf import console, files
 from bert_tf.deprecation import deprecated_names
-from bert_tf.errors import UserError, reason
+from bert_tf.errors import UserError, abbreviate, reason
 
 # The arguments that set the lengths.
 _LENGTH_ARGUMENTS = {"S": "max_seq_length", "P": "max_predictions_per_seq"}
@@ -258,7 +258,9 @@ def check(paths, schema, lengths, is_unmasked=False):
     """
     empty = [path for path in paths if files.size_and_time(path)[0] == 0]
     if 0 < len(empty) < len(paths):
-        console.info("%d of %d files have no records: %s", len(empty), len(paths), _first_3(empty))
+        console.info(
+            "%d of %d files have no records: %s", len(empty), len(paths), abbreviate(empty)
+        )
         paths = [path for path in paths if path not in empty]
     for path in paths:
         check_lengths(path, schema, lengths, is_unmasked)
@@ -325,7 +327,7 @@ def naming_bad_records(paths):
             problem = _describe_bad_record(error)
         if not problem:
             raise
-        raise UserError(f"{_first_3(list(dict.fromkeys(paths)))}: {problem}") from None
+        raise UserError(f"{abbreviate(list(dict.fromkeys(paths)))}: {problem}") from None
 
 
 # The message of the assertion in `parse`, and those of TensorFlow's parser.
@@ -386,11 +388,6 @@ def _first_record(path):
     if data is None:
         raise UserError(f"{path}: not a TFRecord file, or its first record is truncated")
     return data
-
-
-def _first_3(paths):
-    more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
-    return f"{', '.join(paths[:3])}{more}"
 
 
 __getattr__ = deprecated_names(

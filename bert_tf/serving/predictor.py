@@ -26,7 +26,7 @@ TASK_OUTPUTS = {
     "fill_mask": ("words", "probabilities"),
 }
 
-# Task names of models that version 0.1 exported.
+# Task names in models that version 0.1 exported, and in its flag --task.
 RENAMED_TASKS = {
     "answers": "question_answering",
     "choice": "multiple_choice",
