@@ -48,7 +48,7 @@ class BasePredictor:
     """
 
     def __init__(self, inputs, num_numeric_features, metadata, batch_size):
-        """Store the attributes, a dict as in `model.json`, and the maximum rows of a batch."""
+        """Store the attributes, the dict of a `model.json`, and the maximum rows of a batch."""
         self.inputs, self.num_numeric_features = tuple(inputs), num_numeric_features
         self._metadata, self._batch_size = metadata, batch_size
 
