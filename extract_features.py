@@ -5,6 +5,7 @@ from absl import flags
 
 import bert_tf
 from bert_tf.cli.flags import FLAGS
+from bert_tf.task_options import LAYER_COMBINATIONS
 
 bert_tf.cli.pipelines.define_pipeline_flags()
 flags.DEFINE_string(
@@ -18,14 +19,7 @@ flags.DEFINE_bool(
 flags.DEFINE_enum(
     "layer_combination",
     None,
-    [
-        "embeddings",
-        "second_to_last",
-        "last",
-        "weighted_sum_last_four",
-        "concat_last_four",
-        "weighted_sum_all",
-    ],
+    LAYER_COMBINATIONS,
     "A single vector computed from several layers, as in table 7 of the BERT paper, instead of "
     "--layers. (bert_tf)",
 )

@@ -1,10 +1,16 @@
-"""The options of each task; see `options` for what becomes of them."""
+"""The options of each task, in the form that `options` describes."""
 
 import dataclasses
 
 from bert_tf import console
 from bert_tf.errors import UserError
 from bert_tf.options import TaskOptions, documented, option
+
+# The keys of `modeling.LAYER_COMBINATIONS`, which needs TensorFlow.
+LAYER_COMBINATIONS = (
+    "embeddings", "second_to_last", "last", "weighted_sum_last_four", "concat_last_four",
+    "weighted_sum_all",
+)  # fmt: skip
 
 
 def _file_options(train, dev, test, folder):
@@ -29,7 +35,7 @@ def _tfds_options(splits):
 @documented
 @dataclasses.dataclass(frozen=True)
 class ClassificationOptions(TaskOptions):
-    """What a user chooses for a classifier: its data, and how to learn from them."""
+    """Options of classification and regression."""
 
     _files = _file_options("train.tsv", "dev.tsv", "test.tsv", "Folder with the files of the task.")
     _tfds = _tfds_options(
@@ -112,7 +118,7 @@ class ClassificationOptions(TaskOptions):
 @documented
 @dataclasses.dataclass(frozen=True)
 class QuestionAnsweringOptions(TaskOptions):
-    """What a user chooses for question answering: its data, windows and decoding."""
+    """Options of question answering: data, windows and decoding."""
 
     _tfds = _tfds_options(
         "training and prediction, such as train[:90%],train[90%:]; train,validation if not given"
@@ -135,7 +141,7 @@ class QuestionAnsweringOptions(TaskOptions):
         None, "Tokens between the starts of two windows.", flag_default=128, minimum=1
     )
     max_query_length: int | None = option(
-        None, "Most tokens of a question; longer ones are truncated.", flag_default=64, minimum=1
+        None, "Maximum tokens of a question; longer ones are truncated.", flag_default=64, minimum=1
     )
     answer_alignment: str | None = option(
         None,
@@ -152,7 +158,7 @@ class QuestionAnsweringOptions(TaskOptions):
         minimum=1,
     )
     max_answer_length: int | None = option(
-        None, "Most tokens of an answer.", flag_default=30, minimum=1
+        None, "Maximum number of tokens of an answer.", flag_default=30, minimum=1
     )
     version_2_with_negative: bool | None = option(
         None, "Whether questions may have no answer, as in SQuAD 2.0.", flag_default=False
@@ -190,7 +196,7 @@ class QuestionAnsweringOptions(TaskOptions):
 @documented
 @dataclasses.dataclass(frozen=True)
 class TokenClassificationOptions(TaskOptions):
-    """What a user chooses for a token classifier: its data, and how to learn from them."""
+    """Options of token classification."""
 
     _files = _file_options(
         "train.txt", "dev.txt", "test.txt", "Folder with train.txt, dev.txt and test.txt."
@@ -249,11 +255,8 @@ class TokenClassificationOptions(TaskOptions):
         None,
         "The layers that features_only uses.",
         flag_default="concat_last_four",
-        choices=(
-            "embeddings", "second_to_last", "last", "weighted_sum_last_four", "concat_last_four",
-            "weighted_sum_all",
-        ),
-    )  # fmt: skip
+        choices=LAYER_COMBINATIONS,
+    )
     feature_lstm_size: int | None = option(
         None, "Units of each direction of the BiLSTM, hidden_size if not given.", minimum=1
     )
@@ -279,7 +282,7 @@ class TokenClassificationOptions(TaskOptions):
 @documented
 @dataclasses.dataclass(frozen=True)
 class MultipleChoiceOptions(TaskOptions):
-    """What a user chooses for multiple choice: the data and their columns."""
+    """Options of multiple choice."""
 
     _files = _file_options(
         "train.csv", "dev.csv", "test.csv", "Folder with train.csv, dev.csv (or val.csv), test.csv."

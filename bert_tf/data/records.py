@@ -109,14 +109,9 @@ _ALL |= SQUAD_TRAINING | TAGGING
 
 
 def serialize(schema, values):
-    """Serialize one example as a `tf.train.Example`; equal values give equal bytes.
+    """Return the bytes of one `tf.train.Example`; equal values give equal bytes.
 
-    Args:
-      schema: a schema, such as `PRETRAINING`.
-      values: dict from the names in the schema to arrays or lists, or to a scalar.
-
-    Returns:
-      bytes.
+    `values` is a dict from the names in the schema to arrays, lists or scalars.
 
     Raises:
       KeyError, TypeError: if names or types differ from the schema, which is a programming error.
@@ -159,16 +154,9 @@ _BOUND_CAUSES = {
 
 
 def limits(schema, config, lengths, num_labels=2):
-    """Return the exclusive upper bounds of a schema's values, for `parse` to check.
+    """Return a dict of the exclusive upper bounds of a schema's values, for `parse` to check.
 
-    Args:
-      schema: a schema, such as `PRETRAINING`.
-      config: the model's `BertConfig`.
-      lengths: dict of lengths, see the module docstring.
-      num_labels: number of labels of a classification.
-
-    Returns:
-      Dict from feature name to upper bound.
+    `config` is the model's `BertConfig`.
     """
     sizes = {
         "vocab_size": config.vocab_size,
@@ -212,15 +200,10 @@ def parse(serialized, schema, lengths, limits=None):
 
 
 def trim(batch, schema, multiple):
-    """Cut off columns that are padding in all examples of a batch.
+    """Cut off columns that are padding in all examples of a batch, as `parse` returns it.
 
-    Args:
-      batch: dict of tensors, as `parse` returns it.
-      schema: the schema that was passed to `parse`.
-      multiple: the new length is the longest sequence rounded up to a multiple of this, at most S.
-
-    Returns:
-      The dict with the features of length S shortened; their length is no longer static.
+    The new length is that of the longest sequence rounded up to a multiple of `multiple`, at most
+    S; it is not static.
     """
     mask = batch["input_mask"]
     # The position of the last 1, not the sum: a mask that another program wrote may have gaps.
