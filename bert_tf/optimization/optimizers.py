@@ -157,7 +157,7 @@ class AdamWeightDecay:
           The global norm of the gradients before clipping, a float32 scalar.
         """
         norm = tf.linalg.global_norm(list(gradients.values()))
-        # 1 / max(norm, limit) instead of limit / norm does not change a bit of small gradients.
+        # limit / max(norm, limit) is exactly 1 for small gradients, which stay bit-identical.
         scale = self.clip_norm / tf.maximum(norm, self.clip_norm)
         rate = self.learning_rate(self.step)
         tf.distribute.get_replica_context().merge_call(
