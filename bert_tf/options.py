@@ -212,7 +212,7 @@ class DeviceConfig:
 
 @dataclasses.dataclass(frozen=True)
 class TaskOptions:
-    """What a user chooses for a task: its data, and how to read them.
+    """Base of the options of a task: its data, and how to read and learn from them.
 
     None stands for the value that the trained model in the output folder has, else for the default
     of the task's config.
@@ -221,11 +221,7 @@ class TaskOptions:
     max_seq_length: int | None = option(None, "Longest sequence in tokens.", flag_default=128)
 
     def completed(self, config_class, stored=None):
-        """Fill in the options that are None.
-
-        Args:
-          config_class: the `TaskConfig` class of the task.
-          stored: the `TaskConfig` of a trained run whose values apply, or None.
+        """Fill in options that are None from a run's `TaskConfig`, else from the class's defaults.
 
         Returns:
           (the completed options, list of the names taken from `stored`)
@@ -239,11 +235,9 @@ class TaskOptions:
         return dataclasses.replace(self, **filled), taken
 
     def check(self, config, is_resumed):
-        """Raise UserError for options that cannot be combined; before any data are read.
+        """Raise UserError for options that cannot be combined, before any data are read.
 
-        Args:
-          config: the `FineTuneConfig` of the run.
-          is_resumed: whether the output folder has a checkpoint.
+        `config` is the `FineTuneConfig`; `is_resumed`: whether the output folder has a checkpoint.
         """
 
     def is_given(self, name):
@@ -251,11 +245,7 @@ class TaskOptions:
         return getattr(self, name) != getattr(type(self), name)
 
     def check_source(self, file_options):
-        """Raise UserError if options of files are mixed with those of tensorflow-datasets.
-
-        Args:
-          file_options: names of the options that are for files.
-        """
+        """Raise UserError if `file_options` are mixed with those of tensorflow-datasets."""
         unused = file_options if self.tfds_name else ("tfds_data_dir", "tfds_splits")
         for name in unused:
             if self.is_given(name):
@@ -275,11 +265,7 @@ class TaskOptions:
 @documented
 @dataclasses.dataclass(frozen=True)
 class FineTuneConfig:
-    """Everything that `fine_tune` is told.
-
-    `task` is the `TaskOptions` of the task; `model`, `train`, `optimizer` and `device` are the
-    configurations of this module.
-    """
+    """The configuration of `training.fine_tune`; `task` is the `TaskOptions` of the task."""
 
     output_dir: str = option(None, "Folder for checkpoints, summaries and results.")
     task: TaskOptions = dataclasses.field(default_factory=TaskOptions)
@@ -348,7 +334,7 @@ class FineTuneConfig:
 @documented
 @dataclasses.dataclass(frozen=True)
 class PretrainingConfig:
-    """Everything that `pretrain` is told; `model`, ... are the configurations of this module."""
+    """The configuration of `training.pretrain`."""
 
     input_file: str = option(None, "TFRecord files: paths or globs, separated by commas.")
     output_dir: str = option(None, "Folder for checkpoints, summaries and results.")

@@ -1,10 +1,16 @@
-"""The options of each task; see `options` for what becomes of them."""
+"""The options of each task, in the form that `options` describes."""
 
 import dataclasses
 
 from bert_tf import console
 from bert_tf.errors import UserError
 from bert_tf.options import TaskOptions, documented, option
+
+# The keys of `modeling.LAYER_COMBINATIONS`, which needs TensorFlow.
+LAYER_COMBINATIONS = (
+    "embeddings", "second_to_last", "last", "weighted_sum_last_four", "concat_last_four",
+    "weighted_sum_all",
+)  # fmt: skip
 
 
 def _file_options(train, dev, test, folder):
@@ -29,7 +35,7 @@ def _tfds_options(splits):
 @documented
 @dataclasses.dataclass(frozen=True)
 class ClassificationOptions(TaskOptions):
-    """What a user chooses for a classifier: its data, and how to learn from them."""
+    """Options of classification and regression."""
 
     _files = _file_options("train.tsv", "dev.tsv", "test.tsv", "Folder with the files of the task.")
     _tfds = _tfds_options(
@@ -60,19 +66,15 @@ class ClassificationOptions(TaskOptions):
         (), "Column of the text, or of both texts, by name or by number from 0. (bert_tf)"
     )
     label_column: tuple = option(
-        (),
-        "Column of the label, or with multi_label a column of 0 and 1 for each label. (bert_tf)",
+        (), "Column of the label, or with multi_label a column of 0 and 1 for each label. (bert_tf)"
     )
     id_column: str | None = option(None, "Column that identifies predictions. (bert_tf)")
     labels: tuple = option(
-        (),
-        "Labels in the order of their ids; those of the training set if not given. (bert_tf)",
+        (), "Labels in the order of their ids; those of the training set if not given. (bert_tf)"
     )
     label_separator: str = option(",", "Separator of the labels of one cell. (bert_tf)")
     header: str = option(
-        "auto",
-        "Whether the first line names the columns. (bert_tf)",
-        choices=("auto", "yes", "no"),
+        "auto", "Whether the first line names the columns. (bert_tf)", choices=("auto", "yes", "no")
     )
     numeric_columns: tuple = option(
         (), "Columns of numeric features, by name or by number from 0. (bert_tf)"
@@ -116,7 +118,7 @@ class ClassificationOptions(TaskOptions):
 @documented
 @dataclasses.dataclass(frozen=True)
 class QuestionAnsweringOptions(TaskOptions):
-    """What a user chooses for question answering: its data, windows and decoding."""
+    """Options of question answering: data, windows and decoding."""
 
     _tfds = _tfds_options(
         "training and prediction, such as train[:90%],train[90%:]; train,validation if not given"
@@ -139,10 +141,7 @@ class QuestionAnsweringOptions(TaskOptions):
         None, "Tokens between the starts of two windows.", flag_default=128, minimum=1
     )
     max_query_length: int | None = option(
-        None,
-        "Most tokens of a question; longer ones are truncated.",
-        flag_default=64,
-        minimum=1,
+        None, "Maximum tokens of a question; longer ones are truncated.", flag_default=64, minimum=1
     )
     answer_alignment: str | None = option(
         None,
@@ -159,12 +158,10 @@ class QuestionAnsweringOptions(TaskOptions):
         minimum=1,
     )
     max_answer_length: int | None = option(
-        None, "Most tokens of an answer.", flag_default=30, minimum=1
+        None, "Maximum number of tokens of an answer.", flag_default=30, minimum=1
     )
     version_2_with_negative: bool | None = option(
-        None,
-        "Whether questions may have no answer, as in SQuAD 2.0.",
-        flag_default=False,
+        None, "Whether questions may have no answer, as in SQuAD 2.0.", flag_default=False
     )
     null_score_diff_threshold: float | None = option(
         None,
@@ -199,7 +196,7 @@ class QuestionAnsweringOptions(TaskOptions):
 @documented
 @dataclasses.dataclass(frozen=True)
 class TokenClassificationOptions(TaskOptions):
-    """What a user chooses for a token classifier: its data, and how to learn from them."""
+    """Options of token classification."""
 
     _files = _file_options(
         "train.txt", "dev.txt", "test.txt", "Folder with train.txt, dev.txt and test.txt."
@@ -232,9 +229,7 @@ class TokenClassificationOptions(TaskOptions):
         choices=("iob1", "iob2", "iobes", "none"),
     )
     learn_scheme: str | None = option(
-        None,
-        "Scheme that the model learns, iob2 if not given.",
-        choices=("iob1", "iob2", "iobes"),
+        None, "Scheme that the model learns, iob2 if not given.", choices=("iob1", "iob2", "iobes")
     )
     output_scheme: str | None = option(
         None,
@@ -246,9 +241,7 @@ class TokenClassificationOptions(TaskOptions):
     tfds_data_dir: str | None = _tfds[1]
     tfds_splits: tuple = _tfds[2]
     doc_stride: int | None = option(
-        None,
-        "Tokens between the starts of two windows, half a window if not given.",
-        minimum=1,
+        None, "Tokens between the starts of two windows, half a window if not given.", minimum=1
     )
     document_context: bool | None = option(
         None,
@@ -262,11 +255,8 @@ class TokenClassificationOptions(TaskOptions):
         None,
         "The layers that features_only uses.",
         flag_default="concat_last_four",
-        choices=(
-            "embeddings", "second_to_last", "last", "weighted_sum_last_four", "concat_last_four",
-            "weighted_sum_all",
-        ),
-    )  # fmt: skip
+        choices=LAYER_COMBINATIONS,
+    )
     feature_lstm_size: int | None = option(
         None, "Units of each direction of the BiLSTM, hidden_size if not given.", minimum=1
     )
@@ -292,7 +282,7 @@ class TokenClassificationOptions(TaskOptions):
 @documented
 @dataclasses.dataclass(frozen=True)
 class MultipleChoiceOptions(TaskOptions):
-    """What a user chooses for multiple choice: the data and their columns."""
+    """Options of multiple choice."""
 
     _files = _file_options(
         "train.csv", "dev.csv", "test.csv", "Folder with train.csv, dev.csv (or val.csv), test.csv."
@@ -308,8 +298,7 @@ class MultipleChoiceOptions(TaskOptions):
     dev_file: str | None = _files[2]
     test_file: str | None = _files[3]
     context_columns: tuple = option(
-        (),
-        "Columns that form the context, joined by a space; startphrase or context if not given.",
+        (), "Columns that form the context, joined by a space; startphrase or context if not given."
     )
     ending_columns: tuple = option(
         (), "Columns of the endings, two or more; ending0, ending1, ... if not given."

@@ -31,9 +31,5 @@ __all__ = [
 ]
 
 __getattr__ = deprecated_names(
-    __name__,
-    {
-        "beside_settings": "read_metadata",
-        "find_config": "load_config",
-    },
+    __name__, {"beside_settings": "read_metadata", "find_config": "load_config"}
 )

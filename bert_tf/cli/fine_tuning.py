@@ -1,16 +1,10 @@
-"""What the scripts that fine-tune share: their flags, and these as a `FineTuneConfig`."""
+"""The flags that the fine-tuning scripts share, and their conversion to a `FineTuneConfig`."""
 
 from absl import flags
 
 import bert_tf
 from bert_tf.cli.flags import define_options, from_flags
-from bert_tf.options import (
-    DeviceConfig,
-    FineTuneConfig,
-    ModelConfig,
-    OptimizerConfig,
-    TrainConfig,
-)
+from bert_tf.options import DeviceConfig, FineTuneConfig, ModelConfig, OptimizerConfig, TrainConfig
 
 flags.disclaim_key_flags()
 
@@ -18,12 +12,7 @@ _DISTILLATION = ("teacher_dir", "teacher_weight", "teacher_temperature")
 
 
 def define_flags(options_class, can_distill=False):
-    """Define the flags of a script that fine-tunes.
-
-    Args:
-      options_class: the `TaskOptions` of its task.
-      can_distill: whether the task can learn from a teacher.
-    """
+    """Define the flags of a script for the task of a `TaskOptions` class."""
     for config_class in (options_class, ModelConfig, TrainConfig, OptimizerConfig, DeviceConfig):
         define_options(config_class)
     define_options(FineTuneConfig, skip=() if can_distill else _DISTILLATION)
@@ -31,11 +20,7 @@ def define_flags(options_class, can_distill=False):
 
 
 def fine_tune(task_name):
-    """Fine-tune as the flags say.
-
-    Args:
-      task_name: a key of `tasks.TASKS`.
-    """
+    """Fine-tune a task, a key of `tasks.TASKS`, with the options of the flags."""
     spec = bert_tf.tasks.TASKS[task_name]
     config = from_flags(
         FineTuneConfig,

@@ -18,7 +18,7 @@ from absl import app, flags, logging
 import bert_tf
 from bert_tf import console
 from bert_tf.errors import Stopped, UserError
-from bert_tf.options import DeviceConfig, ModelConfig, TrainConfig
+from bert_tf.options import ModelConfig
 
 FLAGS = flags.FLAGS
 
@@ -123,13 +123,7 @@ def _warn_of_aliases(argv):
 
 
 def define_options(config_class, only=None, skip=()):
-    """Define a flag for each option of a configuration dataclass.
-
-    Args:
-      config_class: a dataclass whose fields are made by `options.option`.
-      only: names of the options to define, None for all.
-      skip: names of options to leave out.
-    """
+    """Define a flag for each `options.option` of a dataclass, or for `only` some of them."""
     hints = typing.get_type_hints(config_class)
     for field in dataclasses.fields(config_class):
         name, values = field.name, dict(field.metadata)
@@ -155,16 +149,6 @@ def define_tokenizer_flags():
     define_options(ModelConfig, only=("vocab_file", "do_lower_case"))
 
 
-def define_model_flags():
-    """Define the flags of the model's files without vocabulary and casing."""
-    define_options(ModelConfig, skip=("vocab_file", "do_lower_case"))
-
-
-def define_device_flags():
-    """Define the flags of devices."""
-    define_options(DeviceConfig)
-
-
 def resolve_model(*required):
     """Fill in the flags that --model provides; UserError if a required one has no value."""
     config = bert_tf.checkpoints.resolve_model(from_flags(ModelConfig), *required)
@@ -173,26 +157,11 @@ def resolve_model(*required):
             FLAGS[name].value = value
 
 
-def dtype_policy():
-    """Return --dtype as a Keras policy: weights in float32, computation in that type."""
-    from_flags(DeviceConfig).check_dtype(FLAGS.dtype)
-    return from_flags(TrainConfig).dtype_policy
-
-
-def device_options():
-    """Return the device flags as keyword arguments of `training.make_strategy`."""
-    return dataclasses.asdict(from_flags(DeviceConfig))
-
-
 def from_flags(config_class, **values):
     """Make a configuration dataclass from the flags named like its fields.
 
-    A field whose default is None gets the flag's value only if the flag is given: None stands for
-    "not given" there.
-
-    Args:
-      config_class: the dataclass.
-      **values: values of fields that are not flags.
+    A field whose default is None gets the flag's value only if the flag is given. `values` are for
+    the fields that have no flag.
     """
     for field in dataclasses.fields(config_class):
         if field.name in values or field.name not in FLAGS:

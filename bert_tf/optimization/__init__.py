@@ -22,12 +22,10 @@ OPTIMIZERS = {
 
 
 def make_optimizer(config, num_train_steps, num_warmup_steps=None):
-    """Make an optimizer, not built yet.
+    """Return the optimizer of an `options.OptimizerConfig`, not yet built.
 
-    Args:
-      config: an `options.OptimizerConfig`.
-      num_train_steps: the step where the learning rate reaches 0.
-      num_warmup_steps: None for `warmup_proportion` of the steps.
+    Its learning rate reaches 0 at `num_train_steps`. If `num_warmup_steps` is None, the warm-up
+    takes `warmup_proportion` of the steps.
     """
     if num_warmup_steps is None:
         num_warmup_steps = int(num_train_steps * config.warmup_proportion)

@@ -92,9 +92,6 @@ class FillMask(TextPipeline):
           tokenizer: a `FullTokenizer` that keeps special tokens.
           num_best: number of tokens to return for each [MASK].
           **options: `strategy`, `batch_size` and `max_seq_length`, as in `TextPipeline`.
-
-        Raises:
-          UserError: if the model does not support this length.
         """
         super().__init__(model, tokenizer, **options)
         self._encoder, self._head = model.get_layer("bert"), model.get_layer("masked_lm")

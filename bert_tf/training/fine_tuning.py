@@ -1,4 +1,4 @@
-"""`fine_tune`: the one driver of all fine-tuning, from options to result files."""
+"""`fine_tune`: trains, evaluates and predicts with any task, from options to result files."""
 
 import contextlib
 import dataclasses
@@ -40,7 +40,7 @@ _STEMS = {"train": "train", "dev": "eval", "test": "predict"}
 
 
 class LoadedModel(NamedTuple):
-    """What is known of the model before the data are read.
+    """The configuration, the tokenizer and the files of a model.
 
     Attributes:
       bert_config: a `BertConfig`.
@@ -93,14 +93,14 @@ def fine_tune(spec, config):
     data.config = data.config.resumed(config.output_dir)
     experiment = Experiment(spec, config, data, strategy, model)
     with exclusive_directory(config.output_dir, experiment.workers):
-        experiment.settle(config.output_dir)
+        experiment.check_and_save_config(config.output_dir)
         experiment.make_features()
         return experiment.run_seeds()
 
 
 def _completed(spec, config, stored):
-    """Fill in the options that are not given from the trained model, and log which."""
-    options, taken = config.task.completed(spec.config_class, stored)
+    """Fill in missing options from the trained model, and log which."""
+    options, names = config.task.completed(spec.config_class, stored)
     model = config.model
     if stored:
         values = {
@@ -110,7 +110,7 @@ def _completed(spec, config, stored):
         }
         missing = {name: x for name, x in values.items() if getattr(model, name) is None}
         model = dataclasses.replace(model, **missing)
-        if names := [*missing, *taken]:
+        if names := [*missing, *names]:
             console.info("from %s: %s", config.output_dir, ", ".join(names))
     return dataclasses.replace(config, task=options, model=model)
 
@@ -164,11 +164,11 @@ def _infer_do_lower_case(config, model, default):
     if given is not None:
         if recorded != given:
             console.warning(
-                "`do_lower_case=%s`, but the files next to %s say %s", given, checkpoint, recorded
+                "`do_lower_case=%s`, but the metadata of %s says %s", given, checkpoint, recorded
             )
         return given
     if recorded != chosen:
-        console.info("from the files next to %s: do_lower_case=%s", checkpoint, recorded)
+        console.info("from the metadata of %s: do_lower_case=%s", checkpoint, recorded)
     return recorded
 
 
@@ -216,7 +216,7 @@ class Run(NamedTuple):
 
 
 class Experiment:
-    """What the runs of all seeds share: data, features and the settings of the model.
+    """The data, the features and the settings that the runs of all seeds share.
 
     Attributes:
       workers: the `Workers`.
@@ -268,8 +268,8 @@ class Experiment:
         }
         self._features = {}
 
-    def settle(self, folder):
-        """Check a resumed run in a folder, and save the config of the task there."""
+    def check_and_save_config(self, folder):
+        """Check that a resumed run has the same task config, or save that of a new run."""
         self.workers.chief_first(
             lambda: self.data.config.settle(folder, write=self.config.do_train)
         )
@@ -295,7 +295,7 @@ class Experiment:
                 if not self.workers.is_chief:
                     features.reload()
             if features.stale_reason:
-                raise UserError(f"{path} was made of other data: {features.stale_reason}")
+                raise UserError(f"{path} was made from different data: {features.stale_reason}")
             self._features[split] = features
 
     def _must_rebuild(self, features, runs):
@@ -304,7 +304,7 @@ class Experiment:
         Raises:
           UserError: if the workers have different data, or see different folders.
         """
-        # With different data the workers would end after different numbers of steps.
+        # With different data the workers would make different numbers of steps.
         key = float(int(features.key[:10], 16))
         stale_share, mean_key = self.workers.mean(float(bool(features.stale_reason)), key)
         if mean_key != key:
@@ -316,8 +316,8 @@ class Experiment:
             )
         if features.stale_reason and any(map(checkpointing.latest, runs)):
             console.warning(
-                "the run in %s began with other training data or options (%s) and continues with "
-                "the new ones",
+                "the run in %s was started with different training data or options (%s) and "
+                "continues with the new ones",
                 self.config.output_dir, features.stale_reason,
             )  # fmt: skip
         return bool(features.stale_reason)
@@ -328,7 +328,7 @@ class Experiment:
 
     def batches(self, split, batch_size):
         """Return all records of a split in their order: a `data.input_pipeline.EvaluationInput`."""
-        record_format = self.data.record_format(split, self._with_teacher(split))
+        record_format = self.data.record_format(split, self._has_teacher_logits(split))
         return input_pipeline.EvaluationInput(
             [self.paths[split]],
             record_format.schema,
@@ -338,17 +338,17 @@ class Experiment:
             length_multiple=self.length_multiple,
         )
 
-    def _with_teacher(self, split):
+    def _has_teacher_logits(self, split):
         return self.teacher is not None and split == "train"
 
     def run_seeds(self):
-        """Make one run, or one with each seed in a folder of its own and a table of them all."""
+        """Make one run, or a run for each seed in its own folder, and a table of their results."""
         if self.config.num_seeds == 1:
             return self.run(self.config.output_dir, self.train_config.seed)
         metrics: dict[str, dict] = {}
         for i, (seed, folder) in enumerate(self.folders.items()):
             console.info("run %d of %d: seed %d", i + 1, self.config.num_seeds, seed)
-            self.settle(folder)
+            self.check_and_save_config(folder)
             for split, values in self.run(folder, seed).items():
                 metrics.setdefault(split, {})[seed] = values
             gc.collect()  # the model is part of reference cycles
@@ -391,7 +391,7 @@ class Experiment:
         (split,) = self.data.splits("train")
         num_examples = self.data.num_train_units(self._features[split])
         steps = self.train_config.num_train_steps(num_examples, self.data.unit)
-        record_format = self.data.record_format(split, self._with_teacher(split))
+        record_format = self.data.record_format(split, self._has_teacher_logits(split))
         batches = input_pipeline.TrainingInput(
             [self.paths[split]],
             record_format.schema,

@@ -1,4 +1,4 @@
-"""`pretrain`: pre-training from records, as run_pretraining.py does it."""
+"""`pretrain`: pre-training from records, as in run_pretraining.py."""
 
 import contextlib
 import dataclasses
@@ -55,20 +55,20 @@ def pretrain(config):
         stack.enter_context(records.naming_bad_records(paths))
         if config.do_train:  # one process may evaluate what another one trains
             stack.enter_context(exclusive_directory(config.output_dir, workers))
-            # Next to the checkpoints, so that the folder can be converted and started from.
-            workers.chief_first(lambda: _settle_config(config.output_dir, bert_config))
+            # Saved next to the checkpoints, so that other programs can load the folder.
+            workers.chief_first(lambda: _check_and_save_config(config.output_dir, bert_config))
         return _run(config, bert_config, strategy, train_batches, eval_batches)
 
 
 def _make_batches(config, bert_config):
-    """Check the records; return an `input_pipeline.TrainingInput` and an `Evaluation`."""
+    """Check the records; return a `TrainingInput` and an `EvaluationInput`."""
     has_pairs = config.objective != "none"
     schema = records.pretraining_schema(has_pairs, not config.dynamic_masking)
     paths = files.expand(config.input_file, "input_file")
     eval_paths = files.expand(config.eval_file, "eval_file") if config.eval_file else paths
     masking = _make_masking(config, bert_config)
-    for checked in (paths, eval_paths) if config.eval_file else (paths,):
-        records.check(checked, schema, config.lengths, is_unmasked=config.dynamic_masking)
+    for some_paths in (paths, eval_paths) if config.eval_file else (paths,):
+        records.check(some_paths, schema, config.lengths, is_unmasked=config.dynamic_masking)
     limits = records.limits(schema, bert_config, config.lengths)
     train_batches = input_pipeline.TrainingInput(
         paths,
@@ -92,7 +92,7 @@ def _make_batches(config, bert_config):
 
 
 def _make_masking(config, bert_config):
-    """Return the `dynamic_masking.DynamicMasking` of the config, None without."""
+    """Return a `dynamic_masking.DynamicMasking`, or None if the records are masked."""
     if not config.dynamic_masking:
         return None
     vocab_file = config.model.vocab_file
@@ -108,8 +108,8 @@ def _make_masking(config, bert_config):
     return dynamic_masking.DynamicMasking(vocab, config.lengths, probability, config.train.seed)
 
 
-def _settle_config(output_dir, bert_config):
-    """Save the config in a run's folder; UserError if the run began with a different one."""
+def _check_and_save_config(output_dir, bert_config):
+    """Save the config in a run's folder; UserError if the run has a different one."""
     path = os.path.join(output_dir, files.CONFIG)
     if not tf.io.gfile.exists(path):
         files.write_text(path, bert_config.to_json_string())

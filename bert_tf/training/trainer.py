@@ -40,8 +40,8 @@ class Trainer:
           strategy: a `tf.distribute.Strategy`.
           output_dir: folder of the run's checkpoints and summaries.
           init_checkpoint: a checkpoint of the release or of another run, or a Hugging Face folder.
-          must_be_trained: whether no weight may stay random, as for evaluation and prediction.
-          labels: names of the rows of the head, if it has any.
+          must_be_trained: whether all weights must be loaded, as for evaluation and prediction.
+          labels: names of the rows of the classification layer, if they have names.
 
         Raises:
           UserError: if a checkpoint does not fit, or a required one is missing.
@@ -73,7 +73,7 @@ class Trainer:
 
     @property
     def step(self):
-        """The step of the checkpoint that the weights came from, 0 without one."""
+        """The step of the checkpoint from which the weights were loaded, 0 without one."""
         return checkpointing.step_of(self.checkpoint) if self.checkpoint else 0
 
     def fit(self, data, optimizer, num_train_steps, options=None, eval_data=None):
@@ -81,7 +81,7 @@ class Trainer:
 
         Args:
           data: endless batches, a `data.input_pipeline.TrainingInput`.
-          optimizer: one of `bert_tf.optimization`, not built yet.
+          optimizer: an optimizer of `bert_tf.optimization`, not yet built.
           num_train_steps: the step to stop at.
           options: a `TrainConfig`, None for the defaults.
           eval_data: a `data.input_pipeline.EvaluationInput` for `options.eval_steps`.
@@ -128,7 +128,7 @@ class Trainer:
 
     @functools.cached_property
     def _predict_step(self):
-        """The function from a distributed batch to the predictions of all replicas."""
+        """The function that maps a distributed batch to the predictions of all replicas."""
         task = self.task
 
         def replica_step(batch):
@@ -140,12 +140,12 @@ class Trainer:
     def predict(self, data, description, total=None):
         """Yield the predictions of each batch, in order, as dicts of numpy arrays.
 
-        Every worker gets the predictions of all.
+        Every worker gets the predictions of all workers.
 
         Args:
-          data: batches with `is_real_example` (B,), 0 for rows that
-            only fill up the last batch; these are left out.
-          description: of the job, for the progress line.
+          data: a `data.input_pipeline.EvaluationInput`: batches with `is_real_example` (B,), 0 for
+            padding of the last batch, which is left out.
+          description: label of the progress bar.
           total: number of examples, if known.
         """
         ticker = console.Ticker(description, "examples", total=total)
@@ -162,7 +162,7 @@ class Trainer:
 
         Args:
           data: as for `predict`.
-          description: of the job, for the progress line.
+          description: label of the progress bar.
           total: number of examples, if known.
           is_stopped: function that returns whether to give up; then the result is None.
 
@@ -185,9 +185,9 @@ class Trainer:
 
         Args:
           data: as for `predict`.
-          step: of the weights, if it is not that of the checkpoint they came from.
+          step: the step of the weights, if it is not that of their checkpoint.
           total: number of examples, if known.
-          name: of the curves in TensorBoard.
+          name: name of the curves in TensorBoard.
           on_predictions: function to call with the result of `predict_all`.
           is_stopped: function that returns whether to give up; then the result is None.
         """

@@ -1,12 +1,16 @@
 """Loss weights of labels: computed from the training set or given, and used in training only."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from common import QUICK_RUN, read_results, write_files, write_model
 from task_helpers import SMALL, make_task_and_batch
 
 import bert_tf
+from bert_tf.tasks import ClassificationOptions, DistillationConfig
 from bert_tf.tasks.classification import Example, class_weights
+from bert_tf.training import FineTuneConfig
 
 
 def weights(task_type, choice, *label_values, labels=("x", "y")):
@@ -60,21 +64,41 @@ def test_they_are_in_the_training_loss_only(task_type):
     np.testing.assert_allclose(loss, expected, rtol=1e-4)
 
 
-def test_a_label_of_weight_0_is_not_learned(run_script, tmp_path):
+def test_options_that_have_no_effect(caplog):
+    options = ClassificationOptions(class_weights=("balanced",))
+    options.check(FineTuneConfig("out", options, do_eval=True))
+    assert "`class_weights` has no effect without `do_train`" in caplog.text
+    config = FineTuneConfig("out", options, do_train=True, distillation=DistillationConfig())
+    with pytest.raises(bert_tf.UserError, match=r"`class_weights`.*`teacher_weight`"):
+        options.check(config)
+    distillation = DistillationConfig(weight=0.5)
+    options.check(dataclasses.replace(config, distillation=distillation))
+
+
+@pytest.fixture
+def flags(tmp_path):
+    """Write data and model, and return the flags of a run."""
     text = "text\tlabel\n" + "a\tx\nb\ty\n" * 4
     write_files(tmp_path, train__tsv=text, dev__tsv=text)
-    out = tmp_path / "out"
-    data = [f"--data_dir={tmp_path}", "--task_name=tsv", f"--output_dir={out}"]
-    flags = [*data, "--do_train", *write_model(tmp_path, **SMALL), *QUICK_RUN]
-    log = run_script(
-        "run_classifier", *flags, "--do_eval", "--class_weights=0,1", "--num_train_epochs=10",
-        "--learning_rate=1e-2",
+    return [
+        f"--data_dir={tmp_path}", "--task_name=tsv", "--do_train", f"--output_dir={tmp_path}/out",
+        *write_model(tmp_path, **SMALL), *QUICK_RUN,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("choice", "expected"), [("balanced", (1, 1)), ("0,1", (0, 1))])
+def test_flag(run_script, experiments, flags, choice, expected):
+    log = run_script("run_classifier", *flags, f"--class_weights={choice}")
+    assert f"class weights: x {expected[0]}, y {expected[1]}" in log
+    assert experiments[0].data.make_task().class_weights == expected
+
+
+@pytest.mark.slow
+def test_a_label_of_weight_0_is_not_learned(run_script, flags, tmp_path):
+    run_script(
+        "run_classifier", *flags, "--do_eval", "--class_weights=0,1", "--num_train_epochs=20",
+        "--learning_rate=3e-3",
     )  # fmt: skip
-    assert "class weights: x 0, y 1" in log
     # Every example is predicted to be y, which half of them are.
-    results = read_results(out / "eval_results.txt")
+    results = read_results(tmp_path / "out/eval_results.txt")
     assert float(results["eval_accuracy"]) == 0.5
-    log = run_script("run_classifier", *data, "--do_eval", "--class_weights=balanced")
-    assert "--class_weights has no effect without --do_train" in log
-    with pytest.raises(bert_tf.UserError, match=r"--class_weights.*--teacher_weight"):
-        run_script("run_classifier", *flags, "--class_weights=1,2", f"--teacher_dir={out}")

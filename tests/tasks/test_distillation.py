@@ -8,6 +8,7 @@ from task_helpers import SMALL, make_task_and_batch, small_config
 
 import bert_tf
 from bert_tf import tasks
+from bert_tf.training.distillation import Teacher
 
 
 @pytest.mark.parametrize("task_type", tasks.TASK_CLASSES)
@@ -56,7 +57,7 @@ def teacher(run_script, tmp_path):
     text = "text\tlabel\n" + "".join(f"{a}\t{b}\n" for a, b in rows)
     swapped = "text\tlabel\n" + "".join(f"{a}\t{opposite[b]}\n" for a, b in rows)
     write_files(tmp_path, train__tsv=text, dev__tsv=swapped, swapped__tsv=swapped)
-    flags = ["--do_train", "--num_train_epochs=15", "--learning_rate=1e-2",
+    flags = ["--do_train", "--num_train_epochs=40", "--learning_rate=5e-3",
              *write_model(tmp_path, **SMALL), *QUICK_RUN]  # fmt: skip
     # The order of the labels and the length differ from the student's.
     run_script(
@@ -67,11 +68,14 @@ def teacher(run_script, tmp_path):
             f"--teacher_dir={tmp_path}/teacher", f"--output_dir={tmp_path}/out"]  # fmt: skip
 
 
-def test_a_student_learns_the_answers_of_its_teacher(run_script, tmp_path, teacher):
+def test_records_have_the_logits_of_the_teacher(run_script, teacher, tmp_path, request):
+    experiments = request.getfixturevalue("experiments")  # the teacher is trained
     log = run_script("run_classifier", *teacher)
-    assert "teacher to compute its logits" in log and "teacher_loss" in log
-    results = read_results(tmp_path / "out/eval_results.txt")
-    assert float(results["eval_accuracy"]) == 1.0
+    assert "teacher to compute its logits" in log
+    (batch,) = experiments[0].batches("train", 16).batches()
+    # In the order of the student's labels; the teacher knows the opposite.
+    answers = np.argmax(batch["teacher_logits"], -1)
+    np.testing.assert_array_equal(answers, 1 - batch["label_ids"])
     assert not list((tmp_path / "out").glob("teacher.tf_record*"))
     for flags, message in (
         (["--labels=x,y,z"], "--teacher_dir.* labels .*x, y, .*x, y, z"),
@@ -82,10 +86,25 @@ def test_a_student_learns_the_answers_of_its_teacher(run_script, tmp_path, teach
         with pytest.raises(bert_tf.UserError, match=message):
             run_script("run_classifier", *teacher, *flags)
 
+    # Logits are reused until the teacher changes.
+    assert "reusing" in run_script("run_classifier", *teacher)
+    with open(tmp_path / "teacher/vocab.txt", "a") as file:
+        file.write("more\n")
+    (student,) = experiments[-1:]
+    changed = Teacher(
+        f"{tmp_path}/teacher", student.spec, student.data.config, tasks.DistillationConfig()
+    )
+    features = student.data.features(
+        "train", student.paths["train"], student.model.tokenizer, changed
+    )
+    assert features.stale_reason.startswith("teacher changed")
+
 
 @pytest.mark.slow
-def test_logits_are_reused_until_the_teacher_changes(run_script, tmp_path, teacher):
-    run_script("run_classifier", *teacher)
+def test_a_student_learns_the_answers_of_its_teacher(run_script, tmp_path, teacher):
+    log = run_script("run_classifier", *teacher)
+    assert "teacher_loss" in log
+    assert float(read_results(tmp_path / "out/eval_results.txt")["eval_accuracy"]) == 1.0
     assert "compute its logits" not in run_script("run_classifier", *teacher)
     flags = [f"--output_dir={tmp_path}/labels", "--teacher_weight=0", "--teacher_temperature=2"]
     run_script("run_classifier", *teacher, *flags)

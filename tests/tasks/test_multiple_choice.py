@@ -58,6 +58,7 @@ def test_from_files_to_a_saved_model(run_script, tmp_path, model):
     log = run_script(
         "run_multiple_choice", *data, "--do_train", "--do_eval", "--num_train_epochs=12",
         "--learning_rate=5e-3", *model, *QUICK_RUN, "--train_batch_size=16", "--max_seq_length=14",
+        "--do_lower_case=false",
     )  # fmt: skip
     assert "startphrase, and the 4 choices ending0, ending1, ending2, ending3" in log
     results = read_results(out / "eval_results.txt")
@@ -88,6 +89,13 @@ def test_from_files_to_a_saved_model(run_script, tmp_path, model):
     # The number of choices and of examples is free.
     assert serve(context=context[:1], endings=endings[:1, :2])["probabilities"].shape == (1, 2)
     assert serve(context=context[:0], endings=endings[:0])["probabilities"].shape == (0, 4)
+
+    pytest.importorskip("safetensors")
+    checkpoints.convert(str(out), str(tmp_path / "hf"), "hugging_face")
+    values = json.loads((tmp_path / "hf" / "config.json").read_text())
+    assert values["architectures"] == ["BertForMultipleChoice"]
+    values = json.loads((tmp_path / "hf" / "tokenizer_config.json").read_text())
+    assert values["do_lower_case"] is False
 
 
 @pytest.mark.slow
@@ -184,20 +192,6 @@ def test_equals_transformers(transformers, tmp_path, bias):
     loaded.save(path)
     saved = modeling.models.keras.saving.load_model(path)
     np.testing.assert_allclose(saved(batch)["logits"], loaded(batch)["logits"], atol=1e-6)
-
-
-def test_a_run_converts_to_hugging_face(run_script, tmp_path, model):
-    pytest.importorskip("safetensors")
-    write_swag(tmp_path / "train.csv", 8, 0)
-    run_script(
-        "run_multiple_choice", f"--train_file={tmp_path}/train.csv", f"--output_dir={tmp_path}/out",
-        "--do_train", "--num_train_epochs=1", *model, *QUICK_RUN, "--do_lower_case=false",
-    )  # fmt: skip
-    checkpoints.convert(str(tmp_path / "out"), str(tmp_path / "hf"), "hugging_face")
-    values = json.loads((tmp_path / "hf" / "config.json").read_text())
-    assert values["architectures"] == ["BertForMultipleChoice"]
-    values = json.loads((tmp_path / "hf" / "tokenizer_config.json").read_text())
-    assert values["do_lower_case"] is False
 
 
 def test_any_columns_in_any_number(tmp_path):

@@ -81,13 +81,12 @@ def write_data(folder, rows=ROWS):
     )
 
 
-def test_a_run_with_a_vector(run_script, flags, tmp_path):
+def test_a_run_with_a_vector(run_script, flags, tmp_path, request):
     out = tmp_path / "out"
     model = [*write_model(tmp_path, **SMALL), *QUICK_RUN]
     train = [*flags, "--do_train", "--numeric_columns=x,y", *model, "--num_frozen_layers=1",
              "--num_train_epochs=20", "--learning_rate=3e-2"]  # fmt: skip
-    run_script("run_classifier", *train, "--do_eval")
-    assert float(read_results(out / "eval_results.txt")["eval_accuracy"]) == 1.0
+    run_script("run_classifier", *train)
     stored = json.loads((out / "classifier.json").read_text())
     assert stored["numeric_as"] == "vector"
     assert stored["numbers"][0]["name"] == "x" and stored["numbers"][0]["mean"] == 201.5
@@ -114,6 +113,7 @@ def test_a_run_with_a_vector(run_script, flags, tmp_path):
 
     # The run is resumed with different numbers, normalized as before; features are rewritten.
     write_data(tmp_path, [*ROWS[:-1], ("c d", 10**6, 2)])
+    request.getfixturevalue("experiments")  # nothing else is trained
     log = run_script("run_classifier", *train)
     assert "train.tf_record: data changed" in log
     assert json.loads((out / "classifier.json").read_text()) == stored

@@ -111,7 +111,7 @@ def test_xla_is_for_gpus():
 def test_model_config(monkeypatch):
     with pytest.raises(bert_tf.UserError, match="`vocab_file` or `model`"):
         ModelConfig(bert_config_file="a").resolve("bert_config_file", "vocab_file")
-    preset = bert_tf.checkpoints.hub.ModelFiles("config", "vocab", "checkpoint", True)
+    preset = bert_tf.checkpoints.hub.ModelFiles("config", "checkpoint", "vocab", True)
     monkeypatch.setattr(bert_tf.checkpoints, "fetch", lambda name: preset)
     config = ModelConfig(model="tiny", vocab_file="mine").resolve("vocab_file")
     assert config == ModelConfig("tiny", preset.config, preset.checkpoint, "mine", True)

@@ -44,7 +44,7 @@ def test_folder_of_a_running_process_is_an_error(plain_run, tmp_path, monkeypatc
     temporary = tmp_path / "model.ckpt-9.tmp-123.index"
     with training.exclusive_directory(str(tmp_path)):
         temporary.write_text("of a run that was killed")
-        monkeypatch.setattr(training.loop, "_HELD", set())  # as if this were another process
+        monkeypatch.setattr(training.loop, "_LOCKED", set())  # as if this were another process
         with pytest.raises(bert_tf.UserError, match=rf"`output_dir`.*PID {os.getpid()}\)"):
             run(tmp_path, 20)
         monkeypatch.undo()

@@ -134,7 +134,7 @@ def test_lost_worker_raises_stopped():
     error = tf.errors.UnavailableError(None, None, "connection reset")
     with pytest.raises(tf.errors.UnavailableError), workers.watched():
         raise error
-    workers.is_several = True
+    workers.is_multi_worker = True
     with pytest.raises(bert_tf.errors.Stopped, match="connection reset") as stopped:  # noqa: SIM117
         with workers.watched():
             raise error

@@ -1,8 +1,11 @@
 """`Trainer`: it learns, resumes to the bit, warm-starts, evaluates, keeps the best checkpoint."""
 
+import functools
 import gc
 import json
 import os
+import pathlib
+import shutil
 import signal
 import weakref
 
@@ -51,7 +54,9 @@ def test_losses_equal_the_release(shared):
     )
 
 
-@pytest.mark.parametrize("dropout", [pytest.param(0.0, marks=pytest.mark.slow), 0.1])
+# By default runs that a signal ended are resumed, below and in test_loop.py.
+@pytest.mark.slow
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
 def test_resume_is_exact(tmp_path, dropout):
     """Six steps equal three, a new trainer, and three more, to the bit."""
     run(tmp_path / "whole", 6, dropout=dropout, save=3)
@@ -62,6 +67,19 @@ def test_resume_is_exact(tmp_path, dropout):
     assert_same(tmp_path / "whole", tmp_path / "parts")
 
 
+def test_seed_determines_the_weights(tmp_path):
+    def initial_kernel(seed):
+        training.set_seed(seed)
+        make_task = functools.partial(tasks.PretrainingTask, config())
+        model = training.Trainer(make_task, one_device(), str(tmp_path)).model
+        return training.checkpointing.weights(model)["bert/pooler/dense/kernel"].numpy()
+
+    first = initial_kernel(1)
+    np.testing.assert_array_equal(first, initial_kernel(1))
+    assert np.abs(first - initial_kernel(2)).max() > 1e-3
+
+
+@pytest.mark.slow
 def test_seed_determines_the_run(tmp_path, record_paths):
     def train(name, seed):
         training.set_seed(seed)
@@ -76,53 +94,48 @@ def test_seed_determines_the_run(tmp_path, record_paths):
     assert np.abs(first - train("c", 2)).max() > 1e-3
 
 
-def test_run_of_the_release_is_resumed(tmp_path, caplog):
-    """Its folders have weights, moments and the step, but no state of bert_tf."""
-    run(tmp_path / "bert_tf", 2, dropout=0.1, total=4)
-    values = tensors(tmp_path / "bert_tf")
-    values = {name: x for name, x in values.items() if not name.startswith("bert_tf/")}
-    checkpoints.write(str(tmp_path / "release" / "model.ckpt-2"), values)
-    run(tmp_path / "release", 4, dropout=0.1)
-    assert "model.ckpt-2 has no dropout state" in caplog.text
-    assert tensors(tmp_path / "release")["global_step"] == 4
+@pytest.fixture
+def finished(plain_run, tmp_path):
+    """A copy of a finished run of 20 steps."""
+    return pathlib.Path(shutil.copytree(plain_run, tmp_path / "finished"))
 
 
-def test_changed_batch_size_or_seed_is_logged(tmp_path, record_paths, caplog):
-    def data(batch_size, seed):
-        lengths = {"S": 8, "P": 1}
-        return input_pipeline.TrainingInput(
-            record_paths, records.PRETRAINING, lengths, batch_size, seed
-        )
-
-    run(tmp_path, 2, total=4, data=data(4, 3))
-    training.set_seed(7)
-    run(tmp_path, 4, data=data(8, 5))
-    assert "model.ckpt-2 was trained with `train_batch_size=4`, now it is 8" in caplog.text
-    assert "model.ckpt-2 was trained with `seed=3`, now it is 5" in caplog.text
+def test_changed_batch_size_or_seed_is_logged(finished, record_paths, caplog):
+    lengths = {"S": 8, "P": 1}
+    data = input_pipeline.TrainingInput(record_paths, records.PRETRAINING, lengths, 8, 5)
+    run(finished, 20, data=data)
+    assert "model.ckpt-20 was trained with `train_batch_size=4`, now it is 8" in caplog.text
+    assert "model.ckpt-20 was trained with `seed=0`, now it is 5" in caplog.text
 
 
-def test_finished_run_is_not_trained_again(tmp_path, caplog):
-    run(tmp_path, 2)
+def test_finished_run_is_not_trained_again(finished, caplog):
     caplog.set_level("INFO")
-    before = tensors(tmp_path)
-    run(tmp_path, 2, init="nowhere")
+    before = tensors(finished)
+    trainer = run(finished, 20, init="nowhere")
     assert "nothing to do" in caplog.text
     assert "`init_checkpoint` is not read" in caplog.text
-    for name, value in tensors(tmp_path).items():
+    with pytest.warns(FutureWarning, match=r"use Trainer\.fit"):
+        trainer.train(Batches(), optimization.AdamWeightDecay(lambda step: 1e-3), 20)
+    for name, value in tensors(finished).items():
         np.testing.assert_array_equal(value, before[name])
-    (tmp_path / "checkpoint").unlink()  # the checkpoint is found without this file
+    (finished / "checkpoint").unlink()  # the checkpoint is found without this file
     caplog.clear()
-    run(tmp_path, 2)
+    run(finished, 20)
     assert "nothing to do" in caplog.text
 
 
-def test_warm_start_loads_the_weights_but_not_the_step(tmp_path):
-    run(tmp_path / "first", 3)
-    run(tmp_path / "second", 1, init=str(tmp_path / "first"), rate=0.0)
-    first, second = tensors(tmp_path / "first"), tensors(tmp_path / "second")
+def test_warm_start_loads_the_weights_but_not_the_step(plain_run, tmp_path):
+    trainer = run(tmp_path, 1, init=str(plain_run), rate=0.0)
+    first, second = tensors(plain_run), tensors(tmp_path)
     assert second["global_step"] == 1
     name = "bert/embeddings/word_embeddings"
     np.testing.assert_array_equal(first[name], second[name])
+
+    # What a variable of TensorFlow lives as long as: many seeds need the memory of one.
+    handle = weakref.ref(trainer.model.trainable_variables[0].value.handle)
+    del trainer
+    gc.collect()
+    assert handle() is None
 
 
 def test_different_model_in_output_dir_is_an_error(tmp_path):
@@ -148,22 +161,6 @@ def test_weights_are_required_to_predict(tmp_path):
             str(tmp_path),
             must_be_trained=True,
         )
-
-
-def test_train_is_a_deprecated_name_of_fit(tmp_path):
-    trainer = run(tmp_path, 1)
-    with pytest.warns(FutureWarning, match=r"use Trainer\.fit"):
-        trainer.train(Batches(), optimization.AdamWeightDecay(lambda step: 1e-3), 1)
-
-
-def test_memory_is_freed_after_a_run(tmp_path):
-    """Many seeds in one process need the memory of one."""
-    trainer = run(tmp_path, steps=2)
-    # The handle lives as long as TensorFlow keeps the variable.
-    handle = weakref.ref(trainer.model.trainable_variables[0].value.handle)
-    del trainer
-    gc.collect()
-    assert handle() is None
 
 
 class ScriptedTask(tasks.PretrainingTask):
@@ -203,43 +200,71 @@ def read_record(output_dir):
     return json.loads((output_dir / "best" / "best.json").read_text())
 
 
-@pytest.mark.parametrize("metric", ["accuracy", pytest.param("loss", marks=pytest.mark.slow)])
-def test_best_checkpoint_is_kept(tmp_path, metric):
-    script = [0.1, 0.5, 0.3, 0.5]
-    trainer = run_scripted(tmp_path, script, 8, best_metric=metric, save_checkpoints_steps=4)
-    sign = -1 if metric == "loss" else 1
-    expected = {"metric": metric, "value": sign * 0.5, "step": 4, "since": [6, 8]}
-    assert read_record(tmp_path) == expected
-    assert sorted(os.listdir(tmp_path / "best")) == [  # the run's folder has no config either
+PATIENCE = {"best_metric": "accuracy", "early_stopping_patience": 2}
+
+
+@pytest.fixture(scope="module")
+def scripted(tmp_path_factory):
+    """The folder of a run that early stopping ended at step 8; the best is that of step 4."""
+    folder = tmp_path_factory.mktemp("scripted")
+    trainer = run_scripted(folder, [0.1, 0.5, 0.3, 0.4, 0.9], 100, **PATIENCE)
+    assert trainer.step == 8
+    return folder
+
+
+def test_best_checkpoint_is_kept(scripted):
+    expected = {"metric": "accuracy", "value": 0.5, "step": 4, "since": [6, 8]}
+    assert read_record(scripted) == expected
+    assert sorted(os.listdir(scripted / "best")) == [  # the run's folder has no config either
         "best.json",
         "checkpoint",
         "model.ckpt-4.data-00000-of-00001",
         "model.ckpt-4.index",
     ]
-    at_4 = checkpoints.ReleaseCheckpoint(str(tmp_path / "model.ckpt-4"))
-    best = tensors(tmp_path / "best")
+    at_4 = checkpoints.ReleaseCheckpoint(str(scripted / "model.ckpt-4"))
+    best = tensors(scripted / "best")
     assert not any("adam" in name for name in best), "only weights are kept"
     for name, value in best.items():
         np.testing.assert_array_equal(value, at_4.tensor(name))
-    trainer.use_best(metric)
+    trainer = training.Trainer(lambda: ScriptedTask(config(0.1)), one_device(), str(scripted))
+    trainer.use_best("accuracy")
     assert trainer.step == 4
     weight = training.checkpointing.weights(trainer.model)["bert/pooler/dense/kernel"]
     np.testing.assert_array_equal(weight, best["bert/pooler/dense/kernel"])
 
 
-def test_best_checkpoint_and_early_stopping_survive_the_process(tmp_path, caplog):
-    """A second trainer knows what the first one found, and a stopped run stays stopped."""
+@pytest.mark.slow
+def test_best_loss_is_kept(tmp_path):
+    script = [0.1, 0.5, 0.3, 0.5]
+    run_scripted(tmp_path, script, 8, best_metric="loss", save_checkpoints_steps=4)
+    expected = {"metric": "loss", "value": -0.5, "step": 4, "since": [6, 8]}
+    assert read_record(tmp_path) == expected
+
+
+def test_run_that_was_stopped_early_stays_stopped(scripted, caplog):
     caplog.set_level("INFO")
-    options = {"best_metric": "accuracy", "early_stopping_patience": 2}
-    script = [0.1, 0.5, 0.3, 0.4, 0.9]
-    run_scripted(tmp_path / "parts", script, 6, **options)
-    trainer = run_scripted(tmp_path / "parts", script, 100, start=3, **options)
-    assert trainer.step == 8
-    run_scripted(tmp_path / "whole", script, 100, **options)
-    assert "training: stopped early at step 8" in caplog.text
-    assert_same(tmp_path / "whole", tmp_path / "parts")
-    run_scripted(tmp_path / "whole", [], 100, **options)
+    run_scripted(scripted, [], 100, **PATIENCE)
     assert "nothing to do, the run is at step 8 and was stopped early" in caplog.text
+
+
+@pytest.mark.slow
+def test_best_checkpoint_survives_the_process(scripted, tmp_path):
+    """A second trainer knows what the first one found, and when."""
+    script = [0.1, 0.5, 0.3, 0.4, 0.9]
+    run_scripted(tmp_path, script, 6, **PATIENCE)
+    assert run_scripted(tmp_path, script, 100, start=3, **PATIENCE).step == 8
+    assert_same(scripted, tmp_path)
+
+
+def test_run_of_the_release_is_resumed(scripted, tmp_path, caplog):
+    """Its folders have weights, moments and the step, but no state of bert_tf."""
+    values = tensors(scripted)
+    assert any(name.startswith("bert_tf/") for name in values)
+    values = {name: x for name, x in values.items() if not name.startswith("bert_tf/")}
+    checkpoints.write(str(tmp_path / "model.ckpt-8"), values)
+    trainer = run_scripted(tmp_path, [0.1], 8)
+    assert "model.ckpt-8 has no dropout state" in caplog.text
+    assert trainer.step == 8
 
 
 @pytest.mark.slow
@@ -262,40 +287,39 @@ def test_best_of_later_steps_is_forgotten_when_a_run_is_reset(tmp_path, caplog):
     assert (record["step"], record["value"], record["since"]) == (6, 0.3, [8])
 
 
-def test_sigterm_during_an_evaluation(tmp_path, monkeypatch):
+def test_run_that_sigterm_stops_during_an_evaluation(scripted, tmp_path, monkeypatch):
     """The step was saved before; the resumed run begins with the evaluation and is the same."""
-    options = {"best_metric": "accuracy", "save_checkpoints_steps": 100}
     evaluate = training.Trainer.evaluate
 
     def interrupted(self, *args, is_stopped, **kwargs):
-        os.kill(os.getpid(), signal.SIGTERM)
+        if self.task.num_evaluations == 1:
+            os.kill(os.getpid(), signal.SIGTERM)
         return evaluate(self, *args, is_stopped=is_stopped, **kwargs)
 
+    options = {**PATIENCE, "save_checkpoints_steps": 100}
+    script = [0.1, 0.5, 0.3, 0.4, 0.9]
     with monkeypatch.context() as patch:
         patch.setattr(training.Trainer, "evaluate", interrupted)
-        with pytest.raises(bert_tf.errors.Stopped, match="SIGTERM at step 2") as stopped:
-            run_scripted(tmp_path / "parts", [0.5], 6, **options)
+        with pytest.raises(bert_tf.errors.Stopped, match="SIGTERM at step 4") as stopped:
+            run_scripted(tmp_path, script, 100, **options)
     assert stopped.value.status == 75
-    assert tensors(tmp_path / "parts")["global_step"] == 2
-    run_scripted(tmp_path / "parts", [0.5, 0.1, 0.2], 6, **options)
-    record = read_record(tmp_path / "parts")
-    assert (record["step"], record["since"]) == (2, [4, 6])
-    run_scripted(tmp_path / "whole", [0.5, 0.1, 0.2], 6, **options)
-    assert_same(tmp_path / "whole", tmp_path / "parts")
-    assert_same(tmp_path / "whole" / "best", tmp_path / "parts" / "best")
+    assert tensors(tmp_path)["global_step"] == 4
+    assert read_record(tmp_path)["step"] == 2
+    run_scripted(tmp_path, script, 100, start=1, **options)
+    assert read_record(tmp_path) == read_record(scripted)
+    assert_same(scripted, tmp_path)
+    assert_same(scripted / "best", tmp_path / "best")
 
 
-def test_evaluation_does_not_change_the_training(tmp_path):
-    run_scripted(tmp_path / "evaluated", [0.1] * 4, 8)
-    training.set_seed(7)
+def test_evaluation_does_not_change_the_training(scripted, tmp_path):
     trainer = training.Trainer(
-        lambda: tasks.PretrainingTask(config(0.1)), one_device(), str(tmp_path / "plain")
+        lambda: tasks.PretrainingTask(config(0.1)), one_device(), str(tmp_path)
     )
     trainer.fit(Batches(), optimization.AdamWeightDecay(lambda step: 1e-3), 8)
-    assert_same(tmp_path / "evaluated", tmp_path / "plain")
+    assert_same(scripted, tmp_path)
     steps = {
         event.step
-        for path in (tmp_path / "evaluated" / "eval").iterdir()
+        for path in (scripted / "eval").iterdir()
         for event in tf.compat.v1.train.summary_iterator(str(path))
         if event.summary.value
     }

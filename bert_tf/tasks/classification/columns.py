@@ -108,7 +108,7 @@ def _by_header(path, names, layout, split):
             return int(candidates[0])
         if required:
             raise UserError(
-                f"{path}, line 1: the header has no column `{candidates[0]}`, only {names}"
+                f"{path}, line 1: the header has no column {candidates[0]!r}, only {names}"
             )
         return None
 
