@@ -11,8 +11,8 @@ import os
 from absl import flags
 
 import bert_tf
-
-FLAGS = flags.FLAGS
+from bert_tf.cli.flags import FLAGS, define_options, define_tokenizer_flags, from_flags, run
+from bert_tf.data.pretraining import InstanceConfig
 
 flags.DEFINE_string("input_file", None, "Text files: comma-separated paths or globs.")
 flags.DEFINE_string(
@@ -21,18 +21,8 @@ flags.DEFINE_string(
     "Comma-separated TFRecord files to write; each gets an equal share. With --num_shards a single "
     "name, to which the shards append -00000-of-00004 and so on.",
 )
-bert_tf.cli.flags.define_tokenizer_flags()
-flags.DEFINE_bool("do_whole_word_mask", False, "Whether to mask whole words, not single tokens.")
-flags.DEFINE_integer("max_seq_length", 128, "Number of tokens of an instance.")
-flags.DEFINE_integer(
-    "max_predictions_per_seq", 20, "Maximum number of masked tokens of an instance."
-)
-flags.DEFINE_integer("random_seed", 12345, "Seed of all random draws.")
-flags.DEFINE_integer(
-    "dupe_factor", 10, "Number of passes through the text, each with different masks."
-)
-flags.DEFINE_float("masked_lm_prob", 0.15, "Fraction of the tokens to mask.")
-flags.DEFINE_float("short_seq_prob", 0.1, "Fraction of the documents with shorter instances.")
+define_tokenizer_flags()
+define_options(InstanceConfig)
 # Other kinds of text.
 flags.DEFINE_enum(
     "input_format",
@@ -86,30 +76,6 @@ flags.DEFINE_multi_string(
     "beam_option",
     [],
     "A flag of Beam, such as --beam_option=--project=mine; may be repeated. (bert_tf)",
-)
-# Other objectives.
-flags.DEFINE_enum(
-    "objective",
-    "nsp",
-    ["nsp", "sop", "none"],
-    "What to predict in addition to masked tokens: the next sentence (nsp), the order of sentences "
-    "(sop), or nothing (none), which gives full sentences. (bert_tf)",
-)
-flags.DEFINE_integer(
-    "max_ngram", 1, "Maximum number of consecutive words that are masked together. (bert_tf)"
-)
-flags.DEFINE_enum(
-    "word_boundaries",
-    "pieces",
-    ["pieces", "spaces"],
-    "Words for --do_whole_word_mask: a token and the ## tokens that follow, or the text between "
-    "spaces, for Chinese with spaces inserted by a word segmenter. (bert_tf)",
-)
-flags.DEFINE_bool(
-    "dynamic_masking",
-    False,
-    "Create records without masks; run_pretraining.py --dynamic_masking masks them differently in "
-    "each epoch. (bert_tf)",
 )
 flags.mark_flags_as_required(["output_file", "vocab_file"])
 
@@ -179,9 +145,7 @@ def output_paths(input_paths):
 
 def main():
     pretraining = bert_tf.data.pretraining
-    config = pretraining.InstanceConfig(
-        **{name: FLAGS[name].value for name in pretraining.InstanceConfig._fields}
-    ).validate()
+    config = from_flags(InstanceConfig).validate()
     check_flag_combinations()
     source = make_source()
     bert_tf.files.require(FLAGS.vocab_file, "vocab_file")
@@ -200,4 +164,4 @@ def main():
 
 
 if __name__ == "__main__":
-    bert_tf.cli.flags.run(main, needs_tensorflow=False)
+    run(main, needs_tensorflow=False)

@@ -33,8 +33,8 @@ VOCAB_SIZE = 2000
 MAX_SEQ_LENGTH = 32
 MAX_PREDICTIONS_PER_SEQ = 5  # 15 % of the sequence
 
-# Without dropout, and with larger initial weights than the release's 0.02, so narrow a model learns
-# faster in a few minutes.
+# Without dropout, and with larger initial weights than the release's 0.02, a model this narrow
+# learns faster.
 CONFIG = {
     "hidden_size": 128,
     "num_hidden_layers": 2,
@@ -143,19 +143,20 @@ def pretrain():
         "max_predictions_per_seq": MAX_PREDICTIONS_PER_SEQ,
         "seed": FLAGS.seed,
     }
-    evaluation = {
-        "do_eval": True,
-        "input_file": output_path("heldout.tfrecord"),
-        "eval_batch_size": 64,
-    }
-    if not FLAGS.only_pretraining:
-        run_step(
-            "Evaluate random weights, before pre-training",
-            "run_pretraining.py",
-            output_dir=output_path("untrained"),
-            **evaluation,
-            **sizes,
-        )
+
+    def evaluate(title, folder):
+        if not FLAGS.only_pretraining:
+            run_step(
+                title,
+                "run_pretraining.py",
+                output_dir=output_path(folder),
+                do_eval=True,
+                input_file=output_path("heldout.tfrecord"),
+                eval_batch_size=64,
+                **sizes,
+            )
+
+    evaluate("Evaluate random weights, before pre-training", "untrained")
     run_step(
         "Pre-train: predict masked words, and whether a sentence is the next one",
         "run_pretraining.py",
@@ -168,14 +169,7 @@ def pretrain():
         num_warmup_steps=FLAGS.num_train_steps // 6,
         **sizes,
     )
-    if not FLAGS.only_pretraining:
-        run_step(
-            "Evaluate after pre-training",
-            "run_pretraining.py",
-            output_dir=output_path("pretrained"),
-            **evaluation,
-            **sizes,
-        )
+    evaluate("Evaluate after pre-training", "pretrained")
 
 
 def fine_tune():
@@ -247,12 +241,7 @@ def export_and_predict():
 
 
 def run_step(title, script, **options):
-    """Run a script with the flags `options`, and print the files that it wrote.
-
-    Args:
-      title: description of the step.
-      script: name of the script, or `-m MODULE`.
-      **options: the flags; True stands for a flag without a value.
+    """Run a script as `commands.run` does, and print the files that it wrote.
 
     Raises:
       UserError: if the script fails; the message names the step and the exit status.

@@ -22,14 +22,7 @@ flags.mark_flags_as_required(["input_file", "output_dir"])
 
 
 def main():
-    config = from_flags(
-        PretrainingConfig,
-        model=from_flags(ModelConfig),
-        train=from_flags(TrainConfig),
-        optimizer=from_flags(OptimizerConfig),
-        device=from_flags(DeviceConfig),
-    )
-    bert_tf.training.pretrain(config)
+    bert_tf.training.pretrain(from_flags(PretrainingConfig))
 
 
 if __name__ == "__main__":

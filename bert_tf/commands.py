@@ -19,7 +19,7 @@ def run(script, **options):
 
     Args:
       script: name of a script, "run_classifier.py", or "-m MODULE".
-      **options: the flags by name; True stands for a flag without a value.
+      **options: the flags by name; True means a flag without a value.
 
     Raises:
       UserError: if the exit status is not 0.

@@ -18,7 +18,7 @@ def option(default, help, **flag):
     """Declare an option of a configuration dataclass.
 
     Args:
-      default: the default. None stands for "not given" where the trained model or the task decides.
+      default: the default. None means "not given": the trained model or the task decides.
       help: what the option does, one or two sentences.
       **flag: of its flag: `choices`, `minimum`, `maximum`, or `flag_default`, which --help shows
         instead of None.
@@ -214,7 +214,7 @@ class DeviceConfig:
 class TaskOptions:
     """Base of the options of a task: its data, and how to read and learn from them.
 
-    None stands for the value that the trained model in the output folder has, else for the default
+    An option that is None has the value of the trained model in the output folder, else the default
     of the task's config.
     """
 

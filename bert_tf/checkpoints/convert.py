@@ -154,7 +154,7 @@ def _lost_metadata(path, tensors):
 
 
 def resize(tensors, config, max_position_embeddings=None, vocab_size=None, seed=0):
-    """Truncate or extend the position table, and extend the word table.
+    """Truncate or extend the position table, and extend the word table; None means no change.
 
     Additional positions repeat the table (Longformer, arXiv:2004.05150, section 5), so that
     neighbouring tokens are recognized from the start; the model needs further pre-training.
@@ -165,8 +165,8 @@ def resize(tensors, config, max_position_embeddings=None, vocab_size=None, seed=
       tensors: dict of the release's names to arrays, without moments of the optimizer if a table
         changes.
       config: its `BertConfig`.
-      max_position_embeddings: the new number of positions, None for no change.
-      vocab_size: the new number of words, None for no change; fewer words are an error.
+      max_position_embeddings: the new number of positions.
+      vocab_size: the new number of words, not less than the old one.
       seed: seed of the noise.
 
     Returns:

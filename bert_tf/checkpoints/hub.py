@@ -225,12 +225,8 @@ def _unpack(archive, folder):
 def resolve_model(config, *required):
     """Return an `options.ModelConfig` with the files of the published model that it names.
 
-    Args:
-      config: an `options.ModelConfig`.
-      *required: names of its options that must have a value.
-
     Raises:
-      UserError: if a required option has none.
+      UserError: if one of the options `required` has no value.
     """
     if config.model:
         preset = fetch(config.model)

@@ -22,12 +22,5 @@ def define_flags(options_class, can_distill=False):
 def fine_tune(task_name):
     """Fine-tune a task, a key of `tasks.TASKS`, with the options of the flags."""
     spec = bert_tf.tasks.TASKS[task_name]
-    config = from_flags(
-        FineTuneConfig,
-        task=from_flags(spec.options_class),
-        model=from_flags(ModelConfig),
-        train=from_flags(TrainConfig),
-        optimizer=from_flags(OptimizerConfig),
-        device=from_flags(DeviceConfig),
-    )
+    config = from_flags(FineTuneConfig, task=from_flags(spec.options_class))
     bert_tf.training.fine_tune(spec, config)

@@ -160,11 +160,16 @@ def resolve_model(*required):
 def from_flags(config_class, **values):
     """Make a configuration dataclass from the flags named like its fields.
 
-    A field whose default is None gets the flag's value only if the flag is given. `values` are for
-    the fields that have no flag.
+    A field whose default is None gets the flag's value only if the flag is given, and a field that
+    is a configuration is made from its own flags. `values` are for the fields that have no flag.
     """
     for field in dataclasses.fields(config_class):
-        if field.name in values or field.name not in FLAGS:
+        if field.name in values:
+            continue
+        if dataclasses.is_dataclass(field.default_factory):
+            values[field.name] = from_flags(field.default_factory)
+            continue
+        if field.name not in FLAGS:
             continue
         flag = FLAGS[field.name]
         value = None if field.default is None and not flag.present else flag.value

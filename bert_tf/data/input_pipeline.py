@@ -47,7 +47,7 @@ class TrainingInput:
         self.batch_size = batch_size
         self.seed = seed
         self._masking = masking
-        self._parse = _parser(schema, lengths, limits, length_multiple)
+        self._parse = _parser(schema, lengths, limits, length_multiple, masking)
 
     def batches(self, first_step=0, context=None):
         """Return the batches of `first_step` and all later steps.
@@ -66,17 +66,11 @@ class TrainingInput:
         )
         if self._masking:
             steps = tf.data.Dataset.range(first_step, np.iinfo("int64").max)
-            batches = tf.data.Dataset.zip(batches, steps.map(self._noise))
+            noise = steps.map(lambda step: self._masking.noise(step, self.batch_size))
+            batches = tf.data.Dataset.zip(batches, noise)
         batches = shard_batches(batches, self.batch_size, context)
-        batches = batches.map(self._read, tf.data.AUTOTUNE)
+        batches = batches.map(self._parse, tf.data.AUTOTUNE)
         return mark_infinite(batches.prefetch(tf.data.AUTOTUNE))
-
-    def _noise(self, step):
-        return self._masking.noise(step, self.batch_size)
-
-    def _read(self, serialized, *noise):
-        batch = self._parse(serialized)
-        return self._masking(batch, *noise) if self._masking else batch
 
     def files_of(self, step):
         """Return the files from which the records of a step are read, for error messages."""
@@ -139,7 +133,7 @@ class EvaluationInput:
         self.paths = list(paths)
         self.batch_size = batch_size
         self.max_batches = max_batches
-        self._parse = _parser(schema, lengths, limits, length_multiple)
+        self._parse = _parser(schema, lengths, limits, length_multiple, masking)
 
     def batches(self, context=None):
         """Return the batches, as `TrainingInput.batches` does."""
@@ -150,8 +144,7 @@ class EvaluationInput:
             return tf.gather(batch, tf.where(is_real, rows, 0)), tf.cast(is_real, tf.int32)
 
         def parse(serialized, is_real, *noise):
-            batch = self._parse(serialized)
-            batch = self._masking(batch, *noise) if self._masking else batch
+            batch = self._parse(serialized, *noise)
             batch["is_real_example"] = is_real * batch.get("is_real_example", 1)
             return batch
 
@@ -202,10 +195,12 @@ def mark_infinite(batches):
     return batches.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY))
 
 
-def _parser(schema, lengths, limits, length_multiple):
-    def parse(serialized):
+def _parser(schema, lengths, limits, length_multiple, masking):
+    def parse(serialized, *noise):
         batch = records.parse(serialized, schema, lengths, limits)
-        return batch if length_multiple is None else records.trim(batch, schema, length_multiple)
+        if length_multiple is not None:
+            batch = records.trim(batch, schema, length_multiple)
+        return masking(batch, *noise) if masking else batch
 
     return parse
 

@@ -35,7 +35,25 @@ class TextVectors(NamedTuple):
     values: np.ndarray
 
 
-class TokenVectors(TextPipeline):
+class _TextVectorsPipeline(TextPipeline):
+    """Base of the pipelines that yield `TextVectors`."""
+
+    _words = None
+
+    def __call__(self, texts):
+        """Yield the `TextVectors` of texts, each a `Text` or a str with " ||| " in a pair."""
+        inputs = self._make_preprocessor(with_words=self._words is not None)
+        sequences = inputs.convert_all(texts)
+        for encoded, values in self._runner.run(sequences, "reading texts", trim=self._trim):
+            if self._words:
+                tokens = [word.text for word in encoded.words]
+            else:
+                tokens = self.tokenizer.convert_ids_to_tokens(encoded.input_ids)
+            yield TextVectors(encoded.text.index, tokens, self.layers, values)
+        inputs.report()
+
+
+class TokenVectors(_TextVectorsPipeline):
     """Computes a vector for each token or word of texts, without training.
 
     >>> vectors = TokenVectors.from_preset(
@@ -92,18 +110,6 @@ class TokenVectors(TextPipeline):
         self._runner = self._make_runner(
             self._compute, 4 * self.max_seq_length * len(self.layers) * width
         )
-
-    def __call__(self, texts):
-        """Yield the `TextVectors` of texts, each a `Text` or a str with " ||| " in a pair."""
-        inputs = self._make_preprocessor(with_words=self._words is not None)
-        sequences = inputs.convert_all(texts)
-        for encoded, values in self._runner.run(sequences, "reading texts", trim=self._trim):
-            if self._words:
-                tokens = [word.text for word in encoded.words]
-            else:
-                tokens = self.tokenizer.convert_ids_to_tokens(encoded.input_ids)
-            yield TextVectors(encoded.text.index, tokens, self.layers, values)
-        inputs.report()
 
     def _compute(self, batch):
         """Return float32 (B, S, L, W) for a batch."""
@@ -218,7 +224,7 @@ class EmbeddingParts(TextPipeline):
         return {name: ops.cast(x, "float32") for name, x in arrays.items()}
 
 
-class Attention(TextPipeline):
+class Attention(_TextVectorsPipeline):
     """Computes the attention probabilities of texts.
 
     >>> attention = Attention.from_preset("uncased_L-12_H-768_A-12")
@@ -251,18 +257,6 @@ class Attention(TextPipeline):
         self.heads = _select(heads, model.config.num_attention_heads, "head")
         count = len(self.layers) * len(self.heads)
         self._runner = self._make_runner(self._compute, 4 * count * self.max_seq_length**2)
-
-    def __call__(self, texts):
-        """Yield the `TextVectors` of texts, each a `Text` or a str with " ||| " in a pair.
-
-        Their `values` are (L, N, T, T).
-        """
-        inputs = self._make_preprocessor()
-        sequences = inputs.convert_all(texts)
-        for encoded, values in self._runner.run(sequences, "reading texts", trim=self._trim):
-            tokens = self.tokenizer.convert_ids_to_tokens(encoded.input_ids)
-            yield TextVectors(encoded.text.index, tokens, self.layers, values)
-        inputs.report()
 
     def _compute(self, batch):
         """Return float32 (B, L, N, S, S) for a batch."""

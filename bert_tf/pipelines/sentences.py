@@ -55,9 +55,6 @@ class SentenceEncoder(TextPipeline):
           layer: number of the layer, 0 for the lowest or -1 for the last.
           normalize: whether to scale vectors to length 1.
           **options: `strategy`, `batch_size` and `max_seq_length`, as in `TextPipeline`.
-
-        Raises:
-          UserError: if the model lacks this layer or the pooling is unknown.
         """
         super().__init__(model, tokenizer, **options)
         num_layers = model.config.num_hidden_layers
@@ -73,13 +70,9 @@ class SentenceEncoder(TextPipeline):
     def from_preset(  # type: ignore[override]
         cls, preset: str | ModelFiles, **options: Any
     ) -> "SentenceEncoder":
-        """Create a pipeline from the name of a published model, a folder or a checkpoint.
+        """Create a pipeline as `TextPipeline.from_preset` does.
 
         The settings of a sentence-transformers folder apply to options that are None or not given.
-
-        Args:
-          preset: as in `find_model_files`.
-          **options: those of `TextPipeline.from_preset` and of the constructor.
         """
         path = find_model_files(preset).checkpoint
         given = {name: value for name, value in options.items() if value is not None}

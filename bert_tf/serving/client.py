@@ -63,9 +63,9 @@ class Client(BasePredictor):
             warnings.warn("`about` is deprecated; use `metadata`", FutureWarning, stacklevel=2)
             metadata = about
         if not re.fullmatch(r"(\[[0-9a-fA-F:.]+\]|[^\s:/]+):\d{1,5}", server):
-            raise UserError(f"`server={server}`: host:port was expected")
+            raise UserError(f"`server={server}`: expected host:port")
         if api not in TRANSPORTS:
-            raise UserError(f"`api={api}`: one of {', '.join(TRANSPORTS)} was expected")
+            raise UserError(f"`api={api}`: expected one of {', '.join(TRANSPORTS)}")
         self.server, self._model, self._version = server, model, version
         self._timeout, self._retries = timeout, retries
         self._transport = TRANSPORTS[api](server, model, version)

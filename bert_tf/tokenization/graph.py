@@ -302,7 +302,7 @@ def _pieces_by_id(vocab):
 
 
 def _escapes(vocab, special):
-    """Return words that represent the special tokens while a text is normalized.
+    """Make words that represent the special tokens while a text is normalized.
 
     A special token becomes " SSSS ", which has as many characters, where S is a private character
     that is not in the vocabulary. If the text itself contains S, another private character

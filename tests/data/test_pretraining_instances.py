@@ -1,6 +1,7 @@
 """Instances of the 2018 release, draw for draw; valid instances for every objective."""
 
 import collections
+import dataclasses
 import hashlib
 import itertools
 import json
@@ -85,7 +86,7 @@ def test_release_cases_match_the_manifest(shared):
     cases = {}
     for case in manifest:
         config = pretraining.InstanceConfig(
-            **{key: case[key] for key in pretraining.InstanceConfig._fields if key in case}
+            **{key: case[key] for key in pretraining.InstanceConfig.__annotations__ if key in case}
         )
         cases[case["name"]] = (config, case["do_lower_case"], case["instances"], case["sha256"])
     assert cases == RELEASE
@@ -171,7 +172,9 @@ def test_rates(corpus, tokenizer):
 def test_same_seed_same_instances(corpus, tokenizer):
     config = pretraining.InstanceConfig(max_seq_length=32, dupe_factor=2)
     first, again, other = (
-        pretraining.create_instances(corpus, tokenizer.vocab, config._replace(random_seed=seed))
+        pretraining.create_instances(
+            corpus, tokenizer.vocab, dataclasses.replace(config, random_seed=seed)
+        )
         for seed in (1, 1, 2)
     )
     assert list(first) == list(again)

@@ -1,5 +1,6 @@
 """Shards: their contents, independence of processes, metadata of others, other file systems."""
 
+import dataclasses
 import gzip
 import json
 import random
@@ -20,7 +21,7 @@ def test_each_shard_is_a_separate_corpus(text_folder, by_spaces):
     """Shard i is what the algorithm of the release makes of documents with (f + d) mod 3 = i."""
     config = CONFIG
     if by_spaces:
-        config = config._replace(do_whole_word_mask=True, word_boundaries="spaces")
+        config = dataclasses.replace(config, do_whole_word_mask=True, word_boundaries="spaces")
     counts = make_shards(config=config).create(num_processes=1 + by_spaces)
     source = pretraining.FileSource(["a.txt", "b.txt"])
     texts = [[], [], []]

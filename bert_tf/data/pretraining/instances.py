@@ -20,6 +20,7 @@ sentence. The target is the maximum length to make full use of the computation, 
 documents, where it is shorter to reduce the mismatch between pre-training and fine-tuning.
 """
 
+import dataclasses
 import random
 from array import array
 from bisect import bisect_left
@@ -29,40 +30,44 @@ import numpy as np
 
 from bert_tf.data.pretraining.masking import Masker, randbelow, shuffle, unpack_masks
 from bert_tf.errors import UserError
+from bert_tf.options import documented, option
 
+OBJECTIVES = ("nsp", "sop", "none")
 WORD_BOUNDARIES = ("pieces", "spaces")
 
 
-class InstanceConfig(NamedTuple):
-    """How to create instances. The defaults are those of the release.
+@documented
+@dataclasses.dataclass(frozen=True)
+class InstanceConfig:
+    """How to create instances. The defaults are those of the release."""
 
-    Attributes:
-      max_seq_length: number of tokens of an instance, including [CLS], [SEP] and padding.
-      max_predictions_per_seq: maximum number of masked tokens of an instance.
-      masked_lm_prob: fraction of the tokens to mask.
-      short_seq_prob: fraction of the documents with shorter instances.
-      dupe_factor: number of passes through the text, each with different masks.
-      do_whole_word_mask: whether to mask all tokens of a word together.
-      random_seed: seed of all random draws.
-      objective: one of `OBJECTIVES`: next-sentence prediction ("nsp"), sentence-order prediction
-        ("sop"), or masked tokens alone ("none").
-      max_ngram: maximum number of consecutive words that are masked together.
-      word_boundaries: one of `WORD_BOUNDARIES`: a word is a token and the "##" tokens that follow,
-        or the text between two spaces.
-      dynamic_masking: whether to leave masking to training.
-    """
-
-    max_seq_length: int = 128
-    max_predictions_per_seq: int = 20
-    masked_lm_prob: float = 0.15
-    short_seq_prob: float = 0.1
-    dupe_factor: int = 10
-    do_whole_word_mask: bool = False
-    random_seed: int = 12345
-    objective: str = "nsp"
-    max_ngram: int = 1
-    word_boundaries: str = "pieces"
-    dynamic_masking: bool = False
+    max_seq_length: int = option(128, "Number of tokens of an instance, including padding.")
+    max_predictions_per_seq: int = option(20, "Maximum number of masked tokens of an instance.")
+    masked_lm_prob: float = option(0.15, "Fraction of the tokens to mask.")
+    short_seq_prob: float = option(0.1, "Fraction of the documents with shorter instances.")
+    dupe_factor: int = option(10, "Number of passes through the text, each with different masks.")
+    do_whole_word_mask: bool = option(False, "Whether to mask whole words, not single tokens.")
+    random_seed: int = option(12345, "Seed of all random draws.")
+    objective: str = option(
+        "nsp",
+        "What to predict in addition to masked tokens: the next sentence (nsp), the order of "
+        "sentences (sop), or nothing (none), which gives full sentences. (bert_tf)",
+        choices=OBJECTIVES,
+    )
+    max_ngram: int = option(
+        1, "Maximum number of consecutive words that are masked together. (bert_tf)"
+    )
+    word_boundaries: str = option(
+        "pieces",
+        "Words for do_whole_word_mask: a token and the ## tokens that follow, or the text between "
+        "spaces, for Chinese with spaces inserted by a word segmenter. (bert_tf)",
+        choices=WORD_BOUNDARIES,
+    )
+    dynamic_masking: bool = option(
+        False,
+        "Create records without masks; run_pretraining.py --dynamic_masking masks them differently "
+        "in each epoch. (bert_tf)",
+    )
 
     def validate(self):
         """Return self, or raise UserError naming the first invalid attribute."""
@@ -275,7 +280,6 @@ _SEGMENT_ITERATORS = {
     "sop": _sentence_order_pairs,
     "none": _full_sentences,
 }
-OBJECTIVES = tuple(_SEGMENT_ITERATORS)
 
 
 def _fill(sentences, start, last, room, may_cut):

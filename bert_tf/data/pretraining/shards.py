@@ -9,6 +9,7 @@ OUTPUT.json is saved next to OUTPUT-00000-of-00004 and so on, with the fingerpri
 While they are created, OUTPUT.work has their tokens and counts (see `workdir`).
 """
 
+import dataclasses
 import hashlib
 import itertools
 import json
@@ -58,7 +59,7 @@ class Shards:
             **source.options(),
             "vocabulary": hashlib.sha256(vocab.encode("utf-8", "surrogatepass")).hexdigest(),
             "do_lower_case": tokenizer.basic_tokenizer.do_lower_case,
-            **config._asdict(),
+            **dataclasses.asdict(config),
             "num_shards": num_shards,
             "version": _VERSION,
         }
