@@ -1,4 +1,4 @@
-"""What a task is to the training loop, to `fine_tune`, to the scripts and to export.
+"""The interface of a task for the training loop, `fine_tune`, the scripts and export.
 
 `Task` is the model with its losses and metrics. `TaskConfig` is what a fine-tuned model needs
 besides its weights, and is saved next to them. `TaskData` is the data of one run. `TaskSpec` ties
@@ -18,8 +18,7 @@ from bert_tf import console, files
 from bert_tf.config import BertConfig
 from bert_tf.data import records
 from bert_tf.errors import UserError, reason
-
-PARTS = ("train", "dev", "test")
+from bert_tf.options import TaskOptions
 
 
 class Task:
@@ -54,14 +53,13 @@ class Task:
         raise NotImplementedError
 
     def predictions(self, outputs, batch):
-        """Return what to keep of each example: a dict of tensors (B, ...)."""
+        """Return the predictions for a batch: a dict of tensors (B, ...)."""
         raise NotImplementedError
 
     def metrics(self, predictions):
         """Return the metrics of a whole split: dict of numpy arrays (N, ...) -> dict of numbers.
 
-        The keys are `metric_names`. Lower is better for those with "loss" in their name, higher for
-        all others.
+        The keys are `metric_names`. Lower is better if "loss" is part of the name, else higher.
         """
         raise NotImplementedError
 
@@ -70,8 +68,8 @@ class Task:
 class TaskConfig:
     """What a fine-tuned model needs besides its weights; saved next to them.
 
-    Subclasses add fields and say how these are written in JSON. The side files are those of version
-    0.1, so a folder of that version loads.
+    Subclasses add fields and define their JSON. The side files have the format of version 0.1, so
+    folders of that version load.
 
     Attributes:
       bert_config: the `BertConfig` of the encoder.
@@ -145,7 +143,7 @@ class TaskConfig:
         """Read the config of a run's folder; None if the folder has no side file of this task.
 
         Raises:
-          UserError: if a file is damaged or not what it should be.
+          UserError: if a file is damaged, or was not written by this task's script.
         """
         path = os.path.join(folder, cls.FILE)
         if not tf.io.gfile.exists(path):
@@ -173,11 +171,11 @@ class TaskConfig:
                 )
 
     def resumed(self, folder):
-        """Return this config with what a run that began in `folder` has already fixed."""
+        """Return this config with the values that an earlier run in `folder` has fixed."""
         return self
 
     def check_resume(self, folder):
-        """Check that a run in `folder` is resumed with its model, vocabulary and `FIXED` values.
+        """Check that a run in `folder` has the same model, vocabulary and `FIXED` values.
 
         Raises:
           UserError: naming what differs.
@@ -217,69 +215,8 @@ def _as_text(value):
 
 
 @dataclasses.dataclass(frozen=True)
-class TaskOptions:
-    """What a user chooses for a task: its data, and how to read them.
-
-    None stands for the value that the trained model in the output folder has, else for the default
-    of the task's config. Scripts define a flag for each field.
-    """
-
-    max_seq_length: int | None = None
-
-    def completed(self, config_class, stored=None):
-        """Fill in the options that are None.
-
-        Args:
-          config_class: the `TaskConfig` class of the task.
-          stored: the `TaskConfig` of a trained run whose values apply, or None.
-
-        Returns:
-          (the completed options, list of the names taken from `stored`)
-        """
-        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        missing = [name for name, value in values.items() if value is None]
-        recorded = stored.recorded_options() if stored else {}
-        taken = [name for name in missing if name in recorded]
-        known = {**config_class.default_options(), **recorded}
-        filled = {name: known[name] for name in missing if name in known}
-        return dataclasses.replace(self, **filled), taken
-
-    def check(self, config):
-        """Raise UserError for options that cannot be combined; before any data are read.
-
-        Args:
-          config: the `training.FineTuneConfig` of the run.
-        """
-
-    def is_given(self, name):
-        """Return whether an option differs from its default."""
-        return getattr(self, name) != getattr(type(self), name)
-
-    def check_source(self, file_options):
-        """Raise UserError if options of files are mixed with those of tensorflow-datasets.
-
-        Args:
-          file_options: names of the options that are for files.
-        """
-        unused = file_options if self.tfds_name else ("tfds_data_dir", "tfds_splits")
-        for name in unused:
-            if self.is_given(name):
-                problem = "cannot be combined with" if self.tfds_name else "requires"
-                raise UserError(f"`{name}` {problem} `tfds_name`")
-        if len(self.tfds_splits) > len(PARTS):
-            raise UserError(
-                f"`tfds_splits`: at most {len(PARTS)} splits were expected, for training, "
-                "development and test"
-            )
-
-    def split_names(self):
-        """Return a dict from "train", "dev" and "test" to `tfds_splits`."""
-        return dict(zip(PARTS, self.tfds_splits, strict=False))
-
-
-@dataclasses.dataclass(frozen=True)
 class RecordFormat:
-    """How the records of a split are read.
+    """The format of the records of a split.
 
     Attributes:
       schema: a schema of `data.records`.
@@ -299,13 +236,13 @@ class RecordFormat:
 
 
 class TaskData:
-    """The data of one run, read and checked, and what the run does with them.
+    """The data of one run, read and checked, with their evaluation and prediction.
 
-    A split is named "train", "dev" or "test", or begins so ("dev_mismatched").
+    A split is named "train", "dev" or "test", or starts with such a name ("dev_mismatched").
 
     Attributes:
       config: the `TaskConfig` of the run.
-      unit: what a training example is called in messages.
+      unit: the plural noun for training examples in messages.
       metric_names: names of the metrics that an evaluation gives.
     """
 
@@ -349,8 +286,8 @@ class TaskData:
         """Return the number of training examples that an epoch has; see `count`."""
         return self.count(self.splits("train")[0], features)
 
-    def record_format(self, split, is_taught=False):
-        """Return the `RecordFormat` of a split; `is_taught` if it has a teacher's logits."""
+    def record_format(self, split, with_teacher=False):
+        """Return the `RecordFormat` of a split; `with_teacher` if it has logits of a teacher."""
         raise NotImplementedError
 
     def make_task(self, dtype=None, distillation=None):
@@ -379,7 +316,7 @@ class TaskData:
         raise NotImplementedError
 
     def evaluate_and_predict(self, run):
-        """Do what `do_eval` and `do_predict` ask for.
+        """Evaluate and predict, as `do_eval` and `do_predict` specify.
 
         Returns:
           Dict from each evaluated split to its metrics.
@@ -393,7 +330,7 @@ class TaskData:
 
 @dataclasses.dataclass(frozen=True)
 class TaskSpec:
-    """A task as `fine_tune`, the scripts, the feature cache and export see it.
+    """Everything that `fine_tune`, the scripts, the feature cache and export need of a task.
 
     Attributes:
       name: of the task, such as "question_answering".
@@ -443,7 +380,7 @@ def result_file(folder, stem, split, ending):
 
 
 def check_labels(labels):
-    """Return the names of a head's rows as a tuple; UserError if there are none or one twice."""
+    """Return the names of a head's rows as a tuple; UserError if there are none or duplicates."""
     labels = tuple(labels)
     if not labels:
         raise UserError("`labels` must be given: no file next to the checkpoint has them")
@@ -471,7 +408,7 @@ def check_vocabulary(vocab, config, vocab_file):
     """Raise UserError if the vocabulary has ids that the model has no embedding for.
 
     A smaller vocabulary only gives a warning, because tables are sometimes rounded up. But it may
-    be that of another model, cased instead of uncased, which nothing else would reveal.
+    belong to a different model, cased instead of uncased, and nothing else would reveal that.
     """
     needed = max(vocab.values()) + 1
     if needed > config.vocab_size:

@@ -1,4 +1,4 @@
-"""Features that are written once and reused while everything they are made of stays the same."""
+"""Feature files that are reused while their data, vocabulary and options stay the same."""
 
 import hashlib
 import json
@@ -9,7 +9,7 @@ from bert_tf import console, files
 
 
 class FeatureCache:
-    """A file of features, with a note of what it was made of in `PATH.json`.
+    """A file of features, with metadata on what it was made from in `PATH.json`.
 
     >>> cache = FeatureCache(path, {"data": digest(rows), "max_seq_length": 128}, write)
     >>> if cache.stale_reason:
@@ -17,9 +17,9 @@ class FeatureCache:
 
     Attributes:
       path: the file.
-      key: hexadecimal digest of what the features are made of.
-      stale_reason: why the file cannot be used as it is, None if it can.
-      note: dict of what it was made of and of what `write` returned; None if it cannot be used.
+      key: hexadecimal digest of what the features are made from.
+      stale_reason: why the file must be rebuilt, None if it can be reused.
+      metadata: dict of the fingerprint and of what `write` returned; None if the file is stale.
     """
 
     def __init__(self, path, fingerprint, write):
@@ -28,52 +28,52 @@ class FeatureCache:
         Args:
           path: the file.
           fingerprint: dict of JSON values that the features depend on.
-          write: function that writes the file and returns a dict to note, or None. It may take
-            keyword arguments, which `rebuild` passes on.
+          write: function that writes the file and returns a dict for the metadata, or None. It
+            receives the keyword arguments of `rebuild`.
         """
         self.path, self._write = path, write
-        # As it is read back: tuples become lists.
+        # As JSON returns it: tuples become lists.
         self._fingerprint = json.loads(json.dumps(fingerprint))
         self.key = digest([fingerprint])
-        self.note, self.stale_reason = self._check()
+        self.metadata, self.stale_reason = self._check()
         if not self.stale_reason:
             console.info("reusing %s: data, vocabulary and options are the same", path)
 
     def rebuild(self, **arguments):
-        """Write the file and its note."""
+        """Write the file and its metadata."""
         console.info("writing %s: %s", self.path, self.stale_reason)
         results = self._write(**arguments) or {}
-        # The records first: if the run is killed in between, the note does not match them.
-        note = {**self._fingerprint, **results, "records": digest_of_file(self.path)}
-        text = json.dumps(note, indent=2, ensure_ascii=False) + "\n"
+        # The records first: if the run is killed in between, the metadata do not match them.
+        metadata = {**self._fingerprint, **results, "records": digest_of_file(self.path)}
+        text = json.dumps(metadata, indent=2, ensure_ascii=False) + "\n"
         files.write_text(f"{self.path}.json", text)
-        self.note, self.stale_reason = note, None
+        self.metadata, self.stale_reason = metadata, None
 
     def reload(self):
         """Check the file again, after another process has written it."""
-        self.note, self.stale_reason = self._check()
+        self.metadata, self.stale_reason = self._check()
 
     def _check(self):
-        """Return the note, None if the file cannot be used, and why not, None if it can."""
-        path, note_path = self.path, f"{self.path}.json"
+        """Return (metadata, None), or (None, the reason) if the file must be rebuilt."""
+        path, metadata_path = self.path, f"{self.path}.json"
         if not tf.io.gfile.exists(path):
             return None, "it does not exist yet"
-        if not tf.io.gfile.exists(note_path):
-            return None, f"{note_path}, which says what it was made of, is missing"
+        if not tf.io.gfile.exists(metadata_path):
+            return None, f"its metadata, {metadata_path}, are missing"
         try:
-            note = dict(json.loads(files.read_text(note_path)))
+            metadata = dict(json.loads(files.read_text(metadata_path)))
         except (ValueError, TypeError):
-            return None, f"{note_path} cannot be read"
-        changed = [name for name, value in self._fingerprint.items() if note.get(name) != value]
+            return None, f"{metadata_path} cannot be read"
+        changed = [name for name, value in self._fingerprint.items() if metadata.get(name) != value]
         if changed:
             return None, f"{', '.join(changed)} changed since it was written"
-        if note.get("records") != digest_of_file(path):
+        if metadata.get("records") != digest_of_file(path):
             return None, "the file was changed since it was written"
-        return note, None
+        return metadata, None
 
 
 def tokenizer_fingerprint(tokenizer):
-    """Return what features depend on in a `FullTokenizer`: a dict of JSON values."""
+    """Return what features depend on in a `FullTokenizer`, as a dict of JSON values."""
     return {
         "vocabulary": digest(tokenizer.vocab.items()),
         "do_lower_case": tokenizer.basic_tokenizer.do_lower_case,

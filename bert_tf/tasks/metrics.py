@@ -34,7 +34,7 @@ def _correlation(name):
 
         labels, predicted = np.asarray(labels, "float64"), np.asarray(predicted, "float64")
         if len(labels) < 2 or np.ptp(labels) == 0 or np.ptp(predicted) == 0:
-            # SciPy would warn in its own words.
+            # SciPy's warning would not name the metric.
             console.warning("no %s correlation: all labels or all scores are the same", name)
             return float("nan")
         return getattr(stats, f"{name}r")(labels, predicted).statistic

@@ -1,7 +1,7 @@
 """Multiple choice (BERT paper, section 4.4): which of several endings continues a text.
 
-The whole task is in this module: options, configuration, reading, features, the model's losses
-and results. It is the example to read before adding a task.
+Apart from its options the task is in this module: configuration, reading, features, losses and
+results. It is the example to read before adding a task.
 
 Letters of shapes: B examples, C choices, S sequence.
 """
@@ -16,13 +16,13 @@ from bert_tf import console, files
 from bert_tf.data import records
 from bert_tf.errors import UserError
 from bert_tf.modeling import BertMultipleChoice
+from bert_tf.options import PARTS
+from bert_tf.task_options import MultipleChoiceOptions
 from bert_tf.tasks import results
 from bert_tf.tasks.base import (
-    PARTS,
     RecordFormat,
     TaskConfig,
     TaskData,
-    TaskOptions,
     TaskSpec,
     result_file,
 )
@@ -53,31 +53,6 @@ class MultipleChoiceConfig(TaskConfig):
     """
 
     FILE = files.CHOICE
-
-
-@dataclasses.dataclass(frozen=True)
-class MultipleChoiceOptions(TaskOptions):
-    """What a user chooses for multiple choice: the data and their columns.
-
-    Attributes:
-      data_dir: folder with train.csv, dev.csv (or val.csv) and test.csv.
-      train_file, dev_file, test_file: files outside `data_dir`, or under other names.
-      context_columns: columns of the context, joined by a space; `CONTEXT` if empty.
-      ending_columns: columns of the endings; ending0, ending1, ... if empty.
-      label_column: column with the number of the right ending from 0; `LABEL` if None.
-      id_column: column that identifies predictions.
-      skip_bad_rows: leave out rows that cannot be used instead of raising an error.
-    """
-
-    data_dir: str | None = None
-    train_file: str | None = None
-    dev_file: str | None = None
-    test_file: str | None = None
-    context_columns: tuple = ()
-    ending_columns: tuple = ()
-    label_column: str | None = None
-    id_column: str | None = None
-    skip_bad_rows: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,7 +119,7 @@ def read_examples(path, options=None, with_label=True):
             bad(f"{where}: {error}")
     bad.report()
     if not examples:
-        raise UserError(f"{bad.first or path}: no example can be used")
+        raise UserError(f"{bad.first or path}: the file has no usable example")
     return examples, columns.ending_columns
 
 
@@ -192,7 +167,7 @@ def _find_columns(path, names, options, with_label):
 
 
 def _example(where, index, row, names, columns):
-    """Return the example of a row; ValueError says what is wrong with it."""
+    """Return the example of a row; ValueError if the row is bad."""
     if len(row) != len(names):
         # For example a comma that should be quoted: what follows it is in the wrong column.
         raise ValueError(f"{len(row)} columns, but the first line has {len(names)}")
@@ -203,9 +178,9 @@ def _example(where, index, row, names, columns):
     label = None
     if columns.label_column:
         text = cells[columns.label_column]
-        known = [str(i) for i in range(len(columns.ending_columns))]
-        if text.strip() not in known:
-            raise ValueError(f"the label {text!r} is not one of {', '.join(known)}")
+        numbers = [str(i) for i in range(len(columns.ending_columns))]
+        if text.strip() not in numbers:
+            raise ValueError(f"the label {text!r} is not one of {', '.join(numbers)}")
         label = int(text)
     return Example(
         where,
@@ -266,7 +241,7 @@ class MultipleChoiceTask(ClassificationTask):
 
 
 class MultipleChoiceData(TaskData):
-    """The examples of each split, and what a run does with them.
+    """The examples of each split.
 
     Attributes:
       examples: dict from split to list of `Example`.
@@ -299,7 +274,7 @@ class MultipleChoiceData(TaskData):
     def count(self, split, features):
         return len(self.examples[split])
 
-    def record_format(self, split, is_taught=False):
+    def record_format(self, split, with_teacher=False):
         num_choices = len(self.endings[split])
         lengths = {"S": self.config.max_seq_length, "C": num_choices}
         return RecordFormat.of(records.CHOICE, self.config, lengths, num_choices)

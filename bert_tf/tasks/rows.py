@@ -1,4 +1,4 @@
-"""Rows of tab- and comma-separated files, and what becomes of rows that cannot be used."""
+"""Rows of tab- and comma-separated files, and the handling of bad rows."""
 
 import csv
 import re
@@ -30,13 +30,13 @@ class BadRows:
         self.first = self.first or message
 
     def report(self, what="bad rows left out"):
-        """Log how many rows there were, if any."""
+        """Log the number of rows, if there were any."""
         if self.count:
             console.warning("%s: %d, the first: %s", what, self.count, self.first)
 
 
 class BadRow(Exception):
-    """What is wrong with a row, without its place."""
+    """A row cannot be used; the message does not name its place."""
 
 
 # Bytes that are not UTF-8, as Python keeps them in a str.

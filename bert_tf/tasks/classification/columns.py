@@ -1,4 +1,4 @@
-"""Which columns of a file have the texts, labels and ids."""
+"""The columns of a file that have the texts, labels and ids."""
 
 import dataclasses
 
@@ -15,8 +15,7 @@ class Columns:
       label: the label; a tuple where each label has a column of its own.
       header: whether the first line is a header, which is skipped.
       id: the id.
-      only: (position, value): rows with a different value there are skipped, because they are in
-        another language.
+      language: (position, value): rows with a different value there are skipped.
       width: the number of columns that a row may have, None for any.
       numbers: the numeric features.
     """
@@ -26,7 +25,7 @@ class Columns:
     label: int | tuple | None = None
     header: bool = False
     id: int | None = None
-    only: tuple | None = None
+    language: tuple | None = None
     width: int | None = None
     numbers: tuple = ()
 
@@ -37,7 +36,7 @@ class Layout:
 
     Attributes:
       text, label, id, numbers: columns by name or by number from 0, as text; `label` has several
-        where each label has a column.
+        where each label has a column, `numbers` are the numeric features.
       header: "auto", "yes" or "no".
       separator: separates the labels of one cell.
       numeric_as: "vector" or "text".
@@ -84,7 +83,7 @@ def find_columns(path, row, layout, split, train_columns=None):
     named = [name for name in given if not name.isdecimal()]
     if layout.header == "no" and named:
         raise UserError(
-            f"`header=no`, but the column {named[0]!r} is given by name instead of by number"
+            f"`header=no`, but the column {named[0]!r} is given by name; use its number"
         )
     is_known = named or any(name.lower() in _HEADER for name in names)
     if layout.header == "yes" or (layout.header == "auto" and is_known):
@@ -97,24 +96,26 @@ def find_columns(path, row, layout, split, train_columns=None):
 
 
 def _by_header(path, names, layout, split):
-    def find(wanted, needed=True):
+    def find(candidates, required=True):
         """Return the position of the first of these names, ignoring case, or that number."""
         lowered = [name.lower() for name in names]
-        for name in wanted:
+        for name in candidates:
             if name in names:
                 return names.index(name)
             if name.lower() in lowered:
                 return lowered.index(name.lower())
-        if wanted[0].isdecimal():
-            return int(wanted[0])
-        if needed:
-            raise UserError(f"{path}, line 1: the header has no column `{wanted[0]}`, only {names}")
+        if candidates[0].isdecimal():
+            return int(candidates[0])
+        if required:
+            raise UserError(
+                f"{path}, line 1: the header has no column {candidates[0]!r}, only {names}"
+            )
         return None
 
     if layout.text:
         texts = [find([name]) for name in layout.text]
     else:
-        texts = [find(TEXT_A, needed=False), find(TEXT_B, needed=False)]
+        texts = [find(TEXT_A, required=False), find(TEXT_B, required=False)]
         if texts[0] is None:
             raise UserError(
                 f"{path}, line 1: the header {names} has no column {', '.join(TEXT_A[:-1])} or "
@@ -124,7 +125,7 @@ def _by_header(path, names, layout, split):
     is_test = split == "test"
     labels = tuple(find([name], not is_test) for name in layout.label or LABEL)
     label = labels if len(labels) > 1 else labels[0]
-    row_id = find([layout.id]) if layout.id else find(ID, needed=False)
+    row_id = find([layout.id]) if layout.id else find(ID, required=False)
     numbers = tuple(find([name]) for name in layout.numbers)
     return Columns(text_a, text_b, label, header=True, id=row_id, numbers=numbers)
 
@@ -141,10 +142,10 @@ def _by_number(path, layout, split):
 
 
 def _by_count(path, count, layout, split, train_columns):
-    kinds = {1: ("text",), 2: ("text", "label"), 3: ("text_a", "text_b", "label")}.get(count)
+    roles = {1: ("text",), 2: ("text", "label"), 3: ("text_a", "text_b", "label")}.get(count)
     if split == "test" and train_columns == count + 1:
-        kinds = ("text_a", "text_b")[:count] if count > 1 else ("text",)
-    elif kinds is None or (count == 1 and split != "test"):
+        roles = ("text_a", "text_b")[:count] if count > 1 else ("text",)
+    elif roles is None or (count == 1 and split != "test"):
         raise UserError(
             f"{path}, line 1: {count} columns without a header; expected text, label or text_a, "
             "text_b, label, or a header line with these names, or `text_columns`"
@@ -154,6 +155,6 @@ def _by_count(path, count, layout, split, train_columns):
             "`label_column`, `id_column` and `numeric_columns` require `text_columns` or a header "
             "line"
         )
-    console.info("%s: no header line, so its columns are taken as %s", path, ", ".join(kinds))
-    text_b = kinds.index("text_b") if "text_b" in kinds else None
-    return Columns(0, text_b, kinds.index("label") if "label" in kinds else None)
+    console.info("%s: no header line, so its columns are taken as %s", path, ", ".join(roles))
+    text_b = roles.index("text_b") if "text_b" in roles else None
+    return Columns(0, text_b, roles.index("label") if "label" in roles else None)

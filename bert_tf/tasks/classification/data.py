@@ -6,8 +6,9 @@ import os
 from bert_tf import console, files
 from bert_tf.errors import UserError
 from bert_tf.modeling import BertClassifier
+from bert_tf.options import PARTS
 from bert_tf.tasks import metrics, results
-from bert_tf.tasks.base import PARTS, RecordFormat, TaskData, part_of, result_file
+from bert_tf.tasks.base import RecordFormat, TaskData, part_of, result_file
 from bert_tf.tasks.classification.columns import Layout
 from bert_tf.tasks.classification.config import ClassificationConfig
 from bert_tf.tasks.classification.examples import (
@@ -27,13 +28,13 @@ from bert_tf.tasks.rows import BadRows
 # Bump when the same data make different features.
 _VERSION = 2
 
-# Options that a task with known files has no use for.
+# Options that only custom files have.
 _CUSTOM_ONLY = ("task_type", "text_columns", "label_column", "id_column", "labels", "header",
                 "label_separator", "numeric_columns", "numeric_as")  # fmt: skip
 
 
 class ClassificationData(TaskData):
-    """The examples of each split of a task, and what a run does with them.
+    """The examples of each split of a task.
 
     Attributes:
       task: the `glue.TextTask`.
@@ -81,17 +82,17 @@ class ClassificationData(TaskData):
     def count(self, split, features):
         return len(self.examples[split])
 
-    def record_format(self, split, is_taught=False):
+    def record_format(self, split, with_teacher=False):
         config = self.config
         lengths = {
             "S": config.max_seq_length,
             "L": config.num_outputs,
             "F": len(config.numeric_inputs),
         }
-        return RecordFormat.of(self._schema(is_taught), config, lengths, config.num_outputs)
+        return RecordFormat.of(self._schema(with_teacher), config, lengths, config.num_outputs)
 
-    def _schema(self, is_taught):
-        return schema_of(self.task_class, self.config.numeric_inputs, is_taught)
+    def _schema(self, with_teacher):
+        return schema_of(self.task_class, self.config.numeric_inputs, with_teacher)
 
     def make_task(self, dtype=None, distillation=None):
         return self.task_class(
@@ -105,11 +106,11 @@ class ClassificationData(TaskData):
         )
 
     def evaluate(self, run, split):
-        """Write eval_results.txt, and eval_report.txt if asked for; see `TaskData.evaluate`."""
+        """Write eval_results.txt and, with `report`, eval_report.txt; see `TaskData.evaluate`."""
         reports = []
 
         def report(predictions):
-            labels, predicted = run.trainer.task.compared(predictions)
+            labels, predicted = run.trainer.task.labels_and_predicted(predictions)
             reports.append(metrics.report(labels, predicted, self.config.labels))
 
         evaluation = run.evaluate(split, on_predictions=report if self.options.report else None)
@@ -147,7 +148,7 @@ def read(options, model, parts, stored=None):
     """Read the data of a run; see `base.TaskSpec.read`.
 
     Raises:
-      UserError: if options cannot be combined, or names file and line of what is wrong.
+      UserError: if options cannot be combined, or a row is bad; names file and line.
     """
     source = make_source(options, stored)
     task = source.task
@@ -195,7 +196,7 @@ def make_source(options, stored=None):
       stored: the `ClassificationConfig` of a trained model, for options that are not given.
 
     Raises:
-      UserError: if options cannot be combined, or there is no such data.
+      UserError: if options cannot be combined, or the data do not exist.
     """
     numeric_columns = options.numeric_columns or (stored.numeric_columns if stored else ())
     layout = Layout(
@@ -250,7 +251,7 @@ def read_splits(source, parts, stored=None, skip_bad_rows=False):
       (dict from split to list of `Example`, tuple of labels, tuple of `NumericFeature`)
 
     Raises:
-      UserError: names file and line of what is wrong.
+      UserError: if a row is bad; names file and line.
     """
     names = source.task.layout.numbers if source.task.layout else ()
     if stored and list(names) != stored.numeric_columns:
@@ -279,7 +280,7 @@ def read_splits(source, parts, stored=None, skip_bad_rows=False):
         known = with_known_labels(examples[split], labels, bad[split])
         bad[split].report()
         if not known:
-            raise UserError(f"{bad[split].first}; no row of that set can be used")
+            raise UserError(f"{bad[split].first}; no row of this split can be used")
         examples[split] = known
     numeric_features = stored.numeric_features if stored else ()
     if names and not stored:

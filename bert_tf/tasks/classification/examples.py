@@ -1,4 +1,4 @@
-"""Labelled texts: their labels and numeric features, as data have them and as the model does."""
+"""Labelled texts, their labels and their numeric features."""
 
 import dataclasses
 import math
@@ -39,7 +39,7 @@ _LARGEST = 3.4e38
 def read_number(text, what):
     """Return the number in a text; ValueError, naming `what`, if it is not a finite float32."""
     try:
-        # Python reads 1_000 as a number, and no other program does.
+        # Python accepts 1_000 as a number; other programs do not.
         number = math.nan if "_" in text else float(text)
     except ValueError:
         number = math.nan
@@ -67,7 +67,7 @@ def read_label(task, cells):
         return read_number(cells[0], "the score")
     if task.task_type == "multi_label":
         return _read_label_set(task, cells)
-    label = task.same_labels.get(cells[0], cells[0])
+    label = task.label_aliases.get(cells[0], cells[0])
     if not label.strip():
         raise ValueError("the label is empty")
     return label
@@ -128,14 +128,14 @@ class NumericFeature(NamedTuple):
 def as_words(names, cells):
     """Return numbers as text to put before another text: "age: 35, price: 2.5. ".
 
-    Before it, because the end of a text that is too long is cut off.
+    They come first because texts that are too long are truncated at the end.
     """
     words = (f"{name}: {cell.strip()}" for name, cell in zip(names, cells, strict=True))
     return f"{', '.join(words)}. "
 
 
 def with_numbers(example, layout, cells):
-    """Return an example with its numeric features, as the layout wants them.
+    """Return an example with its numeric features, as the layout specifies.
 
     Args:
       example: an `Example`.
@@ -203,7 +203,7 @@ def class_weights(choice, examples, labels, task_type):
       (N - n) / n, one side of a sigmoid against the other.
 
     Raises:
-      UserError: if there are no such weights.
+      UserError: if the weights are not valid, or cannot be computed.
     """
     if task_type == "regression":
         raise UserError("`class_weights`: a regression has no classes")

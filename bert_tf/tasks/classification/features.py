@@ -1,4 +1,4 @@
-"""Labelled texts to features, as the release makes them."""
+"""Conversion of labelled texts to features, as in the release."""
 
 from bert_tf import console
 from bert_tf.data import records
@@ -44,18 +44,18 @@ def pack_pair(ids_a, ids_b, tokenizer, max_seq_length):
     }
 
 
-def schema_of(task_class, numeric_features=(), is_taught=False):
+def schema_of(task_class, numeric_features=(), with_teacher=False):
     """Return the schema of the records of a task.
 
     Args:
       task_class: a class of `task.TASK_CLASSES`.
       numeric_features: the `NumericFeature`s that the model takes as numbers.
-      is_taught: whether the records have a teacher's logits.
+      with_teacher: whether the records have a teacher's logits.
     """
     return {
         **task_class.schema,
         **(records.NUMBERS if numeric_features else {}),
-        **(records.TEACHER if is_taught else {}),
+        **(records.TEACHER if with_teacher else {}),
     }
 
 

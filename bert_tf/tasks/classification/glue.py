@@ -24,7 +24,7 @@ class File:
 
 @dataclasses.dataclass(frozen=True)
 class TextTask:
-    """What is known of a task before its data are read.
+    """A task before its data are read.
 
     Attributes:
       files: from split to `File`. Splits are "train", "dev" and "test"; a second split of a part
@@ -35,7 +35,7 @@ class TextTask:
       submission: from split to the name of its file on GLUE's leaderboard, without `.tsv`.
       score_range: the lowest and highest score that the leaderboard accepts.
       features: names of the texts in tensorflow-datasets.
-      same_labels: dict from spellings of a label in the files to the label.
+      label_aliases: dict from spellings of a label in the files to the label.
       layout: `Layout` of files whose columns the user names; None where `files` has the columns.
     """
 
@@ -46,7 +46,7 @@ class TextTask:
     submission: dict = dataclasses.field(default_factory=dict)
     score_range: tuple | None = None
     features: tuple = ()
-    same_labels: dict = dataclasses.field(default_factory=dict)
+    label_aliases: dict = dataclasses.field(default_factory=dict)
     layout: Layout | None = None
 
     def splits(self, part):
@@ -62,11 +62,11 @@ def _files(labelled, test, names="{}.tsv"):
     }
 
 
-_TWO = ("0", "1")
+_BINARY = ("0", "1")
 _NLI = ("contradiction", "entailment", "neutral")
 _RTE = ("entailment", "not_entailment")
 
-# index, text_a, text_b, and the label outside the test set.
+# index, text_a, text_b, and the label except in the test set.
 _PAIR = Columns(text_a=1, text_b=2, label=3, id=0, header=True)
 _PAIR_TEST = Columns(text_a=1, text_b=2, id=0, header=True)
 _SINGLE_TEST = Columns(text_a=1, id=0, header=True)
@@ -75,11 +75,11 @@ _MNLI = Columns(text_a=8, text_b=9, label=-1, id=0, header=True)
 _MNLI_TEST = Columns(text_a=8, text_b=9, id=0, header=True)
 _STSB = Columns(text_a=7, text_b=8, label=9, id=0, header=True)
 # One file has all languages; `find_task` fills in the language.
-_XNLI = Columns(text_a=6, text_b=7, label=1, header=True, only=(0, None))
+_XNLI = Columns(text_a=6, text_b=7, label=1, header=True, language=(0, None))
 
 
 def _mnli(*parts):
-    """Return MNLI with the development and test sets of these parts, the first is the main one."""
+    """Return MNLI with the development and test sets of these parts, the main one first."""
     files, submission = {"train": File(("train.tsv",), _MNLI)}, {}
     for kind, columns in (("dev", _MNLI), ("test", _MNLI_TEST)):
         for i, part in enumerate(parts):
@@ -91,17 +91,17 @@ def _mnli(*parts):
 
 
 # Add a task here. Tasks of the release have the same examples and order of labels as there.
-TASKS = {
+TEXT_TASKS = {
     "CoLA": TextTask(
         _files(Columns(text_a=3, label=1), _SINGLE_TEST),
-        _TWO,
+        _BINARY,
         metrics=("matthews",),
         submission={"test": "CoLA"},
         features=("sentence",),
     ),
     "SST-2": TextTask(
         _files(Columns(text_a=0, label=1, header=True), _SINGLE_TEST),
-        _TWO,
+        _BINARY,
         submission={"test": "SST-2"},
         features=("sentence",),
     ),
@@ -110,7 +110,7 @@ TASKS = {
             Columns(text_a=3, text_b=4, label=0, header=True),
             Columns(text_a=3, text_b=4, id=0, header=True),
         ),
-        _TWO,
+        _BINARY,
         metrics=("f1",),
         submission={"test": "MRPC"},
         features=("sentence1", "sentence2"),
@@ -125,7 +125,7 @@ TASKS = {
     ),
     "QQP": TextTask(
         _files(Columns(text_a=3, text_b=4, label=5, id=0, header=True), _PAIR_TEST),
-        _TWO,
+        _BINARY,
         metrics=("f1",),
         submission={"test": "QQP"},
         features=("question1", "question2"),
@@ -147,7 +147,7 @@ TASKS = {
     ),
     "WNLI": TextTask(
         _files(_PAIR, _PAIR_TEST),
-        _TWO,
+        _BINARY,
         submission={"test": "WNLI"},
         features=("sentence1", "sentence2"),
     ),
@@ -168,7 +168,7 @@ TASKS = {
             "test": File(("xnli.test.tsv",), _XNLI),
         },
         _NLI,
-        same_labels={"contradictory": "contradiction"},
+        label_aliases={"contradictory": "contradiction"},
     ),
     "tsv": TextTask(
         {split: File((f"{split}.tsv", f"{split}.csv")) for split in ("train", "dev", "test")},
@@ -176,7 +176,7 @@ TASKS = {
     ),
 }
 
-_PLAIN = {name.lower().replace("-", ""): name for name in TASKS}
+_PLAIN = {name.lower().replace("-", ""): name for name in TEXT_TASKS}
 _PLAIN |= {
     "sst": "SST-2",
     "sts": "STS-B",
@@ -197,9 +197,9 @@ def find_task(name, language="zh"):
     Raises:
       UserError: if there is no such task; the message lists them.
     """
-    task = TASKS.get(_PLAIN.get(name.lower().replace("-", "").replace("_", "")))
+    task = TEXT_TASKS.get(_PLAIN.get(name.lower().replace("-", "").replace("_", "")))
     if task is None:
-        raise UserError(f"`task_name`: {name!r} is not one of {', '.join(TASKS)}")
+        raise UserError(f"`task_name`: {name!r} is not one of {', '.join(TEXT_TASKS)}")
     return dataclasses.replace(
         task, files={split: _in_language(file, language) for split, file in task.files.items()}
     )
@@ -207,8 +207,8 @@ def find_task(name, language="zh"):
 
 def _in_language(file, language):
     columns = file.columns
-    if columns and columns.only:
-        columns = dataclasses.replace(columns, only=(columns.only[0], language))
+    if columns and columns.language:
+        columns = dataclasses.replace(columns, language=(columns.language[0], language))
     return File(tuple(x.format(language=language) for x in file.names), columns, file.optional)
 
 
@@ -242,4 +242,4 @@ def custom_task(task_type=None, labels=None, layout=None):
         if labels:
             raise UserError("`labels`: a regression has no labels")
         labels = ()
-    return dataclasses.replace(TASKS["tsv"], labels=labels, task_type=task_type, layout=layout)
+    return dataclasses.replace(TEXT_TASKS["tsv"], labels=labels, task_type=task_type, layout=layout)

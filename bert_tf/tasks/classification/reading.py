@@ -23,7 +23,7 @@ class FileSource:
     """
 
     def __init__(self, task, data_dir=None, paths=None):
-        """Note where the files are.
+        """Store where the files are.
 
         Args:
           task: a `glue.TextTask`.
@@ -39,7 +39,7 @@ class FileSource:
         splits = self.task.splits(part)
         if not splits:
             raise UserError(
-                f"`{_DO[part]}`: this task has no {part} set, only {', '.join(self.task.files)}"
+                f"`{_DO[part]}`: this task has no {part} split, only {', '.join(self.task.files)}"
             )
         if part in self._paths:
             files.require(self._paths[part], f"{part}_file")
@@ -62,7 +62,7 @@ def find_file(task, data_dir, split):
         if tf.io.gfile.exists(path):
             return files.require(path, "data_dir")
     if file.optional:
-        console.info("%s does not exist, so that set is left out", paths[0])
+        console.info("%s does not exist: this split is skipped", paths[0])
         return None
     if len(paths) > 1:
         raise UserError(f"`data_dir`: {data_dir} has none of {', '.join(file.names)}")
@@ -116,7 +116,7 @@ def read_examples(task, data_dir, split, path=None, bad=None, train=None):
     empty.report("rows with an empty text")
     if not examples:
         bad.report()
-        language = f" in {columns.only[1]}" if columns.only else ""
+        language = f" in {columns.language[1]}" if columns.language else ""
         raise UserError(f"{path}: the file has no examples{language}")
     return examples
 
@@ -124,8 +124,8 @@ def read_examples(task, data_dir, split, path=None, bad=None, train=None):
 def has_text(example, task, bad, empty):
     """Return whether the texts of an example can be used.
 
-    A text of nothing but spaces is a bad row. In GLUE's files, where some exist and the release
-    uses them, it is only counted in `empty`.
+    A blank text makes a bad row. GLUE's files have some, which the release uses, so there they are
+    only counted in `empty`.
     """
     texts = (
         {"text": example.text_a}
@@ -158,7 +158,7 @@ def _example(task, where, index, row, columns, with_label):
     if columns.width and any(row[columns.width :]):
         # For example a comma that should be quoted: what follows it is in the wrong column.
         raise BadRow(f"{len(row)} columns, but the first line has {columns.width}")
-    if columns.only and cell(columns.only[0], "language") != columns.only[1]:
+    if columns.language and cell(columns.language[0], "language") != columns.language[1]:
         return None
     text_a = cell(columns.text_a, "text_a")
     text_b = None if columns.text_b is None else cell(columns.text_b, "text_b")

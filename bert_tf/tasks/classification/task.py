@@ -99,7 +99,7 @@ class ClassificationTask(Task):
 
     @staticmethod
     def decide(predictions):
-        """Return what is compared with the labels: dict of arrays (N, ...) -> label ids (N,)."""
+        """Return the predicted label ids (N,) for a dict of arrays (N, ...)."""
         return predictions["probabilities"].argmax(-1)
 
     def loss_weights(self, batch):
@@ -148,12 +148,12 @@ class ClassificationTask(Task):
             "loss": self._example_losses(outputs, batch),
         }
 
-    def compared(self, predictions):
-        """Return (labels of the data, predicted labels), as `metrics.METRICS` takes them."""
+    def labels_and_predicted(self, predictions):
+        """Return (labels of the data, predicted labels) for `metrics.METRICS`."""
         return predictions[self.label_name], self.decide(predictions)
 
     def metrics(self, predictions):
-        labels, predicted = self.compared(predictions)
+        labels, predicted = self.labels_and_predicted(predictions)
         loss = predictions["loss"].mean(dtype="float64")
         results = {
             f"eval_{name}": metrics.METRICS[name](labels, predicted) for name in self.metrics_used

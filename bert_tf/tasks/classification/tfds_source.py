@@ -25,23 +25,23 @@ _SPLITS = {
 
 
 class TfdsSource:
-    """The examples of a data set of tensorflow-datasets, as `reading.FileSource` has a task's."""
+    """A dataset of tensorflow-datasets, with the methods of `reading.FileSource`."""
 
     def __init__(self, name, data_dir=None, task_type=None, labels=None, layout=None, splits=None):
-        """Find the data set, and prepare it if that was not done before.
+        """Find the dataset, and prepare it unless it is already prepared.
 
         Args:
           name: "glue/mrpc", "imdb_reviews", optionally with a version.
-          data_dir: folder of prepared data sets; None for the default of tensorflow-datasets.
+          data_dir: folder of prepared datasets; None for the default of tensorflow-datasets.
           task_type: a key of `task.TASK_CLASSES`; None to infer it from the label: a float is a
             regression, a sequence a multi-label task.
-          labels: in the order of their ids; None for those of the data set.
+          labels: in the order of their ids; None for those of the dataset.
           layout: a `Layout` that names the features of texts, label and numbers, None to find them.
           splits: dict from "train", "dev" and "test" to splits in the notation of
             tensorflow-datasets ("train[:90%]"); others are found by name.
 
         Raises:
-          UserError: if there is no such data set, feature or split.
+          UserError: if the dataset, a feature or a split does not exist.
         """
         self.name = name
         self._builder = load_builder(name, data_dir)
@@ -50,18 +50,18 @@ class TfdsSource:
         self._features = self._builder.info.features
         family, _, config = name.partition("/")
         is_glue = family == "glue" and not (layout.text or layout.label or layout.numbers)
-        known = find_task(config.partition(":")[0]) if is_glue else None
-        if known and task_type not in (None, known.task_type):
-            raise UserError(f"`task_type={task_type}`, but {name} is a {known.task_type}")
-        self._texts, self._label, self._id = self._find_features(known, layout)
-        if not known:
+        task = find_task(config.partition(":")[0]) if is_glue else None
+        if task and task_type not in (None, task.task_type):
+            raise UserError(f"`task_type={task_type}`, but {name} is a {task.task_type}")
+        self._texts, self._label, self._id = self._find_features(task, layout)
+        if not task:
             task_type, labels = self._infer_task_type(task_type, labels)
             # The label is one feature, however many labels it holds.
-            known = custom_task(task_type, labels, dataclasses.replace(layout, label=()))
-        self.task = known
+            task = custom_task(task_type, labels, dataclasses.replace(layout, label=()))
+        self.task = task
 
-    def _find_features(self, known, layout):
-        """Return the names of the text features, of the label and of the id (None without)."""
+    def _find_features(self, task, layout):
+        """Return the names of the text features, of the label and of the id, or None without."""
 
         def find(names, argument):
             name = next((name for name in names if name in self._features), None)
@@ -73,8 +73,8 @@ class TfdsSource:
             return name
 
         supervised = self._builder.info.supervised_keys or (None, None)
-        if known:
-            texts = known.features
+        if task:
+            texts = task.features
         elif layout.text:
             texts = [find([name], "text_columns") for name in layout.text]
         elif isinstance(supervised[0], str):
@@ -93,34 +93,36 @@ class TfdsSource:
         row_id = find([layout.id], "id_column") if layout.id else find(ID, None)
         return tuple(filter(None, texts)), label, row_id
 
-    def _find_kind(self, task_type, labels):
+    def _infer_task_type(self, task_type, labels):
+        """Return task type and labels: as given, else as the label feature has them."""
         feature = self._features[self._label]
         is_sequence = hasattr(feature, "feature")
-        one = feature.feature if is_sequence else feature
+        element = feature.feature if is_sequence else feature
         if task_type is None:
-            is_score = np.issubdtype(one.np_dtype, np.floating)
+            is_score = np.issubdtype(element.np_dtype, np.floating)
             task_type = (
                 "multi_label" if is_sequence else "regression" if is_score else "classification"
             )
         if task_type == "regression":
             return task_type, labels
-        return task_type, labels or (tuple(one.names) if hasattr(one, "names") else None)
+        return task_type, labels or (tuple(element.names) if hasattr(element, "names") else None)
 
     def splits(self, part):
         """Return the splits of "train", "dev" or "test"; UserError if there is none."""
-        found = [split for split in self.task.files if part_of(split) == part and self._of(split)]
-        if not found:
+        splits = [x for x in self.task.files if part_of(x) == part and self._tfds_split(x)]
+        if not splits:
             raise UserError(
                 f"`tfds_name`: {self.name} has no split for {part}, only "
                 f"{', '.join(self._builder.info.splits)}; name one with `tfds_splits`"
             )
-        return found
+        return splits
 
-    def _of(self, split):
+    def _tfds_split(self, split):
+        """Return the split in the notation of tensorflow-datasets; None if there is none."""
         if split in self._given:
             return self._given[split]
-        there = self._builder.info.splits
-        return next((name for name in _SPLITS[split] if name in there), None)
+        existing = self._builder.info.splits
+        return next((name for name in _SPLITS[split] if name in existing), None)
 
     def read(self, split, bad=None):
         """Read a split.
@@ -135,7 +137,7 @@ class TfdsSource:
         import tensorflow_datasets as tfds
 
         bad = bad or BadRows()
-        name = self._of(split)
+        name = self._tfds_split(split)
         try:
             rows = tfds.as_numpy(self._builder.as_dataset(split=name, shuffle_files=False))
         except (ValueError, AssertionError) as error:

@@ -72,12 +72,12 @@ class QuestionAnsweringData(TaskData):
         )
 
     def count(self, split, features):
-        return features.note["windows"]
+        return features.metadata["windows"]
 
     def num_train_units(self, features):
         return self.summaries["train"].questions
 
-    def record_format(self, split, is_taught=False):
+    def record_format(self, split, with_teacher=False):
         schema = records.SQUAD_TRAINING if split == "train" else records.SQUAD
         return RecordFormat.of(schema, self.config, {"S": self.config.max_seq_length})
 
@@ -136,6 +136,7 @@ def read(options, model, parts, stored=None):
     config = QuestionAnsweringConfig(
         model.bert_config, model.vocab_file, model.do_lower_case, **recorded
     )
+    config.window_config.check()
     is_scored = "dev" in parts or options.find_null_score_diff_threshold
     splits = {"train": "train"} if "train" in parts else {}
     if is_scored or "test" in parts:

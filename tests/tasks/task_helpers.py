@@ -1,0 +1,40 @@
+"""Classification tasks with a batch each, for several test modules."""
+
+import keras
+import numpy as np
+import tensorflow as tf
+from common import TINY
+
+import bert_tf
+from bert_tf.tasks import TASK_CLASSES
+
+# As TINY, but quick to build and to trace, and without dropout.
+SMALL = {
+    "num_hidden_layers": 1, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0,
+}  # fmt: skip
+
+
+def small_config(**changes):
+    """Return a `BertConfig` of one layer without dropout."""
+    return bert_tf.BertConfig.from_dict({**TINY.to_dict(), **SMALL, **changes})
+
+
+def make_task_and_batch(task_type, num_labels):
+    """Return a task of `TASK_CLASSES` and a batch of four examples with labels."""
+    rng = np.random.default_rng(0)
+    labels = {
+        "classification": rng.integers(0, num_labels, 4).astype("int32"),
+        "regression": rng.normal(size=4).astype("float32"),
+        "multi_label": rng.integers(0, 2, (4, num_labels)).astype("float32"),
+    }
+    batch = {
+        "input_ids": rng.integers(0, 30, (4, 6)).astype("int32"),
+        "input_mask": np.ones((4, 6), "int32"),
+        "segment_ids": np.zeros((4, 6), "int32"),
+    }
+    keras.utils.set_random_seed(1)
+    task = TASK_CLASSES[task_type](small_config(), num_labels)
+    for weights in task.model.trainable_variables[-2:]:
+        weights.assign(rng.normal(size=weights.shape))  # so that the answers differ
+    batch[task.label_name] = labels[task_type]
+    return task, {name: tf.constant(value) for name, value in batch.items()}

@@ -1,0 +1,97 @@
+"""Examples of classification to the release's features."""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import bert_tf
+from bert_tf.data import input_pipeline
+from bert_tf.tasks import TASK_CLASSES, classification
+from bert_tf.tasks.classification import Example, find_task, read_examples
+
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "good", "bad", "soup", "and", "##s"]
+
+
+@pytest.fixture
+def tokenizer(tmp_path):
+    path = tmp_path / "vocab.txt"
+    path.write_text("\n".join(WORDS) + "\n")
+    return bert_tf.FullTokenizer(str(path))
+
+
+@pytest.mark.parametrize(
+    ("task", "folder", "golden"),
+    [("mrpc", "MRPC", "mrpc"), ("mrpc", "MRPC", "mrpc_short"), ("cola", "CoLA", "cola")],
+)
+def test_features_are_the_release_s(shared, task, folder, golden):
+    lines = (shared / "golden" / "classifier" / f"{golden}.jsonl").read_text().splitlines()
+    expected = [json.loads(line) for line in lines]
+    tokenizer = bert_tf.FullTokenizer(str(shared / "data" / "uncased_vocab.txt"))
+    task = find_task(task)
+    examples = read_examples(task, str(shared / "data" / folder), "dev")
+    examples = examples[: len(expected)]
+    max_seq_length = expected[0]["max_seq_length"]
+    features = classification.features(examples, task.labels, tokenizer, max_seq_length)
+    for example, row, values in zip(examples, expected, features, strict=True):
+        assert row["max_seq_length"] == max_seq_length
+        assert (example.text_a, example.text_b) == (row["text_a"], row["text_b"])
+        for name in ("input_ids", "input_mask", "segment_ids"):
+            assert values[name] == row[name]
+        assert values["label_ids"] == row["label_id"]
+    assert len(expected) == 200
+
+
+def test_the_longer_text_of_a_pair_is_truncated():
+    a, b = [1, 2, 3, 4, 5], [6, 7, 8]
+    classification.truncate_pair(a, b, 5)
+    assert (a, b) == ([1, 2, 3], [6, 7])  # the second of two equals
+
+
+def test_features(tokenizer):
+    example = Example("x", "good soups", "bad", "1")
+    (values,) = classification.features([example], ("0", "1"), tokenizer, 8)
+    assert values == {
+        "input_ids": [2, 5, 7, 9, 3, 6, 3, 0],
+        "input_mask": [1, 1, 1, 1, 1, 1, 1, 0],
+        "segment_ids": [0, 0, 0, 0, 0, 1, 1, 0],
+        "label_ids": 1,
+        "is_real_example": 1,
+    }
+    example = Example("x", "good bad soup")
+    (values,) = classification.features([example], ("0",), tokenizer, 4)
+    assert values["input_ids"] == [2, 5, 6, 3]
+
+
+@pytest.fixture
+def write_and_read(tokenizer, tmp_path):
+    """Return a function that writes the records of labels and reads them as one batch."""
+
+    def write_and_read(task_type, label_values, labels):
+        examples = [Example("x, line 1", "good", None, label) for label in label_values]
+        path, task_class = str(tmp_path / f"{task_type}.tf_record"), TASK_CLASSES[task_type]
+        classification.write_features(path, examples, labels, tokenizer, 5, task_class)
+        lengths = {"S": 5, "L": max(1, len(labels))}
+        data = input_pipeline.EvaluationInput([path], task_class.schema, lengths, len(examples))
+        return next(iter(data.batches()))
+
+    return write_and_read
+
+
+def test_labels_in_records(write_and_read):
+    batch = write_and_read("classification", ["y", None], ("x", "y"))
+    np.testing.assert_array_equal(batch["label_ids"], [1, 0])
+    batch = write_and_read("regression", [2.25, None], ())
+    np.testing.assert_array_equal(batch["label_value"], np.float32([2.25, 0]))
+    batch = write_and_read("multi_label", [("z", "x"), (), None], ("x", "y", "z"))
+    np.testing.assert_array_equal(batch["label_values"], [[1, 0, 1], [0, 0, 0], [0, 0, 0]])
+    assert batch["label_values"].dtype == tf.float32
+
+
+@pytest.mark.parametrize(
+    ("task_type", "label"), [("classification", "w"), ("multi_label", ("x", "w"))]
+)
+def test_unknown_labels_are_named(write_and_read, task_type, label):
+    with pytest.raises(bert_tf.UserError, match=r"x, line 1: .*'w'.* x, y"):
+        write_and_read(task_type, [label], ("x", "y"))

@@ -1,0 +1,74 @@
+"""The three types of classification tasks: losses, answers, names of metrics, schemas."""
+
+import numpy as np
+import pytest
+from task_helpers import make_task_and_batch
+
+from bert_tf.data import records
+from bert_tf.tasks import TASK_CLASSES, ClassificationTask
+from bert_tf.tasks.classification import MultiLabelTask, find_task
+
+
+@pytest.mark.parametrize(
+    ("task_type", "num_labels", "loss"),
+    [
+        ("classification", 3, lambda y, z: -np.log(np.exp(z) / np.exp(z).sum())[y]),
+        ("regression", 1, lambda y, z: (z[0] - y) ** 2),
+        (
+            "multi_label",
+            3,
+            lambda y, z: np.mean(y * np.log1p(np.exp(-z)) + (1 - y) * np.log1p(np.exp(z))),
+        ),
+    ],
+)
+def test_losses(task_type, num_labels, loss):
+    """The loss of each example follows the formula; that of the batch is their mean."""
+    task, batch = make_task_and_batch(task_type, num_labels)
+    outputs = task.model(batch, training=False)
+    logits = outputs["logits"].numpy()
+    expected = [loss(y, z) for y, z in zip(batch[task.label_name].numpy(), logits, strict=True)]
+    predictions = task.predictions(outputs, batch)
+    np.testing.assert_allclose(predictions["loss"], expected, rtol=1e-4)
+    (name,) = task.loss_names
+    batch_loss = task.losses(outputs, batch, task.loss_weights(batch))[name]
+    np.testing.assert_allclose(batch_loss, np.mean(expected), rtol=1e-4)
+    assert predictions[task.answer_name].shape == ((4,) if num_labels == 1 else (4, num_labels))
+    metrics = task.metrics({name: value.numpy() for name, value in predictions.items()})
+    assert sorted(metrics) == sorted(task.metric_names)
+    assert metrics["loss"] == metrics["eval_loss"] == pytest.approx(np.mean(expected), rel=1e-4)
+
+
+def test_metric_names():
+    assert {name: task.metric_names_with() for name, task in TASK_CLASSES.items()} == {
+        "classification": ("eval_accuracy", "eval_loss", "loss"),
+        "regression": ("eval_pearson", "eval_spearman", "eval_loss", "loss"),
+        "multi_label": ("eval_accuracy", "eval_f1_micro", "eval_f1_macro", "eval_loss", "loss"),
+    }
+    for name, more in (("cola", "eval_matthews"), ("mrpc", "eval_f1"), ("qqp", "eval_f1")):
+        names = ClassificationTask.metric_names_with(find_task(name).metrics)
+        assert names == ("eval_accuracy", more, "eval_loss", "loss")
+
+
+def test_metrics_are_means_over_the_split():
+    predictions = {
+        "probabilities": np.float32([[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]]),
+        "label_ids": np.array([0, 1, 1]),
+        "loss": np.float32([0.1, 0.2, 0.9]),
+    }
+    task = object.__new__(ClassificationTask)
+    assert task.metrics(predictions) == pytest.approx(
+        {"eval_accuracy": 2 / 3, "eval_loss": 0.4, "loss": 0.4}
+    )
+
+
+def test_decisions():
+    predictions = {"probabilities": np.float32([[0.5, 0.49], [0.2, 0.7]])}
+    np.testing.assert_array_equal(MultiLabelTask.decide(predictions), [[1, 0], [0, 1]])
+    np.testing.assert_array_equal(ClassificationTask.decide(predictions), [0, 1])
+
+
+def test_schemas_differ_only_in_the_label():
+    tokens = {"input_ids", "input_mask", "segment_ids", "is_real_example"}
+    for task in TASK_CLASSES.values():
+        assert set(task.schema) == tokens | {task.label_name}
+    assert ClassificationTask.schema is records.CLASSIFICATION

@@ -1,0 +1,92 @@
+"""Custom files: which columns have the texts, labels and ids, with and without a header line."""
+
+import pytest
+
+import bert_tf
+from bert_tf.tasks.classification import Layout, custom_task, find_task, read_examples
+
+
+@pytest.fixture
+def read(tmp_path):
+    """Return a function that reads a custom file: (text_a, text_b, label, id) of each row."""
+
+    def read(data, split="train", name="data.tsv", **layout):
+        path = tmp_path / name
+        path.write_bytes(data.encode())
+        examples = read_examples(custom_task(layout=Layout(**layout)), None, split, str(path))
+        return [(x.text_a, x.text_b, x.label, x.id) for x in examples]
+
+    return read
+
+
+@pytest.mark.parametrize(
+    ("text", "examples"),
+    [
+        ("good soup\tyes\nbad\tno\n", [("good soup", None, "yes"), ("bad", None, "no")]),
+        ("a\tb\tyes\n", [("a", "b", "yes")]),
+        ("label\ttext\nyes\tgood\n", [("good", None, "yes")]),
+        ("id\ttext_a\ttext_b\tlabel\n1\ta\tb\tx\r\n", [("a", "b", "x")]),
+        ("index\tsentence1\tsentence2\tlabel\n0\ta\tb\tx\n", [("a", "b", "x")]),
+        ("\ufefftext\tlabel\ngood\tyes\n", [("good", None, "yes")]),
+        ('"quoted\tyes\n\n', [('"quoted', None, "yes")]),
+    ],
+)
+def test_columns_that_are_not_named(read, text, examples):
+    assert [x[:3] for x in read(text)] == examples
+
+
+def test_columns_by_name_and_number(read):
+    text = "Nr,Title,Body,Stars\nx7,good,soup,yes\nx8,bad,soup,no\n"
+    examples = read(text, name="data.csv", text=("title", "Body"), label=("Stars",), id="Nr")
+    assert examples == [("good", "soup", "yes", "x7"), ("bad", "soup", "no", "x8")]
+    examples = read(text, name="data.csv", text=("2",), label=("3",), header="yes")
+    assert examples == [("soup", None, "yes", "0"), ("soup", None, "no", "1")]
+    examples = read("x7\tgood\tyes\n", text=("1",), label=("2",), id="0")
+    assert examples == [("good", None, "yes", "x7")]
+    # A first line that looks like a header can be declared an example.
+    assert read("text\tlabel\n", header="no") == [("text", None, "label", "0")]
+    # A column may be called 1.
+    assert read("1\ttext\tlabel\na\tb\tc\n", text=("1",)) == [("a", None, "c", "0")]
+
+
+@pytest.mark.parametrize("text", ["text\ngood\n", "good\n", "good\tyes\n", "text\tlabel\ngood\t?"])
+def test_test_files_with_and_without_labels(read, text):
+    assert [(x[0], x[2]) for x in read(text, "test")] == [("good", None)]
+
+
+def test_a_test_file_needs_no_label_column(read):
+    examples = read("Body\tNr\nsoup\t3\n", "test", text=("Body",), label=("Stars",), id="Nr")
+    assert examples == [("soup", None, None, "3")]
+
+
+@pytest.mark.parametrize(
+    ("train", "expected"), [("a\tb\tx\n", ("good", "bad")), ("a\tx\n", ("good", None))]
+)
+def test_two_columns_to_predict_are_a_pair_if_the_training_file_has_three(
+    tmp_path, train, expected
+):
+    (tmp_path / "train.tsv").write_text(train)
+    (tmp_path / "test.tsv").write_text("good\tbad\n")
+    (example,) = read_examples(find_task("tsv"), str(tmp_path), "test")
+    assert (example.text_a, example.text_b, example.label) == (*expected, None)
+
+
+@pytest.mark.parametrize(
+    ("data", "layout", "message"),
+    [
+        ("Body\tStars\na\t1\n", {"text": ("Boody",)}, r"line 1.* 'Boody'.*'Body', 'Stars'"),
+        ("a\tb\n", {"text": ("Body",), "header": "no"}, "`header=no`.*'Body'"),
+        ("a\tb\n", {"text": ("0",)}, "`text_columns`.*`label_column`"),
+        ("a\tb\n", {"text": ("0",), "label": ("5",)}, r"line 1: label .*column 6.* 2 \("),
+        ("a\tb\n", {"label": ("1",)}, "`label_column`.*`text_columns`"),
+        ("a\tb\tc\td\n", {}, "line 1: 4 columns"),
+        ("only\n", {}, "line 1: 1 columns"),
+        ("text\tstars\na\t1\n", {}, r"line 1.* 'label'"),
+        ("question\tlabel\na\t1\n", {}, "line 1.* text, text_a, sentence .*`text_columns`"),
+        ("", {}, "no examples"),
+        ("text\tlabel\n", {}, "no examples"),
+    ],
+)
+def test_errors_name_the_line_and_the_column(read, data, layout, message):
+    with pytest.raises(bert_tf.UserError, match=message):
+        read(data, **layout)

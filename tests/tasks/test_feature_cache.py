@@ -1,0 +1,75 @@
+"""Feature files are reused while everything that they are made of stays the same."""
+
+import json
+
+import pytest
+
+from bert_tf.tasks import ClassificationConfig, classification
+from bert_tf.tasks.classification import ClassificationData, ClassificationOptions, Example
+from bert_tf.tokenization import FullTokenizer
+
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "good", "bad", "soup"]
+
+
+@pytest.fixture
+def update(tmp_path, tiny_config):
+    """Return a function that makes the features of examples, and returns why they were stale."""
+
+    def update(examples, tokenizer, max_seq_length=6, labels=("x", "y"), **options):
+        config = ClassificationConfig(
+            tiny_config, "", max_seq_length=max_seq_length, labels=labels, **options
+        )
+        data = ClassificationData(
+            classification.custom_task(), {"train": examples}, config, ClassificationOptions()
+        )
+        cache = data.features("train", str(tmp_path / "train.tf_record"), tokenizer)
+        reason = cache.stale_reason
+        if reason:
+            cache.rebuild()
+        assert cache.stale_reason is None
+        return reason
+
+    return update
+
+
+def test_reuse(update, tmp_path, caplog):
+    def tokenizer(words=WORDS, do_lower_case=True):
+        (tmp_path / "vocab.txt").write_text("\n".join(words) + "\n")
+        return FullTokenizer(str(tmp_path / "vocab.txt"), do_lower_case)
+
+    caplog.set_level("INFO", "bert_tf")
+    first = tokenizer()
+    examples = [Example("", "good", None, "x"), Example("", "bad", None, "y")]
+    records, note = tmp_path / "train.tf_record", tmp_path / "train.tf_record.json"
+    assert "does not exist" in update(examples, first)
+    before = records.read_bytes()
+    assert update(examples, first) is None
+    assert f"reusing {records}" in caplog.text
+    assert records.read_bytes() == before
+
+    assert update(examples, first, 7).startswith("max_seq_length changed")
+    assert update(examples, first, 7, ("y", "x")).startswith("labels changed")
+    more = [*examples, Example("", "soup", None, "x")]
+    expected = "data, examples, max_seq_length, labels changed"
+    assert update(more, first).startswith(expected)
+    relabeled = [*examples, Example("", "soup", None, "y")]
+    assert update(relabeled, first).startswith("data changed")
+    update(examples, first)
+    larger = tokenizer([*WORDS, "spoon"])
+    assert update(examples, larger).startswith("vocabulary changed")
+    cased = tokenizer([*WORDS, "spoon"], do_lower_case=False)
+    assert update(examples, cased).startswith("do_lower_case changed")
+    label_sets = [Example("", "good", None, ("x",)), Example("", "bad", None, ())]
+    reason = update(label_sets, cased, task_type="multi_label")
+    assert reason.startswith("data, task_type, schema changed")
+
+    # Files that were changed, or that come from elsewhere.
+    update(examples, first)
+    records.write_bytes(before + before)
+    assert "file was changed" in update(examples, first)
+    assert records.read_bytes() == before
+    note.write_text("[1")
+    assert f"{note} cannot be read" in update(examples, first)
+    note.unlink()
+    assert f"{note}, " in update(examples, first)
+    assert json.loads(note.read_text())["examples"] == 2

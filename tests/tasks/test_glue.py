@@ -1,0 +1,189 @@
+"""GLUE and XNLI: the columns of their files, their splits and the names of the tasks."""
+
+import pytest
+from common import read_data, write_files, write_mnli
+
+import bert_tf
+from bert_tf.tasks import classification
+from bert_tf.tasks.base import result_name
+from bert_tf.tasks.classification import FileSource, Layout, find_task, read_examples
+from bert_tf.tasks.classification.glue import TASKS
+
+# For each task the header and a row of the GLUE download, labelled and of the test set, and the
+# expected text_a, text_b, label; text_a, text_b, id.
+ROWS = {
+    "CoLA": (
+        "gj04\t1\t\tA b.\n",
+        "index\tsentence\n7\tA b.\n",
+        ("A b.", None, "1"),
+        ("A b.", None, "7"),
+    ),
+    "SST-2": (
+        "sentence\tlabel\na b \t0\n",
+        "index\tsentence\n0\ta b\n",
+        ("a b ", None, "0"),
+        ("a b", None, "0"),
+    ),
+    "MRPC": (
+        "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\n1\t10\t11\tA\tB\n",
+        "index\t#1 ID\t#2 ID\t#1 String\t#2 String\n3\t10\t11\tA\tB\n",
+        ("A", "B", "1"),
+        ("A", "B", "3"),
+    ),
+    "STS-B": (
+        "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2\tscore\n"
+        "0\tg\tf\t2012\t1\tn\tn\tA\tB\t4.750\n",
+        "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2\n"
+        "5\tg\tf\t2012\t1\tn\tn\tA\tB\n",
+        ("A", "B", 4.75),
+        ("A", "B", "5"),
+    ),
+    "QQP": (
+        "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n9\t1\t2\tA?\tB?\t0\n",
+        "id\tquestion1\tquestion2\n2\tA?\tB?\n",
+        ("A?", "B?", "0"),
+        ("A?", "B?", "2"),
+    ),
+    "QNLI": (
+        "index\tquestion\tsentence\tlabel\n0\tA?\tB\tnot_entailment\n",
+        "index\tquestion\tsentence\n1\tA?\tB\n",
+        ("A?", "B", "not_entailment"),
+        ("A?", "B", "1"),
+    ),
+    "RTE": (
+        "index\tsentence1\tsentence2\tlabel\n0\tA\tB\tentailment\n",
+        "index\tsentence1\tsentence2\n1\tA\tB\n",
+        ("A", "B", "entailment"),
+        ("A", "B", "1"),
+    ),
+    "WNLI": (
+        "index\tsentence1\tsentence2\tlabel\n0\tA\tB\t1\n",
+        "index\tsentence1\tsentence2\n1\tA\tB\n",
+        ("A", "B", "1"),
+        ("A", "B", "1"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_columns(tmp_path, name):
+    labelled, test, expected, expected_test = ROWS[name]
+    folder = write_files(tmp_path, train__tsv=labelled, dev__tsv=labelled, test__tsv=test)
+    task = find_task(name)
+    for split in ("train", "dev"):
+        (example,) = read_examples(task, folder, split)
+        assert (example.text_a, example.text_b, example.label) == expected
+        if task.labels:
+            assert example.label in task.labels
+    (example,) = read_examples(task, folder, "test")
+    assert (example.text_a, example.text_b, example.id) == expected_test
+    assert example.label is None
+
+
+def test_mnli_has_two_splits_of_each_part(tmp_path):
+    source = FileSource(find_task("mnli"), write_mnli(tmp_path))
+    data = read_data(source, ["train", "dev", "test"])
+    assert data.labels == ("contradiction", "entailment", "neutral")  # the release's order
+    results = {split: (x.text_a, x.text_b, x.label) for split, (x,) in data.examples.items()}
+    assert results == {
+        "train": ("A", "B", "contradiction"),
+        "dev": ("M", "B", "entailment"),
+        "dev_mismatched": ("MM", "B", "contradiction"),
+        "test": ("TM", "B", None),
+        "test_mismatched": ("TMM", "B", None),
+    }
+    assert source.splits("dev") == ["dev", "dev_mismatched"]
+    assert result_name("eval_results", "dev_mismatched", ".txt") == "eval_results_mismatched.txt"
+    # The release knows the matched sets only.
+    (tmp_path / "dev_mismatched.tsv").unlink()
+    assert source.splits("dev") == ["dev"]
+    (tmp_path / "dev_matched.tsv").unlink()
+    with pytest.raises(bert_tf.UserError, match=r"`data_dir`.*dev_matched\.tsv"):
+        source.splits("dev")
+
+
+def test_mnli_by_part(tmp_path):
+    folder = write_mnli(tmp_path)
+    for name, text in (("mnli_matched", "M"), ("MNLI-mm", "MM")):
+        source = FileSource(find_task(name), folder)
+        assert source.splits("dev") == ["dev"]
+        (example,) = source.read("dev")
+        assert example.text_a == text
+
+
+def test_the_diagnostic_set_is_only_predicted(tmp_path):
+    folder = write_files(tmp_path, diagnostic__tsv="index\tsentence1\tsentence2\n0\tA\tB\n")
+    source = FileSource(find_task("ax"), folder)
+    data = read_data(source, ["test"])
+    assert data.labels == find_task("mnli").labels
+    # In the folder of the MNLI run, next to its own results.
+    (split,) = data.examples
+    assert result_name("test_results", split, ".tsv") == "test_results_ax.tsv"
+    with pytest.raises(bert_tf.UserError, match=r"`do_train`.*only test_ax"):
+        source.splits("train")
+
+
+def test_xnli(tmp_path):
+    (tmp_path / "multinli").mkdir()
+    text = "premise\thypo\tlabel\nA\tB\tcontradictory\nC\tD\tneutral\n"
+    (tmp_path / "multinli" / "multinli.train.de.tsv").write_text(text)
+    head = "language\tgold_label\t1\t2\t3\t4\tsentence1\tsentence2\tpromptID\n"
+    rows = "ar\tneutral\t\t\t\t\tX\tY\t1\nde\tentailment\t\t\t\t\tE\tF\t1\n"
+    folder = write_files(tmp_path, **{"xnli.dev__tsv": head + rows})
+    source = FileSource(find_task("XNLI", "de"), folder)
+    examples = {
+        split: [(x.text_a, x.text_b, x.label) for x in source.read(split)]
+        for split in ("train", "dev")
+    }
+    assert examples["train"] == [("A", "B", "contradiction"), ("C", "D", "neutral")]
+    assert examples["dev"] == [("E", "F", "entailment")]
+    assert source.task.labels == ("contradiction", "entailment", "neutral")
+    with pytest.raises(bert_tf.UserError, match=r"xnli\.dev\.tsv.* xx$"):
+        FileSource(find_task("XNLI", "xx"), folder).read("dev")
+
+
+def test_empty_texts_are_kept(tmp_path, caplog):
+    """QQP has some. The release uses them, and the leaderboard requires every row."""
+    folder = write_files(tmp_path, test__tsv="id\tquestion1\tquestion2\n0\tA?\tB?\n1\t\tB?\n")
+    examples = read_examples(find_task("qqp"), folder, "test")
+    assert [x.text_a for x in examples] == ["A?", ""]
+    assert "rows with an empty text: 1, the first: " in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        ("SST-2", "SST-2"), ("sst2", "SST-2"), ("sst-2", "SST-2"), ("SST", "SST-2"),
+        ("sts_b", "STS-B"), ("STSB", "STS-B"), ("mnli_matched", "MNLI-matched"),
+        ("MNLI-mm", "MNLI-mismatched"), ("Cola", "CoLA"), ("ax", "AX"), ("csv", "tsv"),
+    ],
+)  # fmt: skip
+def test_spellings_of_names(typed, expected):
+    assert find_task(typed) == find_task(expected)
+    assert find_task(expected).labels == TASKS[expected].labels
+
+
+def test_unknown_name():
+    with pytest.raises(bert_tf.UserError, match=r"`task_name`.*'qqqp'.*CoLA, .*, tsv"):
+        find_task("qqqp")
+
+
+def test_all_of_glue_can_be_submitted():
+    assert {name for task in TASKS.values() for name in task.submission.values()} == {
+        "CoLA", "SST-2", "MRPC", "STS-B", "QQP", "MNLI-m", "MNLI-mm", "QNLI", "RTE", "WNLI", "AX"
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((None, None, Layout(label=("a", "b"))), "`label_column`.*`task_type=multi_label`"),
+        (("multi_label", ("x",), Layout(label=("a", "b"))), "`labels` has 1 .*`label_column`.* 2 "),
+        ((None, ("x", "x"), None), "`labels`.* x, x"),
+        (("regression", ("x",), None), "`labels`.*regression"),
+        ((None, None, Layout(text=("a", "b", "c"))), "`text_columns`.* 3"),
+    ],
+)
+def test_options_of_custom_tasks_that_cannot_be_combined(arguments, message):
+    with pytest.raises(bert_tf.UserError, match=message):
+        classification.custom_task(*arguments)

@@ -1,0 +1,144 @@
+"""Numeric features: as a vector next to the pooled output and as words, from file to model."""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from common import QUICK_RUN, WORDS, read_data, read_results, read_table, write_files, write_model
+from task_helpers import SMALL
+
+import bert_tf
+from bert_tf.tasks.classification import (
+    Example,
+    FileSource,
+    Layout,
+    NumericFeature,
+    custom_task,
+    read_examples,
+)
+from bert_tf.tasks.classification.examples import measure, normalize
+from bert_tf.tasks.rows import BadRows
+
+
+def test_normalization(caplog):
+    """Times in seconds, and a column of one value whose deviation is not 0 in floating point."""
+    times = [1.7e9, 1.7e9 + 60, 1.7e9 + 120] * 40
+    examples = [Example("", "a", numbers=(x, 0.7)) for x in times]
+    assert np.std([0.7] * 120) != 0
+    features = measure(("time", "same"), examples)
+    assert "`numeric_columns`: same has only one value" in caplog.text
+    assert features[0] == NumericFeature("time", 1.7e9 + 60, pytest.approx(np.sqrt(2400)))
+    values = np.array([normalize(example.numbers, features) for example in examples])
+    np.testing.assert_allclose(values.mean(0), 0, atol=1e-9)
+    np.testing.assert_allclose(values.std(0), [1, 0], atol=1e-9)
+    np.testing.assert_allclose(normalize((1.7e9 + 60, 0.8), features), [0, 0.1], atol=1e-9)
+    tensor = normalize(tf.constant([[1.7e9 + 120, 0.7]], tf.float64), features)
+    np.testing.assert_allclose(tensor, [[60 / np.sqrt(2400), 0]], atol=1e-9)
+
+
+def test_rows_that_are_left_out_are_not_measured(tmp_path):
+    folder = write_files(tmp_path, train__csv="text,label,x\na,x,1\na,y,3\na,z,100000\n")
+    task = custom_task(labels=("x", "y"), layout=Layout(numbers=("x",)))
+    data = read_data(FileSource(task, folder), ["train"], skip_bad_rows=True)
+    assert data.numeric_features == (NumericFeature("x", 2.0, 1.0),)
+
+
+@pytest.mark.parametrize("cell", ["", "much", "nan", "inf", "1_0"])
+def test_cells_that_are_not_numbers(tmp_path, cell):
+    folder = write_files(tmp_path, dev__csv=f"text,label,x\na,b,1\na,b,{cell}\n")
+    task = custom_task(layout=Layout(numbers=("x",)))
+    with pytest.raises(bert_tf.UserError, match=rf"dev\.csv, line 3: x '{cell}' is not a number"):
+        read_examples(task, folder, "dev")
+    bad = BadRows(skip=True)
+    assert len(read_examples(task, folder, "dev", bad=bad)) == bad.count == 1
+
+
+def test_as_words(tmp_path):
+    folder = write_files(tmp_path, test__csv="text,x,y\na b,101,2\n")
+    task = custom_task(layout=Layout(numbers=("x", "y"), numeric_as="text"))
+    (example,) = read_examples(task, folder, "test")
+    assert example.text_a == "x: 101, y: 2. a b"
+    assert example.numbers == (101.0, 2.0)
+
+
+# The texts are the same for both labels: only x tells them apart.
+ROWS = [("a b", 100, 2), ("c d", 102, 2), ("a b", 300, 2), ("c d", 304, 2)] * 5
+
+
+@pytest.fixture
+def flags(tmp_path):
+    """Write data and model, and return the flags that are needed with every mode."""
+    write_data(tmp_path)
+    return [f"--data_dir={tmp_path}", "--task_name=tsv", f"--output_dir={tmp_path}/out"]
+
+
+def write_data(folder, rows=ROWS):
+    lines = [f"{text},{x},{y},{'far' if x > 200 else 'near'}" for text, x, y in rows]
+    text = "\n".join(["text,x,y,label", *lines]) + "\n"
+    write_files(
+        folder, train__csv=text, dev__csv=text, test__csv="text,x,y\na b,101,2\na b,301,2\n"
+    )
+
+
+def test_a_run_with_a_vector(run_script, flags, tmp_path, request):
+    out = tmp_path / "out"
+    model = [*write_model(tmp_path, **SMALL), *QUICK_RUN]
+    train = [*flags, "--do_train", "--numeric_columns=x,y", *model, "--num_frozen_layers=1",
+             "--num_train_epochs=20", "--learning_rate=3e-2"]  # fmt: skip
+    run_script("run_classifier", *train)
+    stored = json.loads((out / "classifier.json").read_text())
+    assert stored["numeric_as"] == "vector"
+    assert stored["numbers"][0]["name"] == "x" and stored["numbers"][0]["mean"] == 201.5
+    # The folder has the columns of its model and how they are normalized.
+    run_script("run_classifier", *flags, "--do_predict")
+    assert [row[1] for row in read_table(out / "test_predictions.tsv")[1:]] == ["near", "far"]
+
+    run_script(
+        "export_model", f"--model_dir={out}", f"--export_dir={tmp_path}/export", "--nowarm_up"
+    )
+    assert (tmp_path / "export/1/assets.extra/numbers.txt").read_text() == "x\ny\n"
+    serve = tf.saved_model.load(f"{tmp_path}/export/1").signatures["ids"]
+    ids = tf.constant([[2, WORDS.index("a"), WORDS.index("b"), 3]] * 2)
+    answer = serve(
+        input_ids=ids,
+        input_mask=tf.ones_like(ids),
+        segment_ids=0 * ids,
+        numbers=tf.constant([[101.0, 2.0], [301.0, 2.0]], tf.float64),
+    )
+    expected = np.loadtxt(out / "test_results.tsv")
+    np.testing.assert_allclose(answer["probabilities"], expected, atol=1e-5)
+    with pytest.raises(bert_tf.UserError, match="numeric features"):
+        bert_tf.checkpoints.convert(str(out), str(tmp_path / "hf"), "hugging_face")
+
+    # The run is resumed with different numbers, normalized as before; features are rewritten.
+    write_data(tmp_path, [*ROWS[:-1], ("c d", 10**6, 2)])
+    request.getfixturevalue("experiments")  # nothing else is trained
+    log = run_script("run_classifier", *train)
+    assert "train.tf_record: data changed" in log
+    assert json.loads((out / "classifier.json").read_text()) == stored
+    for more, message in (
+        (["--do_eval", "--numeric_columns=y"], "--numeric_columns: y, .* x, y"),
+        (["--do_eval", "--numeric_as=text"], "--output_dir.* numeric_as: vector .*text"),
+        (["--do_train", *model], "--output_dir.* numeric_columns: x, y .*none"),
+        (["--do_train", *model, "--numeric_as=text"], "--numeric_as requires --numeric_columns"),
+        (["--do_train", *model, "--numeric_columns=z"], r"train\.csv, line 1: .*'z'"),
+    ):
+        with pytest.raises(bert_tf.UserError, match=message):
+            run_script("run_classifier", *flags, *more)
+
+
+@pytest.mark.slow
+def test_a_run_with_words(run_script, flags, tmp_path):
+    words = [*WORDS, "x", "y", "2", "##0", "##2", "##4", "1", "3", ":", ".", ",", "##1"]
+    changes = {"vocab_size": len(words), "max_position_embeddings": 20}
+    model = write_model(tmp_path, words=words, **SMALL, **changes)
+    run_script(
+        "run_classifier", *flags, "--do_train", "--do_eval", "--numeric_columns=x,y",
+        "--numeric_as=text", "--num_train_epochs=30", "--learning_rate=3e-3", *model, *QUICK_RUN,
+        "--max_seq_length=20",
+    )  # fmt: skip
+    assert float(read_results(tmp_path / "out/eval_results.txt")["eval_accuracy"]) == 1.0
+    run_script("run_classifier", *flags, "--do_predict")
+    predictions = read_table(tmp_path / "out/test_predictions.tsv")
+    assert [row[1] for row in predictions[1:]] == ["near", "far"]

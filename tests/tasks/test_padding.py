@@ -1,0 +1,151 @@
+"""Batches are padded to their longest example: same results, few shapes."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from common import QUICK_RUN, write_files, write_model
+from task_helpers import small_config
+from training_helpers import assert_same, mirrored, one_device
+
+import bert_tf
+from bert_tf import tasks, training
+from bert_tf.data import input_pipeline, records
+
+S = 24
+
+
+def write_records(folder, count=40):
+    """Write records of 2 to 20 tokens, most of them short; return the path."""
+    rng = np.random.default_rng(0)
+    path = str(folder / "train.tf_record")
+    with records.writing([path], records.CLASSIFICATION) as write:
+        for i in range(count):
+            length = int(rng.integers(2, 9)) if i % 13 else 20
+            ids = np.zeros(S, "int64")
+            ids[:length] = rng.integers(1, 30, length)
+            mask = (ids > 0).astype("int64")
+            values = {"input_ids": ids, "input_mask": mask, "segment_ids": 0 * mask}
+            write({**values, "label_ids": int(rng.integers(2)), "is_real_example": 1})
+    return path
+
+
+def make_input(input_class, path, multiple, **options):
+    return input_class(
+        [path], records.CLASSIFICATION, {"S": S}, 4, length_multiple=multiple, **options
+    )
+
+
+def test_batches_are_as_long_as_their_longest_text(tmp_path):
+    path = write_records(tmp_path)
+    pairs = zip(
+        make_input(input_pipeline.TrainingInput, path, None, seed=3).batches().take(12),
+        make_input(input_pipeline.TrainingInput, path, 8, seed=3).batches().take(12),
+        strict=True,
+    )
+    lengths = set()
+    for whole, short in pairs:
+        length = short["input_ids"].shape[1]
+        longest = int(tf.reduce_max(tf.reduce_sum(whole["input_mask"], 1)))
+        assert longest <= length < longest + 8 and length % 8 == 0
+        lengths.add(length)
+        assert not tf.reduce_any(whole["input_mask"][:, length:] > 0)
+        for name in ("input_ids", "input_mask", "segment_ids"):
+            np.testing.assert_array_equal(short[name], whole[name][:, :length])
+        np.testing.assert_array_equal(short["label_ids"], whole["label_ids"])
+    assert lengths == {8, 24}
+
+
+def test_masks_with_gaps():
+    """The mask of other programs may start late or have gaps; no real token is cut off."""
+    batch = {"input_ids": tf.constant([[0, 5, 0, 6, 0, 0]]), "label_ids": tf.constant([1])}
+    batch["input_mask"] = batch["segment_ids"] = tf.constant([[0, 1, 0, 1, 0, 0]])
+    schema = records.CLASSIFICATION
+    assert records.trim(batch, schema, 1)["input_ids"].numpy().tolist() == [[0, 5, 0, 6]]
+    batch["input_mask"] *= 0
+    assert records.trim(batch, schema, 1)["input_ids"].shape == (1, 1)
+
+
+def test_length_multiple():
+    strategy = one_device()
+    multiples = [
+        training.length_multiple(strategy, xla, n) for xla in (False, True) for n in (128, 70)
+    ]
+    assert multiples == [8, 8, 32, 24]
+    tpu = tf.distribute.TPUStrategy.__new__(tf.distribute.TPUStrategy)
+    assert training.length_multiple(tpu, False, 128) is None
+
+
+@pytest.mark.parametrize(("flags", "expected"), [([], 8), (["--pad_to_max_length"], None)])
+def test_flag(run_script, experiments, tmp_path, flags, expected):
+    write_files(tmp_path, train__tsv="text\tlabel\na\tx\nb\ty\n")
+    run_script(
+        "run_classifier", f"--data_dir={tmp_path}", "--task_name=tsv", "--do_train", *QUICK_RUN,
+        *write_model(tmp_path), f"--output_dir={tmp_path}/out", *flags,
+    )  # fmt: skip
+    assert experiments[0].length_multiple == expected
+
+
+def test_short_batches_have_the_same_gradients(tmp_path):
+    path = write_records(tmp_path, 4)
+    task = tasks.ClassificationTask(small_config(max_position_embeddings=S), 2)
+
+    def gradients(batch):
+        with tf.GradientTape() as tape:
+            outputs = task.model(batch, training=False)
+            losses = task.losses(outputs, batch, task.loss_weights(batch))
+        return tape.gradient(losses["classification_loss"], task.model.trainable_weights)
+
+    (whole,) = make_input(input_pipeline.EvaluationInput, path, None).batches()
+    whole = {name: x[1:] for name, x in whole.items()}  # the first one is long
+    short = records.trim(whole, records.CLASSIFICATION, 8)
+    assert short["input_ids"].shape[1] == 8 < S
+    for a, b in zip(gradients(whole), gradients(short), strict=True):
+        np.testing.assert_allclose(
+            tf.convert_to_tensor(a)[:8], tf.convert_to_tensor(b)[:8], atol=1e-6
+        )
+
+
+@pytest.mark.slow
+def test_short_batches_make_the_same_steps(tmp_path):
+    """Weights and results are the same, also on two replicas and with gradient accumulation.
+
+    Without dropout, because masks of a different shape differ.
+    """
+    path = write_records(tmp_path)
+    config = small_config(max_position_embeddings=S)
+    results = {}
+    for name, multiple, strategy, parts in (
+        ("whole", None, one_device(), 1),
+        ("short", 8, mirrored(2), 2),
+    ):
+        keras.utils.set_random_seed(5)
+        folder = str(tmp_path / name)
+        trainer = training.Trainer(lambda: tasks.ClassificationTask(config, 2), strategy, folder)
+        # The dropout before the classifier has a fixed rate.
+        (dropout,) = (layer for layer in trainer.model.layers if hasattr(layer, "rate"))
+        dropout.rate = 0.0
+        rate = bert_tf.optimization.linear_warmup_decay(1e-3, 12, 2)
+        trainer.fit(
+            make_input(input_pipeline.TrainingInput, path, multiple, seed=0),
+            bert_tf.optimization.AdamWeightDecay(rate),
+            12,
+            training.TrainConfig(gradient_accumulation_steps=parts),
+        )
+        results[name] = trainer.evaluate(make_input(input_pipeline.EvaluationInput, path, multiple))
+    assert_same(tmp_path / "whole", tmp_path / "short", atol=1e-5)
+    assert results["short"] == pytest.approx(results["whole"], abs=1e-5)
+
+
+@pytest.mark.parametrize("count", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_batches_of_different_lengths_are_not_retraced(tmp_path, count):
+    path = write_records(tmp_path, 120)
+    strategy = one_device() if count == 1 else mirrored(count)
+    config = small_config(max_position_embeddings=S)
+    trainer = training.Trainer(
+        lambda: tasks.ClassificationTask(config, 2), strategy, str(tmp_path / "out")
+    )
+    data = make_input(input_pipeline.EvaluationInput, path, 1)
+    assert len({batch["input_ids"].shape[1] for batch in data.batches()}) > 4
+    trainer.evaluate(data)
+    assert trainer._predict_step.experimental_get_tracing_count() <= 4

@@ -1,0 +1,227 @@
+"""The configuration next to the weights, and options: the same for all four tasks."""
+
+import dataclasses
+import json
+import os
+
+import pytest
+from common import TINY, write_vocab
+
+import bert_tf
+from bert_tf import files, tasks
+from bert_tf.tasks.classification import NumericFeature
+from bert_tf.tasks.token_classification.config import FeatureBasedConfig
+from bert_tf.tasks.token_classification.features import Tags
+
+TAGS = Tags(("O", "B-PER", "I-PER"), "iob2", "iobes")
+
+# For each task attributes unlike the defaults, an attribute that a resumed run must not change
+# with another value, and an option that it may change.
+CASES = {
+    "classification": (
+        {
+            "max_seq_length": 8,
+            "labels": ("x", "y"),
+            "numeric_features": (NumericFeature("price", 1.5, 0.5),),
+            "num_texts": 1,
+        },
+        ("labels", ("y", "x")),
+        ("max_seq_length", 10),
+    ),
+    "question_answering": (
+        {"max_seq_length": 12, "doc_stride": 3, "max_query_length": 4, "n_best_size": 5},
+        ("do_lower_case", False),
+        ("null_score_diff_threshold", -1.5),
+    ),
+    "token_classification": (
+        {"do_lower_case": True, "max_seq_length": 8, "doc_stride": 2, "tags": TAGS},
+        ("tags", TAGS._replace(scheme="iobes")),
+        ("document_context", True),
+    ),
+    "multiple_choice": (
+        {"max_seq_length": 8},
+        ("do_lower_case", False),
+        ("max_seq_length", 10),
+    ),
+}
+
+
+def test_every_task_is_tested():
+    assert list(CASES) == list(tasks.TASKS)
+
+
+@pytest.fixture(params=CASES)
+def case(request, tmp_path):
+    """Return (`TaskSpec`, `TaskConfig`, a fixed attribute, an option), see `CASES`."""
+    attributes, fixed, option = CASES[request.param]
+    spec = tasks.TASKS[request.param]
+    (tmp_path / "model").mkdir()
+    vocab_file = str(write_vocab(tmp_path / "model"))
+    return spec, spec.config_class(TINY, vocab_file, **attributes), fixed, option
+
+
+@pytest.fixture
+def run(tmp_path):
+    return str(tmp_path / "run")
+
+
+def test_save_and_load(case, run, tmp_path):
+    spec, config, _, _ = case
+    assert spec.config_class.load(run) is None
+    config.save(run)
+    assert sorted(os.listdir(run)) == sorted([spec.config_class.FILE, files.CONFIG, "vocab.txt"])
+    loaded_spec, loaded = tasks.load_config(run)
+    assert loaded_spec is spec
+    vocab_file = os.path.join(run, "vocab.txt")
+    assert loaded == dataclasses.replace(config, vocab_file=vocab_file)
+    assert files.read_text(vocab_file) == files.read_text(config.vocab_file)
+    assert loaded.to_json() == config.to_json()
+
+
+def test_folders_of_other_tasks(case, run):
+    spec, config, _, _ = case
+    config.save(run)
+    for other in tasks.TASKS.values():
+        if other is spec:
+            other.config_class.check_folder(run)
+        else:
+            message = rf"`output_dir`: {run} .*{spec.script}.*{spec.config_class.FILE}"
+            with pytest.raises(bert_tf.UserError, match=message):
+                other.config_class.check_folder(run)
+
+
+@pytest.mark.parametrize("text", ["[]", "{}", "{", '{"labels": ["x"]}', ""])
+def test_damaged_files_are_named(case, run, text):
+    spec, config, _, _ = case
+    config.save(run)
+    path = os.path.join(run, spec.config_class.FILE)
+    files.write_text(path, text)
+    with pytest.raises(bert_tf.UserError, match=f"{path}: .*{spec.script}"):
+        spec.config_class.load(run)
+
+
+def test_a_resumed_run_has_the_same_model(case, run, tmp_path):
+    _, config, (name, value), _ = case
+    config.check_resume(run)  # a new run
+    config.save(run)
+    config.check_resume(run)
+    (tmp_path / "other.txt").write_text("[PAD]\n")
+    changes = {
+        "bert_config": dataclasses.replace(TINY, vocab_size=51),
+        "vocab_file": str(tmp_path / "other.txt"),
+        "do_lower_case": not config.do_lower_case,
+        name: value,
+    }
+    for name, value in changes.items():
+        shown = "scheme" if name == "tags" else name
+        with pytest.raises(bert_tf.UserError, match=rf"`output_dir`: {run} .* {shown}\b"):
+            dataclasses.replace(config, **{name: value}).check_resume(run)
+
+
+def test_feature_based_models_are_not_resumed_as_others(run, tmp_path):
+    config = tasks.TokenClassificationConfig(TINY, str(write_vocab(tmp_path)), tags=TAGS)
+    feature_based = dataclasses.replace(config, feature_based=FeatureBasedConfig("last", 7))
+    feature_based.save(run)
+    assert tasks.load_config(run)[1].feature_based == FeatureBasedConfig("last", 7)
+    with pytest.raises(bert_tf.UserError, match=r"`output_dir`.* feature_based"):
+        config.check_resume(run)
+
+
+def test_settle(case, run):
+    """A new config is saved, and so are options that changed; evaluation saves nothing."""
+    spec, config, (fixed, other), (name, value) = case
+    path = os.path.join(run, spec.config_class.FILE)
+    config.settle(run, write=False)
+    assert not os.path.exists(path)
+    config.settle(run, write=True)
+    saved_at = os.stat(path).st_mtime_ns
+    config.settle(run, write=True)
+    assert os.stat(path).st_mtime_ns == saved_at
+    changed = dataclasses.replace(config, **{name: value})
+    changed.settle(run, write=False)
+    assert getattr(tasks.load_config(run)[1], name) == getattr(config, name)
+    changed.settle(run, write=True)
+    assert getattr(tasks.load_config(run)[1], name) == value
+    with pytest.raises(bert_tf.UserError, match=r"`output_dir`"):
+        dataclasses.replace(config, **{fixed: other}).settle(run, write=True)
+    assert getattr(tasks.load_config(run)[1], fixed) == getattr(config, fixed)
+
+
+def test_numbers_are_normalized_as_when_the_run_began(run, tmp_path):
+    vocab_file = str(write_vocab(tmp_path))
+    features = (NumericFeature("price", 1.5, 0.5),)
+    config = tasks.ClassificationConfig(
+        TINY, vocab_file, labels=("x", "y"), numeric_features=features
+    )
+    assert config.resumed(run) is config
+    config.save(run)
+    changed = dataclasses.replace(config, numeric_features=(NumericFeature("price", 9.0, 1.0),))
+    assert changed.resumed(run).numeric_features == features
+    # Different columns are an error of `check_resume`.
+    renamed = dataclasses.replace(config, numeric_features=(NumericFeature("age", 9.0, 1.0),))
+    assert renamed.resumed(run) is renamed
+    with pytest.raises(bert_tf.UserError, match=r"numeric_columns: price there, age now"):
+        renamed.check_resume(run)
+
+
+def test_files_of_the_first_runs(run, tmp_path):
+    config = tasks.ClassificationConfig(TINY, str(write_vocab(tmp_path)), labels=("x", "y"))
+    config.save(run)
+    values = {"labels": ["x", "y"], "max_seq_length": 8, "do_lower_case": False}
+    files.write_text(os.path.join(run, "classifier.json"), json.dumps(values))
+    _, loaded = tasks.load_config(run)
+    assert (loaded.task_type, loaded.numeric_features, loaded.num_texts) == (
+        "classification", (), 2
+    )  # fmt: skip
+    assert (loaded.labels, loaded.max_seq_length, loaded.do_lower_case) == (("x", "y"), 8, False)
+
+
+def test_options_are_completed(case):
+    """As given, else as recorded, else the default of the config."""
+    spec, config, _, _ = case
+    options, taken = spec.options_class().completed(spec.config_class)
+    defaults = spec.config_class.default_options()
+    names = [field.name for field in dataclasses.fields(options) if field.name in defaults]
+    assert "max_seq_length" in names
+    assert {name: getattr(options, name) for name in names} == {
+        name: defaults[name] for name in names
+    }
+    assert taken == []
+
+    given = spec.options_class(max_seq_length=6)
+    options, taken = given.completed(spec.config_class, config)
+    assert options.max_seq_length == 6
+    recorded = config.recorded_options()
+    others = [name for name in names if name != "max_seq_length"]
+    assert {name: getattr(options, name) for name in others} == {
+        name: recorded[name] for name in others
+    }
+    assert sorted(taken) == sorted(others)
+
+
+def test_files_and_tfds_are_not_mixed():
+    options = tasks.ClassificationOptions(tfds_splits=("train",))
+    with pytest.raises(bert_tf.UserError, match=r"`tfds_splits` requires `tfds_name`"):
+        options.check_source(("data_dir",))
+    options = tasks.ClassificationOptions(tfds_name="glue/mrpc", data_dir="glue")
+    with pytest.raises(bert_tf.UserError, match=r"`data_dir`.*`tfds_name`"):
+        options.check_source(("data_dir",))
+    options = tasks.ClassificationOptions(tfds_name="glue/mrpc", tfds_splits=("a", "b", "c", "d"))
+    with pytest.raises(bert_tf.UserError, match=r"`tfds_splits`.* 3 "):
+        options.check_source(())
+    options = tasks.ClassificationOptions(tfds_name="glue/mrpc", tfds_splits=("a", "b"))
+    options.check_source(("data_dir",))
+    assert options.split_names() == {"train": "a", "dev": "b"}
+
+
+def test_lengths_and_vocabularies_must_fit_the_model(caplog):
+    tasks.check_length(TINY.max_position_embeddings, TINY)
+    for length in (TINY.max_position_embeddings + 1, 4):
+        with pytest.raises(bert_tf.UserError, match=f"`max_seq_length={length}`"):
+            tasks.check_length(length, TINY)
+    tasks.check_vocabulary({"a": TINY.vocab_size - 1}, TINY, "v.txt")
+    assert not caplog.messages
+    tasks.check_vocabulary({"a": 3}, TINY, "v.txt")
+    assert "v.txt has 4 entries" in caplog.text
+    with pytest.raises(bert_tf.UserError, match=r"`vocab_file`: v\.txt has 51 .* 50"):
+        tasks.check_vocabulary({"a": TINY.vocab_size}, TINY, "v.txt")
