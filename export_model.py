@@ -6,8 +6,8 @@ from absl import flags
 import bert_tf
 from bert_tf.cli import pipelines
 from bert_tf.cli.flags import FLAGS, define_options, run
+from bert_tf.deprecation import RENAMED_TASKS
 from bert_tf.options import ModelConfig
-from bert_tf.serving.predictor import RENAMED_TASKS
 
 # --task -> (name in `tasks.TASKS`, further options of its config). The others are pipelines.
 _FINE_TUNED = {

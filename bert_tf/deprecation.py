@@ -4,6 +4,15 @@ import importlib
 import sys
 import warnings
 
+# Task names in models that version 0.1 exported, and in its flag --task.
+RENAMED_TASKS = {
+    "answers": "question_answering",
+    "choice": "multiple_choice",
+    "masked_words": "fill_mask",
+    "tagging": "token_classification",
+    "vectors": "sentence_embedding",
+}
+
 
 def deprecated_names(module, names):
     """Return a `__getattr__` that resolves old names of a module.

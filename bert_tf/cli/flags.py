@@ -60,9 +60,9 @@ def run(main, needs_tensorflow=True):
         console.show(rewrite=as_flags)
         name = os.path.basename(argv[0])
         try:
+            _warn_of_aliases(sys.argv)
             if len(argv) > 1:
                 raise UserError(f"unexpected argument {argv[1]!r}; flags are written --name=value")
-            _warn_of_aliases(sys.argv)
             if needs_tensorflow:
                 import_tensorflow()
             with naming_flags(), console.closing_bars():

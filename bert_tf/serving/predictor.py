@@ -11,6 +11,7 @@ import sys
 import numpy as np
 
 from bert_tf import files
+from bert_tf.deprecation import RENAMED_TASKS
 from bert_tf.errors import UserError, reason
 
 # File with a model's metadata, in the folder of its SavedModel.
@@ -24,15 +25,6 @@ TASK_OUTPUTS = {
     "multiple_choice": ("probabilities",),
     "encoder": ("tokens", "sequence_output"),
     "fill_mask": ("words", "probabilities"),
-}
-
-# Task names in models that version 0.1 exported, and in its flag --task.
-RENAMED_TASKS = {
-    "answers": "question_answering",
-    "choice": "multiple_choice",
-    "masked_words": "fill_mask",
-    "tagging": "token_classification",
-    "vectors": "sentence_embedding",
 }
 
 # A multi-label answer lists the labels that have at least this probability.

@@ -15,7 +15,7 @@ from bert_tf.tasks.question_answering.data import PredictionWriter
 # A context of eight tokens fits next to a question of one.
 QUICK_RUN = [
     "--max_seq_length=12", "--max_query_length=4", "--doc_stride=3", "--train_batch_size=4",
-    "--distribution_strategy=one_device", "--learning_rate=5e-3", "--num_train_epochs=100",
+    "--distribution_strategy=one_device", "--learning_rate=5e-3", "--num_train_epochs=80",
     "--max_answer_length=2",
 ]  # fmt: skip
 
@@ -24,7 +24,9 @@ QUICK_RUN = [
 def run(run_script, tmp_path):
     """A function that runs run_squad.py; with --do_train it adds a model and quick settings."""
     # So small a model learns slowly from small weights.
-    write_model(tmp_path, initializer_range=0.2, num_hidden_layers=1)
+    write_model(
+        tmp_path, num_hidden_layers=1, hidden_size=32, intermediate_size=64, initializer_range=0.2
+    )
 
     def run(*flags):
         quick = [*model_flags(tmp_path), *QUICK_RUN] if "--do_train" in flags else []
@@ -55,7 +57,7 @@ def test_version_1(run, run_script, padded_lengths, tmp_path):
     data, out = letters(tmp_path / "data.json"), tmp_path / "out"
     flags = [f"--predict_file={data}", f"--output_dir={out}", "--do_predict"]
     log = run(
-        "--do_train", "--do_eval", *flags, f"--train_file={data}", "--eval_steps=200",
+        "--do_train", "--do_eval", *flags, f"--train_file={data}", "--eval_steps=160",
         "--best_metric=eval_f1", "--predict_batch_size=2",
     )  # fmt: skip
     results = read_results(out / "eval_results.txt")

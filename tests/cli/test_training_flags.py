@@ -6,7 +6,7 @@ import sys
 
 import pytest
 from common import QUICK_RUN, read_results, read_table, write_files, write_model
-from test_workers import worker_environments
+from training_helpers import worker_environments
 
 from bert_tf import checkpoints, training
 
