@@ -25,7 +25,7 @@ class ClassificationConfig(TaskConfig):
     FILE = files.CLASSIFIER
     FIXED = ("task_type", "labels", "numeric_columns", "numeric_as")
 
-    labels: tuple = ()  # type: ignore[assignment]
+    labels: tuple = ()
     task_type: str = "classification"
     numeric_features: tuple = ()
     numeric_as: str = "vector"
