@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Writes a SavedModel for TF Serving: of what a script trained, or of a pre-trained model."""
+"""Write a SavedModel of a fine-tuned or pre-trained model for TF Serving."""
 
 from absl import flags
 
 import bert_tf
 from bert_tf.cli import pipelines
-from bert_tf.cli.flags import FLAGS, define_model_flags, define_tokenizer_flags, run
+from bert_tf.cli.flags import FLAGS, define_options, run
+from bert_tf.options import ModelConfig
+from bert_tf.serving.predictor import RENAMED_TASKS
 
 # --task -> (name in `tasks.TASKS`, further options of its config). The others are pipelines.
 _FINE_TUNED = {
@@ -18,17 +20,7 @@ _FINE_TUNED = {
 }
 _PIPELINES = ("encoder", "sentence_embedding", "fill_mask")
 
-# Names of version 0.1.
-_OLD_TASKS = {
-    "answers": "question_answering",
-    "choice": "multiple_choice",
-    "masked_words": "fill_mask",
-    "tagging": "token_classification",
-    "vectors": "sentence_embedding",
-}
-
-define_model_flags()
-define_tokenizer_flags()
+define_options(ModelConfig)
 flags.DEFINE_string("model_dir", None, "output_dir of the script that trained the model.")
 flags.DEFINE_string(
     "checkpoint", None, "A checkpoint of that run, the newest in model_dir if not given."
@@ -36,7 +28,7 @@ flags.DEFINE_string(
 flags.DEFINE_enum(
     "task",
     None,
-    [*_PIPELINES, *_FINE_TUNED, *_OLD_TASKS],
+    [*_PIPELINES, *_FINE_TUNED, *RENAMED_TASKS],
     "Without model_dir: the task of the model of init_checkpoint (of the release, or a Hugging "
     "Face folder). The last five are deprecated names.",
 )
@@ -82,12 +74,12 @@ flags.DEFINE_enum(
 flags.DEFINE_bool("warm_up", True, "Whether to write requests for TF Serving to warm up with.")
 flags.mark_flag_as_required("export_dir")
 
-# Flags that model_dir answers by itself.
+# Flags whose values are read from --model_dir.
 _WITHOUT_FOLDER = ("task", "labels", "max_seq_length", "num_texts", "num_best", "model",
                    "version_2_with_negative", "init_checkpoint", "bert_config_file", "vocab_file",
                    "do_lower_case")  # fmt: skip
 
-# The tasks that some flags are for.
+# The tasks that some flags apply to.
 _TASKS_OF = {
     "labels": ("classification", "multi_label", "token_classification"),
     "num_texts": ("classification", "multi_label", "regression"),
@@ -97,7 +89,7 @@ _TASKS_OF = {
 
 
 def main():
-    task = _OLD_TASKS.get(FLAGS.task, FLAGS.task)
+    task = RENAMED_TASKS.get(FLAGS.task, FLAGS.task)
     if task != FLAGS.task:
         bert_tf.console.warning("--task=%s is deprecated; use --task=%s", FLAGS.task, task)
     check_flags(task)
@@ -108,7 +100,7 @@ def main():
 def check_flags(task):
     if bool(FLAGS.model_dir) == bool(task):
         raise bert_tf.UserError(
-            "either --model_dir must be given, for a model that was trained here, or --task with "
+            "either --model_dir is required, for a fine-tuned model, or --task with "
             "--init_checkpoint or --model"
         )
     for name in _WITHOUT_FOLDER if FLAGS.model_dir else ("checkpoint",):

@@ -5,6 +5,7 @@ from absl import flags
 
 import bert_tf
 from bert_tf.cli.flags import FLAGS
+from bert_tf.task_options import LAYER_COMBINATIONS
 
 bert_tf.cli.pipelines.define_pipeline_flags()
 flags.DEFINE_string(
@@ -13,21 +14,12 @@ flags.DEFINE_string(
 flags.DEFINE_string("output_file", None, "File to write.")
 flags.DEFINE_list("layers", "-1,-2,-3,-4", "Layers to write: 0 is the lowest, -1 the last.")
 flags.DEFINE_bool(
-    "use_one_hot_embeddings",
-    False,
-    "Accepted for compatibility with the release; has no effect.",
+    "use_one_hot_embeddings", False, "Accepted for compatibility with the release; has no effect."
 )
 flags.DEFINE_enum(
     "layer_combination",
     None,
-    [
-        "embeddings",
-        "second_to_last",
-        "last",
-        "weighted_sum_last_four",
-        "concat_last_four",
-        "weighted_sum_all",
-    ],
+    LAYER_COMBINATIONS,
     "A single vector computed from several layers, as in table 7 of the BERT paper, instead of "
     "--layers. (bert_tf)",
 )

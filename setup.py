@@ -23,7 +23,7 @@ DOCS = ["mkdocs>=1.6,<1.7"]
 
 setup(
     name="bert_tf",
-    version="0.1.0",
+    version="0.2.0.dev0",
     description="BERT for TensorFlow and Keras 3, in the manner of the 2018 release",
     long_description=(HERE / "README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",

@@ -25,26 +25,25 @@ flags.DEFINE_integer("examples", 5, "Number of differences to show.")
 
 
 def main(_):
-    from bert_tf.tasks.question_answering.answers import AnswerDecoder, DecodingConfig
-
     import bert_tf
-    from bert_tf.tasks.question_answering import features, reading
+    from bert_tf.tasks.question_answering import alignment, features, reading
+    from bert_tf.tasks.question_answering.decoding import AnswerDecoder, DecodingConfig
 
     tokenizer = bert_tf.FullTokenizer(FLAGS.vocab_file, FLAGS.do_lower_case)
-    by_words = AnswerDecoder(DecodingConfig(), tokenizer)
-    by_characters = AnswerDecoder(DecodingConfig(), tokenizer, by_offsets=True)
+    by_words = AnswerDecoder(DecodingConfig())
+    by_characters = AnswerDecoder(DecodingConfig(), by_offsets=True)
     counts, shown = collections.Counter(), 0
     for paragraph in reading.JsonSource(FLAGS.input_file, "input_file").paragraphs():
-        context = features.Context(paragraph.context, tokenizer)
+        context = alignment.Context(paragraph.context, tokenizer)
         tokens = len(context.ids)
         window = features.Window(context, context.windows(tokens, tokens), [], 0, 0, tokens)
-        word_starts = {*context.first_token, tokens}
+        word_starts = {*context.word_to_token, tokens}
         for first in range(tokens):
             for last in range(first, min(first + FLAGS.max_span_length, tokens)):
                 is_whole = first in word_starts and last + 1 in word_starts
                 positions = first + window.offset, last + window.offset
                 text, exact = (
-                    decoder.text(window, *positions) for decoder in (by_words, by_characters)
+                    decoder.span_text(window, *positions) for decoder in (by_words, by_characters)
                 )
                 counts["whole words" if is_whole else "parts of words"] += 1
                 # The release puts one space between words, whatever the text has.
@@ -56,7 +55,7 @@ def main(_):
     for kind in ("whole words", "parts of words"):
         total, differ = counts[kind], counts[f"differ, {kind}"]
         print(f"{kind}: {differ} of {total} spans differ ({100 * differ / max(total, 1):.3f} %)")
-    print(f"{by_words.unaligned} spans could not be aligned to their words")
+    print(f"{by_words.num_unaligned} spans could not be aligned to their words")
 
 
 if __name__ == "__main__":

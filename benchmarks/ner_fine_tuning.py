@@ -41,12 +41,12 @@ def train_transformers(seed):
     tagging = bert_tf.tasks.token_classification
     source = tagging.ColumnFiles(FLAGS.data_dir)
     sentences = {split: source.read(split) for split in ("train", "dev")}
-    tags = tagging.find_tags(sentences["train"])
+    tags = tagging.infer_tags(sentences["train"])
     vocab_file = os.path.join(FLAGS.model_dir, "vocab.txt")
     tokenizer = bert_tf.FullTokenizer(vocab_file, FLAGS.do_lower_case)
     window = tagging.WindowConfig(FLAGS.max_seq_length)
     rows = {
-        split: list(tagging.features.features(sentences[split], tags, tokenizer, window))
+        split: list(tagging.features.convert_sentences(sentences[split], tags, tokenizer, window))
         for split in sentences
     }
     transformers.set_seed(seed)
@@ -79,17 +79,17 @@ def train_transformers(seed):
             best = model(**batch_of(examples)).logits.argmax(-1).numpy()
             for row, ids in zip(examples, best, strict=True):
                 for i in np.flatnonzero(row["word_starts"]):
-                    if row["word_starts"][i] == tagging.features.SENTENCE:
+                    if row["word_starts"][i] == tagging.features.SENTENCE_START:
                         true.append([])
                         predicted.append([])
                     true[-1].append(tags.names[row["tag_ids"][i]])
                     predicted[-1].append(tags.names[ids[i]])
-    figures = tagging.scoring.count(true, predicted).figures()
+    scores = tagging.scoring.count_spans(true, predicted).precision_recall_f1()
     names = ("eval_precision", "eval_recall", "eval_f1")
-    results = dict(zip(names, figures, strict=True))
+    results = dict(zip(names, scores, strict=True))
     # Accuracy is that of the data's tags, as in run_ner.py.
     as_data = (
-        [tagging.schemes.converted(x, tags.scheme, tags.data_scheme) for x in sentences]
+        [tagging.schemes.convert_tags(x, tags.scheme, tags.data_scheme) for x in sentences]
         for sentences in (true, predicted)
     )
     return {"eval_accuracy": tagging.scoring.accuracy(*as_data), **results}

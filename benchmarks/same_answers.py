@@ -24,7 +24,7 @@ from absl import flags
 import bert_tf
 from bert_tf import serving
 from bert_tf.modeling.models import INPUTS
-from bert_tf.pipelines.base import Text, TextPreprocessor
+from bert_tf.pipelines.text_pipeline import Text, TextPreprocessor
 from bert_tf.tasks import question_answering as squad
 from bert_tf.tasks import token_classification as tagging
 

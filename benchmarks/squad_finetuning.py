@@ -130,11 +130,11 @@ def train_transformers(seed):
         outputs_of_batches.append(values)
     tokenizer = bert_tf.FullTokenizer(os.path.join(FLAGS.model, "vocab.txt"))
     source = squad.JsonSource(FLAGS.predict_file, "predict_file")
-    results = squad.Results(decoding)
+    predictions = squad.PredictionWriter(decoding)
     window = squad.WindowConfig(max_seq_length=FLAGS.max_seq_length)
     extractor = squad.AnswerExtractor(source, tokenizer, window, decoding)
-    results.collect(extractor.answers(outputs_of_batches))
-    scores = results.score().results()
+    predictions.collect(extractor.answers(outputs_of_batches))
+    scores = predictions.score().results()
     return {f"eval_{name}": float(scores[name]) for name in ("exact_match", "f1")}
 
 

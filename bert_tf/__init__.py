@@ -1,7 +1,7 @@
 """BERT for TensorFlow and Keras 3.
 
-Rooms are imported when they are first touched, so that `import bert_tf`, and with it `--help` of
-every script, costs nothing: TensorFlow itself takes seconds to import.
+Packages are imported on first use, so `import bert_tf` and the `--help` of every script do not wait
+for TensorFlow, which takes seconds to import.
 
 >>> import bert_tf
 >>> config = bert_tf.BertConfig(vocab_size=30522)
@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # for editors and type checkers, which do not run `__getattr_
     from bert_tf.tokenization import FullTokenizer as FullTokenizer
     from bert_tf.tokenization.graph import GraphTokenizer as GraphTokenizer
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 _PACKAGES = (
     "checkpoints",
@@ -38,16 +38,18 @@ _PACKAGES = (
     "files",
     "modeling",
     "optimization",
+    "options",
     "pipelines",
     "processes",
     "serving",
+    "task_options",
     "tasks",
     "tokenization",
     "toy_corpus",
     "training",
 )
 
-# Names that users reach for first, and the room each lives in.
+# The most common names, and the package of each.
 _NAMES = {
     "BertMultipleChoice": "modeling",
     "BertClassifier": "modeling",

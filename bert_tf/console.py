@@ -22,11 +22,9 @@ def warning(message, *args):
 
 
 def show(stream=None, rewrite=str):
-    """Print all messages from level `info` upwards, one plain line each.
+    """Print all messages from level `info` upwards to standard error or another stream.
 
-    Args:
-      stream: the stream to print to, None for standard error.
-      rewrite: function from a message to the text that is printed.
+    `rewrite` is a function from a message to the line that is printed.
     """
     if not _logger.handlers:
         handler = _Handler(stream or sys.stderr)
@@ -166,9 +164,7 @@ def progress(what, source):
     ...     for document in source:
     ...         on_progress()
 
-    Args:
-      what: the job, first on the line.
-      source: an object with `total` and `done`, amounts in `unit`.
+    `source` is an object with `total` and `done`, amounts in `unit`.
     """
     ticker = Ticker(what, source.unit, total=source.total)
     yield lambda: ticker.add(source.done - ticker.count)

@@ -1,6 +1,7 @@
 """Old public names that still work for one version, with a warning."""
 
 import importlib
+import sys
 import warnings
 
 
@@ -23,7 +24,8 @@ def deprecated_names(module, names):
             f"{module}.{name} is deprecated and will be removed in version 0.3; use "
             f"{target_module}.{target}",
             FutureWarning,
-            stacklevel=3,
+            # The line that uses the name, which may be behind a wrapper of this function.
+            stacklevel=3 if sys._getframe(1).f_code.co_name == "__getattr__" else 2,
         )
         return getattr(importlib.import_module(target_module), target)
 

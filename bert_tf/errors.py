@@ -39,6 +39,12 @@ _PREFIX = re.compile(
 _SUFFIX = re.compile(r"\s*\[Op:\w+\].*$")
 
 
+def abbreviate(names, limit=3):
+    """Return the first `limit` names as text, and the number of the others."""
+    others = f" and {len(names) - limit} more" if len(names) > limit else ""
+    return ", ".join(names[:limit]) + others
+
+
 def reason(error):
     """Return the informative line of an exception that another library raised."""
     message = getattr(error, "message", "") or getattr(error, "strerror", "") or error

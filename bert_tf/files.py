@@ -91,11 +91,7 @@ def require(path, argument):
 
 
 def expand(patterns, argument):
-    """Expand comma-separated paths and globs into a list of files.
-
-    Args:
-      patterns: "a.txt,b*.txt", as the scripts accept it.
-      argument: name of the argument, for error messages.
+    """Expand comma-separated paths and globs such as "a.txt,b*.txt" into a list of files.
 
     Returns:
       The files, in the order of the patterns, with the matches of each pattern sorted. A pattern
@@ -201,12 +197,8 @@ def locked(folder, argument, activity):
     """Create a folder and lock it against other processes within the context.
 
     The operating system releases the lock when the process ends, in whatever way. Object stores
-    such as `gs://` have no locks; a log line reports that.
-
-    Args:
-      folder: path of the folder.
-      argument: name of the argument that gave the folder, for error messages.
-      activity: what this process does there, for error messages: "trains".
+    such as `gs://` have no locks; a log line reports that. Error messages name `argument`, which
+    gave the folder, and the `activity` of this process there, such as "trains".
 
     Raises:
       UserError: if another process holds the lock, or the folder cannot be written.

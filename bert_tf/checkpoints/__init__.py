@@ -1,7 +1,7 @@
 """Load, save and convert weights of the release and of Hugging Face, by name."""
 
 from bert_tf.checkpoints.convert import convert, resize
-from bert_tf.checkpoints.hub import MODELS, fetch
+from bert_tf.checkpoints.hub import MODELS, fetch, resolve_model
 from bert_tf.checkpoints.hugging_face import write as write_hugging_face
 from bert_tf.checkpoints.metadata import load_config, read_metadata
 from bert_tf.checkpoints.names import encoder_shapes, release_name, weights
@@ -23,6 +23,7 @@ __all__ = [
     "release_name",
     "remove",
     "resize",
+    "resolve_model",
     "warm_start",
     "weights",
     "write",
@@ -30,9 +31,5 @@ __all__ = [
 ]
 
 __getattr__ = deprecated_names(
-    __name__,
-    {
-        "beside_settings": "read_metadata",
-        "find_config": "load_config",
-    },
+    __name__, {"beside_settings": "read_metadata", "find_config": "load_config"}
 )

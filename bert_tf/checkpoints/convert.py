@@ -14,14 +14,9 @@ from bert_tf.checkpoints.metadata import (
     read_metadata,
 )
 from bert_tf.checkpoints.names import encoder_shapes, is_known, to_hugging_face
-from bert_tf.checkpoints.warm_start import (
-    TRAINING_STATE,
-    abbreviate,
-    check_compatible,
-    open_checkpoint,
-)
+from bert_tf.checkpoints.warm_start import TRAINING_STATE, check_compatible, open_checkpoint
 from bert_tf.config import BertConfig
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, abbreviate
 
 FORMATS = ("release", "hugging_face")
 
@@ -134,23 +129,18 @@ def _write_hugging_face(path, output_dir, tensors, config, vocab_file, do_lower_
     labels = metadata.get("labels")
     if labels and len(labels) != len(tensors.get("output_weights", ())):
         labels = None
+    architecture = architecture or (metadata.get("architectures") or [None])[0]
     architecture = hugging_face.write(
-        output_dir,
-        tensors,
-        config,
-        vocab_file,
-        lower_case,
-        labels,
-        architecture or (metadata.get("architectures") or [None])[0],
+        output_dir, tensors, config, vocab_file, lower_case, labels, architecture,
         metadata.get("task_type"),
-    )
+    )  # fmt: skip
     console.info(
         "wrote %s: %d weights, for transformers.%s", output_dir, len(tensors), architecture
     )
 
 
 def _lost_metadata(path, tensors):
-    """Return descriptions of the metadata next to a checkpoint that its weights do not show."""
+    """Describe the metadata next to a checkpoint that cannot be inferred from its weights."""
     metadata = read_metadata(path)
     architecture = (metadata.get("architectures") or [None])[0]
     lost = []

@@ -4,6 +4,7 @@ The cache is `$BERT_TF_CACHE` (default `~/.cache/bert_tf`). `$BERT_TF_MODELS_URL
 of a mirror with the same paths as the original.
 """
 
+import dataclasses
 import os
 import shutil
 import zipfile
@@ -219,3 +220,29 @@ def _unpack(archive, folder):
             f"{archive}: not a complete zip archive ({reason(error)}); it was removed, start again "
             "to download it"
         ) from None
+
+
+def resolve_model(config, *required):
+    """Return an `options.ModelConfig` with the files of the published model that it names.
+
+    Args:
+      config: an `options.ModelConfig`.
+      *required: names of its options that must have a value.
+
+    Raises:
+      UserError: if a required option has none.
+    """
+    if config.model:
+        preset = fetch(config.model)
+        values = {
+            "bert_config_file": preset.config,
+            "init_checkpoint": preset.checkpoint,
+            "vocab_file": preset.vocab,
+            "do_lower_case": preset.do_lower_case,
+        }
+        missing = {name: x for name, x in values.items() if getattr(config, name) is None}
+        config = dataclasses.replace(config, **missing)
+    for name in required:
+        if not getattr(config, name):
+            raise UserError(f"`{name}` or `model` must be given")
+    return config

@@ -15,12 +15,7 @@ HUGGING_FACE_CONFIG = "config.json"
 
 
 def find_companion_file(path, names):
-    """Return the first of the files `names` that exists next to a checkpoint, or None.
-
-    Args:
-      path: a checkpoint or the folder of one.
-      names: file names, the preferred one first.
-    """
+    """Return the first of the files `names` that exists next to a checkpoint or in its folder."""
     folder = path if tf.io.gfile.isdir(path) else os.path.dirname(path)
     for name in names:
         if tf.io.gfile.exists(os.path.join(folder, name)):
@@ -52,13 +47,9 @@ def read_json(folder, name):
 
 
 def read_metadata(path):
-    """Return what the files next to a checkpoint say about casing, labels and architecture.
+    """Return a dict of the metadata next to a checkpoint: casing, labels, architecture and others.
 
-    The scripts save `classifier.json`, `squad.json`, `tagger.json` and `choice.json`; the other
-    files are those of Hugging Face.
-
-    Returns:
-      A dict with the values of all files.
+    It combines `files.TASK_FILES`, which the scripts save, and the files of Hugging Face.
     """
     folder = path if tf.io.gfile.isdir(path) else os.path.dirname(path)
     metadata = {}
@@ -74,10 +65,8 @@ def read_metadata(path):
 def read_labels(path, num_labels):
     """Return the labels of a checkpoint's head in the order of its rows, or None if unknown.
 
-    Args:
-      path: a checkpoint or the folder of one.
-      num_labels: number of rows of the head; different numbers of labels are ignored, as are
-        the placeholders of transformers ("LABEL_0").
+    Labels are ignored if their number differs from that of the rows, `num_labels`, or if they are
+    the placeholders of transformers ("LABEL_0").
     """
     metadata = read_metadata(path)
     labels, id2label = metadata.get("labels"), metadata.get("id2label")

@@ -10,7 +10,7 @@ from bert_tf.checkpoints import hugging_face, release
 from bert_tf.checkpoints.metadata import HUGGING_FACE_CONFIG, find_companion_file, read_labels
 from bert_tf.checkpoints.names import weights
 from bert_tf.config import BertConfig
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, abbreviate
 
 # Variables of the optimizer and of the training loop.
 TRAINING_STATE = re.compile(r"/(adam_m|adam_v)$|^global_step$|^bert_tf/")
@@ -43,13 +43,9 @@ def open_checkpoint(path, argument="init_checkpoint"):
 
 
 def check_compatible(checkpoint_shapes, model_shapes, path, required=_ENCODER):
-    """Check that a checkpoint has the weights of a model.
+    """Check that a checkpoint has the weights of a model, given the shapes of both by name.
 
-    Args:
-      checkpoint_shapes: dict of names to shapes.
-      model_shapes: dict of names to shapes.
-      path: of the checkpoint, for error messages.
-      required: regular expression for the start of the names that must not be missing.
+    Names that match the regular expression `required` must not be missing. `path` is for messages.
 
     Raises:
       UserError: if no name matches, or if a shape or the number of layers differs.
@@ -81,10 +77,7 @@ def check_compatible(checkpoint_shapes, model_shapes, path, required=_ENCODER):
 
 
 def warm_start(
-    model: keras.Model,
-    path: str,
-    require_all: bool = False,
-    labels: Sequence[str] | None = None,
+    model: keras.Model, path: str, require_all: bool = False, labels: Sequence[str] | None = None
 ) -> None:
     """Load every weight of `model` that a checkpoint has, by name.
 
@@ -136,7 +129,7 @@ def warm_start(
 
 
 def _check_config(config, path):
-    """Compare a config with the one next to a checkpoint, where shapes do not show a difference.
+    """Compare the values of a config that shapes do not show with the one next to a checkpoint.
 
     Raises:
       UserError: if the number of heads differs; a different activation or epsilon is a warning.
@@ -167,12 +160,6 @@ def _log_loaded(source, loaded, variables):
         unused.append(f"{num_state} of the optimizer")
     if unused:
         console.info("weights: in it, but not used: %s", ", ".join(unused))
-
-
-def abbreviate(names, limit=3):
-    """Return the first `limit` names as text, and the number of the others."""
-    others = f" and {len(names) - limit} more" if len(names) > limit else ""
-    return ", ".join(names[:limit]) + others
 
 
 def _count_layers(shapes):

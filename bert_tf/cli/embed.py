@@ -89,9 +89,7 @@ def check_flags():
 
 
 def read_sentences():
-    """Yield the lines of --input_file without surrounding white space."""
-    for line in bert_tf.files.read_lines(FLAGS.input_file):
-        yield line.strip()
+    return (line.strip() for line in bert_tf.files.read_lines(FLAGS.input_file))
 
 
 def embed(encoder):

@@ -76,11 +76,7 @@ def as_json(predictions):
         {"position": position, "best": [{"token": token, "probability": x} for token, x in best]}
         for position, best in zip(predictions.positions, predictions.best, strict=True)
     ]
-    return {
-        "linex_index": predictions.text.index,
-        "tokens": predictions.tokens,
-        "masked": masked,
-    }
+    return {"linex_index": predictions.text.index, "tokens": predictions.tokens, "masked": masked}
 
 
 def write_scores(pipeline, texts, write):

@@ -11,12 +11,14 @@ import os
 import re
 import sys
 import tempfile
+import typing
 
 from absl import app, flags, logging
 
 import bert_tf
 from bert_tf import console
 from bert_tf.errors import Stopped, UserError
+from bert_tf.options import ModelConfig
 
 FLAGS = flags.FLAGS
 
@@ -120,187 +122,46 @@ def _warn_of_aliases(argv):
             console.warning("--%s is deprecated; use --%s", name, _ALIASES[name])
 
 
+def define_options(config_class, only=None, skip=()):
+    """Define a flag for each `options.option` of a dataclass, or for `only` some of them."""
+    hints = typing.get_type_hints(config_class)
+    for field in dataclasses.fields(config_class):
+        name, values = field.name, dict(field.metadata)
+        if "help" not in values or name in skip or (only is not None and name not in only):
+            continue
+        default = values.get("flag_default", field.default)
+        types = typing.get_args(hints[name]) or (hints[name],)
+        if choices := values.get("choices"):
+            flags.DEFINE_enum(name, default, choices, values["help"])
+        elif tuple in types:
+            flags.DEFINE_list(name, list(default) or None, values["help"])
+        elif bool in types:
+            flags.DEFINE_bool(name, default, values["help"])
+        elif int in types or float in types:
+            define = flags.DEFINE_integer if int in types else flags.DEFINE_float
+            define(name, default, values["help"], values.get("minimum"), values.get("maximum"))
+        else:
+            flags.DEFINE_string(name, default, values["help"])
+
+
 def define_tokenizer_flags():
     """Define the flags of vocabulary and casing."""
-    flags.DEFINE_string("vocab_file", None, "The vocabulary that the BERT model was trained on.")
-    flags.DEFINE_bool(
-        "do_lower_case",
-        True,
-        "Whether to lower case the text: True for uncased models, False for cased ones.",
-    )
+    define_options(ModelConfig, only=("vocab_file", "do_lower_case"))
 
 
-def define_model_flags():
-    """Define the flags of the model's files."""
-    flags.DEFINE_string(
-        "model",
-        None,
-        "Model of the 2018 release by name, such as uncased_L-12_H-768_A-12; provides "
-        "bert_config_file, init_checkpoint, vocab_file and do_lower_case if not given. (bert_tf)",
-    )
-    flags.DEFINE_string("bert_config_file", None, "JSON file with the sizes of the BERT model.")
-    flags.DEFINE_string(
-        "init_checkpoint",
-        None,
-        "Checkpoint to start from (usually a pre-trained BERT model). Not read when output_dir "
-        "already has a checkpoint: then that run is resumed.",
-    )
-
-
-def resolve_model(*needed):
-    """Fill in the flags that --model provides; UserError if one of `needed` has no value."""
-    if FLAGS.model:
-        found = bert_tf.checkpoints.fetch(FLAGS.model)
-        meant = {
-            "bert_config_file": found.config,
-            "init_checkpoint": found.checkpoint,
-            "vocab_file": found.vocab,
-            "do_lower_case": found.do_lower_case,
-        }
-        for name, value in meant.items():
-            if name in FLAGS and not FLAGS[name].present:
-                FLAGS[name].value = value
-    for name in needed:
-        if not FLAGS[name].value:
-            raise UserError(f"--{name} must be given, or --model")
-
-
-def define_training_flags():
-    """Define the flags of optimizer, checkpoints and evaluation."""
-    flags.DEFINE_integer("train_batch_size", 32, "Total batch size for training.", lower_bound=1)
-    flags.DEFINE_integer("eval_batch_size", 8, "Total batch size for evaluation.", lower_bound=1)
-    flags.DEFINE_float("learning_rate", 5e-5, "The initial learning rate.", lower_bound=0.0)
-    flags.DEFINE_integer(
-        "save_checkpoints_steps", 1000, "How often to save a checkpoint, in steps.", lower_bound=1
-    )
-    flags.DEFINE_integer(
-        "iterations_per_loop",
-        1000,
-        "Maximum number of steps on the devices before control returns to the host.",
-        lower_bound=1,
-    )
-    flags.DEFINE_integer(
-        "gradient_accumulation_steps",
-        1,
-        "Number of parts in which each device processes its share of train_batch_size, to use less "
-        "memory; a step is still that of the whole batch. (bert_tf)",
-        lower_bound=1,
-    )
-    flags.DEFINE_bool(
-        "recompute",
-        False,
-        "Recompute the inside of each layer in the backward pass instead of storing it: much less "
-        "memory, about a third more time. (bert_tf)",
-    )
-    flags.DEFINE_enum(
-        "dtype",
-        "float32",
-        ["float32", "bfloat16", "float16"],
-        "Type to compute in; weights are float32. float16 uses loss scaling. (bert_tf)",
-    )
-    flags.DEFINE_bool(
-        "xla", None, "Compile training steps with XLA; by default on a GPU, not on a CPU. (bert_tf)"
-    )
-    flags.DEFINE_enum(
-        "optimizer",
-        "bert_adam",
-        ["bert_adam", "adamw", "lamb"],
-        "bert_adam is the release's; adamw also corrects the bias of the moments; lamb is for "
-        "large batches. (bert_tf)",
-    )
-    flags.DEFINE_float(
-        "layer_decay",
-        1.0,
-        "Learning rate of a layer as a share of that of the layer above it. (bert_tf)",
-        lower_bound=0.0,
-        upper_bound=1.0,
-    )
-    flags.DEFINE_integer(
-        "num_frozen_layers",
-        0,
-        "Number of lowest layers that are not trained, and the embeddings with them. (bert_tf)",
-        lower_bound=0,
-    )
-    flags.DEFINE_integer(
-        "eval_steps",
-        0,
-        "How often to evaluate during training, in steps; 0 for never. (bert_tf)",
-        lower_bound=0,
-    )
-    flags.DEFINE_string(
-        "best_metric",
-        None,
-        "Metric by which to keep the best checkpoint, in output_dir/best, which is then used for "
-        "evaluation and prediction. Lower is better for a loss, higher for other metrics. "
-        "(bert_tf)",
-    )
-    flags.DEFINE_integer(
-        "early_stopping_patience",
-        0,
-        "Stop after this number of evaluations without a better best_metric; 0 for never. "
-        "(bert_tf)",
-        lower_bound=0,
-    )
-    flags.DEFINE_integer(
-        "seed",
-        0,
-        "Seed of initial weights, dropout and the order of the input. (bert_tf)",
-        lower_bound=0,
-        upper_bound=2**32 - 1,
-    )
-
-
-def dtype_policy():
-    """Return --dtype as a Keras policy: weights in float32, computation in that type."""
-    if FLAGS.dtype == "float16" and FLAGS.use_tpu:
-        raise UserError("--dtype=float16: TPUs compute in bfloat16, not in float16")
-    return FLAGS.dtype if FLAGS.dtype == "float32" else f"mixed_{FLAGS.dtype}"
-
-
-def define_device_flags():
-    """Define the flags of devices."""
-    flags.DEFINE_bool("use_tpu", False, "Whether to run on a Cloud TPU.")
-    flags.DEFINE_string(
-        "tpu_name",
-        None,
-        "The Cloud TPU: its name, a grpc://host:port address, or 'local' on a TPU VM.",
-    )
-    flags.DEFINE_string("tpu_zone", None, "Zone of the Cloud TPU, inferred if not given.")
-    flags.DEFINE_string("gcp_project", None, "Project of the Cloud TPU, inferred if not given.")
-    flags.DEFINE_string("master", None, "TensorFlow master address, the older name of tpu_name.")
-    flags.DEFINE_integer("num_tpu_cores", 8, "Expected number of TPU cores.")
-    flags.DEFINE_enum(
-        "distribution_strategy",
-        "auto",
-        ["auto", "one_device", "mirrored", "multi_worker"],
-        "auto uses the workers in the environment variable TF_CONFIG, else all GPUs of this "
-        "machine (mirrored if there are several), else the CPU. (bert_tf)",
-    )
-
-
-def device_options():
-    """Return the device flags as keyword arguments of `training.make_strategy`."""
-    names = (
-        "use_tpu",
-        "tpu_name",
-        "tpu_zone",
-        "gcp_project",
-        "master",
-        "num_tpu_cores",
-        "distribution_strategy",
-    )
-    return {name: FLAGS[name].value for name in names}
+def resolve_model(*required):
+    """Fill in the flags that --model provides; UserError if a required one has no value."""
+    config = bert_tf.checkpoints.resolve_model(from_flags(ModelConfig), *required)
+    for name, value in dataclasses.asdict(config).items():
+        if value is not None and not FLAGS[name].present:
+            FLAGS[name].value = value
 
 
 def from_flags(config_class, **values):
     """Make a configuration dataclass from the flags named like its fields.
 
-    A field whose default is None gets the flag's value only if the flag is given: None stands for
-    "not given" there.
-
-    Args:
-      config_class: the dataclass.
-      **values: values of fields that are not flags.
+    A field whose default is None gets the flag's value only if the flag is given. `values` are for
+    the fields that have no flag.
     """
     for field in dataclasses.fields(config_class):
         if field.name in values or field.name not in FLAGS:

@@ -34,7 +34,7 @@ def define_line_flags():
 
 
 def check_line_flags():
-    """Raise UserError if the lines cannot be read or the answers cannot be written."""
+    """Raise UserError if the input cannot be read or the output cannot be written."""
     if FLAGS.input_file:
         bert_tf.files.require(FLAGS.input_file, "input_file")
     elif sys.stdin is None:
@@ -46,11 +46,9 @@ def check_line_flags():
 
 
 def answer_lines(predictor, title):
-    """Answer the lines that the flags name.
+    """Answer the lines that the flags name by a `serving.Predictor` or `serving.Client`.
 
-    Args:
-      predictor: a `serving.Predictor` or `serving.Client`.
-      title: description of the model, for the prompt on a terminal.
+    `title` describes the model in the prompt on a terminal.
 
     Raises:
       UserError: at the end, if lines were invalid; their answers describe the errors.

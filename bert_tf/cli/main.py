@@ -39,24 +39,15 @@ def main():
 
 
 def _usage(names):
-    lines = [f"  {name:<12} {COMMANDS[name][1]}" for name in names]
-    return "\n".join(
-        [
-            "usage: bert-tf COMMAND [--flag=value ...]\n\ncommands:",
-            *lines,
-            "\nbert-tf COMMAND --help lists the flags of a command.",
-        ]
+    lines = "\n".join(f"  {name:<12} {COMMANDS[name][1]}" for name in names)
+    return (
+        f"usage: bert-tf COMMAND [--flag=value ...]\n\ncommands:\n{lines}\n\n"
+        "bert-tf COMMAND --help lists the flags of a command."
     )
 
 
 def run(name, arguments, program=None):
-    """Run a command with its own flags.
-
-    Args:
-      name: a key of `COMMANDS`.
-      arguments: list of str, the flags as typed.
-      program: the program name in messages, "bert-tf NAME" by default.
-    """
+    """Run one of `COMMANDS` with its flags; `program` is its name in messages."""
     module_name = f"bert_tf.cli.{COMMANDS[name][0]}"
     module = importlib.import_module(module_name)
     sys.argv = [program or f"bert-tf {name}", *arguments]

@@ -1,9 +1,13 @@
 """Flags that the scripts for `bert_tf.pipelines` share, and the arguments built from them."""
 
+import dataclasses
+
 from absl import flags
 
 import bert_tf
 from bert_tf import console
+from bert_tf.cli.flags import define_options, from_flags
+from bert_tf.options import DeviceConfig, ModelConfig, TrainConfig
 
 FLAGS = flags.FLAGS
 
@@ -12,9 +16,8 @@ flags.disclaim_key_flags()
 
 def define_pipeline_flags():
     """Define the flags for the model, its tokenizer, devices and batches."""
-    bert_tf.cli.flags.define_model_flags()
-    bert_tf.cli.flags.define_tokenizer_flags()
-    bert_tf.cli.flags.define_device_flags()
+    define_options(ModelConfig)
+    define_options(DeviceConfig)
     flags.DEFINE_integer(
         "max_seq_length", 128, "Maximum number of tokens; longer texts are truncated."
     )
@@ -54,22 +57,18 @@ def pipeline_options():
     """Return the flags for devices and batches as arguments of `TextPipeline.from_preset`."""
     if bert_tf.training.strategy.tf_config() > 1:
         raise bert_tf.UserError(bert_tf.pipelines.SINGLE_PROCESS_MESSAGE)
-    strategy = bert_tf.training.make_strategy(**bert_tf.cli.flags.device_options())
+    device = from_flags(DeviceConfig)
+    device.check_dtype(FLAGS.dtype)
     return {
-        "dtype": bert_tf.cli.flags.dtype_policy(),
-        "strategy": strategy,
+        "dtype": TrainConfig(dtype=FLAGS.dtype).dtype_policy,
+        "strategy": bert_tf.training.make_strategy(**dataclasses.asdict(device)),
         "batch_size": FLAGS.batch_size,
         "max_seq_length": FLAGS.max_seq_length,
     }
 
 
 def check_requires(flag, required):
-    """Raise UserError if a flag is given without one of the flags that it requires.
-
-    Args:
-      flag: name of the flag.
-      required: list of flag names; one of them must have a value.
-    """
+    """Raise UserError if a flag is given and none of the flags `required` has a value."""
     is_given = FLAGS[flag].present and FLAGS[flag].value is not False
     if is_given and not any(FLAGS[name].value for name in required):
         names = " or ".join(f"--{name}" for name in required)

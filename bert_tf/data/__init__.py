@@ -12,7 +12,10 @@ _MODULES = (
     "tfds_builder",
     "tfrecord",
 )
-_deprecated = deprecated_names(__name__, {"masking": "dynamic_masking", "tfds": "tfds_builder"})
+_deprecated = deprecated_names(
+    __name__,
+    {"masking": "dynamic_masking", "pipelines": "input_pipeline", "tfds": "tfds_builder"},
+)
 
 __all__ = list(_MODULES)
 

@@ -13,13 +13,9 @@ class DynamicMasking:
     """
 
     def __init__(self, vocab, lengths, masked_lm_prob, seed):
-        """Create the masking.
+        """Create the masking of a share `masked_lm_prob` of the tokens, at most P.
 
-        Args:
-          vocab: dict from token to id.
-          lengths: {"S": ..., "P": ...}; at most P tokens are masked.
-          masked_lm_prob: fraction of the tokens to mask.
-          seed: seed of the random draws.
+        `vocab` is a dict from token to id, `lengths` is {"S": ..., "P": ...}.
         """
         if not 0 <= masked_lm_prob <= 1:
             raise UserError(f"`masked_lm_prob` must be from 0 to 1, not {masked_lm_prob}")

@@ -172,12 +172,8 @@ def shard_batches(batches, batch_size, context):
     """Reduce global batches to the share of one process, one element for each of its replicas.
 
     Replica r of R gets rows r * B / R to (r + 1) * B / R, whichever process it belongs to. So a
-    step uses the same rows on any number of devices and hosts.
-
-    Args:
-      batches: dataset of tensors (B, ...) or structures of them.
-      batch_size: the global batch size B.
-      context: the `tf.distribute.InputContext` of this process; None returns `batches` unchanged.
+    step uses the same rows on any number of devices and hosts. `context` is the
+    `tf.distribute.InputContext` of this process; None returns `batches` unchanged.
     """
     if context is None:
         return batches

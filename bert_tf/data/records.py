@@ -23,7 +23,7 @@ from google.protobuf.message import DecodeError
 
 from bert_tf import console, files
 from bert_tf.deprecation import deprecated_names
-from bert_tf.errors import UserError, reason
+from bert_tf.errors import UserError, abbreviate, reason
 
 # The arguments that set the lengths.
 _LENGTH_ARGUMENTS = {"S": "max_seq_length", "P": "max_predictions_per_seq"}
@@ -109,14 +109,9 @@ _ALL |= SQUAD_TRAINING | TAGGING
 
 
 def serialize(schema, values):
-    """Serialize one example as a `tf.train.Example`; equal values give equal bytes.
+    """Return the bytes of one `tf.train.Example`; equal values give equal bytes.
 
-    Args:
-      schema: a schema, such as `PRETRAINING`.
-      values: dict from the names in the schema to arrays or lists, or to a scalar.
-
-    Returns:
-      bytes.
+    `values` is a dict from the names in the schema to arrays, lists or scalars.
 
     Raises:
       KeyError, TypeError: if names or types differ from the schema, which is a programming error.
@@ -159,16 +154,9 @@ _BOUND_CAUSES = {
 
 
 def limits(schema, config, lengths, num_labels=2):
-    """Return the exclusive upper bounds of a schema's values, for `parse` to check.
+    """Return a dict of the exclusive upper bounds of a schema's values, for `parse` to check.
 
-    Args:
-      schema: a schema, such as `PRETRAINING`.
-      config: the model's `BertConfig`.
-      lengths: dict of lengths, see the module docstring.
-      num_labels: number of labels of a classification.
-
-    Returns:
-      Dict from feature name to upper bound.
+    `config` is the model's `BertConfig`.
     """
     sizes = {
         "vocab_size": config.vocab_size,
@@ -212,15 +200,10 @@ def parse(serialized, schema, lengths, limits=None):
 
 
 def trim(batch, schema, multiple):
-    """Cut off columns that are padding in all examples of a batch.
+    """Cut off columns that are padding in all examples of a batch, as `parse` returns it.
 
-    Args:
-      batch: dict of tensors, as `parse` returns it.
-      schema: the schema that was passed to `parse`.
-      multiple: the new length is the longest sequence rounded up to a multiple of this, at most S.
-
-    Returns:
-      The dict with the features of length S shortened; their length is no longer static.
+    The new length is that of the longest sequence rounded up to a multiple of `multiple`, at most
+    S; it is not static.
     """
     mask = batch["input_mask"]
     # The position of the last 1, not the sum: a mask that another program wrote may have gaps.
@@ -258,7 +241,9 @@ def check(paths, schema, lengths, is_unmasked=False):
     """
     empty = [path for path in paths if files.size_and_time(path)[0] == 0]
     if 0 < len(empty) < len(paths):
-        console.info("%d of %d files have no records: %s", len(empty), len(paths), _first_3(empty))
+        console.info(
+            "%d of %d files have no records: %s", len(empty), len(paths), abbreviate(empty)
+        )
         paths = [path for path in paths if path not in empty]
     for path in paths:
         check_lengths(path, schema, lengths, is_unmasked)
@@ -325,7 +310,7 @@ def naming_bad_records(paths):
             problem = _describe_bad_record(error)
         if not problem:
             raise
-        raise UserError(f"{_first_3(list(dict.fromkeys(paths)))}: {problem}") from None
+        raise UserError(f"{abbreviate(list(dict.fromkeys(paths)))}: {problem}") from None
 
 
 # The message of the assertion in `parse`, and those of TensorFlow's parser.
@@ -386,11 +371,6 @@ def _first_record(path):
     if data is None:
         raise UserError(f"{path}: not a TFRecord file, or its first record is truncated")
     return data
-
-
-def _first_3(paths):
-    more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
-    return f"{', '.join(paths[:3])}{more}"
 
 
 __getattr__ = deprecated_names(

@@ -1,4 +1,4 @@
-"""Datasets of tensorflow-datasets, which is imported when it is needed."""
+"""Text from tensorflow-datasets, which is imported on first use."""
 
 from bert_tf import console
 from bert_tf.data.pretraining.sources import Document

@@ -52,10 +52,7 @@ def _prefix(name, size, kind):
 
 
 def varints(rows):
-    """Encode each row of an array as concatenated varints.
-
-    Args:
-      rows: array (R, C) of integers from 0 to 2**28 - 1.
+    """Encode each row of an array (R, C) of integers from 0 to 2**28 - 1 as concatenated varints.
 
     Returns:
       List of R bytes objects.
@@ -116,19 +113,14 @@ def _rows(parts):
 
 
 def frame_records(records):
-    """Return records as the contents of a TFRecord file.
+    """Return records (list of bytes, none empty) as the contents of a TFRecord file.
 
-    Args:
-      records: list of bytes, none of them empty.
-
-    Returns:
-      bytes; the results of several calls can be concatenated.
+    The results of several calls can be concatenated.
     """
     if not records:
         return b""
-    sums = _checksums(records)
     parts = []
-    for record, checksum in zip(records, sums, strict=True):
+    for record, checksum in zip(records, _checksums(records), strict=True):
         parts += _header(len(record)), record, checksum
     return b"".join(parts)
 

@@ -122,14 +122,10 @@ LAYER_COMBINATIONS = {
 
 
 def layers_of(layer_combination, num_hidden_layers):
-    """Return the indices of the layers in a combination, () for the embeddings.
-
-    Args:
-      layer_combination: one of `LAYER_COMBINATIONS`.
-      num_hidden_layers: number of layers of the encoder.
+    """Return the indices of the layers in one of `LAYER_COMBINATIONS`, () for the embeddings.
 
     Raises:
-      UserError: if there is no such combination or the encoder has too few layers.
+      UserError: if the combination is unknown or the encoder has too few layers.
     """
     if layer_combination not in LAYER_COMBINATIONS:
         raise UserError(

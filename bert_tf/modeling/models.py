@@ -12,13 +12,7 @@ import keras
 from keras import ops
 
 from bert_tf.config import BertConfig
-from bert_tf.modeling.heads import (
-    FoldChoices,
-    LayerMix,
-    MaskedLMHead,
-    Projection,
-    UnfoldChoices,
-)
+from bert_tf.modeling.heads import FoldChoices, LayerMix, MaskedLMHead, Projection, UnfoldChoices
 from bert_tf.modeling.layers import (
     CALL_ARGUMENTS,
     Dropout,
@@ -102,14 +96,7 @@ class PretrainedModel(keras.Model):
     def call(self, inputs, training=None, mask=None, replica_id=None, recompute=None):
         """Return the outputs for a dict of inputs, in which unknown names are ignored.
 
-        Args:
-          inputs: dict of tensors with at least the names of the model's inputs.
-          training: whether to drop out.
-          mask: for Keras; not used.
-          replica_id: an int or an integer scalar tensor that selects the random stream of dropout,
-            so that the replicas of a strategy draw different masks.
-          recompute: whether to compute the inside of each transformer layer again in the backward
-            pass instead of keeping it, which needs less memory and about a third more time.
+        `replica_id` and `recompute` are described in `bert_tf.modeling.layers`; `mask` is not used.
         """
         # Keras would take a dict with an additional key by position, and compute nonsense.
         inputs = {tensor.name: inputs[tensor.name] for tensor in self.inputs}
@@ -169,14 +156,7 @@ class BertModel(PretrainedModel):
         dtype: str | None = None,
         name: str = "bert",
     ):
-        """Build the graph and its weights.
-
-        Args:
-          config: a `BertConfig`.
-          with_attention_probs: whether to output the attention probabilities of every layer.
-          dtype: a Keras dtype policy, such as "mixed_bfloat16".
-          name: name of the model.
-        """
+        """Build the graph and its weights; `dtype` is a Keras policy such as "mixed_bfloat16"."""
         inputs = token_inputs()
         embeddings = Embeddings(config, name="embeddings", dtype=dtype)
         x = embeddings(inputs["input_ids"], inputs["segment_ids"])
@@ -363,13 +343,8 @@ class BertFeatureTokenClassifier(PretrainedModel):
     ):
         """Build the graph and its weights.
 
-        Args:
-          config: a `BertConfig`.
-          num_labels: number of labels.
-          layer_combination: one of `LAYER_COMBINATIONS`.
-          lstm_size: units of each direction of each layer, None for H. The paper has 768 for both.
-          dtype: a Keras dtype policy.
-          name: name of the model.
+        `layer_combination` is one of `LAYER_COMBINATIONS`, `lstm_size` the number of units of each
+        direction of each LSTM layer: None for H, as in the paper, where both are 768.
         """
         inputs = token_inputs()
         # By its rates, because Keras passes the outer call's `training=True` on to all layers.

@@ -52,18 +52,11 @@ def _depth(name):
 
 
 def rate_factors(names, layer_decay):
-    """Return the factor of each weight's learning rate.
+    """Return the factor of each weight's learning rate, a dict by name.
 
     It is 1 for the pooler, the heads and the last layer. Each layer below has `layer_decay` times
     the rate of the layer above, down to the embeddings (Sun et al., arXiv:1905.05583, layer-wise
     decreasing learning rate).
-
-    Args:
-      names: names of the weights.
-      layer_decay: between 0 and 1.
-
-    Returns:
-      Dict from name to factor.
     """
     depths = {name: _depth(name) for name in names}
     top = max((d for d in depths.values() if d is not None), default=0)
@@ -71,11 +64,9 @@ def rate_factors(names, layer_decay):
 
 
 def trainable_weights(weights, num_frozen_layers):
-    """Return the weights that are trained if the embeddings and the first layers are frozen.
+    """Return the weights, a dict by name, that are trained if the lowest layers are frozen.
 
-    Args:
-      weights: dict of weights by name.
-      num_frozen_layers: number of frozen layers; 0 freezes nothing, not even the embeddings.
+    The embeddings are frozen with them; with `num_frozen_layers=0` everything is trained.
     """
     if not num_frozen_layers:
         return weights
@@ -135,11 +126,7 @@ class AdamWeightDecay:
         self.layer_decay = layer_decay
 
     def build(self, weights):
-        """Create the step counter and the moments. To be called in the strategy's scope.
-
-        Args:
-          weights: dict of names to the `tf.Variable`s to train.
-        """
+        """Create step counter and moments for a dict of variables, in the strategy's scope."""
         self.weights = weights
         self.rate_factors = rate_factors(weights, self.layer_decay)
         self.step = tf.Variable(
@@ -170,7 +157,7 @@ class AdamWeightDecay:
           The global norm of the gradients before clipping, a float32 scalar.
         """
         norm = tf.linalg.global_norm(list(gradients.values()))
-        # 1 / max(norm, limit) instead of limit / norm does not change a bit of small gradients.
+        # limit / max(norm, limit) is exactly 1 for small gradients, which stay bit-identical.
         scale = self.clip_norm / tf.maximum(norm, self.clip_norm)
         rate = self.learning_rate(self.step)
         tf.distribute.get_replica_context().merge_call(

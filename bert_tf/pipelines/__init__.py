@@ -6,7 +6,7 @@ from bert_tf.deprecation import deprecated_names
 
 # The public names of each module; a module is imported when one of them is first used.
 _NAMES = {
-    "base": ("TextPreprocessor", "read_texts"),
+    "text_pipeline": ("TextPreprocessor", "read_texts"),
     "feature_extraction": ("Attention", "EmbeddingParts", "TokenVectors"),
     "fill_mask": ("FillMask", "perplexity"),
     "presets": ("ModelFiles", "find_model_files"),

@@ -13,7 +13,7 @@ from keras import ops
 from bert_tf.errors import UserError
 from bert_tf.modeling import layers_of
 from bert_tf.modeling.models import BertModel
-from bert_tf.pipelines.base import TextPipeline
+from bert_tf.pipelines.text_pipeline import TextPipeline
 
 # How the vector of a word is computed from those of its tokens.
 WORD_POOLINGS = ("first", "mean")

@@ -15,8 +15,8 @@ from keras import ops
 from bert_tf import checkpoints, console
 from bert_tf.errors import UserError
 from bert_tf.modeling.models import BertPretrainer
-from bert_tf.pipelines.base import Text, TextPipeline
 from bert_tf.pipelines.runner import InputFeatures
+from bert_tf.pipelines.text_pipeline import Text, TextPipeline
 from bert_tf.tokenization import FullTokenizer
 
 MASK = "[MASK]"
@@ -92,9 +92,6 @@ class FillMask(TextPipeline):
           tokenizer: a `FullTokenizer` that keeps special tokens.
           num_best: number of tokens to return for each [MASK].
           **options: `strategy`, `batch_size` and `max_seq_length`, as in `TextPipeline`.
-
-        Raises:
-          UserError: if the model does not support this length.
         """
         super().__init__(model, tokenizer, **options)
         self._encoder, self._head = model.get_layer("bert"), model.get_layer("masked_lm")

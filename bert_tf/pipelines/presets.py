@@ -46,14 +46,7 @@ class ModelFiles(NamedTuple):
         return {name: value for name, value in flags.items() if value is not None}
 
     def open(self, keep_special_tokens=False):
-        """Read the configuration and the vocabulary.
-
-        Args:
-          keep_special_tokens: whether the tokenizer keeps "[MASK]" and other special tokens that
-            occur in a text.
-
-        Returns:
-          A pair of `BertConfig` and `FullTokenizer`.
+        """Return the `BertConfig` and a `FullTokenizer` with this `keep_special_tokens`.
 
         Raises:
           UserError: if a file is missing or the two do not match.
@@ -112,13 +105,9 @@ def find_model_files(preset):
 
 
 def sentence_transformers_options(path):
-    """Read how a sentence-transformers folder computes its vectors.
+    """Return the settings of a sentence-transformers folder as arguments of `SentenceEncoder`.
 
-    Args:
-      path: a folder or a file in it.
-
-    Returns:
-      Dict of arguments of `SentenceEncoder`, empty for any other folder.
+    The dict is empty for any other folder. `path` is a folder or a file in it.
 
     Raises:
       UserError: if the folder uses a module or a pooling that is not supported.

@@ -71,7 +71,7 @@ class BatchRunner:
           UserError: if the batch size is not divisible by the number of devices or the strategy
             has several processes.
         """
-        if Workers(strategy).is_several:
+        if Workers(strategy).is_multi_worker:
             raise UserError(SINGLE_PROCESS_MESSAGE)
         per_replica(batch_size, strategy, "batch_size")
         self._function, self._batch_size = function, batch_size

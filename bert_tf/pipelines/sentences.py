@@ -12,12 +12,8 @@ from keras import ops
 from bert_tf import console
 from bert_tf.errors import UserError
 from bert_tf.modeling.models import BertModel
-from bert_tf.pipelines.base import Text, TextPipeline, check_is_collection
-from bert_tf.pipelines.presets import (
-    ModelFiles,
-    find_model_files,
-    sentence_transformers_options,
-)
+from bert_tf.pipelines.presets import ModelFiles, find_model_files, sentence_transformers_options
+from bert_tf.pipelines.text_pipeline import Text, TextPipeline, check_is_collection
 from bert_tf.tokenization import FullTokenizer
 
 POOLINGS = ("mean", "max", "cls")

@@ -77,9 +77,6 @@ def _serialize(text, dtype):
 def read_vectors(path):
     """Read a TFRecord file written by `vector_writer`.
 
-    Args:
-      path: the file.
-
     Yields:
       For each text (line number, list of tokens, list of layers as str, array). The array has the
       dtype and shape that were written: (T, L, W) for vectors, (L, N, T, T) for attention.
@@ -110,11 +107,7 @@ def read_vectors(path):
 def array_writer(path, count, width, dtype="float32"):
     """Yield a function that writes one row (W,) of a NumPy file; it appears once it is complete.
 
-    Args:
-      path: the file.
-      count: number of rows.
-      width: W.
-      dtype: "float32" or "float16".
+    The file has `count` rows of `width` numbers.
 
     Raises:
       UserError: if the file cannot be written or another number of rows was written.

@@ -1,5 +1,7 @@
 """Charts (PNG) and an HTML page of tokens, embeddings, attention, predictions and similarities.
 
+All functions raise UserError if the file cannot be written; PNG files require matplotlib.
+
 Shapes: T tokens of one text, H hidden, L layers, N heads, K best tokens, B sentences.
 """
 
@@ -31,15 +33,7 @@ _FULL_ATTENTION = np.array([8, 48, 107])
 
 
 def draw_tokens(path, texts):
-    """Write a PNG with the tokens of texts, and the id, segment and position of each.
-
-    Args:
-      path: the file.
-      texts: a list of `EmbeddedText` of `EmbeddingParts`, drawn in a row each.
-
-    Raises:
-      UserError: if matplotlib is not installed or the file cannot be written.
-    """
+    """Write a PNG with the tokens, ids, segments and positions of a list of `EmbeddedText`."""
     widths = [[0.35 + 0.085 * max(4, len(x)) for x in text.tokens] for text in texts]
     total = max(map(sum, widths)) + 0.9
     figure, axes = _make_figure(total, 1.25 * len(texts) + 0.1)
@@ -66,16 +60,9 @@ def draw_tokens(path, texts):
 
 
 def draw_embeddings(path, text):
-    """Write a PNG with the three embeddings of a text's tokens and their normalized sum.
+    """Write a PNG with the three embeddings of an `EmbeddedText` and their normalized sum.
 
     Each is an image with a row per token and a column per dimension.
-
-    Args:
-      path: the file.
-      text: an `EmbeddedText` of `EmbeddingParts`.
-
-    Raises:
-      UserError: if matplotlib is not installed or the file cannot be written.
     """
     titles = {"word": "word", "segment": "+ segment", "position": "+ position",
               "output": "normalized: input of layer 0"}  # fmt: skip
@@ -99,15 +86,7 @@ def draw_embeddings(path, text):
 
 
 def draw_mask_predictions(path, predictions):
-    """Write a PNG with bars for the predictions at each [MASK] of texts.
-
-    Args:
-      path: the file.
-      predictions: a list of `MaskPredictions` of `FillMask.predict`.
-
-    Raises:
-      UserError: if matplotlib is not installed or the file cannot be written.
-    """
+    """Write a PNG with bars for the predictions at each [MASK] of a list of `MaskPredictions`."""
     charts = [
         (text, position, best)
         for text in predictions
@@ -135,16 +114,7 @@ def draw_mask_predictions(path, predictions):
 
 
 def draw_similarities(path, sentences, vectors):
-    """Write a PNG with the cosine similarity of each pair of sentences.
-
-    Args:
-      path: the file.
-      sentences: list of B str.
-      vectors: (B, H).
-
-    Raises:
-      UserError: if matplotlib is not installed or the file cannot be written.
-    """
+    """Write a PNG with the cosine similarity of each pair of sentences, with vectors (B, H)."""
     vectors = l2_normalize(vectors)
     cosines = vectors @ vectors.T
     count = len(sentences)
@@ -177,9 +147,6 @@ def draw_attention(path, text, heads):
       path: the file.
       text: `TextVectors` of `Attention`, its `values` (L, N, T, T).
       heads: list of the head numbers.
-
-    Raises:
-      UserError: if matplotlib is not installed or the file cannot be written.
     """
     matplotlib_figure, colors, _ = import_matplotlib()
     num_layers, num_heads, length, _ = text.values.shape
@@ -214,15 +181,8 @@ def draw_attention(path, text, heads):
 def write_attention_page(path, text, heads):
     """Write an HTML page with the attention of one text; it loads no other resources.
 
-    It shows a thumbnail of each head, and lines between the tokens for the selected head.
-
-    Args:
-      path: the file.
-      text: `TextVectors` of `Attention`, its `values` (L, N, T, T).
-      heads: list of the head numbers.
-
-    Raises:
-      UserError: if the file cannot be written.
+    It shows a thumbnail of each head, and lines between the tokens for the selected head. Arguments
+    are those of `draw_attention`.
     """
     page = importlib.resources.files("bert_tf.pipelines").joinpath("page.html").read_text("utf-8")
     header = "".join(f"<th scope=col>{head}</th>" for head in heads)
@@ -266,11 +226,7 @@ def _thumbnail(row, column, layer, head, matrix):
 
 
 def import_matplotlib():
-    """Return matplotlib's modules figure, colors and backend_agg.
-
-    Raises:
-      UserError: if it is not installed.
-    """
+    """Return matplotlib's modules figure, colors and backend_agg; UserError if not installed."""
     try:
         import matplotlib.backends.backend_agg
         import matplotlib.colors

@@ -1,6 +1,6 @@
 """SavedModels for TF Serving and for programs that use TensorFlow, and clients of them.
 
-`export` writes the `Servable` that a function such as `classification_servable` makes of a model.
+Functions such as `classification_servable` make a `Servable` from a model, which `export` writes.
 """
 
 import importlib

@@ -10,17 +10,12 @@ from bert_tf.tokenization.graph import GraphTokenizer
 
 
 def classification_servable(model, config, options):
-    """Return a classifier or regression model as a `Servable`.
+    """Return a `BertClassifier` as a `Servable`, given the `ClassificationConfig` of its training.
 
     Text inputs: `text`, or `text_a` and `text_b` ("" for none) if the model was trained on pairs;
     `numbers`, float64 (B, F), if it has F numeric features, in the units of the training data.
     Outputs, float32: `logits` (B, L) for L labels, and `probabilities` (B, L), or `score` (B,) for
     regression.
-
-    Args:
-      model: a `BertClassifier`.
-      config: the `ClassificationConfig` of its training.
-      options: the `exporting.Options`.
     """
     model, buckets = prepare_model(model, options, config.max_seq_length)
     tokenizer = GraphTokenizer(config.vocab_file, config.do_lower_case)
@@ -73,15 +68,10 @@ def classification_servable(model, config, options):
 
 
 def multiple_choice_servable(model, config, options):
-    """Return a multiple choice model as a `Servable`.
+    """Return a `BertMultipleChoice` as a `Servable`, given its `MultipleChoiceConfig`.
 
     Text inputs: `context` (B,) and `endings` (B, C) for any number C of endings. Outputs, float32
     (B, C): `logits` and `probabilities`. Token ids are (B, C, S).
-
-    Args:
-      model: a `BertMultipleChoice`.
-      config: the `MultipleChoiceConfig` of its training.
-      options: the `exporting.Options`.
     """
     model, buckets = prepare_model(model, options, config.max_seq_length)
     tokenizer = GraphTokenizer(config.vocab_file, config.do_lower_case)

@@ -11,17 +11,11 @@ _MAX_MASKS = 20
 
 
 def encoder_servable(model, tokenizer, max_seq_length, options):
-    """Return an encoder as a `Servable`.
+    """Return a `BertModel` with its `FullTokenizer` as a `Servable`.
 
     Text input: `text`. Outputs: `sequence_output` (B, S, H), `pooled_output` (B, H), and `tokens`,
     int32 (B, S), the token ids with 0 for padding. The first and last vectors of a text are those
     of [CLS] and [SEP].
-
-    Args:
-      model: a `BertModel`.
-      tokenizer: a `FullTokenizer`.
-      max_seq_length: texts are truncated to this number of tokens.
-      options: the `exporting.Options`.
     """
     model, buckets = prepare_model(model, options, max_seq_length)
 
@@ -56,14 +50,8 @@ def fill_mask_servable(model, tokenizer, max_seq_length, options, num_best=5):
 
     Text input: `text`, whose first 20 masks are predicted. Outputs, for P masks (of the text that
     has the most) and the K best words for each, best first: `words`, string (B, P, K), and
-    `probabilities`, float32 (B, P, K); "" and 0 after the last mask of a text.
-
-    Args:
-      model: a `BertPretrainer`.
-      tokenizer: a `FullTokenizer` with `keep_special_tokens`.
-      max_seq_length: texts are truncated to this number of tokens.
-      options: the `exporting.Options`.
-      num_best: K.
+    `probabilities`, float32 (B, P, K); "" and 0 after the last mask of a text. `num_best` is K, and
+    the `FullTokenizer` must keep special tokens.
     """
     model, buckets = prepare_model(model, options, max_seq_length)
     mask_id, id_to_token = tokenizer.vocab["[MASK]"], tokenizer.inv_vocab

@@ -15,6 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf import console, files
+from bert_tf.data.tfrecord import varint
 from bert_tf.errors import UserError
 from bert_tf.modeling.models import INPUTS
 from bert_tf.serving.predictor import METADATA
@@ -101,10 +102,6 @@ class QuantizedModel(tf.Module):
         int8 is symmetric, with one scale for each word of an embedding table and each output of a
         kernel: its largest absolute value / 127 (Jacob et al., arXiv:1712.05877, section 2, with
         zero point 0).
-
-        Args:
-          model: a Keras model.
-          weight_type: one of `WEIGHT_TYPES`.
         """
         super().__init__()
         # Not the model itself, because tf.Module would save its weights too.
@@ -125,8 +122,7 @@ class QuantizedModel(tf.Module):
             self.weights.append(tf.Variable(value, trainable=False, name=variable.path))
             self.scales.append(None if scale is None else tf.Variable(scale, trainable=False))
         self._non_trainable = [
-            tf.Variable(variable.value, trainable=False)
-            for variable in model.non_trainable_variables
+            tf.Variable(x.value, trainable=False) for x in model.non_trainable_variables
         ]
 
     def __call__(self, inputs, training=False):
@@ -153,9 +149,7 @@ def token_id_specs(*shape):
 def prepare_model(model, options, max_seq_length):
     """Apply `Options` to a Keras model; return (model or `QuantizedModel`, `Buckets`)."""
     if options.weights not in WEIGHT_TYPES:
-        raise UserError(
-            f"`weights={options.weights}`: one of {', '.join(WEIGHT_TYPES)} was expected"
-        )
+        raise UserError(f"`weights={options.weights}`: expected one of {', '.join(WEIGHT_TYPES)}")
     if options.weights != "float32":
         model = QuantizedModel(model, options.weights)
     return model, Buckets(options.buckets, max_seq_length)
@@ -320,12 +314,4 @@ def _write_warm_up_requests(folder, requests):
 
 def _field(number, data):
     """Encode a Protocol Buffers field of bytes: tag, length, data."""
-    return _varint(number << 3 | 2) + _varint(len(data)) + data
-
-
-def _varint(number):
-    encoded = bytearray()
-    while number > 0x7F:
-        encoded.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes([*encoded, number])
+    return varint(number << 3 | 2) + varint(len(data)) + data

@@ -26,7 +26,7 @@ TASK_OUTPUTS = {
     "fill_mask": ("words", "probabilities"),
 }
 
-# Task names of models that version 0.1 exported.
+# Task names in models that version 0.1 exported, and in its flag --task.
 RENAMED_TASKS = {
     "answers": "question_answering",
     "choice": "multiple_choice",
@@ -48,7 +48,7 @@ class BasePredictor:
     """
 
     def __init__(self, inputs, num_numeric_features, metadata, batch_size):
-        """Store the attributes, a dict as in `model.json`, and the maximum rows of a batch."""
+        """Store the attributes, the dict of a `model.json`, and the maximum rows of a batch."""
         self.inputs, self.num_numeric_features = tuple(inputs), num_numeric_features
         self._metadata, self._batch_size = metadata, batch_size
 

@@ -201,15 +201,10 @@ class _QuestionWindows(Windows):
 
 
 def question_answering_servable(model, config, options):
-    """Return a `BertSpanLabeler` as a `Servable`.
+    """Return a `BertSpanLabeler` as a `Servable`, given its `QuestionAnsweringConfig`.
 
     Text inputs and outputs are those of `QuestionAnsweringModule`; the outputs for token ids are
     `start_logits` and `end_logits`.
-
-    Args:
-      model: a `BertSpanLabeler`.
-      config: the `QuestionAnsweringConfig` of its training.
-      options: the `exporting.Options`.
     """
     model, buckets = prepare_model(model, options, config.max_seq_length)
     module = QuestionAnsweringModule(model, config, buckets)

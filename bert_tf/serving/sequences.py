@@ -99,7 +99,7 @@ class Windows:
             for x in (self._number, self.first, self._num_tokens, self._max_length, self._step)
         )
 
-        def context(shift):
+        def score_in(shift):
             """Score the token in the window `shift` windows later, or -1 if it is not in it."""
             begin = first + shift * step
             length = tf.minimum(num_tokens - begin, max_length)
@@ -112,9 +112,10 @@ class Windows:
             exists &= (shift <= 0) | (begin - step + max_length < num_tokens)
             return tf.where(exists & (position >= 0) & (position < length), score, -1.0)
 
-        score = context(0)
-        # A token near the middle of a window has less context in all windows but the adjacent ones.
-        return (score > context(-1)) & (score >= context(1))
+        score = score_in(0)
+        # From window to window the score of a token rises and then falls, so it is the largest if
+        # both neighbours have less.
+        return (score > score_in(-1)) & (score >= score_in(1))
 
 
 def substrings(texts, indices, starts, ends):

@@ -146,11 +146,9 @@ class _TagTable:
         self._closes = tf.constant([prefix in ("E", "S") for prefix in prefixes])
 
     def begins(self, tags, texts):
-        """Return where entities begin, as `tasks.token_classification.schemes.begins`: bool (N,).
+        """Return where entities begin, bool (N,), as `tasks.token_classification.schemes.begins`.
 
-        Args:
-          tags: int32 (N,), the tag of each word.
-          texts: int32 (N,), the index of its text.
+        `tags` has the tag of each word, `texts` the index of its text; both are int32 (N,).
         """
         labels = tf.gather(self.labels, tags)
         previous = tf.concat([[0], labels[:-1]], 0)
@@ -214,15 +212,10 @@ def _next(values, default):
 
 
 def token_classification_servable(model, config, options):
-    """Return a token classifier as a `Servable`.
+    """Return a `BertTokenClassifier` as a `Servable`, given its `TokenClassificationConfig`.
 
     Text inputs and outputs are those of `TokenClassificationModule`; the output for token ids is
     `logits`.
-
-    Args:
-      model: a `BertTokenClassifier`.
-      config: the `TokenClassificationConfig` of its training.
-      options: the `exporting.Options`.
     """
     model, buckets = prepare_model(model, options, config.max_seq_length)
     module = TokenClassificationModule(model, config, buckets)

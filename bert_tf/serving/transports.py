@@ -83,13 +83,7 @@ class RestTransport:
     # requests 2.34 waited 5 s with `timeout=0.3` and with urllib3's `Timeout(total=0.3)`.
 
     def __init__(self, address, model, version=None):
-        """Store the address; connections are opened by the first request.
-
-        Args:
-          address: host:port of the server.
-          model: name of the model at the server.
-          version: number of the version, None for the newest.
-        """
+        """Store host:port, name and version (None for the newest); the first request connects."""
         self._address, self._local = address, threading.local()
         self._path = f"/v1/models/{urllib.parse.quote(model, safe='')}"
         if version is not None:

@@ -5,6 +5,7 @@
 """
 
 from bert_tf import files
+from bert_tf.deprecation import deprecated_names
 from bert_tf.tasks import (
     classification,
     metrics,
@@ -31,7 +32,7 @@ from bert_tf.tasks.classification import (
 )
 from bert_tf.tasks.feature_cache import FeatureCache
 from bert_tf.tasks.multiple_choice import MultipleChoiceConfig, MultipleChoiceOptions
-from bert_tf.tasks.pretraining import PretrainingTask
+from bert_tf.tasks.pretraining_task import PretrainingTask
 from bert_tf.tasks.question_answering import QuestionAnsweringConfig, QuestionAnsweringOptions
 from bert_tf.tasks.rows import BadRows
 from bert_tf.tasks.token_classification import (
@@ -68,6 +69,27 @@ def load_config(folder):
             return spec, config
     return None, None
 
+
+# Names of version 0.1.
+__getattr__ = deprecated_names(
+    __name__,
+    {
+        "KINDS": "TASK_CLASSES",
+        "MultiLabelTask": "bert_tf.tasks.classification:MultiLabelTask",
+        "RegressionTask": "bert_tf.tasks.classification:RegressionTask",
+        "FileSource": "bert_tf.tasks.classification:FileSource",
+        "Layout": "bert_tf.tasks.classification:Layout",
+        "Teaching": "DistillationConfig",
+        "TfdsSource": "bert_tf.tasks.classification:TfdsSource",
+        "choice": "bert_tf.tasks:multiple_choice",
+        "find_task": "bert_tf.tasks.classification:find_task",
+        "own_task": "bert_tf.tasks.classification:custom_task",
+        "read_examples": "bert_tf.tasks.classification:read_examples",
+        "squad": "bert_tf.tasks:question_answering",
+        "tagging": "bert_tf.tasks:token_classification",
+        "write_features": "bert_tf.tasks.classification:write_features",
+    },
+)
 
 __all__ = [
     "TASKS",

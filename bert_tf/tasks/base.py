@@ -18,8 +18,7 @@ from bert_tf import console, files
 from bert_tf.config import BertConfig
 from bert_tf.data import records
 from bert_tf.errors import UserError, reason
-
-PARTS = ("train", "dev", "test")
+from bert_tf.options import TaskOptions
 
 
 class Task:
@@ -213,67 +212,6 @@ class TaskConfig:
 
 def _as_text(value):
     return ", ".join(value) or "none" if isinstance(value, (list, tuple)) else value
-
-
-@dataclasses.dataclass(frozen=True)
-class TaskOptions:
-    """What a user chooses for a task: its data, and how to read them.
-
-    An option that is None takes the value of the trained model in the output folder, else the
-    default of the task's config. Scripts define a flag for each field.
-    """
-
-    max_seq_length: int | None = None
-
-    def completed(self, config_class, stored=None):
-        """Fill in the options that are None.
-
-        Args:
-          config_class: the `TaskConfig` class of the task.
-          stored: the `TaskConfig` of a trained run whose values apply, or None.
-
-        Returns:
-          (the completed options, list of the names taken from `stored`)
-        """
-        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        missing = [name for name, value in values.items() if value is None]
-        recorded = stored.recorded_options() if stored else {}
-        taken = [name for name in missing if name in recorded]
-        known = {**config_class.default_options(), **recorded}
-        filled = {name: known[name] for name in missing if name in known}
-        return dataclasses.replace(self, **filled), taken
-
-    def check(self, config):
-        """Raise UserError for options that cannot be combined; before any data are read.
-
-        Args:
-          config: the `training.FineTuneConfig` of the run.
-        """
-
-    def is_given(self, name):
-        """Return whether an option differs from its default."""
-        return getattr(self, name) != getattr(type(self), name)
-
-    def check_source(self, file_options):
-        """Raise UserError if options of files are mixed with those of tensorflow-datasets.
-
-        Args:
-          file_options: names of the options that are for files.
-        """
-        unused = file_options if self.tfds_name else ("tfds_data_dir", "tfds_splits")
-        for name in unused:
-            if self.is_given(name):
-                problem = "cannot be combined with" if self.tfds_name else "requires"
-                raise UserError(f"`{name}` {problem} `tfds_name`")
-        if len(self.tfds_splits) > len(PARTS):
-            raise UserError(
-                f"`tfds_splits`: at most {len(PARTS)} splits were expected, for training, "
-                "development and test"
-            )
-
-    def split_names(self):
-        """Return a dict from "train", "dev" and "test" to `tfds_splits`."""
-        return dict(zip(PARTS, self.tfds_splits, strict=False))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Multiple choice (BERT paper, section 4.4): which of several endings continues a text.
 
-The whole task is in this module: options, configuration, reading, features, the model's losses
-and results. It is the example to read before adding a task.
+Apart from its options the task is in this module: configuration, reading, features, losses and
+results. It is the example to read before adding a task.
 
 Letters of shapes: B examples, C choices, S sequence.
 """
@@ -16,13 +16,13 @@ from bert_tf import console, files
 from bert_tf.data import records
 from bert_tf.errors import UserError
 from bert_tf.modeling import BertMultipleChoice
+from bert_tf.options import PARTS
+from bert_tf.task_options import MultipleChoiceOptions
 from bert_tf.tasks import results
 from bert_tf.tasks.base import (
-    PARTS,
     RecordFormat,
     TaskConfig,
     TaskData,
-    TaskOptions,
     TaskSpec,
     result_file,
 )
@@ -53,31 +53,6 @@ class MultipleChoiceConfig(TaskConfig):
     """
 
     FILE = files.CHOICE
-
-
-@dataclasses.dataclass(frozen=True)
-class MultipleChoiceOptions(TaskOptions):
-    """The options of multiple choice: the data and their columns.
-
-    Attributes:
-      data_dir: folder with train.csv, dev.csv (or val.csv) and test.csv.
-      train_file, dev_file, test_file: files outside `data_dir`, or under other names.
-      context_columns: columns of the context, joined by a space; `CONTEXT` if empty.
-      ending_columns: columns of the endings; ending0, ending1, ... if empty.
-      label_column: column with the number of the right ending from 0; `LABEL` if None.
-      id_column: column that identifies predictions.
-      skip_bad_rows: leave out rows that cannot be used instead of raising an error.
-    """
-
-    data_dir: str | None = None
-    train_file: str | None = None
-    dev_file: str | None = None
-    test_file: str | None = None
-    context_columns: tuple = ()
-    ending_columns: tuple = ()
-    label_column: str | None = None
-    id_column: str | None = None
-    skip_bad_rows: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

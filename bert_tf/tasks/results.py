@@ -99,9 +99,10 @@ def write_submission(folder, task, split, ids, predicted):
 
 
 def _zip(folder):
-    from bert_tf.tasks.classification.glue import TASKS
+    from bert_tf.tasks.classification.glue import TEXT_TASKS
 
-    expected = list(dict.fromkeys(x for task in TASKS.values() for x in task.submission.values()))
+    names = (x for task in TEXT_TASKS.values() for x in task.submission.values())
+    expected = list(dict.fromkeys(names))
     names = [x for x in expected if tf.io.gfile.exists(os.path.join(folder, f"{x}.tsv"))]
     data = io.BytesIO()
     with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:

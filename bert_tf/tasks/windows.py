@@ -1,7 +1,7 @@
 """Sliding windows over the tokens of a text that does not fit into one sequence.
 
-The windows overlap. A token that is in several windows has its maximum context in the one where it
-is farthest from both edges.
+The windows overlap. A token that is in several windows has its maximum context in the one where its
+distance to the nearer edge, plus 0.01 for each token of the window, is largest (as in the release).
 """
 
 
@@ -39,7 +39,7 @@ class SlidingWindows:
         best, scores = [-1] * self._num_tokens, [-1.0] * self._num_tokens
         for window, (start, length) in enumerate(self.spans):
             for i in range(length):
-                # The release adds 0.01 * length, so that the longer window wins a tie.
+                # As in the release, which favours longer windows a little.
                 score = min(i, length - 1 - i) + 0.01 * length
                 if score > scores[start + i]:
                     best[start + i], scores[start + i] = window, score

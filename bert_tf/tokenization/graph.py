@@ -251,16 +251,8 @@ class GraphTokenizer(tf.Module):
 def truncated_lengths(length_a, length_b, limit):
     """Return how many tokens of two texts are left if the longer one always loses its last token.
 
-    Each may keep half of the limit (the first text one more if the limit is odd), and what the
-    other leaves.
-
-    Args:
-      length_a: int32 (B,), number of tokens of the first text.
-      length_b: int32 (B,), number of tokens of the second text.
-      limit: maximum number of tokens of both together.
-
-    Returns:
-      A pair of int32 (B,).
+    Each may keep half of the limit for both together (the first text one more if the limit is odd),
+    and what the other leaves. Lengths are int32 (B,).
     """
     half = limit // 2
     kept_a = tf.minimum(length_a, tf.maximum(limit - half, limit - length_b))

@@ -234,11 +234,7 @@ def _replace_final_sigmas(codes):
 
 
 def span_ends(codes, do_lower_case):
-    """Apply `normalization.span_ends` to a batch of texts.
-
-    Args:
-      codes: int32 (T,), code points; each text begins with a line break.
-      do_lower_case: whether the text is uncased.
+    """Apply `normalization.span_ends` to the code points (T,) of texts that begin with line breaks.
 
     Returns:
       int32 (T,), indices among the characters of all texts.

@@ -143,12 +143,7 @@ _HAS_CONTEXT = re.compile(f"[{CONTEXT_CHARACTERS}]")
 def normalize(text, do_lower_case):
     """Return `text` with its words, as the release splits them, separated by spaces.
 
-    Args:
-      text: a str.
-      do_lower_case: True to lower-case and strip accents as well.
-
-    Returns:
-      A str; its `.split()` is the list of words.
+    `do_lower_case` also strips accents.
     """
     if not do_lower_case:
         return text.translate(_CASED)
@@ -158,15 +153,7 @@ def normalize(text, do_lower_case):
 
 
 def normalize_with_offsets(text, do_lower_case):
-    """Normalize as `normalize`, and keep track of where each character comes from.
-
-    Args:
-      text: a str.
-      do_lower_case: as in `normalize`.
-
-    Returns:
-      A pair of the normalized str and, for each of its characters, its index in `text`.
-    """
+    """Return `normalize(text, do_lower_case)` and the index in `text` of each of its characters."""
     table, indices = _CASED, range(len(text))
     resolved = text
     if do_lower_case:
@@ -183,10 +170,6 @@ def normalize_with_offsets(text, do_lower_case):
 
 def span_ends(text, do_lower_case):
     """Return where the span of each character ends, stripped accents included.
-
-    Args:
-      text: a str.
-      do_lower_case: as in `normalize`.
 
     Returns:
       List: for each character of `text` the index after it, or after the last stripped accent that
@@ -206,13 +189,10 @@ def span_ends(text, do_lower_case):
 
 
 def resolve_context(text):
-    """Apply the rules that depend on neighbours; the others work one character at a time.
+    """Apply the rules of uncased text that depend on neighbouring characters.
 
     A capital sigma at the end of a word becomes the final sigma, musical notes are decomposed, and
     the marks that are kept in uncased text are put into canonical order.
-
-    Args:
-      text: a str, to be uncased.
 
     Returns:
       A pair of the resolved str and, for each of its characters, its index in `text`.

@@ -31,14 +31,10 @@ _PUBLISHED_MODEL = re.compile(
 
 
 def load_vocab(vocab_file):
-    """Read a vocabulary file.
+    """Read a vocabulary file as a dict from piece to id, in the order of the file.
 
-    Args:
-      vocab_file: path of a UTF-8 text file. White space around a piece is ignored.
-
-    Returns:
-      Dict from piece to id, in the order of the file. If a piece occurs twice, its last line
-      counts, as in the release.
+    White space around a piece is ignored. If a piece occurs twice, its last line counts, as in the
+    release.
 
     Raises:
       UserError: if the file is missing, is empty or lacks one of `REQUIRED_TOKENS`.
@@ -85,10 +81,6 @@ def validate_case_matches_checkpoint(do_lower_case, init_checkpoint):
     """Warn if `do_lower_case` contradicts the name of the checkpoint's folder.
 
     The release raised an error, but the name of a folder proves nothing about its files.
-
-    Args:
-      do_lower_case: whether text is lower-cased.
-      init_checkpoint: path of the checkpoint, or None.
     """
     casing = casing_from_path(init_checkpoint or "")
     if casing and casing[1] != do_lower_case:

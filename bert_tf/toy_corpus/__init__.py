@@ -91,15 +91,9 @@ def make(seed=0, corpus=2200, heldout=120, train=80, dev=100, test=200):
 
 
 def write(folder, seed=0, **sizes):
-    """Generate the five files in a folder; each file appears complete or not at all.
+    """Generate the five files in a folder, atomically, and return their `Paths`.
 
-    Args:
-      folder: the folder, created if it does not exist.
-      seed: the same seed gives the same bytes.
-      **sizes: those of `make`.
-
-    Returns:
-      The `Paths` of the files.
+    The same seed gives the same bytes; `sizes` are those of `make`.
     """
     from bert_tf import files  # Imported here because `make` does not need it.
 
@@ -157,16 +151,10 @@ def _documents(rng, count):
 
 
 def _labelled_rows(rng, num_pairs, entries, used):
-    """Return pairs of (text, label) that differ in nothing but their sentiment words, shuffled.
+    """Return 2 * `num_pairs` rows (text, label), shuffled; the texts of a pair differ in sentiment.
 
-    Args:
-      rng: the `random.Random` to draw from.
-      num_pairs: number of pairs.
-      entries: `words.train_words` or `words.unseen_words`: which sentiment words to use.
-      used: set of texts that must not be repeated; the new texts are added to it.
-
-    Returns:
-      List of 2 * `num_pairs` rows.
+    `entries` is `words.train_words` or `words.unseen_words`. Texts in the set `used` are not
+    repeated; the new ones are added to it.
     """
     cycles = {}
     for sentiment in words.SENTIMENTS:

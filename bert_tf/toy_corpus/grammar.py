@@ -150,11 +150,7 @@ class ShuffledCycle:
 
 
 class Scene:
-    """What stays the same throughout a document: one place, one venue, the people.
-
-    Args:
-      rng: the `random.Random` to draw from.
-    """
+    """What stays the same throughout a document: one place, one venue, the people."""
 
     def __init__(self, rng):
         self._rng = rng

@@ -1,20 +1,19 @@
 """The one training loop on any strategy, and `fine_tune`, which drives it for every task."""
 
 from bert_tf.deprecation import deprecated_names
-from bert_tf.training.checkpointing import BestCheckpoint, check_metric, latest, log_best_checkpoint
-from bert_tf.training.config import (
+from bert_tf.options import (
     DeviceConfig,
     FineTuneConfig,
     ModelConfig,
     OptimizerConfig,
+    PretrainingConfig,
     TrainConfig,
-    per_replica,
-    use_xla,
 )
+from bert_tf.training.checkpointing import BestCheckpoint, check_metric, latest, log_best_checkpoint
 from bert_tf.training.distillation import Teacher
 from bert_tf.training.fine_tuning import fine_tune
 from bert_tf.training.loop import PreemptionHandler, TrainLoop, exclusive_directory
-from bert_tf.training.pretraining import PretrainingConfig, pretrain
+from bert_tf.training.pretraining import pretrain
 from bert_tf.training.step import TrainStep
 from bert_tf.training.strategy import (
     Devices,
@@ -23,11 +22,21 @@ from bert_tf.training.strategy import (
     length_multiple,
     make_strategy,
     on_all_replicas,
+    per_replica,
     set_seed,
+    use_xla,
 )
 from bert_tf.training.trainer import Trainer
 
-__getattr__ = deprecated_names(__name__, {"Options": "TrainConfig"})
+# Names of version 0.1.
+__getattr__ = deprecated_names(
+    __name__,
+    {
+        "Options": "TrainConfig",
+        "guard": "bert_tf.training:loop",
+        "tell_of_best": "log_best_checkpoint",
+    },
+)
 
 __all__ = [
     "BestCheckpoint",

@@ -1,9 +1,9 @@
-"""Checkpoints of a run: the release's format and names, what is needed to resume, and the best one.
+"""Checkpoints of a run: the release's format and names, the state to resume from, and the best one.
 
 `model.ckpt-1000` has the weights, `NAME/adam_m`, `NAME/adam_v` and `global_step` as the release
-wrote them. What else a run needs is under `bert_tf/`: the state of each dropout (`bert_tf/seed_0`,
-...), the loss scale of float16, the batch size and the seed of the input. So every program that
-reads the release's checkpoints reads these.
+wrote them. The rest of the state has names under `bert_tf/`: the state of each dropout
+(`bert_tf/seed_0`, ...), the loss scale of float16, the batch size and the seed of the input. So
+every program that reads the release's checkpoints can read these.
 """
 
 import json
@@ -18,8 +18,9 @@ from bert_tf import checkpoints, console, files
 from bert_tf.errors import DamagedFile, UserError, reason
 
 KEEP = 5
-# The subfolder of the best checkpoint.
+# The subfolder of the best checkpoint, and the file in it that records the evaluations.
 BEST = "best"
+_RECORD = "best.json"
 
 _RUN_STATE = "bert_tf/"
 
@@ -33,7 +34,7 @@ def weights(model):
 
 
 def run_state(model, optimizer, loss_scale=None):
-    """Return everything that is needed to resume a run: a dict of names to `tf.Variable`."""
+    """Return all variables that are needed to resume a run: a dict of names to `tf.Variable`."""
     state = {f"seed_{i}": v.value for i, v in enumerate(model.non_trainable_variables)}
     if loss_scale is not None:
         state |= loss_scale.variables
@@ -44,8 +45,8 @@ def run_state(model, optimizer, loss_scale=None):
 def latest(output_dir):
     """Return the prefix of the newest checkpoint of a run, None if it has none.
 
-    The file `checkpoint` names it, so a run can be reset by editing that file. Without the file it
-    is the checkpoint of the highest step.
+    The file `checkpoint` names it, so a run can be reset by editing that file. Without the file
+    the checkpoint of the highest step is used.
     """
     try:
         named = tf.train.latest_checkpoint(output_dir)
@@ -54,7 +55,7 @@ def latest(output_dir):
         named = None
     # The file may use a different path to the same folder.
     named = named and os.path.join(output_dir, os.path.basename(named))
-    return named or max(_all(output_dir), default=(0, None))[1]
+    return named or max(_list_checkpoints(output_dir), default=(0, None))[1]
 
 
 def step_of(prefix):
@@ -69,21 +70,21 @@ def save(output_dir, variables, notes=None, keep=KEEP):
     Args:
       output_dir: the folder.
       variables: dict of names to `tf.Variable`, `global_step` among them.
-      notes: dict from option names to integers that the run depends on, for `check_notes`.
+      notes: dict from names of options to the integers that the run uses, for `check_notes`.
       keep: how many checkpoints to keep.
     """
     step = int(variables["global_step"].numpy())
     prefix = os.path.join(output_dir, f"model.ckpt-{step}")
     values = {name: variable.numpy() for name, variable in variables.items()}
-    values |= {_RUN_STATE + flag: np.int64(value) for flag, value in (notes or {}).items()}
+    values |= {_RUN_STATE + name: np.int64(value) for name, value in (notes or {}).items()}
     checkpoints.write(prefix, values)
-    found = [path for number, path in _all(output_dir) if number <= step]
+    prefixes = [path for number, path in _list_checkpoints(output_dir) if number <= step]
     # TensorFlow's CheckpointState as text, with relative names, so that the folder can be moved.
-    kept = [os.path.basename(path) for path in found[-keep:]]
-    lines = [f'model_checkpoint_path: "{kept[-1]}"']
-    lines += [f'all_model_checkpoint_paths: "{name}"' for name in kept]
+    names = [os.path.basename(path) for path in prefixes[-keep:]]
+    lines = [f'model_checkpoint_path: "{names[-1]}"']
+    lines += [f'all_model_checkpoint_paths: "{name}"' for name in names]
     files.write_text(os.path.join(output_dir, "checkpoint"), "\n".join(lines) + "\n")
-    for old in found[:-keep]:
+    for old in prefixes[:-keep]:
         checkpoints.remove(old)
     console.info("saved %s", prefix)
 
@@ -91,19 +92,19 @@ def save(output_dir, variables, notes=None, keep=KEEP):
 def check_notes(prefix, notes):
     """Log a warning if a run is resumed with options that differ from those in its checkpoint."""
     source = checkpoints.ReleaseCheckpoint(prefix)
-    for flag, value in notes.items():
-        if (
-            _RUN_STATE + flag in source.shapes
-            and (old := int(source.tensor(_RUN_STATE + flag))) != value
-        ):
+    for name, value in notes.items():
+        if _RUN_STATE + name not in source.shapes:
+            continue
+        stored = int(source.tensor(_RUN_STATE + name))
+        if stored != value:
             console.warning(
-                "%s was trained with `%s=%d`, now it is %d: from here on the run sees different "
-                "examples than it would have",
-                prefix, flag, old, value,
+                "%s was trained with `%s=%d`, now it is %d: the remaining steps see different "
+                "examples than with the old value",
+                prefix, name, stored, value,
             )  # fmt: skip
 
 
-def _all(output_dir):
+def _list_checkpoints(output_dir):
     """Return (step, prefix) of each checkpoint of a run, oldest first."""
     if not tf.io.gfile.exists(output_dir):
         return []
@@ -127,8 +128,8 @@ def restore_latest(output_dir, variables):
     newest = latest(output_dir)
     if newest is None:
         return None
-    found = [path for _, path in _all(output_dir)]
-    older = found[: found.index(newest)] if newest in found else []
+    prefixes = [path for _, path in _list_checkpoints(output_dir)]
+    older = prefixes[: prefixes.index(newest)] if newest in prefixes else []
     for prefix in (newest, *reversed(older)):
         try:
             restore(prefix, variables)
@@ -146,24 +147,24 @@ def restore(prefix, variables):
       UserError: if a variable is missing or has a different shape.
     """
     source = checkpoints.ReleaseCheckpoint(prefix)
-    lacking = [
+    missing = [
         name for name in variables if name.startswith(_RUN_STATE) and name not in source.shapes
     ]
-    if lacking:
+    if missing:
         console.warning(
             "%s has no %s, which is reinitialised",
             prefix,
             "dropout state, like checkpoints of the release"
-            if _RUN_STATE + "seed_0" in lacking
+            if _RUN_STATE + "seed_0" in missing
             else "loss scale, like checkpoints of runs that do not use float16",
         )
-        variables = {name: v for name, v in variables.items() if name not in lacking}
+        variables = {name: v for name, v in variables.items() if name not in missing}
     for name, variable in variables.items():
         shape = source.shapes.get(name)
         if shape != tuple(variable.shape):
-            found = "is missing" if shape is None else f"is {shape}"
+            stored = "is missing" if shape is None else f"is {shape}"
             raise UserError(
-                f"`output_dir`: {name} {found} in {prefix}, but this run has it as "
+                f"`output_dir`: {name} {stored} in {prefix}, but this run has it as "
                 f"{tuple(variable.shape)}; continue with the options of that run, or use another "
                 "`output_dir`"
             )
@@ -172,11 +173,8 @@ def restore(prefix, variables):
         variable.assign(values[name])
 
 
-_RECORD = "best.json"
-
-
 def check_metric(metric, names):
-    """Raises UserError if `metric` is neither None nor one of the `names` of a task's metrics."""
+    """Raise UserError if `metric` is neither None nor one of the `names` of a task's metrics."""
     if metric and metric not in names:
         raise UserError(
             f"`best_metric`: {metric} is not a metric of this task, which has {', '.join(names)}"
@@ -184,34 +182,33 @@ def check_metric(metric, names):
 
 
 def log_best_checkpoint(output_dir, argument=None):
-    """Log that a run has kept a best checkpoint, where it is not asked for.
+    """Log that a run has a best checkpoint, if it has one, and how to use it.
 
     Args:
       output_dir: the run's folder.
-      argument: the argument that takes the folder of the best checkpoint; None if `best_metric`
-        selects it.
+      argument: the argument to which the folder can be given; None if `best_metric` selects it.
     """
     path = os.path.join(output_dir, BEST, _RECORD)
     if tf.io.gfile.exists(path):
         record = json.loads(files.read_text(path))
         folder = os.path.dirname(path)
-        how = f"`{argument}={folder}`" if argument else f"`best_metric={record['metric']}`"
+        usage = f"`{argument}={folder}`" if argument else f"`best_metric={record['metric']}`"
         console.info(
             "%s has the best checkpoint of that run by %s, step %s; use it with %s",
-            folder, record["metric"], record["step"], how,
+            folder, record["metric"], record["step"], usage,
         )  # fmt: skip
 
 
 class BestCheckpoint:
     """The best evaluation of a run, its weights, and the evaluations since.
 
-    It is kept in files, so it survives when a run is killed and resumed. Lower is better for a
+    They are kept in files and survive when a run is killed and resumed. Lower is better for a
     metric with "loss" in its name, higher for all others.
 
     Attributes:
       metric: name of the metric.
       folder: the folder of the weights and of best.json.
-      step, value: those of the best evaluation, None before there is one.
+      step, value: the step and the value of the best evaluation, None before the first one.
       since: list of the steps of later evaluations.
     """
 
@@ -238,8 +235,8 @@ class BestCheckpoint:
             )
 
     def rewind(self, step):
-        """Forget the evaluations after `step`, where the run is resumed; they will be repeated."""
-        self.since = [other for other in self.since if other <= step]
+        """Forget the evaluations after `step`, from which the run is resumed."""
+        self.since = [x for x in self.since if x <= step]
         if self.step is not None and self.step > step:
             console.warning(
                 "%s is of step %d, but the run is at step %d: it is ignored, and the next "
@@ -249,7 +246,7 @@ class BestCheckpoint:
             self.value, self.step = None, None
 
     def has_seen(self, step):
-        """Return whether a step was evaluated."""
+        """Return whether `step` was evaluated."""
         return step == self.step or step in self.since
 
     def update(self, results, weights, writes):
@@ -264,7 +261,7 @@ class BestCheckpoint:
         if self._is_better(value):
             self.value, self.step, self.since = value, step, []
             if writes:
-                # The record is written later: a run that is killed in between evaluates again.
+                # The record is written last: a run that is killed in between evaluates again.
                 save(self.folder, weights, keep=1)
                 files.copy_model_files(self.output_dir, self.folder)
         else:

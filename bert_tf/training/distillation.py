@@ -1,4 +1,4 @@
-"""A fine-tuned model as the teacher of another one."""
+"""Distillation: the logits of a fine-tuned model, from which another one learns."""
 
 import functools
 import hashlib
@@ -18,7 +18,7 @@ from bert_tf.training.trainer import Trainer
 
 
 class Teacher:
-    """A classifier in a folder that run_classifier.py trained in, and its logits."""
+    """A fine-tuned classifier, loaded from the output folder of its run."""
 
     def __init__(self, folder, spec, student, distillation):
         """Find the model, and check that it was trained for the same task.
@@ -26,7 +26,7 @@ class Teacher:
         Args:
           folder: the output folder of its run, or the folder of its best checkpoint.
           spec: the `TaskSpec` of both models.
-          student: the `ClassificationConfig` of the model that learns from it.
+          student: the `ClassificationConfig` of the model to train.
           distillation: the `DistillationConfig`.
 
         Raises:
@@ -66,7 +66,7 @@ class Teacher:
         return hashlib.sha256("".join(map(digest_of_file, sorted(paths))).encode()).hexdigest()
 
     def logits(self, examples, strategy, batch_size, folder, dtype=None):
-        """Return the logits for N examples; all workers must call it together.
+        """Return the logits of N examples; all workers must call it together.
 
         Args:
           examples: list of `tasks.classification.Example`.
@@ -92,7 +92,7 @@ class Teacher:
             self._folder,
             must_be_trained=True,
         )
-        # If this run is killed, the next one removes a file of such a name.
+        # If this run is killed, the next one removes temporary files with such names.
         path = os.path.join(folder, "teacher.tf_record.tmp-0")
         tokenizer = FullTokenizer(config.vocab_file, config.do_lower_case)
         length = config.max_seq_length

@@ -1,4 +1,4 @@
-"""`fine_tune`: the one driver of all fine-tuning, from options to result files."""
+"""`fine_tune`: trains, evaluates and predicts with any task, from options to result files."""
 
 import contextlib
 import dataclasses
@@ -11,6 +11,7 @@ from bert_tf import checkpoints, console, files, tokenization
 from bert_tf.config import BertConfig
 from bert_tf.data import input_pipeline, records
 from bert_tf.errors import UserError
+from bert_tf.optimization import make_optimizer
 from bert_tf.tasks import results
 from bert_tf.tasks.base import (
     check_length,
@@ -19,12 +20,19 @@ from bert_tf.tasks.base import (
     result_file,
     result_name,
 )
+from bert_tf.tasks.classification import DistillationConfig
 from bert_tf.training import checkpointing
 from bert_tf.training.checkpointing import check_metric, log_best_checkpoint
-from bert_tf.training.config import use_xla
 from bert_tf.training.distillation import Teacher
 from bert_tf.training.loop import exclusive_directory
-from bert_tf.training.strategy import Workers, length_multiple, make_strategy, set_seed
+from bert_tf.training.strategy import (
+    Workers,
+    check_batch_sizes,
+    length_multiple,
+    make_strategy,
+    set_seed,
+    use_xla,
+)
 from bert_tf.training.trainer import Trainer
 
 # The names of the feature files, as in the release.
@@ -32,7 +40,7 @@ _STEMS = {"train": "train", "dev": "eval", "test": "predict"}
 
 
 class LoadedModel(NamedTuple):
-    """What is known of the model before the data are read.
+    """The configuration, the tokenizer and the files of a model.
 
     Attributes:
       bert_config: a `BertConfig`.
@@ -75,7 +83,7 @@ def fine_tune(spec, config):
     stored = None if config.do_train else spec.config_class.load(config.output_dir)
     config = _completed(spec, config, stored)
     config.check(spec)
-    config.task.check(config)
+    config.task.check(config, checkpointing.latest(config.output_dir) is not None)
     if stored:
         _check_seed_folders(config)
     model = load_model(config, spec.config_class)
@@ -85,14 +93,14 @@ def fine_tune(spec, config):
     data.config = data.config.resumed(config.output_dir)
     experiment = Experiment(spec, config, data, strategy, model)
     with exclusive_directory(config.output_dir, experiment.workers):
-        experiment.settle(config.output_dir)
+        experiment.check_and_save_config(config.output_dir)
         experiment.make_features()
         return experiment.run_seeds()
 
 
 def _completed(spec, config, stored):
-    """Fill in the options that are not given from the trained model, and log which."""
-    options, taken = config.task.completed(spec.config_class, stored)
+    """Fill in missing options from the trained model, and log which."""
+    options, names = config.task.completed(spec.config_class, stored)
     model = config.model
     if stored:
         values = {
@@ -102,7 +110,7 @@ def _completed(spec, config, stored):
         }
         missing = {name: x for name, x in values.items() if getattr(model, name) is None}
         model = dataclasses.replace(model, **missing)
-        if names := [*missing, *taken]:
+        if names := [*missing, *names]:
             console.info("from %s: %s", config.output_dir, ", ".join(names))
     return dataclasses.replace(config, task=options, model=model)
 
@@ -110,7 +118,7 @@ def _completed(spec, config, stored):
 def _check_seed_folders(config):
     """Raise UserError if the output folder has several runs and one of them must be chosen."""
     folders = results.seed_folders(config.output_dir)
-    if folders and config.num_seeds == 1 and not config.is_resumed:
+    if folders and config.num_seeds == 1 and checkpointing.latest(config.output_dir) is None:
         raise UserError(
             f"`output_dir`: {config.output_dir} has the runs {', '.join(folders)}; use one of "
             "these folders, or `num_seeds`"
@@ -131,7 +139,7 @@ def load_model(config, config_class):
       UserError: if a file is missing or wrong, or the length, the vocabulary or the frozen layers
         do not fit the model.
     """
-    model = config.model.resolve("bert_config_file", "vocab_file")
+    model = checkpoints.resolve_model(config.model, "bert_config_file", "vocab_file")
     bert_config = BertConfig.from_json_file(model.bert_config_file)
     check_length(config.task.max_seq_length, bert_config)
     config.train.check_frozen_layers(bert_config)
@@ -147,7 +155,7 @@ def _infer_do_lower_case(config, model, default):
     """Return the casing: as given, else as recorded next to the first weights, else `default`."""
     given, checkpoint = config.model.do_lower_case, model.init_checkpoint
     chosen = model.do_lower_case if model.do_lower_case is not None else default
-    if not checkpoint or config.is_resumed:
+    if not checkpoint or checkpointing.latest(config.output_dir):
         return chosen
     recorded = checkpoints.read_metadata(checkpoint).get("do_lower_case")
     if recorded is None:
@@ -156,11 +164,11 @@ def _infer_do_lower_case(config, model, default):
     if given is not None:
         if recorded != given:
             console.warning(
-                "`do_lower_case=%s`, but the files next to %s say %s", given, checkpoint, recorded
+                "`do_lower_case=%s`, but the metadata of %s says %s", given, checkpoint, recorded
             )
         return given
     if recorded != chosen:
-        console.info("from the files next to %s: do_lower_case=%s", checkpoint, recorded)
+        console.info("from the metadata of %s: do_lower_case=%s", checkpoint, recorded)
     return recorded
 
 
@@ -208,7 +216,7 @@ class Run(NamedTuple):
 
 
 class Experiment:
-    """What the runs of all seeds share: data, features and the settings of the model.
+    """The data, the features and the settings that the runs of all seeds share.
 
     Attributes:
       workers: the `Workers`.
@@ -229,7 +237,8 @@ class Experiment:
         self.strategy, self.model = strategy, model
         self.workers = Workers(strategy)
         train = data.train_config(config)
-        train.check_batch_sizes(
+        check_batch_sizes(
+            train,
             strategy,
             train=config.do_train,
             eval="dev" in config.parts or bool(config.do_train and config.teacher_dir),
@@ -242,9 +251,12 @@ class Experiment:
             self.length_multiple = length_multiple(
                 strategy, use_xla(train.xla, strategy), data.config.max_seq_length
             )
-        self.teacher = None
+        self.teacher, self.distillation = None, None
         if config.teacher_dir and config.do_train:
-            self.teacher = Teacher(config.teacher_dir, spec, data.config, config.distillation)
+            self.distillation = DistillationConfig(
+                config.teacher_weight, config.teacher_temperature
+            )
+            self.teacher = Teacher(config.teacher_dir, spec, data.config, self.distillation)
         self.folders = {train.seed: config.output_dir}
         if config.num_seeds > 1:
             seeds = range(train.seed, train.seed + config.num_seeds)
@@ -256,8 +268,8 @@ class Experiment:
         }
         self._features = {}
 
-    def settle(self, folder):
-        """Check a resumed run in a folder, and save the config of the task there."""
+    def check_and_save_config(self, folder):
+        """Check that a resumed run has the same task config, or save that of a new run."""
         self.workers.chief_first(
             lambda: self.data.config.settle(folder, write=self.config.do_train)
         )
@@ -283,7 +295,7 @@ class Experiment:
                 if not self.workers.is_chief:
                     features.reload()
             if features.stale_reason:
-                raise UserError(f"{path} was made of other data: {features.stale_reason}")
+                raise UserError(f"{path} was made from different data: {features.stale_reason}")
             self._features[split] = features
 
     def _must_rebuild(self, features, runs):
@@ -292,7 +304,7 @@ class Experiment:
         Raises:
           UserError: if the workers have different data, or see different folders.
         """
-        # With different data the workers would end after different numbers of steps.
+        # With different data the workers would make different numbers of steps.
         key = float(int(features.key[:10], 16))
         stale_share, mean_key = self.workers.mean(float(bool(features.stale_reason)), key)
         if mean_key != key:
@@ -304,8 +316,8 @@ class Experiment:
             )
         if features.stale_reason and any(map(checkpointing.latest, runs)):
             console.warning(
-                "the run in %s began with other training data or options (%s) and continues with "
-                "the new ones",
+                "the run in %s was started with different training data or options (%s) and "
+                "continues with the new ones",
                 self.config.output_dir, features.stale_reason,
             )  # fmt: skip
         return bool(features.stale_reason)
@@ -316,7 +328,7 @@ class Experiment:
 
     def batches(self, split, batch_size):
         """Return all records of a split in their order: a `data.input_pipeline.EvaluationInput`."""
-        record_format = self.data.record_format(split, self._with_teacher(split))
+        record_format = self.data.record_format(split, self._has_teacher_logits(split))
         return input_pipeline.EvaluationInput(
             [self.paths[split]],
             record_format.schema,
@@ -326,17 +338,17 @@ class Experiment:
             length_multiple=self.length_multiple,
         )
 
-    def _with_teacher(self, split):
+    def _has_teacher_logits(self, split):
         return self.teacher is not None and split == "train"
 
     def run_seeds(self):
-        """Make one run, or one with each seed in a folder of its own and a table of them all."""
+        """Make one run, or a run for each seed in its own folder, and a table of their results."""
         if self.config.num_seeds == 1:
             return self.run(self.config.output_dir, self.train_config.seed)
         metrics: dict[str, dict] = {}
         for i, (seed, folder) in enumerate(self.folders.items()):
             console.info("run %d of %d: seed %d", i + 1, self.config.num_seeds, seed)
-            self.settle(folder)
+            self.check_and_save_config(folder)
             for split, values in self.run(folder, seed).items():
                 metrics.setdefault(split, {})[seed] = values
             gc.collect()  # the model is part of reference cycles
@@ -357,9 +369,8 @@ class Experiment:
         """
         config, train = self.config, self.train_config
         set_seed(seed)
-        distillation = config.distillation if self.teacher else None
         trainer = Trainer(
-            lambda: self.data.make_task(train.dtype_policy, distillation),
+            lambda: self.data.make_task(train.dtype_policy, self.distillation),
             self.strategy,
             folder,
             self.model.init_checkpoint,
@@ -380,7 +391,7 @@ class Experiment:
         (split,) = self.data.splits("train")
         num_examples = self.data.num_train_units(self._features[split])
         steps = self.train_config.num_train_steps(num_examples, self.data.unit)
-        record_format = self.data.record_format(split, self._with_teacher(split))
+        record_format = self.data.record_format(split, self._has_teacher_logits(split))
         batches = input_pipeline.TrainingInput(
             [self.paths[split]],
             record_format.schema,
@@ -394,6 +405,10 @@ class Experiment:
         if self.train_config.eval_steps:
             split = self.data.splits("dev")[0]
             evaluation = self.batches(split, self.train_config.eval_batch_size)
-        trainer.train(
-            batches, self.config.optimizer.make(steps), steps, self.train_config, evaluation
+        trainer.fit(
+            batches,
+            make_optimizer(self.config.optimizer, steps),
+            steps,
+            self.train_config,
+            evaluation,
         )

@@ -16,34 +16,34 @@ from bert_tf.training import checkpointing
 from bert_tf.training.step import TrainStep
 
 # The folders that this process has locked.
-_HELD: set[str] = set()
+_LOCKED: set[str] = set()
 
 
 @contextlib.contextmanager
 def exclusive_directory(output_dir, workers=None):
     """Lock a folder for this process; UserError if another process trains there.
 
-    With several `workers` the chief locks it. The kernel releases the lock when the process ends,
-    however that happens. Object stores such as `gs://` have no locks, which is logged. Within the
-    block the same folder may be locked again.
+    With several `workers` the chief locks it. The kernel releases the lock when the process ends
+    for any reason. Object stores such as `gs://` have no locks, which is logged. Locking a folder
+    that this process has already locked has no effect.
     """
     folder = output_dir if "://" in output_dir else os.path.realpath(output_dir)
-    if folder in _HELD or (workers is not None and not workers.is_chief):
+    if folder in _LOCKED or (workers is not None and not workers.is_chief):
         yield
         return
     files.make_folder(output_dir)
     with files.locked(output_dir, "output_dir", "trains"):
         files.remove_temporary_files(output_dir)
         files.remove_temporary_files(os.path.join(output_dir, checkpointing.BEST))
-        _HELD.add(folder)
+        _LOCKED.add(folder)
         try:
             yield
         finally:
-            _HELD.remove(folder)
+            _LOCKED.remove(folder)
 
 
 class PreemptionHandler:
-    """Turns SIGTERM (a machine is taken away) and Ctrl-C into a request that the loop checks.
+    """Turns SIGTERM, which precedes a preemption, and Ctrl-C into a request that the loop checks.
 
     >>> with PreemptionHandler() as preemption:
     ...     while not preemption.signal:
@@ -56,19 +56,19 @@ class PreemptionHandler:
 
     def __init__(self):
         self.signal = None
-        self._before = {}
+        self._previous = {}
 
     def __enter__(self):
         # Python handles signals in the main thread only.
         if threading.current_thread() is threading.main_thread():
-            self._before = {number: signal.signal(number, self._note) for number in self.signals}
+            self._previous = {x: signal.signal(x, self._handle) for x in self.signals}
         return self
 
     def __exit__(self, *_):
-        for number, handler in self._before.items():
+        for number, handler in self._previous.items():
             signal.signal(number, handler)
 
-    def _note(self, number, _):
+    def _handle(self, number, _):
         if self.signal == signal.SIGINT and number == signal.SIGINT:
             raise KeyboardInterrupt
         self.signal = signal.Signals(number)
@@ -87,7 +87,7 @@ SECONDS_PER_REPORT = 10.0
 
 
 class Report:
-    """Logs the means of what the steps report, and writes them for TensorBoard."""
+    """Logs the means of what the steps return, and writes them for TensorBoard."""
 
     def __init__(self, output_dir, step, num_train_steps, batch_size, writes=True):
         """Create the TensorBoard writer.
@@ -100,10 +100,10 @@ class Report:
           writes: whether this process writes curves.
         """
         self.num_train_steps, self.batch_size = num_train_steps, batch_size
-        make = (
-            tf.summary.create_file_writer if writes else lambda _: tf.summary.create_noop_writer()
-        )
-        self.writer = make(output_dir)
+        if writes:
+            self.writer = tf.summary.create_file_writer(output_dir)
+        else:
+            self.writer = tf.summary.create_noop_writer()
         self.last_step, self.last_time = step, time.monotonic()
         self.sums = {}
         self.is_first = True
@@ -145,7 +145,7 @@ class Report:
         self.last_time += time.monotonic() - start
 
     def close(self):
-        """Write the remaining curves."""
+        """Write the buffered curves to the file."""
         self.writer.close()
 
 
@@ -154,10 +154,10 @@ SECONDS_PER_LOOP = 2.0
 
 
 class TrainLoop:
-    """The loop of `Trainer.train`, starting from the newest checkpoint."""
+    """The loop of `Trainer.fit`, starting from the newest checkpoint."""
 
     def __init__(self, trainer, data, optimizer, num_train_steps, options, eval_data):
-        """Restore the run from its newest checkpoint; arguments as for `Trainer.train`."""
+        """Restore the run from its newest checkpoint; arguments as for `Trainer.fit`."""
         self.trainer, self.data, self.optimizer = trainer, data, optimizer
         self.num_train_steps, self.options, self.eval_data = num_train_steps, options, eval_data
         self.strategy, self.workers = trainer.strategy, trainer.workers
@@ -193,7 +193,7 @@ class TrainLoop:
         """
         if self.best and self._is_due(self.options.eval_steps):
             self._evaluate(preemption)  # the run was stopped before or during this evaluation
-        if self._is_over:
+        if self._is_done:
             early = " and was stopped early" if self._is_stopped_early else ""
             console.info("training: nothing to do, the run is at step %d%s", self.step, early)
             return
@@ -211,7 +211,7 @@ class TrainLoop:
         with contextlib.closing(report):
             for sums, first_bad in self._loops():
                 self._after(sums, first_bad, report, preemption)
-                if self._is_over:
+                if self._is_done:
                     break
         if self._is_stopped_early:
             console.info("training: stopped early at step %d", self.step)
@@ -219,26 +219,26 @@ class TrainLoop:
     def _after(self, sums, first_bad, report, preemption):
         """Report, save and evaluate after some steps."""
         options = self.options
-        is_asked = self._is_asked(preemption)
+        must_stop = self._must_stop(preemption)
         rate = float(self.optimizer.learning_rate(self.step - 1))
-        report.add(self.step, sums, rate, is_last=is_asked or self.step == self.num_train_steps)
+        report.add(self.step, sums, rate, is_last=must_stop or self.step == self.num_train_steps)
         self._check_finite(sums, first_bad)
-        evaluates = self._is_due(options.eval_steps)
+        must_evaluate = self._is_due(options.eval_steps)
         # Before an evaluation too: it may take longer than the notice before a preemption.
-        if self._is_due(options.save_checkpoints_steps) or evaluates or is_asked:
+        if self._is_due(options.save_checkpoints_steps) or must_evaluate or must_stop:
             self._save()
-        if is_asked:
+        if must_stop:
             preemption.stop(self.step)
-        if evaluates:
+        if must_evaluate:
             with report.paused():
                 self._evaluate(preemption)
 
-    def _is_asked(self, preemption):
-        """Return whether any worker is asked to stop: all of them stop at the same step."""
+    def _must_stop(self, preemption):
+        """Return whether any worker got a signal: all of them stop at the same step."""
         return self.workers.mean(float(bool(preemption.signal)))[0] > 0
 
     @property
-    def _is_over(self):
+    def _is_done(self):
         return self.step >= self.num_train_steps or self._is_stopped_early
 
     @property
@@ -252,11 +252,11 @@ class TrainLoop:
         return self.step % every == 0 or self.step == self.num_train_steps
 
     def _loops(self):
-        """Run all steps, and yield after each return to the host, with `step` updated.
+        """Run all steps; update `step` and yield after each return to the host.
 
         Yields:
-          (dict of the sums of the values that the steps report, the first step with a value that
-          is not finite or -1)
+          (dict of the sums of the results of the steps, the first step with a result that is not
+          finite or -1)
         """
         batches = iter(
             self.strategy.distribute_datasets_from_function(
@@ -265,22 +265,22 @@ class TrainLoop:
         )
         run_steps = self._make_run_steps()
         stops = (self.options.save_checkpoints_steps, self.options.eval_steps)
-        most = 1  # until the speed is measured
+        max_steps = 1  # until the speed is measured
         while self.step < self.num_train_steps:
-            to_stops = (every - self.step % every for every in stops if every)
-            remaining = min(self.num_train_steps - self.step, *to_stops)
-            steps = min(most, self.options.iterations_per_loop, remaining)
+            remaining = [every - self.step % every for every in stops if every]
+            remaining.append(self.num_train_steps - self.step)
+            steps = min(max_steps, self.options.iterations_per_loop, *remaining)
             start = time.monotonic()
             sums, first_bad = run_steps(batches, tf.constant(steps))
             sums = {name: float(value) for name, value in sums.items()}
             (seconds,) = self.workers.mean((time.monotonic() - start) / steps)
-            most = max(1, int(SECONDS_PER_LOOP / max(seconds, 1e-6)))
+            max_steps = max(1, int(SECONDS_PER_LOOP / max(seconds, 1e-6)))
             first_bad = self.step + int(first_bad) + 1 if first_bad >= 0 else -1
             self.step += steps
             yield sums, first_bad
 
     def _make_run_steps(self):
-        """Make the function that runs n steps on the devices and sums the values they report."""
+        """Make the function that runs n steps on the devices and sums their results."""
         strategy, train_step = self.strategy, self.train_step
 
         @tf.function
@@ -316,11 +316,11 @@ class TrainLoop:
         )
 
     def _evaluate(self, preemption):
-        """Evaluate the saved weights, unless that was done; stop if asked to."""
+        """Evaluate the current weights, which are saved, unless they were evaluated before."""
         if self.best and self.best.has_seen(self.step):
             return
-        # Several workers evaluate together, so none may stop alone.
-        is_stopped = None if self.workers.is_several else lambda: bool(preemption.signal)
+        # Several workers evaluate together, so no worker may stop alone.
+        is_stopped = None if self.workers.is_multi_worker else lambda: bool(preemption.signal)
         results = self.trainer.evaluate(self.eval_data, self.step, is_stopped=is_stopped)
         if results is not None:
             console.info(
@@ -331,7 +331,7 @@ class TrainLoop:
             )
             if self.best:
                 self.best.update(results, self.weights, self.workers.is_chief)
-        if self._is_asked(preemption):
+        if self._must_stop(preemption):
             preemption.stop(self.step)
 
     def _save(self):

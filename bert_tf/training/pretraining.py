@@ -1,4 +1,4 @@
-"""`pretrain`: pre-training from records, as run_pretraining.py does it."""
+"""`pretrain`: pre-training from records, as in run_pretraining.py."""
 
 import contextlib
 import dataclasses
@@ -6,60 +6,17 @@ import os
 
 import tensorflow as tf
 
-from bert_tf import console, files, tokenization
+from bert_tf import checkpoints, console, files, tokenization
 from bert_tf.config import BertConfig
 from bert_tf.data import dynamic_masking, input_pipeline, records
 from bert_tf.errors import UserError
+from bert_tf.optimization import make_optimizer
 from bert_tf.tasks.base import check_length
-from bert_tf.tasks.pretraining import PretrainingTask
+from bert_tf.tasks.pretraining_task import PretrainingTask
 from bert_tf.tasks.results import write_eval_results
-from bert_tf.training.config import DeviceConfig, ModelConfig, OptimizerConfig, TrainConfig
 from bert_tf.training.loop import exclusive_directory
-from bert_tf.training.strategy import Workers, make_strategy, set_seed
+from bert_tf.training.strategy import Workers, check_batch_sizes, make_strategy, set_seed
 from bert_tf.training.trainer import Trainer
-
-
-@dataclasses.dataclass(frozen=True)
-class PretrainingConfig:
-    """Everything that `pretrain` is told.
-
-    Attributes:
-      input_file: TFRecord files: paths or globs, separated by commas.
-      output_dir: folder for checkpoints, summaries and results.
-      eval_file: TFRecord files to evaluate on; `input_file` if None.
-      max_seq_length, max_predictions_per_seq: lengths of the records.
-      num_train_steps, num_warmup_steps: of the learning rate schedule.
-      max_eval_steps: the most batches to evaluate on.
-      objective: what the records teach besides masked words: "nsp", "sop" or "none".
-      dynamic_masking: mask words in training, differently in each epoch.
-      masked_lm_prob: share of the tokens to mask; with `dynamic_masking` only.
-      do_train, do_eval: what to do.
-      model, train, optimizer, device: see their classes. With `dynamic_masking` the model has a
-        `vocab_file`.
-    """
-
-    input_file: str
-    output_dir: str
-    eval_file: str | None = None
-    max_seq_length: int = 128
-    max_predictions_per_seq: int = 20
-    num_train_steps: int = 100000
-    num_warmup_steps: int = 10000
-    max_eval_steps: int = 100
-    objective: str = "nsp"
-    dynamic_masking: bool = False
-    masked_lm_prob: float | None = None
-    do_train: bool = False
-    do_eval: bool = False
-    model: ModelConfig = dataclasses.field(default_factory=ModelConfig)
-    train: TrainConfig = dataclasses.field(default_factory=TrainConfig)
-    optimizer: OptimizerConfig = dataclasses.field(default_factory=OptimizerConfig)
-    device: DeviceConfig = dataclasses.field(default_factory=DeviceConfig)
-
-    @property
-    def lengths(self):
-        """The lengths of the records, by the letters of their schema."""
-        return {"S": self.max_seq_length, "P": self.max_predictions_per_seq}
 
 
 def pretrain(config):
@@ -84,7 +41,9 @@ def pretrain(config):
         for name, value in given.items():
             if value is not None:
                 raise UserError(f"`{name}` requires `dynamic_masking`")
-    config = dataclasses.replace(config, model=config.model.resolve("bert_config_file"))
+    config = dataclasses.replace(
+        config, model=checkpoints.resolve_model(config.model, "bert_config_file")
+    )
     bert_config = BertConfig.from_json_file(config.model.bert_config_file)
     check_length(config.max_seq_length, bert_config)
     config.train.check_frozen_layers(bert_config)
@@ -96,20 +55,20 @@ def pretrain(config):
         stack.enter_context(records.naming_bad_records(paths))
         if config.do_train:  # one process may evaluate what another one trains
             stack.enter_context(exclusive_directory(config.output_dir, workers))
-            # Next to the checkpoints, so that the folder can be converted and started from.
-            workers.chief_first(lambda: _settle_config(config.output_dir, bert_config))
+            # Saved next to the checkpoints, so that other programs can load the folder.
+            workers.chief_first(lambda: _check_and_save_config(config.output_dir, bert_config))
         return _run(config, bert_config, strategy, train_batches, eval_batches)
 
 
 def _make_batches(config, bert_config):
-    """Check the records; return an `input_pipeline.TrainingInput` and an `Evaluation`."""
+    """Check the records; return a `TrainingInput` and an `EvaluationInput`."""
     has_pairs = config.objective != "none"
     schema = records.pretraining_schema(has_pairs, not config.dynamic_masking)
     paths = files.expand(config.input_file, "input_file")
     eval_paths = files.expand(config.eval_file, "eval_file") if config.eval_file else paths
     masking = _make_masking(config, bert_config)
-    for checked in (paths, eval_paths) if config.eval_file else (paths,):
-        records.check(checked, schema, config.lengths, is_unmasked=config.dynamic_masking)
+    for some_paths in (paths, eval_paths) if config.eval_file else (paths,):
+        records.check(some_paths, schema, config.lengths, is_unmasked=config.dynamic_masking)
     limits = records.limits(schema, bert_config, config.lengths)
     train_batches = input_pipeline.TrainingInput(
         paths,
@@ -133,7 +92,7 @@ def _make_batches(config, bert_config):
 
 
 def _make_masking(config, bert_config):
-    """Return the `dynamic_masking.DynamicMasking` of the config, None without."""
+    """Return a `dynamic_masking.DynamicMasking`, or None if the records are masked."""
     if not config.dynamic_masking:
         return None
     vocab_file = config.model.vocab_file
@@ -149,8 +108,8 @@ def _make_masking(config, bert_config):
     return dynamic_masking.DynamicMasking(vocab, config.lengths, probability, config.train.seed)
 
 
-def _settle_config(output_dir, bert_config):
-    """Save the config in a run's folder; UserError if the run began with a different one."""
+def _check_and_save_config(output_dir, bert_config):
+    """Save the config in a run's folder; UserError if the run has a different one."""
     path = os.path.join(output_dir, files.CONFIG)
     if not tf.io.gfile.exists(path):
         files.write_text(path, bert_config.to_json_string())
@@ -168,7 +127,8 @@ def _settle_config(output_dir, bert_config):
 def _run(config, bert_config, strategy, train_batches, eval_batches):
     train = config.train
     set_seed(train.seed)
-    train.check_batch_sizes(
+    check_batch_sizes(
+        train,
         strategy,
         train=config.do_train,
         eval=config.do_eval or train.eval_steps > 0,
@@ -188,8 +148,10 @@ def _run(config, bert_config, strategy, train_batches, eval_batches):
                 "`best_metric` without `eval_file`: the best checkpoint is chosen on the training "
                 "records"
             )
-        optimizer = config.optimizer.make(config.num_train_steps, config.num_warmup_steps)
-        trainer.train(train_batches, optimizer, config.num_train_steps, train, eval_batches)
+        optimizer = make_optimizer(
+            config.optimizer, config.num_train_steps, config.num_warmup_steps
+        )
+        trainer.fit(train_batches, optimizer, config.num_train_steps, train, eval_batches)
     if not config.do_eval:
         return None
     if train.best_metric:

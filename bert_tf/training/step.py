@@ -1,4 +1,4 @@
-"""One training step on one replica: gradients, their sum over all replicas, the update."""
+"""One training step: gradients on each replica, their sum over all replicas, the update."""
 
 import tensorflow as tf
 
@@ -6,19 +6,19 @@ from bert_tf.optimization import LossScale
 
 
 class TrainStep:
-    """A step of a task with an optimizer. `replica_step` is called in replica context.
+    """A training step of a task; `replica_step` is called in replica context.
 
-    `names` lists what it reports: each loss, their sum, the norm of the gradients before clipping
-    and, in float16, the loss scale and 1 for a step that was skipped.
+    `names` lists its results: each loss, their sum, the norm of the gradients before clipping and,
+    in float16, the loss scale and 1 for a step that was skipped.
     """
 
     def __init__(self, task, optimizer, options):
-        """Create the variables of the loss scale, if any. To be called in the strategy's scope.
+        """Create the variables of the loss scale, if any; must be called in the strategy's scope.
 
         Args:
           task: a `tasks.base.Task`.
           optimizer: an optimizer of `bert_tf.optimization`, built.
-          options: `Options`.
+          options: a `TrainConfig`.
         """
         self.task, self.optimizer, self.options = task, optimizer, options
         self.names = (*task.loss_names, "loss", "gradient_norm")
@@ -77,7 +77,8 @@ class TrainStep:
                 target *= self.loss_scale.value
         gradients = tape.gradient(target, self.optimizer.weights)
         # Embeddings have sparse gradients with repeated rows, which the conversion adds up. Weights
-        # on which the loss does not depend, such as a tagger's pooler, have none and do not change.
+        # on which the loss does not depend, such as the pooler of a token classifier, have no
+        # gradient and do not change.
         return {
             name: tf.convert_to_tensor(gradient)
             for name, gradient in gradients.items()

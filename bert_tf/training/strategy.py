@@ -1,6 +1,6 @@
 """`tf.distribute` strategies, their processes, and the devices of this machine.
 
-Support a new kind of machine by a branch in `make_strategy`.
+To support a new kind of machine, add a branch to `make_strategy`.
 """
 
 import contextlib
@@ -45,7 +45,7 @@ def tf_config():
         if count < 2:
             return 1
         kind, index = values["task"]["type"], int(values["task"]["index"])
-        known = len(cluster.get(kind, ()))
+        num_tasks = len(cluster.get(kind, ()))
     except (ValueError, KeyError, TypeError, AttributeError):
         raise UserError(
             'TF_CONFIG: {"cluster": {"worker": ["host:port", ...]}, "task": {"type": "worker", '
@@ -56,8 +56,8 @@ def tf_config():
             f"TF_CONFIG: the task type {kind!r} is not supported; all tasks are chief or worker, "
             "which evaluate too"
         )
-    if index not in range(known):
-        raise UserError(f"TF_CONFIG: task {kind} {index}, but the cluster has only {known}")
+    if index not in range(num_tasks):
+        raise UserError(f"TF_CONFIG: task {kind} {index}, but the cluster has only {num_tasks}")
     return count
 
 
@@ -66,9 +66,9 @@ class Workers:
 
     def __init__(self, strategy):
         self._strategy = strategy
-        self.is_several = isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
+        self.is_multi_worker = isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
         self.is_chief = True
-        if self.is_several:
+        if self.is_multi_worker:
             resolver = strategy.cluster_resolver
             has_chief = "chief" in resolver.cluster_spec().jobs
             first = resolver.task_type == "worker" and resolver.task_id == 0
@@ -77,7 +77,7 @@ class Workers:
 
     def mean(self, *values):
         """Return the mean of each number over all workers, which must all call it together."""
-        if not self.is_several:
+        if not self.is_multi_worker:
             return values
         with self.watched():
             means = self._mean(tf.constant(values, tf.float64)).numpy()
@@ -89,7 +89,7 @@ class Workers:
         try:
             yield
         except _LOST as error:
-            if not self.is_several:
+            if not self.is_multi_worker:
                 raise
             raise Stopped(
                 f"another worker was lost ({reason(error)}); unless its own output shows an error, "
@@ -133,33 +133,33 @@ def make_strategy(
       tpu_zone: its zone.
       gcp_project: its project.
       master: its address, the release's older flag.
-      num_tpu_cores: how many cores are expected.
-      distribution_strategy: "auto", "one_device", "mirrored" or "multi_worker", without a TPU.
+      num_tpu_cores: expected number of cores.
+      distribution_strategy: without a TPU: "auto", "one_device", "mirrored" or "multi_worker".
 
     Returns:
       A `tf.distribute.Strategy`.
 
     Raises:
-      UserError: if there is no such device.
+      UserError: if the device is not available.
     """
     if use_tpu:
         if distribution_strategy != "auto":
             raise UserError(
                 f"`distribution_strategy={distribution_strategy}` cannot be combined with `use_tpu`"
             )
-        return _tpu(tpu_name or master, tpu_zone, gcp_project, num_tpu_cores)
+        return _make_tpu_strategy(tpu_name or master, tpu_zone, gcp_project, num_tpu_cores)
     unused = {
         "tpu_name": tpu_name,
         "tpu_zone": tpu_zone,
         "gcp_project": gcp_project,
         "master": master,
     }
-    for flag, value in unused.items():
+    for name, value in unused.items():
         if value:
-            console.warning("`%s=%s` has no effect without `use_tpu`", flag, value)
+            console.warning("`%s=%s` has no effect without `use_tpu`", name, value)
     workers = tf_config()
     if distribution_strategy == "multi_worker" or (distribution_strategy == "auto" and workers > 1):
-        return _multi_worker(workers)
+        return _make_multi_worker_strategy(workers)
     if workers > 1:
         console.warning(
             "TF_CONFIG names %d workers, but with `distribution_strategy=%s` each trains alone",
@@ -171,7 +171,7 @@ def make_strategy(
     if distribution_strategy == "mirrored" or (distribution_strategy == "auto" and len(gpus) > 1):
         if not gpus:
             console.warning("`distribution_strategy=mirrored`, but TensorFlow sees no GPU")
-        strategy = tf.distribute.MirroredStrategy(names, cross_device_ops=_reduction(gpus))
+        strategy = tf.distribute.MirroredStrategy(names, cross_device_ops=_cross_device_ops(gpus))
     else:
         strategy = tf.distribute.OneDeviceStrategy(names[0])
     count = strategy.num_replicas_in_sync
@@ -180,14 +180,14 @@ def make_strategy(
     return strategy
 
 
-def _reduction(gpus):
+def _cross_device_ops(gpus):
     # Collectives between logical CPU devices collide when a process has several strategies;
     # reducing on one device does not, and costs nothing there.
     return None if gpus else tf.distribute.ReductionToOneDevice()
 
 
-def _multi_worker(workers):
-    """Make the strategy of TF_CONFIG; must come before TensorFlow's first operation."""
+def _make_multi_worker_strategy(workers):
+    """Make the strategy of TF_CONFIG; must be called before TensorFlow's first operation."""
     if workers < 2:
         raise UserError(
             "`distribution_strategy=multi_worker` requires two or more workers in the environment "
@@ -207,7 +207,7 @@ def _multi_worker(workers):
     return strategy
 
 
-def _tpu(address, zone, project, num_tpu_cores):
+def _make_tpu_strategy(address, zone, project, num_tpu_cores):
     if not address:
         raise UserError("`use_tpu` requires `tpu_name`: a name, grpc://host:port, or local")
     try:
@@ -221,18 +221,18 @@ def _tpu(address, zone, project, num_tpu_cores):
             f"`tpu_name={address}`: the TPU could not be reached ({reason(error)})"
         ) from error
     strategy = tf.distribute.TPUStrategy(resolver)
-    found = strategy.num_replicas_in_sync
-    if found != num_tpu_cores:
-        console.warning("`num_tpu_cores=%d`, but %s has %d", num_tpu_cores, address, found)
-    console.info("devices: %d TPU cores at %s", found, address)
+    count = strategy.num_replicas_in_sync
+    if count != num_tpu_cores:
+        console.warning("`num_tpu_cores=%d`, but %s has %d", num_tpu_cores, address, count)
+    console.info("devices: %d TPU cores at %s", count, address)
     return strategy
 
 
 def on_all_replicas(function, strategy, spec=None):
-    """Make a `tf.function` from a batch to the results of all replicas, in their order.
+    """Make a `tf.function` that maps a batch to the results of all replicas, in their order.
 
     Args:
-      function: from the batch of a replica to a dict of tensors (B, ...).
+      function: maps the batch of a replica to a dict of tensors (B, ...).
       strategy: a `tf.distribute.Strategy`.
       spec: the `tf.TensorSpec`s of a batch that is not distributed; it is then traced once.
         Without them it is traced for the first shape, and once more for all others; on a TPU,
@@ -256,8 +256,8 @@ def set_seed(seed):
 def length_multiple(strategy, xla, max_seq_length):
     """Return the multiple to round the length of batches up to, None to pad to `max_seq_length`.
 
-    A TPU compiles the step for a single length. On a GPU, XLA compiles it for each length, so
-    there are only four lengths; elsewhere multiples of 8 suit the kernels.
+    A TPU compiles the step for a single length. XLA on a GPU compiles it for each length, so there
+    are only four lengths. Otherwise multiples of 8 suit the kernels.
     """
     if isinstance(strategy, tf.distribute.TPUStrategy):
         return None
@@ -275,7 +275,7 @@ print(make_strategy(use_tpu=True, tpu_name="local").num_replicas_in_sync)
 
 
 class Devices(NamedTuple):
-    """The devices to train on: `kind` is "TPU", "GPU" or "CPU", `count` the number of replicas."""
+    """The devices of this machine: their `kind`, "TPU", "GPU" or "CPU", and their number."""
 
     kind: str
     count: int  # type: ignore[assignment]  # tuple has a method of that name
@@ -287,13 +287,13 @@ class Devices(NamedTuple):
             return {}
         return {"use_tpu": True, "tpu_name": "local", "num_tpu_cores": self.count}
 
-    def batch_size(self, least):
-        """Return the smallest global batch size of at least `least` that divides over them."""
-        return -(-least // self.count) * self.count
+    def batch_size(self, minimum):
+        """Return the smallest multiple of `count` that is at least `minimum`."""
+        return -(-minimum // self.count) * self.count
 
 
 def find_devices():
-    """Find what the scripts can train on: a TPU of this machine, else all GPUs, else the CPU.
+    """Find the devices that the scripts can train on: a TPU, else all GPUs, else the CPU.
 
     Returns:
       `Devices`. This process does not reserve them, so a script that it starts can use them.
@@ -315,3 +315,58 @@ def _count_tpu():
         message = (done.stderr.strip().splitlines() or ["no error message"])[-1]
         raise UserError(f"this machine has a TPU that TensorFlow cannot use ({message})")
     return int(done.stdout.split()[-1])
+
+
+def check_batch_sizes(config, strategy, train=True, eval=True, predict=True):
+    """Raise UserError if a batch size of a `TrainConfig` that is used does not divide.
+
+    Args:
+      config: a `TrainConfig`.
+      strategy: a `tf.distribute.Strategy`, over whose devices the batches are divided.
+      train: whether the run trains.
+      eval: whether it evaluates.
+      predict: whether it predicts.
+    """
+    if train:
+        parts = config.gradient_accumulation_steps
+        per_replica(config.train_batch_size, strategy, "train_batch_size", parts)
+    if eval:
+        per_replica(config.eval_batch_size, strategy, "eval_batch_size")
+    if predict:
+        per_replica(config.predict_batch_size, strategy, "predict_batch_size")
+
+
+def per_replica(batch_size, strategy, argument, parts=1):
+    """Check that a global batch divides over the replicas, and each replica's share into `parts`.
+
+    Returns:
+      The batch size of one replica.
+
+    Raises:
+      UserError: with the nearest sizes that do divide.
+    """
+    replicas = strategy.num_replicas_in_sync
+    unit = replicas * parts
+    if batch_size % unit:
+        below = batch_size // unit * unit
+        nearest = f"{below} or {below + unit}" if below else f"{unit}"
+        plural = "s" if replicas > 1 else ""
+        accumulation = f" with `gradient_accumulation_steps={parts}` each" if parts > 1 else ""
+        raise UserError(
+            f"`{argument}={batch_size}` does not divide over {replicas} replica{plural}"
+            f"{accumulation}; the nearest that do: {nearest}"
+        )
+    return batch_size // replicas
+
+
+def use_xla(xla, strategy):
+    """Return whether to compile training steps with XLA; `xla` None leaves it to the devices.
+
+    It is faster on a GPU and slower on a CPU. A TPU compiles everything by itself, and must not be
+    asked to.
+    """
+    if isinstance(strategy, tf.distribute.TPUStrategy):
+        return False
+    if xla is None:
+        return bool(tf.config.list_logical_devices("GPU"))
+    return xla

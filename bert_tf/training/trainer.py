@@ -3,17 +3,18 @@
 import dataclasses
 import functools
 import os
+import warnings
 
 import numpy as np
 import tensorflow as tf
 
 from bert_tf import checkpoints, console
 from bert_tf.errors import UserError
+from bert_tf.options import TrainConfig
 from bert_tf.training import checkpointing
 from bert_tf.training.checkpointing import BestCheckpoint, check_metric
-from bert_tf.training.config import TrainConfig, use_xla
 from bert_tf.training.loop import PreemptionHandler, TrainLoop, exclusive_directory
-from bert_tf.training.strategy import Workers, on_all_replicas
+from bert_tf.training.strategy import Workers, on_all_replicas, use_xla
 
 
 class Trainer:
@@ -39,8 +40,8 @@ class Trainer:
           strategy: a `tf.distribute.Strategy`.
           output_dir: folder of the run's checkpoints and summaries.
           init_checkpoint: a checkpoint of the release or of another run, or a Hugging Face folder.
-          must_be_trained: whether no weight may stay random, as for evaluation and prediction.
-          labels: names of the rows of the head, if it has any.
+          must_be_trained: whether all weights must be loaded, as for evaluation and prediction.
+          labels: names of the rows of the classification layer, if they have names.
 
         Raises:
           UserError: if a checkpoint does not fit, or a required one is missing.
@@ -72,15 +73,15 @@ class Trainer:
 
     @property
     def step(self):
-        """The step of the checkpoint that the weights came from, 0 without one."""
+        """The step of the checkpoint from which the weights were loaded, 0 without one."""
         return checkpointing.step_of(self.checkpoint) if self.checkpoint else 0
 
-    def train(self, data, optimizer, num_train_steps, options=None, eval_data=None):
+    def fit(self, data, optimizer, num_train_steps, options=None, eval_data=None):
         """Train up to `num_train_steps`, starting from the newest checkpoint.
 
         Args:
           data: endless batches, a `data.input_pipeline.TrainingInput`.
-          optimizer: one of `bert_tf.optimization`, not built yet.
+          optimizer: an optimizer of `bert_tf.optimization`, not yet built.
           num_train_steps: the step to stop at.
           options: a `TrainConfig`, None for the defaults.
           eval_data: a `data.input_pipeline.EvaluationInput` for `options.eval_steps`.
@@ -102,6 +103,15 @@ class Trainer:
             loop = TrainLoop(self, data, optimizer, num_train_steps, options, eval_data)
             loop.run(preemption)
 
+    def train(self, *args, **kwargs):
+        """Call `fit`, of which this is the deprecated name."""
+        warnings.warn(
+            "Trainer.train is deprecated and will be removed in version 0.3; use Trainer.fit",
+            FutureWarning,
+            stacklevel=2,
+        )
+        self.fit(*args, **kwargs)
+
     def check_metric(self, metric):
         """Raise UserError if `metric` is neither None nor a metric of the task."""
         check_metric(metric, self.task.metric_names)
@@ -118,7 +128,7 @@ class Trainer:
 
     @functools.cached_property
     def _predict_step(self):
-        """The function from a distributed batch to the predictions of all replicas."""
+        """The function that maps a distributed batch to the predictions of all replicas."""
         task = self.task
 
         def replica_step(batch):
@@ -130,12 +140,12 @@ class Trainer:
     def predict(self, data, description, total=None):
         """Yield the predictions of each batch, in order, as dicts of numpy arrays.
 
-        Every worker gets the predictions of all.
+        Every worker gets the predictions of all workers.
 
         Args:
-          data: batches with `is_real_example` (B,), 0 for rows that
-            only fill up the last batch; these are left out.
-          description: of the job, for the progress line.
+          data: a `data.input_pipeline.EvaluationInput`: batches with `is_real_example` (B,), 0 for
+            padding of the last batch, which is left out.
+          description: label of the progress bar.
           total: number of examples, if known.
         """
         ticker = console.Ticker(description, "examples", total=total)
@@ -152,7 +162,7 @@ class Trainer:
 
         Args:
           data: as for `predict`.
-          description: of the job, for the progress line.
+          description: label of the progress bar.
           total: number of examples, if known.
           is_stopped: function that returns whether to give up; then the result is None.
 
@@ -175,9 +185,9 @@ class Trainer:
 
         Args:
           data: as for `predict`.
-          step: of the weights, if it is not that of the checkpoint they came from.
+          step: the step of the weights, if it is not that of their checkpoint.
           total: number of examples, if known.
-          name: of the curves in TensorBoard.
+          name: name of the curves in TensorBoard.
           on_predictions: function to call with the result of `predict_all`.
           is_stopped: function that returns whether to give up; then the result is None.
         """

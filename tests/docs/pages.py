@@ -92,10 +92,10 @@ def _script(words, place):
             script = f"-m {rest[0]}" if rest[0].startswith("bert_tf.") else None
             return script, rest[1:] if script else words
         name, *rest = ["bert-tf", *rest[1:]]
-    if name.startswith("tools/"):  # they need libraries that tests do not have
-        return None, []
     if name.endswith(".py"):
-        return name, rest
+        # Those in tools/ need libraries that tests do not have.
+        is_script = name.removeprefix("./").rpartition("/")[0] in ("", "benchmarks")
+        return (name, rest) if is_script else (None, [])
     if name.rpartition("/")[2] != "bert-tf" or (rest and rest[0].startswith("-")):
         return None, words
     for length in (2, 1):

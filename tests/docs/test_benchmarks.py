@@ -1,11 +1,50 @@
-"""The code that the comparisons with transformers share."""
+"""The benchmarks use names that exist; the code that the comparisons with transformers share."""
 
+import ast
+import importlib
+import re
 import sys
+import types
+import warnings
 
 import pytest
 from absl.testing import flagsaver
 
 import bert_tf
+
+
+def test_names_exist(root):
+    """What benchmarks import from bert_tf, often inside functions, exists and is not deprecated."""
+    paths = sorted((root / "benchmarks").glob("*.py"))
+    assert len(paths) > 20
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", FutureWarning)
+        for path in paths:
+            check_names(ast.parse(path.read_text(encoding="utf-8")), path.name)
+
+
+def check_names(tree, name):
+    """Resolve the imports from bert_tf in a syntax tree, and the attributes of modules."""
+    imported = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import) and any(x.name == "bert_tf" for x in node.names):
+            imported["bert_tf"] = bert_tf
+        if isinstance(node, ast.ImportFrom) and node.module.split(".")[0] == "bert_tf":
+            module = importlib.import_module(node.module)
+            for x in node.names:
+                if not hasattr(module, x.name):
+                    importlib.import_module(f"{node.module}.{x.name}")
+                imported[x.asname or x.name] = getattr(module, x.name)
+    for node in ast.walk(tree):
+        path = ast.unparse(node) if isinstance(node, ast.Attribute) else ""
+        if not re.fullmatch(r"\w+(\.\w+)+", path):
+            continue
+        first, *names = path.split(".")
+        value = imported.get(first)
+        for x in names:
+            if isinstance(value, types.ModuleType):
+                assert hasattr(value, x), f"{name}, line {node.lineno}: {path}"
+                value = getattr(value, x)
 
 
 @pytest.fixture

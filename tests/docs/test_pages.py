@@ -133,6 +133,16 @@ def test_links_have_targets(root):
             assert not anchor or anchor in anchors[linked], f"{path}: {target}"
 
 
+def test_tests_named_in_pages_exist(root):
+    names = [
+        (path.name, name)
+        for path in pages.paths(root)
+        for name in re.findall(r"(?<![\w/])(?:tests/)?(\w+/test_\w+\.py)", path.read_text("utf-8"))
+    ]
+    assert len(names) > 20
+    assert not [name for name in names if not (root / "tests" / name[1]).exists()]
+
+
 def test_messages_in_troubleshooting_are_in_the_code(root):
     page = (root / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
     messages = re.findall(r"(?m)^\| `(.+?)` \| ", page)

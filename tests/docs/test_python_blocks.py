@@ -75,7 +75,7 @@ def load(path):
         assert set(inputs) == set(servable.text_signature), path
         for name, spec in servable.text_signature.items():
             assert spec.is_compatible_with(inputs[name]), f"{path}: {name}"
-        return servable.text(inputs)
+        return servable.serve_text(inputs)
 
     return types.SimpleNamespace(signatures={"serving_default": serve})
 

@@ -13,7 +13,17 @@ import bert_tf
 
 # A module imports from its own layer and the ones before it.
 LAYERS = [
-    ("config", "errors", "files", "console", "processes", "commands", "deprecation"),
+    (
+        "config",
+        "errors",
+        "files",
+        "console",
+        "processes",
+        "commands",
+        "deprecation",
+        "options",
+        "task_options",
+    ),
     ("modeling", "tokenization"),
     ("data", "checkpoints", "optimization"),
     ("tasks",),

@@ -3,9 +3,16 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-import test_training
+import training_helpers
 from common import TINY
-from test_training import Batches, SomeBatches, assert_same, mirrored, run, tensors
+from training_helpers import (
+    Batches,
+    SomeBatches,
+    assert_same,
+    mirrored,
+    run,
+    tensors,
+)
 
 import bert_tf
 from bert_tf import modeling, optimization, tasks, training
@@ -25,13 +32,13 @@ def one_layer(monkeypatch):
         rates = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
         return bert_tf.BertConfig.from_dict({**TINY.to_dict(), **rates, "num_hidden_layers": 1})
 
-    monkeypatch.setattr(test_training, "config", config)
+    monkeypatch.setattr(training_helpers, "config", config)
 
 
 def new_trainer(folder):
     strategy = training.make_strategy(distribution_strategy="one_device")
     return training.Trainer(
-        lambda: tasks.PretrainingTask(test_training.config()), strategy, str(folder)
+        lambda: tasks.PretrainingTask(training_helpers.config()), strategy, str(folder)
     )
 
 
@@ -42,7 +49,7 @@ def batch_of_step(step):
 def state_after_steps(dtype=None, dropout=0.0, steps=4, **options):
     """Make steps with `TrainStep` alone. Return all variables by name, with those of dropout."""
     training.set_seed(7)
-    task = tasks.PretrainingTask(test_training.config(dropout), dtype)
+    task = tasks.PretrainingTask(training_helpers.config(dropout), dtype)
     optimizer = optimization.AdamWeightDecay(optimization.linear_warmup_decay(1e-3, steps))
     optimizer.build(training.checkpointing.weights(task.model))
     step = training.step.TrainStep(task, optimizer, training.TrainConfig(**options))
@@ -77,7 +84,7 @@ def test_recomputation_makes_the_same_steps_on_two_devices(tmp_path):
 
 def graph_of_step(**options):
     """Return the graph of a traced step, and its nodes with those of its functions."""
-    task = tasks.PretrainingTask(test_training.config(0.1))
+    task = tasks.PretrainingTask(training_helpers.config(0.1))
     optimizer = optimization.AdamWeightDecay(lambda step: 1e-3)
     optimizer.build(training.checkpointing.weights(task.model))
     step = training.step.TrainStep(task, optimizer, training.TrainConfig(**options))
@@ -133,7 +140,7 @@ def test_xla_is_the_default_on_gpus_and_off_on_tpus(tmp_path, one_layer, caplog)
     trainer = new_trainer(tmp_path)
     trainer.strategy = OnTpu()
     with pytest.raises(bert_tf.UserError, match="no_such_metric"):  # after the warning
-        trainer.train(
+        trainer.fit(
             Batches(), None, 1, training.TrainConfig(xla=True, best_metric="no_such_metric")
         )
     assert "`xla`" in caplog.text and "TPU" in caplog.text
@@ -233,7 +240,7 @@ def test_loss_scaling_keeps_gradients_that_float16_would_lose(one_layer):
 
     def gradients(float16):
         training.set_seed(7)
-        task = Small(test_training.config(), "mixed_float16" if float16 else None)
+        task = Small(training_helpers.config(), "mixed_float16" if float16 else None)
         optimizer = optimization.AdamWeightDecay(lambda step: 0.0)
         optimizer.build(training.checkpointing.weights(task.model))
         step = training.step.TrainStep(task, optimizer, training.TrainConfig())

@@ -38,6 +38,6 @@ def test_batches_are_as_small_as_possible(monkeypatch):
 
 
 def test_several_processes_are_an_error(monkeypatch):
-    monkeypatch.setattr(runner, "Workers", lambda _: types.SimpleNamespace(is_several=True))
+    monkeypatch.setattr(runner, "Workers", lambda _: types.SimpleNamespace(is_multi_worker=True))
     with pytest.raises(bert_tf.UserError, match="TF_CONFIG"):
         runner.BatchRunner(None, tf.distribute.get_strategy(), 4, 12)

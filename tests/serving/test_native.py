@@ -19,7 +19,7 @@ from serving_models import (
 import bert_tf
 from bert_tf import serving
 from bert_tf.modeling.models import INPUTS
-from bert_tf.pipelines.base import Text, TextPreprocessor
+from bert_tf.pipelines.text_pipeline import Text, TextPreprocessor
 
 PAIRS = [("a b", "c"), ("", ""), ("a b c d e f g h i j a b c", "a b c d e f"), ("\tab\\n", "\n"),
          (b"\xff a\0b", "a\u0301 \ud55c"), ("c", "\U0001f600")]  # fmt: skip

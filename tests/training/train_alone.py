@@ -1,9 +1,8 @@
-"""Trains the made-up set of test_training.py in a process of its own: to be killed, or one worker.
+"""Makes a run of training_helpers.py in a process of its own: to be killed, or as one worker.
 
     python tests/training/train_alone.py OUTPUT_DIR '{"steps": 20, "dropout": 0.1, ...}'
 
-Like the scripts it goes on where the folder's newest checkpoint stands, and exits with their
-statuses.
+Like the scripts it resumes the run in the folder, and exits with their statuses.
 """
 
 import json
@@ -17,22 +16,22 @@ os.environ["KERAS_BACKEND"] = "tensorflow"
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
-def die_before(kind, name, count):
-    """Has this process killed before it renames a file to, or removes one of, a name."""
+def die_before(operation, name, count):
+    """Kill this process before the count-th `operation` (rename or remove) on a file of a name."""
     from bert_tf import files
 
-    function = getattr(files.Local, kind)
-    left = [count]
+    function = getattr(files.Local, operation)
+    remaining = [count]
 
     def counted(*paths, **options):
         if re.fullmatch(name, os.path.basename(paths[-1])):
-            left[0] -= 1
-            if not left[0]:
-                print(f"killed before it {kind}s {paths[-1]}", flush=True)
+            remaining[0] -= 1
+            if not remaining[0]:
+                print(f"killed before {operation} of {paths[-1]}", flush=True)
                 os.kill(os.getpid(), signal.SIGKILL)
         return function(*paths, **options)
 
-    setattr(files.Local, kind, staticmethod(counted))
+    setattr(files.Local, operation, staticmethod(counted))
 
 
 def main():
@@ -48,10 +47,10 @@ def main():
         strategy = bert_tf.training.make_strategy()
     else:
         conftest.pytest_configure()
-    import test_training
+    import training_helpers
 
     if (count := options.pop("replicas", 1)) > 1:
-        strategy = test_training.mirrored(count)
+        strategy = training_helpers.mirrored(count)
     bert_tf.training.set_seed(7)
     bert_tf.training.loop.SECONDS_PER_LOOP = options.pop("seconds_per_loop", 2.0)
     if operation := options.pop("die_before", None):
@@ -61,17 +60,17 @@ def main():
             paths, records.PRETRAINING, {"S": 8, "P": 1}, 4, 3
         )
     if folder := options.pop("classifier_dir", None):
-        test_training.run_classifier(folder, strategy)
+        training_helpers.run_classifier(folder, strategy)
         bert_tf.training.set_seed(7)
-    trainer = test_training.run(output_dir, strategy=strategy, **options)
-    results = trainer.evaluate(test_training.SomeBatches())
+    trainer = training_helpers.run(output_dir, strategy=strategy, **options)
+    results = trainer.evaluate(training_helpers.SomeBatches())
     print(json.dumps(results))
 
 
 if __name__ == "__main__":
     try:
         main()
-    except Exception as error:  # as bert_tf.cli.flags.run does it, with the trace of what is a bug
+    except Exception as error:  # like bert_tf.cli.flags.run, but with a traceback for bugs
         if type(error).__name__ not in ("UserError", "Stopped"):
             raise
         print(error, file=sys.stderr)

@@ -11,15 +11,12 @@ from bert_tf.errors import UserError
 
 
 def create_shards(shards, runner, options):
-    """Create the missing shards.
+    """Create the missing `Shards`; return the `Counts` of all.
 
     Args:
       shards: `Shards`.
       runner: name of a Beam runner, such as "DirectRunner".
       options: list of Beam's flags, such as ["--project=mine"].
-
-    Returns:
-      `Counts` of all shards.
 
     Raises:
       UserError: if Beam is not installed or rejects a flag, and as `Shards.create`.

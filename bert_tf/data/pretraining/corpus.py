@@ -104,23 +104,11 @@ class ChunkTokenizer:
     """A picklable function from a chunk of documents to a block for each shard."""
 
     def __init__(self, tokenizer, by_spaces):
-        """Create the function.
-
-        Args:
-          tokenizer: a `FullTokenizer`.
-          by_spaces: whether words are separated by spaces alone, see `InstanceConfig`.
-        """
+        """Create the function; `by_spaces` means `word_boundaries="spaces"` of `InstanceConfig`."""
         self._tokenizer, self._by_spaces = tokenizer, by_spaces
 
     def __call__(self, chunk):
-        """Tokenize documents.
-
-        Args:
-          chunk: list of (shard, lines, whether the lines have to be split into sentences).
-
-        Returns:
-          List of (shard, `Block`).
-        """
+        """Return a list of (shard, `Block`) for a chunk of `iter_chunks`."""
         texts = [
             list(chain.from_iterable(map(split_sentences, lines))) if is_raw else lines
             for _, lines, is_raw in chunk
@@ -159,14 +147,12 @@ class ChunkTokenizer:
 
 
 def iter_chunks(documents, num_shards, on_progress=lambda: None):
-    """Assign documents to shards and yield them in chunks for a `ChunkTokenizer`.
+    """Assign `Document`s to shards and yield them in chunks for a `ChunkTokenizer`.
 
     Document d of file f, both counted from 0, belongs to shard (f + d) mod `num_shards`.
 
-    Args:
-      documents: iterable of `sources.Document`.
-      num_shards: number of shards.
-      on_progress: called after each chunk.
+    Yields:
+      Lists of (shard, lines, whether the lines have to be split into sentences).
     """
     chunk, size = [], 0
     for document in documents:
@@ -183,15 +169,9 @@ def iter_chunks(documents, num_shards, on_progress=lambda: None):
 
 
 def read_corpus(source, tokenizer, by_spaces=False):
-    """Tokenize all text of a source. Lines without a token are skipped.
+    """Return a source, see `sources`, as a `Corpus`. Lines without a token are skipped.
 
-    Args:
-      source: a source, see `sources`.
-      tokenizer: a `FullTokenizer`.
-      by_spaces: whether words are separated by spaces alone, see `InstanceConfig`.
-
-    Returns:
-      A `Corpus`.
+    `by_spaces` means `word_boundaries="spaces"` of `InstanceConfig`.
 
     Raises:
       UserError: if the source cannot be read or has no text.

@@ -152,7 +152,7 @@ class Instances:
 
 
 def create_instances(corpus, vocab, config, rng=None, on_progress=lambda count: None):
-    """Create all instances of a corpus in shuffled order.
+    """Return the `Instances` of a `Corpus`.
 
     Args:
       corpus: a `Corpus`.
@@ -160,9 +160,6 @@ def create_instances(corpus, vocab, config, rng=None, on_progress=lambda count: 
       config: an `InstanceConfig`.
       rng: a `random.Random`; None to create one from `config.random_seed`.
       on_progress: called with a number of processed documents; each counts `dupe_factor` times.
-
-    Returns:
-      `Instances`.
     """
     rng = rng or random.Random(config.random_seed)
     order = list(range(len(corpus.documents) - 1))

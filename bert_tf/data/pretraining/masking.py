@@ -16,16 +16,9 @@ _POSITION = 1 << _REPLACEMENT_BITS
 
 
 class Masker:
-    """A function that draws the masks of an instance."""
+    """A function that draws the masks of an instance of a `Corpus`, for an `InstanceConfig`."""
 
     def __init__(self, corpus, vocab, config):
-        """Create the function.
-
-        Args:
-          corpus: a `Corpus`.
-          vocab: dict from token to id.
-          config: an `InstanceConfig`.
-        """
         self._config = config
         if max(vocab.values()) + 1 >= _POSITION:
             raise UserError(f"`vocab_file`: token ids must be less than {_POSITION - 1}")

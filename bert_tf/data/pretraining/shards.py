@@ -44,16 +44,10 @@ class Shards:
     """
 
     def __init__(self, source, path, tokenizer, config, num_shards, work_dir=None):
-        """Describe the shards.
+        """Describe the shards, whose file names begin with `path`.
 
-        Args:
-          source: a source, see `sources`.
-          path: the prefix of the file names.
-          tokenizer: a `FullTokenizer`.
-          config: an `InstanceConfig`.
-          num_shards: number of shards.
-          work_dir: a local folder for the work folder, which is created and removed in it; None for
-            the folder of `path`.
+        The work folder is created in, and removed from, the local folder `work_dir`, by default
+        that of `path`.
         """
         self.source, self.config, self.num_shards = source, config, num_shards
         self.vocab = tokenizer.vocab
@@ -83,14 +77,9 @@ class Shards:
         ]
 
     def create(self, num_processes=1, max_memory_mb=0):
-        """Create the missing shards and log a table of all.
+        """Create the missing shards and log a table of all; return the `Counts` of all.
 
-        Args:
-          num_processes: number of processes.
-          max_memory_mb: memory limit of all processes together; 0 for no limit.
-
-        Returns:
-          `Counts` of all shards.
+        `max_memory_mb` is the memory limit of all processes together, 0 for no limit.
 
         Raises:
           UserError: if existing files have a different configuration or input, the source cannot be

@@ -30,13 +30,7 @@ class WorkDir:
     """
 
     def __init__(self, path, num_shards, fingerprint):
-        """Describe the folder; `locked` creates it.
-
-        Args:
-          path: the folder.
-          num_shards: number of shards.
-          fingerprint: a JSON value that identifies the text and the configuration.
-        """
+        """Describe the folder; `locked` creates it. `fingerprint` is a JSON value."""
         self.path = path
         self._num_shards, self._fingerprint = num_shards, fingerprint
 
@@ -137,11 +131,7 @@ class WorkDir:
         files.write_text(self._join("sizes.json"), to_json(writer.sizes))
 
     def read_blocks(self, shard, size):
-        """Return the `Block`s of a shard.
-
-        Args:
-          shard: index of the shard.
-          size: its entry of `read_sizes`.
+        """Return the `Block`s of a shard, given its entry of `read_sizes`.
 
         Raises:
           DamagedFile: if the tokens do not have this size.

@@ -20,13 +20,7 @@ _BATCH_SIZE = 250
 def columns(instances, first, last, corpus, vocab, config):
     """Return the features of instances `first` to `last` - 1.
 
-    Args:
-      instances: `Instances`.
-      first: index of the first instance.
-      last: index after the last instance.
-      corpus: the `Corpus` of the instances.
-      vocab: dict from token to id.
-      config: the `InstanceConfig` of the instances.
+    `corpus`, `vocab` and `config` are those that the `Instances` were created from.
 
     Returns:
       Dict of arrays (I, S), (I, P) or (I, 1), named as in `records.pretraining_schema`.
@@ -72,13 +66,7 @@ def columns(instances, first, last, corpus, vocab, config):
 def write(paths, instances, corpus, vocab, config, on_progress=lambda count: None):
     """Write instances to TFRecord files in turn. All files appear at the end, or none does.
 
-    Args:
-      paths: the files.
-      instances: `Instances`.
-      corpus: the `Corpus` of the instances.
-      vocab: dict from token to id.
-      config: the `InstanceConfig` of the instances.
-      on_progress: called with a number of written instances.
+    `on_progress` is called with a number of written instances; other arguments as for `columns`.
     """
     with files.replacing(*paths) as temporary, contextlib.ExitStack() as stack:
         writers = [stack.enter_context(files.system(path).GFile(path, "wb")) for path in temporary]
@@ -170,9 +158,7 @@ def _percentage(part, whole):
 def warn_about_limits(counts, config):
     """Warn about single-document corpora and about instances with fewer masks than configured.
 
-    Args:
-      counts: list of the `Counts` of each independent corpus, such as a shard.
-      config: an `InstanceConfig`.
+    `counts` has the `Counts` of each independent corpus, such as a shard.
     """
     num_single = sum(part.documents == 1 for part in counts)
     if num_single and config.objective == "nsp":
@@ -199,16 +185,13 @@ def check_has_instances(source, num_instances):
 
 
 def create_in_memory(source, paths, tokenizer, config):
-    """Create the instances of a source, held in memory as in the release, and write them to files.
+    """Create the instances of a source, held in memory as in the release; return their `Counts`.
 
     Args:
       source: a source, see `sources`.
-      paths: the TFRecord files, which get instances in turn.
+      paths: the TFRecord files to write, which get instances in turn.
       tokenizer: a `FullTokenizer`.
       config: an `InstanceConfig`.
-
-    Returns:
-      `Counts`.
 
     Raises:
       UserError: if the source cannot be read or gives no instance, or a file cannot be written.

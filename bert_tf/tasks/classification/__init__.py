@@ -1,8 +1,9 @@
 """Classifying or scoring a text or a pair of texts (BERT paper, section 4.1)."""
 
+from bert_tf.task_options import ClassificationOptions
 from bert_tf.tasks.base import TaskSpec
 from bert_tf.tasks.classification.columns import Columns, Layout
-from bert_tf.tasks.classification.config import ClassificationConfig, ClassificationOptions
+from bert_tf.tasks.classification.config import ClassificationConfig
 from bert_tf.tasks.classification.data import (
     ClassificationData,
     make_model,

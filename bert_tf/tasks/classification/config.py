@@ -1,11 +1,10 @@
-"""The configuration of a fine-tuned classifier, and the options of its training."""
+"""What a fine-tuned classifier is besides its weights."""
 
 import dataclasses
 from typing import Any
 
-from bert_tf import console, files
-from bert_tf.errors import UserError
-from bert_tf.tasks.base import TaskConfig, TaskOptions, check_labels
+from bert_tf import files
+from bert_tf.tasks.base import TaskConfig, check_labels
 from bert_tf.tasks.classification.examples import NumericFeature
 
 
@@ -92,64 +91,3 @@ class ClassificationConfig(TaskConfig):
         if stored is None or stored.numeric_columns != self.numeric_columns:
             return self
         return dataclasses.replace(self, numeric_features=stored.numeric_features)
-
-
-@dataclasses.dataclass(frozen=True)
-class ClassificationOptions(TaskOptions):
-    """The options of a classifier: its data, and how to learn from them.
-
-    Attributes:
-      data_dir: folder with the files of the task.
-      task_name: a task of `glue.TASKS`, "tsv" for other files.
-      xnli_language: language of XNLI.
-      train_file, dev_file, test_file: files outside `data_dir`, or under other names.
-      task_type: a key of `task.TASK_CLASSES`, for custom files.
-      text_columns: one or two columns, by name or by number from 0.
-      label_column: column of the label; several with 0 and 1 for multi-label tasks.
-      id_column: column that identifies predictions.
-      labels: in the order of their ids; those of the training set if empty.
-      label_separator: separates the labels of one cell.
-      header: "auto", "yes" or "no".
-      numeric_columns: columns of numbers.
-      numeric_as: "vector" or "text".
-      skip_bad_rows: leave out rows that cannot be used instead of raising an error.
-      tfds_name, tfds_data_dir, tfds_splits: a dataset of tensorflow-datasets instead of files.
-      class_weights: ("balanced",), or a loss weight for each label.
-      report: write each label's scores to eval_report.txt.
-      glue_submission: folder for predictions in the form of GLUE's leaderboard.
-    """
-
-    data_dir: str | None = None
-    task_name: str | None = None
-    xnli_language: str = "zh"
-    train_file: str | None = None
-    dev_file: str | None = None
-    test_file: str | None = None
-    task_type: str | None = None
-    text_columns: tuple = ()
-    label_column: tuple = ()
-    id_column: str | None = None
-    labels: tuple = ()
-    label_separator: str = ","
-    header: str = "auto"
-    numeric_columns: tuple = ()
-    numeric_as: str | None = None
-    skip_bad_rows: bool = False
-    tfds_name: str | None = None
-    tfds_data_dir: str | None = None
-    tfds_splits: tuple = ()
-    class_weights: tuple = ()
-    report: bool = False
-    glue_submission: str | None = None
-
-    def check(self, config):
-        if self.glue_submission and config.num_seeds > 1:
-            raise UserError("`glue_submission` requires the predictions of one run, `num_seeds=1`")
-        distillation = config.distillation
-        if self.class_weights and distillation and distillation.weight == 1:
-            raise UserError(
-                "`class_weights` has no effect where the labels have no share of the loss: use a "
-                "`teacher_weight` below 1"
-            )
-        if self.class_weights and not config.do_train:
-            console.warning("`class_weights` has no effect without `do_train`")

@@ -6,8 +6,9 @@ import os
 from bert_tf import console, files
 from bert_tf.errors import UserError
 from bert_tf.modeling import BertClassifier
+from bert_tf.options import PARTS
 from bert_tf.tasks import metrics, results
-from bert_tf.tasks.base import PARTS, RecordFormat, TaskData, part_of, result_file
+from bert_tf.tasks.base import RecordFormat, TaskData, part_of, result_file
 from bert_tf.tasks.classification.columns import Layout
 from bert_tf.tasks.classification.config import ClassificationConfig
 from bert_tf.tasks.classification.examples import (

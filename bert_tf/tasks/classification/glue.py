@@ -91,7 +91,7 @@ def _mnli(*parts):
 
 
 # Add a task here. Tasks of the release have the same examples and order of labels as there.
-TASKS = {
+TEXT_TASKS = {
     "CoLA": TextTask(
         _files(Columns(text_a=3, label=1), _SINGLE_TEST),
         _BINARY,
@@ -176,7 +176,7 @@ TASKS = {
     ),
 }
 
-_PLAIN = {name.lower().replace("-", ""): name for name in TASKS}
+_PLAIN = {name.lower().replace("-", ""): name for name in TEXT_TASKS}
 _PLAIN |= {
     "sst": "SST-2",
     "sts": "STS-B",
@@ -197,9 +197,9 @@ def find_task(name, language="zh"):
     Raises:
       UserError: if there is no such task; the message lists them.
     """
-    task = TASKS.get(_PLAIN.get(name.lower().replace("-", "").replace("_", "")))
+    task = TEXT_TASKS.get(_PLAIN.get(name.lower().replace("-", "").replace("_", "")))
     if task is None:
-        raise UserError(f"`task_name`: {name!r} is not one of {', '.join(TASKS)}")
+        raise UserError(f"`task_name`: {name!r} is not one of {', '.join(TEXT_TASKS)}")
     return dataclasses.replace(
         task, files={split: _in_language(file, language) for split, file in task.files.items()}
     )
@@ -242,4 +242,4 @@ def custom_task(task_type=None, labels=None, layout=None):
         if labels:
             raise UserError("`labels`: a regression has no labels")
         labels = ()
-    return dataclasses.replace(TASKS["tsv"], labels=labels, task_type=task_type, layout=layout)
+    return dataclasses.replace(TEXT_TASKS["tsv"], labels=labels, task_type=task_type, layout=layout)

@@ -6,11 +6,9 @@ into answers, `scoring` compares them with those of the data, and `data` ties th
 run.
 """
 
+from bert_tf.task_options import QuestionAnsweringOptions
 from bert_tf.tasks.base import TaskSpec
-from bert_tf.tasks.question_answering.config import (
-    QuestionAnsweringConfig,
-    QuestionAnsweringOptions,
-)
+from bert_tf.tasks.question_answering.config import QuestionAnsweringConfig
 from bert_tf.tasks.question_answering.data import (
     PredictionWriter,
     QuestionAnsweringData,

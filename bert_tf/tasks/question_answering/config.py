@@ -1,10 +1,9 @@
-"""What a question answering model is besides its weights, and what a user chooses for one."""
+"""What a question answering model is besides its weights."""
 
 import dataclasses
 
 from bert_tf import files
-from bert_tf.errors import UserError
-from bert_tf.tasks.base import TaskConfig, TaskOptions
+from bert_tf.tasks.base import TaskConfig
 from bert_tf.tasks.question_answering.decoding import DecodingConfig
 from bert_tf.tasks.question_answering.features import NUM_SPECIAL_TOKENS, WindowConfig
 
@@ -59,51 +58,3 @@ class QuestionAnsweringConfig(TaskConfig):
 
     def recorded_options(self):
         return {name: getattr(self, name) for name in self.default_options()}
-
-
-@dataclasses.dataclass(frozen=True)
-class QuestionAnsweringOptions(TaskOptions):
-    """What a user chooses for question answering: its data, windows and decoding.
-
-    Attributes:
-      train_file: JSON file of SQuAD for training.
-      predict_file: JSON file of SQuAD with the questions to answer.
-      tfds_name, tfds_data_dir, tfds_splits: a data set of tensorflow-datasets instead of files;
-        two splits, for training and prediction.
-      doc_stride, max_query_length, answer_alignment: see `WindowConfig`.
-      n_best_size, max_answer_length, version_2_with_negative, null_score_diff_threshold: see
-        `DecodingConfig`.
-      find_null_score_diff_threshold: use the threshold with the best F1 on `predict_file`.
-      verbose_logging: log each candidate answer whose text is not found in its words.
-      num_processes: processes that make features; 0 for one a core where there are many questions.
-    """
-
-    train_file: str | None = None
-    predict_file: str | None = None
-    tfds_name: str | None = None
-    tfds_data_dir: str | None = None
-    tfds_splits: tuple = ()
-    doc_stride: int | None = None
-    max_query_length: int | None = None
-    answer_alignment: str | None = None
-    n_best_size: int | None = None
-    max_answer_length: int | None = None
-    version_2_with_negative: bool | None = None
-    null_score_diff_threshold: float | None = None
-    find_null_score_diff_threshold: bool = False
-    verbose_logging: bool = False
-    num_processes: int = 0
-
-    def check(self, config):
-        if self.find_null_score_diff_threshold:
-            if not self.version_2_with_negative:
-                raise UserError(
-                    "`find_null_score_diff_threshold` requires `version_2_with_negative`: without "
-                    "it there is always an answer"
-                )
-            if not (config.do_predict or config.do_eval):
-                raise UserError(
-                    "`find_null_score_diff_threshold` requires `do_predict` or `do_eval`"
-                )
-        window_config = WindowConfig(**{name: getattr(self, name) for name in _names(WindowConfig)})
-        window_config.check()

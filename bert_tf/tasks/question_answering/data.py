@@ -136,6 +136,7 @@ def read(options, model, parts, stored=None):
     config = QuestionAnsweringConfig(
         model.bert_config, model.vocab_file, model.do_lower_case, **recorded
     )
+    config.window_config.check()
     is_scored = "dev" in parts or options.find_null_score_diff_threshold
     splits = {"train": "train"} if "train" in parts else {}
     if is_scored or "test" in parts:

@@ -1,11 +1,11 @@
 """Tagging words: named entities, parts of speech (BERT paper, section 5.3)."""
 
+from bert_tf.task_options import TokenClassificationOptions
 from bert_tf.tasks.base import TaskSpec
 from bert_tf.tasks.token_classification import schemes, scoring
 from bert_tf.tasks.token_classification.config import (
     FeatureBasedConfig,
     TokenClassificationConfig,
-    TokenClassificationOptions,
 )
 from bert_tf.tasks.token_classification.data import TokenClassificationData, read, write_columns
 from bert_tf.tasks.token_classification.features import (

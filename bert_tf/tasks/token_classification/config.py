@@ -1,11 +1,11 @@
-"""What a token classifier is besides its weights, and what a user chooses for one."""
+"""What a token classifier is besides its weights."""
 
 import dataclasses
 
 from bert_tf import files
 from bert_tf.errors import UserError
 from bert_tf.modeling import layers_of
-from bert_tf.tasks.base import TaskConfig, TaskOptions, check_labels
+from bert_tf.tasks.base import TaskConfig, check_labels
 from bert_tf.tasks.token_classification.features import Tags, WindowConfig
 from bert_tf.tasks.token_classification.schemes import infer_scheme
 
@@ -124,68 +124,10 @@ class TokenClassificationConfig(TaskConfig):
         )
 
 
-@dataclasses.dataclass(frozen=True)
-class TokenClassificationOptions(TaskOptions):
-    """What a user chooses for a token classifier: its data, and how to learn from them.
-
-    Attributes:
-      data_dir: folder with train.txt, dev.txt and test.txt.
-      train_file, dev_file, test_file: files outside `data_dir`, or under other names.
-      word_column, tag_column: column numbers as text; with `tfds_name` names of features.
-      tag_scheme: scheme of the data, None to find it.
-      learn_scheme: scheme that the model learns, iob2 if None.
-      output_scheme: scheme of the predictions, that of the data if None.
-      skip_bad_rows: leave out sentences that cannot be used instead of raising an error.
-      tfds_name, tfds_data_dir, tfds_splits: a data set of tensorflow-datasets instead of files.
-      doc_stride, document_context: see `WindowConfig`.
-      features_only: train a BiLSTM on the features of a frozen encoder.
-      layer_combination: the layers of these features, one of `modeling.LAYER_COMBINATIONS`.
-      feature_lstm_size: units of each direction of the BiLSTM.
-      report: write each label's scores to eval_report.txt.
-    """
-
-    data_dir: str | None = None
-    train_file: str | None = None
-    dev_file: str | None = None
-    test_file: str | None = None
-    word_column: str | None = None
-    tag_column: str | None = None
-    tag_scheme: str | None = None
-    learn_scheme: str | None = None
-    output_scheme: str | None = None
-    skip_bad_rows: bool = False
-    tfds_name: str | None = None
-    tfds_data_dir: str | None = None
-    tfds_splits: tuple = ()
-    doc_stride: int | None = None
-    document_context: bool | None = None
-    features_only: bool | None = None
-    layer_combination: str | None = None
-    feature_lstm_size: int | None = None
-    report: bool = False
-
-    def check(self, config):
-        if not self.features_only:
-            for name in ("layer_combination", "feature_lstm_size"):
-                if self.is_given(name):
-                    raise UserError(f"`{name}` requires `features_only`")
-            return
-        if config.do_train and not (config.model.init_checkpoint or config.is_resumed):
-            raise UserError(
-                "`features_only` requires `init_checkpoint`: the features of random weights are "
-                "meaningless"
-            )
-        for name, options in (
-            ("num_frozen_layers", config.train),
-            ("layer_decay", config.optimizer),
-        ):
-            if getattr(options, name) != getattr(type(options), name):
-                raise UserError(f"`{name}`: with `features_only` all layers are frozen")
-
-    def feature_based(self, bert_config):
-        """Return the `FeatureBasedConfig`, None without `features_only`."""
-        if not self.features_only:
-            return None
-        layer_combination = self.layer_combination or _DEFAULT_LAYERS
-        layers_of(layer_combination, bert_config.num_hidden_layers)  # raises for too few layers
-        return FeatureBasedConfig(layer_combination, self.feature_lstm_size)
+def feature_based_config(options, bert_config):
+    """Return the `FeatureBasedConfig` of the options, None without `features_only`."""
+    if not options.features_only:
+        return None
+    layer_combination = options.layer_combination or _DEFAULT_LAYERS
+    layers_of(layer_combination, bert_config.num_hidden_layers)  # raises for too few layers
+    return FeatureBasedConfig(layer_combination, options.feature_lstm_size)

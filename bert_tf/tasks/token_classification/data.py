@@ -5,12 +5,16 @@ import dataclasses
 from bert_tf import console, files
 from bert_tf.data import records
 from bert_tf.errors import UserError
+from bert_tf.options import PARTS
 from bert_tf.tasks import results
-from bert_tf.tasks.base import PARTS, RecordFormat, TaskData, result_file
+from bert_tf.tasks.base import RecordFormat, TaskData, result_file
 from bert_tf.tasks.feature_cache import FeatureCache, digest, tokenizer_fingerprint
 from bert_tf.tasks.rows import BadRows
 from bert_tf.tasks.token_classification import schemes, scoring
-from bert_tf.tasks.token_classification.config import TokenClassificationConfig
+from bert_tf.tasks.token_classification.config import (
+    TokenClassificationConfig,
+    feature_based_config,
+)
 from bert_tf.tasks.token_classification.features import (
     convert_sentences,
     infer_tags,
@@ -183,7 +187,7 @@ def read(options, model, parts, stored=None):
         options.doc_stride,
         options.document_context,
         tags,
-        options.feature_based(model.bert_config),
+        feature_based_config(options, model.bert_config),
     )
     return TokenClassificationData(sentences, config, options)
 

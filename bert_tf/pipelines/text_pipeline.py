@@ -193,10 +193,8 @@ class TextPipeline:
           strategy: a `tf.distribute.Strategy` of one process; by default all available devices
             are used.
           batch_size: the global batch size.
-          max_seq_length: maximum number of tokens; longer texts are truncated.
-
-        Raises:
-          UserError: if the model does not support this length.
+          max_seq_length: maximum number of tokens; longer texts are truncated. A UserError is
+            raised if the model does not support this length.
         """
         check_length(max_seq_length, model.config)
         self.model, self.tokenizer, self.max_seq_length = model, tokenizer, max_seq_length
@@ -237,13 +235,9 @@ class TextPipeline:
 
     def _make_runner(self, function, bytes_per_row=0, extra_inputs=()):
         return BatchRunner(
-            function,
-            self._strategy,
-            self._batch_size,
-            self.max_seq_length,
-            bytes_per_row,
+            function, self._strategy, self._batch_size, self.max_seq_length, bytes_per_row,
             extra_inputs,
-        )
+        )  # fmt: skip
 
     def _make_preprocessor(self, with_words=False):
         return TextPreprocessor(self.tokenizer, self.max_seq_length, with_words)

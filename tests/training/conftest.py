@@ -1,0 +1,46 @@
+"""Fixtures for the tests of training."""
+
+import numpy as np
+import pytest
+from training_helpers import Batches, run, run_classifier
+
+from bert_tf import training
+from bert_tf.data import records
+
+
+@pytest.fixture(autouse=True)
+def seed():
+    training.set_seed(7)
+
+
+@pytest.fixture(scope="session")
+def record_paths(tmp_path_factory):
+    """Three files of pre-training records, of different sizes."""
+    folder = tmp_path_factory.mktemp("records")
+    paths = [str(folder / f"{i}.tfrecord") for i in range(3)]
+    with records.writing(paths, records.PRETRAINING) as write:
+        for step in range(11):
+            batch = Batches().make(step)
+            for row in range(4):
+                write({name: value[row] for name, value in batch.items()})
+    return paths
+
+
+@pytest.fixture(scope="session")
+def plain_run(tmp_path_factory):
+    """The folder of a run of 20 steps on one device, with a report of the first and the last."""
+    folder = tmp_path_factory.mktemp("plain")
+    training.set_seed(7)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("bert_tf.training.loop.SECONDS_PER_REPORT", np.inf)
+        run(folder, 20, save=3)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def classifier_run(tmp_path_factory):
+    """The folder of a run of `run_classifier` on one device."""
+    folder = tmp_path_factory.mktemp("classifier")
+    training.set_seed(7)
+    run_classifier(folder)
+    return folder

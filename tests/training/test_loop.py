@@ -1,0 +1,176 @@
+"""The training loop: runs that are killed or stopped at any time end as if left alone."""
+
+import os
+import random
+import shutil
+import signal
+import time
+
+import pytest
+from training_helpers import assert_same, log, run, start, tensors
+
+import bert_tf
+from bert_tf import training
+from bert_tf.data import input_pipeline, records
+
+# Saves often and returns to the host after each step, so that a signal can arrive in any state.
+OPTIONS = {
+    "steps": 150,
+    "save": 3,
+    "dropout": 0.1,
+    "seconds_per_loop": 0.0,
+    "eval_steps": 50,
+    "best_metric": "loss",
+}
+
+
+def test_length_of_the_host_loop_has_no_effect(plain_run, tmp_path, monkeypatch):
+    monkeypatch.setattr("bert_tf.training.loop.SECONDS_PER_LOOP", 0.0)
+    run(tmp_path, 20)
+    assert_same(plain_run, tmp_path)
+
+
+def test_nan_stops_the_run(tmp_path):
+    with pytest.raises(
+        bert_tf.UserError,
+        match=r"is (nan|inf) at step (\d+), with a batch from made up for step \d+; "
+        "there is no checkpoint yet; .*`learning_rate`",
+    ):
+        run(tmp_path, 50, rate=1e30)
+
+
+def test_folder_of_a_running_process_is_an_error(plain_run, tmp_path, monkeypatch):
+    shutil.copytree(plain_run, tmp_path, dirs_exist_ok=True)
+    temporary = tmp_path / "model.ckpt-9.tmp-123.index"
+    with training.exclusive_directory(str(tmp_path)):
+        temporary.write_text("of a run that was killed")
+        monkeypatch.setattr(training.loop, "_LOCKED", set())  # as if this were another process
+        with pytest.raises(bert_tf.UserError, match=rf"`output_dir`.*PID {os.getpid()}\)"):
+            run(tmp_path, 20)
+        monkeypatch.undo()
+    run(tmp_path, 20)  # nothing to do
+    assert not temporary.exists()
+
+
+def test_signals_are_requests_until_the_second_ctrl_c():
+    handlers = [signal.getsignal(number) for number in training.PreemptionHandler.signals]
+    with training.PreemptionHandler() as preemption:
+        assert preemption.signal is None
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert preemption.signal == signal.SIGTERM
+        with pytest.raises(bert_tf.errors.Stopped, match="SIGTERM at step 3") as stopped:
+            preemption.stop(3)
+        assert stopped.value.status == 75
+        os.kill(os.getpid(), signal.SIGINT)
+        with pytest.raises(bert_tf.errors.Stopped, match="SIGINT at step 3") as stopped:
+            preemption.stop(3)
+        assert stopped.value.status == 130
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+    assert handlers == [signal.getsignal(number) for number in training.PreemptionHandler.signals]
+
+
+def kill_at_random_times(folder, options, times, seed):
+    """Start a run and kill it at a random time after its first step, several times.
+
+    The last kill comes after a checkpoint, however slow the machine is.
+
+    Returns:
+      Whether the run was completed before it could be killed.
+    """
+    generator = random.Random(seed)
+
+    def is_too_early(count):
+        is_last = count == times - 1
+        if is_last and not any(folder.glob("model.ckpt-*.index")):
+            return True
+        return log(folder).count("compiled") == count
+
+    for count in range(times):
+        process = start(folder, options)
+        while process.poll() is None and is_too_early(count):
+            time.sleep(0.01)
+        time.sleep(generator.uniform(0.0, 0.4))
+        process.send_signal(signal.SIGKILL)
+        if process.wait(60) == 0:
+            return True
+    return False
+
+
+def test_killed_run_is_resumed_exactly(record_paths, tmp_path, monkeypatch, caplog):
+    """One process is killed; this one resumes its run, and makes one that is not interrupted."""
+    killed, whole = tmp_path / "killed", tmp_path / "whole"
+    killed.mkdir()
+    options = {**OPTIONS, "paths": record_paths, "total": OPTIONS["steps"], "steps": 100000}
+    assert not kill_at_random_times(killed, options, times=1, seed=1)
+    monkeypatch.setattr("bert_tf.training.loop.SECONDS_PER_LOOP", 0.0)
+    caplog.set_level("INFO", "bert_tf")
+    options = {name: x for name, x in OPTIONS.items() if name != "seconds_per_loop"}
+    step = int(tensors(killed)["global_step"])
+    options["steps"] = max(options["steps"], step + 3)
+    for folder in (killed, whole):
+        training.set_seed(7)
+        lengths = {"S": 8, "P": 1}
+        data = input_pipeline.TrainingInput(record_paths, records.PRETRAINING, lengths, 4, 3)
+        run(folder, total=OPTIONS["steps"], data=data, **options)
+    assert f"weights: resumed from {killed}/model.ckpt-" in caplog.text
+    assert_same(whole, killed)
+    assert_same(whole / "best", killed / "best")
+
+
+@pytest.fixture(scope="module", params=[1, 2], ids=["one device", "two devices"])
+def whole(request, record_paths, tmp_path_factory):
+    """A run that is not interrupted: its folder, and the options to repeat it."""
+    options = {**OPTIONS, "paths": record_paths, "replicas": request.param}
+    folder = tmp_path_factory.mktemp("whole")
+    assert start(folder, options).wait(300) == 0
+    return folder, options
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("seed", "times"), [(1, 2), *((100 + i, 8) for i in range(5))])
+def test_run_that_is_killed_at_random_times(whole, tmp_path, seed, times):
+    folder, options = whole
+    if not kill_at_random_times(tmp_path, options, times, seed):
+        assert start(tmp_path, options).wait(300) == 0
+    assert log(tmp_path).count("weights: resumed from ") >= 1
+    assert_same(folder, tmp_path)
+    assert_same(folder / "best", tmp_path / "best")
+
+
+# Each operation that names a file of a checkpoint or removes one, and the occurrence before which
+# the run is killed.
+OPERATIONS = [
+    ("rename", r"model\.ckpt-\d+\.data-00000-of-00001", 3),
+    ("rename", r"model\.ckpt-\d+\.index", 3),
+    ("rename", "checkpoint", 2),
+    ("remove", r"model\.ckpt-\d+\.index", 2),
+    ("remove", r"model\.ckpt-\d+\.data-00000-of-00001", 1),
+]
+
+
+@pytest.mark.slow
+def test_run_that_is_killed_while_writing_a_checkpoint(record_paths, tmp_path):
+    options = {**OPTIONS, "paths": record_paths, "steps": 45}
+    (tmp_path / "whole").mkdir()
+    (tmp_path / "killed").mkdir()
+    assert start(tmp_path / "whole", options).wait(300) == 0
+    for operation in OPERATIONS:
+        process = start(tmp_path / "killed", {**options, "die_before": operation})
+        assert process.wait(300) == -signal.SIGKILL
+        assert f"killed before {operation[0]} of" in log(tmp_path / "killed").splitlines()[-1]
+    assert start(tmp_path / "killed", options).wait(300) == 0
+    assert_same(tmp_path / "whole", tmp_path / "killed")
+    assert not list((tmp_path / "killed").glob("*.tmp-*"))
+
+
+@pytest.mark.slow
+def test_sigterm_to_a_process(record_paths, tmp_path):
+    options = {**OPTIONS, "paths": record_paths, "save": 100000, "steps": 100000}
+    process = start(tmp_path, options)
+    while "compiled" not in log(tmp_path) and process.poll() is None:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == 75
+    assert "stopped by SIGTERM at step" in log(tmp_path)
+    assert tensors(tmp_path)["global_step"] > 0

@@ -1,0 +1,58 @@
+"""`TrainStep`: the same steps on several replicas and in several micro-batches."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from training_helpers import assert_same, curves, mirrored, run, run_classifier
+
+from bert_tf import modeling
+
+
+@pytest.mark.parametrize("count", [2, pytest.param(4, marks=pytest.mark.slow)])
+def test_replicas_make_the_same_steps(plain_run, tmp_path, count, monkeypatch):
+    # One report after the first step and one after the last, however slow the machine is.
+    monkeypatch.setattr("bert_tf.training.loop.SECONDS_PER_REPORT", np.inf)
+    run(tmp_path, 20, mirrored(count))
+    assert_same(plain_run, tmp_path, atol=1e-5)
+    one, more = curves(plain_run), curves(tmp_path)
+    losses = {"masked_lm_loss", "next_sentence_loss", "loss", "gradient_norm", "learning_rate"}
+    assert one.keys() == more.keys()
+    assert {name for name, step in one if step == 1} == losses
+    assert {name for name, step in one if step == 20} == {*losses, "examples_per_second"}
+    for (name, step), value in one.items():
+        if name != "examples_per_second":
+            assert more[name, step] == pytest.approx(value, abs=1e-5), (name, step)
+
+
+# By default two worker processes make these steps, in test_strategy.py.
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [2, 4])
+def test_replicas_make_the_same_steps_with_labels_of_unequal_weight(
+    classifier_run, tmp_path, count
+):
+    run_classifier(tmp_path, mirrored(count))
+    assert_same(classifier_run, tmp_path, atol=1e-5)
+
+
+@pytest.mark.parametrize("parts", [pytest.param(2, marks=pytest.mark.slow), 4])
+def test_accumulation_makes_the_same_steps(plain_run, tmp_path, parts):
+    """The masked-LM weights are uneven over the micro-batches: a mean of means would differ."""
+    run(tmp_path, 20, gradient_accumulation_steps=parts)
+    assert_same(plain_run, tmp_path, atol=1e-5)
+
+
+def test_replicas_draw_different_masks():
+    """The same rows on two replicas, to which Keras' own dropout would apply the same mask."""
+    strategy = mirrored(2)
+    with strategy.scope():
+        layer = modeling.Dropout(0.5)
+
+    def masked():
+        replica = tf.distribute.get_replica_context()
+        return layer(tf.ones((2, 64)), training=True, replica_id=replica.replica_id_in_sync_group)
+
+    first = strategy.experimental_local_results(tf.function(lambda: strategy.run(masked))())
+    assert 30 < np.count_nonzero(first[0]) < 100
+    assert np.mean(first[0].numpy() == first[1].numpy()) < 0.75
+    second = strategy.experimental_local_results(tf.function(lambda: strategy.run(masked))())
+    assert np.mean(first[0].numpy() == second[0].numpy()) < 0.75

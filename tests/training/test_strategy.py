@@ -1,0 +1,213 @@
+"""Strategies, the devices of a machine, and two processes that train as one."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+import tensorflow as tf
+from training_helpers import (
+    SomeBatches,
+    assert_same,
+    config,
+    log,
+    mirrored,
+    one_device,
+    run,
+    start,
+    tensors,
+    worker_environments,
+)
+
+import bert_tf
+from bert_tf import tasks, training
+from bert_tf.training import Devices, find_devices, strategy
+
+
+def test_device_arguments(caplog):
+    with pytest.raises(bert_tf.UserError, match="`use_tpu` requires `tpu_name`"):
+        training.make_strategy(use_tpu=True)
+    with pytest.raises(bert_tf.UserError, match=r"`distribution_strategy=mirrored`.*`use_tpu`"):
+        training.make_strategy(use_tpu=True, tpu_name="x", distribution_strategy="mirrored")
+    training.make_strategy(tpu_name="mine", distribution_strategy="one_device")
+    assert "`tpu_name=mine` has no effect without `use_tpu`" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "was expected, found '{'"),
+        ('{"cluster": {"worker": ["a:1", "b:1"]}}', "was expected, found"),
+        (
+            '{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 2}}',
+            "task worker 2, but the cluster has only 2",
+        ),
+        (
+            '{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "evaluator", "index": 0}}',
+            "task type 'evaluator'",
+        ),
+    ],
+)
+def test_malformed_tf_config_is_an_error(text, message, monkeypatch):
+    monkeypatch.setenv("TF_CONFIG", text)
+    with pytest.raises(bert_tf.UserError, match="TF_CONFIG: .*" + message):
+        training.make_strategy()
+
+
+def test_tf_config_of_one_worker(monkeypatch, caplog):
+    task = {"type": "worker", "index": 0}
+    monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": {"worker": ["a:1"]}, "task": task}))
+    assert strategy.tf_config() == 1
+    with pytest.raises(
+        bert_tf.UserError, match=r"`distribution_strategy=multi_worker`.* TF_CONFIG"
+    ):
+        training.make_strategy(distribution_strategy="multi_worker")
+    cluster = {"worker": ["a:1", "b:1"]}
+    monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": cluster, "task": task}))
+    training.make_strategy(distribution_strategy="one_device")
+    assert "TF_CONFIG names 2 workers" in caplog.text
+    assert "`distribution_strategy=one_device`" in caplog.text
+
+
+def test_batches_are_padded_to_a_multiple():
+    lengths = [
+        training.length_multiple(one_device(), xla, n) for xla in (False, True) for n in (128, 70)
+    ]
+    assert lengths == [8, 8, 32, 24]
+    tpu = tf.distribute.TPUStrategy.__new__(tf.distribute.TPUStrategy)
+    assert training.length_multiple(tpu, False, 128) is None
+
+
+@pytest.fixture
+def chips(tmp_path, monkeypatch):
+    """The device files of two TPU chips."""
+    for name in ("accel0", "accel1"):
+        (tmp_path / name).touch()
+    monkeypatch.setattr(strategy, "_TPU_CHIPS", (f"{tmp_path}/accel[0-9]*",))
+
+
+@pytest.mark.parametrize(
+    ("gpus", "devices"), [([], Devices("CPU", 1)), (["a", "b"], Devices("GPU", 2))]
+)
+def test_devices_without_a_tpu(gpus, devices, monkeypatch):
+    monkeypatch.setattr(strategy, "_TPU_CHIPS", ())
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: gpus)
+    assert find_devices() == devices
+    assert find_devices().flags == {}
+
+
+def test_tpu_is_counted_in_a_separate_process(chips, monkeypatch):
+    def run(command, **options):
+        return subprocess.CompletedProcess(command, 0, "output of a driver\n8\n", "noise\n")
+
+    monkeypatch.setattr(strategy.subprocess, "run", run)
+    devices = find_devices()
+    assert devices == Devices("TPU", 8)
+    assert devices.flags == {"use_tpu": True, "tpu_name": "local", "num_tpu_cores": 8}
+
+
+def test_error_of_that_process_is_reported(chips, monkeypatch):
+    def run(command, **options):
+        return subprocess.CompletedProcess(command, 1, "", "Traceback\nUserError: no chip\n")
+
+    monkeypatch.setattr(strategy.subprocess, "run", run)
+    with pytest.raises(bert_tf.UserError, match=r"TensorFlow cannot use .*no chip"):
+        find_devices()
+
+
+@pytest.mark.slow
+def test_tpu_that_cannot_be_used_is_an_error(chips):
+    # Runs the separate process: this machine has the two files but no TPU.
+    with pytest.raises(bert_tf.UserError, match=r"TensorFlow cannot use .*`tpu_name=local`"):
+        find_devices()
+
+
+@pytest.mark.parametrize(("count", "least", "size"), [(1, 32, 32), (8, 32, 32), (3, 32, 33)])
+def test_batch_size_divides_over_the_devices(count, least, size):
+    assert Devices("GPU", count).batch_size(least) == size
+
+
+def test_lost_worker_raises_stopped():
+    workers = training.Workers(one_device())
+    error = tf.errors.UnavailableError(None, None, "connection reset")
+    with pytest.raises(tf.errors.UnavailableError), workers.watched():
+        raise error
+    workers.is_multi_worker = True
+    with pytest.raises(bert_tf.errors.Stopped, match="connection reset") as stopped:  # noqa: SIM117
+        with workers.watched():
+            raise error
+    assert stopped.value.status == 75
+
+
+def start_workers(folder, options, monkeypatch):
+    """Start two workers with one output folder and a log each."""
+    processes = []
+    for index, environment in enumerate(worker_environments()):
+        monkeypatch.setenv("TF_CONFIG", environment)
+        logs = folder / f"worker{index}"
+        logs.mkdir(exist_ok=True)
+        processes.append(start(folder / "run", options, logs))
+    monkeypatch.delenv("TF_CONFIG")
+    return processes
+
+
+def wait(processes, seconds=200):
+    return [process.wait(seconds) for process in processes]
+
+
+def wait_for_first_step(tmp_path, processes):
+    while any(process.poll() is None for process in processes):
+        if all("compiled" in log(tmp_path / f"worker{index}") for index in range(2)):
+            return
+        time.sleep(0.05)
+    raise AssertionError(log(tmp_path / "worker0"))
+
+
+def test_two_workers_make_the_same_steps(plain_run, classifier_run, tmp_path, monkeypatch):
+    """In pre-training with uneven masks, and in a classifier with labels of unequal weight."""
+    options = {"steps": 20, "classifier_dir": str(tmp_path / "run_classifier")}
+    processes = start_workers(tmp_path, options, monkeypatch)
+    trainer = training.Trainer(
+        lambda: tasks.PretrainingTask(config()), one_device(), str(plain_run)
+    )
+    expected = trainer.evaluate(SomeBatches())
+    assert wait(processes) == [0, 0]
+    assert_same(plain_run, tmp_path / "run", atol=1e-5)
+    assert_same(classifier_run, tmp_path / "run_classifier", atol=1e-5)
+    for index in range(2):  # each worker has the results of all examples
+        results = json.loads(log(tmp_path / f"worker{index}").splitlines()[-1])
+        assert results == pytest.approx(expected, abs=1e-5)
+    names = os.listdir(tmp_path / "run")
+    assert len([name for name in names if "tfevents" in name]) == 1, "only the chief writes them"
+
+
+@pytest.mark.slow
+def test_signal_to_one_worker_stops_all_at_the_same_step(tmp_path, monkeypatch):
+    options = {"steps": 2000, "total": 2000, "dropout": 0.1, "seconds_per_loop": 0.05}
+    processes = start_workers(tmp_path, options, monkeypatch)
+    wait_for_first_step(tmp_path, processes)
+    processes[1].send_signal(signal.SIGTERM)
+    assert wait(processes) == [75, 75]
+    assert "stopped by another worker's signal at step" in log(tmp_path / "worker0")
+    step = int(tensors(tmp_path / "run")["global_step"])
+    assert 0 < step < 2000
+    options["steps"] = step + 3
+    processes = start_workers(tmp_path, options, monkeypatch)
+    assert wait(processes) == [0, 0]
+    assert f"training: step {step} to {step + 3}" in log(tmp_path / "worker1")
+    # Equal to a run without interruption on two devices of one process, up to the order of sums.
+    training.set_seed(7)
+    run(tmp_path / "whole", step + 3, mirrored(2), dropout=0.1, total=2000)
+    assert_same(tmp_path / "whole", tmp_path / "run", atol=1e-4)
+
+
+@pytest.mark.slow
+def test_lost_worker_stops_the_others(tmp_path, monkeypatch):
+    options = {"steps": 100000, "seconds_per_loop": 0.05, "save": 100000}
+    processes = start_workers(tmp_path, options, monkeypatch)
+    wait_for_first_step(tmp_path, processes)
+    processes[1].kill()
+    assert wait(processes) == [75, -signal.SIGKILL]
+    assert "another worker was lost (" in log(tmp_path / "worker0").splitlines()[-1]

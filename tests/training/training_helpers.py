@@ -1,0 +1,215 @@
+"""A made-up pre-training task with runs of it, in this process and in others."""
+
+import itertools
+import json
+import os
+import socket
+import subprocess
+import sys
+
+import numpy as np
+import tensorflow as tf
+from common import TINY
+
+import bert_tf
+from bert_tf import checkpoints, optimization, tasks, training
+from bert_tf.data import input_pipeline
+
+
+class Batches:
+    """Endless batches for pre-training; the masked word is the one after its left neighbour."""
+
+    batch_size, length, seed = 4, 8, 0
+
+    def make(self, step):
+        rng = np.random.default_rng(step)
+        ids = rng.integers(5, 13, (self.batch_size, self.length)).astype("int32")
+        ids[:, 2] = ids[:, 1] + 1
+        labels = ids[:, 2:3].copy()
+        ids[:, 2] = 4
+        weights = np.ones((self.batch_size, 1), "float32")
+        weights[0] = step % 2  # uneven over the replicas
+        return {
+            "input_ids": ids,
+            "input_mask": np.ones_like(ids),
+            "segment_ids": np.zeros_like(ids),
+            "masked_lm_positions": np.full((self.batch_size, 1), 2, "int32"),
+            "masked_lm_ids": labels.astype("int32"),
+            "masked_lm_weights": weights,
+            "next_sentence_labels": (ids[:, :1] % 2).astype("int32"),
+        }
+
+    def batches(self, first_step=0, context=None):
+        def generate():
+            for step in itertools.count(first_step):
+                yield self.make(step)
+
+        spec = tf.nest.map_structure(lambda x: tf.TensorSpec(x.shape, x.dtype), self.make(0))
+        dataset = tf.data.Dataset.from_generator(generate, output_signature=spec)
+        return input_pipeline.mark_infinite(
+            input_pipeline.shard_batches(dataset, self.batch_size, context)
+        )
+
+    def files_of(self, step):
+        return [f"made up for step {step}"]
+
+
+class SomeBatches(Batches):
+    """Twenty batches for evaluation."""
+
+    def batches(self, context=None):
+        def mark(batch):
+            return {**batch, "is_real_example": tf.ones_like(batch["next_sentence_labels"][:, 0])}
+
+        count = 20 * (context.num_replicas_in_sync if context else 1)
+        count //= context.num_input_pipelines if context else 1
+        return super().batches(1000, context).take(count).map(mark)
+
+
+class LabeledBatches(Batches):
+    """Endless batches for classification; the rows of one replica have similar labels."""
+
+    def make(self, step):
+        batch = super().make(step)
+        names = ("input_ids", "input_mask", "segment_ids")
+        labels = np.int32([0, 0, 1, step % 3])
+        return {**{name: batch[name] for name in names}, "label_ids": labels}
+
+
+class LabelWeightedTask(tasks.ClassificationTask):
+    """A classification task that weights each example by its label."""
+
+    def loss_weights(self, batch):
+        return {"examples": tf.reduce_sum(self._weights(batch))}
+
+    def losses(self, outputs, batch, weights):
+        losses = self._example_losses(outputs, batch) * self._weights(batch)
+        return {"classification_loss": tf.reduce_sum(losses) / weights["examples"]}
+
+    def _weights(self, batch):
+        return tf.gather([0.5, 1.0, 4.0], batch["label_ids"])
+
+
+def config(dropout=0.0):
+    """Return the tiny `BertConfig`."""
+    rates = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
+    return bert_tf.BertConfig.from_dict({**TINY.to_dict(), **rates})
+
+
+def one_device():
+    """Return the strategy of one CPU device."""
+    return training.make_strategy(distribution_strategy="one_device")
+
+
+def mirrored(count):
+    """Return the strategy of several logical CPU devices."""
+    devices = [device.name for device in tf.config.list_logical_devices("CPU")]
+    assert len(devices) >= count, "conftest.py makes logical devices"
+    return tf.distribute.MirroredStrategy(
+        devices[:count], cross_device_ops=tf.distribute.ReductionToOneDevice()
+    )
+
+
+def run(
+    output_dir,
+    steps,
+    strategy=None,
+    dropout=0.0,
+    total=None,
+    init=None,
+    rate=1e-3,
+    save=1000,
+    data=None,
+    dtype=None,
+    optimizer=optimization.AdamWeightDecay,
+    **options,
+):
+    """Pre-train up to a step, and return the `Trainer`.
+
+    Args:
+      output_dir: folder of the run.
+      steps: the step to stop at.
+      strategy: a `tf.distribute.Strategy`, one device if None.
+      dropout: both dropout rates.
+      total: the step where the learning rate reaches 0, `steps` if None.
+      init: checkpoint to start from.
+      rate: the peak learning rate.
+      save: `save_checkpoints_steps`.
+      data: the training data, `Batches` if None.
+      dtype: a Keras dtype policy.
+      optimizer: the optimizer's class.
+      **options: other fields of the `TrainConfig`.
+    """
+    trainer = training.Trainer(
+        lambda: tasks.PretrainingTask(config(dropout), dtype),
+        strategy or one_device(),
+        str(output_dir),
+        init,
+    )
+    schedule = optimization.linear_warmup_decay(rate, total or steps)
+    options = training.TrainConfig(save_checkpoints_steps=save, **options)
+    trainer.fit(data or Batches(), optimizer(schedule), steps, options, SomeBatches())
+    return trainer
+
+
+def run_classifier(output_dir, strategy=None, steps=20):
+    """Train a `LabelWeightedTask` without dropout, and return the `Trainer`."""
+    trainer = training.Trainer(
+        lambda: LabelWeightedTask(config(), 3), strategy or one_device(), str(output_dir)
+    )
+    schedule = optimization.linear_warmup_decay(1e-3, steps)
+    # The dropout after the pooled output has a fixed rate.
+    trainer.model.layers[-2].rate = 0.0
+    trainer.fit(LabeledBatches(), optimization.AdamWeightDecay(schedule), steps)
+    return trainer
+
+
+def tensors(output_dir):
+    """Return the tensors of the newest checkpoint of a run, by name."""
+    source = checkpoints.ReleaseCheckpoint(training.latest(str(output_dir)))
+    return {name: source.tensor(name) for name in source.shapes}
+
+
+def assert_same(a, b, atol=0.0):
+    """Assert that the newest checkpoints of two runs are equal, within `atol`."""
+    a, b = tensors(a), tensors(b)
+    assert a.keys() == b.keys()
+    for name in a:
+        np.testing.assert_allclose(a[name], b[name], atol=atol, rtol=0, err_msg=name)
+
+
+def curves(output_dir):
+    """Return the TensorBoard scalars of a run: a dict from (name, step) to value."""
+    return {
+        (value.tag, event.step): float(tf.make_ndarray(value.tensor))
+        for path in output_dir.glob("events.out.tfevents*")
+        for event in tf.compat.v1.train.summary_iterator(str(path))
+        for value in event.summary.value
+    }
+
+
+def start(folder, options, logs=None):
+    """Start train_alone.py; its output goes to the file `log` in `logs` or the folder."""
+    script = os.path.join(os.path.dirname(__file__), "train_alone.py")
+    command = [sys.executable, script, str(folder), json.dumps(options)]
+    with open(os.path.join(logs or folder, "log"), "a") as output:
+        return subprocess.Popen(command, stdout=output, stderr=output)
+
+
+def log(folder):
+    """Return the output of a process of `start`."""
+    return (folder / "log").read_text()
+
+
+def worker_environments():
+    """Return TF_CONFIG for each of two workers on free ports of this machine."""
+    sockets = [socket.socket() for _ in range(2)]
+    for each in sockets:
+        each.bind(("localhost", 0))
+    addresses = [f"localhost:{each.getsockname()[1]}" for each in sockets]
+    for each in sockets:
+        each.close()
+    return [
+        json.dumps({"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}})
+        for index in range(2)
+    ]
