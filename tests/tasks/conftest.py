@@ -9,5 +9,5 @@ def experiments(monkeypatch):
     from bert_tf.training import fine_tuning
 
     experiments = []
-    monkeypatch.setattr(fine_tuning.Experiment, "run_seeds", experiments.append)
+    monkeypatch.setattr(fine_tuning.Experiment, "run_seeds", lambda self: experiments.append(self))
     return experiments

@@ -95,10 +95,11 @@ def test_a_run_with_a_vector(run_script, flags, tmp_path, request):
     assert [row[1] for row in read_table(out / "test_predictions.tsv")[1:]] == ["near", "far"]
 
     run_script(
-        "export_model", f"--model_dir={out}", f"--export_dir={tmp_path}/export", "--nowarm_up"
-    )
+        "export_model", f"--model_dir={out}", f"--export_dir={tmp_path}/export", "--inputs=ids",
+        "--nowarm_up",
+    )  # fmt: skip
     assert (tmp_path / "export/1/assets.extra/numbers.txt").read_text() == "x\ny\n"
-    serve = tf.saved_model.load(f"{tmp_path}/export/1").signatures["ids"]
+    serve = tf.saved_model.load(f"{tmp_path}/export/1").signatures["serving_default"]
     ids = tf.constant([[2, WORDS.index("a"), WORDS.index("b"), 3]] * 2)
     answer = serve(
         input_ids=ids,

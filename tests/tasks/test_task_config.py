@@ -107,7 +107,7 @@ def test_a_resumed_run_has_the_same_model(case, run, tmp_path):
     config.check_resume(run)
     (tmp_path / "other.txt").write_text("[PAD]\n")
     changes = {
-        "bert_config": dataclasses.replace(TINY, vocab_size=51),
+        "bert_config": bert_tf.BertConfig.from_dict({**TINY.to_dict(), "vocab_size": 51}),
         "vocab_file": str(tmp_path / "other.txt"),
         "do_lower_case": not config.do_lower_case,
         name: value,
