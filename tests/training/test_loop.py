@@ -101,18 +101,18 @@ def test_killed_run_is_resumed_exactly(record_paths, tmp_path, monkeypatch, capl
     """One process is killed; this one resumes its run, and makes one that is not interrupted."""
     killed, whole = tmp_path / "killed", tmp_path / "whole"
     killed.mkdir()
-    options = {**OPTIONS, "paths": record_paths, "total": OPTIONS["steps"], "steps": 100000}
+    short = {**OPTIONS, "steps": 60, "eval_steps": 20, "total": 60}
+    options = {**short, "paths": record_paths, "steps": 100000}
     assert not kill_at_random_times(killed, options, times=1, seed=1)
     monkeypatch.setattr("bert_tf.training.loop.SECONDS_PER_LOOP", 0.0)
     caplog.set_level("INFO", "bert_tf")
-    options = {name: x for name, x in OPTIONS.items() if name != "seconds_per_loop"}
-    step = int(tensors(killed)["global_step"])
-    options["steps"] = max(options["steps"], step + 3)
+    options = {name: x for name, x in short.items() if name != "seconds_per_loop"}
+    options["steps"] = max(60, int(tensors(killed)["global_step"]) + 3)
     for folder in (killed, whole):
         training.set_seed(7)
         lengths = {"S": 8, "P": 1}
         data = input_pipeline.TrainingInput(record_paths, records.PRETRAINING, lengths, 4, 3)
-        run(folder, total=OPTIONS["steps"], data=data, **options)
+        run(folder, data=data, **options)
     assert f"weights: resumed from {killed}/model.ckpt-" in caplog.text
     assert_same(whole, killed)
     assert_same(whole / "best", killed / "best")
