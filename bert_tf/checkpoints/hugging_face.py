@@ -46,9 +46,7 @@ def is_folder(path):
 class HuggingFaceFolder:
     """A readable Hugging Face folder, with the release's names and shapes.
 
-    Attributes:
-      path: the folder.
-      shapes: dict of names to shapes; a weight that the name table lacks keeps its own name.
+    A weight that the name table lacks keeps its own name in the dict `shapes`.
     """
 
     def __init__(self, path):

@@ -65,19 +65,12 @@ def find(path: str, argument: str = "init_checkpoint") -> str:
 
 
 class ReleaseCheckpoint:
-    """A readable checkpoint.
-
-    Attributes:
-      path: the prefix.
-      shapes: dict of names to shapes.
-    """
+    """A readable checkpoint: `path` is its prefix, `shapes` a dict of names to shapes."""
 
     def __init__(self, path, argument="init_checkpoint"):
         """Open a checkpoint; raise UserError if it is missing, damaged or incomplete.
 
-        Args:
-          path: anything that `find` accepts.
-          argument: name of the argument that gave the path, for error messages.
+        Arguments are those of `find`.
         """
         self.path = find(path, argument)
         try:

@@ -7,14 +7,9 @@ from bert_tf.errors import UserError, reason
 
 
 class TfdsTextSource:
-    """Documents for pre-training, one for each example of a split.
+    """Documents for pre-training, one for each example of a split, as a source like `FileSource`.
 
-    Attributes:
-      name: name of the source in messages.
-      total: number of examples.
-      unit: the unit of `total` and `done`.
-      done: number of examples that have been read.
-      num_files: number of files the source appears to have: 1.
+    `done` of `total` examples have been read. The examples count as a single file.
     """
 
     unit, num_files = "examples", 1

@@ -15,9 +15,7 @@ class MaskedLMHead(keras.layers.Layer):
 
     The output matrix is the word embedding table itself (release, `get_masked_lm_output`).
 
-    Args:
-      config: a `BertConfig`.
-      embeddings: the built `Embeddings` layer that owns the table.
+    `embeddings` is the built `Embeddings` layer that owns the table.
 
     Call: `sequence_output` (B, S, H), `masked_lm_positions` (B, P) int32 -> logits (B, P, V) in
     float32.
@@ -149,10 +147,6 @@ class LayerCombination(keras.layers.Layer):
 
     The weights of a weighted sum are learned as the softmax of one number per layer, initially 0,
     so that it starts as the mean. The paper does not give its weights.
-
-    Args:
-      layer_combination: one of `LAYER_COMBINATIONS`.
-      num_hidden_layers: number of layers of the encoder.
 
     Call: `embedding_output` and each of `all_encoder_layers` of `BertModel`, (B, S, H) each ->
     (B, S, H), for "concat_last_four" (B, S, 4 H).

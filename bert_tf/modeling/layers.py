@@ -99,9 +99,6 @@ def _keep_mask(shape, rate, seed):
 class Dropout(keras.layers.Layer):
     """Dropout (in training only) whose masks differ between replicas.
 
-    Args:
-      rate: probability that a value is set to 0.
-
     Call: `x` of any shape; `training`; `replica_id`, see the module; `seed`, a result of
     `draw_seed` to use instead of a new one.
     """
@@ -148,9 +145,6 @@ class ConfigLayer(keras.layers.Layer):
 @register
 class Embeddings(ConfigLayer):
     """Sum of word, segment and position embeddings, normalized (BERT paper, section 3, figure 2).
-
-    Args:
-      config: a `BertConfig`.
 
     Call: `input_ids` and `segment_ids` (B, S) int32; `training`, `replica_id` -> (B, S, H).
     """
@@ -204,10 +198,6 @@ class TransformerLayer(ConfigLayer):
     """Self-attention and feed-forward network, each with a residual and post-normalization.
 
     This is the encoder layer of "Attention is all you need" (arXiv:1706.03762), section 3.1.
-
-    Args:
-      config: a `BertConfig`.
-      with_probs: whether to return the attention probabilities too.
 
     Call: `x` (B, S, H); `input_mask` (B, S), 1 for tokens and 0 for padding; `training`,
     `replica_id` and `recompute`, see the module -> (B, S, H), or with `with_probs` a pair of that

@@ -24,10 +24,8 @@ def vector_writer(path, file_format="json", dtype="float32"):
     A TFRecord contains `linex_index`, `tokens`, `layers` (numbers or names), `shape`, `dtype` and
     `values`, raw little-endian numbers; `read_vectors` reads it.
 
-    Args:
-      path: the file.
-      file_format: "json" for the release's lines, with numbers rounded to 6 digits; or "tfrecord".
-      dtype: "float32" or "float16", for a TFRecord.
+    `file_format` is "json" for the release's lines, numbers rounded to 6 digits; or "tfrecord",
+    with numbers in `dtype`, "float32" or "float16".
 
     Raises:
       UserError: if the file cannot be written or the format is unknown.

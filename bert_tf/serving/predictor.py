@@ -178,12 +178,9 @@ class Predictor(BasePredictor):
     """
 
     def __init__(self, path, batch_size=32):
-        """Load a model.
+        """Load the newest version in a folder written by `export`, or the folder of one version.
 
-        Args:
-          path: folder written by `export`; of its versions the newest is loaded. The folder of
-            one version is accepted as well.
-          batch_size: maximum number of rows in a batch.
+        `batch_size` is the maximum number of rows in a batch.
 
         Raises:
           UserError: if there is no such model or it does not take texts.

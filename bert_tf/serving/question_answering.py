@@ -28,12 +28,9 @@ class QuestionAnsweringModule(tf.Module):
     """
 
     def __init__(self, model, config, buckets=None):
-        """Store the model.
+        """Store a `BertSpanLabeler` or its `QuantizedModel`, and its `QuestionAnsweringConfig`.
 
-        Args:
-          model: a `BertSpanLabeler` or its `QuantizedModel`.
-          config: the `QuestionAnsweringConfig` of its training.
-          buckets: `Buckets`, None to pad to the longest window.
+        `buckets` are `Buckets`, None to pad to the longest window.
         """
         super().__init__()
         self._model = model

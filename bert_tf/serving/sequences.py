@@ -16,11 +16,9 @@ class Buckets:
     """
 
     def __init__(self, lengths, max_length):
-        """Store the lengths.
+        """Store the lengths to round up to; empty to pad to the longest sequence of a batch.
 
-        Args:
-          lengths: lengths to round up to; empty to pad to the longest sequence of a batch.
-          max_length: the model's `max_seq_length`; it is always one of the buckets.
+        The model's `max_seq_length`, `max_length`, is always one of the buckets.
 
         Raises:
           UserError: if a length is not between 1 and `max_length`.

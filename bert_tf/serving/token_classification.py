@@ -24,12 +24,9 @@ class TokenClassificationModule(tf.Module):
     """Finds entities in texts, with the words and windows of run_ner.py."""
 
     def __init__(self, model, config, buckets=None):
-        """Store the model.
+        """Store a token classifier or its `QuantizedModel`, and its `TokenClassificationConfig`.
 
-        Args:
-          model: a `BertTokenClassifier` or its `QuantizedModel`.
-          config: the `TokenClassificationConfig` of its training.
-          buckets: `Buckets`, None to pad to the longest window.
+        `buckets` are `Buckets`, None to pad to the longest window.
         """
         super().__init__()
         self._model, self._window_config = model, config.window_config

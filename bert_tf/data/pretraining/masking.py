@@ -42,14 +42,9 @@ class Masker:
         self._ngrams = [weight / weights[-1] for weight in weights]
 
     def __call__(self, bounds, rng):
-        """Draw the masks of an instance.
+        """Return a list of packed masks, sorted by position, for `unpack_masks`.
 
-        Args:
-          bounds: a_start, a_end, b_start, b_end, the segments in `Corpus.ids`; b may be empty.
-          rng: a `random.Random`.
-
-        Returns:
-          List of packed masks, sorted by position, for `unpack_masks`.
+        `bounds` are a_start, a_end, b_start, b_end, the segments in `Corpus.ids`; b may be empty.
         """
         a_start, a_end, b_start, b_end = bounds
         a_length, b_length = a_end - a_start, b_end - b_start
@@ -135,12 +130,8 @@ def unpack_masks(masks):
 def shuffle(items, rng, num_needed=None):
     """Shuffle in place with the draws of `rng.shuffle(items)`, in half the time.
 
-    Creating instances spends most of its time here.
-
-    Args:
-      items: a list or array.
-      rng: a `random.Random`.
-      num_needed: how many of the first items must be right, None for all; the others are undefined.
+    Creating instances spends most of its time here. Only the first `num_needed` items, None for
+    all, are right; the others are undefined.
     """
     getrandbits = rng.getrandbits
     count = len(items)

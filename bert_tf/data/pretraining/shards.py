@@ -34,15 +34,7 @@ _TOKEN, _SENTENCE, _INSTANCE, _MASK = 8, 12, 80, 12
 
 
 class Shards:
-    """The shards of a source; `create` creates those that are missing.
-
-    Attributes:
-      source: where the text comes from, see `sources`.
-      config: the `InstanceConfig`.
-      num_shards: number of shards.
-      vocab: dict from token to id.
-      tokenize: a `ChunkTokenizer`.
-    """
+    """The shards of a source, see `sources`; `create` creates those that are missing."""
 
     def __init__(self, source, path, tokenizer, config, num_shards, work_dir=None):
         """Describe the shards, whose file names begin with `path`.

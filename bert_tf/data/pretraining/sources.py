@@ -27,14 +27,7 @@ class Document(NamedTuple):
 
 
 class FileSource:
-    """Documents in files.
-
-    Attributes:
-      total: size of the files in kB.
-      unit: the unit of `total` and `done`.
-      done: how much has been read.
-      num_files: number of files.
-    """
+    """Documents in files; `done` of `total` kB have been read."""
 
     unit = "kB"
 
