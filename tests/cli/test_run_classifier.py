@@ -81,7 +81,7 @@ def test_regression(run, tmp_path):
     data = ["--task_name=tsv", f"--data_dir={tmp_path}", f"--output_dir={out}"]
     log = run(
         "run_classifier", *data, "--task_type=regression", "--do_train", "--do_eval", "--report",
-        "--num_train_epochs=30", "--learning_rate=1e-2", "--skip_bad_rows",
+        "--num_train_epochs=120", "--learning_rate=5e-3", "--skip_bad_rows",
     )  # fmt: skip
     assert "bad rows left out: 1, the first: " in log and "dev.tsv, line 18" in log
     results = read_results(out / "eval_results.txt")
@@ -121,7 +121,7 @@ def test_several_labels(run, tmp_path):
     ]  # fmt: skip
     run(
         "run_classifier", *flags, "--do_train", "--do_eval", "--do_predict", "--report",
-        "--num_train_epochs=40", "--learning_rate=1e-2", "--eval_steps=150",
+        "--num_train_epochs=120", "--learning_rate=5e-3", "--eval_steps=300",
         "--best_metric=eval_f1_macro", "--label_separator=|",
     )  # fmt: skip
     results = read_results(out / "eval_results.txt")
@@ -165,7 +165,7 @@ def test_several_labels(run, tmp_path):
         ),
         (["--do_train", "--tfds_name=x", "--tfds_splits=a,b,c,d"], "--tfds_splits: at most 3"),
         (["--do_train", "--task_name=mrpc", "--tfds_splits=a"], "--tfds_splits requires --tfds_na"),
-        (["--do_train", "--task_name=ax"], "--do_train: this task has no train set"),
+        (["--do_train", "--task_name=ax"], "--do_train: this task has no train split"),
     ],
 )
 def test_flags_that_cannot_be_combined(run, tmp_path, flags, match):

@@ -170,14 +170,14 @@ def test_casing_is_read_from_a_hugging_face_folder(run, tmp_path, caplog, flag):
     (folder / "tokenizer_config.json").write_text('{"do_lower_case": true}')
     (folder / "config.json").write_text('{"model_type": "bert"}')
     # The casing is logged before the data are read, which are missing.
-    with pytest.raises(bert_tf.UserError, match=r"--data_dir.*none"):
+    with pytest.raises(bert_tf.UserError, match=r"train\.txt.* none"):
         run("run_ner", "--do_train", "--data_dir=none", f"--output_dir={tmp_path}/b",
             f"--init_checkpoint={folder}", *filter(None, [flag]))  # fmt: skip
     if flag is None:
-        assert f"from the files next to {folder}: do_lower_case=True" in caplog.text
+        assert f" {folder}: do_lower_case=True" in caplog.text
     else:
-        match = f"warning: `do_lower_case=False`, but the files next to {folder} say True"
-        assert match in caplog.text
+        warning = caplog.text.partition("warning: `do_lower_case=False`")[2]
+        assert f" {folder} says True" in warning.partition("\n")[0]
 
 
 def test_part_of_speech_tags_of_documents_with_several_seeds(run, tmp_path):
@@ -195,7 +195,7 @@ def test_part_of_speech_tags_of_documents_with_several_seeds(run, tmp_path):
     assert [row[0] for row in rows] == ["3", "4", "mean", "std", "min", "max"]
     for row in rows[:2]:
         results = read_results(out / f"seed_{row[0]}/eval_results.txt")
-        assert dict(zip(header[1:], row[1:], strict=True)) == pytest.approx(results)
+        assert [float(x) for x in row[1:]] == [float(results[name]) for name in header[1:]]
         assert "confusion matrix" in (out / f"seed_{row[0]}/eval_report.txt").read_text()
         assert json.loads((out / f"seed_{row[0]}/tagger.json").read_text())["document_context"]
     assert rows[0][2] != rows[1][2]
