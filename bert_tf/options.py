@@ -317,7 +317,7 @@ class FineTuneConfig:
         self.device.check_dtype(self.train.dtype)
         if self.num_seeds > 1 and not self.do_eval:
             console.warning("`num_seeds` without `do_eval`: there will be no eval_seeds.tsv")
-        if self.teacher_dir is None:
+        if not self.teacher_dir:
             for name in ("teacher_weight", "teacher_temperature"):
                 if getattr(self, name) != getattr(type(self), name):
                     raise UserError(f"`{name}` requires `teacher_dir`")

@@ -8,7 +8,7 @@ from common import QUICK_RUN, read_results, write_files, write_model
 from task_helpers import SMALL, make_task_and_batch
 
 import bert_tf
-from bert_tf.tasks import ClassificationOptions, DistillationConfig
+from bert_tf.tasks import ClassificationOptions
 from bert_tf.tasks.classification import Example, class_weights
 from bert_tf.training import FineTuneConfig
 
@@ -66,13 +66,12 @@ def test_they_are_in_the_training_loss_only(task_type):
 
 def test_options_that_have_no_effect(caplog):
     options = ClassificationOptions(class_weights=("balanced",))
-    options.check(FineTuneConfig("out", options, do_eval=True))
+    options.check(FineTuneConfig("out", options, do_eval=True), is_resumed=True)
     assert "`class_weights` has no effect without `do_train`" in caplog.text
-    config = FineTuneConfig("out", options, do_train=True, distillation=DistillationConfig())
+    config = FineTuneConfig("out", options, do_train=True, teacher_dir="teacher")
     with pytest.raises(bert_tf.UserError, match=r"`class_weights`.*`teacher_weight`"):
-        options.check(config)
-    distillation = DistillationConfig(weight=0.5)
-    options.check(dataclasses.replace(config, distillation=distillation))
+        options.check(config, is_resumed=False)
+    options.check(dataclasses.replace(config, teacher_weight=0.5), is_resumed=False)
 
 
 @pytest.fixture

@@ -90,7 +90,7 @@ def test_records_have_the_logits_of_the_teacher(run_script, teacher, tmp_path, r
     assert "reusing" in run_script("run_classifier", *teacher)
     with open(tmp_path / "teacher/vocab.txt", "a") as file:
         file.write("more\n")
-    (student,) = experiments[-1:]
+    student = experiments[-1]
     changed = Teacher(
         f"{tmp_path}/teacher", student.spec, student.data.config, tasks.DistillationConfig()
     )

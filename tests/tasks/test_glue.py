@@ -7,7 +7,7 @@ import bert_tf
 from bert_tf.tasks import classification
 from bert_tf.tasks.base import result_name
 from bert_tf.tasks.classification import FileSource, Layout, find_task, read_examples
-from bert_tf.tasks.classification.glue import TASKS
+from bert_tf.tasks.classification.glue import TEXT_TASKS
 
 # For each task the header and a row of the GLUE download, labelled and of the test set, and the
 # expected text_a, text_b, label; text_a, text_b, id.
@@ -160,7 +160,7 @@ def test_empty_texts_are_kept(tmp_path, caplog):
 )  # fmt: skip
 def test_spellings_of_names(typed, expected):
     assert find_task(typed) == find_task(expected)
-    assert find_task(expected).labels == TASKS[expected].labels
+    assert find_task(expected).labels == TEXT_TASKS[expected].labels
 
 
 def test_unknown_name():
@@ -169,7 +169,7 @@ def test_unknown_name():
 
 
 def test_all_of_glue_can_be_submitted():
-    assert {name for task in TASKS.values() for name in task.submission.values()} == {
+    assert {name for task in TEXT_TASKS.values() for name in task.submission.values()} == {
         "CoLA", "SST-2", "MRPC", "STS-B", "QQP", "MNLI-m", "MNLI-mm", "QNLI", "RTE", "WNLI", "AX"
     }  # fmt: skip
 
