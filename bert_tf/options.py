@@ -357,7 +357,7 @@ class PretrainingConfig:
     dynamic_masking: bool = option(
         False,
         "Mask words during training, differently in each epoch, with vocab_file; the records are "
-        "made with --dynamic_masking. (bert_tf)",
+        "made with dynamic_masking, too. (bert_tf)",
     )
     masked_lm_prob: float | None = option(
         None, "Share of the tokens to mask with dynamic_masking. (bert_tf)", flag_default=0.15
