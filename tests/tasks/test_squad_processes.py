@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from common import read_results, write_model, write_vocab
 from squad_helpers import dataset, letters, question
-from test_workers import worker_environments
+from training_helpers import worker_environments
 
 import bert_tf
 from bert_tf.tasks.question_answering import (

@@ -65,8 +65,8 @@ class InstanceConfig:
     )
     dynamic_masking: bool = option(
         False,
-        "Create records without masks; run_pretraining.py --dynamic_masking masks them differently "
-        "in each epoch. (bert_tf)",
+        "Create records without masks; run_pretraining.py, also with dynamic_masking, masks them "
+        "differently in each epoch. (bert_tf)",
     )
 
     def validate(self):
