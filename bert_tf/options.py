@@ -356,13 +356,8 @@ class PretrainingConfig:
     )
     dynamic_masking: bool = option(
         False,
-<<<<<<< HEAD
         "Mask words during training, differently in each epoch, with vocab_file; requires records "
         "without masks, see dynamic_masking of create_pretraining_data.py. (bert_tf)",
-=======
-        "Mask words during training, differently in each epoch, with vocab_file; the records are "
-        "made with dynamic_masking, too. (bert_tf)",
->>>>>>> h-review
     )
     masked_lm_prob: float | None = option(
         None, "Share of the tokens to mask with dynamic_masking. (bert_tf)", flag_default=0.15
