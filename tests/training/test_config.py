@@ -9,6 +9,7 @@ from common import TINY
 
 import bert_tf
 from bert_tf import tasks, training
+from bert_tf.optimization import make_optimizer
 from bert_tf.training import (
     DeviceConfig,
     FineTuneConfig,
@@ -81,22 +82,24 @@ def test_batch_size_of_a_replica():
 @pytest.mark.parametrize("split", ["train", "eval", "predict"])
 def test_only_batch_sizes_that_are_used_are_checked(split):
     config = TrainConfig(**{f"{split}_batch_size": 6})
-    config.check_batch_sizes(FourReplicas, **{split: False})
+    training.strategy.check_batch_sizes(config, FourReplicas, **{split: False})
     with pytest.raises(bert_tf.UserError, match=f"`{split}_batch_size=6`.* 4 or 8$"):
-        config.check_batch_sizes(FourReplicas)
+        training.strategy.check_batch_sizes(config, FourReplicas)
 
 
 def test_optimizer_config(caplog):
-    assert isinstance(OptimizerConfig().make(100), bert_tf.optimization.AdamWeightDecay)
+    assert isinstance(make_optimizer(OptimizerConfig(), 100), bert_tf.optimization.AdamWeightDecay)
     for name in bert_tf.optimization.OPTIMIZERS:
-        assert OptimizerConfig(name, layer_decay=0.9).make(100).layer_decay == 0.9
-    rate = OptimizerConfig(learning_rate=1e-3).make(100).learning_rate
+        assert make_optimizer(OptimizerConfig(name, layer_decay=0.9), 100).layer_decay == 0.9
+    rate = make_optimizer(OptimizerConfig(learning_rate=1e-3), 100).learning_rate
     assert float(rate(5)) == pytest.approx(5e-4)
     assert float(rate(50)) == pytest.approx(5e-4)
-    rate = OptimizerConfig(learning_rate=1e-3).make(100, num_warmup_steps=20).learning_rate
+    rate = make_optimizer(
+        OptimizerConfig(learning_rate=1e-3), 100, num_warmup_steps=20
+    ).learning_rate
     assert float(rate(5)) == pytest.approx(2.5e-4)
     assert not caplog.text
-    OptimizerConfig(warmup_proportion=1.0).make(100)
+    make_optimizer(OptimizerConfig(warmup_proportion=1.0), 100)
     assert "100 warm-up steps are not less than 100 training steps" in caplog.text
 
 
@@ -110,10 +113,13 @@ def test_xla_is_for_gpus():
 
 def test_model_config(monkeypatch):
     with pytest.raises(bert_tf.UserError, match="`vocab_file` or `model`"):
-        ModelConfig(bert_config_file="a").resolve("bert_config_file", "vocab_file")
+        bert_tf.checkpoints.resolve_model(
+            ModelConfig(bert_config_file="a"), "bert_config_file", "vocab_file"
+        )
     preset = bert_tf.checkpoints.hub.ModelFiles("config", "checkpoint", "vocab", True)
-    monkeypatch.setattr(bert_tf.checkpoints, "fetch", lambda name: preset)
-    config = ModelConfig(model="tiny", vocab_file="mine").resolve("vocab_file")
+    monkeypatch.setattr(bert_tf.checkpoints.hub, "fetch", lambda name: preset)
+    config = ModelConfig(model="tiny", vocab_file="mine")
+    config = bert_tf.checkpoints.resolve_model(config, "vocab_file")
     assert config == ModelConfig("tiny", preset.config, preset.checkpoint, "mine", True)
 
 
@@ -192,8 +198,8 @@ def test_each_field_has_a_flag_with_the_same_default(root, script, monkeypatch):
     for nested_class in (ModelConfig, TrainConfig, OptimizerConfig, DeviceConfig):
         fields += [x for x in dataclasses.fields(nested_class) if x.name not in without_flags]
     for field in fields:
-        if field.name == "teacher_dir" and script != "run_classifier":
-            assert "teacher_dir" not in defaults
+        if field.name.startswith("teacher_") and script != "run_classifier":
+            assert field.name not in defaults
             continue
         default = None if field.default is dataclasses.MISSING else field.default
         if field.name in NONE_WITHOUT_FLAG:
