@@ -205,6 +205,8 @@ def test_part_of_speech_tags_of_documents_with_several_seeds(run, tmp_path):
 
 
 def test_a_bilstm_learns_on_frozen_features(run, tmp_path):
+    # Two layers, so that there are weights to learn.
+    write_model(tmp_path, TINY, WORDS, initializer_range=0.2, vocab_size=len(WORDS))
     config = bert_tf.BertConfig.from_json_file(f"{tmp_path}/config.json")
     weights = bert_tf.checkpoints.weights(bert_tf.BertModel(config))
     initial = {name: variable.numpy() for name, variable in weights.items()}
