@@ -307,4 +307,6 @@ def test_help_and_flag_errors_do_not_wait_for_tensorflow(root, tmp_path):
     )
     assert outputs["unknown"] == "status 1\n"
     assert "Unknown command line flag 'max_seq_lenth'" in errors["unknown"]
-    assert "--max_seq_length" in errors["unknown"] and "Traceback" not in errors["unknown"]
+    assert (
+        "Did you mean: max_seq_length" in errors["unknown"] and "Traceback" not in errors["unknown"]
+    )
