@@ -60,6 +60,14 @@ class QuestionAnsweringData(TaskData):
         split = "train" if part == "train" else "dev"
         return [split] if split in self.sources else []
 
+    def train_config(self, config):
+        if not config.train.pad_to_max_length and config.do_train:
+            console.info(
+                "batches are padded to their longest sequence; in the release the positions of all "
+                "padding are part of the loss, which `pad_to_max_length` reproduces"
+            )
+        return config.train
+
     def features(self, split, path, tokenizer, teacher=None):
         return window_cache(
             path,
