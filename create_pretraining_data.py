@@ -12,7 +12,7 @@ from absl import flags
 
 import bert_tf
 from bert_tf.cli.flags import FLAGS, define_options, define_tokenizer_flags, from_flags, run
-from bert_tf.data.pretraining import InstanceConfig
+from bert_tf.task_options import InstanceConfig
 
 flags.DEFINE_string("input_file", None, "Text files: comma-separated paths or globs.")
 flags.DEFINE_string(

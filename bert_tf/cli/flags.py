@@ -151,10 +151,13 @@ def define_tokenizer_flags():
 
 def resolve_model(*required):
     """Fill in the flags that --model provides; UserError if a required one has no value."""
-    config = bert_tf.checkpoints.resolve_model(from_flags(ModelConfig), *required)
-    for name, value in dataclasses.asdict(config).items():
-        if value is not None and not FLAGS[name].present:
-            FLAGS[name].value = value
+    names = [x.name for x in dataclasses.fields(ModelConfig) if x.name in FLAGS]
+    # With --model only flags that are given count, not the default of do_lower_case.
+    values = {x: FLAGS[x].value for x in names if FLAGS[x].present or not FLAGS.model}
+    config = bert_tf.checkpoints.resolve_model(ModelConfig(**values), *required)
+    for name in names:
+        if not FLAGS[name].present and getattr(config, name) is not None:
+            FLAGS[name].value = getattr(config, name)
 
 
 def from_flags(config_class, **values):

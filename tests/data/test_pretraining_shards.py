@@ -72,7 +72,9 @@ def test_shards_of_another_configuration_are_not_overwritten(text_folder):
 
     make_shards().create()
     before = shard_contents()
-    fails(r"made/x\.json.* dupe_factor 2, not 3;", config=CONFIG._replace(dupe_factor=3))
+    fails(
+        r"made/x\.json.* dupe_factor 2, not 3;", config=dataclasses.replace(CONFIG, dupe_factor=3)
+    )
     fails("num_shards 3, not 4;", num_shards=4)
     source = pretraining.FileSource(["a.txt", "b.txt"], split_sentences=True)
     fails("split_sentences false, not true;", source=source)
@@ -98,7 +100,9 @@ def test_memory_limit():
 
 
 def test_warnings_count_all_shards(caplog):
-    make_shards(num_shards=14, config=CONFIG._replace(max_predictions_per_seq=1)).create()
+    make_shards(
+        num_shards=14, config=dataclasses.replace(CONFIG, max_predictions_per_seq=1)
+    ).create()
     source = pretraining.FileSource(["a.txt", "b.txt"])
     shard_of = [(document.file + document.number) % 14 for document in source.documents()]
     num_single = sum(shard_of.count(shard) == 1 for shard in range(14))
@@ -112,7 +116,7 @@ def test_warnings_count_all_shards(caplog):
 )
 def test_text_without_instances_leaves_no_files(text_folder, text, message):
     (text_folder / "c.txt").write_text(text)
-    config = CONFIG._replace(objective="sop")
+    config = dataclasses.replace(CONFIG, objective="sop")
     with pytest.raises(UserError, match=message):
         make_shards(config=config, source=pretraining.FileSource(["c.txt"])).create()
     assert not list((text_folder / "made").iterdir())

@@ -229,9 +229,9 @@ def test_a_deadline(connect, served):
     [
         ({"model": "n"}, r"model n was not found \(Servable not found for request: Latest\(n\)\)"),
         ({"version": 7}, r"model m version 7 was not found \(.*Specific\(m, 7\)\)"),
-        ({"server": "localhost"}, "`server=localhost`: host:port"),
-        ({"server": "http://localhost:1"}, "`server=http://localhost:1`: host:port"),
-        ({"api": "soap"}, "`api=soap`: one of rest, grpc"),
+        ({"server": "localhost"}, "`server=localhost`: expected host:port"),
+        ({"server": "http://localhost:1"}, "`server=http://localhost:1`: expected host:port"),
+        ({"api": "soap"}, "`api=soap`: expected one of rest, grpc"),
         ({"metadata": {"task": "question_answering", "inputs": ["question", "context"]}},
          "model m has the inputs text, numbers, but model.json .* question, context"),
     ],

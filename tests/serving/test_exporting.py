@@ -10,11 +10,11 @@ import scripts_alone
 import tensorflow as tf
 from absl import flags
 from serving_batches import read_parameters
-from serving_models import LENGTH, TASKS, make_servable
+from serving_models import LENGTH, TASKS, TINY, make_servable
 from serving_stand_in import StandIn, Version, signature
 
 import bert_tf
-from bert_tf import files, serving
+from bert_tf import files, serving, tasks
 from bert_tf.serving import exporting
 
 
@@ -117,18 +117,20 @@ def test_exports_at_the_same_time_and_after_a_killed_one(vocab_file, tmp_path):
 def test_tags_of_a_hugging_face_model(root, monkeypatch):
     """Tags of the scheme BILOU would give wrong spans."""
     monkeypatch.syspath_prepend(str(root))
-    with scripts_alone.imported("export_model") as run:
-        import export_model
-
-        for tags, scheme in [
-            (("O", "B-PER", "I-PER"), "iob2"),
-            (("I-PER", "O"), "iob2"),
-            (("O", "B-PER", "I-PER", "E-PER", "S-PER"), "iob2"),
-            (("ES-MX", "EN-GB"), "none"),
-            (("NOUN", "VERB"), "none"),
-        ]:
-            assert export_model.scheme_of(tags) == scheme, tags
-        with pytest.raises(bert_tf.UserError, match=r"--labels: .*BILOU.*U-PER"):
-            export_model.scheme_of(("O", "B-PER", "I-PER", "L-PER", "U-PER"))
-        with pytest.raises(flags.IllegalFlagValueError, match="max_seq_length"):
-            run("export_model", "--task=encoder", "--export_dir=x", "--max_seq_length=0")
+    config_class = tasks.TokenClassificationConfig
+    for tags, scheme in [
+        (("O", "B-PER", "I-PER"), "iob2"),
+        (("I-PER", "O"), "iob2"),
+        (("O", "B-PER", "I-PER", "E-PER", "S-PER"), "iob2"),
+        (("ES-MX", "EN-GB"), "none"),
+        (("NOUN", "VERB"), "none"),
+    ]:
+        config = config_class.of_pretrained(TINY, "", True, tags, max_seq_length=LENGTH)
+        assert config.tags.scheme == scheme, tags
+    with pytest.raises(bert_tf.UserError, match=r"`labels`: .*BILOU.*U-PER"):
+        config_class.of_pretrained(TINY, "", True, ("O", "B-PER", "I-PER", "L-PER", "U-PER"))
+    with (
+        scripts_alone.imported("export_model") as run,
+        pytest.raises(flags.IllegalFlagValueError, match="max_seq_length"),
+    ):
+        run("export_model", "--task=encoder", "--export_dir=x", "--max_seq_length=0")

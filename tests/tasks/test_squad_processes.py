@@ -171,7 +171,7 @@ def test_killed_while_two_processes_make_features(tmp_path):
         cache = window_cache(str(path), few, summary, tokenizer, config, True, num_processes=2)
         assert cache.stale_reason
         cache.rebuild()
-        assert not cache.stale_reason and cache.note["windows"] > 1000
+        assert not cache.stale_reason and cache.metadata["windows"] > 1000
         expected = tmp_path / "expected.tf_record"
         features.write_windows(str(expected), few, tokenizer, config, True, num_processes=1)
     assert path.read_bytes() == expected.read_bytes()

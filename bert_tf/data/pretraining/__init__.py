@@ -7,19 +7,13 @@ processes or with `beam`. TensorFlow is needed only for remote files and tensorf
 
 from bert_tf.data.pretraining import beam
 from bert_tf.data.pretraining.corpus import read_corpus
-from bert_tf.data.pretraining.instances import (
-    OBJECTIVES,
-    WORD_BOUNDARIES,
-    Instance,
-    InstanceConfig,
-    Instances,
-    create_instances,
-)
+from bert_tf.data.pretraining.instances import Instance, Instances, create_instances
 from bert_tf.data.pretraining.masking import KEEP
 from bert_tf.data.pretraining.shards import Shards
 from bert_tf.data.pretraining.sources import INPUT_FORMATS, FileSource
 from bert_tf.data.pretraining.writing import Counts, columns, create_in_memory, write
 from bert_tf.deprecation import deprecated_names
+from bert_tf.task_options import OBJECTIVES, WORD_BOUNDARIES, InstanceConfig
 
 __all__ = [
     "INPUT_FORMATS",

@@ -20,7 +20,6 @@ sentence. The target is the maximum length to make full use of the computation, 
 documents, where it is shorter to reduce the mismatch between pre-training and fine-tuning.
 """
 
-import dataclasses
 import random
 from array import array
 from bisect import bisect_left
@@ -29,77 +28,6 @@ from typing import NamedTuple
 import numpy as np
 
 from bert_tf.data.pretraining.masking import Masker, randbelow, shuffle, unpack_masks
-from bert_tf.errors import UserError
-from bert_tf.options import documented, option
-
-OBJECTIVES = ("nsp", "sop", "none")
-WORD_BOUNDARIES = ("pieces", "spaces")
-
-
-@documented
-@dataclasses.dataclass(frozen=True)
-class InstanceConfig:
-    """How to create instances. The defaults are those of the release."""
-
-    max_seq_length: int = option(128, "Number of tokens of an instance, including padding.")
-    max_predictions_per_seq: int = option(20, "Maximum number of masked tokens of an instance.")
-    masked_lm_prob: float = option(0.15, "Fraction of the tokens to mask.")
-    short_seq_prob: float = option(0.1, "Fraction of the documents with shorter instances.")
-    dupe_factor: int = option(10, "Number of passes through the text, each with different masks.")
-    do_whole_word_mask: bool = option(False, "Whether to mask whole words, not single tokens.")
-    random_seed: int = option(12345, "Seed of all random draws.")
-    objective: str = option(
-        "nsp",
-        "What to predict in addition to masked tokens: the next sentence (nsp), the order of "
-        "sentences (sop), or nothing (none), which gives full sentences. (bert_tf)",
-        choices=OBJECTIVES,
-    )
-    max_ngram: int = option(
-        1, "Maximum number of consecutive words that are masked together. (bert_tf)"
-    )
-    word_boundaries: str = option(
-        "pieces",
-        "Words for do_whole_word_mask: a token and the ## tokens that follow, or the text between "
-        "spaces, for Chinese with spaces inserted by a word segmenter. (bert_tf)",
-        choices=WORD_BOUNDARIES,
-    )
-    dynamic_masking: bool = option(
-        False,
-        "Create records without masks; run_pretraining.py, also with dynamic_masking, masks them "
-        "differently in each epoch. (bert_tf)",
-    )
-
-    def validate(self):
-        """Return self, or raise UserError naming the first invalid attribute."""
-        minimums = {
-            "max_seq_length": 5,  # [CLS] a [SEP] b [SEP]
-            "max_predictions_per_seq": 1,
-            "dupe_factor": 1,
-            "max_ngram": 1,
-        }
-        for name, minimum in minimums.items():
-            if getattr(self, name) < minimum:
-                raise UserError(f"`{name}` must be at least {minimum}, not {getattr(self, name)}")
-        for name in ("masked_lm_prob", "short_seq_prob"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise UserError(f"`{name}` must be from 0 to 1, not {getattr(self, name)}")
-        for name, choices in (("objective", OBJECTIVES), ("word_boundaries", WORD_BOUNDARIES)):
-            if getattr(self, name) not in choices:
-                raise UserError(
-                    f"`{name}` must be one of {', '.join(choices)}, not {getattr(self, name)}"
-                )
-        if self.word_boundaries == "spaces" and not self.do_whole_word_mask:
-            raise UserError("`word_boundaries=spaces` requires `do_whole_word_mask`")
-        if self.dynamic_masking and (self.do_whole_word_mask or self.max_ngram > 1):
-            raise UserError(
-                "`dynamic_masking` masks single tokens during training; it cannot be combined with "
-                "`do_whole_word_mask` or `max_ngram`"
-            )
-        return self
-
-    def num_to_mask(self, length):
-        """Return the number of tokens to mask in a sequence, before `max_predictions_per_seq`."""
-        return max(1, round(length * self.masked_lm_prob))
 
 
 class Instance(NamedTuple):
