@@ -108,6 +108,7 @@ def test_regression(run, tmp_path):
     np.testing.assert_allclose(answer["score"][0], scores[1], atol=1e-5)
 
 
+@pytest.mark.slow
 def test_several_labels(run, tmp_path):
     """A column for each label, in a CSV file; the best checkpoint by F1 is exported."""
     rows = ["a b,1,0", "b a,1,0", "c d,0,1", "a d,1,1", '"e, e",0,0'] * 4

@@ -204,6 +204,7 @@ def test_part_of_speech_tags_of_documents_with_several_seeds(run, tmp_path):
         run("run_ner", "--do_predict", f"--data_dir={tmp_path}", f"--output_dir={out}")
 
 
+@pytest.mark.slow
 def test_a_bilstm_learns_on_frozen_features(run, tmp_path):
     # Two layers, so that there are weights to learn.
     write_model(tmp_path, TINY, WORDS, initializer_range=0.2, vocab_size=len(WORDS))

@@ -53,6 +53,7 @@ def read(path):
     return json.loads(path.read_text())
 
 
+@pytest.mark.slow
 def test_version_1(run, run_script, padded_lengths, tmp_path):
     data, out = letters(tmp_path / "data.json"), tmp_path / "out"
     flags = [f"--predict_file={data}", f"--output_dir={out}", "--do_predict"]

@@ -161,6 +161,7 @@ def test_half_precision_learns(tmp_path, dtype):
     assert trainer.evaluate(SomeBatches())["loss"] < 2.3  # initially 4.6; 2.1 in float32
 
 
+@pytest.mark.slow
 def test_float16_resumes_exactly(tmp_path, one_layer):
     options = {"dtype": "mixed_float16", "dropout": 0.1}
     run(tmp_path / "whole", 4, **options)

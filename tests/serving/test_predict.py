@@ -85,7 +85,8 @@ def test_objects_and_endings(run_predict, exported, tmp_path):
 
 @pytest.mark.parametrize(
     ("task", "old_name"),
-    [("question_answering", "answers"), ("token_classification", "tagging"),
+    [pytest.param("question_answering", "answers", marks=pytest.mark.slow),
+     ("token_classification", "tagging"),
      ("fill_mask", "masked_words"), ("multiple_choice", "choice"),
      pytest.param("sentence_embedding", "vectors", marks=pytest.mark.slow)],
 )  # fmt: skip

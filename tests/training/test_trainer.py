@@ -287,6 +287,7 @@ def test_best_of_later_steps_is_forgotten_when_a_run_is_reset(tmp_path, caplog):
     assert (record["step"], record["value"], record["since"]) == (6, 0.3, [8])
 
 
+@pytest.mark.slow
 def test_run_that_sigterm_stops_during_an_evaluation(scripted, tmp_path, monkeypatch):
     """The step was saved before; the resumed run begins with the evaluation and is the same."""
     evaluate = training.Trainer.evaluate
