@@ -70,6 +70,7 @@ def test_mnli_and_its_diagnostic_set(run, tmp_path):
         assert f"writing {out}/{name}.tf_record: max_seq_length" in log
 
 
+@pytest.mark.slow
 def test_regression(run, tmp_path):
     """A regression model learns, is evaluated, predicts and is exported."""
     rows = [("a b", 1.0), ("b a", 1.5), ("c d", 4.0), ("d c d", 5.0)] * 4

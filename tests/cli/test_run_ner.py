@@ -180,6 +180,7 @@ def test_casing_is_read_from_a_hugging_face_folder(run, tmp_path, caplog, flag):
         assert f" {folder} says True" in warning.partition("\n")[0]
 
 
+@pytest.mark.slow
 def test_part_of_speech_tags_of_documents_with_several_seeds(run, tmp_path):
     """Tags without spans, whole documents, and a run for each of two seeds."""
     out = tmp_path / "out"

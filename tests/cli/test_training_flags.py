@@ -24,6 +24,7 @@ def flags(tmp_path):
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_all_training_flags(run_script, flags, tmp_path):
     out = tmp_path / "run"
     log = run_script(

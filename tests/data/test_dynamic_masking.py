@@ -74,6 +74,7 @@ def _check_row(values, original, row, actions):
             actions["keep" if masked[position] == ids[position] else "random"] += 1
 
 
+@pytest.mark.slow
 def test_run_pretraining_without_pairs_and_masks(run_script, tmp_path):
     """Two phases of `--objective=none --dynamic_masking`, and flags that do not fit the records."""
     rng = np.random.default_rng(0)

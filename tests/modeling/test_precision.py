@@ -156,6 +156,7 @@ def test_half_precision_makes_similar_steps_and_keeps_float32_weights(one_layer)
 
 
 @pytest.mark.parametrize("dtype", [pytest.param("bfloat16", marks=pytest.mark.slow), "float16"])
+@pytest.mark.slow
 def test_half_precision_learns(tmp_path, dtype):
     trainer = run(tmp_path, 100, rate=3e-3, dtype=f"mixed_{dtype}")
     assert trainer.evaluate(SomeBatches())["loss"] < 2.3  # initially 4.6; 2.1 in float32
@@ -181,6 +182,7 @@ def test_float16_on_two_devices(tmp_path):
     assert_same(tmp_path / "one", tmp_path / "two", atol=1e-3)
 
 
+@pytest.mark.slow
 def test_resuming_a_float32_run_in_float16_is_logged(tmp_path, one_layer, caplog):
     run(tmp_path, 2, total=4)
     run(tmp_path, 4, dtype="mixed_float16")

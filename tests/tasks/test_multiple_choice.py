@@ -48,6 +48,7 @@ def model(tmp_path):
     return write_model(tmp_path, **SMALL, initializer_range=0.2, max_position_embeddings=16)
 
 
+@pytest.mark.slow
 def test_from_files_to_a_saved_model(run_script, tmp_path, model):
     """A run trains on SWAG's form, evaluates, predicts from its folder alone, and is exported."""
     write_swag(tmp_path / "train.csv", 64, 0)

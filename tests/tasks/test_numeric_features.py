@@ -81,6 +81,7 @@ def write_data(folder, rows=ROWS):
     )
 
 
+@pytest.mark.slow
 def test_a_run_with_a_vector(run_script, flags, tmp_path, request):
     out = tmp_path / "out"
     model = [*write_model(tmp_path, **SMALL), *QUICK_RUN]

@@ -28,6 +28,7 @@ from bert_tf import checkpoints, optimization, tasks, training
 from bert_tf.data import input_pipeline, records
 
 
+@pytest.mark.slow
 def test_it_learns(tmp_path):
     trainer = run(tmp_path, 600, rate=3e-3)
     results = trainer.evaluate(SomeBatches())
