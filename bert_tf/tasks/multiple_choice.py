@@ -24,7 +24,6 @@ from bert_tf.tasks.base import (
     TaskConfig,
     TaskData,
     TaskSpec,
-    result_file,
 )
 from bert_tf.tasks.classification.columns import ID
 from bert_tf.tasks.classification.features import pack_pair
@@ -284,10 +283,7 @@ class MultipleChoiceData(TaskData):
 
     def evaluate(self, run, split):
         """Write eval_results.txt; see `TaskData.evaluate`."""
-        evaluation = run.evaluate(split)
-        path = result_file(run.folder, "eval_results", split, ".txt")
-        run.workers.chief_first(lambda: results.write_eval_results(path, evaluation))
-        return evaluation
+        return results.evaluate_and_write(run, split)
 
     def predict(self, run, split):
         """Write test_results.tsv and test_predictions.tsv."""

@@ -21,6 +21,34 @@ def write_eval_results(path, results):
     files.write_text(path, "\n".join(lines) + "\n")
 
 
+def evaluate_and_write(run, split, make_report=None):
+    """Evaluate a split; the chief writes eval_results.txt and, if asked for, eval_report.txt.
+
+    Args:
+      run: the `training.fine_tuning.Run`.
+      split: name of the split.
+      make_report: function from all predictions of the split to the text of the report, or None.
+
+    Returns:
+      Dict of metrics.
+    """
+    reports = []
+
+    def collect(predictions):
+        reports.append(make_report(predictions))
+
+    evaluation = run.evaluate(split, on_predictions=collect if make_report else None)
+
+    def write():
+        write_eval_results(result_file(run.folder, "eval_results", split, ".txt"), evaluation)
+        for text in reports:
+            console.info("%s", text)
+            files.write_text(result_file(run.folder, "eval_report", split, ".txt"), text)
+
+    run.workers.chief_first(write)
+    return evaluation
+
+
 def as_text(predicted, labels, separator=","):
     """Return predictions as text.
 

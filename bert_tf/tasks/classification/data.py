@@ -3,12 +3,12 @@
 import itertools
 import os
 
-from bert_tf import console, files
+from bert_tf import console
 from bert_tf.errors import UserError
 from bert_tf.modeling import BertClassifier
 from bert_tf.options import PARTS
 from bert_tf.tasks import metrics, results
-from bert_tf.tasks.base import RecordFormat, TaskData, part_of, result_file
+from bert_tf.tasks.base import RecordFormat, TaskData, part_of
 from bert_tf.tasks.classification.columns import Layout
 from bert_tf.tasks.classification.config import ClassificationConfig
 from bert_tf.tasks.classification.examples import (
@@ -107,23 +107,12 @@ class ClassificationData(TaskData):
 
     def evaluate(self, run, split):
         """Write eval_results.txt and, with `report`, eval_report.txt; see `TaskData.evaluate`."""
-        reports = []
 
         def report(predictions):
             labels, predicted = run.trainer.task.labels_and_predicted(predictions)
-            reports.append(metrics.report(labels, predicted, self.config.labels))
+            return metrics.report(labels, predicted, self.config.labels)
 
-        evaluation = run.evaluate(split, on_predictions=report if self.options.report else None)
-
-        def write():
-            path = result_file(run.folder, "eval_results", split, ".txt")
-            results.write_eval_results(path, evaluation)
-            for text in reports:
-                console.info("%s", text)
-                files.write_text(result_file(run.folder, "eval_report", split, ".txt"), text)
-
-        run.workers.chief_first(write)
-        return evaluation
+        return results.evaluate_and_write(run, split, report if self.options.report else None)
 
     def predict(self, run, split):
         """Write test_results.tsv, test_predictions.tsv and the file of GLUE's leaderboard."""

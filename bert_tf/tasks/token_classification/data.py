@@ -84,26 +84,13 @@ class TokenClassificationData(TaskData):
 
     def evaluate(self, run, split):
         """Write eval_results.txt, and eval_report.txt if asked for; see `TaskData.evaluate`."""
-        reports = []
 
         def report(predictions):
             task = run.trainer.task
             labels, predicted = task.tags(predictions, "tag_ids"), task.tags(predictions)
-            reports.append(
-                scoring.classification_report(labels, predicted, self.config.tags.scheme)
-            )
+            return scoring.classification_report(labels, predicted, self.config.tags.scheme)
 
-        evaluation = run.evaluate(split, on_predictions=report if self.options.report else None)
-
-        def write():
-            path = result_file(run.folder, "eval_results", split, ".txt")
-            results.write_eval_results(path, evaluation)
-            for text in reports:
-                console.info("%s", text)
-                files.write_text(result_file(run.folder, "eval_report", split, ".txt"), text)
-
-        run.workers.chief_first(write)
-        return evaluation
+        return results.evaluate_and_write(run, split, report if self.options.report else None)
 
     def predict(self, run, split):
         """Write test_predictions.txt: the columns of the test set, followed by the tags."""
