@@ -49,6 +49,7 @@ class TrainingInput:
         self._masking = masking
         self._parse = _parser(schema, lengths, limits, length_multiple, masking)
 
+    @tf.autograph.experimental.do_not_convert
     def batches(self, first_step=0, context=None):
         """Return the batches of `first_step` and all later steps.
 
@@ -72,6 +73,7 @@ class TrainingInput:
         batches = batches.map(self._parse, tf.data.AUTOTUNE)
         return mark_infinite(batches.prefetch(tf.data.AUTOTUNE))
 
+    @tf.autograph.experimental.do_not_convert
     def files_of(self, step):
         """Return the files from which the records of a step are read, for error messages."""
 
@@ -106,6 +108,7 @@ class TrainingInput:
         # Read the next block while the current one is processed.
         return epochs.flat_map(read_blocks).prefetch(1).unbatch().skip(rest)
 
+    @tf.autograph.experimental.do_not_convert
     def _count_records(self):
         batches = tf.data.TFRecordDataset(self.paths).batch(1000)
         return int(batches.reduce(np.int64(0), lambda n, x: n + tf.shape(x, tf.int64)[0]))
@@ -135,6 +138,7 @@ class EvaluationInput:
         self.max_batches = max_batches
         self._parse = _parser(schema, lengths, limits, length_multiple, masking)
 
+    @tf.autograph.experimental.do_not_convert
     def batches(self, context=None):
         """Return the batches, as `TrainingInput.batches` does."""
 

@@ -156,7 +156,7 @@ class GraphTokenizer(tf.Module):
             "segment_ids": tf.cast(is_second, tf.int32),
         }
 
-    @tf.function(input_signature=[_TEXTS])
+    @tf.function(input_signature=[_TEXTS], autograph=False)
     def tokenize(self, texts):
         """Convert strings (B,), UTF-8, to ids, ragged int32 (B, None)."""
         texts = self._escape_special(_drop_invalid_utf8(texts))
@@ -169,7 +169,7 @@ class GraphTokenizer(tf.Module):
         ids, _ = self._unescape_special(ids.values)
         return tf.RaggedTensor.from_row_splits(ids, splits, validate=False)
 
-    @tf.function(input_signature=[_TEXTS])
+    @tf.function(input_signature=[_TEXTS], autograph=False)
     def tokenize_with_offsets(self, texts):
         """Convert strings to ids and the spans of the text that they come from.
 

@@ -73,7 +73,7 @@ class Workers:
             has_chief = "chief" in resolver.cluster_spec().jobs
             first = resolver.task_type == "worker" and resolver.task_id == 0
             self.is_chief = resolver.task_type == "chief" or (first and not has_chief)
-            self._mean = tf.function(self._mean_of)
+            self._mean = tf.function(self._mean_of, autograph=False)
 
     def mean(self, *values):
         """Return the mean of each number over all workers, which must all call it together."""
@@ -240,7 +240,9 @@ def on_all_replicas(function, strategy, spec=None):
     """
     is_tpu = isinstance(strategy, tf.distribute.TPUStrategy)
 
-    @tf.function(input_signature=[spec] if spec else None, reduce_retracing=not is_tpu)
+    @tf.function(
+        input_signature=[spec] if spec else None, reduce_retracing=not is_tpu, autograph=False
+    )
     def step(batch):
         values = strategy.run(function, args=(batch,))
         return {name: strategy.gather(value, axis=0) for name, value in values.items()}
