@@ -7,11 +7,10 @@ import operator
 from typing import NamedTuple
 
 from bert_tf import console, files
-from bert_tf.data.tfds_builder import load_builder
-from bert_tf.errors import UserError, reason
+from bert_tf.errors import UserError
 from bert_tf.tasks.question_answering.alignment import Words
 from bert_tf.tasks.question_answering.streaming_json import read_articles
-from bert_tf.tasks.rows import BadRows
+from bert_tf.tasks.rows import BadRows, TfdsRows
 
 
 class Answer(NamedTuple):
@@ -159,15 +158,13 @@ class TfdsQuestions:
         Raises:
           UserError: If there is no such data set or it does not have the features of SQuAD.
         """
-        self._builder = load_builder(name, data_dir)
-        self._split = tfds_split or _TFDS_SPLITS[split]
+        self._rows, self._split = TfdsRows(name, data_dir), tfds_split or _TFDS_SPLITS[split]
         self.name = f"{name}, {self._split}"
-        features = self._builder.info.features
-        missing = [feature for feature in _TFDS_FEATURES if feature not in features]
+        missing = [feature for feature in _TFDS_FEATURES if feature not in self._rows.features]
         if missing:
             raise UserError(
                 f"`tfds_name`: {name} does not have the features {', '.join(missing)}; it has "
-                f"{', '.join(features)}"
+                f"{', '.join(self._rows.features)}"
             )
 
     def paragraphs(self):
@@ -178,15 +175,7 @@ class TfdsQuestions:
 
     def _pairs(self):
         """Yield (context, `Question`) of each example."""
-        import tensorflow_datasets
-
-        try:
-            data = self._builder.as_dataset(split=self._split, shuffle_files=False)
-            rows = tensorflow_datasets.as_numpy(data)
-        except (ValueError, AssertionError) as error:
-            raise UserError(f"`tfds_splits`: {self.name}: {reason(error)}") from None
-        for index, row in enumerate(rows):
-            where = f"{self.name}, example {index}"
+        for where, row in self._rows.read(self._split):
             try:
                 yield row["context"].decode("utf-8"), _tfds_question(row, where)
             except UnicodeDecodeError as error:
