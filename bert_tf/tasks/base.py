@@ -113,11 +113,17 @@ class TaskConfig:
         return cls(bert_config, vocab_file, **{name: values[name] for name in cls.OPTIONS})
 
     @classmethod
+    def of_run(cls, model, options, **values):
+        """Make the config of a run from its `LoadedModel`, its `TaskOptions` and other values."""
+        chosen = {name: getattr(options, name) for name in cls.OPTIONS if name != "do_lower_case"}
+        return cls(model.bert_config, model.vocab_file, model.do_lower_case, **chosen, **values)
+
+    @classmethod
     def of_pretrained(cls, bert_config, vocab_file, do_lower_case, labels=(), **options):
         """Make the config of a model that was fine-tuned elsewhere, to export it.
 
-        `labels` are the names of the rows of its head, if known, and `**options` the values of
-        other attributes, None for the default.
+        `labels` are the names of the rows of its head, for subclasses that have them, and
+        `**options` the values of other attributes, None for the default.
         """
         given = {name: value for name, value in options.items() if value is not None}
         config = cls(bert_config, vocab_file, do_lower_case, **given)

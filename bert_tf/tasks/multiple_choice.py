@@ -65,15 +65,12 @@ class Example:
 
 
 def read_examples(path, options=None, with_label=True):
-    """Read a file whose first line names its columns.
+    """Return the list of `Example` of a file, and the tuple of the names of its ending columns.
 
     Args:
-      path: see `rows.read_rows` for the formats.
+      path: a file whose first line names its columns; see `rows.read_rows` for the formats.
       options: `MultipleChoiceOptions`, for columns and bad rows.
       with_label: whether there is a label column.
-
-    Returns:
-      (list of `Example`, tuple of the names of the C columns of endings)
 
     Raises:
       UserError: names file and line of a bad row, or what is wrong with the header.
@@ -191,6 +188,7 @@ class MultipleChoiceTask(ClassificationTask):
     def __init__(self, config, dtype=None):
         """Make the model of a `BertConfig` and a Keras dtype policy."""
         self.model = BertMultipleChoice(config, dtype)
+        self.metric_names = self.metric_names_with()
         self.class_weights = self.distillation = None
 
 
@@ -263,10 +261,7 @@ def read(options, model, parts, stored=None):
         path = getattr(options, f"{split}_file")
         path = find_file(split, _FILES[split], options.data_dir, path)
         examples[split], endings[split] = read_examples(path, options, split != "test")
-    config = MultipleChoiceConfig(
-        model.bert_config, model.vocab_file, model.do_lower_case, options.max_seq_length
-    )
-    return MultipleChoiceData(examples, endings, config)
+    return MultipleChoiceData(examples, endings, MultipleChoiceConfig.of_run(model, options))
 
 
 def make_model(config, dtype=None):

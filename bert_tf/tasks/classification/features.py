@@ -42,12 +42,10 @@ def pack_pair(ids_a, ids_b, tokenizer, max_seq_length):
 
 
 def schema_of(task_class, numeric_features=(), with_teacher=False):
-    """Return the schema of the records of a task.
+    """Return the schema of the records of one of the `task.TASK_CLASSES`.
 
-    Args:
-      task_class: a class of `task.TASK_CLASSES`.
-      numeric_features: the `NumericFeature`s that the model takes as numbers.
-      with_teacher: whether the records have a teacher's logits.
+    `numeric_features` are those that the model takes as numbers; `with_teacher` says whether the
+    records have a teacher's logits.
     """
     return {
         **task_class.schema,
@@ -77,8 +75,7 @@ def features(
       teacher_logits: array (N, L) of the logits of a teacher, or None.
 
     Yields:
-      For each example a dict for `schema_of`: `[CLS] a [SEP]` or `[CLS] a [SEP] b [SEP]`, padded
-      with 0.
+      For each example a dict for `schema_of`; see `pack_pair`.
 
     Raises:
       UserError: if a label is not in `labels`; names file and line.

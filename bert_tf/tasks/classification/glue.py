@@ -144,11 +144,7 @@ _PLAIN |= {
 
 
 def find_task(name, language="zh"):
-    """Return the task of a name such as "SST-2", "sst2" or "mnli_matched".
-
-    Args:
-      name: in any case, with or without dashes.
-      language: that of XNLI.
+    """Return the task of a name such as "SST-2", "sst2" or "mnli_matched"; XNLI in a language.
 
     Raises:
       UserError: if there is no such task; the message lists them.

@@ -23,15 +23,8 @@ class FileSource:
     """
 
     def __init__(self, task, data_dir=None, paths=None):
-        """Make a source of a `glue.TextTask`.
-
-        Args:
-          task: as the attribute.
-          data_dir: the folder of its files.
-          paths: dict from "train", "dev" and "test" to files that are elsewhere.
-        """
-        self.task = task
-        self._data_dir = data_dir
+        """Make a source; `paths` has files of "train", "dev" and "test" outside of the folder."""
+        self.task, self._data_dir = task, data_dir
         self._paths = {part: path for part, path in (paths or {}).items() if path}
 
     def splits(self, part):
@@ -62,7 +55,7 @@ class FileSource:
 
 
 def read_examples(task, data_dir, split, path=None, bad=None, train=None):
-    """Read one file of a task.
+    """Return the list of `Example` of one file of a task.
 
     Args:
       task: a `glue.TextTask`.
@@ -72,9 +65,6 @@ def read_examples(task, data_dir, split, path=None, bad=None, train=None):
       bad: `BadRows`; None for an error at the first bad row.
       train: the training file if it is not in `data_dir`; the columns of a test file without a
         header line are inferred from it.
-
-    Returns:
-      List of `Example`.
 
     Raises:
       UserError: names file and line of a bad row, or the missing file.

@@ -72,11 +72,8 @@ class TfdsSource:
             find([name], "numeric_columns")
         if len(layout.label) > 1:
             raise UserError("`label_column`: one feature was expected")
-        if layout.label:
-            label = find(layout.label, "label_column")
-        else:
-            names = [name for name in (supervised[1], *LABEL) if isinstance(name, str)]
-            label = find(names, "label_column")
+        names = [name for name in (supervised[1], *LABEL) if isinstance(name, str)]
+        label = find(layout.label or names, "label_column")
         row_id = find([layout.id], "id_column") if layout.id else find(ID)
         return tuple(filter(None, texts)), label, row_id
 
@@ -85,14 +82,14 @@ class TfdsSource:
         feature = self._rows.features[self._label]
         is_sequence = hasattr(feature, "feature")
         element = feature.feature if is_sequence else feature
-        if task_type is None:
+        if task_type is None and is_sequence:
+            task_type = "multi_label"
+        elif task_type is None:
             is_score = np.issubdtype(element.np_dtype, np.floating)
-            task_type = (
-                "multi_label" if is_sequence else "regression" if is_score else "classification"
-            )
-        if task_type == "regression":
-            return task_type, labels
-        return task_type, labels or (tuple(element.names) if hasattr(element, "names") else None)
+            task_type = "regression" if is_score else "classification"
+        if task_type != "regression" and not labels and hasattr(element, "names"):
+            labels = tuple(element.names)
+        return task_type, labels
 
     def splits(self, part):
         """Return the splits of "train", "dev" or "test"; UserError if there is none."""

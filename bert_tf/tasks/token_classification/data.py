@@ -117,12 +117,9 @@ class TokenClassificationData(TaskData):
 
 
 def write_columns(path, sentences, tags):
-    """Write the columns of sentences followed by the predicted tags, as conlleval reads them.
+    """Write the columns of each `Sentence`, followed by `tags`, as conlleval reads them.
 
-    Args:
-      path: the file.
-      sentences: list of `Sentence`.
-      tags: for each the list of its words' tags.
+    `tags` has for each sentence the list of its words' tags.
     """
     outside = schemes.OUTSIDE
     with files.writing_text(path) as write:
@@ -155,15 +152,9 @@ def read(options, model, parts, stored=None):
                 f"`document_context`: {sentences[split][0].where} does not mark where documents "
                 "begin with -DOCSTART- lines"
             )
-    config = TokenClassificationConfig(
-        model.bert_config,
-        model.vocab_file,
-        model.do_lower_case,
-        options.max_seq_length,
-        options.doc_stride,
-        options.document_context,
-        tags,
-        feature_based_config(options, model.bert_config),
+    feature_based = feature_based_config(options, model.bert_config)
+    config = TokenClassificationConfig.of_run(
+        model, options, tags=tags, feature_based=feature_based
     )
     return TokenClassificationData(sentences, config, options)
 

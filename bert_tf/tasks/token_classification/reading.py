@@ -68,14 +68,11 @@ class ColumnFiles:
         self._word, self._tag = word_column, tag_column
 
     def read(self, split, bad=None):
-        """Read a split.
+        """Return the list of `Sentence` of a split.
 
         Args:
           split: "train", "dev" or "test", which is read without tags.
           bad: `BadRows` for sentences that are not valid; None to raise an error for the first.
-
-        Returns:
-          List of `Sentence`.
 
         Raises:
           UserError: If the file is not valid; names the file and the line.
