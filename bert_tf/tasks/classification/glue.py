@@ -48,6 +48,7 @@ class TextTask:
     label_aliases: dict = dataclasses.field(default_factory=dict)
     layout: Layout | None = None
 
+
 def _files(labelled, test):
     columns = {"train": labelled, "dev": labelled, "test": test}
     return {split: File((f"{split}.tsv",), columns[split]) for split in columns}
