@@ -267,21 +267,15 @@ class BestCheckpoint:
         else:
             self.since.append(step)
         if writes:
-            record = {
-                "metric": self.metric,
-                "value": self.value,
-                "step": self.step,
-                "since": self.since,
-            }
+            record = {name: getattr(self, name) for name in ("metric", "value", "step", "since")}
             text = json.dumps(record, indent=2) + "\n"
             files.write_text(os.path.join(self.folder, _RECORD), text)
-        best = "no best so far" if self.step is None else f"the best is {self.value:.5g}"
-        where = "" if self.step is None else f" at step {self.step}"
-        console.info("%s %.5g at step %d; %s%s", self.metric, value, step, best, where)
+        best = "no best so far"
+        if self.step is not None:
+            best = f"the best is {self.value:.5g} at step {self.step}"
+        console.info("%s %.5g at step %d; %s", self.metric, value, step, best)
 
     def _is_better(self, value):
-        if math.isnan(value):
-            return False
-        if self.value is None:
-            return True
+        if math.isnan(value) or self.value is None:
+            return not math.isnan(value)
         return value < self.value if "loss" in self.metric else value > self.value

@@ -94,7 +94,7 @@ class Trainer:
         if options.xla is not None and isinstance(self.strategy, tf.distribute.TPUStrategy):
             console.warning("`xla` has no effect on a TPU, which always compiles with it")
         options = dataclasses.replace(options, xla=use_xla(options.xla, self.strategy))
-        self.check_metric(options.best_metric)
+        check_metric(options.best_metric, self.task.metric_names)
         with (
             exclusive_directory(self.output_dir, self.workers),
             PreemptionHandler() as preemption,
@@ -112,13 +112,9 @@ class Trainer:
         )
         self.fit(*args, **kwargs)
 
-    def check_metric(self, metric):
-        """Raise UserError if `metric` is neither None nor a metric of the task."""
-        check_metric(metric, self.task.metric_names)
-
     def use_best(self, metric):
         """Load the best checkpoint by a metric; UserError if none was kept by that metric."""
-        self.check_metric(metric)
+        check_metric(metric, self.task.metric_names)
         folder = BestCheckpoint(self.output_dir, metric).folder
         prefix = checkpointing.restore_latest(folder, checkpointing.weights(self.model))
         if prefix is None:
