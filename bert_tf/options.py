@@ -218,7 +218,9 @@ class TaskOptions:
     of the task's config.
     """
 
-    max_seq_length: int | None = option(None, "Longest sequence in tokens.", flag_default=128)
+    max_seq_length: int | None = option(
+        None, "Longest sequence in tokens; longer ones are truncated.", flag_default=128
+    )
 
     def completed(self, config_class, stored=None):
         """Fill in options that are None from a run's `TaskConfig`, else from the class's defaults.

@@ -60,9 +60,6 @@ class _TfdsOptions(TaskOptions):
 class ClassificationOptions(_FileOptions, _TfdsOptions):
     """Options of classification and regression."""
 
-    max_seq_length: int | None = option(
-        None, "Longest sequence in tokens; longer ones are truncated.", flag_default=128
-    )
     data_dir: str | None = option(
         None, "Folder with the files of the task: train.tsv, dev.tsv and test.tsv."
     )
@@ -284,11 +281,6 @@ class TokenClassificationOptions(_FileOptions, _TfdsOptions):
 class MultipleChoiceOptions(_FileOptions):
     """Options of multiple choice."""
 
-    max_seq_length: int | None = option(
-        None,
-        "Longest sequence of context and ending in tokens; longer ones are truncated.",
-        flag_default=128,
-    )
     data_dir: str | None = option(None, "Folder with train.csv, dev.csv (or val.csv), test.csv.")
     context_columns: tuple = option(
         (), "Columns that form the context, joined by a space; startphrase or context if not given."

@@ -44,7 +44,7 @@ class LoadedModel(NamedTuple):
 
 
 def fine_tune(spec, config):
-    """Train, evaluate and predict with a task, as the run_*.py scripts do.
+    """Train, evaluate and predict with a `tasks.TaskSpec`, as the run_*.py scripts do.
 
     >>> options = tasks.ClassificationOptions(task_name="MRPC", data_dir="glue/MRPC")
     >>> model = ModelConfig(model="uncased_L-12_H-768_A-12")
@@ -53,10 +53,6 @@ def fine_tune(spec, config):
     {'dev': {'eval_accuracy': ..., 'global_step': 343}}
 
     A run that was stopped is resumed from its newest checkpoint in `config.output_dir`.
-
-    Args:
-      spec: a `tasks.TaskSpec`.
-      config: a `FineTuneConfig`.
 
     Returns:
       Dict from each evaluated split to its metrics; with several seeds, to a dict from seed to
@@ -286,15 +282,13 @@ class Experiment:
 
     def batches(self, split, batch_size):
         """Return all records of a split in their order: a `data.input_pipeline.EvaluationInput`."""
+        return input_pipeline.EvaluationInput(batch_size=batch_size, **self._input_options(split))
+
+    def _input_options(self, split):
+        """Return the arguments that training and evaluation on a split share."""
         record_format = self.data.record_format(split, self._teacher_of(split) is not None)
-        return input_pipeline.EvaluationInput(
-            [self.paths[split]],
-            record_format.schema,
-            record_format.lengths,
-            batch_size,
-            limits=record_format.limits,
-            length_multiple=self.length_multiple,
-        )
+        paths, multiple = [self.paths[split]], self.length_multiple
+        return {"paths": paths, "length_multiple": multiple, **vars(record_format)}
 
     def _teacher_of(self, split):
         """Return the teacher whose logits are added to the records of a split, or None."""
@@ -341,15 +335,8 @@ class Experiment:
         (split,) = self.data.splits("train")
         num_examples = self.data.num_train_units(self._features[split])
         steps = self.train_config.num_train_steps(num_examples, self.data.unit)
-        record_format = self.data.record_format(split, self.teacher is not None)
         batches = input_pipeline.TrainingInput(
-            [self.paths[split]],
-            record_format.schema,
-            record_format.lengths,
-            self.train_config.train_batch_size,
-            seed,
-            record_format.limits,
-            self.length_multiple,
+            batch_size=self.train_config.train_batch_size, seed=seed, **self._input_options(split)
         )
         evaluation = None
         if self.train_config.eval_steps:

@@ -20,12 +20,9 @@ from bert_tf.training.trainer import Trainer
 
 
 def pretrain(config):
-    """Pre-train and evaluate a model on records of create_pretraining_data.py.
+    """Pre-train and evaluate a model on records, as a `PretrainingConfig` specifies.
 
     A run that was stopped is resumed from its newest checkpoint in `config.output_dir`.
-
-    Args:
-      config: a `PretrainingConfig`.
 
     Returns:
       Dict of metrics, or None without `do_eval`.

@@ -117,19 +117,15 @@ class Workers:
         return self._strategy.experimental_local_results(self._strategy.run(reduce))[0]
 
 
-def make_strategy(**options):
-    """Make the strategy for the devices of a `DeviceConfig`, and log which it is.
+def make_strategy(*args, **options):
+    """Make the `tf.distribute.Strategy` for some devices, and log which it is.
 
-    Args:
-      **options: the options of the `DeviceConfig`, such as `distribution_strategy="mirrored"`.
-
-    Returns:
-      A `tf.distribute.Strategy`.
+    The arguments are those of `DeviceConfig`, such as `distribution_strategy="mirrored"`.
 
     Raises:
       UserError: if the device is not available.
     """
-    device = DeviceConfig(**options)
+    device = DeviceConfig(*args, **options)
     distribution = device.distribution_strategy
     if device.use_tpu:
         if distribution != "auto":
