@@ -29,14 +29,12 @@ from bert_tf.training.strategy import (
 from bert_tf.training.trainer import Trainer
 
 # Names of version 0.1.
-__getattr__ = deprecated_names(
-    __name__,
-    {
-        "Options": "TrainConfig",
-        "guard": "bert_tf.training:loop",
-        "tell_of_best": "log_best_checkpoint",
-    },
-)
+_DEPRECATED = {
+    "Options": "TrainConfig",
+    "guard": "bert_tf.training:loop",
+    "tell_of_best": "log_best_checkpoint",
+}
+__getattr__ = deprecated_names(__name__, _DEPRECATED)
 
 __all__ = [
     "BestCheckpoint",

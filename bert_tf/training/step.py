@@ -6,7 +6,7 @@ from bert_tf.optimization import LossScale
 
 
 class TrainStep:
-    """A training step of a task; `replica_step` is called in replica context.
+    """A training step of a `tasks.base.Task`; `replica_step` is called in replica context.
 
     `names` lists its results: each loss, their sum, the norm of the gradients before clipping and,
     in float16, the loss scale and 1 for a step that was skipped.
@@ -15,10 +15,7 @@ class TrainStep:
     def __init__(self, task, optimizer, options):
         """Create the variables of the loss scale, if any; must be called in the strategy's scope.
 
-        Args:
-          task: a `tasks.base.Task`.
-          optimizer: an optimizer of `bert_tf.optimization`, built.
-          options: a `TrainConfig`.
+        The `optimizer` is already built; `options` is a `TrainConfig`.
         """
         self.task, self.optimizer, self.options = task, optimizer, options
         self.names = (*task.loss_names, "loss", "gradient_norm")
