@@ -14,7 +14,6 @@ import contextlib
 import itertools
 import math
 import re
-import struct
 from typing import NamedTuple
 
 import numpy as np
@@ -304,11 +303,7 @@ def naming_bad_records(paths):
     try:
         yield
     except (tf.errors.DataLossError, tf.errors.InvalidArgumentError, UnicodeDecodeError) as error:
-        if isinstance(error, tf.errors.DataLossError):
-            problem = f"a record is damaged or truncated ({reason(error)})"
-        else:
-            problem = _describe_bad_record(error)
-        if not problem:
+        if not (problem := _describe_bad_record(error)):
             raise
         raise UserError(f"{abbreviate(list(dict.fromkeys(paths)))}: {problem}") from None
 
@@ -326,6 +321,8 @@ _PARSER_ERRORS = {
 
 def _describe_bad_record(error):
     """Return what is wrong with a record, or None if the error is about something else."""
+    if isinstance(error, tf.errors.DataLossError):
+        return f"a record is damaged or truncated ({reason(error)})"
     # The parser quotes bytes that it cannot parse. If they are not UTF-8, Python raises a
     # UnicodeDecodeError instead of the OpError.
     is_binary = isinstance(error, UnicodeDecodeError)
@@ -356,21 +353,17 @@ def _describe_bad_record(error):
 
 
 def _first_record(path):
-    """Return the bytes of the first record: length (8 bytes), checksum (4), data, checksum (4)."""
+    """Return the bytes of the first record of a file."""
     try:
-        with tf.io.gfile.GFile(path, "rb") as reader:
-            size = reader.size()
-            header = reader.read(12)
-            length = struct.unpack("<Q", header[:8])[0] if len(header) == 12 else size
-            # In a file of another kind the length is arbitrary: compare before allocating.
-            data = reader.read(length) if 12 + length + 4 <= size else None
+        return next(tf.data.TFRecordDataset(path).as_numpy_iterator())
+    except StopIteration:
+        raise UserError(f"{path}: the file is empty, expected TFRecords") from None
+    except tf.errors.DataLossError:
+        raise UserError(
+            f"{path}: not a TFRecord file, or its first record is truncated or damaged"
+        ) from None
     except tf.errors.OpError as error:
         raise UserError(f"{path}: cannot be read ({reason(error)})") from None
-    if size == 0:
-        raise UserError(f"{path}: the file is empty, expected TFRecords")
-    if data is None:
-        raise UserError(f"{path}: not a TFRecord file, or its first record is truncated")
-    return data
 
 
 __getattr__ = deprecated_names(
