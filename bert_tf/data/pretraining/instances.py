@@ -27,26 +27,23 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bert_tf.data.pretraining.corpus import starts_of
 from bert_tf.data.pretraining.masking import Masker, randbelow, shuffle, unpack_masks
 
 
 class Instance(NamedTuple):
     """The sequence [CLS] a [SEP] b [SEP] with masks, or [CLS] a [SEP] if b is empty.
 
-    Attributes:
-      a_start, a_end, b_start, b_end: bounds of the two segments in `Corpus.ids`.
-      label: whether b is a random next sentence, or whether a and b are swapped.
-      positions: masked positions in the sequence, ascending.
-      replacements: the id that replaces the token at each position, or `masking.KEEP`.
+    The bounds of the two segments are indices into `Corpus.ids`.
     """
 
     a_start: int
     a_end: int
     b_start: int
     b_end: int
-    label: bool
-    positions: array
-    replacements: array
+    label: bool  # whether b is a random next sentence, or whether a and b are swapped
+    positions: array  # masked positions in the sequence, ascending
+    replacements: array  # the id that replaces the token at each position, or `masking.KEEP`
 
 
 class Instances:
@@ -62,7 +59,7 @@ class Instances:
     def __init__(self, segments, counts, masks, rng):
         """Shuffle instances, which are given as flat arrays (`array.array`)."""
         self.segments = np.frombuffer(segments, np.int64).reshape(-1, 5)
-        self.starts = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+        self.starts = starts_of(counts)
         # A dummy entry, so that lookups with index 0 are valid if nothing is masked.
         self.masks = np.asarray(masks or array("q", [0]))
         order = array("q", range(len(self.segments)))
@@ -85,14 +82,10 @@ class Instances:
 
 
 def create_instances(corpus, vocab, config, rng=None, on_progress=lambda count: None):
-    """Return the `Instances` of a `Corpus`.
+    """Return the `Instances` of a `Corpus` for a vocabulary and an `InstanceConfig`.
 
-    Args:
-      corpus: a `Corpus`.
-      vocab: dict from token to id.
-      config: an `InstanceConfig`.
-      rng: a `random.Random`; None to create one from `config.random_seed`.
-      on_progress: called with a number of processed documents; each counts `dupe_factor` times.
+    `rng` is a `random.Random`, None to create one from `config.random_seed`. `on_progress` is
+    called with a number of processed documents; each counts `dupe_factor` times.
     """
     rng = rng or random.Random(config.random_seed)
     order = list(range(len(corpus.documents) - 1))
