@@ -67,11 +67,10 @@ class GraphTokenizer(tf.Module):
         # A read-only view, which tf.Module does not track: it would save each entry.
         self.vocab = types.MappingProxyType(dict(vocab))
         self.do_lower_case = do_lower_case
-        special = special_tokens(self.vocab) if keep_special_tokens else []
-        self.special_tokens = tuple(special)
+        self.special_tokens = special_tokens(self.vocab) if keep_special_tokens else ()
         self._first_special_id = max(self.vocab.values()) + 1
-        self._special_ids = [self.vocab[token] for token in special]
-        self._escapes, special_words = _escapes(self.vocab, special)
+        self._special_ids = [self.vocab[token] for token in self.special_tokens]
+        self._escapes, special_words = _escapes(self.vocab, self.special_tokens)
         self._normalizer = text.FastBertNormalizer(
             model_buffer=tf.constant(graph_normalization.normalizer_model(do_lower_case))
         )
@@ -171,13 +170,10 @@ class GraphTokenizer(tf.Module):
 
     @tf.function(input_signature=[_TEXTS])
     def tokenize_with_offsets(self, texts):
-        """Convert strings to ids and the spans of the text that they come from.
+        """Convert strings (B,), UTF-8, to ids and the spans of the text that they come from.
 
         Offsets count characters (code points), not bytes, of the text without invalid bytes, as in
         `FullTokenizer.encode_with_offsets`.
-
-        Args:
-          texts: string (B,), UTF-8.
 
         Returns:
           A triple (ids, starts, ends), each ragged int32 (B, None). The end is exclusive.
@@ -283,10 +279,8 @@ def tensorflow_text():
 def _pieces_by_id(vocab):
     """Return the pieces in the order of their ids, for FastWordpieceTokenizeWithOffsets.
 
-    A filler stands for each id without a piece, or whose piece can never occur in a word.
-
-    Raises:
-      UserError: if a piece is longer than the op allows.
+    A filler stands for each id without a piece, or whose piece can never occur in a word. Raises
+    UserError if a piece is longer than the op allows.
     """
     pieces = [f" {index}" for index in range(max(vocab.values()) + 1)]
     for piece, index in vocab.items():

@@ -62,16 +62,15 @@ def load_vocab(vocab_file):
 
 
 def special_tokens(vocab):
-    """Return the list of those `SPECIAL_TOKENS` that are in `vocab`."""
-    return [token for token in SPECIAL_TOKENS if token in vocab]
+    """Return those `SPECIAL_TOKENS` that are in `vocab`, a tuple."""
+    return tuple(token for token in SPECIAL_TOKENS if token in vocab)
 
 
 def casing_from_path(path):
     """Infer the casing of a published model from the folder name in a path.
 
-    Returns:
-      A pair (name of the model, whether it was trained on lower-cased text), or None if the path
-      contains no such name.
+    Returns a pair (name of the model, whether it was trained on lower-cased text), or None if the
+    path contains no such name.
     """
     match = _PUBLISHED_MODEL.search(path.replace("\\", "/"))
     return match and (match.group(1), match.group(2) != "cased")
@@ -144,11 +143,6 @@ def count_words(paths, do_lower_case=True, max_words=MAX_WORDS):
     dropped until half are left. A dropped word that occurs again is counted from 0, so a count can
     be too low, though only by little for words that occur throughout the text. Single characters
     are never dropped. The same files in the same order give the same counts.
-
-    Args:
-      paths: the files.
-      do_lower_case: as in `BasicTokenizer`.
-      max_words: the largest number of different words to keep in memory.
 
     Returns:
       A `Counter`.

@@ -126,18 +126,15 @@ class FullTokenizer:
         self.inv_vocab = {index: piece for piece, index in self.vocab.items()}
         self.basic_tokenizer = BasicTokenizer(do_lower_case)
         self.wordpiece_tokenizer = WordpieceTokenizer(self.vocab)
-        special = special_tokens(self.vocab) if keep_special_tokens else []
-        self.special_tokens = tuple(special)
-        self._special_pattern = (
-            re.compile("(" + "|".join(map(re.escape, special)) + ")") if special else None
-        )
+        self.special_tokens = special_tokens(self.vocab) if keep_special_tokens else ()
+        alternatives = "|".join(map(re.escape, self.special_tokens))
+        self._special_pattern = re.compile(f"({alternatives})") if alternatives else None
         self._word_cache: dict[str, list[int]] = {}
         self._chunk_cache: dict[str, list[int]] = {}
 
     def tokenize(self, text: str | bytes) -> list[str]:
         """Return the list of pieces of `text`."""
-        pieces = self.inv_vocab
-        return [pieces[index] for index in self.encode(text)]
+        return self.convert_ids_to_tokens(self.encode(text))
 
     def encode(self, text: str | bytes) -> list[int]:
         """Return the list of ids of the pieces of `text`."""
@@ -168,9 +165,6 @@ class FullTokenizer:
         `convert_to_unicode(text)`, which has no invalid bytes. A stripped accent belongs to the
         character before it. If one character gives several tokens, such as the sounds of a Hangul
         syllable, all of them have its span. [UNK] has the span of its whole word.
-
-        Args:
-          text: a str or bytes.
 
         Returns:
           Three lists of the same length: ids (those of `encode`), starts and ends.
