@@ -60,18 +60,10 @@ __getattr__ = deprecated_names(__name__, {"TYPED": "SAMPLE_TEXTS"})
 
 
 def make(seed=0, corpus=2200, heldout=120, train=80, dev=100, test=200):
-    """Generate all texts in memory.
+    """Return a dict from the fields of `Paths` to the text of each file.
 
-    Args:
-      seed: the same seed gives the same text.
-      corpus: number of documents for pre-training.
-      heldout: number of documents for evaluating pre-training.
-      train: number of PAIRS of labelled texts in the training set.
-      dev: number of pairs in the development set.
-      test: number of pairs in the test set.
-
-    Returns:
-      Dict from the fields of `Paths` to the text of each file.
+    The same seed gives the same text. `corpus` and `heldout` are numbers of documents for
+    pre-training and for evaluating it; `train`, `dev` and `test` are numbers of PAIRS of texts.
     """
     # One generator per file, so that the size of one file does not change the others.
     rng = {name: random.Random(f"{seed} {name}") for name in Paths._fields}
@@ -97,21 +89,17 @@ def write(folder, seed=0, **sizes):
     """
     from bert_tf import files  # Imported here because `make` does not need it.
 
-    suffixes = Paths(corpus=".txt", heldout=".txt", train=".tsv", dev=".tsv", test=".tsv")
-    paths = {
-        name: os.path.join(folder, name + suffix) for name, suffix in suffixes._asdict().items()
-    }
+    names = Paths("corpus.txt", "heldout.txt", "train.tsv", "dev.tsv", "test.tsv")
+    paths = Paths(*(os.path.join(folder, name) for name in names))
     for name, text in make(seed, **sizes).items():
-        files.write_text(paths[name], text)
-    return Paths(**paths)
+        files.write_text(getattr(paths, name), text)
+    return paths
 
 
 def pretrained(folder, num_train_steps=1500):
     """Pre-train the model of quickstart.py on the corpus, unless the folder already has it.
 
-    Args:
-      folder: the output folder of quickstart.py; its folder `text` has the files of `write`.
-      num_train_steps: number of training steps.
+    `folder` is the output folder of quickstart.py; its folder `text` has the files of `write`.
 
     Returns:
       A `pipelines.ModelFiles`.
@@ -125,12 +113,8 @@ def pretrained(folder, num_train_steps=1500):
     if os.path.exists(os.path.join(model_dir, f"model.ckpt-{num_train_steps}.index")):
         console.info("%s already exists", model_dir)
     else:
-        commands.run(
-            "quickstart.py",
-            only_pretraining=True,
-            output_dir=folder,
-            num_train_steps=num_train_steps,
-        )
+        options = {"output_dir": folder, "num_train_steps": num_train_steps}
+        commands.run("quickstart.py", only_pretraining=True, **options)
     model_files = pipelines.find_model_files(model_dir)
     return model_files._replace(vocab=os.path.join(folder, "vocab.txt"), do_lower_case=True)
 
@@ -143,9 +127,9 @@ def _documents(rng, count):
     }
     documents = []
     for number in range(count):
-        sentiment = words.SENTIMENTS[number % 2]
+        cycle = cycles[words.SENTIMENTS[number % 2]]
         sentences = grammar.Scene(rng).neutral_document()
-        documents.append([grammar.fill_sentiment(text, cycles[sentiment]) for text in sentences])
+        documents.append([grammar.fill_sentiment(text, cycle) for text in sentences])
     rng.shuffle(documents)
     return documents
 
