@@ -39,6 +39,11 @@ class GraphTokenizer(tf.Module):
 
     `tf.saved_model.save(tokenizer, folder)` saves `tokenize` and `tokenize_with_offsets`.
 
+    Args:
+      vocab: path of a vocabulary file, or the mapping from piece to id of another tokenizer.
+      do_lower_case: whether to lower-case the text and strip accents.
+      keep_special_tokens: as in `FullTokenizer`.
+
     Attributes:
       vocab: mapping from piece to id.
       do_lower_case: whether text is lower-cased and accents are stripped.
@@ -51,16 +56,7 @@ class GraphTokenizer(tf.Module):
         do_lower_case: bool = True,
         keep_special_tokens: bool = False,
     ):
-        """Build the tables.
-
-        Args:
-          vocab: path of a vocabulary file, or the mapping from piece to id of another tokenizer.
-          do_lower_case: whether to lower-case the text and strip accents.
-          keep_special_tokens: as in `FullTokenizer`.
-
-        Raises:
-          UserError: if `vocab` is not a vocabulary, or tensorflow-text is not installed.
-        """
+        """Raise UserError if `vocab` is not a vocabulary, or tensorflow-text is not installed."""
         super().__init__()
         text = tensorflow_text()
         vocab = vocab if isinstance(vocab, Mapping) else load_vocab(vocab)
@@ -333,15 +329,14 @@ def _map_where(mask, function, texts):
 
 
 def _drop_invalid_utf8(texts):
+    def transcode(texts):
+        return tf.strings.unicode_transcode(
+            texts, "UTF-8", "UTF-8", errors="ignore", replace_control_characters=False
+        )
+
     # Most texts are plain ASCII and skip the conversion.
     not_ascii = ~tf.strings.regex_full_match(texts, r"[\x00-\x7f]*")
-    return _map_where(not_ascii, _transcode, texts)
-
-
-def _transcode(texts):
-    return tf.strings.unicode_transcode(
-        texts, "UTF-8", "UTF-8", errors="ignore", replace_control_characters=False
-    )
+    return _map_where(not_ascii, transcode, texts)
 
 
 def _resolve_context(texts):

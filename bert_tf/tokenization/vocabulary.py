@@ -34,10 +34,7 @@ def load_vocab(vocab_file):
     """Read a vocabulary file as a dict from piece to id, in the order of the file.
 
     White space around a piece is ignored. If a piece occurs twice, its last line counts, as in the
-    release.
-
-    Raises:
-      UserError: if the file is missing, is empty or lacks one of `REQUIRED_TOKENS`.
+    release. A file that is missing, is empty or lacks one of `REQUIRED_TOKENS` is a UserError.
     """
     lines = files.read_text(vocab_file).split("\n")
     if not lines[-1]:
@@ -110,11 +107,9 @@ def add_words(pieces, words, do_lower_case=True):
       UserError: if there are too few slots, or if the tokenizer would never look up a word because
         it normalizes the word to something else.
     """
-    new_words = []
     known = set(pieces)
-    for word in words:
-        if word in known:
-            continue
+    new_words = [word for word in dict.fromkeys(words) if word not in known]
+    for word in new_words:
         plain = word.removeprefix("##")
         normalized = normalize(plain, do_lower_case).split()
         if word in SPECIAL_TOKENS or normalized != [plain]:
@@ -122,8 +117,6 @@ def add_words(pieces, words, do_lower_case=True):
                 f"the tokenizer would never find the word {word!r}, it reads it as "
                 f"{' '.join(normalized) or 'nothing'}"
             )
-        known.add(word)
-        new_words.append(word)
     slots = [index for index, piece in enumerate(pieces) if _UNUSED.fullmatch(piece)]
     if len(new_words) > len(slots):
         raise UserError(
@@ -275,11 +268,10 @@ def _merged_pieces(words, min_count):
             new = spellings[number] = _merge(old, pair, piece)
             for neighbours in pairwise(old):
                 pair_counts[neighbours] -= counts[number]
-                changed.add(neighbours)
             for neighbours in pairwise(new):
                 pair_counts[neighbours] += counts[number]
                 pair_words[neighbours].add(number)
-                changed.add(neighbours)
+            changed.update(pairwise(old), pairwise(new))
         for neighbours in changed:
             if pair_counts[neighbours] > 0:
                 heapq.heappush(heap, (-pair_counts[neighbours], neighbours))

@@ -99,6 +99,13 @@ class FullTokenizer:
     >>> tokenizer.encode("Hello, world")
     [7592, 1010, 2088]
 
+    Args:
+      vocab_file: path of the vocabulary file.
+      do_lower_case: whether to lower-case the text and strip accents.
+      keep_special_tokens: True to read "[MASK]" and the other special tokens in a text as one token
+        each. By default they are split like any text, as in the release: otherwise, whoever sends a
+        text could insert separators into it.
+
     Attributes:
       vocab: dict from piece to id.
       inv_vocab: dict from id to piece.
@@ -110,18 +117,7 @@ class FullTokenizer:
     def __init__(
         self, vocab_file: str, do_lower_case: bool = True, keep_special_tokens: bool = False
     ):
-        """Read the vocabulary.
-
-        Args:
-          vocab_file: path of the vocabulary file.
-          do_lower_case: whether to lower-case the text and strip accents.
-          keep_special_tokens: True to read "[MASK]" and the other special tokens in a text as one
-            token each. By default they are split like any text, as in the release: otherwise,
-            whoever sends a text could insert separators into it.
-
-        Raises:
-          UserError: if the file is not a vocabulary.
-        """
+        """Read the vocabulary; raise UserError if the file is not one."""
         self.vocab = load_vocab(vocab_file)
         self.inv_vocab = {index: piece for piece, index in self.vocab.items()}
         self.basic_tokenizer = BasicTokenizer(do_lower_case)
