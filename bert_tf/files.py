@@ -276,11 +276,10 @@ def remove_temporary_files(folder):
 def replacing(*paths):
     """Yield temporary names for `paths`; rename them to `paths` if the block succeeds.
 
+    A UserError is raised if a path cannot be written; other errors of the block are not changed.
+
     >>> with files.replacing("eval_results.txt") as (path,):
     ...     write_something(path)
-
-    Raises:
-      UserError: if a path cannot be written. Other errors of the block are not changed.
     """
     temporary = [temporary_name(path) for path in paths]
     for path in paths:

@@ -154,7 +154,7 @@ def _lost_metadata(path, tensors):
 
 
 def resize(tensors, config, max_position_embeddings=None, vocab_size=None, seed=0):
-    """Truncate or extend the position table, and extend the word table; None means no change.
+    """Return (tensors, config) with another number of positions, or with more words.
 
     Additional positions repeat the table (Longformer, arXiv:2004.05150, section 5), so that
     neighbouring tokens are recognized from the start; the model needs further pre-training.
@@ -165,12 +165,9 @@ def resize(tensors, config, max_position_embeddings=None, vocab_size=None, seed=
       tensors: dict of the release's names to arrays, without moments of the optimizer if a table
         changes.
       config: its `BertConfig`.
-      max_position_embeddings: the new number of positions.
-      vocab_size: the new number of words, not less than the old one.
+      max_position_embeddings: the new number of positions, None to keep it.
+      vocab_size: the new number of words, not less than the old one, None to keep it.
       seed: seed of the noise.
-
-    Returns:
-      New (tensors, config).
 
     Raises:
       UserError: if words would be lost, or `tensors` has moments of the optimizer.

@@ -110,10 +110,8 @@ _ALL |= SQUAD_TRAINING | TAGGING
 def serialize(schema, values):
     """Return the bytes of one `tf.train.Example`; equal values give equal bytes.
 
-    `values` is a dict from the names in the schema to arrays, lists or scalars.
-
-    Raises:
-      KeyError, TypeError: if names or types differ from the schema, which is a programming error.
+    `values` is a dict from the names in the schema to arrays, lists or scalars. Other names or
+    types, which are programming errors, raise a KeyError or TypeError.
     """
     if values.keys() != schema.keys():
         raise KeyError(f"features {sorted(values)}, the schema has {sorted(schema)}")
@@ -218,14 +216,12 @@ def trim(batch, schema, multiple):
 def writing(paths, schema):
     """Yield a function that writes examples to the files in turn.
 
-    The files appear complete when the block ends, or not at all if it fails.
+    The files appear complete when the block ends, or not at all if it fails. A UserError is raised
+    if one cannot be written.
 
     >>> with records.writing(["a.tfrecord", "b.tfrecord"], records.PRETRAINING) as write:
     ...     for values in examples:
     ...         write(values)
-
-    Raises:
-      UserError: if a file cannot be written.
     """
     with files.replacing(*paths) as temporary, contextlib.ExitStack() as stack:
         writers = [stack.enter_context(tf.io.TFRecordWriter(path)) for path in temporary]
@@ -253,11 +249,7 @@ def check_lengths(path, schema, lengths, is_unmasked=False):
 
     Runs no TensorFlow op, since multi-host strategies must be created before the first one.
 
-    Args:
-      path: a TFRecord file.
-      schema: the expected features; additional ones are ignored.
-      lengths: dict with a length for each letter in the schema.
-      is_unmasked: whether the records must have no masks.
+    Features that the schema lacks are ignored, but if `is_unmasked`, there must be no masks.
 
     Raises:
       UserError: if the file is empty or not a TFRecord file, or if a feature is missing or has a
@@ -353,17 +345,21 @@ def _describe_bad_record(error):
 
 
 def _first_record(path):
-    """Return the bytes of the first record of a file."""
+    """Return the bytes of the first record: length (8 bytes), checksum (4), data, checksum (4)."""
     try:
-        return next(tf.data.TFRecordDataset(path).as_numpy_iterator())
-    except StopIteration:
-        raise UserError(f"{path}: the file is empty, expected TFRecords") from None
-    except tf.errors.DataLossError:
-        raise UserError(
-            f"{path}: not a TFRecord file, or its first record is truncated or damaged"
-        ) from None
+        with tf.io.gfile.GFile(path, "rb") as reader:
+            size = reader.size()
+            header = reader.read(12)
+            length = int.from_bytes(header[:8], "little") if len(header) == 12 else size
+            # In a file of another kind the length is arbitrary: compare before allocating.
+            data = reader.read(length) if 12 + length + 4 <= size else None
     except tf.errors.OpError as error:
         raise UserError(f"{path}: cannot be read ({reason(error)})") from None
+    if size == 0:
+        raise UserError(f"{path}: the file is empty, expected TFRecords")
+    if data is None:
+        raise UserError(f"{path}: not a TFRecord file, or its first record is truncated")
+    return data
 
 
 __getattr__ = deprecated_names(

@@ -52,11 +52,7 @@ def _prefix(name, size, kind):
 
 
 def varints(rows):
-    """Encode each row of an array (R, C) of integers from 0 to 2**28 - 1 as concatenated varints.
-
-    Returns:
-      List of R bytes objects.
-    """
+    """Return a list of the concatenated varints of each row of an array (R, C), 0 to 2**28 - 1."""
     rows = rows.astype(np.uint32)
     size = max(1, (int(rows.max(initial=0)).bit_length() + 6) // 7)
     parts = np.empty((*rows.shape, size), np.uint8)
@@ -73,13 +69,9 @@ def varints(rows):
 
 
 def examples(columns):
-    """Serialize many `tf.train.Example`s at once.
+    """Return a list of R serialized `tf.train.Example`s.
 
-    Args:
-      columns: dict from name to array (R, C), float32 or integers from 0 to 2**28 - 1.
-
-    Returns:
-      List of R bytes objects.
+    `columns` is a dict from name to array (R, C), float32 or integers from 0 to 2**28 - 1.
     """
     parts, fixed = [], []
     for name, rows in sorted(columns.items()):

@@ -296,10 +296,8 @@ def _escapes(vocab, special):
 
     A special token becomes " SSSS ", which has as many characters, where S is a private character
     that is not in the vocabulary. If the text itself contains S, another private character
-    replaces it there; this changes nothing, because both words are unknown.
-
-    Returns:
-      A pair: list of (pattern, replacement) in order, list of the word "SSSS" of each token.
+    replaces it there; this changes nothing, because both words are unknown. Returns a list of
+    (pattern, replacement) in order, and a list of the word "SSSS" of each token.
     """
     if not special:
         return [], []

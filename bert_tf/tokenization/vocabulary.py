@@ -135,13 +135,8 @@ def count_words(paths, do_lower_case=True, max_words=MAX_WORDS):
     Memory is bounded: whenever there are more than `max_words` different words, the rarest are
     dropped until half are left. A dropped word that occurs again is counted from 0, so a count can
     be too low, though only by little for words that occur throughout the text. Single characters
-    are never dropped. The same files in the same order give the same counts.
-
-    Returns:
-      A `Counter`.
-
-    Raises:
-      UserError: if the files contain no words.
+    are never dropped. The same files in the same order give the same counts, a `Counter`. Files
+    without words are a UserError.
     """
     words = Counter()
     last_limit = 0

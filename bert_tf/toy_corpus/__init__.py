@@ -97,15 +97,10 @@ def write(folder, seed=0, **sizes):
 
 
 def pretrained(folder, num_train_steps=1500):
-    """Pre-train the model of quickstart.py on the corpus, unless the folder already has it.
+    """Pre-train the model of quickstart.py, unless it exists; return its `pipelines.ModelFiles`.
 
-    `folder` is the output folder of quickstart.py; its folder `text` has the files of `write`.
-
-    Returns:
-      A `pipelines.ModelFiles`.
-
-    Raises:
-      UserError: if the folder contains something else.
+    `folder` is the output folder of quickstart.py; its folder `text` has the files of `write`. A
+    UserError is raised if it contains something else.
     """
     from bert_tf import commands, console, pipelines  # Imported here because `make` needs none.
 

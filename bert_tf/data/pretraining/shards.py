@@ -71,11 +71,9 @@ class Shards:
     def create(self, num_processes=1, max_memory_mb=0):
         """Create the missing shards and log a table of all; return the `Counts` of all.
 
-        `max_memory_mb` is the memory limit of all processes together, 0 for no limit.
-
-        Raises:
-          UserError: if existing files have a different configuration or input, the source cannot be
-            read, or a shard exceeds the memory limit.
+        `max_memory_mb` is the memory limit of all processes together, 0 for no limit. Raises
+        UserError if existing files have a different configuration or input, or a shard exceeds the
+        memory limit.
         """
         if "://" in self._work_dir.path:
             raise UserError(f"`work_dir` must be a local folder, not {self._work_dir.path}")

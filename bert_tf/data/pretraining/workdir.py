@@ -39,8 +39,7 @@ class WorkDir:
     def locked(self):
         """Create the folder and lock it for this process; delete contents of other shards.
 
-        Raises:
-          UserError: if another process holds the lock, or the folder is not a work folder.
+        Raises UserError if another process holds the lock, or the folder is not a work folder.
         """
         with files.locked(self.path, "output_file", "makes shards"):
             path = self._join("made_of.json")

@@ -173,13 +173,7 @@ def create_in_memory(source, paths, tokenizer, config):
     """Create the instances of a source, see `sources`, in memory as in the release.
 
     The TFRecord files `paths` get instances in turn. `tokenizer` is a `FullTokenizer`, `config` an
-    `InstanceConfig`.
-
-    Returns:
-      The `Counts`.
-
-    Raises:
-      UserError: if the source cannot be read or gives no instance, or a file cannot be written.
+    `InstanceConfig`. Returns the `Counts`, or raises UserError if the source gives no instance.
     """
     corpus = read_corpus(source, tokenizer, config.word_boundaries == "spaces")
     vocab = tokenizer.vocab
