@@ -100,14 +100,12 @@ class Ticker:
             return
         self._last = now
         rate = max(self.count - self._initial, 1e-9) / (now - self._start)
+        of_total = left = ""
         if self.total:
-            left = duration((self.total - self.count) / rate)
-            info(
-                "%s: %d of %d %s, %.0f %s/s, %s left",
-                self.what, self.count, self.total, self.unit, rate, self.unit, left,
-            )  # fmt: skip
-        else:
-            info("%s: %d %s, %.0f %s/s", self.what, self.count, self.unit, rate, self.unit)
+            of_total = f" of {int(self.total)}"
+            left = f", {duration((self.total - self.count) / rate)} left"
+        count = f"{int(self.count)}{of_total} {self.unit}"
+        info("%s: %s, %.0f %s/s%s", self.what, count, rate, self.unit, left)
 
     def done(self):
         """Log the final count, the time and the rate."""

@@ -89,11 +89,10 @@ def _translate(table, name, layer_pattern):
 def release_name(path):
     """Return the release's name of a Keras variable.
 
+    It raises a KeyError if the table lacks the variable; a new layer must be added to it.
+
     >>> release_name("layer_3/query/kernel")
     'bert/encoder/layer_3/attention/self/query/kernel'
-
-    Raises:
-      KeyError: if the table lacks the variable; a new layer must be added to it.
     """
     name = _translate(_KERAS_TO_RELEASE, path, r"^layer_(\d+)/")
     if name is None:

@@ -207,11 +207,8 @@ def _is_final(text, index):
     """Return whether the sigma at `index` follows a cased character and precedes none."""
 
     def next_is_cased(indices):
-        for other in indices:
-            sigma = _PROPERTIES[ord(text[other])][1]
-            if sigma != "i":
-                return sigma == "c"
-        return False
+        sigmas = (_PROPERTIES[ord(text[other])][1] for other in indices)
+        return next((sigma for sigma in sigmas if sigma != "i"), None) == "c"
 
     before, after = range(index - 1, -1, -1), range(index + 1, len(text))
     return next_is_cased(before) and not next_is_cased(after)

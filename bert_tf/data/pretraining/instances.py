@@ -98,12 +98,9 @@ def create_instances(corpus, vocab, config, rng=None, on_progress=lambda count: 
     for _ in range(config.dupe_factor):
         for segments in iter_segments(sentences, documents, config, rng, on_progress):
             all_segments.extend(segments)
-            if masker:
-                masks = masker(segments[:4], rng)
-                counts.append(len(masks))
-                all_masks.fromlist(masks)
-            else:
-                counts.append(0)
+            masks = masker(segments[:4], rng) if masker else []
+            counts.append(len(masks))
+            all_masks.fromlist(masks)
     return Instances(all_segments, counts, all_masks, rng)
 
 
@@ -112,11 +109,8 @@ def _next_sentence_pairs(sentences, documents, config, rng, on_progress):
     max_length = config.max_seq_length - 3
     for number, (first, last) in enumerate(documents):
         target = _draw_target_length(max_length, config, rng)
-        end = first
-        while end < last:
-            end += 1  # the chunk consists of sentences `first` to `end` - 1
-            if end < last and sentences[end] - sentences[first] < target:
-                continue
+        while first < last:
+            end = _chunk_end(sentences, first, last, target)
             cut = first + 1 + (randbelow(end - first - 1, rng) if end - first > 1 else 0)
             a_start, a_end = sentences[first], sentences[cut]
             # A chunk of a single sentence leaves nothing for b.
@@ -141,11 +135,8 @@ def _sentence_order_pairs(sentences, documents, config, rng, on_progress):
     max_length = config.max_seq_length - 3
     for first, last in documents:
         target = _draw_target_length(max_length, config, rng)
-        end = first
-        while end < last:
-            end += 1
-            if end < last and sentences[end] - sentences[first] < target:
-                continue
+        while first < last:
+            end = _chunk_end(sentences, first, last, target)
             a_start, b_end = sentences[first], sentences[end]
             if end - first > 1:
                 a_end = sentences[first + 1 + randbelow(end - first - 1, rng)]
@@ -210,6 +201,11 @@ def _fill(sentences, start, last, room, may_cut):
     return start + room if may_cut else start
 
 
+def _chunk_end(sentences, first, last, target):
+    """Return the sentence after the chunk from `first` on, of `target` tokens or up to `last`."""
+    return bisect_left(sentences, sentences[first] + target, first + 1, last)
+
+
 def _draw_target_length(max_length, config, rng):
     if rng.random() < config.short_seq_prob:
         return rng.randint(2, max_length)
@@ -225,8 +221,7 @@ def _random_segment(sentences, documents, number, target, rng):
             break
     first, last = documents[other]
     start = first + randbelow(last - first, rng)
-    end = bisect_left(sentences, sentences[start] + target, start + 1, last)
-    return sentences[start], sentences[end]
+    return sentences[start], sentences[_chunk_end(sentences, start, last, target)]
 
 
 def _truncate(a_start, a_end, b_start, b_end, max_length, rng):
