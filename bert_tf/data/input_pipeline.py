@@ -57,16 +57,11 @@ class TrainingInput(_RecordInput):
     masking: DynamicMasking | None = None
 
     def batches(self, first_step=0, context=None):
-        """Return the batches of `first_step` and all later steps.
+        """Return the batches of `first_step`, from which a run resumes, and all later steps.
 
-        Args:
-          first_step: number of batches to skip when a run resumes.
-          context: the `tf.distribute.InputContext` of this process, for its share of each batch;
-            None for whole batches.
-
-        Returns:
-          A `tf.data.Dataset` of dicts of tensors (B, ...), where B is static and the batch size of
-          one replica. S is static unless `length_multiple` is given.
+        `context` is the `tf.distribute.InputContext` of this process, for its share of each batch,
+        None for whole batches. The `tf.data.Dataset` has dicts of tensors (B, ...), where B is
+        static and the batch size of one replica. S is static unless `length_multiple` is given.
         """
         batches = self._shuffled(tf.data.TFRecordDataset, first_step).batch(
             self.batch_size, drop_remainder=True

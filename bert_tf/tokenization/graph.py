@@ -45,8 +45,7 @@ class GraphTokenizer(tf.Module):
       keep_special_tokens: as in `FullTokenizer`.
 
     Attributes:
-      vocab: mapping from piece to id.
-      do_lower_case: whether text is lower-cased and accents are stripped.
+      vocab, do_lower_case: the arguments; `vocab` is a mapping.
       special_tokens: tuple of the tokens that are not split.
     """
 

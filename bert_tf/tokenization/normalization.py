@@ -181,10 +181,8 @@ def resolve_context(text):
     """Apply the rules of uncased text that depend on neighbouring characters.
 
     A capital sigma at the end of a word becomes the final sigma, musical notes are decomposed, and
-    the marks that are kept in uncased text are put into canonical order.
-
-    Returns:
-      A pair of the resolved str and, for each of its characters, its index in `text`.
+    the marks that are kept in uncased text are put into canonical order. Returns the resolved str
+    and, for each of its characters, its index in `text`.
     """
     parts, sources = [], []
     for index, char in enumerate(text):

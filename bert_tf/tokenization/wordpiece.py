@@ -27,10 +27,9 @@ def whitespace_tokenize(text: str) -> list[str]:
 
 
 class BasicTokenizer:
-    """Splits text into words: cleaning, casing, accents, punctuation, ideographs.
+    """Splits text into words: cleaning, punctuation, ideographs.
 
-    Args:
-      do_lower_case: whether to lower-case the text and strip accents.
+    `do_lower_case` is whether to lower-case the text and strip accents.
     """
 
     def __init__(self, do_lower_case: bool = True):
@@ -106,12 +105,8 @@ class FullTokenizer:
         each. By default they are split like any text, as in the release: otherwise, whoever sends a
         text could insert separators into it.
 
-    Attributes:
-      vocab: dict from piece to id.
-      inv_vocab: dict from id to piece.
-      basic_tokenizer: a `BasicTokenizer`.
-      wordpiece_tokenizer: a `WordpieceTokenizer`.
-      special_tokens: tuple of the tokens that are not split.
+    The dicts `vocab` and `inv_vocab` map pieces to ids and back, `basic_tokenizer` and
+    `wordpiece_tokenizer` do the two steps, and the tuple `special_tokens` has those not split.
     """
 
     def __init__(
@@ -160,10 +155,8 @@ class FullTokenizer:
         Offsets count characters (code points) of a str. For bytes, they count characters of
         `convert_to_unicode(text)`, which has no invalid bytes. A stripped accent belongs to the
         character before it. If one character gives several tokens, such as the sounds of a Hangul
-        syllable, all of them have its span. [UNK] has the span of its whole word.
-
-        Returns:
-          Three lists of the same length: ids (those of `encode`), starts and ends.
+        syllable, all of them have its span. [UNK] has the span of its whole word. The three lists,
+        ids (those of `encode`), starts and ends, have the same length.
         """
         lower = self.basic_tokenizer.do_lower_case
         text = convert_to_unicode(text)

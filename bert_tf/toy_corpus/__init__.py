@@ -72,11 +72,8 @@ def make(seed=0, corpus=2200, heldout=120, train=80, dev=100, test=200):
         "heldout": _join(_documents(rng["heldout"], heldout)),
     }
     used = set("".join(texts.values()).splitlines())
-    for name, num_pairs, entries in (
-        ("train", train, words.train_words),
-        ("dev", dev, words.unseen_words),
-        ("test", test, words.unseen_words),
-    ):
+    for name, num_pairs in (("train", train), ("dev", dev), ("test", test)):
+        entries = words.train_words if name == "train" else words.unseen_words
         rows = _labelled_rows(rng[name], num_pairs, entries, used)
         texts[name] = "".join(f"{text}\t{label}\n" for text, label in [("text", "label"), *rows])
     return texts
@@ -116,15 +113,11 @@ def pretrained(folder, num_train_steps=1500):
 
 def _documents(rng, count):
     """Return `count` documents, lists of sentences, half of them of each sentiment."""
-    cycles = {
-        sentiment: _word_cycles(rng, sentiment, words.SENTIMENT_WORDS[sentiment])
-        for sentiment in words.SENTIMENTS
-    }
+    cycles = [_word_cycles(rng, *item) for item in words.SENTIMENT_WORDS.items()]
     documents = []
     for number in range(count):
-        cycle = cycles[words.SENTIMENTS[number % 2]]
         sentences = grammar.Scene(rng).neutral_document()
-        documents.append([grammar.fill_sentiment(text, cycle) for text in sentences])
+        documents.append([grammar.fill_sentiment(x, cycles[number % 2]) for x in sentences])
     rng.shuffle(documents)
     return documents
 
@@ -157,11 +150,8 @@ def _labelled_rows(rng, num_pairs, entries, used):
 def _word_cycles(rng, sentiment, table):
     """Return category -> `ShuffledCycle` of the sentiment words in `table` and the common ones."""
     index = words.SENTIMENTS.index(sentiment)
-    common = {name: [pair[index]] for name, pair in words.COMMON_WORDS.items()}
-    return {
-        category: grammar.ShuffledCycle(rng, entries)
-        for category, entries in (table | common).items()
-    }
+    table = table | {name: [pair[index]] for name, pair in words.COMMON_WORDS.items()}
+    return {name: grammar.ShuffledCycle(rng, entries) for name, entries in table.items()}
 
 
 def _join(documents):

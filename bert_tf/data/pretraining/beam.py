@@ -13,13 +13,9 @@ from bert_tf.errors import UserError
 def create_shards(shards, runner, options):
     """Create the missing `Shards` with a Beam runner; return the `Counts` of all.
 
-    Args:
-      shards: the `Shards`.
-      runner: its name, such as "DirectRunner".
-      options: list of Beam's flags, such as ["--project=mine"].
-
-    Raises:
-      UserError: if Beam is not installed or rejects a flag, and as `Shards.create`.
+    `runner` is its name, such as "DirectRunner"; `options` is a list of Beam's flags, such as
+    ["--project=mine"]. Raises UserError if Beam is not installed or rejects a flag, and as
+    `Shards.create`.
     """
     try:
         import apache_beam as beam
