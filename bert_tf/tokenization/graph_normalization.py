@@ -123,16 +123,15 @@ def _packed_properties():
 _PAGE_INDICES, _PAGES = _packed_properties()
 
 _FIRST_NOTE = min(normalization.MUSICAL_NOTES)
-_MAX_NOTE_PARTS = max(map(len, normalization.MUSICAL_NOTES.values()))
 
 
 def _note_tables():
     """Return the number of parts, and the parts, of each code point from the first to last note."""
     codes = range(_FIRST_NOTE, max(normalization.MUSICAL_NOTES) + 1)
-    parts = [[ord(part) for part in normalization.MUSICAL_NOTES.get(code, "")] for code in codes]
-    counts = np.int32([len(row) or 1 for row in parts])
-    padded = np.int32([(row + [0] * _MAX_NOTE_PARTS)[:_MAX_NOTE_PARTS] for row in parts])
-    return counts, padded
+    parts = [normalization.MUSICAL_NOTES.get(code, "") for code in codes]
+    size = max(map(len, parts))
+    padded = [[ord(part) for part in row.ljust(size, "\0")] for row in parts]
+    return np.int32([len(row) or 1 for row in parts]), np.int32(padded)
 
 
 _NOTE_COUNTS, _NOTE_PARTS = _note_tables()

@@ -144,12 +144,10 @@ def normalize(text, do_lower_case):
 
 def normalize_with_offsets(text, do_lower_case):
     """Return `normalize(text, do_lower_case)` and the index in `text` of each of its characters."""
-    table, indices = _CASED, range(len(text))
-    resolved = text
-    if do_lower_case:
-        table = _UNCASED
-        if _HAS_CONTEXT.search(text):
-            resolved, indices = resolve_context(text)
+    table = _UNCASED if do_lower_case else _CASED
+    resolved, indices = text, range(len(text))
+    if do_lower_case and _HAS_CONTEXT.search(text):
+        resolved, indices = resolve_context(text)
     parts, sources = [], []
     for char, index in zip(resolved, indices, strict=True):
         result = table[ord(char)]

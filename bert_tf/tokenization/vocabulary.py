@@ -89,7 +89,7 @@ def validate_case_matches_checkpoint(do_lower_case, init_checkpoint):
 
 
 def add_words(pieces, words, do_lower_case=True):
-    """Put words into the `[unusedN]` slots of a vocabulary, in order.
+    """Put words into the `[unusedN]` slots; return the new list of pieces and the added words.
 
     All ids stay the same, so checkpoints trained with the vocabulary still fit. The embeddings of
     the slots are untrained: train on text that contains the words before relying on them.
@@ -99,9 +99,6 @@ def add_words(pieces, words, do_lower_case=True):
       words: the words to add. "##" in front marks the continuation of a word. Words that are
         already in the vocabulary are skipped.
       do_lower_case: whether the model lower-cases its text.
-
-    Returns:
-      A pair (new list of pieces, list of the words that were added).
 
     Raises:
       UserError: if there are too few slots, or if the tokenizer would never look up a word because
@@ -177,11 +174,12 @@ def _drop_rare(words, size):
 
 
 def learn(words, vocab_size, min_count=2, num_unused=99):
-    """Learn a WordPiece vocabulary from word counts.
+    """Return a WordPiece vocabulary of at most V pieces, learned from word counts.
 
     Pieces are made by byte-pair encoding (Sennrich, Haddow and Birch 2016, section 3.2): starting
     from characters, the most frequent pair of neighbours is merged again and again. The same words
-    give the same vocabulary.
+    give the same vocabulary: [PAD], [unusedN], [UNK], [CLS], [SEP], [MASK], characters, merged
+    pieces.
 
     Args:
       words: dict from word to count.
@@ -189,10 +187,6 @@ def learn(words, vocab_size, min_count=2, num_unused=99):
       min_count: how often a character, or a merged piece, must occur.
       num_unused: number of `[unusedN]` slots for words to be added later. With 99, the special
         tokens have the same ids as in the published English models.
-
-    Returns:
-      List of at most V pieces: [PAD], [unusedN], [UNK], [CLS], [SEP], [MASK], characters, merged
-      pieces.
 
     Raises:
       UserError: if `vocab_size` is too small for all characters.

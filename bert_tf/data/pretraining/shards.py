@@ -77,13 +77,7 @@ class Shards:
         """
         if "://" in self._work_dir.path:
             raise UserError(f"`work_dir` must be a local folder, not {self._work_dir.path}")
-
-        def create():
-            sizes = self._write_tokens(num_processes)
-            self._check_memory(sizes, num_processes, max_memory_mb)
-            self._create_missing(sizes, num_processes)
-
-        return self.create_with(create)
+        return self.create_with(lambda: self._create_missing(num_processes, max_memory_mb))
 
     def create_with(self, create_missing):
         """Create the missing shards by a function without arguments; return as `create`."""
@@ -250,7 +244,9 @@ class Shards:
         )
         return (tokens * _TOKEN + sentences * _SENTENCE + instances * instance_size) / 1e6
 
-    def _create_missing(self, sizes, num_processes):
+    def _create_missing(self, num_processes, max_memory_mb):
+        sizes = self._write_tokens(num_processes)
+        self._check_memory(sizes, num_processes, max_memory_mb)
         missing = self.missing()
         thousands = [sizes[shard][0] / 1000 for shard in missing]
         ticker = console.Ticker("creating shards", "thousand tokens", sum(thousands))
