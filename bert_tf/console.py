@@ -150,13 +150,11 @@ def closing_bars():
 
 @contextlib.contextmanager
 def progress(what, source):
-    """Report how much of a source has been read; yield the callback `on_progress()`.
+    """Report how much of a source has been read, an object with `total` and `done` in `unit`.
 
     >>> with console.progress("tokenizing", source) as on_progress:
     ...     for document in source:
     ...         on_progress()
-
-    `source` is an object with `total` and `done`, amounts in `unit`.
     """
     ticker = Ticker(what, source.unit, total=source.total)
     yield lambda: ticker.add(source.done - ticker.count)

@@ -378,11 +378,9 @@ def replacing_folder(path):
         _try_remove(temporary, system(path).rmtree)
 
 
-__getattr__ = deprecated_names(
-    __name__,
-    {
-        "clear_left_overs": "remove_temporary_files",
-        "copy_beside": "copy_model_files",
-        "errors": "io_errors",
-    },
-)
+_DEPRECATED = {
+    "clear_left_overs": "remove_temporary_files",
+    "copy_beside": "copy_model_files",
+    "errors": "io_errors",
+}
+__getattr__ = deprecated_names(__name__, _DEPRECATED)

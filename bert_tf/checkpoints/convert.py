@@ -126,9 +126,8 @@ def _write_hugging_face(path, output_dir, tensors, config, vocab_file, do_lower_
             "`format=hugging_face`: no class of transformers has the weights "
             f"{abbreviate(unsupported)}"
         )
-    labels = metadata.get("labels")
-    if labels and len(labels) != len(tensors.get("output_weights", ())):
-        labels = None
+    labels = metadata.get("labels") or ()
+    labels = labels if len(labels) == len(tensors.get("output_weights", ())) else None
     architecture = architecture or (metadata.get("architectures") or [None])[0]
     architecture = hugging_face.write(
         output_dir, tensors, config, vocab_file, lower_case, labels, architecture,

@@ -123,8 +123,7 @@ class GraphTokenizer(tf.Module):
                 f"{_MIN_SEQ_LENGTH}"
             )
         length_a = tf.cast(ids_a.row_lengths(), tf.int32)
-        if ids_b is None:
-            ids_b = ids_a[:, :0]
+        ids_b = ids_a[:, :0] if ids_b is None else ids_b
         length_b = tf.cast(ids_b.row_lengths(), tf.int32)
         has_b = length_b > 0
         kept_a, kept_b = truncated_lengths(length_a, length_b, max_seq_length - 3)

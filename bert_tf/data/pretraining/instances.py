@@ -11,8 +11,7 @@ each instance as (a_start, a_end, b_start, b_end, label), where the bounds are i
 * sentences: start of each sentence in `Corpus.ids`, as a memoryview: its items are Python integers,
   which are faster to read one by one than those of NumPy.
 * documents: list of (first sentence, last sentence + 1), in the order of processing.
-* config: an `InstanceConfig`; rng: a `random.Random`.
-* on_progress: called with 1 after each document.
+* config: an `InstanceConfig`; rng: a `random.Random`; on_progress: called with 1 per document.
 
 Sentences are collected until they reach the target length, and the chunk is cut in two at a random
 sentence. The target is the maximum length to make full use of the computation, except in some

@@ -64,9 +64,8 @@ class Shards:
 
     def paths(self):
         """Return the files of all shards."""
-        return [
-            f"{self._path}-{shard:05d}-of-{self.num_shards:05d}" for shard in range(self.num_shards)
-        ]
+        count = self.num_shards
+        return [f"{self._path}-{shard:05d}-of-{count:05d}" for shard in range(count)]
 
     def create(self, num_processes=1, max_memory_mb=0):
         """Create the missing shards and log a table of all; return the `Counts` of all.
@@ -148,10 +147,7 @@ class Shards:
             )
 
     def _read_metadata(self):
-        """Return the metadata of existing shards, or new metadata if there are none.
-
-        Raises UserError if existing shards have a different fingerprint, or none.
-        """
+        """Return the metadata of existing shards, new if there are none; check the fingerprint."""
         system = files.system(self._path)
         existing = [path for path in self.paths() if system.exists(path)]
         path = self._metadata_path
@@ -168,9 +164,7 @@ class Shards:
         except (ValueError, KeyError, TypeError):
             raise UserError(f"`output_file`: {path} is not the metadata of shards") from None
         current = self._fingerprint
-        changed = [name for name in current if saved.get(name) != current[name]]
-        if changed:
-            name = changed[0]
+        if name := next((name for name in current if saved.get(name) != current[name]), None):
             old, new = saved.get(name), current[name]
             if name == "input" and isinstance(old, list):
                 # Show the first file that differs instead of a long list.
