@@ -182,16 +182,14 @@ def resize(tensors, config, max_position_embeddings=None, vocab_size=None, seed=
         )
     changes_positions = positions != config.max_position_embeddings
     changes_words = words != config.vocab_size
-    has_state = any(TRAINING_STATE.search(name) for name in tensors)
-    if has_state and (changes_positions or changes_words):
+    if (changes_positions or changes_words) and any(map(TRAINING_STATE.search, tensors)):
         raise UserError(
             "`keep_optimizer` cannot be combined with tables of a different size: the moments of "
             "the optimizer are not resized"
         )
     if changes_positions:
         table = tensors[_POSITIONS]
-        repeats = -(-positions // len(table))
-        tensors[_POSITIONS] = np.tile(table, (repeats, 1))[:positions]
+        tensors[_POSITIONS] = np.resize(table, (positions, table.shape[1]))  # repeats the rows
         values["max_position_embeddings"] = positions
         console.info("positions: %d instead of %d", positions, len(table))
     if changes_words:

@@ -140,7 +140,7 @@ def _labelled_rows(rng, num_pairs, entries, used):
             (grammar.fill_sentiment(sentence, cycles[sentiment]), sentiment)
             for sentiment in words.SENTIMENTS
         ]
-        if not any(text in used for text, _ in pair):
+        if used.isdisjoint(text for text, _ in pair):
             used.update(text for text, _ in pair)
             rows += pair
     rng.shuffle(rows)

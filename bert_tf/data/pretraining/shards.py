@@ -187,8 +187,7 @@ class Shards:
 
     def _write_tokens(self, num_processes):
         """Write the tokens of all shards to the work folder unless they exist; return the sizes."""
-        sizes = self._work_dir.read_sizes()
-        if sizes:
+        if sizes := self._work_dir.read_sizes():
             return sizes
         with self._work_dir.writing_tokens() as writer:
             with console.progress("tokenizing", self.source) as on_progress:
