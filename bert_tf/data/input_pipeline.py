@@ -15,7 +15,7 @@ from bert_tf.deprecation import deprecated_names
 SHUFFLE_BLOCK = 100_000
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(eq=False)
 class _RecordInput:
     """Batches of the records in TFRecord files.
 
@@ -43,7 +43,7 @@ class _RecordInput:
         return self.masking(batch, *noise) if self.masking else batch
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(eq=False)
 class TrainingInput(_RecordInput):
     """Shuffled batches without end, determined by `seed` and the step alone.
 
@@ -113,7 +113,7 @@ class TrainingInput(_RecordInput):
         return int(batches.reduce(np.int64(0), lambda n, x: n + tf.shape(x, tf.int64)[0]))
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(eq=False)
 class EvaluationInput(_RecordInput):
     """All records once, in order. The last batch is padded with copies of its first record.
 
