@@ -155,6 +155,17 @@ class EvaluationInput(_RecordInput):
         return batches.map(parse, tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
 
 
+def length_multiple(strategy, xla, max_seq_length):
+    """Return the multiple to round the length of batches up to, None to pad to `max_seq_length`.
+
+    A TPU compiles the step for a single length. XLA on a GPU compiles it for each length, so there
+    are only four lengths. Otherwise multiples of 8 suit the kernels.
+    """
+    if isinstance(strategy, tf.distribute.TPUStrategy):
+        return None
+    return max(8, -(-max_seq_length // 32) * 8) if xla else 8
+
+
 def shard_batches(batches, batch_size, context):
     """Reduce global batches to the share of one process, one element for each of its replicas.
 

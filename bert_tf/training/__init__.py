@@ -1,5 +1,6 @@
 """The one training loop on any strategy, and `fine_tune`, which drives it for every task."""
 
+from bert_tf.data.input_pipeline import length_multiple
 from bert_tf.deprecation import deprecated_names
 from bert_tf.options import (
     DeviceConfig,
@@ -19,7 +20,6 @@ from bert_tf.training.strategy import (
     Devices,
     Workers,
     find_devices,
-    length_multiple,
     make_strategy,
     on_all_replicas,
     per_replica,

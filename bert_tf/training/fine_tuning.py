@@ -22,7 +22,6 @@ from bert_tf.training.loop import exclusive_directory
 from bert_tf.training.strategy import (
     Workers,
     check_batch_sizes,
-    length_multiple,
     make_strategy,
     set_seed,
     use_xla,
@@ -202,7 +201,7 @@ class Experiment:
         check_metric(train.best_metric, data.metric_names)
         self.length_multiple = None
         if not train.pad_to_max_length:
-            self.length_multiple = length_multiple(
+            self.length_multiple = input_pipeline.length_multiple(
                 strategy, use_xla(train.xla, strategy), data.config.max_seq_length
             )
         self.teacher, self.distillation = None, None

@@ -232,17 +232,6 @@ def set_seed(seed):
     keras.utils.set_random_seed(seed)
 
 
-def length_multiple(strategy, xla, max_seq_length):
-    """Return the multiple to round the length of batches up to, None to pad to `max_seq_length`.
-
-    A TPU compiles the step for a single length. XLA on a GPU compiles it for each length, so there
-    are only four lengths. Otherwise multiples of 8 suit the kernels.
-    """
-    if isinstance(strategy, tf.distribute.TPUStrategy):
-        return None
-    return max(8, -(-max_seq_length // 32) * 8) if xla else 8
-
-
 # The device files of TPU chips, of the older and the newer driver.
 _TPU_CHIPS = ("/dev/accel[0-9]*", "/dev/vfio/[0-9]*")
 
