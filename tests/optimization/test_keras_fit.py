@@ -1,5 +1,6 @@
 """The optimizers in Keras' compile and fit: the same steps as the release's and as the loop's."""
 
+import doctest
 import os
 import subprocess
 import sys
@@ -265,3 +266,9 @@ def test_names_of_version_0_1():
     assert isinstance(schedule, bert_tf.LinearWarmupDecay)
     with pytest.warns(FutureWarning, match="LAMB"):
         assert optimization.Lamb is bert_tf.LAMB
+
+
+@pytest.mark.parametrize("module", [optimization.optimizers, optimization.schedule])
+def test_examples_in_docstrings(module):
+    results = doctest.testmod(module, extraglobs={"bert_tf": bert_tf})
+    assert results.attempted and not results.failed
