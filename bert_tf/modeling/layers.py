@@ -246,12 +246,13 @@ class Embeddings(ConfigLayer):
         # gather, whose gradient adds B*S rows into the same two.
         one_hot = ops.one_hot(segment_ids, self.config.type_vocab_size, dtype=self.compute_dtype)
         x = x + ops.matmul(one_hot, ops.cast(self.token_type_embeddings, self.compute_dtype))
-        x = x + ops.cast(self.position_embeddings, self.compute_dtype)[:length]
+        positions = ops.cast(self.position_embeddings, self.compute_dtype)
+        if isinstance(length, int) or ops.is_tensor(length):
+            positions = positions[:length]
+        else:  # a symbolic size of JAX, whose slice would have min(length, limit) rows
+            positions = ops.take(positions, ops.arange(length, dtype="int32"), axis=0)
+        x = x + positions
         return self.dropout(self.norm(x), training=training, replica_id=replica_id)
-
-    def compute_output_spec(self, input_ids, *_, **__):
-        """Return the symbolic output: JAX cannot infer the shape of a slice of unknown length."""
-        return keras.KerasTensor((*input_ids.shape, self.config.hidden_size), self.compute_dtype)
 
 
 @register

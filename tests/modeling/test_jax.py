@@ -83,8 +83,18 @@ import keras, numpy as np, bert_tf
 from common import TINY, features
 assert not bert_tf.BertConfig.from_dict(TINY.to_dict()) != TINY
 bert = bert_tf.BertModel(TINY, dtype="mixed_bfloat16")
+
+class Pooled(keras.layers.Layer):  # Keras infers its shapes by a call with symbolic sizes
+
+    def __init__(self):
+        super().__init__()
+        self.bert = bert
+
+    def call(self, inputs):
+        return self.bert(inputs, recompute=True)["pooled_output"]
+
 inputs = {name: keras.Input((None,), dtype="int32", name=name) for name in bert.input}
-x = bert(inputs, recompute=True)["pooled_output"]
+x = Pooled()(inputs)
 model = keras.Model(inputs, keras.layers.Dense(2, dtype="float32")(x))
 model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
 batch = {name: features()[name] for name in model.input}
