@@ -21,6 +21,7 @@ LAYERS = [
         "processes",
         "commands",
         "deprecation",
+        "keras_registry",
         "options",
         "task_options",
     ),
