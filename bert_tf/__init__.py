@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # for editors and type checkers, which do not run `__getattr_
     from bert_tf.modeling import BertTokenClassifier as BertTokenClassifier
     from bert_tf.pipelines.fill_mask import FillMask as FillMask
     from bert_tf.pipelines.sentences import SentenceEncoder as SentenceEncoder
+    from bert_tf.pipelines.tokenizer_layer import BertTokenizer as BertTokenizer
     from bert_tf.tokenization import FullTokenizer as FullTokenizer
     from bert_tf.tokenization.graph import GraphTokenizer as GraphTokenizer
 
@@ -58,6 +59,7 @@ _NAMES = {
     "BertPretrainer": "modeling",
     "BertSpanLabeler": "modeling",
     "BertTokenClassifier": "modeling",
+    "BertTokenizer": "pipelines",
     "FullTokenizer": "tokenization",
     "GraphTokenizer": "tokenization",
     "FillMask": "pipelines",

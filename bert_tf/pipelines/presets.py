@@ -1,5 +1,6 @@
 """The files of a pre-trained model, and the settings of a sentence-transformers folder."""
 
+import difflib
 import json
 import os
 from typing import NamedTuple
@@ -61,18 +62,20 @@ class ModelFiles(NamedTuple):
                     f"{self.checkpoint}"
                 )
         config = BertConfig.from_json_file(self.config)
-        do_lower_case = self.do_lower_case
-        if do_lower_case is None:
-            do_lower_case = True
+        tokenizer = FullTokenizer(self.vocab, self.casing(), keep_special_tokens)
+        check_vocabulary(tokenizer.vocab, config, self.vocab)
+        return config, tokenizer
+
+    def casing(self):
+        """Return `do_lower_case`, True if it is unknown, and log it."""
+        if self.do_lower_case is None:
             console.warning(
                 "no settings next to %s specify the casing; assuming `do_lower_case=True`",
                 self.checkpoint,
             )
-        else:
-            console.info("text is %s", "lower-cased" if do_lower_case else "not lower-cased")
-        tokenizer = FullTokenizer(self.vocab, do_lower_case, keep_special_tokens)
-        check_vocabulary(tokenizer.vocab, config, self.vocab)
-        return config, tokenizer
+            return True
+        console.info("text is %s", "lower-cased" if self.do_lower_case else "not lower-cased")
+        return self.do_lower_case
 
 
 def find_model_files(preset):
@@ -102,6 +105,38 @@ def find_model_files(preset):
         find_companion_file(folder, (files.VOCABULARY,)),
         do_lower_case,
     )
+
+
+def find_preset(preset, needs_config=True):
+    """Find the files of a model as `find_model_files` does, and check that they exist.
+
+    Args:
+      preset: as in `find_model_files`; a path may also be a `pathlib.Path`.
+      needs_config: whether the weights and their configuration must exist too, or only the
+        vocabulary.
+
+    Raises:
+      UserError: if there is no such model or a file is missing; it names `preset`.
+    """
+    if isinstance(preset, ModelFiles):
+        return preset
+    preset = os.fspath(preset)
+    exists = tf.io.gfile.exists
+    if preset not in checkpoints.MODELS and not (exists(preset) or exists(f"{preset}.index")):
+        similar = difflib.get_close_matches(preset, checkpoints.MODELS, 1)
+        hint = f"; did you mean {similar[0]}?" if similar else ""
+        raise UserError(
+            f"`preset`: {preset} is neither a published model (`bert_tf.checkpoints.MODELS`) nor a "
+            f"folder or checkpoint{hint}"
+        )
+    model_files = find_model_files(preset)
+    required = {files.VOCABULARY: model_files.vocab}
+    if needs_config:
+        required[f"{files.CONFIG} or {HUGGING_FACE_CONFIG}"] = model_files.config
+    for name, path in required.items():
+        if path is None:
+            raise UserError(f"`preset`: there is no {name} in {preset}")
+    return model_files
 
 
 def sentence_transformers_options(path):

@@ -12,7 +12,7 @@ from keras import ops
 from bert_tf import console
 from bert_tf.errors import UserError
 from bert_tf.modeling.models import BertModel
-from bert_tf.pipelines.presets import ModelFiles, find_model_files, sentence_transformers_options
+from bert_tf.pipelines.presets import ModelFiles, find_preset, sentence_transformers_options
 from bert_tf.pipelines.text_pipeline import Text, TextPipeline, check_is_collection
 from bert_tf.tokenization import FullTokenizer
 
@@ -74,7 +74,7 @@ class SentenceEncoder(TextPipeline):
 
         The settings of a sentence-transformers folder apply to options that are None or not given.
         """
-        path = find_model_files(preset).checkpoint
+        path = find_preset(preset).checkpoint
         given = {name: value for name, value in options.items() if value is not None}
         defaults = sentence_transformers_options(path)
         used = [f"{name}={value}" for name, value in defaults.items() if name not in given]

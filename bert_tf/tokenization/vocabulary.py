@@ -4,6 +4,7 @@ A vocabulary file has one piece per line; the id of a piece is its line number, 
 """
 
 import heapq
+import os
 import re
 from collections import Counter, defaultdict
 from itertools import pairwise
@@ -37,8 +38,13 @@ def load_vocab(vocab_file):
     release.
 
     Raises:
-      UserError: if the file is missing, is empty or lacks one of `REQUIRED_TOKENS`.
+      UserError: if the file is missing, is a folder, is empty or lacks one of `REQUIRED_TOKENS`.
     """
+    if files.system(vocab_file).isdir(vocab_file):
+        raise UserError(
+            f"{vocab_file} is a folder, expected a vocabulary file such as "
+            f"{os.path.join(vocab_file, files.VOCABULARY)}"
+        )
     lines = files.read_text(vocab_file).split("\n")
     if not lines[-1]:
         lines.pop()
