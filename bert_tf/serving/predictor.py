@@ -44,12 +44,13 @@ class BasePredictor:
         self.inputs, self.num_numeric_features = tuple(inputs), num_numeric_features
         self._metadata, self._batch_size = metadata, batch_size
 
-    def __call__(self, rows):
+    def __call__(self, rows, batch_size=None):
         """Answer rows.
 
         Args:
           rows: list of dicts with a value for each of `inputs`: str or bytes, for "endings" a
             list of them, for "numbers" a list of numbers.
+          batch_size: maximum number of rows in a batch, None for that of the predictor.
 
         Returns:
           List of dicts that `json.dumps` accepts, one for each row.
@@ -57,7 +58,8 @@ class BasePredictor:
         # Rows of similar length share a batch, which keeps the padding small.
         order = sorted(range(len(rows)), key=lambda i: _sort_key(rows[i]))
         answers = [None] * len(rows)
-        for start, end in self._batches([_sort_key(rows[i]) for i in order]):
+        sort_keys = [_sort_key(rows[i]) for i in order]
+        for start, end in self._batches(sort_keys, batch_size or self._batch_size):
             indices = order[start:end]
             outputs = self._run({name: [rows[i][name] for i in indices] for name in self.inputs})
             for position, i in enumerate(indices):
@@ -68,12 +70,13 @@ class BasePredictor:
         """Run the model: dict from input name to a list of B values -> dict of arrays (B, ...)."""
         raise NotImplementedError
 
-    def _batches(self, sort_keys):
+    @staticmethod
+    def _batches(sort_keys, batch_size):
         """Yield (start, end) of batches of sorted rows with the same number of endings."""
         start = 0
         while start < len(sort_keys):
             num_endings, end = sort_keys[start][0], start + 1
-            limit = min(len(sort_keys), start + self._batch_size)
+            limit = min(len(sort_keys), start + batch_size)
             while end < limit and sort_keys[end][0] == num_endings:
                 end += 1
             yield start, end
@@ -211,6 +214,30 @@ class Predictor(BasePredictor):
 
         inputs = {name: tf.constant(x, self._dtypes[name]) for name, x in columns.items()}
         return {name: x.numpy() for name, x in self._serve(**inputs).items()}
+
+
+class ServablePredictor(BasePredictor):
+    """A `Servable` that answers like `Predictor`, without being exported."""
+
+    def __init__(self, servable, batch_size=32):
+        """Trace the function that the `Servable` exports for texts.
+
+        `batch_size` is the maximum number of rows in a batch.
+        """
+        import tensorflow as tf
+
+        signature = servable.text_signature
+        self._dtypes = {name: spec.dtype for name, spec in signature.items()}
+        self._serve = tf.function(servable.serve_text, input_signature=[signature])
+        num_numeric_features = signature["numbers"].shape[1] if "numbers" in signature else 0
+        metadata = {**servable.metadata, "task": servable.task}
+        super().__init__(signature, num_numeric_features, metadata, batch_size)
+
+    def _run(self, columns):
+        import tensorflow as tf
+
+        inputs = {name: tf.constant(x, self._dtypes[name]) for name, x in columns.items()}
+        return {name: x.numpy() for name, x in self._serve(inputs).items()}
 
 
 def read_metadata(path):
