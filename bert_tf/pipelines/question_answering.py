@@ -28,8 +28,7 @@ _ARGUMENTS = ("questions", "contexts", "answers")
 class QuestionAnswering(TaskPipeline):
     """Answers questions with a part of a context: fine-tuning and prediction on strings.
 
-    >>> qa = bert_tf.QuestionAnswering.from_preset("uncased_L-2_H-128_A-2", max_seq_length=48,
-    ...                                            max_query_length=16)
+    >>> qa = bert_tf.QuestionAnswering.from_preset("uncased_L-4_H-256_A-4")
     >>> context = "The inn was built in 1821 by a miller."
     >>> history = qa.fit(["When was it built?"], [context], ["1821"], epochs=1, verbose=0)
     >>> sorted(qa.predict("Who built it?", context))
@@ -97,8 +96,10 @@ class QuestionAnswering(TaskPipeline):
             given = {**stored.recorded_options(), **given}
         elif do_lower_case is None:
             given["do_lower_case"] = model_files.casing()
+        bert_config = load_config(model_files.checkpoint)
+        limit = min(QuestionAnsweringConfig.max_seq_length, bert_config.max_position_embeddings)
         config = QuestionAnsweringConfig.of_pretrained(
-            load_config(model_files.checkpoint), model_files.vocab, **given
+            bert_config, model_files.vocab, **{"max_seq_length": limit, **given}
         )
         if "doc_stride" in given:
             config = dataclasses.replace(config, doc_stride=given["doc_stride"])

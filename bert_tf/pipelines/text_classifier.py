@@ -36,7 +36,7 @@ class TextClassifier(TaskPipeline):
     """Classifies or scores texts or pairs of texts: fine-tuning and prediction on strings.
 
     >>> classifier = bert_tf.TextClassifier.from_preset(
-    ...     "uncased_L-2_H-128_A-2", labels=["negative", "positive"]
+    ...     "uncased_L-4_H-256_A-4", labels=["negative", "positive"]
     ... )
     >>> texts, labels = ["A delight.", "Too long."], ["positive", "negative"]
     >>> history = classifier.fit(texts, labels, epochs=1, verbose=0)

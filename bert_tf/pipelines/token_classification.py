@@ -18,7 +18,7 @@ class TokenClassification(TaskPipeline):
 
     >>> ner = bert_tf.TokenClassification.from_preset("ner_output")
     >>> ner.predict(["Jim Henson was born in Greenville."])
-    [{'entities': [{'entity': 'Jim Henson', 'label': 'PER', 'start': 0, 'end': 10, 'score': ...}]}]
+    [{'entities': [...]}]
 
     Attributes:
       model: a `BertTokenClassifier`, a Keras model on token ids.

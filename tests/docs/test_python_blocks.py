@@ -37,6 +37,11 @@ def servables():
         model = bert_tf.BertClassifier(config, 2)
         return serving.classification_servable(model, task_config, options)
 
+    def text_classifier():
+        task_config = tasks.ClassificationConfig(*COMMON, labels=("0", "1"), num_texts=1)
+        model = bert_tf.BertClassifier(config, 2)
+        return serving.classification_servable(model, task_config, options)
+
     def span_labeler():
         task_config = tasks.QuestionAnsweringConfig(*COMMON, doc_stride=8, max_query_length=8)
         model = bert_tf.BertSpanLabeler(config)
@@ -60,6 +65,7 @@ def servables():
 
     return {
         "/tmp/mrpc_model": classifier,
+        "served": text_classifier,
         "/tmp/squad_model": span_labeler,
         "/tmp/ner": token_classifier,
         "choices_model": multiple_choice,
