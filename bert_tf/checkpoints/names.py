@@ -9,6 +9,7 @@ import re
 _NORM = ("gamma", "beta")
 _DENSE = ("kernel", "bias")
 _LSTM = ("kernel", "recurrent_kernel", "bias")
+_OUTPUT = ("output_weights", "output_bias")
 
 # Marks rows where Hugging Face's name is the release's with dots.
 _DOTTED = "dotted"
@@ -33,23 +34,10 @@ _TABLE = (
     ("masked_lm/dense", "cls/predictions/transform/dense", _DOTTED, _DENSE),
     ("masked_lm/LayerNorm", "cls/predictions/transform/LayerNorm", _DOTTED, _NORM),
     ("masked_lm/output_bias", "cls/predictions/output_bias", "cls.predictions.bias", ()),
-    (
-        "next_sentence/output_weights",
-        "cls/seq_relationship/output_weights",
-        "cls.seq_relationship.weight",
-        (),
-    ),
-    (
-        "next_sentence/output_bias",
-        "cls/seq_relationship/output_bias",
-        "cls.seq_relationship.bias",
-        (),
-    ),
+    ("next_sentence", "cls/seq_relationship", _DOTTED, _OUTPUT),
     # The classifier of a text or, in a token classifier, of each token.
-    ("classifier/output_weights", "output_weights", "classifier.weight", ()),
-    ("classifier/output_bias", "output_bias", "classifier.bias", ()),
-    ("spans/output_weights", "cls/squad/output_weights", "qa_outputs.weight", ()),
-    ("spans/output_bias", "cls/squad/output_bias", "qa_outputs.bias", ()),
+    ("classifier", "", "classifier", _OUTPUT),
+    ("spans", "cls/squad", "qa_outputs", _OUTPUT),
     # The token classifier on frozen features, which exists only in bert_tf.
     ("mix/layer_weights", "features/layer_weights", None, ()),
     *(
@@ -59,7 +47,11 @@ _TABLE = (
     ),
 )
 
-_HUGGING_FACE = {"kernel": "weight", "gamma": "weight", "beta": "bias", "bias": "bias"}
+# Hugging Face's name of each variable.
+_HUGGING_FACE = {
+    **dict.fromkeys(("kernel", "gamma", "output_weights"), "weight"),
+    **dict.fromkeys(("bias", "beta", "output_bias"), "bias"),
+}
 
 
 def _expand_table():
@@ -73,7 +65,7 @@ def _expand_table():
         for variable in variables:
             yield (
                 f"{path}/{variable}",
-                f"{release}/{variable}",
+                f"{release}/{variable}".lstrip("/"),
                 hugging_face and f"{hugging_face}.{_HUGGING_FACE[variable]}",
             )
 
@@ -97,11 +89,10 @@ def _translate(table, name, layer_pattern):
 def release_name(path):
     """Return the release's name of a Keras variable.
 
+    It raises a KeyError if the table lacks the variable; a new layer must be added to it.
+
     >>> release_name("layer_3/query/kernel")
     'bert/encoder/layer_3/attention/self/query/kernel'
-
-    Raises:
-      KeyError: if the table lacks the variable; a new layer must be added to it.
     """
     name = _translate(_KERAS_TO_RELEASE, path, r"^layer_(\d+)/")
     if name is None:

@@ -35,21 +35,24 @@ def model_files():
 
     The configuration, vocabulary and casing default to those next to --init_checkpoint.
     """
-    if FLAGS.init_checkpoint and not FLAGS.model:
+    config = from_flags(ModelConfig)
+    checkpoint = config.init_checkpoint
+    if checkpoint and not config.model:
         # Report a missing checkpoint before anything that is missing next to it.
-        bert_tf.checkpoints.open_checkpoint(FLAGS.init_checkpoint)
-        defaults = bert_tf.pipelines.find_model_files(FLAGS.init_checkpoint).flags
-        used = [x for x in defaults if x != "init_checkpoint" and not FLAGS[x].present]
-        for name in used:
-            FLAGS[name].value = defaults[name]
+        bert_tf.checkpoints.open_checkpoint(checkpoint)
+        found = bert_tf.pipelines.find_model_files(checkpoint).flags
+        used = {name: x for name, x in found.items() if getattr(config, name) is None}
+        config = dataclasses.replace(config, **used)
         if used:
-            console.info("found next to %s: %s", FLAGS.init_checkpoint, ", ".join(used))
-    bert_tf.cli.flags.resolve_model("init_checkpoint", "bert_config_file", "vocab_file")
-    bert_tf.tokenization.validate_case_matches_checkpoint(
-        FLAGS.do_lower_case, FLAGS.init_checkpoint
-    )
+            console.info("found next to %s: %s", checkpoint, ", ".join(used))
+    required = ("init_checkpoint", "bert_config_file", "vocab_file")
+    config = bert_tf.checkpoints.resolve_model(config, *required)
+    is_uncased = config.do_lower_case
+    if is_uncased is None:
+        is_uncased = FLAGS.do_lower_case  # the default
+    bert_tf.tokenization.validate_case_matches_checkpoint(is_uncased, config.init_checkpoint)
     return bert_tf.pipelines.ModelFiles(
-        FLAGS.init_checkpoint, FLAGS.bert_config_file, FLAGS.vocab_file, FLAGS.do_lower_case
+        config.init_checkpoint, config.bert_config_file, config.vocab_file, is_uncased
     )
 
 

@@ -39,9 +39,13 @@ class GraphTokenizer(tf.Module):
 
     `tf.saved_model.save(tokenizer, folder)` saves `tokenize` and `tokenize_with_offsets`.
 
+    Args:
+      vocab: path of a vocabulary file, or the mapping from piece to id of another tokenizer.
+      do_lower_case: whether to lower-case the text and strip accents.
+      keep_special_tokens: as in `FullTokenizer`.
+
     Attributes:
-      vocab: mapping from piece to id.
-      do_lower_case: whether text is lower-cased and accents are stripped.
+      vocab, do_lower_case: the arguments; `vocab` is a mapping.
       special_tokens: tuple of the tokens that are not split.
     """
 
@@ -51,27 +55,17 @@ class GraphTokenizer(tf.Module):
         do_lower_case: bool = True,
         keep_special_tokens: bool = False,
     ):
-        """Build the tables.
-
-        Args:
-          vocab: path of a vocabulary file, or the mapping from piece to id of another tokenizer.
-          do_lower_case: whether to lower-case the text and strip accents.
-          keep_special_tokens: as in `FullTokenizer`.
-
-        Raises:
-          UserError: if `vocab` is not a vocabulary, or tensorflow-text is not installed.
-        """
+        """Raise UserError if `vocab` is not a vocabulary, or tensorflow-text is not installed."""
         super().__init__()
         text = tensorflow_text()
         vocab = vocab if isinstance(vocab, Mapping) else load_vocab(vocab)
         # A read-only view, which tf.Module does not track: it would save each entry.
         self.vocab = types.MappingProxyType(dict(vocab))
         self.do_lower_case = do_lower_case
-        special = special_tokens(self.vocab) if keep_special_tokens else []
-        self.special_tokens = tuple(special)
+        self.special_tokens = special_tokens(self.vocab) if keep_special_tokens else ()
         self._first_special_id = max(self.vocab.values()) + 1
-        self._special_ids = [self.vocab[token] for token in special]
-        self._escapes, special_words = _escapes(self.vocab, special)
+        self._special_ids = [self.vocab[token] for token in self.special_tokens]
+        self._escapes, special_words = _escapes(self.vocab, self.special_tokens)
         self._normalizer = text.FastBertNormalizer(
             model_buffer=tf.constant(graph_normalization.normalizer_model(do_lower_case))
         )
@@ -129,8 +123,7 @@ class GraphTokenizer(tf.Module):
                 f"{_MIN_SEQ_LENGTH}"
             )
         length_a = tf.cast(ids_a.row_lengths(), tf.int32)
-        if ids_b is None:
-            ids_b = ids_a[:, :0]
+        ids_b = ids_a[:, :0] if ids_b is None else ids_b
         length_b = tf.cast(ids_b.row_lengths(), tf.int32)
         has_b = length_b > 0
         kept_a, kept_b = truncated_lengths(length_a, length_b, max_seq_length - 3)
@@ -156,7 +149,7 @@ class GraphTokenizer(tf.Module):
             "segment_ids": tf.cast(is_second, tf.int32),
         }
 
-    @tf.function(input_signature=[_TEXTS])
+    @tf.function(input_signature=[_TEXTS], autograph=False)
     def tokenize(self, texts):
         """Convert strings (B,), UTF-8, to ids, ragged int32 (B, None)."""
         texts = self._escape_special(_drop_invalid_utf8(texts))
@@ -169,15 +162,12 @@ class GraphTokenizer(tf.Module):
         ids, _ = self._unescape_special(ids.values)
         return tf.RaggedTensor.from_row_splits(ids, splits, validate=False)
 
-    @tf.function(input_signature=[_TEXTS])
+    @tf.function(input_signature=[_TEXTS], autograph=False)
     def tokenize_with_offsets(self, texts):
-        """Convert strings to ids and the spans of the text that they come from.
+        """Convert strings (B,), UTF-8, to ids and the spans of the text that they come from.
 
         Offsets count characters (code points), not bytes, of the text without invalid bytes, as in
         `FullTokenizer.encode_with_offsets`.
-
-        Args:
-          texts: string (B,), UTF-8.
 
         Returns:
           A triple (ids, starts, ends), each ragged int32 (B, None). The end is exclusive.
@@ -283,10 +273,8 @@ def tensorflow_text():
 def _pieces_by_id(vocab):
     """Return the pieces in the order of their ids, for FastWordpieceTokenizeWithOffsets.
 
-    A filler stands for each id without a piece, or whose piece can never occur in a word.
-
-    Raises:
-      UserError: if a piece is longer than the op allows.
+    A filler stands for each id without a piece, or whose piece can never occur in a word. Raises
+    UserError if a piece is longer than the op allows.
     """
     pieces = [f" {index}" for index in range(max(vocab.values()) + 1)]
     for piece, index in vocab.items():
@@ -306,10 +294,8 @@ def _escapes(vocab, special):
 
     A special token becomes " SSSS ", which has as many characters, where S is a private character
     that is not in the vocabulary. If the text itself contains S, another private character
-    replaces it there; this changes nothing, because both words are unknown.
-
-    Returns:
-      A pair: list of (pattern, replacement) in order, list of the word "SSSS" of each token.
+    replaces it there; this changes nothing, because both words are unknown. Returns a list of
+    (pattern, replacement) in order, and a list of the word "SSSS" of each token.
     """
     if not special:
         return [], []
@@ -339,15 +325,14 @@ def _map_where(mask, function, texts):
 
 
 def _drop_invalid_utf8(texts):
+    def transcode(texts):
+        return tf.strings.unicode_transcode(
+            texts, "UTF-8", "UTF-8", errors="ignore", replace_control_characters=False
+        )
+
     # Most texts are plain ASCII and skip the conversion.
     not_ascii = ~tf.strings.regex_full_match(texts, r"[\x00-\x7f]*")
-    return _map_where(not_ascii, _transcode, texts)
-
-
-def _transcode(texts):
-    return tf.strings.unicode_transcode(
-        texts, "UTF-8", "UTF-8", errors="ignore", replace_control_characters=False
-    )
+    return _map_where(not_ascii, transcode, texts)
 
 
 def _resolve_context(texts):

@@ -27,10 +27,9 @@ def whitespace_tokenize(text: str) -> list[str]:
 
 
 class BasicTokenizer:
-    """Splits text into words: cleaning, casing, accents, punctuation, ideographs.
+    """Splits text into words: cleaning, punctuation, ideographs.
 
-    Args:
-      do_lower_case: whether to lower-case the text and strip accents.
+    `do_lower_case` is whether to lower-case the text and strip accents.
     """
 
     def __init__(self, do_lower_case: bool = True):
@@ -99,45 +98,34 @@ class FullTokenizer:
     >>> tokenizer.encode("Hello, world")
     [7592, 1010, 2088]
 
-    Attributes:
-      vocab: dict from piece to id.
-      inv_vocab: dict from id to piece.
-      basic_tokenizer: a `BasicTokenizer`.
-      wordpiece_tokenizer: a `WordpieceTokenizer`.
-      special_tokens: tuple of the tokens that are not split.
+    Args:
+      vocab_file: path of the vocabulary file.
+      do_lower_case: whether to lower-case the text and strip accents.
+      keep_special_tokens: True to read "[MASK]" and the other special tokens in a text as one token
+        each. By default they are split like any text, as in the release: otherwise, whoever sends a
+        text could insert separators into it.
+
+    The dicts `vocab` and `inv_vocab` map pieces to ids and back, `basic_tokenizer` and
+    `wordpiece_tokenizer` do the two steps, and the tuple `special_tokens` has those not split.
     """
 
     def __init__(
         self, vocab_file: str, do_lower_case: bool = True, keep_special_tokens: bool = False
     ):
-        """Read the vocabulary.
-
-        Args:
-          vocab_file: path of the vocabulary file.
-          do_lower_case: whether to lower-case the text and strip accents.
-          keep_special_tokens: True to read "[MASK]" and the other special tokens in a text as one
-            token each. By default they are split like any text, as in the release: otherwise,
-            whoever sends a text could insert separators into it.
-
-        Raises:
-          UserError: if the file is not a vocabulary.
-        """
+        """Read the vocabulary; raise UserError if the file is not one."""
         self.vocab = load_vocab(vocab_file)
         self.inv_vocab = {index: piece for piece, index in self.vocab.items()}
         self.basic_tokenizer = BasicTokenizer(do_lower_case)
         self.wordpiece_tokenizer = WordpieceTokenizer(self.vocab)
-        special = special_tokens(self.vocab) if keep_special_tokens else []
-        self.special_tokens = tuple(special)
-        self._special_pattern = (
-            re.compile("(" + "|".join(map(re.escape, special)) + ")") if special else None
-        )
+        self.special_tokens = special_tokens(self.vocab) if keep_special_tokens else ()
+        alternatives = "|".join(map(re.escape, self.special_tokens))
+        self._special_pattern = re.compile(f"({alternatives})") if alternatives else None
         self._word_cache: dict[str, list[int]] = {}
         self._chunk_cache: dict[str, list[int]] = {}
 
     def tokenize(self, text: str | bytes) -> list[str]:
         """Return the list of pieces of `text`."""
-        pieces = self.inv_vocab
-        return [pieces[index] for index in self.encode(text)]
+        return self.convert_ids_to_tokens(self.encode(text))
 
     def encode(self, text: str | bytes) -> list[int]:
         """Return the list of ids of the pieces of `text`."""
@@ -167,13 +155,8 @@ class FullTokenizer:
         Offsets count characters (code points) of a str. For bytes, they count characters of
         `convert_to_unicode(text)`, which has no invalid bytes. A stripped accent belongs to the
         character before it. If one character gives several tokens, such as the sounds of a Hangul
-        syllable, all of them have its span. [UNK] has the span of its whole word.
-
-        Args:
-          text: a str or bytes.
-
-        Returns:
-          Three lists of the same length: ids (those of `encode`), starts and ends.
+        syllable, all of them have its span. [UNK] has the span of its whole word. The three lists,
+        ids (those of `encode`), starts and ends, have the same length.
         """
         lower = self.basic_tokenizer.do_lower_case
         text = convert_to_unicode(text)

@@ -90,20 +90,11 @@ class Report:
     """Logs the means of what the steps return, and writes them for TensorBoard."""
 
     def __init__(self, output_dir, step, num_train_steps, batch_size, writes=True):
-        """Create the TensorBoard writer.
-
-        Args:
-          output_dir: folder of the curves.
-          step: the step that the run starts or resumes from.
-          num_train_steps: the last step.
-          batch_size: the global batch size.
-          writes: whether this process writes curves.
-        """
+        """Create the TensorBoard writer, in a process that `writes`; the run is at `step`."""
         self.num_train_steps, self.batch_size = num_train_steps, batch_size
-        if writes:
-            self.writer = tf.summary.create_file_writer(output_dir)
-        else:
-            self.writer = tf.summary.create_noop_writer()
+        self.writer = (
+            tf.summary.create_file_writer(output_dir) if writes else tf.summary.create_noop_writer()
+        )
         self.last_step, self.last_time = step, time.monotonic()
         self.sums = {}
         self.is_first = True
@@ -186,11 +177,7 @@ class TrainLoop:
             )
 
     def run(self, preemption):
-        """Train until the last step, early stopping, or a request to stop.
-
-        Args:
-          preemption: a `PreemptionHandler`.
-        """
+        """Train until the last step, early stopping, or a request of a `PreemptionHandler`."""
         if self.best and self._is_due(self.options.eval_steps):
             self._evaluate(preemption)  # the run was stopped before or during this evaluation
         if self._is_done:
@@ -201,13 +188,8 @@ class TrainLoop:
             "training: step %d to %d, %d examples each",
             self.step, self.num_train_steps, self.data.batch_size,
         )  # fmt: skip
-        report = Report(
-            self.trainer.output_dir,
-            self.step,
-            self.num_train_steps,
-            self.data.batch_size,
-            self.workers.is_chief,
-        )
+        folder, writes = self.trainer.output_dir, self.workers.is_chief
+        report = Report(folder, self.step, self.num_train_steps, self.data.batch_size, writes)
         with contextlib.closing(report):
             for sums, first_bad in self._loops():
                 self._after(sums, first_bad, report, preemption)
@@ -323,12 +305,8 @@ class TrainLoop:
         is_stopped = None if self.workers.is_multi_worker else lambda: bool(preemption.signal)
         results = self.trainer.evaluate(self.eval_data, self.step, is_stopped=is_stopped)
         if results is not None:
-            console.info(
-                "step %d/%d  evaluation: %s",
-                self.step,
-                self.num_train_steps,
-                "  ".join(f"{n} {v:.4f}" for n, v in results.items() if n != "global_step"),
-            )
+            shown = "  ".join(f"{n} {v:.4f}" for n, v in results.items() if n != "global_step")
+            console.info("step %d/%d  evaluation: %s", self.step, self.num_train_steps, shown)
             if self.best:
                 self.best.update(results, self.weights, self.workers.is_chief)
         if self._must_stop(preemption):

@@ -6,7 +6,7 @@ from bert_tf.optimization import LossScale
 
 
 class TrainStep:
-    """A training step of a task; `replica_step` is called in replica context.
+    """A training step of a `tasks.base.Task`; `replica_step` is called in replica context.
 
     `names` lists its results: each loss, their sum, the norm of the gradients before clipping and,
     in float16, the loss scale and 1 for a step that was skipped.
@@ -15,10 +15,7 @@ class TrainStep:
     def __init__(self, task, optimizer, options):
         """Create the variables of the loss scale, if any; must be called in the strategy's scope.
 
-        Args:
-          task: a `tasks.base.Task`.
-          optimizer: an optimizer of `bert_tf.optimization`, built.
-          options: a `TrainConfig`.
+        The `optimizer` is already built; `options` is a `TrainConfig`.
         """
         self.task, self.optimizer, self.options = task, optimizer, options
         self.names = (*task.loss_names, "loss", "gradient_norm")
@@ -27,9 +24,10 @@ class TrainStep:
             self.loss_scale = LossScale()
             self.names += ("loss_scale", "skipped_steps")
         self._gradients = tf.function(
-            self._compute_gradients, jit_compile=True if options.xla else None
+            self._compute_gradients, autograph=False, jit_compile=True if options.xla else None
         )
 
+    @tf.autograph.experimental.do_not_convert  # AutoGraph would double the time of tracing
     def replica_step(self, batch):
         """Train on this replica's share of a batch. Return a dict of float32 scalars."""
         replica = tf.distribute.get_replica_context()
@@ -59,10 +57,15 @@ class TrainStep:
             micro_batch = {name: value[i] for name, value in micro_batches.items()}
             return self._gradients(micro_batch, weights, replica_id)
 
-        sums = gradients(0)
-        for i in tf.range(1, count):
-            sums = tf.nest.map_structure(tf.add, sums, gradients(i))
-        return sums
+        def add(i, sums):
+            return i + 1, tf.nest.map_structure(tf.add, sums, gradients(i))
+
+        return tf.while_loop(
+            lambda i, _: i < count,
+            add,
+            (tf.constant(1), gradients(0)),
+            maximum_iterations=count - 1,
+        )[1]
 
     def _compute_gradients(self, batch, weights, replica_id):
         """Return the gradients and losses of a micro-batch: two dicts by name."""

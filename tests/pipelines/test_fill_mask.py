@@ -167,6 +167,7 @@ def test_command(run_script, model_folder, pipeline, tmp_path):
         assert_best_equal(best, result.best)
 
 
+@pytest.mark.slow
 def test_a_model_trained_on_the_alphabet_predicts_it(model_folder):
     """Train to fill a gap in five consecutive letters."""
     config = bert_tf.BertConfig.from_json_file(str(model_folder / "bert_config.json"))
