@@ -20,6 +20,9 @@ if TYPE_CHECKING:  # for editors and type checkers, which do not run `__getattr_
     from bert_tf.modeling import BertPretrainer as BertPretrainer
     from bert_tf.modeling import BertSpanLabeler as BertSpanLabeler
     from bert_tf.modeling import BertTokenClassifier as BertTokenClassifier
+    from bert_tf.optimization import LAMB as LAMB
+    from bert_tf.optimization import AdamWeightDecay as AdamWeightDecay
+    from bert_tf.optimization import LinearWarmupDecay as LinearWarmupDecay
     from bert_tf.pipelines.fill_mask import FillMask as FillMask
     from bert_tf.pipelines.question_answering import QuestionAnswering as QuestionAnswering
     from bert_tf.pipelines.sentences import SentenceEncoder as SentenceEncoder
@@ -55,6 +58,7 @@ _PACKAGES = (
 
 # The most common names, and the package of each.
 _NAMES = {
+    "AdamWeightDecay": "optimization",
     "BertMultipleChoice": "modeling",
     "BertClassifier": "modeling",
     "BertConfig": "config",
@@ -65,6 +69,8 @@ _NAMES = {
     "BertTokenizer": "pipelines",
     "FullTokenizer": "tokenization",
     "GraphTokenizer": "tokenization",
+    "LAMB": "optimization",
+    "LinearWarmupDecay": "optimization",
     "FillMask": "pipelines",
     "QuestionAnswering": "pipelines",
     "SentenceEncoder": "pipelines",

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from bert_tf import console, files
 from bert_tf.errors import Stopped, UserError
-from bert_tf.optimization import trainable_weights
+from bert_tf.optimization import AdamWeightDecay, trainable_weights
 from bert_tf.training import checkpointing
 from bert_tf.training.step import TrainStep
 
@@ -144,15 +144,37 @@ class Report:
 SECONDS_PER_LOOP = 2.0
 
 
+def _copy_of(optimizer):
+    """Return a copy of an optimizer that is not built, with variables of the current strategy.
+
+    Raises:
+      UserError: if the loop cannot use the optimizer.
+    """
+    if not isinstance(optimizer, AdamWeightDecay):
+        raise UserError(
+            "`optimizer`: an optimizer of bert_tf.optimization was expected, found "
+            f"{type(optimizer).__name__}; other optimizers can be used with Keras' compile and fit"
+        )
+    config = optimizer.get_config()
+    for name in ("use_ema", "loss_scale_factor", "gradient_accumulation_steps"):
+        if config[name]:
+            raise UserError(
+                f"`{name}` of an optimizer has an effect in Keras' fit only; for the training loop "
+                "set the options of `TrainConfig`"
+            )
+    return optimizer.from_config(config)
+
+
 class TrainLoop:
     """The loop of `Trainer.fit`, starting from the newest checkpoint."""
 
     def __init__(self, trainer, data, optimizer, num_train_steps, options, eval_data):
         """Restore the run from its newest checkpoint; arguments as for `Trainer.fit`."""
-        self.trainer, self.data, self.optimizer = trainer, data, optimizer
+        self.trainer, self.data = trainer, data
         self.num_train_steps, self.options, self.eval_data = num_train_steps, options, eval_data
         self.strategy, self.workers = trainer.strategy, trainer.workers
         with self.strategy.scope():
+            self.optimizer = optimizer = _copy_of(optimizer)
             weights = checkpointing.weights(trainer.model)
             optimizer.build(trainable_weights(weights, options.num_frozen_layers))
             self.train_step = TrainStep(trainer.task, optimizer, options)
@@ -202,7 +224,7 @@ class TrainLoop:
         """Report, save and evaluate after some steps."""
         options = self.options
         must_stop = self._must_stop(preemption)
-        rate = float(self.optimizer.learning_rate(self.step - 1))
+        rate = float(self.optimizer.learning_rate_at(self.step - 1))
         report.add(self.step, sums, rate, is_last=must_stop or self.step == self.num_train_steps)
         self._check_finite(sums, first_bad)
         must_evaluate = self._is_due(options.eval_steps)

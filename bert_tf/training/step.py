@@ -3,6 +3,7 @@
 import tensorflow as tf
 
 from bert_tf.optimization import LossScale
+from bert_tf.optimization.replicas import sum_over_replicas
 
 
 class TrainStep:
@@ -31,13 +32,13 @@ class TrainStep:
     def replica_step(self, batch):
         """Train on this replica's share of a batch. Return a dict of float32 scalars."""
         replica = tf.distribute.get_replica_context()
-        weights = _sum_over_replicas(replica, self.task.loss_weights(batch))
+        weights = sum_over_replicas(self.task.loss_weights(batch))
         gradients, losses = self._accumulate(batch, weights, replica.replica_id_in_sync_group)
-        gradients, losses = _sum_over_replicas(replica, (gradients, losses))
+        gradients, losses = sum_over_replicas((gradients, losses))
         if self.loss_scale is None:
-            return {**losses, "gradient_norm": self.optimizer.apply(gradients)}
+            return {**losses, "gradient_norm": self.optimizer.apply_reduced(gradients)}
         gradients, is_finite = self.loss_scale.unscale(gradients)
-        norm = self.optimizer.apply(gradients, is_finite, self.loss_scale.skipped_steps)
+        norm = self.optimizer.apply_reduced(gradients, is_finite, self.loss_scale.skipped_steps)
         return {**losses, **self.loss_scale.update(is_finite, norm)}
 
     def _accumulate(self, batch, weights, replica_id):
@@ -87,12 +88,3 @@ class TrainStep:
             for name, gradient in gradients.items()
             if gradient is not None
         }, losses
-
-
-def _sum_over_replicas(replica, values):
-    """Return a structure of tensors summed over all replicas."""
-    if replica.num_replicas_in_sync == 1:
-        # TensorFlow keeps what `all_reduce` traces for as long as the process lives (it registers a
-        # gradient for it), and with it the graph, weights and moments of each seed.
-        return values
-    return replica.all_reduce(tf.distribute.ReduceOp.SUM, values)
