@@ -11,6 +11,8 @@ for TensorFlow, which takes seconds to import.
 import importlib
 from typing import TYPE_CHECKING
 
+from bert_tf import keras_registry
+
 if TYPE_CHECKING:  # for editors and type checkers, which do not run `__getattr__`
     from bert_tf.config import BertConfig as BertConfig
     from bert_tf.errors import UserError as UserError
@@ -89,6 +91,8 @@ _DEPRECATED = {
 }
 
 __all__ = [*_PACKAGES, *_NAMES]
+
+keras_registry.install()
 
 
 def __getattr__(name):

@@ -1,12 +1,12 @@
 """Load, save and convert weights of the release and of Hugging Face, by name."""
 
 from bert_tf.checkpoints.convert import convert, resize
-from bert_tf.checkpoints.hub import MODELS, fetch, resolve_model
+from bert_tf.checkpoints.hub import MODELS, fetch, find_preset, resolve_model
 from bert_tf.checkpoints.hugging_face import write as write_hugging_face
 from bert_tf.checkpoints.metadata import load_config, read_metadata
-from bert_tf.checkpoints.names import encoder_shapes, release_name, weights
+from bert_tf.checkpoints.names import encoder_shapes, release_name, tensors, weights
 from bert_tf.checkpoints.release import ReleaseCheckpoint, check_path, find, remove, write
-from bert_tf.checkpoints.warm_start import open_checkpoint, warm_start
+from bert_tf.checkpoints.warm_start import count_labels, open_checkpoint, warm_start
 from bert_tf.deprecation import deprecated_names
 
 __all__ = [
@@ -14,9 +14,11 @@ __all__ = [
     "ReleaseCheckpoint",
     "check_path",
     "convert",
+    "count_labels",
     "encoder_shapes",
     "fetch",
     "find",
+    "find_preset",
     "load_config",
     "open_checkpoint",
     "read_metadata",
@@ -24,6 +26,7 @@ __all__ = [
     "remove",
     "resize",
     "resolve_model",
+    "tensors",
     "warm_start",
     "weights",
     "write",

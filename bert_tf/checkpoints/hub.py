@@ -5,6 +5,7 @@ of a mirror with the same paths as the original.
 """
 
 import dataclasses
+import difflib
 import os
 import shutil
 import zipfile
@@ -13,6 +14,7 @@ from typing import NamedTuple
 
 from bert_tf import console, files
 from bert_tf.checkpoints.convert import RELEASE_CHECKPOINT
+from bert_tf.checkpoints.metadata import HUGGING_FACE_CONFIG, find_companion_file
 from bert_tf.errors import UserError, reason
 
 BASE_URL = "https://storage.googleapis.com/bert_models"
@@ -108,6 +110,31 @@ def fetch(name: str, cache: str | None = None, base_url: str | None = None) -> M
                 "model again"
             )
     return ModelFiles(paths[0], paths[1], paths[2], model.do_lower_case)
+
+
+def find_preset(preset: str) -> str:
+    """Return the path of the weights of a published model, or the path of a folder itself.
+
+    Raises:
+      UserError: if there is neither a model of that name nor a folder with weights and config.
+    """
+    preset = os.fspath(preset)
+    if preset in MODELS:
+        return fetch(preset).checkpoint
+    system = files.system(preset)
+    if not any(system.exists(path) for path in (preset, f"{preset}.index")):
+        similar = difflib.get_close_matches(os.path.basename(preset), MODELS)
+        hint = f"; did you mean {' or '.join(similar)}?" if similar else ""
+        raise UserError(
+            f"`preset`: {preset} is neither a published model (one of "
+            f"`bert_tf.checkpoints.MODELS`) nor a folder or checkpoint{hint}"
+        )
+    if find_companion_file(preset, (files.CONFIG, HUGGING_FACE_CONFIG)) is None:
+        raise UserError(
+            f"`preset`: {preset} is not a model: there is no {files.CONFIG} or "
+            f"{HUGGING_FACE_CONFIG} in the folder"
+        )
+    return preset
 
 
 def _download(url, path, folder):

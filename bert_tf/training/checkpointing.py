@@ -28,14 +28,20 @@ _RUN_STATE = "bert_tf/"
 _NAME = re.compile(r"model\.ckpt-(\d+)\.index$")
 
 
-def weights(model):
-    """Return the model's weights by the release's names, as `tf.Variable`."""
-    return {name: variable.value for name, variable in checkpoints.weights(model).items()}
+def weights(model, trainable_only=False):
+    """Return the model's weights, or those to be trained, by release names as `tf.Variable`."""
+    return {
+        name: variable.value
+        for name, variable in checkpoints.weights(model).items()
+        if variable.trainable or not trainable_only
+    }
 
 
 def run_state(model, optimizer, loss_scale=None):
     """Return all variables that are needed to resume a run: a dict of names to `tf.Variable`."""
-    state = {f"seed_{i}": v.value for i, v in enumerate(model.non_trainable_variables)}
+    weight_ids = set(map(id, model.weights))
+    seeds = [v for v in model.variables if id(v) not in weight_ids]
+    state = {f"seed_{i}": v.value for i, v in enumerate(seeds)}
     if loss_scale is not None:
         state |= loss_scale.variables
     state = {_RUN_STATE + name: variable for name, variable in state.items()}

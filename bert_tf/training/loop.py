@@ -176,7 +176,8 @@ class TrainLoop:
         with self.strategy.scope():
             self.optimizer = optimizer = _copy_of(optimizer)
             weights = checkpointing.weights(trainer.model)
-            optimizer.build(trainable_weights(weights, options.num_frozen_layers))
+            trained = checkpointing.weights(trainer.model, trainable_only=True)
+            optimizer.build(trainable_weights(trained, options.num_frozen_layers))
             self.train_step = TrainStep(trainer.task, optimizer, options)
         self.state = checkpointing.run_state(trainer.model, optimizer, self.train_step.loss_scale)
         self.weights = {**weights, "global_step": optimizer.step}
