@@ -35,6 +35,8 @@ _CLASSES = {
         "BertTagger",
         "LayerMix",
     ),
+    "bert_tf.optimization": ("AdamWeightDecay", "LAMB", "LinearWarmupDecay"),
+    "bert_tf.pipelines.tokenizer_layer": ("BertTokenizer",),
 }
 
 

@@ -152,8 +152,7 @@ class FillMask(TextPipeline, Exportable):
         Raises:
           UserError: if the folder exists, or cannot be written.
         """
-        weights = checkpoints.weights(self.model).items()
-        tensors = {name: variable.numpy() for name, variable in weights}
+        tensors = checkpoints.tensors(self.model)
         with replacing_preset(folder, overwrite) as temporary:
             write_pretrained(temporary, tensors, self.model.config, self.tokenizer)
 

@@ -1,6 +1,5 @@
 """The files of a pre-trained model, and the settings of a sentence-transformers folder."""
 
-import difflib
 import json
 import os
 from typing import NamedTuple
@@ -121,21 +120,10 @@ def find_preset(preset, needs_config=True):
     if isinstance(preset, ModelFiles):
         return preset
     preset = os.fspath(preset)
-    exists = tf.io.gfile.exists
-    if preset not in checkpoints.MODELS and not (exists(preset) or exists(f"{preset}.index")):
-        similar = difflib.get_close_matches(preset, checkpoints.MODELS, 1)
-        hint = f"; did you mean {similar[0]}?" if similar else ""
-        raise UserError(
-            f"`preset`: {preset} is neither a published model (`bert_tf.checkpoints.MODELS`) nor a "
-            f"folder or checkpoint{hint}"
-        )
+    path = checkpoints.find_preset(preset, needs_config)
     model_files = find_model_files(preset)
-    required = {files.VOCABULARY: model_files.vocab}
-    if needs_config:
-        required[f"{files.CONFIG} or {HUGGING_FACE_CONFIG}"] = model_files.config
-    for name, path in required.items():
-        if path is None:
-            raise UserError(f"`preset`: there is no {name} in {preset}")
+    if model_files.vocab is None:
+        raise UserError(f"`preset`: there is no {files.VOCABULARY} in {path}")
     return model_files
 
 

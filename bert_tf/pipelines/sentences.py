@@ -114,8 +114,8 @@ class SentenceEncoder(TextPipeline, Exportable):
         num_layers = self.layer % config.num_hidden_layers + 1
         unused = [f"bert/encoder/layer_{i}/" for i in range(num_layers, config.num_hidden_layers)]
         tensors = {
-            name: variable.numpy()
-            for name, variable in checkpoints.weights(self.model).items()
+            name: value
+            for name, value in checkpoints.tensors(self.model).items()
             if not name.startswith(tuple(unused))
         }
         config = BertConfig.from_dict({**config.to_dict(), "num_hidden_layers": num_layers})

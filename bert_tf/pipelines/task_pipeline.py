@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from bert_tf import checkpoints, console, serving, tasks
 from bert_tf.errors import UserError
+from bert_tf.optimization import AdamWeightDecay, LinearWarmupDecay
 from bert_tf.pipelines.labelled_texts import UNKNOWN_LABEL
 from bert_tf.pipelines.saving import Exportable, replacing_preset
 from bert_tf.pipelines.tokenizer_layer import BertTokenizer
@@ -24,12 +25,8 @@ WARMUP_PROPORTION = 0.1
 
 def default_optimizer(learning_rate, num_train_steps):
     """Return the optimizer that `fit` uses unless another one is compiled."""
-    schedule = keras.optimizers.schedules.PolynomialDecay(learning_rate, num_train_steps, 0.0)
-    optimizer = keras.optimizers.AdamW(
-        schedule, weight_decay=0.01, epsilon=1e-6, global_clipnorm=1.0
-    )
-    optimizer.exclude_from_weight_decay(var_names=["beta", "gamma", "bias"])
-    return optimizer
+    num_warmup_steps = int(num_train_steps * WARMUP_PROPORTION)
+    return AdamWeightDecay(LinearWarmupDecay(learning_rate, num_train_steps, num_warmup_steps))
 
 
 class TaskPipeline(Exportable):
@@ -53,7 +50,8 @@ class TaskPipeline(Exportable):
             config.vocab_file, config.do_lower_case, config.max_seq_length, pad_to_longest=True
         )
         self._is_random = False
-        self._predictor, self._predictor_variables = None, []
+        self._predictor = None
+        self._predictor_variables: list = []
         # The arguments of `compile`, and the optimizer that `fit` made itself.
         self._compile_arguments: dict[str, Any] = {}
         self._default_optimizer = None
@@ -73,7 +71,9 @@ class TaskPipeline(Exportable):
         head = [v for v in model.trainable_variables if not v.path.startswith(_ENCODER_PATHS)]
         before = [v.numpy() for v in head]
         if load_weights:
-            checkpoints.warm_start(model, model_files.checkpoint, labels=config.labels or None)
+            checkpoints.warm_start(
+                model, model_files.checkpoint, labels=config.labels or None, argument="preset"
+            )
         same = [np.array_equal(v.numpy(), x) for v, x in zip(head, before, strict=True)]
         pipeline._is_random = all(same)
         if pipeline._is_random:
@@ -226,9 +226,10 @@ class TaskPipeline(Exportable):
         self._warn_if_random("the saved weights")
         optimizer = getattr(self.model, "optimizer", None)
         step = int(optimizer.iterations.numpy()) if optimizer else 0
-        weights = checkpointing.weights(self.model)
+        tensors = {**checkpoints.tensors(self.model), "global_step": np.int64(step)}
+        variables = {name: tf.constant(value) for name, value in tensors.items()}
         with replacing_preset(folder, overwrite) as temporary:
-            checkpointing.save(temporary, {**weights, "global_step": tf.Variable(step)})
+            checkpointing.save(temporary, variables)
             self.config.save(temporary)
 
 

@@ -1,6 +1,8 @@
 """The tokenizer as a Keras layer: ids, shapes, models that take strings, saving and export."""
 
 import json
+import subprocess
+import sys
 
 import keras
 import numpy as np
@@ -155,3 +157,22 @@ def test_wrong_arguments(tmp_path):
         bert_tf.BertTokenizer.from_preset(tmp_path)
     with pytest.raises(bert_tf.UserError, match=r"`preset`: .*did you mean uncased_L-2_H-128_A-2"):
         bert_tf.BertTokenizer.from_preset("uncased_L-2_H-128_A2")
+
+
+LOAD = """
+import sys
+import bert_tf, keras
+assert "bert_tf.pipelines" not in sys.modules
+print(keras.models.load_model(sys.argv[1]).get_layer("tokens").max_seq_length)
+"""
+
+
+@pytest.mark.slow
+def test_import_bert_tf_is_enough_to_load(tmp_path):
+    texts = keras.Input((), dtype="string")
+    tokenizer = bert_tf.BertTokenizer(WORDS, max_seq_length=8, name="tokens")
+    keras.Model(texts, tokenizer(texts)).save(tmp_path / "model.keras")
+    done = subprocess.run(
+        [sys.executable, "-c", LOAD, tmp_path / "model.keras"], capture_output=True, text=True
+    )
+    assert done.stdout == "8\n", done.stderr
