@@ -4,6 +4,7 @@ import contextlib
 import operator
 import os
 import re
+import warnings
 from typing import Any
 
 import keras
@@ -155,7 +156,9 @@ class TaskPipeline(Exportable):
             return int(count) * epochs
 
         self._compile_for_training(learning_rate, default_rate, num_steps)
-        with _naming_unknown_labels():
+        with _naming_unknown_labels(), warnings.catch_warnings():
+            if not self.model.uses_pooler:
+                warnings.filterwarnings("ignore", r"Gradients do not exist for .*\['pooler/")
             history = self.model.fit(
                 dataset, epochs=epochs, validation_data=validation, shuffle=False, **options
             )

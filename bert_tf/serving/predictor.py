@@ -220,7 +220,7 @@ class ServablePredictor(BasePredictor):
         self._dtypes = {name: spec.dtype for name, spec in signature.items()}
         self._serve = tf.function(servable.serve_text, input_signature=[signature])
         num_numeric_features = signature["numbers"].shape[1] if "numbers" in signature else 0
-        metadata = {**servable.metadata, "task": servable.task}
+        metadata = {**(servable.metadata or {}), "task": servable.task}
         super().__init__(signature, num_numeric_features, metadata, batch_size)
 
     def _run(self, columns):
