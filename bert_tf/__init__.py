@@ -26,7 +26,11 @@ if TYPE_CHECKING:  # for editors and type checkers, which do not run `__getattr_
     from bert_tf.optimization import AdamWeightDecay as AdamWeightDecay
     from bert_tf.optimization import LinearWarmupDecay as LinearWarmupDecay
     from bert_tf.pipelines.fill_mask import FillMask as FillMask
+    from bert_tf.pipelines.question_answering import QuestionAnswering as QuestionAnswering
     from bert_tf.pipelines.sentences import SentenceEncoder as SentenceEncoder
+    from bert_tf.pipelines.text_classifier import TextClassifier as TextClassifier
+    from bert_tf.pipelines.token_classification import TokenClassification as TokenClassification
+    from bert_tf.pipelines.tokenizer_layer import BertTokenizer as BertTokenizer
     from bert_tf.tokenization import FullTokenizer as FullTokenizer
     from bert_tf.tokenization.graph import GraphTokenizer as GraphTokenizer
 
@@ -64,12 +68,16 @@ _NAMES = {
     "BertPretrainer": "modeling",
     "BertSpanLabeler": "modeling",
     "BertTokenClassifier": "modeling",
+    "BertTokenizer": "pipelines",
     "FullTokenizer": "tokenization",
     "GraphTokenizer": "tokenization",
     "LAMB": "optimization",
     "LinearWarmupDecay": "optimization",
     "FillMask": "pipelines",
+    "QuestionAnswering": "pipelines",
     "SentenceEncoder": "pipelines",
+    "TextClassifier": "pipelines",
+    "TokenClassification": "pipelines",
     "UserError": "errors",
 }
 

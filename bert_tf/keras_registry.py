@@ -36,6 +36,7 @@ _CLASSES = {
         "LayerMix",
     ),
     "bert_tf.optimization": ("AdamWeightDecay", "LAMB", "LinearWarmupDecay"),
+    "bert_tf.pipelines.tokenizer_layer": ("BertTokenizer",),
 }
 
 

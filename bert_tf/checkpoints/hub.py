@@ -112,8 +112,12 @@ def fetch(name: str, cache: str | None = None, base_url: str | None = None) -> M
     return ModelFiles(paths[0], paths[1], paths[2], model.do_lower_case)
 
 
-def find_preset(preset: str) -> str:
+def find_preset(preset: str, needs_config: bool = True) -> str:
     """Return the path of the weights of a published model, or the path of a folder itself.
+
+    Args:
+      preset: name of the model, or path of a folder or checkpoint.
+      needs_config: whether the folder must have a config.
 
     Raises:
       UserError: if there is neither a model of that name nor a folder with weights and config.
@@ -129,7 +133,7 @@ def find_preset(preset: str) -> str:
             f"`preset`: {preset} is neither a published model (one of "
             f"`bert_tf.checkpoints.MODELS`) nor a folder or checkpoint{hint}"
         )
-    if find_companion_file(preset, (files.CONFIG, HUGGING_FACE_CONFIG)) is None:
+    if needs_config and not find_companion_file(preset, (files.CONFIG, HUGGING_FACE_CONFIG)):
         raise UserError(
             f"`preset`: {preset} is not a model: there is no {files.CONFIG} or "
             f"{HUGGING_FACE_CONFIG} in the folder"

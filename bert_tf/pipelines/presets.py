@@ -61,18 +61,20 @@ class ModelFiles(NamedTuple):
                     f"{self.checkpoint}"
                 )
         config = BertConfig.from_json_file(self.config)
-        do_lower_case = self.do_lower_case
-        if do_lower_case is None:
-            do_lower_case = True
+        tokenizer = FullTokenizer(self.vocab, self.casing(), keep_special_tokens)
+        check_vocabulary(tokenizer.vocab, config, self.vocab)
+        return config, tokenizer
+
+    def casing(self):
+        """Return `do_lower_case`, True if it is unknown, and log it."""
+        if self.do_lower_case is None:
             console.warning(
                 "no settings next to %s specify the casing; assuming `do_lower_case=True`",
                 self.checkpoint,
             )
-        else:
-            console.info("text is %s", "lower-cased" if do_lower_case else "not lower-cased")
-        tokenizer = FullTokenizer(self.vocab, do_lower_case, keep_special_tokens)
-        check_vocabulary(tokenizer.vocab, config, self.vocab)
-        return config, tokenizer
+            return True
+        console.info("text is %s", "lower-cased" if self.do_lower_case else "not lower-cased")
+        return self.do_lower_case
 
 
 def find_model_files(preset):
@@ -102,6 +104,27 @@ def find_model_files(preset):
         find_companion_file(folder, (files.VOCABULARY,)),
         do_lower_case,
     )
+
+
+def find_preset(preset, needs_config=True):
+    """Find the files of a model as `find_model_files` does, and check that they exist.
+
+    Args:
+      preset: as in `find_model_files`; a path may also be a `pathlib.Path`.
+      needs_config: whether the weights and their configuration must exist too, or only the
+        vocabulary.
+
+    Raises:
+      UserError: if there is no such model or a file is missing; it names `preset`.
+    """
+    if isinstance(preset, ModelFiles):
+        return preset
+    preset = os.fspath(preset)
+    path = checkpoints.find_preset(preset, needs_config)
+    model_files = find_model_files(preset)
+    if model_files.vocab is None:
+        raise UserError(f"`preset`: there is no {files.VOCABULARY} in {path}")
+    return model_files
 
 
 def sentence_transformers_options(path):

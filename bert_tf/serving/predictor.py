@@ -45,12 +45,13 @@ class BasePredictor:
         self.inputs, self.num_numeric_features = tuple(inputs), num_numeric_features
         self._metadata, self._batch_size = metadata, batch_size
 
-    def __call__(self, rows):
+    def __call__(self, rows, batch_size=None):
         """Answer rows.
 
         Args:
           rows: list of dicts with a value for each of `inputs`: str or bytes, for "endings" a
             list of them, for "numbers" a list of numbers.
+          batch_size: maximum number of rows in a batch, None for that of the predictor.
 
         Returns:
           List of dicts that `json.dumps` accepts, one for each row.
@@ -61,7 +62,7 @@ class BasePredictor:
         order = sorted(range(len(rows)), key=keys.__getitem__)
         answers = [None] * len(rows)
         for _, group in itertools.groupby(order, lambda i: keys[i][0]):
-            while indices := list(itertools.islice(group, self._batch_size)):
+            while indices := list(itertools.islice(group, batch_size or self._batch_size)):
                 columns = {name: [rows[i][name] for i in indices] for name in self.inputs}
                 outputs = self._run(columns)
                 for position, i in enumerate(indices):
@@ -203,6 +204,30 @@ class Predictor(BasePredictor):
 
         inputs = {name: tf.constant(x, self._dtypes[name]) for name, x in columns.items()}
         return {name: x.numpy() for name, x in self._serve(**inputs).items()}
+
+
+class ServablePredictor(BasePredictor):
+    """A `Servable` that answers like `Predictor`, without being exported."""
+
+    def __init__(self, servable, batch_size=32):
+        """Trace the function that the `Servable` exports for texts.
+
+        `batch_size` is the maximum number of rows in a batch.
+        """
+        import tensorflow as tf
+
+        signature = servable.text_signature
+        self._dtypes = {name: spec.dtype for name, spec in signature.items()}
+        self._serve = tf.function(servable.serve_text, input_signature=[signature])
+        num_numeric_features = signature["numbers"].shape[1] if "numbers" in signature else 0
+        metadata = {**(servable.metadata or {}), "task": servable.task}
+        super().__init__(signature, num_numeric_features, metadata, batch_size)
+
+    def _run(self, columns):
+        import tensorflow as tf
+
+        inputs = {name: tf.constant(x, self._dtypes[name]) for name, x in columns.items()}
+        return {name: x.numpy() for name, x in self._serve(inputs).items()}
 
 
 def read_metadata(path):

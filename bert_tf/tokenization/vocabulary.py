@@ -4,6 +4,7 @@ A vocabulary file has one piece per line; the id of a piece is its line number, 
 """
 
 import heapq
+import os
 import re
 from collections import Counter, defaultdict
 from itertools import pairwise
@@ -36,6 +37,11 @@ def load_vocab(vocab_file):
     White space around a piece is ignored. If a piece occurs twice, its last line counts, as in the
     release. A file that is missing, is empty or lacks one of `REQUIRED_TOKENS` is a UserError.
     """
+    if files.system(vocab_file).isdir(vocab_file):
+        raise UserError(
+            f"{vocab_file} is a folder, expected a vocabulary file such as "
+            f"{os.path.join(vocab_file, files.VOCABULARY)}"
+        )
     lines = files.read_text(vocab_file).split("\n")
     if not lines[-1]:
         lines.pop()

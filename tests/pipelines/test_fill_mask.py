@@ -224,6 +224,18 @@ def test_a_model_without_masked_lm_head_is_an_error(tiny_config, tmp_path):
         bert_tf.FillMask.from_preset(path, max_seq_length=12)
 
 
+def test_preset_and_export(pipeline, tmp_path):
+    pipeline.save_to_preset(tmp_path / "saved")
+    loaded = bert_tf.FillMask.from_preset(tmp_path / "saved", num_best=3, max_seq_length=12)
+    results = [(list(pipeline.predict(TEXTS[:1])), list(loaded.predict(TEXTS[:1])))]
+    for (expected,), (result,) in results:
+        assert result.tokens == expected.tokens
+        assert_best_equal(result.best, expected.best)
+    predictor = bert_tf.serving.Predictor(pipeline.export(tmp_path / "served", warm_up=False))
+    (answer,) = predictor([{"text": TEXTS[0]}])
+    assert answer["words"] == [[token for token, _ in expected.best[0]]]
+
+
 def test_names_of_version_0_1(pipeline):
     with pytest.warns(FutureWarning, match="predict"):
         results = pipeline.guess(TEXTS[:1])
