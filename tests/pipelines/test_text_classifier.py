@@ -126,7 +126,8 @@ def test_scripts_read_the_folder(trained, run_script, tmp_path):
         (tmp_path / f"{split}.tsv").write_text("\n".join(["text\tlabel", *rows]) + "\n")
     flags = [f"--vocab_file={tmp_path}/saved/vocab.txt", "--distribution_strategy=one_device",
              f"--bert_config_file={tmp_path}/saved/bert_config.json", "--task_type=classification",
-             "--text_columns=text", "--label_column=label", f"--data_dir={tmp_path}"]  # fmt: skip
+             "--text_columns=text", "--label_column=label",
+             f"--train_file={tmp_path}/train.tsv", f"--dev_file={tmp_path}/dev.tsv"]  # fmt: skip
     run_script(
         "run_classifier.py", *flags, "--do_eval", "--do_train", "--learning_rate=0",
         f"--init_checkpoint={tmp_path}/saved", f"--output_dir={tmp_path}/run",
