@@ -89,6 +89,11 @@ class ClassificationOptions(_FileOptions, _TfdsOptions):
     header: str = option(
         "auto", "Whether the first line names the columns. (bert_tf)", choices=("auto", "yes", "no")
     )
+    delimiter: str | None = option(
+        None,
+        "Character between the columns of custom files: comma, semicolon, tab, pipe, or another "
+        "character; found if not given. (bert_tf)",
+    )
     numeric_columns: tuple = option(
         (), "Columns of numeric features, by name or by number from 0. (bert_tf)"
     )

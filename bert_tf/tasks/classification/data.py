@@ -30,7 +30,7 @@ _VERSION = 2
 
 # Options that only custom files have.
 _CUSTOM_ONLY = ("task_type", "text_columns", "label_column", "id_column", "labels", "header",
-                "label_separator", "numeric_columns", "numeric_as")  # fmt: skip
+                "delimiter", "label_separator", "numeric_columns", "numeric_as")  # fmt: skip
 
 
 class ClassificationData(TaskData):
@@ -190,12 +190,15 @@ def make_source(options, stored=None):
         options.label_separator,
         tuple(numeric_columns),
         options.numeric_as or (stored.numeric_as if stored else "vector"),
+        options.delimiter,
     )
     if len(set(layout.numbers)) < len(layout.numbers):
         raise UserError(f"`numeric_columns`: a column occurs twice in {', '.join(layout.numbers)}")
     labels = tuple(options.labels) or None
     task_type = options.task_type or (stored and stored.task_type)
-    options.check_source(("task_name", "data_dir", "train_file", "dev_file", "test_file", "header"))
+    options.check_source(
+        ("task_name", "data_dir", "train_file", "dev_file", "test_file", "header", "delimiter")
+    )
     if options.numeric_as and not layout.numbers:
         raise UserError("`numeric_as` requires `numeric_columns`")
     if options.tfds_name:
