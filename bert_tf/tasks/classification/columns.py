@@ -51,13 +51,12 @@ class Columns:
         return {position: role for position, role in roles.items() if position is not None}
 
     def named(self):
-        """Return a dict from the options of `ClassificationOptions` to these columns."""
+        """Return a dict from `text_columns` and `label_column` to the names of these columns."""
         labels = self.label if isinstance(self.label, tuple) else (self.label,)
-        texts = [x for x in (self.text_a, self.text_b) if x is not None]
+        texts = (self.text_a,) if self.text_b is None else (self.text_a, self.text_b)
         named = {
             "text_columns": tuple(map(self.name, texts)),
             "label_column": tuple(self.name(x) for x in labels if x is not None),
-            "id_column": None if self.id is None else self.name(self.id),
         }
         return {option: columns for option, columns in named.items() if columns}
 
@@ -160,8 +159,8 @@ def _fitting_layout(path, names, layout):
         "%s has no column %r as the training file had; its columns are found by its own header",
         path, missing[0],
     )  # fmt: skip
-    unset = {name: getattr(Layout(), name) for name in layout.remembered if name != "delimiter"}
-    return dataclasses.replace(layout, **unset, remembered=())
+    names = {"text", "label", "id", "header"}.intersection(layout.remembered)
+    return dataclasses.replace(layout, **{name: getattr(Layout(), name) for name in names})
 
 
 def _check_distinct(path, columns):

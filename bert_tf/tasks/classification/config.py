@@ -19,6 +19,8 @@ class ClassificationConfig(TaskConfig):
       numeric_as: "vector" if they are concatenated with the pooled output, "text" if they are
         written before the text as words.
       num_texts: 2 if the training set has pairs, else 1.
+      columns: the options of `ClassificationOptions` that name the columns of the training file,
+        as far as they were given or its header has them.
     """
 
     FILE = files.CLASSIFIER
@@ -29,6 +31,7 @@ class ClassificationConfig(TaskConfig):
     numeric_features: tuple = ()
     numeric_as: str = "vector"
     num_texts: int = 2
+    columns: dict = dataclasses.field(default_factory=dict)
 
     @property
     def num_outputs(self):
@@ -56,6 +59,11 @@ class ClassificationConfig(TaskConfig):
         if self.numeric_features:
             values["numeric_as"] = self.numeric_as
             values["numbers"] = [feature._asdict() for feature in self.numeric_features]
+        if self.columns:
+            values["columns"] = {
+                name: list(value) if isinstance(value, tuple) else value
+                for name, value in self.columns.items()
+            }
         return values
 
     @classmethod
@@ -71,6 +79,10 @@ class ClassificationConfig(TaskConfig):
             tuple(NumericFeature(**feature) for feature in values.get("numbers", ())),
             values.get("numeric_as", "vector"),
             values.get("num_texts", 2),
+            {
+                name: tuple(value) if isinstance(value, list) else value
+                for name, value in values.get("columns", {}).items()
+            },
         )
 
     @classmethod

@@ -1,5 +1,6 @@
 """The data of a classification run: from options to examples, features and result files."""
 
+import dataclasses
 import itertools
 import os
 
@@ -27,6 +28,12 @@ from bert_tf.tasks.rows import BadRows
 
 # Bump when the same data make different features.
 _VERSION = 2
+
+# Options of columns that a run remembers, and their fields in `Layout`.
+_REMEMBERED = {
+    "text_columns": "text", "label_column": "label", "id_column": "id", "header": "header",
+    "delimiter": "delimiter", "label_separator": "separator",
+}  # fmt: skip
 
 # Options that only custom files have.
 _CUSTOM_ONLY = ("task_type", "text_columns", "label_column", "id_column", "labels", "header",
@@ -139,7 +146,8 @@ def read(options, model, parts, stored=None):
     Raises:
       UserError: if options cannot be combined, or a row is bad; names file and line.
     """
-    source = make_source(options, stored)
+    options, remembered = with_remembered_columns(options, stored)
+    source = make_source(options, stored, remembered)
     task = source.task
     if options.glue_submission:
         if not task.submission:
@@ -161,6 +169,7 @@ def read(options, model, parts, stored=None):
         numeric_features=numeric_features,
         numeric_as=task.layout.numeric_as if numeric_features else "vector",
         num_texts=2 if has_pairs else 1,
+        columns=stored.columns if stored else _columns_to_remember(options, source),
     )
     return ClassificationData(task, examples, config, options)
 
@@ -173,10 +182,45 @@ def make_model(config, dtype=None):
     )
 
 
-def make_source(options, stored=None):
+def with_remembered_columns(options, stored):
+    """Return the options with the columns of a trained model where none are given, and log them.
+
+    Returns:
+      (the `ClassificationOptions`, tuple of the names of those that were not given)
+    """
+    is_custom = not options.tfds_name and find_task(options.task_name or "tsv").layout is not None
+    columns = stored.columns if stored and is_custom else {}
+    taken = {name: value for name, value in columns.items() if not options.is_given(name)}
+    for name, value in columns.items():
+        if name not in taken and getattr(options, name) != value:
+            console.info(
+                "`%s`: %s as given; the model was trained with %s",
+                name, _as_text(getattr(options, name)), _as_text(value),
+            )  # fmt: skip
+    if taken:
+        values = (f"`{name}={_as_text(value)}`" for name, value in taken.items())
+        console.info("columns of the trained model: %s", ", ".join(values))
+    return dataclasses.replace(options, **taken), tuple(taken)
+
+
+def _as_text(value):
+    return ",".join(value) if isinstance(value, tuple) else value
+
+
+def _columns_to_remember(options, source):
+    """Return the columns of the training file by option, if a later command can use them."""
+    columns = source.columns.get("train")
+    if source.task.layout is None or columns is None:
+        return {}
+    given = {name: getattr(options, name) for name in _REMEMBERED if options.is_given(name)}
+    return {**(columns.named() if columns.names else {}), **given}
+
+
+def make_source(options, stored=None, remembered=()):
     """Return the `FileSource` or `TfdsSource` that the `ClassificationOptions` name.
 
-    `stored` is the `ClassificationConfig` of a trained model, for options that are not given.
+    `stored` is the `ClassificationConfig` of a trained model, for options that are not given, and
+    `remembered` has the names of the options that are its own; see `with_remembered_columns`.
 
     Raises:
       UserError: if options cannot be combined, or the data do not exist.
@@ -191,6 +235,7 @@ def make_source(options, stored=None):
         tuple(numeric_columns),
         options.numeric_as or (stored.numeric_as if stored else "vector"),
         options.delimiter,
+        tuple(_REMEMBERED[name] for name in remembered),
     )
     if len(set(layout.numbers)) < len(layout.numbers):
         raise UserError(f"`numeric_columns`: a column occurs twice in {', '.join(layout.numbers)}")

@@ -1,0 +1,41 @@
+"""run_classifier.py on custom files: columns that a run remembers, held-out rows, scores."""
+
+import json
+
+import pytest
+from common import QUICK_RUN, model_flags, read_table, write_files, write_model
+
+
+@pytest.fixture
+def run(run_script, tmp_path):
+    """A function that runs run_classifier.py in `out`; with --do_train it adds a model."""
+    write_model(tmp_path, initializer_range=0.2, num_hidden_layers=1)
+
+    def run(*flags):
+        quick = [*model_flags(tmp_path), *QUICK_RUN] if "--do_train" in flags else []
+        return run_script("run_classifier", f"--output_dir={tmp_path}/out", *quick, *flags)
+
+    return run
+
+
+REVIEWS = "nr;review;stars\n" + "".join(f'{i};"a;{"bc"[i % 2]}";{i % 2}\n' for i in range(8))
+
+
+def test_columns_are_remembered(run, tmp_path):
+    write_files(tmp_path, train__csv=REVIEWS, test__csv="nr,review\n7,a b\n", bare__csv="a b\nc\n",
+                other__jsonl='{"body": "a"}\n')  # fmt: skip
+    run("--do_train", f"--train_file={tmp_path}/train.csv", "--num_train_epochs=1",
+        "--text_columns=review", "--label_column=stars", "--id_column=nr")  # fmt: skip
+    stored = json.loads((tmp_path / "out" / "classifier.json").read_text())["columns"]
+    assert stored == {"text_columns": ["review"], "label_column": ["stars"], "id_column": "nr"}
+    log = run("--do_eval", f"--dev_file={tmp_path}/train.csv")
+    assert "--text_columns=review, --label_column=stars, --id_column=nr" in log
+    assert "columns nr (id), review (text), stars (label); 8 examples" in log
+    # Files with other delimiters, without a header and with other columns.
+    run("--do_predict", f"--test_file={tmp_path}/test.csv")
+    assert read_table(tmp_path / "out" / "test_predictions.tsv")[1][0] == "7"
+    log = run("--do_predict", f"--test_file={tmp_path}/bare.csv")
+    assert "bare.csv has no column 'review'" in log and "2 examples" in log
+    log = run("--do_predict", f"--test_file={tmp_path}/other.jsonl", "--text_columns=body",
+              "--id_column=body")  # fmt: skip
+    assert "--text_columns: body as given; the model was trained with review" in log
