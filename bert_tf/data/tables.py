@@ -18,7 +18,7 @@ from bert_tf.errors import UserError, reason
 DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|"}
 
 # The kinds of files by the ends of their names.
-_ENDINGS = {
+ENDINGS = {
     ".parquet": "parquet",
     ".pq": "parquet",
     ".json": "json",
@@ -101,7 +101,7 @@ def find_format(path, delimiter=None, names=()):
     """
     start = _read_start(path)
     ending = os.path.splitext(path)[1].lower()
-    kind = _ENDINGS.get(ending)
+    kind = ENDINGS.get(ending)
     if start.startswith(b"PAR1") or kind == "parquet":
         return TableFormat("parquet")
     if start.startswith((b"\xff\xfe", b"\xfe\xff")):

@@ -144,3 +144,14 @@ def test_errors(tmp_path, name, data, layout, message):
 def test_files_of_a_folder(tmp_path):
     folder = write_files(tmp_path, train__jsonl='{"text": "a", "label": "x"}\n')
     assert read_data(FileSource(custom_task(labels=("x", "y")), folder), ["train"]).examples
+
+
+def test_a_single_label(tmp_path, caplog):
+    folder = write_files(tmp_path, train__tsv="a\tx\nb\tx\n")
+    with pytest.raises(bert_tf.UserError, match=r"train\.tsv: the only label is 'x'.*multi_label"):
+        read_data(FileSource(custom_task(), folder), ["train"])
+    data = read_data(FileSource(custom_task("multi_label"), folder), ["train"])
+    assert data.labels == ("x",) and "all 2 training examples have the label" in caplog.text
+    caplog.clear()
+    read_data(FileSource(custom_task(labels=("x", "y")), folder), ["train"])
+    assert "the label 'x': there is nothing to learn" in caplog.text

@@ -305,13 +305,15 @@ def read_splits(source, parts, stored=None, skip_bad_rows=False):
     if not (train or stored) and (labels is None or names):
         train = source.read("train", BadRows(skip_bad_rows))
     if labels is None:
-        labels = _infer_labels(train)
+        labels = _infer_labels(train, source.task.task_type)
     for split in examples:
         known = with_known_labels(examples[split], labels, bad[split])
         bad[split].report()
         if not known:
             raise UserError(f"{bad[split].first}; no row of this split can be used")
         examples[split] = known
+    if train and not stored:
+        _warn_if_constant(examples.get("train", ()), source.task.task_type)
     numeric_features = stored.numeric_features if stored else ()
     if names and not stored:
         usable = examples.get("train") or with_known_labels(train, labels, BadRows(skip=True))
@@ -319,12 +321,28 @@ def read_splits(source, parts, stored=None, skip_bad_rows=False):
     return examples, tuple(labels), numeric_features
 
 
-def _infer_labels(train):
+def _warn_if_constant(train, task_type):
+    """Warn if all training examples have the same label or score, from which nothing is learned."""
+    if train and all(example.label == train[0].label for example in train):
+        what = "score" if task_type == "regression" else "label"
+        console.warning(
+            "all %d training examples have the %s %r: there is nothing to learn",
+            len(train), what, train[0].label,
+        )  # fmt: skip
+
+
+def _infer_labels(train, task_type):
     labels = find_labels(train)
-    place = os.path.basename(train[0].where.rpartition(", ")[0])
+    path = train[0].where.rpartition(", ")[0]
+    if len(labels) == 1 and task_type == "classification":
+        raise UserError(
+            f"{path}: the only label is {labels[0]!r}, but a classifier needs at least two; "
+            "`task_type=multi_label` learns whether an example has a label"
+        )
+    place = os.path.basename(path)
     rest = f" and {len(labels) - 20} more" if len(labels) > 20 else ""
     console.info("labels found in %s: %s%s", place, ", ".join(labels[:20]), rest)
-    if len(labels) == 1 or 2 * len(labels) > len(train) > 20:
+    if 2 * len(labels) > len(train) > 20:
         console.warning(
             "%d labels in %d examples; for a score use `task_type=regression`",
             len(labels), len(train),
