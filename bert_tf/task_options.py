@@ -103,6 +103,19 @@ class ClassificationOptions(_FileOptions, _TfdsOptions):
         "set; text writes them before the text as words. vector if not given. (bert_tf)",
         choices=("vector", "text"),
     )
+    dev_fraction: float | None = option(
+        None,
+        "Share of the training rows to hold out of training and evaluate on, with their labels in "
+        "proportion, instead of a development set. (bert_tf)",
+        minimum=0.0,
+        maximum=1.0,
+    )
+    dev_seed: int = option(
+        0,
+        "Seed of the choice of those rows, which is the same for every seed of training. (bert_tf)",
+        minimum=0,
+        maximum=2**32 - 1,
+    )
     skip_bad_rows: bool = option(False, "Leave out rows that cannot be used. (bert_tf)")
     class_weights: tuple = option(
         (),
@@ -119,6 +132,10 @@ class ClassificationOptions(_FileOptions, _TfdsOptions):
     )
 
     def check(self, config, is_resumed):
+        if self.dev_fraction is not None and self.dev_file:
+            raise UserError("`dev_fraction` cannot be combined with `dev_file`")
+        if self.dev_fraction is not None and not 0 < self.dev_fraction < 1:
+            raise UserError(f"`dev_fraction={self.dev_fraction:g}`: expected more than 0, below 1")
         if self.glue_submission and config.num_seeds > 1:
             raise UserError("`glue_submission` requires the predictions of one run, `num_seeds=1`")
         if self.class_weights and config.teacher_dir and config.teacher_weight == 1:

@@ -3,7 +3,9 @@
 import json
 
 import pytest
-from common import QUICK_RUN, model_flags, read_table, write_files, write_model
+from common import QUICK_RUN, model_flags, read_results, read_table, write_files, write_model
+
+import bert_tf
 
 
 @pytest.fixture
@@ -39,3 +41,25 @@ def test_columns_are_remembered(run, tmp_path):
     log = run("--do_predict", f"--test_file={tmp_path}/other.jsonl", "--text_columns=body",
               "--id_column=body")  # fmt: skip
     assert "--text_columns: body as given; the model was trained with review" in log
+
+
+def test_held_out_rows(run, tmp_path):
+    write_files(tmp_path, train__csv=REVIEWS, changed__csv=REVIEWS.replace("a;b", "a;d"))
+    data = [f"--train_file={tmp_path}/train.csv", "--text_columns=review", "--label_column=stars"]
+    with pytest.raises(bert_tf.UserError, match="--dev_fraction to hold out"):
+        run("--do_train", "--do_eval", *data)
+    log = run("--do_train", "--do_eval", *data, "--dev_fraction=0.25", "--num_train_epochs=1")
+    assert "held out of 8 training rows for evaluation: 2" in log
+    results = read_results(tmp_path / "out" / "eval_results.txt")
+    # The same rows later, without the fraction.
+    log = run("--do_eval", data[0])
+    assert f"reusing {tmp_path}/out/eval.tf_record" in log
+    assert read_results(tmp_path / "out" / "eval_results.txt") == results
+    run("--do_eval", f"--dev_file={tmp_path}/changed.csv")
+    with pytest.raises(bert_tf.UserError, match="rows held out for evaluation would not be"):
+        run("--do_eval", f"--train_file={tmp_path}/changed.csv")
+    with pytest.raises(bert_tf.UserError, match=r"--dev_fraction=0\.5, but .* with 0\.25"):
+        run("--do_eval", data[0], "--dev_fraction=0.5")
+    # A resumed run must not train on them.
+    with pytest.raises(bert_tf.UserError, match=r"different dev_rows: 0\.25 .* there, none now"):
+        run("--do_train", *data)

@@ -2,13 +2,15 @@
 
 import json
 import sys
+from collections import Counter
 
 import pytest
 from common import read_data, write_files
 
 import bert_tf
 from bert_tf.data import tables
-from bert_tf.tasks.classification import FileSource, Layout, custom_task, read_examples
+from bert_tf.tasks.classification import Example, FileSource, Layout, custom_task, read_examples
+from bert_tf.tasks.classification.examples import DevSplit, hold_out
 
 ROWS = [("good, very good; or so", "yes"), ('"so" so', "no"), ("bad\u00e4", "no")]
 OBJECTS = [{"nr": i, "text": text, "label": label} for i, (text, label) in enumerate(ROWS)]
@@ -155,3 +157,18 @@ def test_a_single_label(tmp_path, caplog):
     caplog.clear()
     read_data(FileSource(custom_task(labels=("x", "y")), folder), ["train"])
     assert "the label 'x': there is nothing to learn" in caplog.text
+
+
+def test_rows_are_held_out_in_proportion():
+    examples = [Example("", str(i), None, "rare" if i == 9 else "ab"[i % 3 == 0], str(i))
+                for i in range(90)]  # fmt: skip
+    train, dev = hold_out(examples, DevSplit(0.2), stratify=True)
+    assert len(train) == 72 and len(dev) == 18
+    assert sorted(train + dev, key=lambda x: int(x.id)) == examples
+    assert Counter(x.label for x in dev) == {"a": 12, "b": 6}
+    assert [int(x.id) for x in dev] == sorted(int(x.id) for x in dev)
+    assert hold_out(examples, DevSplit(0.2), stratify=True) == (train, dev)
+    assert hold_out(examples, DevSplit(0.2, seed=1), stratify=True)[1] != dev
+    assert len(hold_out(examples, DevSplit(0.2), stratify=False)[1]) == 18
+    with pytest.raises(bert_tf.UserError, match=r"`dev_fraction=0\.001` of 90 .* evaluation"):
+        hold_out(examples, DevSplit(0.001), stratify=True)

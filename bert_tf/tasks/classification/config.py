@@ -5,7 +5,7 @@ from typing import Any
 
 from bert_tf import files
 from bert_tf.tasks.base import TaskConfig, check_labels
-from bert_tf.tasks.classification.examples import NumericFeature
+from bert_tf.tasks.classification.examples import DevSplit, NumericFeature
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,10 +21,11 @@ class ClassificationConfig(TaskConfig):
       num_texts: 2 if the training set has pairs, else 1.
       columns: the options of `ClassificationOptions` that name the columns of the training file,
         as far as they were given or its header has them.
+      dev_split: the `DevSplit` of the rows held out of the training set, None if there are none.
     """
 
     FILE = files.CLASSIFIER
-    FIXED = ("task_type", "labels", "numeric_columns", "numeric_as")
+    FIXED = ("task_type", "labels", "numeric_columns", "numeric_as", "dev_rows")
 
     labels: tuple = ()
     task_type: str = "classification"
@@ -32,6 +33,7 @@ class ClassificationConfig(TaskConfig):
     numeric_as: str = "vector"
     num_texts: int = 2
     columns: dict = dataclasses.field(default_factory=dict)
+    dev_split: DevSplit | None = None
 
     @property
     def num_outputs(self):
@@ -47,6 +49,11 @@ class ClassificationConfig(TaskConfig):
     def numeric_columns(self):
         """The names of the numeric features."""
         return [feature.name for feature in self.numeric_features]
+
+    @property
+    def dev_rows(self):
+        """The rows held out of the training set, as text for messages."""
+        return str(self.dev_split or "none")
 
     def to_json(self):
         values: dict[str, Any] = {
@@ -64,6 +71,8 @@ class ClassificationConfig(TaskConfig):
                 name: list(value) if isinstance(value, tuple) else value
                 for name, value in self.columns.items()
             }
+        if self.dev_split:
+            values["dev_split"] = self.dev_split._asdict()
         return values
 
     @classmethod
@@ -83,6 +92,7 @@ class ClassificationConfig(TaskConfig):
                 name: tuple(value) if isinstance(value, list) else value
                 for name, value in values.get("columns", {}).items()
             },
+            DevSplit(**values["dev_split"]) if "dev_split" in values else None,
         )
 
     @classmethod

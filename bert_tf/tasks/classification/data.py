@@ -13,8 +13,10 @@ from bert_tf.tasks.base import RecordFormat, TaskData, part_of
 from bert_tf.tasks.classification.columns import Layout
 from bert_tf.tasks.classification.config import ClassificationConfig
 from bert_tf.tasks.classification.examples import (
+    DevSplit,
     class_weights,
     find_labels,
+    hold_out,
     measure,
     with_known_labels,
 )
@@ -157,9 +159,20 @@ def read(options, model, parts, stored=None):
                 "`glue_submission` cannot be combined with `skip_bad_rows`: the leaderboard "
                 "requires all rows"
             )
+    dev_split = _dev_split(options, stored)
+    if "dev" in parts and not (
+        dev_split or options.tfds_name or options.data_dir or options.dev_file
+    ):
+        raise UserError(
+            "`dev_file` or `data_dir` must be given, or `dev_fraction` to hold out rows of the "
+            "training file"
+        )
     examples, labels, numeric_features = read_splits(
-        source, [part for part in PARTS if part in parts], stored, options.skip_bad_rows
+        source, [part for part in PARTS if part in parts], stored, options.skip_bad_rows, dev_split
     )
+    if dev_split and "dev" in examples:
+        dev_split = _with_digest(dev_split, examples["dev"])
+    examples = {split: x for split, x in examples.items() if part_of(split) in parts}
     has_pairs = any(example.text_b is not None for example in itertools.chain(*examples.values()))
     config = ClassificationConfig.of_run(
         model,
@@ -170,6 +183,7 @@ def read(options, model, parts, stored=None):
         numeric_as=task.layout.numeric_as if numeric_features else "vector",
         num_texts=2 if has_pairs else 1,
         columns=stored.columns if stored else _columns_to_remember(options, source),
+        dev_split=stored.dev_split if stored else dev_split,
     )
     return ClassificationData(task, examples, config, options)
 
@@ -205,6 +219,30 @@ def with_remembered_columns(options, stored):
 
 def _as_text(value):
     return ",".join(value) if isinstance(value, tuple) else value
+
+
+def _dev_split(options, stored):
+    """Return the `DevSplit` that is given, else that of the trained model, None without one."""
+    given, known = options.dev_fraction, stored.dev_split if stored else None
+    if stored and given is not None and (known is None or given != known.fraction):
+        raise UserError(
+            f"`dev_fraction={given:g}`, but the model was trained with "
+            f"{known.fraction if known else 'all rows'}: it would be evaluated on training rows"
+        )
+    if stored:
+        return None if options.dev_file else known
+    return None if given is None else DevSplit(given, options.dev_seed)
+
+
+def _with_digest(dev_split, examples):
+    """Return the `DevSplit` with the digest of its rows; UserError if it has a different one."""
+    value = digest([e.text_a, e.text_b, e.label] for e in examples)
+    if dev_split.digest not in ("", value):
+        raise UserError(
+            "`train_file`: its rows are not those of the training, so the rows held out for "
+            "evaluation would not be the same; give the original file, or a `dev_file`"
+        )
+    return dev_split._replace(digest=value)
 
 
 def _columns_to_remember(options, source):
@@ -268,7 +306,7 @@ def make_source(options, stored=None, remembered=()):
     return FileSource(task, options.data_dir, paths)
 
 
-def read_splits(source, parts, stored=None, skip_bad_rows=False):
+def read_splits(source, parts, stored=None, skip_bad_rows=False, dev_split=None):
     """Read the splits that a run needs.
 
     Args:
@@ -277,6 +315,8 @@ def read_splits(source, parts, stored=None, skip_bad_rows=False):
       stored: the `ClassificationConfig` of a trained model. Its labels take precedence over those
         of the data, because their order gives the ids that it was trained on.
       skip_bad_rows: whether to leave out rows that cannot be used; their number is logged.
+      dev_split: a `DevSplit` to make the split "dev" of rows of "train", whichever of them is
+        needed; None to read it.
 
     Returns:
       (dict from split to list of `Example`, tuple of labels, tuple of `NumericFeature`)
@@ -295,6 +335,8 @@ def read_splits(source, parts, stored=None, skip_bad_rows=False):
             f"`output_dir`: its model was trained for {stored.task_type}, not for "
             f"{source.task.task_type}"
         )
+    if dev_split:
+        parts = dict.fromkeys("train" if part == "dev" else part for part in parts)
     splits = [split for part in parts for split in source.splits(part)]
     bad = {split: BadRows(skip_bad_rows) for split in splits}
     examples = {split: source.read(split, bad[split]) for split in splits}
@@ -312,6 +354,11 @@ def read_splits(source, parts, stored=None, skip_bad_rows=False):
         if not known:
             raise UserError(f"{bad[split].first}; no row of this split can be used")
         examples[split] = known
+    if dev_split and "train" in examples:
+        is_classification = source.task.task_type == "classification"
+        examples["train"], examples["dev"] = hold_out(
+            examples["train"], dev_split, is_classification
+        )
     if train and not stored:
         _warn_if_constant(examples.get("train", ()), source.task.task_type)
     numeric_features = stored.numeric_features if stored else ()
