@@ -116,6 +116,11 @@ class ClassificationOptions(_FileOptions, _TfdsOptions):
         minimum=0,
         maximum=2**32 - 1,
     )
+    standardize_scores: bool = option(
+        True,
+        "Learn scores standardised by the mean and deviation of the training set; predictions and "
+        "metrics have the units of the data. A resumed run keeps its choice. (bert_tf)",
+    )
     skip_bad_rows: bool = option(False, "Leave out rows that cannot be used. (bert_tf)")
     class_weights: tuple = option(
         (),

@@ -5,7 +5,7 @@ from typing import Any
 
 from bert_tf import files
 from bert_tf.tasks.base import TaskConfig, check_labels
-from bert_tf.tasks.classification.examples import DevSplit, NumericFeature
+from bert_tf.tasks.classification.examples import DevSplit, NumericFeature, ScoreScale
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,6 +22,9 @@ class ClassificationConfig(TaskConfig):
       columns: the options of `ClassificationOptions` that name the columns of the training file,
         as far as they were given or its header has them.
       dev_split: the `DevSplit` of the rows held out of the training set, None if there are none.
+      scores: the `ScoreScale` by which the logits of a regression are standardised, None if they
+        are scores. In checkpoints outside of the run's folder they always are; see
+        `checkpoints.open_checkpoint`.
     """
 
     FILE = files.CLASSIFIER
@@ -34,6 +37,7 @@ class ClassificationConfig(TaskConfig):
     num_texts: int = 2
     columns: dict = dataclasses.field(default_factory=dict)
     dev_split: DevSplit | None = None
+    scores: ScoreScale | None = None
 
     @property
     def num_outputs(self):
@@ -73,6 +77,8 @@ class ClassificationConfig(TaskConfig):
             }
         if self.dev_split:
             values["dev_split"] = self.dev_split._asdict()
+        if self.scores:
+            values["scores"] = self.scores._asdict()
         return values
 
     @classmethod
@@ -93,6 +99,8 @@ class ClassificationConfig(TaskConfig):
                 for name, value in values.get("columns", {}).items()
             },
             DevSplit(**values["dev_split"]) if "dev_split" in values else None,
+            # Before scores were standardised.
+            ScoreScale(**values["scores"]) if "scores" in values else None,
         )
 
     @classmethod
@@ -103,8 +111,10 @@ class ClassificationConfig(TaskConfig):
         return dataclasses.replace(config, labels=check_labels(labels))
 
     def resumed(self, folder):
-        """Normalize numbers as the run in the folder does, if it has the same columns."""
+        """Scale scores, and numbers of the same columns, as the run in the folder does."""
         stored = self.load(folder)
-        if stored is None or stored.numeric_columns != self.numeric_columns:
+        if stored is None:
             return self
-        return dataclasses.replace(self, numeric_features=stored.numeric_features)
+        same_numbers = stored.numeric_columns == self.numeric_columns
+        numbers = stored.numeric_features if same_numbers else self.numeric_features
+        return dataclasses.replace(self, numeric_features=numbers, scores=stored.scores)

@@ -18,6 +18,7 @@ from bert_tf.tasks.classification.examples import (
     find_labels,
     hold_out,
     measure,
+    measure_scores,
     with_known_labels,
 )
 from bert_tf.tasks.classification.features import schema_of, write_features
@@ -112,6 +113,7 @@ class ClassificationData(TaskData):
             num_numeric_features=len(self.config.numeric_inputs),
             class_weights=self._class_weights,
             distillation=distillation,
+            scores=self.config.scores,
         )
 
     def evaluate(self, run, split):
@@ -173,6 +175,9 @@ def read(options, model, parts, stored=None):
     if dev_split and "dev" in examples:
         dev_split = _with_digest(dev_split, examples["dev"])
     examples = {split: x for split, x in examples.items() if part_of(split) in parts}
+    scores = stored.scores if stored else None
+    if task.task_type == "regression" and options.standardize_scores and "train" in examples:
+        scores = measure_scores(examples["train"])
     has_pairs = any(example.text_b is not None for example in itertools.chain(*examples.values()))
     config = ClassificationConfig.of_run(
         model,
@@ -184,6 +189,7 @@ def read(options, model, parts, stored=None):
         num_texts=2 if has_pairs else 1,
         columns=stored.columns if stored else _columns_to_remember(options, source),
         dev_split=stored.dev_split if stored else dev_split,
+        scores=scores,
     )
     return ClassificationData(task, examples, config, options)
 

@@ -194,6 +194,27 @@ def measure(names, examples):
     return tuple(map(NumericFeature, names, means.tolist(), deviations.tolist()))
 
 
+class ScoreScale(NamedTuple):
+    """The mean and standard deviation of the scores of a training set."""
+
+    mean: float
+    deviation: float
+
+
+def measure_scores(examples):
+    """Return the `ScoreScale` of a training set and log it; None if all scores are the same."""
+    values = np.array([example.label for example in examples], "float64")
+    if values.min() == values.max():
+        return None
+    scale = ScoreScale(values.mean().item(), values.std().item())
+    console.info(
+        "scores of the training set: mean %.4g, standard deviation %.4g; the loss is that of "
+        "standardised scores",
+        *scale,
+    )
+    return scale
+
+
 def normalize(values, numeric_features):
     """Scale numbers to mean 0 and standard deviation 1 over the training set.
 
