@@ -67,7 +67,7 @@ def test_other_kinds(answer):
     out = answer("a.jsonl", "\n".join(map(json.dumps, objects)), model)
     assert [json.loads(line) for line in out.decode().splitlines()] == expected
     assert json.loads(answer("a.json", json.dumps(objects), model)) == expected
-    out = answer("a.tsv", "review\tn\n\"x\t1\n", model).decode()
+    out = answer("a.tsv", 'review\tn\n"x\t1\n', model).decode()
     assert out.splitlines()[1] == '"x\t1\tyes\t0.25\t0.75'
     model = Fake("text", columns=REVIEWS, task="regression")
     assert answer("a.csv", "review\nx\n", model) == b"review,prediction\nx,0.75\n"

@@ -72,9 +72,7 @@ def test_the_stand_in_of_sts(tmp_path):
         "main-news\theadlines\t2013\t0002\t1.25\ta; b\tc, d\tlicence\tsource",
     ]
     (tmp_path / "sts-train.csv").write_text("\n".join(lines) + "\n")
-    rows = read(
-        tmp_path / "sts-train.csv", task_type="regression", text=("5", "6"), label=("4",)
-    )
+    rows = read(tmp_path / "sts-train.csv", task_type="regression", text=("5", "6"), label=("4",))
     assert rows == [('A plane, "the" one.', '"A plane.', 5.0), ("a; b", "c, d", 1.25)]
 
 

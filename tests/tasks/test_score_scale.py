@@ -31,9 +31,7 @@ def test_the_loss_starts_at_one(scores):
     predictions = task.predictions(outputs, batch)
     expected = outputs["logits"][:, 0] * scale.deviation + scale.mean
     np.testing.assert_allclose(predictions["score"], expected, rtol=1e-6)
-    np.testing.assert_allclose(
-        predictions["loss"], (expected - scores) ** 2, rtol=1e-3, atol=1e-3
-    )
+    np.testing.assert_allclose(predictions["loss"], (expected - scores) ** 2, rtol=1e-3, atol=1e-3)
     # So have the logits of a teacher.
     batch["teacher_logits"] = tf.constant(scores)[:, None]
     distillation = DistillationConfig(0.5)
