@@ -3,6 +3,7 @@
 The module imports without TensorFlow, and pyarrow only for Parquet.
 """
 
+import contextlib
 import csv
 import io
 import json
@@ -113,7 +114,7 @@ def find_format(path, delimiter=None, names=()):
         return TableFormat("json" if first == "[" else "json_lines")
     if delimiter:
         return TableFormat("delimited", parse_delimiter(delimiter))
-    lines = text.splitlines(keepends=True)
+    lines = text.split("\n")
     if len(start) == _SAMPLE_BYTES and len(lines) > 1:
         del lines[-1]  # it is not complete
     return TableFormat("delimited", _find_delimiter(lines, ending == ".csv", set(names)))
@@ -135,18 +136,12 @@ def _is_object(text):
 
 
 def _find_delimiter(lines, is_csv, names):
-    lines = [line for line in lines if line.strip("\r\n")]
+    lines = [f"{line}\n" for line in lines if line.strip("\r")]
     default = "," if is_csv else "\t"
-    if not lines:
+    if not lines or (not is_csv and "\t" in lines[0]):
         return default
-    _raise_field_limit()
-    rows = {}
-    for delimiter in DELIMITERS.values():
-        if delimiter == "\t":
-            rows[delimiter] = [line.rstrip("\r\n").split("\t") for line in lines]
-        else:
-            rows[delimiter] = [row for row in csv.reader(lines, delimiter=delimiter) if row]
-    candidates = {x: table for x, table in rows.items() if len(table[0]) > 1}
+    rows = {delimiter: _sample_rows(lines, delimiter) for delimiter in DELIMITERS.values()}
+    candidates = {x: table for x, table in rows.items() if table and len(table[0]) > 1}
     for delimiter, (header, *_) in candidates.items():
         if names.intersection(name.strip().lower() for name in header):
             return delimiter
@@ -160,6 +155,17 @@ def _find_delimiter(lines, is_csv, names):
         return counts.count(counts[0]) / len(counts), counts[0]
 
     return max(candidates, key=consistency)  # the first of equal ones: the comma
+
+
+def _sample_rows(lines, delimiter):
+    """Return the rows of lines with a delimiter, as far as they can be divided."""
+    if delimiter == "\t":
+        return [line.rstrip("\r\n").split("\t") for line in lines]
+    _raise_field_limit()
+    rows = []
+    with contextlib.suppress(csv.Error):
+        rows.extend(filter(None, csv.reader(lines, delimiter=delimiter)))
+    return rows
 
 
 def read_rows(path, table_format):

@@ -1,7 +1,9 @@
 """run_classifier.py on custom files: columns that a run remembers, held-out rows, scores."""
 
+import csv
 import json
 
+import numpy as np
 import pytest
 from common import QUICK_RUN, model_flags, read_results, read_table, write_files, write_model
 
@@ -63,3 +65,25 @@ def test_held_out_rows(run, tmp_path):
     # A resumed run must not train on them.
     with pytest.raises(bert_tf.UserError, match=r"different dev_rows: 0\.25 .* there, none now"):
         run("--do_train", *data)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("task_type", ["classification", "regression"])
+def test_from_a_file_to_a_file(run, run_script, tmp_path, task_type):
+    """The exported model finds the columns, and predicts what the run predicts."""
+    write_files(tmp_path, train__csv=REVIEWS)
+    data = f"{tmp_path}/train.csv"
+    run("--do_train", "--do_predict", f"--train_file={data}", f"--test_file={data}",
+        f"--task_type={task_type}", "--text_columns=review", "--label_column=stars",
+        "--num_train_epochs=2", "--learning_rate=0.01")  # fmt: skip
+    run_script("export_model", f"--model_dir={tmp_path}/out", f"--export_dir={tmp_path}/model",
+               "--warm_up=false")  # fmt: skip
+    run_script("bert_tf.cli.predict", f"--model={tmp_path}/model", f"--input_file={data}",
+               f"--output_file={tmp_path}/answers.csv")  # fmt: skip
+    header, *rows = csv.reader((tmp_path / "answers.csv").read_text().splitlines(), delimiter=";")
+    assert header[:4] == ["nr", "review", "stars", "prediction"]
+    expected = read_table(tmp_path / "out" / "test_results.tsv")
+    added = 3 if task_type == "regression" else 4
+    np.testing.assert_allclose(
+        np.float64([row[added:] for row in rows]), np.float64(expected), atol=1e-5
+    )

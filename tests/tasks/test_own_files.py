@@ -49,6 +49,17 @@ def test_formats_are_recognised(tmp_path, name, text):
     assert read(tmp_path / name) == ROWS
 
 
+def test_what_is_not_a_delimiter(tmp_path):
+    """Names, commas and odd line ends in the texts of tab-separated files and of plain ones."""
+    for text in ("label, or not", "a\u2028b, c", "a\x0cb"):
+        (tmp_path / "a.tsv").write_text(f"{text}\tyes\nb, c\tno\n")
+        assert read(tmp_path / "a.tsv") == [(text, "yes"), ("b, c", "no")]
+    (tmp_path / "a.txt").write_text("good, very good\nbad, very bad\n")
+    assert [x[0] for x in read(tmp_path / "a.txt", "test")] == ["good, very good", "bad, very bad"]
+    (tmp_path / "a.csv").write_text('text,label\n"a;b",x\n"c;d",y\n')
+    assert read(tmp_path / "a.csv") == [("a;b", "x"), ("c;d", "y")]
+
+
 def test_parquet(tmp_path, monkeypatch):
     pyarrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
