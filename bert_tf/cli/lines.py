@@ -73,11 +73,13 @@ def answer_lines(predictor, title):
     Raises:
       UserError: at the end, if lines were invalid; their answers describe the errors.
     """
+    if not FLAGS.output_file and isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8")  # as in a file, whatever the locale
     if FLAGS.input_file and not FLAGS.json:
         columns = FLAGS.text_columns or ()
         table = table_answers.open_table(predictor, FLAGS.input_file, columns, FLAGS.delimiter)
         if table:
-            table_answers.answer_table(predictor, table, FLAGS.output_file)
+            table_answers.answer_table(predictor, table, FLAGS.output_file, _print_and_flush)
             return
     if FLAGS.input_file:
         lines = bert_tf.files.read_lines(FLAGS.input_file)
@@ -88,8 +90,6 @@ def answer_lines(predictor, title):
         with bert_tf.files.writing_text(FLAGS.output_file) as write:
             num_invalid = _answer(predictor, chunks, write)
     else:
-        if isinstance(sys.stdout, io.TextIOWrapper):
-            sys.stdout.reconfigure(encoding="utf-8")  # as in a file, whatever the locale
         num_invalid = _answer(predictor, chunks, _print_and_flush)
     if num_invalid:
         raise bert_tf.UserError(

@@ -4,7 +4,6 @@ import csv
 import io
 import json
 import os
-import sys
 from typing import Any, NamedTuple
 
 from bert_tf import console, files
@@ -158,10 +157,17 @@ def _inputs(inputs, positions, columns, layout, row, metadata):
     return values
 
 
-def answer_table(predictor, table, output_file=None):
+def answer_table(predictor, table, output_file, write):
     """Write a table of the same kind, with the predictions in further columns.
 
-    Without `output_file` it goes to standard output.
+    Args:
+      predictor: a `serving.Predictor` or `serving.Client`.
+      table: the `Table`.
+      output_file: path of the new table, None to call `write` with its text.
+      write: function of a text.
+
+    Raises:
+      UserError: if the table cannot be written as text, or already has such a column.
     """
     kind = table.format.kind
     if kind == "parquet" and not output_file:
@@ -180,9 +186,7 @@ def answer_table(predictor, table, output_file=None):
     elif output_file:
         files.write_text(output_file, _as_text(table, added))
     else:
-        if isinstance(sys.stdout, io.TextIOWrapper):
-            sys.stdout.reconfigure(encoding="utf-8")  # as in a file, whatever the locale
-        sys.stdout.write(_as_text(table, added))
+        write(_as_text(table, added))
 
 
 def _check_output(table, output_file):

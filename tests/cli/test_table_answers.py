@@ -35,7 +35,7 @@ def answer(tmp_path):
         table = open_table(model, str(tmp_path / name), **options)
         if table is None:
             return None
-        answer_table(model, table, str(tmp_path / (output or f"out_{name}")))
+        answer_table(model, table, str(tmp_path / (output or f"out_{name}")), None)
         return (tmp_path / (output or f"out_{name}")).read_bytes()
 
     return answer
@@ -44,7 +44,7 @@ def answer(tmp_path):
 REVIEWS = {"text_columns": ["review"], "label_column": ["stars"]}
 
 
-def test_csv(answer):
+def test_csv(answer, tmp_path):
     model = Fake("text", columns=REVIEWS)
     text = 'nr;review\n1;"a; x"\n2;"b ""c"""\n'
     assert answer("a.csv", text, model).decode() == (
@@ -54,6 +54,9 @@ def test_csv(answer):
     )
     assert answer("a.csv", "text,n\nx,1\n", model).startswith(b"text,n,prediction,")
     assert answer("a.csv", "a\nx\n", Fake("text")) == b"a,no,0.75,0.25\nx,yes,0.25,0.75\n"
+    printed = []
+    answer_table(model, open_table(model, str(tmp_path / "a.csv")), None, printed.append)
+    assert printed == ["a,no,0.75,0.25\nx,yes,0.25,0.75\n"]
     assert b"x,1,yes," in answer("a.csv", "body,n\nx,1\n", model, text_columns=["body"])
 
 

@@ -115,6 +115,7 @@ class ClassificationConfig(TaskConfig):
         stored = self.load(folder)
         if stored is None:
             return self
-        same_numbers = stored.numeric_columns == self.numeric_columns
-        numbers = stored.numeric_features if same_numbers else self.numeric_features
-        return dataclasses.replace(self, numeric_features=numbers, scores=stored.scores)
+        changes = {"scores": stored.scores} if stored.scores != self.scores else {}
+        if stored.numeric_columns == self.numeric_columns:
+            changes["numeric_features"] = stored.numeric_features
+        return dataclasses.replace(self, **changes) if changes else self
