@@ -77,7 +77,8 @@ def test_runs_in_units_of_the_data(run_script, tmp_path):
     np.testing.assert_allclose(raw * scale["deviation"] + 50, [low, high], rtol=1e-4)
 
 
-def test_a_resumed_run_keeps_its_scale(tmp_path):
+def test_a_resumed_run_keeps_its_scale(tmp_path, caplog):
+    caplog.set_level("INFO", "bert_tf")
     vocab_file = str(write_vocab(tmp_path))
     config = ClassificationConfig(
         TINY, vocab_file, task_type="regression", scores=ScoreScale(2.0, 1.5)
@@ -86,5 +87,6 @@ def test_a_resumed_run_keeps_its_scale(tmp_path):
     assert ClassificationConfig.load(str(tmp_path)).scores == config.scores
     other = dataclasses.replace(config, scores=ScoreScale(0.0, 1.0))
     assert other.resumed(str(tmp_path)).scores == config.scores
+    assert "keeps its mean and standard deviation of the scores: 2 and 1.5" in caplog.text
     dataclasses.replace(config, scores=None).save(str(tmp_path))
     assert other.resumed(str(tmp_path)).scores is None

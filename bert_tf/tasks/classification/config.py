@@ -3,7 +3,7 @@
 import dataclasses
 from typing import Any
 
-from bert_tf import files
+from bert_tf import console, files
 from bert_tf.tasks.base import TaskConfig, check_labels
 from bert_tf.tasks.classification.examples import DevSplit, NumericFeature, ScoreScale
 
@@ -115,7 +115,14 @@ class ClassificationConfig(TaskConfig):
         stored = self.load(folder)
         if stored is None:
             return self
-        changes = {"scores": stored.scores} if stored.scores != self.scores else {}
+        changes: dict[str, Any] = {}
+        if stored.scores != self.scores:
+            changes["scores"] = stored.scores
+            scale = " and ".join(f"{value:.4g}" for value in stored.scores or ()) or "none"
+            console.info(
+                "the run in %s keeps its mean and standard deviation of the scores: %s",
+                folder, scale,
+            )  # fmt: skip
         if stored.numeric_columns == self.numeric_columns:
             changes["numeric_features"] = stored.numeric_features
         return dataclasses.replace(self, **changes) if changes else self
