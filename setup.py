@@ -69,6 +69,7 @@ setup(
             "mypy>=1.15,<3",
             "nbclient>=0.10",
             "nbformat>=5.10",
+            "pyarrow>=15",
             "pytest>=8.0",
             "pytest-xdist>=3.5",
             "ruff>=0.17,<0.18",
@@ -79,6 +80,8 @@ setup(
         "beam": ["apache-beam>=2.60"],
         # bert-tf ask --api=grpc.
         "grpc": ["tensorflow-serving-api>=2.19,<2.22"],
+        # Training, prediction and evaluation files in Parquet.
+        "parquet": ["pyarrow>=15"],
         # Pictures of attention (.png).
         "pictures": ["matplotlib>=3.8"],
         # notebooks/, and a Jupyter to open them with.

@@ -89,6 +89,11 @@ class ClassificationOptions(_FileOptions, _TfdsOptions):
     header: str = option(
         "auto", "Whether the first line names the columns. (bert_tf)", choices=("auto", "yes", "no")
     )
+    delimiter: str | None = option(
+        None,
+        "Character between the columns of custom files: comma, semicolon, tab, pipe, or another "
+        "character; found if not given. (bert_tf)",
+    )
     numeric_columns: tuple = option(
         (), "Columns of numeric features, by name or by number from 0. (bert_tf)"
     )
@@ -97,6 +102,24 @@ class ClassificationOptions(_FileOptions, _TfdsOptions):
         "vector concatenates numeric features with the pooled output, normalized by the training "
         "set; text writes them before the text as words. vector if not given. (bert_tf)",
         choices=("vector", "text"),
+    )
+    dev_fraction: float | None = option(
+        None,
+        "Share of the training rows to hold out of training and evaluate on, with their labels in "
+        "proportion, instead of a development set. (bert_tf)",
+        minimum=0.0,
+        maximum=1.0,
+    )
+    dev_seed: int = option(
+        0,
+        "Seed of the choice of those rows, which is the same for every seed of training. (bert_tf)",
+        minimum=0,
+        maximum=2**32 - 1,
+    )
+    standardize_scores: bool = option(
+        True,
+        "Learn scores standardised by the mean and deviation of the training set; predictions and "
+        "metrics have the units of the data. A resumed run keeps its choice. (bert_tf)",
     )
     skip_bad_rows: bool = option(False, "Leave out rows that cannot be used. (bert_tf)")
     class_weights: tuple = option(
@@ -114,6 +137,10 @@ class ClassificationOptions(_FileOptions, _TfdsOptions):
     )
 
     def check(self, config, is_resumed):
+        if self.dev_fraction is not None and self.dev_file:
+            raise UserError("`dev_fraction` cannot be combined with `dev_file`")
+        if self.dev_fraction is not None and not 0 < self.dev_fraction < 1:
+            raise UserError(f"`dev_fraction={self.dev_fraction:g}`: expected more than 0, below 1")
         if self.glue_submission and config.num_seeds > 1:
             raise UserError("`glue_submission` requires the predictions of one run, `num_seeds=1`")
         if self.class_weights and config.teacher_dir and config.teacher_weight == 1:

@@ -1,15 +1,18 @@
 """Initialize a model from a checkpoint and report which weights were loaded."""
 
+import os
 import re
 from collections.abc import Callable, Sequence
 
 import keras
+import numpy as np
 
 from bert_tf import console, files
 from bert_tf.checkpoints import hugging_face, release
 from bert_tf.checkpoints.metadata import (
     HUGGING_FACE_CONFIG,
     find_companion_file,
+    read_json,
     read_labels,
     read_metadata,
 )
@@ -39,6 +42,7 @@ def open_checkpoint(path, argument="init_checkpoint"):
 
     Returns:
       An object with `path`, `shapes` (dict of the release's names to shapes) and `tensor(name)`.
+      The head of a regression run has the units of its data.
 
     Raises:
       UserError: if there is no readable checkpoint.
@@ -46,7 +50,25 @@ def open_checkpoint(path, argument="init_checkpoint"):
     folder = path.removesuffix(hugging_face.WEIGHTS).removesuffix("/") or "."
     if hugging_face.is_folder(folder):
         return hugging_face.HuggingFaceFolder(folder)
-    return release.ReleaseCheckpoint(path, argument)
+    checkpoint = release.ReleaseCheckpoint(path, argument)
+    scores = read_json(os.path.dirname(checkpoint.path), files.CLASSIFIER).get("scores")
+    return _ScoredCheckpoint(checkpoint, **scores) if scores else checkpoint
+
+
+class _ScoredCheckpoint:
+    """The checkpoint of a regression run, whose head is that of standardised scores there."""
+
+    def __init__(self, checkpoint, mean, deviation):
+        self._checkpoint, self._mean, self._deviation = checkpoint, mean, deviation
+        self.path, self.shapes = checkpoint.path, checkpoint.shapes
+
+    def tensor(self, name):
+        value = self._checkpoint.tensor(name)
+        if name in _HEAD:
+            # In float64: the mean may be much larger than the deviation.
+            value = value * np.float64(self._deviation) + self._mean * (name == "output_bias")
+            value = value.astype("float32")
+        return value
 
 
 def check_compatible(checkpoint_shapes, model_shapes, path, required=_ENCODER, num_layers=None):
@@ -91,7 +113,7 @@ def warm_start(
     labels: Sequence[str] | None = None,
     argument: str = "init_checkpoint",
     on_missing: Callable = console.info,
-) -> None:
+) -> list[str]:
     """Load every weight of `model` that a checkpoint has, by name.
 
     A head may be missing: it stays randomly initialized, and a log line names it. The encoder must
@@ -110,6 +132,9 @@ def warm_start(
       labels: labels of the rows of the model's head, None if they have no names.
       argument: name of the argument that gave the path, for error messages.
       on_missing: logs the weights that remain random, a function of a format and its arguments.
+
+    Returns:
+      The names of the loaded weights.
 
     Raises:
       UserError: if no name matches, or if a shape or the number of layers differs.
@@ -151,6 +176,7 @@ def warm_start(
     for name, value in values.items():
         variables[name].assign(value if rows is None or name not in _HEAD else value[rows])
     _log_loaded(source, values, variables, on_missing)
+    return list(values)
 
 
 def count_labels(path: str) -> int:

@@ -16,6 +16,7 @@ import threading
 from absl import flags
 
 import bert_tf
+from bert_tf.cli import table_answers
 
 FLAGS = flags.FLAGS
 
@@ -27,9 +28,23 @@ _CHUNK_SIZE = 2048
 
 def define_line_flags():
     """Define the flags of input lines and output answers."""
-    flags.DEFINE_string("input_file", None, "File of lines; standard input if not given.")
+    flags.DEFINE_string(
+        "input_file", None, "File of lines, or a table; standard input if not given."
+    )
     flags.DEFINE_string("output_file", None, "File of answers; standard output if not given.")
-    flags.DEFINE_bool("json", False, "Whether each line is a JSON object of the inputs by name.")
+    flags.DEFINE_list(
+        "text_columns",
+        None,
+        "Columns of a table for the texts, by name or by number from 0; those of the training, or "
+        "with the usual names, if not given.",
+    )
+    flags.DEFINE_string(
+        "delimiter",
+        None,
+        "Character between the columns of a table: comma, semicolon, tab, pipe, or another "
+        "character; found if not given.",
+    )
+    flags.DEFINE_bool("json", False, "Whether each line is a JSON object of inputs or columns.")
     flags.DEFINE_integer("batch_size", 32, "Maximum number of lines in a batch.", lower_bound=1)
 
 
@@ -39,6 +54,9 @@ def check_line_flags():
         bert_tf.files.require(FLAGS.input_file, "input_file")
     elif sys.stdin is None:
         raise bert_tf.UserError("--input_file is required, because standard input is closed")
+    for name in ("text_columns", "delimiter"):
+        if FLAGS[name].value and (FLAGS.json or not FLAGS.input_file):
+            raise bert_tf.UserError(f"--{name} requires a table as --input_file, without --json")
     if FLAGS.output_file:
         bert_tf.files.check_writable(FLAGS.output_file, "output_file")
     elif sys.stdout is None:
@@ -48,11 +66,21 @@ def check_line_flags():
 def answer_lines(predictor, title):
     """Answer the lines that the flags name by a `serving.Predictor` or `serving.Client`.
 
+    A file that is a table is answered as a table; see `table_answers`.
+
     `title` describes the model in the prompt on a terminal.
 
     Raises:
       UserError: at the end, if lines were invalid; their answers describe the errors.
     """
+    if not FLAGS.output_file and isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8")  # as in a file, whatever the locale
+    if FLAGS.input_file and not FLAGS.json:
+        columns = FLAGS.text_columns or ()
+        table = table_answers.open_table(predictor, FLAGS.input_file, columns, FLAGS.delimiter)
+        if table:
+            table_answers.answer_table(predictor, table, FLAGS.output_file, _print_and_flush)
+            return
     if FLAGS.input_file:
         lines = bert_tf.files.read_lines(FLAGS.input_file)
         chunks = iter(lambda: list(itertools.islice(lines, _CHUNK_SIZE)), [])
@@ -62,8 +90,6 @@ def answer_lines(predictor, title):
         with bert_tf.files.writing_text(FLAGS.output_file) as write:
             num_invalid = _answer(predictor, chunks, write)
     else:
-        if isinstance(sys.stdout, io.TextIOWrapper):
-            sys.stdout.reconfigure(encoding="utf-8")  # as in a file, whatever the locale
         num_invalid = _answer(predictor, chunks, _print_and_flush)
     if num_invalid:
         raise bert_tf.UserError(

@@ -2,8 +2,12 @@
 
     echo "What a meal!" | bert-tf predict --model=/tmp/reviews
 
-A line is a text, or several inputs separated by tabs, or with --json an object of the inputs by
-name. Each answer is a line of JSON, in the order of the lines.
+A line is a text, or several inputs separated by tabs, or with --json an object of the inputs or of
+the columns of the training by name. Each answer is a line of JSON, in the order of the lines.
+
+    bert-tf predict --model=/tmp/reviews --input_file=new.csv --output_file=answers.csv
+
+A table (CSV, TSV, JSON, Parquet) is written with further columns: prediction and probabilities.
 """
 
 from absl import flags

@@ -9,6 +9,7 @@ _MODULES = (
     "input_pipeline",
     "pretraining",
     "records",
+    "tables",
     "tfds_builder",
     "tfrecord",
 )

@@ -43,6 +43,8 @@ def classification_servable(model, config, options):
         number_specs["numbers"] = spec
         sample["numbers"] = [0.0] * len(numbers)
     metadata = {"labels": config.labels, "numbers": [number.name for number in numbers]}
+    if config.columns:
+        metadata["columns"] = config.columns
     if config.numeric_features and not numbers:
         metadata["numbers_in_text"] = [number.name for number in config.numeric_features]
         console.warning(

@@ -37,13 +37,14 @@ class BasePredictor:
 
     Attributes:
       inputs: names of the inputs of a row, in the order of a line.
+      metadata: the dict of a `model.json`.
       num_numeric_features: length of the input `numbers`, 0 if there is none.
     """
 
     def __init__(self, inputs, num_numeric_features, metadata, batch_size):
         """Store the attributes, the dict of a `model.json`, and the maximum rows of a batch."""
         self.inputs, self.num_numeric_features = tuple(inputs), num_numeric_features
-        self._metadata, self._batch_size = metadata, batch_size
+        self.metadata, self._batch_size = metadata, batch_size
 
     def __call__(self, rows, batch_size=None):
         """Answer rows.
@@ -75,7 +76,7 @@ class BasePredictor:
 
     def _answer(self, outputs):
         """Return the answer to one row, given the model's outputs for it."""
-        task, labels = self._metadata.get("task"), self._metadata.get("labels", ())
+        task, labels = self.metadata.get("task"), self.metadata.get("labels", ())
         if task in ("classification", "multi_label"):
             values = outputs["probabilities"]
             if len(labels) != len(values):
@@ -113,7 +114,8 @@ class BasePredictor:
         Args:
           line: the inputs separated by tabs, in their order, numbers and endings last; without a
             line break.
-          as_json: whether the line is a JSON object of the inputs by name.
+          as_json: whether the line is a JSON object of the inputs by name, or of the columns of
+            the training by name; others are ignored.
 
         Returns:
           Dict with a value for each of `inputs`.
@@ -127,8 +129,7 @@ class BasePredictor:
                 row = json.loads(line)
             except (json.JSONDecodeError, RecursionError) as error:
                 raise ValueError(f"invalid JSON ({getattr(error, 'msg', 'too deep')})") from None
-            if not isinstance(row, dict) or row.keys() != set(names):
-                raise ValueError(f"an object with {', '.join(names)} was expected")
+            row = self._by_input(row)
         else:
             cells = line.split("\t") if len(names) > 1 else [line]
             if names[-1] in ("endings", "numbers") and len(cells) >= len(names):
@@ -140,7 +141,26 @@ class BasePredictor:
             row = dict(zip(names, cells, strict=True))
             if "numbers" in row:
                 row["numbers"] = [float(cell) for cell in row["numbers"]]
-        return {name: self._validate(name, row[name]) for name in names}
+        return self.check(row)
+
+    def _by_input(self, row):
+        """Return the inputs of a JSON object that has them, or the columns of the training."""
+        names = self.inputs
+        if isinstance(row, dict) and row.keys() >= set(names):
+            return row
+        texts = [name for name in names if name != "numbers"]
+        columns = self.metadata.get("columns", {}).get("text_columns", ())
+        numbers = self.metadata.get("numbers", ())
+        is_complete = isinstance(row, dict) and len(columns) == len(texts)
+        if is_complete and row.keys() >= {*columns, *numbers}:
+            inputs = {name: row[column] for name, column in zip(texts, columns, strict=True)}
+            return {**inputs, "numbers": [row[name] for name in numbers]}
+        others = f" (or {', '.join([*columns, *numbers])})" if columns else ""
+        raise ValueError(f"an object with {', '.join(names)}{others} was expected")
+
+    def check(self, row):
+        """Return a dict of the inputs in `row`; ValueError, naming the input, if one is invalid."""
+        return {name: self._validate(name, row[name]) for name in self.inputs}
 
     def _validate(self, name, value):
         """Return the value of an input, or raise ValueError."""

@@ -25,8 +25,9 @@ class Task:
     """A model with its losses, its predictions and its metrics.
 
     Subclasses make `model` in their constructor, which runs in the strategy's scope. All methods
-    but `metrics` are traced into the training or prediction step: TensorFlow operations only, with
-    static shapes except for the sequence length (which is static too on a TPU).
+    but `on_warm_start` and `metrics` are traced into the training or prediction step: TensorFlow
+    operations only, with static shapes except for the sequence length (which is static too on a
+    TPU).
     """
 
     model = None
@@ -55,6 +56,9 @@ class Task:
     def predictions(self, outputs, batch):
         """Return the predictions for a batch: a dict of tensors (B, ...)."""
         raise NotImplementedError
+
+    def on_warm_start(self, loaded):
+        """Adapt weights after the initial checkpoint is loaded; `loaded` has their names."""
 
     def metrics(self, predictions):
         """Return the metrics of a whole split: dict of numpy arrays (N, ...) -> dict of numbers.

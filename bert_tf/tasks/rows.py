@@ -1,13 +1,11 @@
-"""Rows of tab- and comma-separated files and of tensorflow-datasets, and bad rows among them."""
+"""Files of a split, columns by name, rows of tensorflow-datasets, and bad rows."""
 
-import csv
 import os
-import re
-import sys
 
 import tensorflow as tf
 
 from bert_tf import console, files
+from bert_tf.data import tables
 from bert_tf.data.tfds_builder import load_builder
 from bert_tf.errors import UserError, reason
 from bert_tf.tasks.base import part_of
@@ -66,10 +64,11 @@ def find_column(path, names, wanted, argument=None):
     """
     lowered = [name.lower() for name in names]
     for name in wanted:
-        if name in names:
-            return names.index(name)
-        if name.lower() in lowered:
-            return lowered.index(name.lower())
+        key, candidates = (name, names) if name in names else (name.lower(), lowered)
+        if candidates.count(key) > 1:
+            raise UserError(f"{path}, line 1: the header has the column {name!r} twice")
+        if key in candidates:
+            return candidates.index(key)
     if argument:
         raise UserError(
             f"{path}, line 1: the header has no column {' or '.join(map(repr, wanted))}, only "
@@ -128,63 +127,6 @@ class TfdsRows:
             yield f"{self.name}, {split}, example {number}", row
 
 
-# Bytes that are not UTF-8, as Python keeps them in a str.
-_NOT_UTF8 = re.compile("[\udc80-\udcff]")
-
-
 def read_rows(path):
-    """Read the rows of a file; blank lines are skipped.
-
-    Args:
-      path: a file that ends in .csv is comma-separated, with quotes; all others are tab-separated,
-        and quotes in them are text.
-
-    Yields:
-      (line number from 1, list of fields, what is wrong with the row or None)
-
-    Raises:
-      UserError: if the file cannot be read.
-    """
-    split = _split_csv if path.lower().endswith(".csv") else _split_tsv
-    for number, row, problem in split(_lines(path)):
-        text = "\t".join(row)
-        if not problem and "\0" in text:
-            problem = "it contains a NUL character"
-        if not problem and (match := _NOT_UTF8.search(text)):
-            problem = f"not UTF-8 text (the byte {ord(match[0]) - 0xDC00:#x})"
-        yield number, row, problem
-
-
-def _lines(path):
-    """Yield lines with their ends; bytes that are not UTF-8 come as lone surrogates."""
-    try:
-        with tf.io.gfile.GFile(path, "rb") as reader:
-            for number, line in enumerate(reader):
-                yield line.decode("utf-8" if number else "utf-8-sig", "surrogateescape")
-    except tf.errors.OpError as error:
-        raise UserError(f"{path}: cannot be read ({reason(error)})") from None
-
-
-def _split_tsv(lines):
-    """Split at tabs. Quotes have no meaning, as in GLUE's files."""
-    for number, line in enumerate(lines, start=1):
-        if text := line.rstrip("\r\n"):
-            yield number, text.split("\t"), None
-
-
-def _split_csv(lines):
-    """Split at commas. A quoted field may contain commas and line ends."""
-    # Python's default limit is 128 kB. It is global to the process, and harmless to raise.
-    csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
-    reader = csv.reader(lines, strict=True)
-    while True:
-        number = reader.line_num + 1
-        try:
-            row = next(reader)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            yield number, [], f"not comma-separated text ({error})"
-            continue
-        if row:
-            yield number, row, None
+    """Read the rows of a file whose format its name gives; see `tables.read_rows`."""
+    return tables.read_rows(path, tables.format_by_name(path))

@@ -82,7 +82,13 @@ class Teacher:
         console.info("loading the teacher to compute its logits:")
         numbers, size = config.numeric_inputs, config.num_outputs
         trainer = Trainer(
-            lambda: task_class(config.bert_config, size, dtype, num_numeric_features=len(numbers)),
+            lambda: task_class(
+                config.bert_config,
+                size,
+                dtype,
+                num_numeric_features=len(numbers),
+                scores=config.scores,
+            ),
             strategy,
             self._folder,
             must_be_trained=True,

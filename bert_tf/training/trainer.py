@@ -62,7 +62,8 @@ class Trainer:
             ignored = "; `init_checkpoint` is not read" if init_checkpoint else ""
             console.info("weights: resumed from %s%s", self.checkpoint, ignored)
         elif init_checkpoint:
-            checkpoints.warm_start(self.model, init_checkpoint, must_be_trained, labels)
+            loaded = checkpoints.warm_start(self.model, init_checkpoint, must_be_trained, labels)
+            self.task.on_warm_start(loaded)
         elif must_be_trained:
             raise UserError(
                 f"`output_dir`: {output_dir} has no checkpoint, and there is no `init_checkpoint`; "

@@ -59,7 +59,7 @@ def test_the_labels_of_a_trained_model_take_precedence(tmp_path):
 
 
 def test_files_outside_data_dir_and_csv_by_default(tmp_path):
-    folder = write_files(tmp_path, train__csv="a,x\n", other__tsv="b\ty\n")
+    folder = write_files(tmp_path, train__csv="a,x\nb,y\n", other__tsv="b\ty\n")
     source = FileSource(custom_task(), folder, {"dev": str(tmp_path / "other.tsv")})
     assert read_data(source, ["train"]).examples["train"][0].text_a == "a"
     assert source.read("dev")[0].text_a == "b"

@@ -228,7 +228,7 @@ ROWS = "context,ending1,ending0,ending10,label\n"
         ("context,ending0,label\n", "line 1: .*ending0.*`ending_columns`"),
         ("text,ending0,ending1,label\n", "line 1: .*'startphrase' or 'context'.*`context_columns`"),
         ("context,ending0,ending1\n", "line 1: .*label.*`label_column`"),
-        ("context,ending0,ending1,label,label\n", "line 1: .*label .*twice"),
+        ("context,ending0,ending1,label,label\n", "line 1: .*label.*twice"),
     ],
 )
 def test_errors_name_the_line_and_the_column(tmp_path, text, message):

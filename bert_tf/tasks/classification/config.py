@@ -3,9 +3,9 @@
 import dataclasses
 from typing import Any
 
-from bert_tf import files
+from bert_tf import console, files
 from bert_tf.tasks.base import TaskConfig, check_labels
-from bert_tf.tasks.classification.examples import NumericFeature
+from bert_tf.tasks.classification.examples import DevSplit, NumericFeature, ScoreScale
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,16 +19,25 @@ class ClassificationConfig(TaskConfig):
       numeric_as: "vector" if they are concatenated with the pooled output, "text" if they are
         written before the text as words.
       num_texts: 2 if the training set has pairs, else 1.
+      columns: the options of `ClassificationOptions` that name the columns of the training file,
+        as far as they were given or its header has them.
+      dev_split: the `DevSplit` of the rows held out of the training set, None if there are none.
+      scores: the `ScoreScale` by which the logits of a regression are standardised, None if they
+        are scores. In checkpoints outside of the run's folder they always are; see
+        `checkpoints.open_checkpoint`.
     """
 
     FILE = files.CLASSIFIER
-    FIXED = ("task_type", "labels", "numeric_columns", "numeric_as")
+    FIXED = ("task_type", "labels", "numeric_columns", "numeric_as", "dev_rows")
 
     labels: tuple = ()
     task_type: str = "classification"
     numeric_features: tuple = ()
     numeric_as: str = "vector"
     num_texts: int = 2
+    columns: dict = dataclasses.field(default_factory=dict)
+    dev_split: DevSplit | None = None
+    scores: ScoreScale | None = None
 
     @property
     def num_outputs(self):
@@ -45,6 +54,11 @@ class ClassificationConfig(TaskConfig):
         """The names of the numeric features."""
         return [feature.name for feature in self.numeric_features]
 
+    @property
+    def dev_rows(self):
+        """The rows held out of the training set, as text for messages."""
+        return str(self.dev_split or "none")
+
     def to_json(self):
         values: dict[str, Any] = {
             "task_type": self.task_type,
@@ -56,6 +70,15 @@ class ClassificationConfig(TaskConfig):
         if self.numeric_features:
             values["numeric_as"] = self.numeric_as
             values["numbers"] = [feature._asdict() for feature in self.numeric_features]
+        if self.columns:
+            values["columns"] = {
+                name: list(value) if isinstance(value, tuple) else value
+                for name, value in self.columns.items()
+            }
+        if self.dev_split:
+            values["dev_split"] = self.dev_split._asdict()
+        if self.scores:
+            values["scores"] = self.scores._asdict()
         return values
 
     @classmethod
@@ -71,6 +94,13 @@ class ClassificationConfig(TaskConfig):
             tuple(NumericFeature(**feature) for feature in values.get("numbers", ())),
             values.get("numeric_as", "vector"),
             values.get("num_texts", 2),
+            {
+                name: tuple(value) if isinstance(value, list) else value
+                for name, value in values.get("columns", {}).items()
+            },
+            DevSplit(**values["dev_split"]) if "dev_split" in values else None,
+            # Before scores were standardised.
+            ScoreScale(**values["scores"]) if "scores" in values else None,
         )
 
     @classmethod
@@ -81,8 +111,18 @@ class ClassificationConfig(TaskConfig):
         return dataclasses.replace(config, labels=check_labels(labels))
 
     def resumed(self, folder):
-        """Normalize numbers as the run in the folder does, if it has the same columns."""
+        """Scale scores, and numbers of the same columns, as the run in the folder does."""
         stored = self.load(folder)
-        if stored is None or stored.numeric_columns != self.numeric_columns:
+        if stored is None:
             return self
-        return dataclasses.replace(self, numeric_features=stored.numeric_features)
+        changes: dict[str, Any] = {}
+        if stored.scores != self.scores:
+            changes["scores"] = stored.scores
+            scale = " and ".join(f"{value:.4g}" for value in stored.scores or ()) or "none"
+            console.info(
+                "the run in %s keeps its mean and standard deviation of the scores: %s",
+                folder, scale,
+            )  # fmt: skip
+        if stored.numeric_columns == self.numeric_columns:
+            changes["numeric_features"] = stored.numeric_features
+        return dataclasses.replace(self, **changes) if changes else self

@@ -1,5 +1,6 @@
 """The data of a classification run: from options to examples, features and result files."""
 
+import dataclasses
 import itertools
 import os
 
@@ -12,9 +13,12 @@ from bert_tf.tasks.base import RecordFormat, TaskData, part_of
 from bert_tf.tasks.classification.columns import Layout
 from bert_tf.tasks.classification.config import ClassificationConfig
 from bert_tf.tasks.classification.examples import (
+    DevSplit,
     class_weights,
     find_labels,
+    hold_out,
     measure,
+    measure_scores,
     with_known_labels,
 )
 from bert_tf.tasks.classification.features import schema_of, write_features
@@ -28,9 +32,15 @@ from bert_tf.tasks.rows import BadRows
 # Bump when the same data make different features.
 _VERSION = 2
 
+# Options of columns that a run remembers, and their fields in `Layout`.
+_REMEMBERED = {
+    "text_columns": "text", "label_column": "label", "id_column": "id", "header": "header",
+    "delimiter": "delimiter", "label_separator": "separator",
+}  # fmt: skip
+
 # Options that only custom files have.
 _CUSTOM_ONLY = ("task_type", "text_columns", "label_column", "id_column", "labels", "header",
-                "label_separator", "numeric_columns", "numeric_as")  # fmt: skip
+                "delimiter", "label_separator", "numeric_columns", "numeric_as")  # fmt: skip
 
 
 class ClassificationData(TaskData):
@@ -103,6 +113,7 @@ class ClassificationData(TaskData):
             num_numeric_features=len(self.config.numeric_inputs),
             class_weights=self._class_weights,
             distillation=distillation,
+            scores=self.config.scores,
         )
 
     def evaluate(self, run, split):
@@ -139,7 +150,8 @@ def read(options, model, parts, stored=None):
     Raises:
       UserError: if options cannot be combined, or a row is bad; names file and line.
     """
-    source = make_source(options, stored)
+    options, remembered = with_remembered_columns(options, stored)
+    source = make_source(options, stored, remembered)
     task = source.task
     if options.glue_submission:
         if not task.submission:
@@ -149,9 +161,23 @@ def read(options, model, parts, stored=None):
                 "`glue_submission` cannot be combined with `skip_bad_rows`: the leaderboard "
                 "requires all rows"
             )
+    dev_split = _dev_split(options, stored)
+    if "dev" in parts and not (
+        dev_split or options.tfds_name or options.data_dir or options.dev_file
+    ):
+        raise UserError(
+            "`dev_file` or `data_dir` must be given, or `dev_fraction` to hold out rows of the "
+            "training file"
+        )
     examples, labels, numeric_features = read_splits(
-        source, [part for part in PARTS if part in parts], stored, options.skip_bad_rows
+        source, [part for part in PARTS if part in parts], stored, options.skip_bad_rows, dev_split
     )
+    if dev_split and "dev" in examples:
+        dev_split = _with_digest(dev_split, examples["dev"])
+    examples = {split: x for split, x in examples.items() if part_of(split) in parts}
+    scores = stored.scores if stored else None
+    if task.task_type == "regression" and options.standardize_scores and "train" in examples:
+        scores = measure_scores(examples["train"])
     has_pairs = any(example.text_b is not None for example in itertools.chain(*examples.values()))
     config = ClassificationConfig.of_run(
         model,
@@ -161,6 +187,9 @@ def read(options, model, parts, stored=None):
         numeric_features=numeric_features,
         numeric_as=task.layout.numeric_as if numeric_features else "vector",
         num_texts=2 if has_pairs else 1,
+        columns=stored.columns if stored else _columns_to_remember(options, source),
+        dev_split=stored.dev_split if stored else dev_split,
+        scores=scores,
     )
     return ClassificationData(task, examples, config, options)
 
@@ -173,10 +202,69 @@ def make_model(config, dtype=None):
     )
 
 
-def make_source(options, stored=None):
+def with_remembered_columns(options, stored):
+    """Return the options with the columns of a trained model where none are given, and log them.
+
+    Returns:
+      (the `ClassificationOptions`, tuple of the names of those that were not given)
+    """
+    is_custom = not options.tfds_name and find_task(options.task_name or "tsv").layout is not None
+    columns = stored.columns if stored and is_custom else {}
+    taken = {name: value for name, value in columns.items() if not options.is_given(name)}
+    for name, value in columns.items():
+        if name not in taken and getattr(options, name) != value:
+            console.info(
+                "`%s`: %s as given; the model was trained with %s",
+                name, _as_text(getattr(options, name)), _as_text(value),
+            )  # fmt: skip
+    if taken:
+        values = (f"`{name}={_as_text(value)}`" for name, value in taken.items())
+        console.info("columns of the trained model: %s", ", ".join(values))
+    return dataclasses.replace(options, **taken), tuple(taken)
+
+
+def _as_text(value):
+    return ",".join(value) if isinstance(value, tuple) else value
+
+
+def _dev_split(options, stored):
+    """Return the `DevSplit` that is given, else that of the trained model, None without one."""
+    given, known = options.dev_fraction, stored.dev_split if stored else None
+    if stored and given is not None and (known is None or given != known.fraction):
+        raise UserError(
+            f"`dev_fraction={given:g}`, but the model was trained with "
+            f"{known.fraction if known else 'all rows'}: it would be evaluated on training rows"
+        )
+    if stored:
+        return None if options.dev_file else known
+    return None if given is None else DevSplit(given, options.dev_seed)
+
+
+def _with_digest(dev_split, examples):
+    """Return the `DevSplit` with the digest of its rows; UserError if it has a different one."""
+    value = digest([e.text_a, e.text_b, e.label] for e in examples)
+    if dev_split.digest not in ("", value):
+        raise UserError(
+            "`train_file`: its rows are not those of the training, so the rows held out for "
+            "evaluation would not be the same; give the original file, or a `dev_file`"
+        )
+    return dev_split._replace(digest=value)
+
+
+def _columns_to_remember(options, source):
+    """Return the columns of the training file by option, if a later command can use them."""
+    columns = source.columns.get("train")
+    if source.task.layout is None or columns is None:
+        return {}
+    given = {name: getattr(options, name) for name in _REMEMBERED if options.is_given(name)}
+    return {**(columns.named() if columns.names else {}), **given}
+
+
+def make_source(options, stored=None, remembered=()):
     """Return the `FileSource` or `TfdsSource` that the `ClassificationOptions` name.
 
-    `stored` is the `ClassificationConfig` of a trained model, for options that are not given.
+    `stored` is the `ClassificationConfig` of a trained model, for options that are not given, and
+    `remembered` has the names of the options that are its own; see `with_remembered_columns`.
 
     Raises:
       UserError: if options cannot be combined, or the data do not exist.
@@ -190,12 +278,16 @@ def make_source(options, stored=None):
         options.label_separator,
         tuple(numeric_columns),
         options.numeric_as or (stored.numeric_as if stored else "vector"),
+        options.delimiter,
+        tuple(_REMEMBERED[name] for name in remembered),
     )
     if len(set(layout.numbers)) < len(layout.numbers):
         raise UserError(f"`numeric_columns`: a column occurs twice in {', '.join(layout.numbers)}")
     labels = tuple(options.labels) or None
     task_type = options.task_type or (stored and stored.task_type)
-    options.check_source(("task_name", "data_dir", "train_file", "dev_file", "test_file", "header"))
+    options.check_source(
+        ("task_name", "data_dir", "train_file", "dev_file", "test_file", "header", "delimiter")
+    )
     if options.numeric_as and not layout.numbers:
         raise UserError("`numeric_as` requires `numeric_columns`")
     if options.tfds_name:
@@ -220,7 +312,7 @@ def make_source(options, stored=None):
     return FileSource(task, options.data_dir, paths)
 
 
-def read_splits(source, parts, stored=None, skip_bad_rows=False):
+def read_splits(source, parts, stored=None, skip_bad_rows=False, dev_split=None):
     """Read the splits that a run needs.
 
     Args:
@@ -229,6 +321,8 @@ def read_splits(source, parts, stored=None, skip_bad_rows=False):
       stored: the `ClassificationConfig` of a trained model. Its labels take precedence over those
         of the data, because their order gives the ids that it was trained on.
       skip_bad_rows: whether to leave out rows that cannot be used; their number is logged.
+      dev_split: a `DevSplit` to make the split "dev" of rows of "train", whichever of them is
+        needed; None to read it.
 
     Returns:
       (dict from split to list of `Example`, tuple of labels, tuple of `NumericFeature`)
@@ -247,6 +341,8 @@ def read_splits(source, parts, stored=None, skip_bad_rows=False):
             f"`output_dir`: its model was trained for {stored.task_type}, not for "
             f"{source.task.task_type}"
         )
+    if dev_split:
+        parts = dict.fromkeys("train" if part == "dev" else part for part in parts)
     splits = [split for part in parts for split in source.splits(part)]
     bad = {split: BadRows(skip_bad_rows) for split in splits}
     examples = {split: source.read(split, bad[split]) for split in splits}
@@ -257,13 +353,20 @@ def read_splits(source, parts, stored=None, skip_bad_rows=False):
     if not (train or stored) and (labels is None or names):
         train = source.read("train", BadRows(skip_bad_rows))
     if labels is None:
-        labels = _infer_labels(train)
+        labels = _infer_labels(train, source.task.task_type)
     for split in examples:
         known = with_known_labels(examples[split], labels, bad[split])
         bad[split].report()
         if not known:
             raise UserError(f"{bad[split].first}; no row of this split can be used")
         examples[split] = known
+    if dev_split and "train" in examples:
+        is_classification = source.task.task_type == "classification"
+        examples["train"], examples["dev"] = hold_out(
+            examples["train"], dev_split, is_classification
+        )
+    if train and not stored:
+        _warn_if_constant(examples.get("train", ()), source.task.task_type)
     numeric_features = stored.numeric_features if stored else ()
     if names and not stored:
         usable = examples.get("train") or with_known_labels(train, labels, BadRows(skip=True))
@@ -271,12 +374,28 @@ def read_splits(source, parts, stored=None, skip_bad_rows=False):
     return examples, tuple(labels), numeric_features
 
 
-def _infer_labels(train):
+def _warn_if_constant(train, task_type):
+    """Warn if all training examples have the same label or score, from which nothing is learned."""
+    if train and all(example.label == train[0].label for example in train):
+        what = "score" if task_type == "regression" else "label"
+        console.warning(
+            "all %d training examples have the %s %r: there is nothing to learn",
+            len(train), what, train[0].label,
+        )  # fmt: skip
+
+
+def _infer_labels(train, task_type):
     labels = find_labels(train)
-    place = os.path.basename(train[0].where.rpartition(", ")[0])
+    path = train[0].where.rpartition(", ")[0]
+    if len(labels) == 1 and task_type == "classification":
+        raise UserError(
+            f"{path}: the only label is {labels[0]!r}, but a classifier needs at least two; "
+            "`task_type=multi_label` learns whether an example has a label"
+        )
+    place = os.path.basename(path)
     rest = f" and {len(labels) - 20} more" if len(labels) > 20 else ""
     console.info("labels found in %s: %s%s", place, ", ".join(labels[:20]), rest)
-    if len(labels) == 1 or 2 * len(labels) > len(train) > 20:
+    if 2 * len(labels) > len(train) > 20:
         console.warning(
             "%d labels in %d examples; for a score use `task_type=regression`",
             len(labels), len(train),

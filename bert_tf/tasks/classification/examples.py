@@ -103,6 +103,59 @@ def with_known_labels(examples, labels, bad):
     return result
 
 
+class DevSplit(NamedTuple):
+    """Rows of the training set that are held out for evaluation.
+
+    Attributes:
+      fraction: their share.
+      seed: of their choice.
+      digest: of the rows, to recognise a training set that has changed; "" before it is read.
+    """
+
+    fraction: float
+    seed: int = 0
+    digest: str = ""
+
+    def __str__(self):
+        return f"{self.fraction:g} with seed {self.seed} (rows {self.digest[:8]})"
+
+
+def hold_out(examples, dev_split, stratify):
+    """Divide the examples of a training set, both parts in their order.
+
+    With `stratify` each label has the same share in both, as far as it has two examples or more.
+
+    Returns:
+      (list of `Example` for training, list of those that are held out)
+
+    Raises:
+      UserError: if a part would be empty.
+    """
+    from sklearn.model_selection import train_test_split
+
+    counts = Counter(example.label for example in examples) if stratify else {}
+    indices = [i for i, x in enumerate(examples) if not stratify or counts[x.label] > 1]
+    size = round(dev_split.fraction * len(examples))
+    if not 0 < size < len(indices):
+        raise UserError(
+            f"`dev_fraction={dev_split.fraction:g}` of {len(examples)} training rows leaves no "
+            f"rows for {'training' if size else 'evaluation'}"
+        )
+    labels = [examples[i].label for i in indices] if stratify else None
+    if labels and min(size, len(indices) - size) < len(set(labels)):
+        console.warning(
+            "`dev_fraction`: the held-out rows are too few to have the labels in proportion"
+        )
+        labels = None
+    _, held_out = train_test_split(
+        indices, test_size=size, random_state=dev_split.seed, stratify=labels
+    )
+    chosen = set(held_out)
+    train = [x for i, x in enumerate(examples) if i not in chosen]
+    console.info("held out of %d training rows for evaluation: %d", len(examples), len(chosen))
+    return train, [examples[i] for i in sorted(chosen)]
+
+
 class NumericFeature(NamedTuple):
     """A column of numbers, and their mean and standard deviation in the training set."""
 
@@ -139,6 +192,27 @@ def measure(names, examples):
         if not value:
             console.warning("`numeric_columns`: %s has only one value in the training set", name)
     return tuple(map(NumericFeature, names, means.tolist(), deviations.tolist()))
+
+
+class ScoreScale(NamedTuple):
+    """The mean and standard deviation of the scores of a training set."""
+
+    mean: float
+    deviation: float
+
+
+def measure_scores(examples):
+    """Return the `ScoreScale` of a training set and log it; None if all scores are the same."""
+    values = np.array([example.label for example in examples], "float64")
+    if values.min() == values.max():
+        return None
+    scale = ScoreScale(values.mean().item(), values.std().item())
+    console.info(
+        "scores of the training set: mean %.4g, standard deviation %.4g; the loss is that of "
+        "standardised scores",
+        *scale,
+    )
+    return scale
 
 
 def normalize(values, numeric_features):

@@ -128,7 +128,10 @@ TEXT_TASKS = {
         label_aliases={"contradictory": "contradiction"},
     ),
     "tsv": TextTask(
-        {split: File((f"{split}.tsv", f"{split}.csv")) for split in ("train", "dev", "test")},
+        {
+            split: File(tuple(f"{split}.{x}" for x in ("tsv", "csv", "jsonl", "json", "parquet")))
+            for split in ("train", "dev", "test")
+        },
         layout=Layout(),
     ),
 }

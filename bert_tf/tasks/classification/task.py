@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.checkpoints import names
 from bert_tf.data import records
 from bert_tf.modeling import BertClassifier
 from bert_tf.tasks import metrics
@@ -48,6 +49,7 @@ class ClassificationTask(Task):
         num_numeric_features=0,
         class_weights=None,
         distillation=None,
+        scores=None,
     ):
         """Make the model.
 
@@ -59,6 +61,7 @@ class ClassificationTask(Task):
           num_numeric_features: F, the number of numeric features of an example.
           class_weights: L numbers that multiply the loss of an example in training.
           distillation: a `DistillationConfig` if the records have a teacher's logits.
+          scores: the `ScoreScale` of a regression whose logits are standardised.
         """
         self.model = BertClassifier(
             config, num_labels, dtype, num_numeric_features=num_numeric_features
@@ -67,6 +70,7 @@ class ClassificationTask(Task):
         self.metrics_used = (*self.metrics_used, *more_metrics)
         self.class_weights = class_weights
         self.distillation = distillation
+        self.scores = scores
         if distillation:
             label_losses = self.loss_names if distillation.weight < 1 else ()
             self.loss_names = (*label_losses, "teacher_loss")
@@ -74,8 +78,8 @@ class ClassificationTask(Task):
     @classmethod
     def metric_names_with(cls, more_metrics=()):
         """Return the `metric_names` that a task with `more_metrics` will have."""
-        names = (*cls.metrics_used, *more_metrics)
-        return (*(f"eval_{name}" for name in names), "eval_loss", "loss")
+        metric_names = (*cls.metrics_used, *more_metrics)
+        return (*(f"eval_{name}" for name in metric_names), "eval_loss", "loss")
 
     @staticmethod
     def encode(label, labels):
@@ -154,7 +158,12 @@ class ClassificationTask(Task):
 
 
 class RegressionTask(ClassificationTask):
-    """Predicts a score: one logit, mean squared error."""
+    """Predicts a score: one logit, mean squared error.
+
+    With a `ScoreScale` the logit is the standardised score, whose squared error is 1 at the start
+    whatever the units of the data. Predictions, their losses and a teacher's logits are in the
+    units of the data.
+    """
 
     task_type = "regression"
     schema = records.REGRESSION
@@ -174,6 +183,28 @@ class RegressionTask(ClassificationTask):
     @staticmethod
     def decide(predictions):
         return predictions["score"]
+
+    def losses(self, outputs, batch, weights):
+        losses = super().losses(self._in_units(outputs), batch, weights)
+        variance = self.scores.deviation**2 if self.scores else 1.0
+        return {name: loss / variance for name, loss in losses.items()}
+
+    def predictions(self, outputs, batch):
+        return super().predictions(self._in_units(outputs), batch)
+
+    def _in_units(self, outputs):
+        """Return the outputs with logits in the units of the data."""
+        if self.scores is None:
+            return outputs
+        return {"logits": outputs["logits"] * self.scores.deviation + self.scores.mean}
+
+    def on_warm_start(self, loaded):
+        """Standardize a head that was loaded; outside of its run it has the units of the data."""
+        if self.scores and "output_weights" in loaded:
+            mean, deviation = self.scores
+            head = names.weights(self.model)
+            head["output_weights"].assign(head["output_weights"] / deviation)
+            head["output_bias"].assign((head["output_bias"] - mean) / deviation)
 
     def _example_losses(self, outputs, batch, class_weights=None):
         return tf.math.squared_difference(outputs["logits"][:, 0], batch["label_value"])

@@ -43,6 +43,7 @@ class TfdsSource:
           UserError: if the dataset, a feature or a split does not exist.
         """
         self._rows, self._given = TfdsRows(name, data_dir), splits or {}
+        self.columns = {}  # its features are found again by each command
         layout = layout or Layout()
         family, _, config = name.partition("/")
         is_glue = family == "glue" and not (layout.text or layout.label or layout.numbers)

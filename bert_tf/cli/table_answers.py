@@ -1,0 +1,261 @@
+"""Answer the rows of a table: CSV, TSV, JSON or Parquet in, the same with predictions out."""
+
+import csv
+import io
+import json
+import os
+from typing import Any, NamedTuple
+
+from bert_tf import console, files
+from bert_tf.data import tables
+from bert_tf.errors import UserError
+
+# Files with these ends are tables even if no column of theirs is known.
+_ENDINGS = (".csv", ".json", ".jsonl", ".ndjson", ".parquet", ".pq")
+
+# Inputs of one text, or of two, whose columns may have any of the usual names.
+_USUAL_INPUTS = (("text",), ("text_a", "text_b"))
+
+
+class Table(NamedTuple):
+    """A table that was read to be answered.
+
+    Attributes:
+      path, format: its file and `tables.TableFormat`.
+      names: the names of its columns, () without a header.
+      cells: list of the cells of each row.
+      rows: list of the inputs of each row, for a `serving.Predictor`.
+    """
+
+    path: str
+    format: tables.TableFormat
+    names: tuple
+    cells: list
+    rows: list
+
+
+def open_table(predictor, path, text_columns=(), delimiter=None):
+    """Read a file if it is a table whose columns are inputs of a model.
+
+    Args:
+      predictor: a `serving.Predictor` or `serving.Client`.
+      path: a text file that may have plain lines instead.
+      text_columns: the columns of the texts by name or by number from 0; if not given, those of the
+        training, else columns with the usual names.
+      delimiter: see `tables.find_format`.
+
+    Returns:
+      A `Table`, None for a file of plain lines.
+
+    Raises:
+      UserError: if a column is missing or a row cannot be used.
+    """
+    from bert_tf.tasks.classification.columns import Layout, find_columns
+
+    inputs = [name for name in predictor.inputs if name != "numbers"]
+    ending = os.path.splitext(path)[1].lower()
+    is_given = bool(text_columns or delimiter)
+    if "endings" in inputs:
+        if is_given:
+            raise UserError("`text_columns`: the model takes endings, which need `json`")
+        return None
+    metadata = predictor.metadata
+    remembered = metadata.get("columns", {})
+    texts = tuple(text_columns or remembered.get("text_columns", ()))
+    if text_columns and len(texts) != len(inputs):
+        raise UserError(f"`text_columns`: expected a column for each of {', '.join(inputs)}")
+    if not texts and tuple(inputs) not in _USUAL_INPUTS:
+        texts = tuple(inputs)
+    layout = Layout(
+        texts,
+        header=remembered.get("header", "auto") if not text_columns else "auto",
+        numbers=tuple(metadata.get("numbers") or metadata.get("numbers_in_text") or ()),
+        delimiter=delimiter or remembered.get("delimiter"),
+        remembered=() if text_columns else ("text", "header"),
+    )
+    table_format = tables.find_format(path, layout.delimiter, layout.likely_names)
+    rows = tables.read_rows(path, table_format)
+    first = next(rows, None)
+    names = [str(name).strip() for name in first[1]] if first else []
+    is_table = is_given or ending in _ENDINGS
+    if not first or not (is_table or (not first[2] and _has_columns(names, inputs, layout))):
+        return None
+    if first[2]:
+        _raise(path, table_format, *first)
+    columns = find_columns(
+        path, names, layout, "test", len(inputs) + 1, not table_format.is_delimited
+    )
+    if len(inputs) == 2 and columns.text_b is None:
+        raise UserError(
+            f"{path}: the model takes {' and '.join(inputs)}, but only one text column was found; "
+            "name both with `text_columns`"
+        )
+    positions = [columns.text_a, columns.text_b][: len(inputs)]
+    cells, inputs_of_rows = [], []
+    for number, row, problem in rows if columns.header else [first, *rows]:
+        try:
+            if problem:
+                raise ValueError(problem)
+            if columns.header and any(row[columns.width :]):
+                raise ValueError(f"{len(row)} columns, but the first line has {columns.width}")
+            values = _inputs(inputs, positions, columns, layout, row, metadata)
+            inputs_of_rows.append(predictor.check(values))
+            cells.append(row)
+        except ValueError as error:
+            _raise(path, table_format, number, row, str(error))
+    if not cells:
+        raise UserError(f"{path}: the table has no rows")
+    used = ", ".join(
+        f"{columns.name(position)} ({name})"
+        for name, position in zip(inputs, positions, strict=True)
+    )
+    console.info("%s: %s; columns %s; %d rows", path, table_format, used, len(cells))
+    return Table(path, table_format, columns.names, cells, inputs_of_rows)
+
+
+def _raise(path, table_format, number, row, problem):
+    raise UserError(f"{path}, {table_format.unit} {number}: {problem}")
+
+
+def _has_columns(names, inputs, layout):
+    """Return whether a first row has the columns of the texts, rather than being plain text."""
+    from bert_tf.tasks.classification.columns import TEXT_A, TEXT_B
+
+    lowered = {name.lower() for name in names}
+    if layout.text and not any(name.isdecimal() for name in layout.text):
+        if lowered.issuperset(name.lower() for name in layout.text):
+            return True
+    elif layout.text:
+        return len(names) > max(len(inputs), *map(int, layout.text))
+    usual = (TEXT_A, TEXT_B)[: len(inputs)]
+    return tuple(inputs) in _USUAL_INPUTS and all(lowered.intersection(x) for x in usual)
+
+
+def _inputs(inputs, positions, columns, layout, row, metadata):
+    """Return the inputs of a row by name."""
+    from bert_tf.tasks.classification.examples import read_number
+
+    def text(position, name):
+        if position >= len(row):
+            raise ValueError(
+                f"{name} is expected in column {position + 1}, but the row has {len(row)}"
+            )
+        return tables.as_text(row[position])
+
+    values: dict[str, Any] = {
+        name: text(position, name) for name, position in zip(inputs, positions, strict=True)
+    }
+    pairs = zip(layout.numbers, columns.numbers, strict=True)
+    numbers = {name: text(position, name) for name, position in pairs}
+    for name, number in numbers.items():
+        read_number(number, name)  # raises ValueError
+    if metadata.get("numbers"):
+        values["numbers"] = list(map(float, numbers.values()))
+    elif numbers and values[inputs[0]].strip():
+        words = ", ".join(f"{name}: {number.strip()}" for name, number in numbers.items())
+        values[inputs[0]] = f"{words}. {values[inputs[0]]}"
+    return values
+
+
+def answer_table(predictor, table, output_file, write):
+    """Write a table of the same kind, with the predictions in further columns.
+
+    Args:
+      predictor: a `serving.Predictor` or `serving.Client`.
+      table: the `Table`.
+      output_file: path of the new table, None to call `write` with its text.
+      write: function of a text.
+
+    Raises:
+      UserError: if the table cannot be written as text, or already has such a column.
+    """
+    kind = table.format.kind
+    if kind == "parquet" and not output_file:
+        raise UserError("`output_file` is required, because the input is Parquet")
+    _check_output(table, output_file)
+    added = [_added(answer, predictor.metadata) for answer in predictor(table.rows)]
+    if kind != "json" and kind != "json_lines":
+        separator = predictor.metadata.get("columns", {}).get("label_separator", ",")
+        added = [_flat(row, separator, kind == "delimited") for row in added]
+    if taken := [name for name in added[0] if name in table.names]:
+        raise UserError(f"{table.path} already has a column {taken[0]!r}; rename it")
+    if not table.names:
+        console.info("%s has no header; columns added: %s", table.path, ", ".join(added[0]))
+    if kind == "parquet":
+        _write_parquet(table, added, output_file)
+    elif output_file:
+        files.write_text(output_file, _as_text(table, added))
+    else:
+        write(_as_text(table, added))
+
+
+def _check_output(table, output_file):
+    """Raise UserError if the end of a name promises another kind of file."""
+    ending = os.path.splitext(output_file or "")[1].lower()
+    kinds = {".csv": "delimited", ".tsv": "delimited", **tables.ENDINGS}
+    if kinds.get(ending, table.format.kind) != table.format.kind:
+        raise UserError(
+            f"`output_file`: the answers to {table.path} are {table.format}, as it is; use a name "
+            f"that does not end in {ending}"
+        )
+
+
+def _added(answer, metadata):
+    """Return the columns to add to a row: the prediction, and probabilities if there are any."""
+    task = metadata.get("task")
+    if task in ("classification", "multi_label") and "probabilities" in answer:
+        prediction = answer["label" if task == "classification" else "labels"]
+        return {"prediction": prediction, "probabilities": answer["probabilities"]}
+    return {"prediction": answer["score"]} if task == "regression" else answer
+
+
+def _flat(row, separator, to_text):
+    """Return a row with a column for each probability, and nested values as text."""
+    flat = {}
+    for name, value in row.items():
+        if name == "probabilities" and isinstance(value, dict):
+            flat |= {f"probability_{label}": p for label, p in value.items()}
+        elif name == "prediction" and isinstance(value, list):
+            flat[name] = separator.join(value) if to_text else value
+        elif isinstance(value, (list, dict)):
+            flat[name] = json.dumps(value, ensure_ascii=False)
+        else:
+            flat[name] = value
+    return flat
+
+
+def _as_text(table, added):
+    kind, delimiter = table.format
+    if kind in ("json", "json_lines"):
+        rows = (
+            {**dict(zip(table.names, cells, strict=True)), **more}
+            for cells, more in zip(table.cells, added, strict=True)
+        )
+        lines = [json.dumps(row, ensure_ascii=False) for row in rows]
+        if kind == "json":
+            return "[\n" + ",\n".join(lines) + "\n]\n"
+        return "".join(f"{line}\n" for line in lines)
+    # Rows may lack empty cells at their end.
+    width = max(len(table.names), *map(len, table.cells))
+    rows = [[*table.names, *[""] * (width - len(table.names)), *added[0]]] if table.names else []
+    for cells, more in zip(table.cells, added, strict=True):
+        rows.append([*cells, *[""] * (width - len(cells)), *map(str, more.values())])
+    if delimiter == "\t":
+        return "".join("\t".join(" ".join(x.split("\t")) for x in row) + "\n" for row in rows)
+    writer = io.StringIO()
+    csv.writer(writer, delimiter=delimiter, lineterminator="\n").writerows(rows)
+    return writer.getvalue()
+
+
+def _write_parquet(table, added, output_file):
+    import pyarrow
+    import pyarrow.parquet
+
+    result = tables.open_parquet(table.path).read()
+    for name in added[0]:
+        result = result.append_column(name, pyarrow.array([row[name] for row in added]))
+    with files.replacing(output_file) as (temporary,):
+        data = io.BytesIO()
+        pyarrow.parquet.write_table(result, data)
+        with files.system(temporary).GFile(temporary, "wb") as writer:
+            writer.write(data.getvalue())

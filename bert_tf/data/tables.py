@@ -1,0 +1,327 @@
+"""Tables of text: delimited files, JSON and Parquet, which are recognised by name and content.
+
+The module imports without TensorFlow, and pyarrow only for Parquet.
+"""
+
+import contextlib
+import csv
+import io
+import json
+import os
+import re
+import sys
+from typing import NamedTuple
+
+from bert_tf import files
+from bert_tf.errors import UserError, reason
+
+# Names of delimiters in messages and as values of `delimiter`.
+DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|"}
+
+# The kinds of files by the ends of their names.
+ENDINGS = {
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".json": "json",
+    ".jsonl": "json_lines",
+    ".ndjson": "json_lines",
+}
+_NAMES = {"json": "JSON", "json_lines": "JSON lines", "parquet": "Parquet"}
+
+# How much of a file is read to recognise its format.
+_SAMPLE_BYTES = 1 << 16
+
+# Bytes that are not UTF-8, as Python keeps them in a str.
+_NOT_UTF8 = re.compile("[\udc80-\udcff]")
+
+
+class TableFormat(NamedTuple):
+    """The format of a table.
+
+    Attributes:
+      kind: "delimited", "json_lines" (an object in each line), "json" (a list of objects) or
+        "parquet".
+      delimiter: the character between two columns of a delimited file. After any but the tab,
+        fields may be quoted; in tab-separated files quotes are text, as in GLUE's.
+    """
+
+    kind: str
+    delimiter: str = ""
+
+    @property
+    def is_delimited(self):
+        """Whether the first line may be a header; other kinds always have names of columns."""
+        return self.kind == "delimited"
+
+    @property
+    def unit(self):
+        """The noun for a row in messages."""
+        return "line" if self.kind in ("delimited", "json_lines") else "row"
+
+    def __str__(self):
+        if not self.is_delimited:
+            return _NAMES[self.kind]
+        names = {character: name for name, character in DELIMITERS.items()}
+        quotes = "quotes are text" if self.delimiter == "\t" else "fields may be quoted"
+        return f"{names.get(self.delimiter, repr(self.delimiter))}-separated, {quotes}"
+
+
+TAB_SEPARATED = TableFormat("delimited", "\t")
+
+
+def parse_delimiter(text):
+    r"""Return the character for a value of `delimiter`: a name, "\t" or the character itself."""
+    character = DELIMITERS.get(text.strip().lower(), "\t" if text == "\\t" else text)
+    if len(character) != 1 or character in '"\r\n\0':
+        raise UserError(
+            f"`delimiter={text}`: expected {', '.join(DELIMITERS)} or a single other character"
+        )
+    return character
+
+
+def format_by_name(path):
+    """Return the format of a file by its name alone: .csv has commas, others have tabs."""
+    return TableFormat("delimited", "," if path.lower().endswith(".csv") else "\t")
+
+
+def find_format(path, delimiter=None, names=()):
+    """Recognise the format of a file.
+
+    JSON and Parquet are recognised by the end of the name or the first characters. The delimiter
+    of another file is the one that separates known names in the first line. Otherwise a file that
+    ends in .csv has tabs if all of its first lines have, else the delimiter that gives its first
+    lines the same number of columns; any other file has tabs.
+
+    Args:
+      path: the file.
+      delimiter: the delimiter of a delimited file if it is known; see `parse_delimiter`.
+      names: likely names of columns, in lower case.
+
+    Raises:
+      UserError: if the file cannot be read, or is not UTF-8 as a whole.
+    """
+    start = _read_start(path)
+    ending = os.path.splitext(path)[1].lower()
+    kind = ENDINGS.get(ending)
+    if start.startswith(b"PAR1") or kind == "parquet":
+        return TableFormat("parquet")
+    if start.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise UserError(f"{path}: the text is UTF-16, expected UTF-8; save the file as UTF-8")
+    text = start.decode("utf-8-sig", "replace")
+    first = text.lstrip()[:1]
+    is_object = first == "{" and ending not in (".csv", ".tsv") and _is_object(text)
+    if kind or is_object:
+        return TableFormat("json" if first == "[" else "json_lines")
+    if delimiter:
+        return TableFormat("delimited", parse_delimiter(delimiter))
+    lines = text.split("\n")
+    if len(start) == _SAMPLE_BYTES and len(lines) > 1:
+        del lines[-1]  # it is not complete
+    return TableFormat("delimited", _find_delimiter(lines, ending == ".csv", set(names)))
+
+
+def _read_start(path):
+    try:
+        with files.system(path).GFile(path, "rb") as reader:
+            return reader.read(_SAMPLE_BYTES)
+    except files.io_errors() as error:
+        raise UserError(f"{path}: cannot be read ({reason(error)})") from None
+
+
+def _is_object(text):
+    try:
+        return isinstance(json.loads(text.lstrip().splitlines()[0]), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _find_delimiter(lines, is_csv, names):
+    lines = [f"{line}\n" for line in lines if line.strip("\r")]
+    default = "," if is_csv else "\t"
+    if not lines or (not is_csv and "\t" in lines[0]):
+        return default
+    rows = {delimiter: _sample_rows(lines, delimiter) for delimiter in DELIMITERS.values()}
+    candidates = {x: table for x, table in rows.items() if table and len(table[0]) > 1}
+    for delimiter, (header, *_) in candidates.items():
+        if names.intersection(name.strip().lower() for name in header):
+            return delimiter
+    if not is_csv or not candidates:
+        return default
+    if all(len(row) > 1 for row in rows["\t"]):
+        return "\t"
+
+    def consistency(delimiter):
+        counts = [len(row) for row in candidates[delimiter]]
+        return counts.count(counts[0]) / len(counts), counts[0]
+
+    return max(candidates, key=consistency)  # the first of equal ones: the comma
+
+
+def _sample_rows(lines, delimiter):
+    """Return the rows of lines with a delimiter, as far as they can be divided."""
+    if delimiter == "\t":
+        return [line.rstrip("\r\n").split("\t") for line in lines]
+    _raise_field_limit()
+    rows = []
+    with contextlib.suppress(csv.Error):
+        rows.extend(filter(None, csv.reader(lines, delimiter=delimiter)))
+    return rows
+
+
+def read_rows(path, table_format):
+    """Read the rows of a table; blank lines are skipped.
+
+    JSON and Parquet give the names of their columns as the first row.
+
+    Yields:
+      (number of the line or row from 1, list of cells, what is wrong with the row or None). The
+      cells of delimited files are str; those of JSON and Parquet are any values, None if missing.
+
+    Raises:
+      UserError: if the file cannot be read.
+    """
+    kind, delimiter = table_format
+    read = {"json": _json_rows, "json_lines": _json_rows, "parquet": _parquet_rows}.get(kind)
+    if read:
+        yield from read(path, *([kind] if read is _json_rows else []))
+        return
+    split = _split_quoted if delimiter != "\t" else _split_tabs
+    for number, row, problem in split(_lines(path), delimiter):
+        text = "\t".join(row)
+        if not problem and "\0" in text:
+            problem = "it contains a NUL character"
+        if not problem and (match := _NOT_UTF8.search(text)):
+            problem = f"not UTF-8 text (the byte {ord(match[0]) - 0xDC00:#x})"
+        yield number, row, problem
+
+
+def _lines(path):
+    """Yield lines with their ends; bytes that are not UTF-8 come as lone surrogates."""
+    try:
+        with files.system(path).GFile(path, "rb") as reader:
+            for number, line in enumerate(reader):
+                yield line.decode("utf-8" if number else "utf-8-sig", "surrogateescape")
+    except files.io_errors() as error:
+        raise UserError(f"{path}: cannot be read ({reason(error)})") from None
+
+
+def _split_tabs(lines, delimiter):
+    """Split at tabs. Quotes have no meaning, as in GLUE's files."""
+    for number, line in enumerate(lines, start=1):
+        if text := line.rstrip("\r\n"):
+            yield number, text.split(delimiter), None
+
+
+def _raise_field_limit():
+    # Python's default limit is 128 kB. It is global to the process, and harmless to raise.
+    csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
+
+
+def _split_quoted(lines, delimiter):
+    """Split at a delimiter. A quoted field may contain delimiters and line ends."""
+    _raise_field_limit()
+    reader = csv.reader(lines, delimiter=delimiter, strict=True)
+    while True:
+        number = reader.line_num + 1
+        try:
+            row = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            what = str(TableFormat("delimited", delimiter)).partition(",")[0]
+            yield number, [], f"not {what} text ({error})"
+            continue
+        if row:
+            yield number, row, None
+
+
+def _json_rows(path, kind):
+    """Yield the names of all columns, then the rows; the file is parsed twice to find the names."""
+    read = _json_objects if kind == "json" else _json_line_objects
+    names: dict[str, None] = {}
+    for _, row, _ in read(path):
+        names.update(dict.fromkeys(row))
+    if names:
+        yield 1, list(names), None
+    for number, row, problem in read(path):
+        yield number, [row.get(name) for name in names], problem
+
+
+def _json_line_objects(path):
+    for number, line in enumerate(_lines(path), 1):
+        if not line.strip():
+            continue
+        if match := _NOT_UTF8.search(line):
+            yield number, {}, f"not UTF-8 text (the byte {ord(match[0]) - 0xDC00:#x})"
+            continue
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            yield number, {}, f"not JSON ({getattr(error, 'msg', 'too deep')})"
+            continue
+        if isinstance(row, dict):
+            yield number, row, None
+        else:
+            yield number, {}, "expected a JSON object of columns by name"
+
+
+def _json_objects(path):
+    try:
+        rows = json.loads(files.read_text(path))
+    except json.JSONDecodeError as error:
+        raise UserError(f"{path}, line {error.lineno}: not JSON ({error.msg})") from None
+    except RecursionError:
+        raise UserError(f"{path}: the JSON is nested too deep") from None
+    for number, row in enumerate(rows, 1):
+        is_object = isinstance(row, dict)
+        problem = None if is_object else "expected a JSON object of columns by name"
+        yield number, row if is_object else {}, problem
+
+
+def open_parquet(path):
+    """Return the `pyarrow.parquet.ParquetFile` of a file; UserError without pyarrow."""
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise UserError(
+            f"{path}: Parquet requires the package pyarrow (pip install 'bert_tf[parquet]')"
+        ) from None
+    try:
+        with files.system(path).GFile(path, "rb") as reader:
+            return pyarrow.parquet.ParquetFile(io.BytesIO(reader.read()))
+    except (pyarrow.ArrowException, *files.io_errors()) as error:
+        raise UserError(f"{path}: cannot be read as Parquet ({reason(error)})") from None
+
+
+def _parquet_rows(path):
+    table = open_parquet(path)
+    yield 1, list(table.schema_arrow.names), None
+    number = 0
+    try:
+        for batch in table.iter_batches():
+            for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                number += 1
+                yield number, list(row), None
+    except OSError as error:  # a damaged page
+        raise UserError(f"{path}: cannot be read as Parquet ({reason(error)})") from None
+
+
+def as_text(value):
+    """Return a cell as text: numbers as Python prints them, "" for None.
+
+    Raises:
+      ValueError: if it is a list or an object.
+    """
+    if isinstance(value, str):
+        if "\0" in value:
+            raise ValueError("it contains a NUL character")
+        value.encode()  # raises UnicodeEncodeError, a ValueError, for a lone surrogate
+        return value
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (list, dict, bytes)):
+        raise ValueError(f"expected a text or a number, found {str(value)[:40]}")
+    return str(value)

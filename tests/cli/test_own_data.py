@@ -1,0 +1,89 @@
+"""run_classifier.py on custom files: columns that a run remembers, held-out rows, scores."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+from common import QUICK_RUN, model_flags, read_results, read_table, write_files, write_model
+
+import bert_tf
+
+
+@pytest.fixture
+def run(run_script, tmp_path):
+    """A function that runs run_classifier.py in `out`; with --do_train it adds a model."""
+    write_model(tmp_path, initializer_range=0.2, num_hidden_layers=1)
+
+    def run(*flags):
+        quick = [*model_flags(tmp_path), *QUICK_RUN] if "--do_train" in flags else []
+        return run_script("run_classifier", f"--output_dir={tmp_path}/out", *quick, *flags)
+
+    return run
+
+
+REVIEWS = "nr;review;stars\n" + "".join(f'{i};"a;{"bc"[i % 2]}";{i % 2}\n' for i in range(8))
+
+
+def test_columns_are_remembered(run, tmp_path):
+    write_files(tmp_path, train__csv=REVIEWS, test__csv="nr,review\n7,a b\n", bare__csv="a b\nc\n",
+                other__jsonl='{"body": "a"}\n')  # fmt: skip
+    run("--do_train", f"--train_file={tmp_path}/train.csv", "--num_train_epochs=1",
+        "--text_columns=review", "--label_column=stars", "--id_column=nr")  # fmt: skip
+    stored = json.loads((tmp_path / "out" / "classifier.json").read_text())["columns"]
+    assert stored == {"text_columns": ["review"], "label_column": ["stars"], "id_column": "nr"}
+    log = run("--do_eval", f"--dev_file={tmp_path}/train.csv")
+    assert "--text_columns=review, --label_column=stars, --id_column=nr" in log
+    assert "columns nr (id), review (text), stars (label); 8 examples" in log
+    # Files with other delimiters, without a header and with other columns.
+    run("--do_predict", f"--test_file={tmp_path}/test.csv")
+    assert read_table(tmp_path / "out" / "test_predictions.tsv")[1][0] == "7"
+    log = run("--do_predict", f"--test_file={tmp_path}/bare.csv")
+    assert "bare.csv has no column 'review'" in log and "2 examples" in log
+    log = run("--do_predict", f"--test_file={tmp_path}/other.jsonl", "--text_columns=body",
+              "--id_column=body")  # fmt: skip
+    assert "--text_columns: body as given; the model was trained with review" in log
+
+
+def test_held_out_rows(run, tmp_path):
+    write_files(tmp_path, train__csv=REVIEWS, changed__csv=REVIEWS.replace("a;b", "a;d"))
+    data = [f"--train_file={tmp_path}/train.csv", "--text_columns=review", "--label_column=stars"]
+    with pytest.raises(bert_tf.UserError, match="--dev_fraction to hold out"):
+        run("--do_train", "--do_eval", *data)
+    log = run("--do_train", "--do_eval", *data, "--dev_fraction=0.25", "--num_train_epochs=1")
+    assert "held out of 8 training rows for evaluation: 2" in log
+    results = read_results(tmp_path / "out" / "eval_results.txt")
+    # The same rows later, without the fraction.
+    log = run("--do_eval", data[0])
+    assert f"reusing {tmp_path}/out/eval.tf_record" in log
+    assert read_results(tmp_path / "out" / "eval_results.txt") == results
+    run("--do_eval", f"--dev_file={tmp_path}/changed.csv")
+    with pytest.raises(bert_tf.UserError, match="rows held out for evaluation would not be"):
+        run("--do_eval", f"--train_file={tmp_path}/changed.csv")
+    with pytest.raises(bert_tf.UserError, match=r"--dev_fraction=0\.5, but .* with 0\.25"):
+        run("--do_eval", data[0], "--dev_fraction=0.5")
+    # A resumed run must not train on them.
+    with pytest.raises(bert_tf.UserError, match=r"different dev_rows: 0\.25 .* there, none now"):
+        run("--do_train", *data)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("task_type", ["classification", "regression"])
+def test_from_a_file_to_a_file(run, run_script, tmp_path, task_type):
+    """The exported model finds the columns, and predicts what the run predicts."""
+    write_files(tmp_path, train__csv=REVIEWS)
+    data = f"{tmp_path}/train.csv"
+    run("--do_train", "--do_predict", f"--train_file={data}", f"--test_file={data}",
+        f"--task_type={task_type}", "--text_columns=review", "--label_column=stars",
+        "--num_train_epochs=2", "--learning_rate=0.01")  # fmt: skip
+    run_script("export_model", f"--model_dir={tmp_path}/out", f"--export_dir={tmp_path}/model",
+               "--warm_up=false")  # fmt: skip
+    run_script("bert_tf.cli.predict", f"--model={tmp_path}/model", f"--input_file={data}",
+               f"--output_file={tmp_path}/answers.csv")  # fmt: skip
+    header, *rows = csv.reader((tmp_path / "answers.csv").read_text().splitlines(), delimiter=";")
+    assert header[:4] == ["nr", "review", "stars", "prediction"]
+    expected = read_table(tmp_path / "out" / "test_results.tsv")
+    added = 3 if task_type == "regression" else 4
+    np.testing.assert_allclose(
+        np.float64([row[added:] for row in rows]), np.float64(expected), atol=1e-5
+    )

@@ -1,0 +1,154 @@
+"""Tables in, tables with predictions out, with a model that looks for the letter x."""
+
+import json
+
+import numpy as np
+import pytest
+
+import bert_tf
+from bert_tf.cli.table_answers import answer_table, open_table
+from bert_tf.serving.predictor import BasePredictor
+
+
+class Fake(BasePredictor):
+    """Answers "yes" if the first text has an x; `rows` has what it was asked."""
+
+    def __init__(self, *inputs, task="classification", **metadata):
+        metadata = {"task": task, "labels": ["no", "yes"], **metadata}
+        super().__init__(inputs, 2 if "numbers" in inputs else 0, metadata, 32)
+        self.rows = []
+
+    def _run(self, columns):
+        self.rows += zip(*columns.values(), strict=True)
+        p = np.array([0.75 if "x" in text else 0.25 for text in columns[self.inputs[0]]])
+        if self.metadata["task"] == "regression":
+            return {"score": p, "logits": p[:, None]}
+        return {"probabilities": np.stack([1 - p, p], 1)}
+
+
+@pytest.fixture
+def answer(tmp_path):
+    """Return a function: file name, its content and a model -> the table with predictions."""
+
+    def answer(name, data, model, output=None, **options):
+        (tmp_path / name).write_bytes(data if isinstance(data, bytes) else data.encode())
+        table = open_table(model, str(tmp_path / name), **options)
+        if table is None:
+            return None
+        answer_table(model, table, str(tmp_path / (output or f"out_{name}")), None)
+        return (tmp_path / (output or f"out_{name}")).read_bytes()
+
+    return answer
+
+
+REVIEWS = {"text_columns": ["review"], "label_column": ["stars"]}
+
+
+def test_csv(answer, tmp_path):
+    model = Fake("text", columns=REVIEWS)
+    text = 'nr;review\n1;"a; x"\n2;"b ""c"""\n'
+    assert answer("a.csv", text, model).decode() == (
+        "nr;review;prediction;probability_no;probability_yes\n"
+        '1;"a; x";yes;0.25;0.75\n'
+        '2;"b ""c""";no;0.75;0.25\n'
+    )
+    assert answer("a.csv", "text,n\nx,1\n", model).startswith(b"text,n,prediction,")
+    assert answer("a.csv", "a\nx\n", Fake("text")) == b"a,no,0.75,0.25\nx,yes,0.25,0.75\n"
+    printed = []
+    answer_table(model, open_table(model, str(tmp_path / "a.csv")), None, printed.append)
+    assert printed == ["a,no,0.75,0.25\nx,yes,0.25,0.75\n"]
+    assert b"x,1,yes," in answer("a.csv", "body,n\nx,1\n", model, text_columns=["body"])
+
+
+def test_other_kinds(answer):
+    model = Fake("text", columns=REVIEWS)
+    objects = [{"nr": 1, "review": "x", "more": [None]}, {"nr": 2, "review": "\u00e4", "more": {}}]
+    expected = [
+        {**row, "prediction": label, "probabilities": {"no": 1 - p, "yes": p}}
+        for row, label, p in zip(objects, ("yes", "no"), (0.75, 0.25), strict=True)
+    ]
+    out = answer("a.jsonl", "\n".join(map(json.dumps, objects)), model)
+    assert [json.loads(line) for line in out.decode().splitlines()] == expected
+    assert json.loads(answer("a.json", json.dumps(objects), model)) == expected
+    out = answer("a.tsv", 'review\tn\n"x\t1\n', model).decode()
+    assert out.splitlines()[1] == '"x\t1\tyes\t0.25\t0.75'
+    model = Fake("text", columns=REVIEWS, task="regression")
+    assert answer("a.csv", "review\nx\n", model) == b"review,prediction\nx,0.75\n"
+    model = Fake("text", columns={**REVIEWS, "label_separator": "; "}, task="multi_label")
+    model.metadata["labels"] = ["a", "b"]
+    assert b"x,b,0.25,0.75" in answer("a.csv", "review\nx\n", model)
+
+
+def test_parquet(answer, tmp_path):
+    pyarrow, parquet = (pytest.importorskip(x) for x in ("pyarrow", "pyarrow.parquet"))
+    table = pyarrow.table({"review": ["x", "a"], "when": pyarrow.array([1, None], "timestamp[ms]")})
+    parquet.write_table(table, tmp_path / "t.parquet")
+    data = (tmp_path / "t.parquet").read_bytes()
+    model = Fake("text", columns=REVIEWS)
+    answer("a.parquet", data, model)
+    out = parquet.read_table(tmp_path / "out_a.parquet")
+    assert out.schema.field("when").type == table.schema.field("when").type
+    assert out["prediction"].to_pylist() == ["yes", "no"]
+    assert out["probability_yes"].to_pylist() == [0.75, 0.25]
+    with pytest.raises(bert_tf.UserError, match=r"`output_file`.*Parquet"):
+        answer("a.parquet", data, model, output="out.csv")
+
+
+def test_pairs_and_numbers(answer):
+    model = Fake("text_a", "text_b", columns={"text_columns": ["5", "6"]})
+    answer("sts-test.csv", 'g\tf\ty\t1\t4.0\tA "x, y\tb\ng\tf\ty\t1\t4.0\ta\tb\ts\tt\n', model)
+    assert sorted(model.rows) == [('A "x, y', "b"), ("a", "b")]
+    model = Fake("text_a", "text_b")
+    answer("a.csv", "sentence2,sentence1\nb,a\n", model)
+    assert model.rows == [("a", "b")]
+    model = Fake("text", "numbers", numbers=["age", "price"], columns=REVIEWS)
+    answer("a.csv", "age,review,price\n35,x,2.5\n", model)
+    assert model.rows == [("x", [35.0, 2.5])]
+    model = Fake("text", numbers_in_text=["age", "price"], columns=REVIEWS)
+    answer("a.csv", "age,review,price\n35,x, 2.50\n", model)
+    assert model.rows == [("age: 35, price: 2.50. x",)]
+    model = Fake("question", "context", task="question_answering")
+    model._run = lambda columns: {"answer": np.array(columns["context"], object)}
+    assert answer("a.csv", "context,question\nc,q\n", model).endswith(b"c,q,c\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "inputs"),
+    [
+        ("lines.txt", "good, x\n{bad\n", ("text",)),
+        ("lines.tsv", "a\tb\nc\td\n", ("text_a", "text_b")),
+        ("lines", '{"review": "a"', ("text",)),
+        ("lines", b"\xff\xfa\n", ("text",)),
+        ("empty.csv", "", ("text",)),
+    ],
+)
+def test_plain_lines_are_no_table(answer, name, data, inputs):
+    assert answer(name, data, Fake(*inputs)) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "options", "message"),
+    [
+        ("a.csv", "n,review\n1,a\n2\n", {}, r"a\.csv, line 3: text is expected in column 2"),
+        ("a.csv", "review,n\na,b,c\n", {}, "line 2: 3 columns.* 2"),
+        ("a.csv", "review\n", {}, "no rows"),
+        ("a.csv", "n,review\n", {"text_columns": ["x"]}, r"no column 'x', only \['n', 'review'\]"),
+        ("a.csv", "n,review\n", {"text_columns": ["n", "review"]}, "column for each of text"),
+        ("a.csv", "review,prediction\na,b\n", {}, "already has a column 'prediction'"),
+        ("a.jsonl", '{"review": ["a"]}\n', {}, "line 1: expected a text"),
+        ("a.jsonl", '{"review": "a"}\n[]\n', {}, "line 2: expected a JSON object"),
+    ],
+)
+def test_errors(answer, name, data, options, message):
+    with pytest.raises(bert_tf.UserError, match=message):
+        answer(name, data, Fake("text", columns=REVIEWS), **options)
+
+
+def test_lines_of_json_by_column(tmp_path):
+    model = Fake("text", "numbers", numbers=["age", "price"], columns=REVIEWS)
+    expected = {"text": "x", "numbers": [35, 2.5]}
+    line = '{"review": "x", "age": 35, "price": 2.5, "nr": 1}'
+    assert model.read(line, as_json=True) == expected
+    assert model.read(json.dumps({**expected, "nr": 1}), as_json=True) == expected
+    with pytest.raises(ValueError, match=r"text, numbers \(or review, age, price\)"):
+        model.read('{"review": "x"}', as_json=True)

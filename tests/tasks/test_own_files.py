@@ -1,0 +1,183 @@
+"""Custom files of any kind: formats that are recognised, reports, and errors about columns."""
+
+import json
+import sys
+from collections import Counter
+
+import pytest
+from common import read_data, write_files
+
+import bert_tf
+from bert_tf.data import tables
+from bert_tf.tasks.classification import Example, FileSource, Layout, custom_task, read_examples
+from bert_tf.tasks.classification.examples import DevSplit, hold_out
+
+ROWS = [("good, very good; or so", "yes"), ('"so" so', "no"), ("bad\u00e4", "no")]
+OBJECTS = [{"nr": i, "text": text, "label": label} for i, (text, label) in enumerate(ROWS)]
+
+
+def read(path, split="train", task_type=None, **layout):
+    task = custom_task(task_type, None, Layout(**layout))
+    examples = read_examples(task, None, split, str(path))
+    return [(x.text_a, x.label) if x.text_b is None else (x.text_a, x.text_b, x.label)
+            for x in examples]  # fmt: skip
+
+
+def delimited(delimiter, header=True):
+    rows = [f'"{text.replace(chr(34), chr(34) * 2)}"{delimiter}{label}' for text, label in ROWS]
+    return "\n".join([*([f"text{delimiter}label"] if header else []), *rows]) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.csv", delimited(",")),
+        ("a.csv", delimited(";")),
+        ("a.csv", delimited(";", header=False)),
+        ("a.csv", delimited("|")),
+        ("a.txt", delimited(";")),
+        ("a.csv", "".join(f"{text}\t{label}\n" for text, label in ROWS)),
+        ("a.tsv", "".join(f"{text}\t{label}\n" for text, label in ROWS)),
+        ("a.jsonl", "\n".join(map(json.dumps, OBJECTS))),
+        ("a.txt", "\n".join(map(json.dumps, OBJECTS))),
+        ("a.json", json.dumps(OBJECTS, indent=2)),
+        ("a.json", "\n".join(map(json.dumps, OBJECTS))),
+    ],
+)
+def test_formats_are_recognised(tmp_path, name, text):
+    (tmp_path / name).write_text(text)
+    assert read(tmp_path / name) == ROWS
+
+
+def test_what_is_not_a_delimiter(tmp_path):
+    """Names, commas and odd line ends in the texts of tab-separated files and of plain ones."""
+    for text in ("label, or not", "a\u2028b, c", "a\x0cb"):
+        (tmp_path / "a.tsv").write_text(f"{text}\tyes\nb, c\tno\n")
+        assert read(tmp_path / "a.tsv") == [(text, "yes"), ("b, c", "no")]
+    (tmp_path / "a.txt").write_text("good, very good\nbad, very bad\n")
+    assert [x[0] for x in read(tmp_path / "a.txt", "test")] == ["good, very good", "bad, very bad"]
+    (tmp_path / "a.csv").write_text('text,label\n"a;b",x\n"c;d",y\n')
+    assert read(tmp_path / "a.csv") == [("a;b", "x"), ("c;d", "y")]
+
+
+def test_parquet(tmp_path, monkeypatch):
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    table = pyarrow.Table.from_pylist(OBJECTS)
+    parquet.write_table(table, tmp_path / "a.parquet")
+    assert read(tmp_path / "a.parquet") == ROWS
+    with pytest.raises(bert_tf.UserError, match=r"no column 'x', only \['nr', 'text', 'label'\]"):
+        read(tmp_path / "a.parquet", text=("x",))
+    (tmp_path / "b.parquet").write_bytes(b"PAR1 not really")
+    with pytest.raises(bert_tf.UserError, match=r"b\.parquet: cannot be read as Parquet"):
+        read(tmp_path / "b.parquet")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(bert_tf.UserError, match=r"pip install 'bert_tf\[parquet\]'"):
+        read(tmp_path / "a.parquet")
+
+
+def test_the_stand_in_of_sts(tmp_path):
+    """Tab-separated with 7 or 9 columns, no header, and quotes that are text."""
+    lines = [
+        'main-captions\tMSRvid\t2012test\t0001\t5.000\tA plane, "the" one.\t"A plane.',
+        "main-news\theadlines\t2013\t0002\t1.25\ta; b\tc, d\tlicence\tsource",
+    ]
+    (tmp_path / "sts-train.csv").write_text("\n".join(lines) + "\n")
+    rows = read(tmp_path / "sts-train.csv", task_type="regression", text=("5", "6"), label=("4",))
+    assert rows == [('A plane, "the" one.', '"A plane.', 5.0), ("a; b", "c, d", 1.25)]
+
+
+def test_delimiters_that_are_given(tmp_path):
+    (tmp_path / "a.csv").write_text("good, or so#yes\nbad#no\n")
+    assert read(tmp_path / "a.csv", delimiter="#") == [("good, or so", "yes"), ("bad", "no")]
+    (tmp_path / "a.tsv").write_text("good,yes\n")
+    assert read(tmp_path / "a.tsv", delimiter="comma") == [("good", "yes")]
+    assert tables.parse_delimiter("\\t") == "\t" and tables.parse_delimiter(" ") == " "
+    for bad in ("##", '"', ""):
+        with pytest.raises(bert_tf.UserError, match=f"`delimiter={bad}`"):
+            tables.parse_delimiter(bad)
+    (tmp_path / "a.jsonl").write_text('{"text": "a", "label": "b"}')
+    with pytest.raises(bert_tf.UserError, match=r"`delimiter=;`, but .* is JSON lines"):
+        read(tmp_path / "a.jsonl", delimiter=";")
+
+
+def test_the_report_of_a_file(tmp_path, caplog):
+    caplog.set_level("INFO", "bert_tf")
+    write_files(tmp_path, a__csv="nr;text;stars\n1;" + "soup " * 20 + ";5\n", b__tsv="a\tb\tx\n")
+    read(tmp_path / "a.csv", label=("stars",))
+    read(tmp_path / "b.tsv")
+    first, second = (record.getMessage() for record in caplog.records)
+    assert first.endswith(
+        "a.csv: semicolon-separated, fields may be quoted; columns nr, text (text), stars (label); "
+        "1 examples, the first: text 'soup soup soup soup soup soup soup so...', label '5'"
+    )
+    assert "tab-separated, quotes are text; no header line, columns 0 (text_a), 1" in second
+
+
+def test_values_of_json(tmp_path):
+    rows = [
+        {"text": "a", "label": ["x", 2]}, {"label": []}, {"text": "b", "label": [], "more": {}},
+    ]  # fmt: skip
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    with pytest.raises(bert_tf.UserError, match=r"a\.jsonl, line 2: text is empty"):
+        read(tmp_path / "a.jsonl", task_type="multi_label")
+    (tmp_path / "a.jsonl").write_text("\n".join(json.dumps(rows[i]) for i in (0, 2)))
+    assert read(tmp_path / "a.jsonl", task_type="multi_label") == [("a", ("x", "2")), ("b", ())]
+    (tmp_path / "a.json").write_text('[{"text": "a", "label": 1}, {"text": "b", "label": true}]')
+    assert read(tmp_path / "a.json") == [("a", "1"), ("b", "true")]
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "layout", "message"),
+    [
+        ("a.csv", "text,text,label\na,b,c\n", {}, "line 1: .*'text' twice"),
+        ("a.csv", "Text,text ,label\na,b,c\n", {"text": ("TEXT",)}, "line 1: .*'TEXT' twice"),
+        ("a.csv", "text,label\na,b\n", {"label": ("text",)}, "'text' is the label .*text_columns"),
+        ("a.csv", "text,label\na,b\n", {"text": ("text", "text")}, "`text_columns`.* 'text' twice"),
+        ("a.csv", "a,b\nc,d\n", {"text": ("0",), "label": ("0",)}, "'0' is the label"),
+        ("a.csv", "text,n,label\na,1,b\n", {"label": ("n",), "numbers": ("n",)}, "numeric_columns"),
+        ("a.csv", "text;label\na;b\nc\n", {}, "line 3: label is expected in column 2.* has 1"),
+        ("a.csv", b"\xff\xfea\0", {}, "UTF-16"),
+        ("a.jsonl", '{"text": "a", "label": "b"}\n{', {}, "line 2: not JSON"),
+        ("a.jsonl", '{"text": ["a"], "label": "b"}\n', {}, "line 1: text_a: expected a text"),
+        ("a.json", '[{"text": "a", "label": "b"}, 3]', {}, "row 2: expected a JSON object"),
+        ("a.json", "[1,\n", {}, "line 2: not JSON"),
+        ("a.json", '[{"text": "a"}]', {"header": "no"}, "`header=no`, but"),
+        ("a.json", "", {}, "no examples"),
+    ],
+)
+def test_errors(tmp_path, name, data, layout, message):
+    (tmp_path / name).write_bytes(data if isinstance(data, bytes) else data.encode())
+    with pytest.raises(bert_tf.UserError, match=message):
+        read(tmp_path / name, **layout)
+
+
+def test_files_of_a_folder(tmp_path):
+    folder = write_files(tmp_path, train__jsonl='{"text": "a", "label": "x"}\n')
+    assert read_data(FileSource(custom_task(labels=("x", "y")), folder), ["train"]).examples
+
+
+def test_a_single_label(tmp_path, caplog):
+    folder = write_files(tmp_path, train__tsv="a\tx\nb\tx\n")
+    with pytest.raises(bert_tf.UserError, match=r"train\.tsv: the only label is 'x'.*multi_label"):
+        read_data(FileSource(custom_task(), folder), ["train"])
+    data = read_data(FileSource(custom_task("multi_label"), folder), ["train"])
+    assert data.labels == ("x",) and "all 2 training examples have the label" in caplog.text
+    caplog.clear()
+    read_data(FileSource(custom_task(labels=("x", "y")), folder), ["train"])
+    assert "the label 'x': there is nothing to learn" in caplog.text
+
+
+def test_rows_are_held_out_in_proportion():
+    examples = [Example("", str(i), None, "rare" if i == 9 else "ab"[i % 3 == 0], str(i))
+                for i in range(90)]  # fmt: skip
+    train, dev = hold_out(examples, DevSplit(0.2), stratify=True)
+    assert len(train) == 72 and len(dev) == 18
+    assert sorted(train + dev, key=lambda x: int(x.id)) == examples
+    assert Counter(x.label for x in dev) == {"a": 12, "b": 6}
+    assert [int(x.id) for x in dev] == sorted(int(x.id) for x in dev)
+    assert hold_out(examples, DevSplit(0.2), stratify=True) == (train, dev)
+    assert hold_out(examples, DevSplit(0.2, seed=1), stratify=True)[1] != dev
+    assert len(hold_out(examples, DevSplit(0.2), stratify=False)[1]) == 18
+    with pytest.raises(bert_tf.UserError, match=r"`dev_fraction=0\.001` of 90 .* evaluation"):
+        hold_out(examples, DevSplit(0.001), stratify=True)
