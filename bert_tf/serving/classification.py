@@ -15,7 +15,8 @@ def classification_servable(model, config, options):
     Text inputs: `text`, or `text_a` and `text_b` ("" for none) if the model was trained on pairs;
     `numbers`, float64 (B, F), if it has F numeric features, in the units of the training data.
     Outputs, float32: `logits` (B, L) for L labels, and `probabilities` (B, L), or `score` (B,) for
-    regression.
+    regression. Strings, unless the model takes only ids: `labels` (B, L), the names of the
+    probabilities, and for `classification` `label` (B,), the most probable one.
     """
     model, buckets = prepare_model(model, options, config.max_seq_length)
     tokenizer = GraphTokenizer(config.vocab_file, config.do_lower_case)
@@ -26,7 +27,10 @@ def classification_servable(model, config, options):
             normalised = tf.cast(normalize(inputs["numbers"], numbers), tf.float32)
             inputs = {**inputs, "numbers": normalised}
         logits = model(inputs, training=False)["logits"]
-        return {"logits": logits, **TASK_CLASSES[config.task_type].answers(logits)}
+        answers = TASK_CLASSES[config.task_type].answers(logits)
+        # LiteRT, for which models of ids are made, has no operation that repeats strings.
+        names = _label_names(config, logits) if options.inputs == "text" else {}
+        return {"logits": logits, **answers, **names}
 
     names = ("text",) if config.num_texts == 1 else ("text_a", "text_b")
 
@@ -65,25 +69,43 @@ def classification_servable(model, config, options):
     )
 
 
+def _label_names(config, logits):
+    """Return the outputs with names of labels for logits (B, L): a dict of strings.
+
+    All rows have the same `labels`, because TF Serving requires B rows of every output.
+    """
+    if not config.labels:
+        return {}
+    names = tf.constant([config.labels])
+    outputs = {"labels": tf.gather(names, tf.zeros_like(logits[:, 0], tf.int32))}
+    if config.task_type == "classification":
+        outputs["label"] = tf.gather(names[0], tf.argmax(logits, -1, tf.int32))
+    return outputs
+
+
 def multiple_choice_servable(model, config, options):
     """Return a `BertMultipleChoice` as a `Servable`, given its `MultipleChoiceConfig`.
 
-    Text inputs: `context` (B,) and `endings` (B, C) for any number C of endings. Outputs, float32
-    (B, C): `logits` and `probabilities`. Token ids are (B, C, S).
+    Text inputs: `context` (B,) and `endings` (B, C) for any number C of endings. Outputs: `logits`
+    and `probabilities`, float32 (B, C); `choice`, int32 (B,), the number of the most probable
+    ending from 0; for texts `ending`, string (B,). Token ids are (B, C, S).
     """
     model, buckets = prepare_model(model, options, config.max_seq_length)
     tokenizer = GraphTokenizer(config.vocab_file, config.do_lower_case)
 
     def serve_ids(inputs):
         logits = model(inputs, training=False)["logits"]
-        return {"logits": logits, "probabilities": tf.nn.softmax(logits)}
+        choice = tf.argmax(logits, -1, tf.int32)
+        return {"logits": logits, "probabilities": tf.nn.softmax(logits), "choice": choice}
 
     def serve_text(inputs):
         num_rows, num_endings = tf.unstack(tf.shape(inputs["endings"]))
         contexts = tf.repeat(inputs["context"], num_endings)
         batch = buckets.tokenize(tokenizer, contexts, tf.reshape(inputs["endings"], (-1,)))
         shape = (num_rows, num_endings, tf.shape(batch["input_ids"])[1])
-        return serve_ids({name: tf.reshape(x, shape) for name, x in batch.items()})
+        outputs = serve_ids({name: tf.reshape(x, shape) for name, x in batch.items()})
+        ending = tf.gather(inputs["endings"], outputs["choice"], batch_dims=1)
+        return {**outputs, "ending": ending}
 
     endings = tf.TensorSpec((None, None), tf.string, name="endings")
     return Servable(
