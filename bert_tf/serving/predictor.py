@@ -76,7 +76,7 @@ class BasePredictor:
         return answers
 
     def _as_dict(self, index, row):
-        """Return a row as a dict of its inputs by name; UserError if they are not those expected."""
+        """Return a row as a dict of its inputs by name; UserError if one is missing."""
         if isinstance(row, (str, bytes)) and len(self.inputs) == 1:
             return {self.inputs[0]: row}
         if isinstance(row, dict) and row.keys() >= set(self.inputs):

@@ -184,6 +184,8 @@ class MultipleChoiceTask(ClassificationTask):
     task_type = "multiple_choice"
     schema = records.CHOICE
     loss_names = ("choice_loss",)
+    # The number of a choice has no meaning that the scores of single choices would describe.
+    metrics_used = ("accuracy",)
 
     def __init__(self, config, dtype=None):
         """Make the model of a `BertConfig` and a Keras dtype policy."""

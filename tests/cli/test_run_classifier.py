@@ -42,7 +42,8 @@ def test_mnli_and_its_diagnostic_set(run, tmp_path):
         "--do_train", "--do_eval", "--do_predict", "--num_train_epochs=2",
         f"--glue_submission={submission}", "--train_batch_size=1",
     )  # fmt: skip
-    expected = {"eval_accuracy", "eval_loss", "global_step", "loss"}
+    expected = {"eval_accuracy", "eval_f1_macro", "eval_f1_weighted", "eval_precision_macro",
+                "eval_recall_macro", "eval_loss", "global_step", "loss"}  # fmt: skip
     for suffix in ("", "_mismatched"):
         assert set(read_results(out / f"eval_results{suffix}.txt")) == expected
         header, row = read_table(out / f"test_predictions{suffix}.tsv")
@@ -128,7 +129,9 @@ def test_several_labels(run, tmp_path):
     )  # fmt: skip
     results = read_results(out / "eval_results.txt")
     assert set(results) == {
-        "eval_accuracy", "eval_f1_macro", "eval_f1_micro", "eval_loss", "global_step", "loss"
+        "eval_accuracy", "eval_f1_macro", "eval_f1_micro", "eval_f1_weighted",
+        "eval_precision_macro", "eval_precision_micro", "eval_recall_macro", "eval_recall_micro",
+        "eval_loss", "global_step", "loss",
     }  # fmt: skip
     assert float(results["eval_accuracy"]) == float(results["eval_f1_macro"]) == 1.0
     report = (out / "eval_report.txt").read_text()

@@ -37,7 +37,9 @@ class ClassificationTask(Task):
     # The main entry of `answers`.
     answer_name = "probabilities"
     loss_names = ("classification_loss",)
-    metrics_used: tuple[str, ...] = ("accuracy",)
+    metrics_used: tuple[str, ...] = (
+        "accuracy", "f1_macro", "f1_weighted", "precision_macro", "recall_macro",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -189,7 +191,8 @@ class MultiLabelTask(ClassificationTask):
     schema = records.MULTI_LABEL
     label_name = "label_values"
     loss_names = ("multi_label_loss",)
-    metrics_used = ("accuracy", "f1_micro", "f1_macro")
+    metrics_used = ("accuracy", "f1_micro", "f1_macro", "f1_weighted", "precision_micro",
+                    "precision_macro", "recall_micro", "recall_macro")  # fmt: skip
 
     @staticmethod
     def encode(label, labels):
