@@ -251,6 +251,7 @@ class Experiment:
             if features.stale_reason:
                 raise UserError(f"{path} was made from different data: {features.stale_reason}")
             self._features[split] = features
+            self.data.log_truncated(split, features)
 
     def _must_rebuild(self, features, runs):
         """Return whether features have to be written; all workers must call it together.

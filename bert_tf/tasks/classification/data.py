@@ -72,7 +72,7 @@ class ClassificationData(TaskData):
         }
 
         def write(teacher_logits=None):
-            write_features(
+            return write_features(
                 path, examples, config.labels, tokenizer, config.max_seq_length, self.task_class,
                 config.numeric_inputs, teacher_logits,
             )  # fmt: skip

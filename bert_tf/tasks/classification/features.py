@@ -5,6 +5,7 @@ from bert_tf.errors import UserError
 from bert_tf.tasks.classification.examples import normalize
 from bert_tf.tasks.classification.task import ClassificationTask
 from bert_tf.tasks.feature_cache import encode_batches, write_records
+from bert_tf.tasks.truncation import LengthCounter
 
 CLS, SEP = "[CLS]", "[SEP]"
 
@@ -15,7 +16,7 @@ def truncate_pair(ids_a, ids_b, limit):
         (ids_a if len(ids_a) > len(ids_b) else ids_b).pop()
 
 
-def pack_pair(ids_a, ids_b, tokenizer, max_seq_length):
+def pack_pair(ids_a, ids_b, tokenizer, max_seq_length, lengths=None):
     """Pack `[CLS] a [SEP]` or `[CLS] a [SEP] b [SEP]`, truncated as in the release, padded with 0.
 
     Args:
@@ -23,10 +24,13 @@ def pack_pair(ids_a, ids_b, tokenizer, max_seq_length):
       ids_b: list of the ids of the second text, shortened too; empty for a single text.
       tokenizer: a `FullTokenizer`.
       max_seq_length: S.
+      lengths: a `truncation.LengthCounter` that the length before truncation is added to, or None.
 
     Returns:
       Dict of lists of S numbers: `input_ids`, `input_mask`, `segment_ids`.
     """
+    if lengths:
+        lengths.add(len(ids_a) + len(ids_b) + (3 if ids_b else 2))
     if ids_b:
         truncate_pair(ids_a, ids_b, max_seq_length - 3)
     del ids_a[max_seq_length - 2 :]
@@ -62,6 +66,7 @@ def features(
     task_class=ClassificationTask,
     numeric_features=(),
     teacher_logits=None,
+    lengths=None,
 ):
     """Convert examples to the values of records, as the release does.
 
@@ -73,6 +78,7 @@ def features(
       task_class: the class of `task.TASK_CLASSES` that the records are for.
       numeric_features: the `NumericFeature`s by which to normalize the numbers of the examples.
       teacher_logits: array (N, L) of the logits of a teacher, or None.
+      lengths: a `truncation.LengthCounter` to add the lengths of the examples to, or None.
 
     Yields:
       For each example a dict for `schema_of`; see `pack_pair`.
@@ -96,7 +102,7 @@ def features(
             values["teacher_logits"] = teacher_logits[i]
         yield {
             **values,
-            **pack_pair(ids_a, ids_b, tokenizer, max_seq_length),
+            **pack_pair(ids_a, ids_b, tokenizer, max_seq_length, lengths),
             task_class.label_name: label,
             "is_real_example": 1,
         }
@@ -112,9 +118,15 @@ def write_features(
     numeric_features=(),
     teacher_logits=None,
 ):
-    """Write the `features` of all examples to a TFRecord file, all or none."""
+    """Write the `features` of all examples to a TFRecord file, all or none.
+
+    Returns the metadata of a `FeatureCache`: the counts of a `truncation.LengthCounter`.
+    """
     schema = schema_of(task_class, numeric_features, teacher_logits is not None)
+    lengths = LengthCounter(max_seq_length)
     values = features(
-        examples, labels, tokenizer, max_seq_length, task_class, numeric_features, teacher_logits
-    )
+        examples, labels, tokenizer, max_seq_length, task_class, numeric_features, teacher_logits,
+        lengths,
+    )  # fmt: skip
     write_records(path, schema, values, total=len(examples))
+    return {"lengths": lengths.counts}
