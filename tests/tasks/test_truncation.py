@@ -49,6 +49,8 @@ def test_each_split_of_a_run(pairs, run_script, tmp_path, experiments):
         ) in log
         assert "test: 1 of 1 texts (100.0%) have more than 8 tokens" in log
         assert "dev: 1 of" not in log
+        # Pairs cannot be read in windows.
+        assert (", --long_documents=windows reads them in windows" in log) == (not pairs)
 
 
 def test_choices(run_script, tmp_path, experiments):

@@ -6,6 +6,7 @@ from typing import Any
 from bert_tf import files
 from bert_tf.tasks.base import TaskConfig, check_labels
 from bert_tf.tasks.classification.examples import NumericFeature
+from bert_tf.tasks.windows import DocumentWindows
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,16 +20,36 @@ class ClassificationConfig(TaskConfig):
       numeric_as: "vector" if they are concatenated with the pooled output, "text" if they are
         written before the text as words.
       num_texts: 2 if the training set has pairs, else 1.
+      long_documents: "truncate", or "windows" if long texts are read in overlapping windows.
+      doc_stride: tokens from the start of one window to that of the next, None for half a window.
+      window_pooling: "mean" or "max" of the logits of the windows.
+      max_windows: the largest number of windows of a text.
     """
 
     FILE = files.CLASSIFIER
-    FIXED = ("task_type", "labels", "numeric_columns", "numeric_as")
+    FIXED = ("task_type", "labels", "numeric_columns", "numeric_as", "long_documents",
+             "window_pooling")  # fmt: skip
+    OPTIONS = ("do_lower_case", "max_seq_length", "long_documents")
+    # Options that require windows.
+    WINDOW_OPTIONS = ("doc_stride", "window_pooling", "max_windows")
 
     labels: tuple = ()
     task_type: str = "classification"
     numeric_features: tuple = ()
     numeric_as: str = "vector"
     num_texts: int = 2
+    long_documents: str = "truncate"
+    doc_stride: int | None = None
+    window_pooling: str = "mean"
+    max_windows: int = 16
+
+    @property
+    def windows(self):
+        """The `DocumentWindows` of long texts, None if they are truncated."""
+        if self.long_documents != "windows":
+            return None
+        stride = self.doc_stride or (self.max_seq_length - 2) // 2
+        return DocumentWindows(self.max_seq_length, stride, self.max_windows, self.window_pooling)
 
     @property
     def num_outputs(self):
@@ -45,6 +66,10 @@ class ClassificationConfig(TaskConfig):
         """The names of the numeric features."""
         return [feature.name for feature in self.numeric_features]
 
+    def recorded_options(self):
+        names = self.WINDOW_OPTIONS if self.windows else ()
+        return {**super().recorded_options(), **{name: getattr(self, name) for name in names}}
+
     def to_json(self):
         values: dict[str, Any] = {
             "task_type": self.task_type,
@@ -56,6 +81,9 @@ class ClassificationConfig(TaskConfig):
         if self.numeric_features:
             values["numeric_as"] = self.numeric_as
             values["numbers"] = [feature._asdict() for feature in self.numeric_features]
+        if self.windows:
+            names = ("long_documents", *self.WINDOW_OPTIONS)
+            values |= {name: getattr(self, name) for name in names}
         return values
 
     @classmethod
@@ -71,6 +99,8 @@ class ClassificationConfig(TaskConfig):
             tuple(NumericFeature(**feature) for feature in values.get("numbers", ())),
             values.get("numeric_as", "vector"),
             values.get("num_texts", 2),
+            **{name: values[name] for name in ("long_documents", *cls.WINDOW_OPTIONS)
+               if name in values},
         )
 
     @classmethod

@@ -45,14 +45,34 @@ def pack_pair(ids_a, ids_b, tokenizer, max_seq_length, lengths=None):
     }
 
 
-def schema_of(task_class, numeric_features=(), with_teacher=False):
+def pack_windows(ids, tokenizer, windows, num_windows):
+    """Pack each window of a text as `[CLS] tokens [SEP]`.
+
+    Args:
+      ids: list of the ids of the text.
+      tokenizer: a `FullTokenizer`.
+      windows: the `DocumentWindows`.
+      num_windows: W; windows of zeros follow those of the text.
+
+    Returns:
+      Dict of lists of W lists of S numbers.
+    """
+    rows = [
+        pack_pair(ids[first : first + length], [], tokenizer, windows.max_seq_length)
+        for first, length in windows.spans(len(ids))
+    ]
+    padding = [[0] * windows.max_seq_length] * (num_windows - len(rows))
+    return {name: [row[name] for row in rows] + padding for name in rows[0]}
+
+
+def schema_of(task_class, numeric_features=(), with_teacher=False, windows=None):
     """Return the schema of the records of one of the `task.TASK_CLASSES`.
 
     `numeric_features` are those that the model takes as numbers; `with_teacher` says whether the
-    records have a teacher's logits.
+    records have a teacher's logits, and `windows` are the `DocumentWindows` of long texts, if any.
     """
     return {
-        **task_class.schema,
+        **(records.windowed(task_class.schema) if windows else task_class.schema),
         **(records.NUMBERS if numeric_features else {}),
         **(records.TEACHER if with_teacher else {}),
     }
@@ -67,6 +87,8 @@ def features(
     numeric_features=(),
     teacher_logits=None,
     lengths=None,
+    windows=None,
+    num_windows=None,
 ):
     """Convert examples to the values of records, as the release does.
 
@@ -79,9 +101,11 @@ def features(
       numeric_features: the `NumericFeature`s by which to normalize the numbers of the examples.
       teacher_logits: array (N, L) of the logits of a teacher, or None.
       lengths: a `truncation.LengthCounter` to add the lengths of the examples to, or None.
+      windows: the `DocumentWindows` of the texts, None to truncate them.
+      num_windows: the largest number of windows of an example, with `windows`.
 
     Yields:
-      For each example a dict for `schema_of`; see `pack_pair`.
+      For each example a dict for `schema_of`; see `pack_pair` and `pack_windows`.
 
     Raises:
       UserError: if a label is not in `labels`; names file and line.
@@ -100,9 +124,15 @@ def features(
             values["numbers"] = normalize(example.numbers, numeric_features)
         if teacher_logits is not None:
             values["teacher_logits"] = teacher_logits[i]
+        if windows:
+            if lengths:
+                lengths.add(len(ids_a) + 2)
+            packed = pack_windows(ids_a, tokenizer, windows, num_windows)
+        else:
+            packed = pack_pair(ids_a, ids_b, tokenizer, max_seq_length, lengths)
         yield {
             **values,
-            **pack_pair(ids_a, ids_b, tokenizer, max_seq_length, lengths),
+            **packed,
             task_class.label_name: label,
             "is_real_example": 1,
         }
@@ -117,16 +147,22 @@ def write_features(
     task_class=ClassificationTask,
     numeric_features=(),
     teacher_logits=None,
+    windows=None,
 ):
     """Write the `features` of all examples to a TFRecord file, all or none.
 
-    Returns the metadata of a `FeatureCache`: the counts of a `truncation.LengthCounter`.
+    Returns the metadata of a `FeatureCache`: the counts of a `truncation.LengthCounter`, and with
+    `windows` the largest number of windows of an example.
     """
-    schema = schema_of(task_class, numeric_features, teacher_logits is not None)
-    lengths = LengthCounter(max_seq_length)
+    schema = schema_of(task_class, numeric_features, teacher_logits is not None, windows)
+    lengths, results = LengthCounter(windows.max_length if windows else max_seq_length), {}
+    if windows:
+        # Tokenized twice, because the ids of all documents may not fit into memory.
+        all_ids = encode_batches(tokenizer, (example.text_a for example in examples))
+        results["num_windows"] = max(len(windows.spans(len(ids))) for ids in all_ids)
     values = features(
         examples, labels, tokenizer, max_seq_length, task_class, numeric_features, teacher_logits,
-        lengths,
+        lengths, windows, **results,
     )  # fmt: skip
     write_records(path, schema, values, total=len(examples))
-    return {"lengths": lengths.counts}
+    return {"lengths": lengths.counts, **results}

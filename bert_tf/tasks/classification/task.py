@@ -50,6 +50,7 @@ class ClassificationTask(Task):
         num_numeric_features=0,
         class_weights=None,
         distillation=None,
+        window_pooling=None,
     ):
         """Make the model.
 
@@ -61,9 +62,14 @@ class ClassificationTask(Task):
           num_numeric_features: F, the number of numeric features of an example.
           class_weights: L numbers that multiply the loss of an example in training.
           distillation: a `DistillationConfig` if the records have a teacher's logits.
+          window_pooling: "mean" or "max" if the records have windows of documents.
         """
         self.model = BertClassifier(
-            config, num_labels, dtype, num_numeric_features=num_numeric_features
+            config,
+            num_labels,
+            dtype,
+            num_numeric_features=num_numeric_features,
+            window_pooling=window_pooling,
         )
         self.metric_names = self.metric_names_with(more_metrics)
         self.metrics_used = (*self.metrics_used, *more_metrics)
