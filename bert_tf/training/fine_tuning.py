@@ -61,6 +61,7 @@ def fine_tune(spec, config):
     Raises:
       UserError: if anything the user gave is wrong.
     """
+    files.check_all_reachable(config)
     spec.config_class.check_folder(config.output_dir)
     stored = None if config.do_train else spec.config_class.load(config.output_dir)
     config = _completed(spec, config, stored)
