@@ -269,7 +269,9 @@ class BertClassifier(PretrainedModel):
             pool = PoolWindows(window_pooling, name="pool_windows", dtype="float32")
             logits = pool(logits, inputs["input_mask"])
         super().__init__(inputs=inputs, outputs={"logits": logits}, name=name)
-        options = {"num_labels": num_labels, "num_numeric_features": num_numeric_features}
+        options: dict[str, Any] = {
+            "num_labels": num_labels, "num_numeric_features": num_numeric_features
+        }  # fmt: skip
         if window_pooling:
             options["window_pooling"] = window_pooling
         self._store_config(config, dtype, **options)

@@ -123,9 +123,7 @@ class DocumentClassifier(tf.Module):
         tokens = self.tokenizer.tokenize(texts)
         num_tokens = tf.cast(tokens.row_lengths(), tf.int32)
         sizes = tf.fill(tf.shape(num_tokens), settings.size)
-        windows = Windows(
-            num_tokens, sizes, settings.stride, settings.max_windows, keep_empty=True
-        )
+        windows = Windows(num_tokens, sizes, settings.stride, settings.max_windows, keep_empty=True)
         row_starts = tf.cast(tokens.row_starts(), tf.int32)
         # A token after the last, so that the gather is never empty.
         all_ids = tf.concat([tokens.values, [0]], 0)

@@ -99,8 +99,11 @@ class ClassificationConfig(TaskConfig):
             tuple(NumericFeature(**feature) for feature in values.get("numbers", ())),
             values.get("numeric_as", "vector"),
             values.get("num_texts", 2),
-            **{name: values[name] for name in ("long_documents", *cls.WINDOW_OPTIONS)
-               if name in values},
+            **{
+                name: values[name]
+                for name in ("long_documents", *cls.WINDOW_OPTIONS)
+                if name in values
+            },
         )
 
     @classmethod
