@@ -2,17 +2,20 @@
 
 import json
 
+import hypothesis
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 from common import WORDS, read_results, read_table, write_model
+from hypothesis import strategies as st
 from task_helpers import SMALL, small_config
 
 import bert_tf
 from bert_tf import serving
 from bert_tf.data import input_pipeline
 from bert_tf.modeling.models import INPUTS
+from bert_tf.serving.sequences import Windows
 from bert_tf.tasks import ClassificationConfig, classification
 from bert_tf.tasks.classification import Example, NumericFeature
 from bert_tf.tasks.windows import DocumentWindows
@@ -82,8 +85,20 @@ def test_logits_are_those_of_the_windows(pooling, tokenizer, tmp_path):
     np.testing.assert_allclose(both[0]["logits"], both[1]["logits"], atol=1e-6)
 
 
-@pytest.mark.parametrize("pooling", ["mean", "max"])
-@pytest.mark.parametrize("numbers", [(), (NumericFeature("x", 1.0, 2.0),)])
+@hypothesis.given(st.integers(0, 60), st.integers(5, 12), st.integers(1, 12), st.integers(1, 6))
+@hypothesis.settings(max_examples=40, deadline=None)
+def test_the_graph_has_the_same_windows(num_tokens, length, stride, max_windows):
+    expected = DocumentWindows(length, stride, max_windows, "mean").spans(num_tokens)
+    graph = Windows(tf.constant([num_tokens]), tf.constant([length - 2]), stride, max_windows, True)
+    assert list(zip(graph.first.numpy(), graph.length.numpy(), strict=True)) == expected
+    # All of the text is read unless it is longer than `max_length`.
+    max_length = DocumentWindows(length, stride, max_windows, "mean").max_length
+    assert (sum(expected[-1]) == num_tokens) == (num_tokens + 2 <= max_length)
+
+
+@pytest.mark.parametrize(
+    ("pooling", "numbers"), [("mean", ()), ("max", (NumericFeature("x", 1.0, 2.0),))]
+)
 def test_servable(pooling, numbers, tokenizer, tmp_path):
     """Text and ids give the same logits, alone and in a batch, also for an empty text."""
     _, pooled = models(pooling, len(numbers))
