@@ -7,6 +7,7 @@ TensorFlow, which takes seconds to import and half a gigabyte of memory in each 
 
 import codecs
 import contextlib
+import dataclasses
 import errno
 import glob
 import gzip
@@ -79,6 +80,44 @@ def copy_model_files(source, target):
         path = os.path.join(source, name)
         if system(path).exists(path):
             write_text(os.path.join(target, name), read_text(path))
+
+
+# The scheme of a path outside the local file system. gRPC addresses, such as a TPU's, are no paths.
+_SCHEME = re.compile(r"(?!grpc:)[a-z][a-z0-9+.-]*://")
+
+
+def check_reachable(value, argument):
+    """Check that remote paths, such as `gs://` paths, can be reached.
+
+    A missing file is not an error here, but a missing network, credentials or file system is.
+
+    Args:
+      value: a path, comma-separated paths, a list of them, or any other value, which is ignored.
+      argument: the argument that gave it, for the message.
+
+    Raises:
+      UserError: if TensorFlow cannot access a path.
+    """
+    texts = value if isinstance(value, (list, tuple)) else [value]
+    paths = [x.strip() for text in texts if isinstance(text, str) for x in text.split(",")]
+    for path in filter(_SCHEME.match, paths):
+        try:
+            system(path).exists(path)
+        except io_errors() as error:
+            raise UserError(
+                f"`{argument}`: {path} cannot be accessed ({reason(error)}); check the network and "
+                "the credentials, or use a local path"
+            ) from None
+
+
+def check_all_reachable(config):
+    """Call `check_reachable` for all values of a configuration dataclass and those in it."""
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if dataclasses.is_dataclass(value):
+            check_all_reachable(value)
+        else:
+            check_reachable(value, field.name)
 
 
 def require(path, argument):

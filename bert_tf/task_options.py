@@ -121,6 +121,31 @@ class ClassificationOptions(_FileOptions, _TfdsOptions):
         "Learn scores standardised by the mean and deviation of the training set; predictions and "
         "metrics have the units of the data. A resumed run keeps its choice. (bert_tf)",
     )
+    long_documents: str | None = option(
+        None,
+        "What to do with texts of more than max_seq_length tokens: truncate them as in the "
+        "release, or read overlapping windows and pool their logits. (bert_tf)",
+        flag_default="truncate",
+        choices=("truncate", "windows"),
+    )
+    doc_stride: int | None = option(
+        None,
+        "Tokens between the starts of two windows, half a window if not given. (bert_tf)",
+        minimum=1,
+    )
+    window_pooling: str | None = option(
+        None,
+        "Whether the logits of a text are the mean or the maximum of those of its windows. "
+        "(bert_tf)",
+        flag_default="mean",
+        choices=("mean", "max"),
+    )
+    max_windows: int | None = option(
+        None,
+        "Maximum number of windows of a text; the rest is left out. (bert_tf)",
+        flag_default=16,
+        minimum=1,
+    )
     skip_bad_rows: bool = option(False, "Leave out rows that cannot be used. (bert_tf)")
     class_weights: tuple = option(
         (),
@@ -141,6 +166,9 @@ class ClassificationOptions(_FileOptions, _TfdsOptions):
             raise UserError("`dev_fraction` cannot be combined with `dev_file`")
         if self.dev_fraction is not None and not 0 < self.dev_fraction < 1:
             raise UserError(f"`dev_fraction={self.dev_fraction:g}`: expected more than 0, below 1")
+        for name in ("doc_stride", "window_pooling", "max_windows"):
+            if self.is_given(name) and self.long_documents != "windows":
+                raise UserError(f"`{name}` requires `long_documents=windows`")
         if self.glue_submission and config.num_seeds > 1:
             raise UserError("`glue_submission` requires the predictions of one run, `num_seeds=1`")
         if self.class_weights and config.teacher_dir and config.teacher_weight == 1:

@@ -15,7 +15,7 @@ import typing
 
 from absl import app, flags, logging
 
-from bert_tf import console
+from bert_tf import console, files
 from bert_tf.errors import Stopped, UserError
 from bert_tf.options import ModelConfig
 
@@ -65,6 +65,7 @@ def run(main, needs_tensorflow=True):
             if needs_tensorflow:
                 import_tensorflow()
             with naming_flags(), console.closing_bars():
+                _check_remote_paths()
                 main()
         except UserError as error:
             print(f"{name}: error: {error}", file=sys.stderr)
@@ -79,6 +80,13 @@ def run(main, needs_tensorflow=True):
     # absl would show TensorFlow's own log lines; --verbosity=0 does.
     FLAGS.verbosity = logging.WARNING
     app.run(guarded)
+
+
+def _check_remote_paths():
+    """Raise UserError for a flag with a path, such as `gs://`, that TensorFlow cannot access."""
+    for flag in (FLAGS[name] for name in FLAGS):
+        if flag.present:
+            files.check_reachable(flag.value, flag.name)
 
 
 # What TensorFlow's C++ code prints before its logging is set up, at any TF_CPP_MIN_LOG_LEVEL

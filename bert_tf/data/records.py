@@ -3,9 +3,10 @@
 A schema is a dict from the name of each feature to its `Feature`: the type and the length, which is
 
 * an int: that many values;
-* "S", "P", "L", "F" or "C": a length that is chosen for a run and passed as a dict such as
+* "S", "P", "L", "F", "C" or "W": a length that is chosen for a run and passed as a dict such as
   {"S": 128, "P": 20}. S is the sequence length, P the number of predictions per sequence, L the
-  number of labels, F the number of numeric features and C the number of choices;
+  number of labels, F the number of numeric features, C the number of choices and W the number of
+  windows of a document;
 * a tuple of these, for several axes;
 * None: a single value, which is read as a scalar.
 """
@@ -107,6 +108,11 @@ _ALL = PRETRAINING | CLASSIFICATION | REGRESSION | MULTI_LABEL | NUMBERS | TEACH
 _ALL |= SQUAD_TRAINING | TAGGING
 
 
+def windowed(schema):
+    """Return a schema whose sequences are the W windows of a document (specific to bert_tf)."""
+    return {**schema, **dict.fromkeys(_TOKENS, Feature("int64", ("W", "S")))}
+
+
 def serialize(schema, values):
     """Return the bytes of one `tf.train.Example`; equal values give equal bytes.
 
@@ -200,16 +206,22 @@ def trim(batch, schema, multiple):
     """Cut off columns that are padding in all examples of a batch, as `parse` returns it.
 
     The new length is that of the longest sequence rounded up to a multiple of `multiple`, at most
-    S; it is not static.
+    S; it is not static. Windows of documents are cut off likewise.
     """
     mask = batch["input_mask"]
     # The position of the last 1, not the sum: a mask that another program wrote may have gaps.
     longest = tf.reduce_max(mask * tf.range(1, mask.shape[-1] + 1))
     length = -(-tf.maximum(longest, 1) // multiple) * multiple
-    return {
+    trimmed = {
         name: tensor[..., :length] if schema[name].shape({})[-1:] == ["S"] else tensor
         for name, tensor in batch.items()
     }
+    windows = [name for name in batch if schema[name].shape({})[:1] == ["W"]]
+    if windows:
+        # The windows of a document come first, and each has a token.
+        count = tf.reduce_max(tf.reduce_sum(mask[:, :, 0], -1))
+        trimmed |= {name: trimmed[name][:, :count] for name in windows}
+    return trimmed
 
 
 @contextlib.contextmanager

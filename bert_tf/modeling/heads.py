@@ -162,6 +162,48 @@ class UnfoldChoices(keras.layers.Layer):
         return ops.reshape(scores, ops.shape(choices)[:2])
 
 
+@register
+class RepeatForWindows(keras.layers.Layer):
+    """Repeat the values of a document for its windows.
+
+    Call: values (B, F), the windows (B, W, S) -> (B * W, F).
+    """
+
+    def call(self, values, windows):
+        ones = ops.ones_like(windows[:, :, :1], dtype=values.dtype)
+        return ops.reshape(values[:, None] * ones, (-1, values.shape[-1]))
+
+
+@register
+class PoolWindows(keras.layers.Layer):
+    """Combine the logits of a document's windows by their mean or maximum.
+
+    Windows without tokens, which fill up a batch, do not count.
+
+    Call: logits (B * W, L), the mask of the tokens (B, W, S) -> (B, L).
+    """
+
+    def __init__(self, pooling, **kwargs):
+        super().__init__(**kwargs)
+        self.pooling = pooling
+
+    def get_config(self):
+        return {**super().get_config(), "pooling": self.pooling}
+
+    def call(self, logits, input_mask):
+        batch, windows = ops.shape(input_mask)[:2]
+        logits = ops.reshape(logits, (batch, windows, logits.shape[-1]))
+        is_real = input_mask[:, :, :1] > 0
+        if self.pooling == "max":
+            # A finite number, because a batch of a replica may consist of filling alone.
+            return ops.max(ops.where(is_real, logits, -1e30), 1)
+        weights = ops.cast(is_real, logits.dtype)
+        return ops.sum(logits * weights, 1) / ops.maximum(ops.sum(weights, 1), 1.0)
+
+    def compute_output_shape(self, logits_shape, input_mask_shape):
+        return (input_mask_shape[0], logits_shape[-1])
+
+
 # The feature-based approaches of the paper (arXiv:1810.04805, table 7) and the layers that each
 # combines; None for all.
 LAYER_COMBINATIONS = {

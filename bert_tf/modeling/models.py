@@ -5,11 +5,22 @@ Each is constructed from a `BertConfig`, also when a `.keras` file is loaded.
 Shapes: B batch, S sequence, H hidden, N heads, V vocabulary, P predictions, C choices.
 """
 
+from typing import Any
+
 import keras
 from keras import ops
 
 from bert_tf.config import BertConfig
-from bert_tf.modeling.heads import FoldChoices, LayerMix, MaskedLMHead, Projection, UnfoldChoices
+from bert_tf.errors import UserError
+from bert_tf.modeling.heads import (
+    FoldChoices,
+    LayerMix,
+    MaskedLMHead,
+    PoolWindows,
+    Projection,
+    RepeatForWindows,
+    UnfoldChoices,
+)
 from bert_tf.modeling.layers import (
     Dense,
     Dropout,
@@ -124,6 +135,10 @@ class BertClassifier(PretrainedModel):
     Inputs: those of `BertModel`; with `num_numeric_features` F also `numbers` (B, F) float32, of
     the order of 1, which are appended to the pooled output.
     Output: `logits` (B, num_labels), float32, in a dict.
+
+    With `window_pooling` "mean" or "max" the inputs are windows of documents, (B, W, S), and the
+    logits of a document are the mean or the maximum of those of its windows. Windows whose mask is
+    0 do not count.
     """
 
     def __init__(
@@ -133,9 +148,15 @@ class BertClassifier(PretrainedModel):
         dtype: str | None = None,
         name: str = "bert_classifier",
         num_numeric_features: int = 0,
+        window_pooling: str | None = None,
     ):
-        inputs = token_inputs()
-        x = BertModel(config, dtype=dtype)(inputs)["pooled_output"]
+        if window_pooling not in (None, "mean", "max"):
+            raise UserError(f"`window_pooling={window_pooling}`: expected mean or max")
+        inputs, sequences = token_inputs(), None
+        if window_pooling:
+            inputs = {key: keras.Input((None, None), dtype="int32", name=key) for key in INPUTS}
+            sequences = {key: FoldChoices(name=f"fold_{key}")(inputs[key]) for key in INPUTS}
+        x = BertModel(config, dtype=dtype)(sequences or inputs)["pooled_output"]
         x = Dropout(CLASSIFIER_DROPOUT, dtype=dtype, name="dropout")(x)
         head_dtype = dtype
         if num_numeric_features:
@@ -143,14 +164,23 @@ class BertClassifier(PretrainedModel):
             inputs["numbers"] = numbers
             # The head is in float32 then: bfloat16 would round the numbers to two digits.
             head_dtype = "float32"
+            if window_pooling:
+                repeat = RepeatForWindows(name="repeat_numbers", dtype=head_dtype)
+                numbers = repeat(numbers, inputs["input_mask"])
             x = keras.layers.Concatenate(name="with_numbers", dtype=head_dtype)([x, numbers])
         logits = Projection(
             num_labels, HEAD_INITIALIZER_RANGE, name="classifier", dtype=head_dtype
         )(x)
+        if window_pooling:
+            pool = PoolWindows(window_pooling, name="pool_windows", dtype="float32")
+            logits = pool(logits, inputs["input_mask"])
         super().__init__(inputs=inputs, outputs={"logits": logits}, name=name)
-        self._store_config(
-            config, dtype, num_labels=num_labels, num_numeric_features=num_numeric_features
-        )
+        options: dict[str, Any] = {
+            "num_labels": num_labels, "num_numeric_features": num_numeric_features
+        }  # fmt: skip
+        if window_pooling:
+            options["window_pooling"] = window_pooling
+        self._store_config(config, dtype, **options)
 
 
 @register

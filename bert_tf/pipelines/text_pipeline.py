@@ -15,6 +15,7 @@ from bert_tf.pipelines.presets import ModelFiles, find_preset
 from bert_tf.pipelines.runner import BatchRunner, InputFeatures
 from bert_tf.tasks.base import SHORTEST, check_length
 from bert_tf.tasks.classification.features import truncate_pair
+from bert_tf.tasks.truncation import LengthCounter, log_truncated
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.training import make_strategy
 
@@ -82,10 +83,10 @@ class TextPreprocessor:
     """Converts texts to `[CLS] a [SEP]` or `[CLS] a [SEP] b [SEP]`, truncated as in the release.
 
     Attributes:
-      num_truncated: number of texts since the last report that exceeded `max_seq_length`.
+      lengths: `LengthCounter` of the texts since the last report.
     """
 
-    def __init__(self, tokenizer, max_seq_length, with_words=False):
+    def __init__(self, tokenizer, max_seq_length, with_words=False, max_limit=None):
         """Create a preprocessor.
 
         Args:
@@ -93,24 +94,24 @@ class TextPreprocessor:
           max_seq_length: maximum number of tokens, including [CLS] and [SEP].
           with_words: whether to track which tokens belong to which word. Words are delimited by
             white space, and each is tokenized separately.
+          max_limit: the largest `max_seq_length` that the model allows, for messages.
         """
         if max_seq_length < SHORTEST:
             raise UserError(f"`max_seq_length={max_seq_length}` is less than {SHORTEST}")
         self._tokenizer = tokenizer
         self._max_seq_length = max_seq_length
-        self._with_words = with_words
+        self._with_words, self._max_limit = with_words, max_limit
         self._cls, self._sep = tokenizer.convert_tokens_to_ids(["[CLS]", "[SEP]"])
-        self.num_truncated = self._num_empty = 0
+        self.lengths, self._num_empty = LengthCounter(max_seq_length), 0
 
     def convert(self, text):
         """Return the `InputFeatures` of a `Text`; their `item` is an `EncodedText`."""
         ids_a, word_lengths_a = self._encode(text.text_a)
         ids_b, word_lengths_b = self._encode(text.text_b or "")
-        total = len(ids_a) + len(ids_b)
+        self.lengths.add(len(ids_a) + len(ids_b) + (3 if ids_b else 2))
         if ids_b:
             truncate_pair(ids_a, ids_b, self._max_seq_length - 3)
         del ids_a[self._max_seq_length - 2 :]
-        self.num_truncated += len(ids_a) + len(ids_b) < total
         first = [self._cls, *ids_a, self._sep]
         second = [*ids_b, self._sep] if ids_b else []
         words = None
@@ -129,17 +130,13 @@ class TextPreprocessor:
 
     def report(self):
         """Log warnings for truncated texts and for words without tokens; reset the counts."""
-        if self.num_truncated:
-            console.warning(
-                "%d texts are longer than `max_seq_length=%d` and were truncated",
-                self.num_truncated, self._max_seq_length,
-            )  # fmt: skip
+        log_truncated("input", self.lengths.counts, self._max_seq_length, self._max_limit)
         if self._num_empty:
             console.warning(
                 "%d words have no tokens (for example, invisible characters only) and were skipped",
                 self._num_empty,
             )
-        self.num_truncated = self._num_empty = 0
+        self.lengths, self._num_empty = LengthCounter(self._max_seq_length), 0
 
     def _encode(self, text):
         """Return the ids of a text, and a list of (word, number of its ids)."""
@@ -240,4 +237,5 @@ class TextPipeline:
         )  # fmt: skip
 
     def _make_preprocessor(self, with_words=False):
-        return TextPreprocessor(self.tokenizer, self.max_seq_length, with_words)
+        max_limit = self.model.config.max_position_embeddings
+        return TextPreprocessor(self.tokenizer, self.max_seq_length, with_words, max_limit)

@@ -4,6 +4,7 @@ import tensorflow as tf
 
 from bert_tf import console
 from bert_tf.serving.exporting import Servable, prepare_model, string_specs, token_id_specs
+from bert_tf.serving.sequences import Windows
 from bert_tf.tasks import TASK_CLASSES
 from bert_tf.tasks.classification.examples import normalize
 from bert_tf.tokenization.graph import GraphTokenizer
@@ -15,7 +16,11 @@ def classification_servable(model, config, options):
     Text inputs: `text`, or `text_a` and `text_b` ("" for none) if the model was trained on pairs;
     `numbers`, float64 (B, F), if it has F numeric features, in the units of the training data.
     Outputs, float32: `logits` (B, L) for L labels, and `probabilities` (B, L), or `score` (B,) for
-    regression.
+    regression. Strings, unless the model takes only ids: `labels` (B, L), the names of the
+    probabilities, and for `classification` `label` (B,), the most probable one.
+
+    A model of long documents reads texts in windows, as in training; its token ids are (B, W, S),
+    and windows whose mask is 0 do not count.
     """
     model, buckets = prepare_model(model, options, config.max_seq_length)
     tokenizer = GraphTokenizer(config.vocab_file, config.do_lower_case)
@@ -25,8 +30,13 @@ def classification_servable(model, config, options):
         if numbers:
             normalised = tf.cast(normalize(inputs["numbers"], numbers), tf.float32)
             inputs = {**inputs, "numbers": normalised}
-        logits = model(inputs, training=False)["logits"]
-        return {"logits": logits, **TASK_CLASSES[config.task_type].answers(logits)}
+        return answers_of(model(inputs, training=False)["logits"])
+
+    def answers_of(logits):
+        answers = TASK_CLASSES[config.task_type].answers(logits)
+        # LiteRT, for which models of ids are made, has no operation that repeats strings.
+        names = _label_names(config, logits) if options.inputs == "text" else {}
+        return {"logits": logits, **answers, **names}
 
     names = ("text",) if config.num_texts == 1 else ("text_a", "text_b")
 
@@ -35,6 +45,18 @@ def classification_servable(model, config, options):
         if numbers:
             batch["numbers"] = inputs["numbers"]
         return serve_ids(batch)
+
+    trackables: tuple = (model, tokenizer)
+    ids_specs = token_id_specs()
+    if config.windows:
+        documents = DocumentClassifier(model, config, buckets, tokenizer)
+        trackables, ids_specs = (model, documents), token_id_specs(None, None, None)
+
+        def serve_text(inputs):
+            values = tf.zeros((tf.size(inputs["text"]), 0))
+            if numbers:
+                values = tf.cast(normalize(inputs["numbers"], numbers), tf.float32)
+            return answers_of(documents(inputs["text"], values))
 
     number_specs = {}
     sample = {"text_b": ""} if len(names) == 2 else {}
@@ -45,6 +67,8 @@ def classification_servable(model, config, options):
     metadata = {"labels": config.labels, "numbers": [number.name for number in numbers]}
     if config.columns:
         metadata["columns"] = config.columns
+    if config.windows:
+        metadata["windows"] = config.windows._asdict()
     if config.numeric_features and not numbers:
         metadata["numbers_in_text"] = [number.name for number in config.numeric_features]
         console.warning(
@@ -54,38 +78,108 @@ def classification_servable(model, config, options):
         )
     return Servable(
         task=config.task_type,
-        trackables=(model, tokenizer),
+        trackables=trackables,
         tokenizer=tokenizer,
         buckets=buckets,
         serve_text=serve_text,
         text_signature={**string_specs(*names), **number_specs},
         sample_text=lambda text: {names[0]: text, **sample},
         serve_ids=serve_ids,
-        ids_signature={**token_id_specs(), **number_specs},
+        ids_signature={**ids_specs, **number_specs},
         metadata=metadata,
         options=options,
     )
 
 
+def _label_names(config, logits):
+    """Return the outputs with names of labels for logits (B, L): a dict of strings.
+
+    All rows have the same `labels`, because TF Serving requires B rows of every output.
+    """
+    if not config.labels:
+        return {}
+    names = tf.constant([config.labels])
+    outputs = {"labels": tf.gather(names, tf.zeros_like(logits[:, 0], tf.int32))}
+    if config.task_type == "classification":
+        outputs["label"] = tf.gather(names[0], tf.argmax(logits, -1, tf.int32))
+    return outputs
+
+
+class DocumentClassifier(tf.Module):
+    """Classifies texts of any length by the windows of their tokens, as in training."""
+
+    def __init__(self, model, config, buckets, tokenizer):
+        """Store the model of a `ClassificationConfig` with `windows`, and what it needs."""
+        super().__init__()
+        self._model, self._buckets, self.tokenizer = model, buckets, tokenizer
+        self._windows, self._num_labels = config.windows, config.num_outputs
+        self._num_numbers = len(config.numeric_inputs)
+
+    @tf.function(
+        input_signature=[tf.TensorSpec((None,), tf.string), tf.TensorSpec((None, None), tf.float32)]
+    )
+    def __call__(self, texts, numbers):
+        """Return the logits (B, L) for string (B,) and normalized numbers, float32 (B, F)."""
+        settings = self._windows
+        numbers = tf.ensure_shape(numbers, (None, self._num_numbers))
+        tokens = self.tokenizer.tokenize(texts)
+        num_tokens = tf.cast(tokens.row_lengths(), tf.int32)
+        sizes = tf.fill(tf.shape(num_tokens), settings.size)
+        windows = Windows(num_tokens, sizes, settings.stride, settings.max_windows, keep_empty=True)
+        row_starts = tf.cast(tokens.row_starts(), tf.int32)
+        # A token after the last, so that the gather is never empty.
+        all_ids = tf.concat([tokens.values, [0]], 0)
+
+        def read(rows):
+            row_texts = tf.gather(windows.texts, rows)
+            first, length = (tf.gather(x, rows)[:, None] for x in (windows.first, windows.length))
+            size = self._buckets(tf.reduce_max(length) + 2)
+            position = tf.range(size)[None, :]
+            is_token = (position >= 1) & (position <= length)
+            indices = tf.gather(row_starts, row_texts)[:, None] + first + position - 1
+            ids = tf.gather(all_ids, tf.where(is_token, indices, 0))
+            ids = tf.where(is_token, ids, 0)
+            ids = tf.where(position == 0, self.tokenizer.vocab["[CLS]"], ids)
+            ids = tf.where(position == length + 1, self.tokenizer.vocab["[SEP]"], ids)
+            inputs = {
+                "input_ids": ids,
+                "input_mask": tf.cast(position < length + 2, tf.int32),
+                "segment_ids": tf.zeros_like(ids),
+            }
+            # Each window as a document with one window.
+            inputs = {name: value[:, None] for name, value in inputs.items()}
+            if self._num_numbers:
+                inputs["numbers"] = tf.gather(numbers, row_texts)
+            return [self._model(inputs, training=False)["logits"]]
+
+        (logits,) = windows.map(read, [(tf.float32, (None, self._num_labels))])
+        pool = tf.math.segment_max if settings.pooling == "max" else tf.math.segment_mean
+        return pool(logits, windows.texts)
+
+
 def multiple_choice_servable(model, config, options):
     """Return a `BertMultipleChoice` as a `Servable`, given its `MultipleChoiceConfig`.
 
-    Text inputs: `context` (B,) and `endings` (B, C) for any number C of endings. Outputs, float32
-    (B, C): `logits` and `probabilities`. Token ids are (B, C, S).
+    Text inputs: `context` (B,) and `endings` (B, C) for any number C of endings. Outputs: `logits`
+    and `probabilities`, float32 (B, C); `choice`, int32 (B,), the number of the most probable
+    ending from 0; for texts `ending`, string (B,). Token ids are (B, C, S).
     """
     model, buckets = prepare_model(model, options, config.max_seq_length)
     tokenizer = GraphTokenizer(config.vocab_file, config.do_lower_case)
 
     def serve_ids(inputs):
         logits = model(inputs, training=False)["logits"]
-        return {"logits": logits, "probabilities": tf.nn.softmax(logits)}
+        choice = tf.argmax(logits, -1, tf.int32)
+        return {"logits": logits, "probabilities": tf.nn.softmax(logits), "choice": choice}
 
     def serve_text(inputs):
         num_rows, num_endings = tf.unstack(tf.shape(inputs["endings"]))
         contexts = tf.repeat(inputs["context"], num_endings)
         batch = buckets.tokenize(tokenizer, contexts, tf.reshape(inputs["endings"], (-1,)))
         shape = (num_rows, num_endings, tf.shape(batch["input_ids"])[1])
-        return serve_ids({name: tf.reshape(x, shape) for name, x in batch.items()})
+        outputs = serve_ids({name: tf.reshape(x, shape) for name, x in batch.items()})
+        ending = tf.gather(inputs["endings"], outputs["choice"], batch_dims=1)
+        return {**outputs, "ending": ending}
 
     endings = tf.TensorSpec((None, None), tf.string, name="endings")
     return Servable(

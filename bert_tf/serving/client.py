@@ -19,12 +19,15 @@ INPUTS = ("text", "text_a", "text_b", "question", "context", "endings", "numbers
 # Seconds before the first retry; the wait doubles each time, up to the limit.
 _FIRST_WAIT, _MAX_WAIT = 0.1, 5.0
 
-# Without metadata, an output or input that only models of one task have gives the task.
+# Without metadata, an output or input that only models of one task have gives the task. The first
+# that a model has counts: a classifier has `label` and `labels`.
 _TASK_OF_TENSOR = {
     "entity": "token_classification",
     "tokens": "encoder",
     "words": "fill_mask",
     "endings": "multiple_choice",
+    "label": "classification",
+    "labels": "multi_label",
 }
 
 
@@ -47,8 +50,8 @@ class Client(BasePredictor):
           model: name of the model at the server.
           api: "rest" or "grpc"; "grpc" requires the package tensorflow-serving-api.
           version: number of the version, None for the newest.
-          metadata: dict returned by `read_metadata`, for the names of the labels. Without it, a
-            classifier's answers are its raw outputs.
+          metadata: dict returned by `read_metadata`. It is needed only for the names of the labels
+            of a classifier exported by version 0.1, whose answers without it are its raw outputs.
           batch_size: maximum number of rows in a request.
           timeout: seconds that a request may take, including retries.
           retries: maximum number of retries if the server is unavailable. Other errors, including

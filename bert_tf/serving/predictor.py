@@ -51,12 +51,19 @@ class BasePredictor:
 
         Args:
           rows: list of dicts with a value for each of `inputs`: str or bytes, for "endings" a
-            list of them, for "numbers" a list of numbers.
+            list of them, for "numbers" a list of numbers. A model with one input takes its values
+            too, a list of texts.
           batch_size: maximum number of rows in a batch, None for that of the predictor.
 
         Returns:
           List of dicts that `json.dumps` accepts, one for each row.
+
+        Raises:
+          UserError: if a row does not have these inputs.
         """
+        if isinstance(rows, (str, bytes, dict)):
+            raise UserError("`rows`: a list of rows was expected; put a single row into a list")
+        rows = [self._as_dict(i, row) for i, row in enumerate(rows)]
         # Rows of similar length share a batch, which keeps the padding small, if they have the same
         # number of endings.
         keys = [_sort_key(row) for row in rows]
@@ -70,15 +77,29 @@ class BasePredictor:
                     answers[i] = self._answer({name: x[position] for name, x in outputs.items()})
         return answers
 
+    def _as_dict(self, index, row):
+        """Return a row as a dict of its inputs by name; UserError if one is missing."""
+        if isinstance(row, (str, bytes)) and len(self.inputs) == 1:
+            return {self.inputs[0]: row}
+        if isinstance(row, dict) and row.keys() >= set(self.inputs):
+            return row
+        found = ", ".join(map(str, row)) or "nothing" if isinstance(row, dict) else repr(row)[:40]
+        text = "a text or " if len(self.inputs) == 1 else ""
+        raise UserError(
+            f"row {index}: {text}a dict with {', '.join(self.inputs)} was expected, found {found}"
+        )
+
     def _run(self, columns):
         """Run the model: dict from input name to a list of B values -> dict of arrays (B, ...)."""
         raise NotImplementedError
 
     def _answer(self, outputs):
         """Return the answer to one row, given the model's outputs for it."""
-        task, labels = self.metadata.get("task"), self.metadata.get("labels", ())
+        task = self.metadata.get("task")
         if task in ("classification", "multi_label"):
-            values = outputs["probabilities"]
+            values, labels = outputs["probabilities"], self.metadata.get("labels", ())
+            if not labels and "labels" in outputs:
+                labels = _plain(outputs["labels"])
             if len(labels) != len(values):
                 raise UserError(
                     f"the model has {len(values)} labels, but its model.json has {len(labels)}"

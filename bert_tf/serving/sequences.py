@@ -69,17 +69,23 @@ class Windows:
       length: int32 (W,), number of tokens of each window.
     """
 
-    def __init__(self, num_tokens, max_lengths, stride):
+    def __init__(self, num_tokens, max_lengths, stride, max_windows=None, keep_empty=False):
         """Compute the windows.
 
         Args:
           num_tokens: int32 (B,), number of tokens of each text.
           max_lengths: int32 (B,), maximum number of tokens in a window of each text.
           stride: number of tokens from the start of one window to the start of the next.
+          max_windows: the largest number of windows of a text, None for any.
+          keep_empty: whether a text without tokens has an empty window, instead of none.
         """
         steps = tf.minimum(max_lengths, stride)
         num_following = tf.maximum(num_tokens - max_lengths + steps - 1, 0) // steps
-        self.counts = tf.where(num_tokens > 0, 1 + num_following, 0)
+        self.counts = 1 + num_following
+        if max_windows is not None:
+            self.counts = tf.minimum(self.counts, max_windows)
+        if not keep_empty:
+            self.counts = tf.where(num_tokens > 0, self.counts, 0)
         self.texts = tf.repeat(tf.range(tf.size(num_tokens)), self.counts)
         number = tf.range(tf.size(self.texts))
         self._number = number - tf.gather(tf.cumsum(self.counts, exclusive=True), self.texts)

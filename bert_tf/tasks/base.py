@@ -19,6 +19,7 @@ from bert_tf.config import BertConfig
 from bert_tf.data import records
 from bert_tf.errors import UserError, reason
 from bert_tf.options import TaskOptions
+from bert_tf.tasks.truncation import log_truncated
 
 
 class Task:
@@ -244,10 +245,12 @@ class TaskData:
     Attributes:
       config: the `TaskConfig` of the run.
       unit: the plural noun for training examples in messages.
+      sequence_unit: the plural noun for what is packed into one sequence.
       metric_names: names of the metrics that an evaluation gives.
     """
 
     unit = "examples"
+    sequence_unit = "texts"
     config: TaskConfig
     metric_names: tuple[str, ...] = ()
 
@@ -269,6 +272,17 @@ class TaskData:
           teacher: a `training.Teacher` whose logits are added, or None.
         """
         raise NotImplementedError
+
+    def log_truncated(self, split, features):
+        """Log how many texts of a split are truncated, if its `FeatureCache` has counted them."""
+        if counts := (features.metadata or {}).get("lengths"):
+            config = self.config
+            limits = config.max_seq_length, config.bert_config.max_position_embeddings
+            log_truncated(split, counts, *limits, self.truncation_advice(), self.sequence_unit)
+
+    def truncation_advice(self):
+        """Return an option and its value that reads all of a long text, or "" without one."""
+        return ""
 
     def count(self, split, features):
         """Return the number of records of a split with this `FeatureCache`, None if unknown."""

@@ -19,11 +19,16 @@ def _matthews(labels, predicted):
     return matthews_corrcoef(labels, predicted)
 
 
-def _f1(average, labels, predicted):
-    """Return F1 of label 1 of two ("binary") or over labels ("micro", "macro"); 0 if undefined."""
-    from sklearn.metrics import f1_score
+def _score(name, average, labels, predicted):
+    """Return "f1", "precision" or "recall" of label 1 of two ("binary"), or over all labels.
 
-    return f1_score(labels, predicted, average=average, zero_division=0)
+    Over all labels it is computed from the counts of all ("micro"), or the mean of the labels that
+    occur ("macro"), weighted by their examples ("weighted"). It is 0 where it is undefined.
+    """
+    from sklearn import metrics
+
+    score = getattr(metrics, f"{name}_score")
+    return score(labels, predicted, average=average, zero_division=0)
 
 
 def _correlation(name, labels, predicted):
@@ -42,9 +47,14 @@ def _correlation(name, labels, predicted):
 METRICS = {
     "accuracy": _accuracy,
     "matthews": _matthews,
-    "f1": functools.partial(_f1, "binary"),
-    "f1_micro": functools.partial(_f1, "micro"),
-    "f1_macro": functools.partial(_f1, "macro"),
+    "f1": functools.partial(_score, "f1", "binary"),
+    "f1_micro": functools.partial(_score, "f1", "micro"),
+    "f1_macro": functools.partial(_score, "f1", "macro"),
+    "f1_weighted": functools.partial(_score, "f1", "weighted"),
+    "precision_micro": functools.partial(_score, "precision", "micro"),
+    "precision_macro": functools.partial(_score, "precision", "macro"),
+    "recall_micro": functools.partial(_score, "recall", "micro"),
+    "recall_macro": functools.partial(_score, "recall", "macro"),
     "pearson": functools.partial(_correlation, "pearson"),
     "spearman": functools.partial(_correlation, "spearman"),
 }

@@ -28,6 +28,7 @@ from bert_tf.tasks.feature_cache import (
     write_records,
 )
 from bert_tf.tasks.rows import BadRows, find_column, find_file, read_rows
+from bert_tf.tasks.truncation import LengthCounter
 
 # Bump when the same data make different features.
 _VERSION = 1
@@ -159,16 +160,17 @@ def _example(where, index, row, names, columns):
     )
 
 
-def features(examples, tokenizer, max_seq_length):
+def features(examples, tokenizer, max_seq_length, lengths=None):
     """Yield for each `Example` a dict for `records.CHOICE`.
 
-    Its choices are `[CLS] context [SEP] ending [SEP]`, padded to S tokens.
+    Its choices are `[CLS] context [SEP] ending [SEP]`, padded to S tokens. The length of each is
+    added to `lengths`, a `truncation.LengthCounter`, if given.
     """
     contexts = encode_batches(tokenizer, (example.context for example in examples))
     endings = encode_batches(tokenizer, (text for x in examples for text in x.endings))
     for example, context in zip(examples, contexts, strict=True):
         choices = [
-            pack_pair(list(context), next(endings), tokenizer, max_seq_length)
+            pack_pair(list(context), next(endings), tokenizer, max_seq_length, lengths)
             for _ in example.endings
         ]
         yield {
@@ -184,6 +186,8 @@ class MultipleChoiceTask(ClassificationTask):
     task_type = "multiple_choice"
     schema = records.CHOICE
     loss_names = ("choice_loss",)
+    # The number of a choice has no meaning that the scores of single choices would describe.
+    metrics_used = ("accuracy",)
 
     def __init__(self, config, dtype=None):
         """Make the model of a `BertConfig` and a Keras dtype policy."""
@@ -201,6 +205,7 @@ class MultipleChoiceData(TaskData):
       config: the `MultipleChoiceConfig`.
     """
 
+    sequence_unit = "pairs of context and ending"
     metric_names = MultipleChoiceTask.metric_names_with()
 
     def __init__(self, examples, endings, config):
@@ -221,8 +226,10 @@ class MultipleChoiceData(TaskData):
         }
 
         def write():
-            values = features(examples, tokenizer, length)
+            lengths = LengthCounter(length)
+            values = features(examples, tokenizer, length, lengths)
             write_records(path, records.CHOICE, values, total=len(examples))
+            return {"lengths": lengths.counts}
 
         return FeatureCache(path, fingerprint, write)
 

@@ -5,6 +5,38 @@ distance to the nearer edge, plus 0.01 for each token of the window, is largest 
 """
 
 import functools
+from typing import NamedTuple
+
+
+class DocumentWindows(NamedTuple):
+    """How a classifier reads the windows of a document, each `[CLS] tokens [SEP]`.
+
+    Attributes:
+      max_seq_length: length of a window in tokens, including [CLS] and [SEP].
+      stride: number of tokens from the start of one window to the start of the next.
+      max_windows: the tokens after that many windows are left out.
+      pooling: "mean" or "max" of the logits of the windows.
+    """
+
+    max_seq_length: int
+    stride: int
+    max_windows: int
+    pooling: str
+
+    @property
+    def size(self):
+        """The largest number of tokens of the document in a window."""
+        return self.max_seq_length - 2
+
+    @property
+    def max_length(self):
+        """The longest document that is read completely, including [CLS] and [SEP]."""
+        return (self.max_windows - 1) * min(self.stride, self.size) + self.max_seq_length
+
+    def spans(self, num_tokens):
+        """Return the windows of a document: (first token, number of tokens); at least one."""
+        spans = SlidingWindows(num_tokens, self.size, self.stride).spans or [(0, 0)]
+        return spans[: self.max_windows]
 
 
 class SlidingWindows:

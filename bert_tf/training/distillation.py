@@ -38,6 +38,11 @@ class Teacher:
                 f"`teacher_dir`: {folder} is not the output folder of a {spec.script} that has "
                 f"trained: it has no {spec.config_class.FILE}"
             )
+        if self._config.windows:
+            raise UserError(
+                f"`teacher_dir`: the model in {folder} was trained with `long_documents=windows`, "
+                "which a teacher cannot be"
+            )
         if student.task_type == "regression" and distillation.temperature != 1:
             raise UserError("`teacher_temperature`: a regression has no probabilities")
         for name, value_of in (

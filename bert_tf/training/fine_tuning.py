@@ -60,6 +60,7 @@ def fine_tune(spec, config):
     Raises:
       UserError: if anything the user gave is wrong.
     """
+    files.check_all_reachable(config)
     spec.config_class.check_folder(config.output_dir)
     stored = None if config.do_train else spec.config_class.load(config.output_dir)
     config = _completed(spec, config, stored)
@@ -250,6 +251,7 @@ class Experiment:
             if features.stale_reason:
                 raise UserError(f"{path} was made from different data: {features.stale_reason}")
             self._features[split] = features
+            self.data.log_truncated(split, features)
 
     def _must_rebuild(self, features, runs):
         """Return whether features have to be written; all workers must call it together.

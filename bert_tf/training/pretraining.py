@@ -30,6 +30,7 @@ def pretrain(config):
     Raises:
       UserError: if anything the user gave is wrong.
     """
+    files.check_all_reachable(config)
     if not (config.do_train or config.do_eval):
         raise UserError("one of `do_train` and `do_eval` must be set")
     config.device.check_dtype(config.train.dtype)

@@ -48,8 +48,9 @@ class TrainStep:
             return self._gradients(batch, weights, replica_id)
 
         def split(value):
-            # Only the sequence length may be unknown.
-            sizes = (-1 if size is None else size for size in value.shape[1:])
+            # The sequence length and the number of windows may be unknown.
+            shape = tf.shape(value)
+            sizes = (shape[i] if n is None else n for i, n in enumerate(value.shape[1:], 1))
             return tf.reshape(value, (count, value.shape[0] // count, *sizes))
 
         micro_batches = {name: split(value) for name, value in batch.items()}

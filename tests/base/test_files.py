@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 from test_input_pipeline import _write
 
-from bert_tf import errors, files
+from bert_tf import errors, files, tasks, training
 from bert_tf.errors import UserError
 
 
@@ -48,6 +48,60 @@ def test_expand_prefers_an_existing_file_to_a_pattern(tmp_path):
     assert files.expand(f"{tmp_path}/g[12]/*.tfrecord", "input_file") == [
         f"{tmp_path}/g1/data.tfrecord"
     ]
+
+
+@pytest.fixture
+def no_network(monkeypatch):
+    """Access to `gs://` fails as it does without a network."""
+    exists = tf.io.gfile.exists
+
+    def fail(path):
+        if str(path).startswith("gs://"):
+            message = "Error executing an HTTP request: Could not resolve host\n\t when reading"
+            raise tf.errors.FailedPreconditionError(None, None, message)
+        return exists(path)
+
+    monkeypatch.setattr(tf.io.gfile, "exists", fail)
+
+
+def test_remote_paths(no_network, tmp_path):
+    for value in ("gs://b/x", "a.txt, gs://b/x", ("a.txt", "gs://b/x")):
+        with pytest.raises(UserError) as error:
+            files.check_reachable(value, "input_file")
+        assert str(error.value) == (
+            "`input_file`: gs://b/x cannot be accessed (Error executing an HTTP request: Could not "
+            "resolve host); check the network and the credentials, or use a local path"
+        )
+    # No paths, or local ones.
+    for value in ("grpc://10.0.0.1:8470", str(tmp_path / "nothing"), "a, b", 1, None, ()):
+        files.check_reachable(value, "x")
+    with pytest.raises(UserError, match=r"`x`: nope://b/x cannot be accessed \(.*nope"):
+        files.check_reachable("nope://b/x", "x")
+
+
+def test_runs_with_remote_paths(no_network):
+    config = training.FineTuneConfig(
+        "gs://b/out", tasks.ClassificationOptions(task_name="mrpc"), do_train=True
+    )
+    with pytest.raises(UserError, match="`output_dir`: gs://b/out cannot be accessed"):
+        training.fine_tune(tasks.TASKS["classification"], config)
+    model = training.ModelConfig(init_checkpoint="gs://b/model.ckpt")
+    with pytest.raises(UserError, match="`init_checkpoint`: gs://b/model"):
+        training.pretrain(training.PretrainingConfig("out", model=model, do_train=True))
+
+
+def test_scripts_with_remote_paths(root):
+    """One sentence and no traceback, also where no network is simulated."""
+    done = subprocess.run(
+        [sys.executable, str(root / "export_model.py"), "--model_dir=nope://b/x",
+         "--export_dir=y"],
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith(
+        "export_model.py: error: --model_dir: nope://b/x cannot be accessed ("
+    )
+    assert "Traceback" not in done.stderr
 
 
 def test_check_writable(tmp_path):

@@ -128,7 +128,9 @@ def test_several_labels(run, tmp_path):
     )  # fmt: skip
     results = read_results(out / "eval_results.txt")
     assert set(results) == {
-        "eval_accuracy", "eval_f1_macro", "eval_f1_micro", "eval_loss", "global_step", "loss"
+        "eval_accuracy", "eval_f1_macro", "eval_f1_micro", "eval_f1_weighted",
+        "eval_precision_macro", "eval_precision_micro", "eval_recall_macro", "eval_recall_micro",
+        "eval_loss", "global_step", "loss",
     }  # fmt: skip
     assert float(results["eval_accuracy"]) == float(results["eval_f1_macro"]) == 1.0
     report = (out / "eval_report.txt").read_text()

@@ -32,7 +32,9 @@ def test_evaluation_gives_the_recorded_results(name, run_script, tmp_path):
     )
     assert f"reusing {folder}/eval.tf_record" in log
     expected = eval_results(RECORDED / name)
-    assert eval_results(folder) == pytest.approx(expected, abs=1e-5)
+    found = eval_results(folder)
+    # Later versions have more metrics.
+    assert {name: found[name] for name in expected} == pytest.approx(expected, abs=1e-5)
     if name == "squad":
         predictions = json.loads((folder / "predictions.json").read_text())
         assert predictions == json.loads((RECORDED / name / "predictions.json").read_text())

@@ -46,6 +46,25 @@ def test_files(root, text_folder):
         records.check_lengths(str(path), records.PRETRAINING, {"S": 32, "P": 5})
 
 
+def test_the_sample_text(root, run_script, monkeypatch, tmp_path):
+    """The command of the release's README, in the root of a checkout."""
+    letters = [chr(code) for code in range(ord("a"), ord("z") + 1)]
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters, ".", ",", "-", "'"]
+    pieces += [f"##{letter}" for letter in letters]
+    (tmp_path / "vocab.txt").write_text("\n".join(pieces) + "\n")
+    monkeypatch.chdir(root)
+    log = run_script(
+        "create_pretraining_data", "--input_file=./sample_text.txt",
+        f"--output_file={tmp_path}/tf_examples.tfrecord", f"--vocab_file={tmp_path}/vocab.txt",
+        "--do_lower_case=True", "--max_seq_length=128", "--max_predictions_per_seq=20",
+        "--masked_lm_prob=0.15", "--random_seed=12345", "--dupe_factor=5",
+    )  # fmt: skip
+    assert re.search(r"documents +40\n", log) and re.search(r"sentences +160\n", log)
+    assert re.search(r"unknown tokens +0\.00 %", log)
+    path = str(tmp_path / "tf_examples.tfrecord")
+    records.check_lengths(path, records.PRETRAINING, {"S": 128, "P": 20})
+
+
 @pytest.mark.parametrize("name", ["x-00001-of-00003", "sizes.json", "x.json", "00002.json"])
 def test_a_killed_run_resumes_with_the_same_result(root, create, text_folder, name):
     """The run is killed before the file of that name is renamed into place."""

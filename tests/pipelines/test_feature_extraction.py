@@ -36,7 +36,7 @@ def test_script_writes_the_format_of_the_release(
         "use_one_hot_embeddings": False,
     }
     log = run_script("extract_features", *(f"--{name}={value}" for name, value in flags.items()))
-    assert "1 texts are longer than --max_seq_length=12" in log
+    assert "input: 1 of 6 texts (16.7%) have more than 12 tokens and are truncated, " in log
     lines = (tmp_path / "out.jsonl").read_text().splitlines()
     for i, (line, tokens) in enumerate(zip(lines, TOKENS, strict=True)):
         result = json.loads(line)

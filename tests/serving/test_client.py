@@ -89,9 +89,23 @@ assert "tensorflow" not in sys.modules
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=root)
     assert done.returncode == 0, done.stderr
-    # Without model.json the answers are the model's outputs.
+    # Without model.json the names of the labels are those of the model's outputs.
     (row,) = eval(done.stdout)
-    assert len(row["probabilities"]) == len(row["logits"]) == 2
+    assert row["label"] in ("no", "yes") and list(row["probabilities"]) == ["no", "yes"]
+
+
+def test_label_names_without_metadata(connect, predictor):
+    assert_alike(connect(metadata=None)(rows_of(5)), predictor(rows_of(5)))
+
+
+def test_a_classifier_of_version_0_1_has_no_names(api):
+    def run(columns):
+        values = np.array([[0.25, 0.75]] * len(columns["text"]), np.float32)
+        return {"logits": values, "probabilities": values}
+
+    outputs = {"logits": "DT_FLOAT", "probabilities": "DT_FLOAT"}
+    answers = ask(api, ['{"text": "a"}'], run, {"text": "DT_STRING"}, outputs)
+    assert answers == [{"logits": [0.25, 0.75], "probabilities": [0.25, 0.75]}]
 
 
 def test_bytes_that_are_not_utf_8(connect, predictor):

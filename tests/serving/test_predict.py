@@ -61,6 +61,21 @@ def test_invalid_lines_are_answered_with_an_error(run_predict, classifier, tmp_p
             raise ValueError(answer["error"])
 
 
+def test_rows_in_python(exported):
+    """A list of texts is enough for a model with one input; another row is described."""
+    sentences = exported("token_classification")
+    assert sentences(["a b", b"c"]) == sentences([{"text": "a b"}, {"text": "c"}])
+    pairs = exported("multiple_choice")
+    for model, rows, message in [
+        (sentences, "a b", "`rows`: a list of rows was expected"),
+        (sentences, [1], "row 0: a text or a dict with text was expected, found 1"),
+        (sentences, ["a", {"texts": "a"}], "row 1: .* dict with text was expected, found texts"),
+        (pairs, ["a"], "row 0: a dict with context, endings was expected, found 'a'"),
+    ]:
+        with pytest.raises(bert_tf.UserError, match=message):
+            model(rows)
+
+
 def test_objects_and_endings(run_predict, exported, tmp_path):
     rows = [
         '{"context": "a", "endings": ["b", "c", "d"]}',

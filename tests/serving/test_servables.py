@@ -94,6 +94,42 @@ def check_warm_up_requests(predictor):
         serve(**{name: tf.make_ndarray(x) for name, x in message.inputs.items()})
 
 
+@pytest.mark.parametrize("task", ["classification", "multi_label"])
+def test_names_of_labels(task, vocab_file):
+    servable = make_servable(task, vocab_file, serving.Options())
+    names = servable.metadata["labels"]
+    rows = rows_of(task)
+    inputs = {
+        name: tf.constant([row[name] for row in rows], spec.dtype)
+        for name, spec in servable.text_signature.items()
+    }
+    outputs = servable.serve_text(inputs)
+    assert outputs["labels"].numpy().tolist() == [[x.encode() for x in names]] * len(rows)
+    assert ("label" in outputs) == (task == "classification")
+    if "label" in outputs:
+        best = [names[i].encode() for i in outputs["probabilities"].numpy().argmax(-1)]
+        assert outputs["label"].numpy().tolist() == best
+    ids_only = make_servable(task, vocab_file, serving.Options(inputs="ids"))
+    ids = dict.fromkeys(("input_ids", "input_mask", "segment_ids"), tf.ones((1, 3), tf.int32))
+    if "numbers" in inputs:
+        ids["numbers"] = inputs["numbers"][:1]
+    assert "labels" in servable.serve_ids(ids)
+    # LiteRT could not convert them.
+    assert set(ids_only.serve_ids(ids)) == {"logits", "probabilities"}
+
+
+def test_the_chosen_ending(vocab_file):
+    servable = make_servable("multiple_choice", vocab_file, serving.Options())
+    endings = [["a", "b c"], ["c", "j"], ["ab abc", ""]]
+    outputs = servable.serve_text(
+        {"context": tf.constant(["a", "b", "c"]), "endings": tf.constant(endings)}
+    )
+    best = outputs["probabilities"].numpy().argmax(-1)
+    assert outputs["choice"].numpy().tolist() == best.tolist()
+    expected = [row[i].encode() for row, i in zip(endings, best, strict=True)]
+    assert outputs["ending"].numpy().tolist() == expected
+
+
 HOSTILE = [b"\xff\xfe", b"a\0b", "\U0001f600".encode() * 50, b"a" * 100_000, b"\n\t \xc2\xa0",
            b"[CLS] [SEP] [MASK]", "a\u0301\u200b\ufeff b".encode(), b"ab " * 350_000]  # fmt: skip
 

@@ -166,12 +166,13 @@ def test_requests_of_the_documentation(root, capsys):
     page = (root / "docs" / "serving.md").read_text()
     texts = dict.fromkeys(("text_a", "text_b"), "DT_STRING")
     ids = dict.fromkeys(("input_ids", "input_mask", "segment_ids"), "DT_INT32")
-    outputs = dict.fromkeys(("logits", "probabilities"), "DT_FLOAT")
+    outputs = dict.fromkeys(("logits", "probabilities"), "DT_FLOAT") | {"label": "DT_STRING"}
     signatures = {"serving_default": signature(texts, outputs), "ids": signature(ids, outputs)}
 
     def run(columns):
         values = np.full((len(next(iter(columns.values()))), 2), 0.5, np.float32)
-        return {"logits": values, "probabilities": values}
+        label = np.array([b"1"] * len(values), object)
+        return {"logits": values, "probabilities": values, "label": label}
 
     version = Version(signatures, dict.fromkeys(signatures, run))
     with StandIn({1: version}, "mrpc") as stand_in:
@@ -186,7 +187,7 @@ def test_requests_of_the_documentation(root, capsys):
         if stand_in.grpc:
             block = page.split("### Requests by gRPC")[1].split("```python")[1].split("```")[0]
             exec(block.replace("localhost:8500", stand_in.grpc), {})
-            assert capsys.readouterr().out == "[[0.5 0.5]]\n"
+            assert capsys.readouterr().out == "[b'1'] [[0.5 0.5]]\n"
 
 
 LOAD = ["--seconds=0.6", "--threads=3", "--most_growth=9"]

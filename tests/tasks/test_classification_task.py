@@ -39,11 +39,16 @@ def test_losses(task_type, num_labels, loss):
 
 
 def test_metric_names():
-    assert {name: task.metric_names_with() for name, task in TASK_CLASSES.items()} == {
-        "classification": ("eval_accuracy", "eval_loss", "loss"),
-        "regression": ("eval_pearson", "eval_spearman", "eval_loss", "loss"),
-        "multi_label": ("eval_accuracy", "eval_f1_micro", "eval_f1_macro", "eval_loss", "loss"),
+    averaged = ("eval_f1_macro", "eval_f1_weighted", "eval_precision_macro", "eval_recall_macro")
+    micro = ("eval_f1_micro", "eval_precision_micro", "eval_recall_micro")
+    expected = {
+        "classification": {"eval_accuracy", *averaged},
+        "regression": {"eval_pearson", "eval_spearman"},
+        "multi_label": {"eval_accuracy", *averaged, *micro},
     }
+    for name, task in TASK_CLASSES.items():
+        names = set(task.metric_names_with(task.own_data_metrics))
+        assert names == {*expected[name], "eval_loss", "loss"}
     for name, more in (("cola", "eval_matthews"), ("mrpc", "eval_f1"), ("qqp", "eval_f1")):
         names = ClassificationTask.metric_names_with(find_task(name).metrics)
         assert names == ("eval_accuracy", more, "eval_loss", "loss")
@@ -56,8 +61,13 @@ def test_metrics_are_means_over_the_split():
         "loss": np.float32([0.1, 0.2, 0.9]),
     }
     task = object.__new__(ClassificationTask)
+    task.metrics_used = (*task.metrics_used, *task.own_data_metrics)
+    # Label 0: precision 1/2, recall 1. Label 1: precision 1, recall 1/2.
+    scores = {"f1_macro": 2 / 3, "f1_weighted": 2 / 3, "precision_macro": 0.75,
+              "recall_macro": 0.75}  # fmt: skip
+    scores = {f"eval_{name}": value for name, value in scores.items()}
     assert task.metrics(predictions) == pytest.approx(
-        {"eval_accuracy": 2 / 3, "eval_loss": 0.4, "loss": 0.4}
+        {"eval_accuracy": 2 / 3, **scores, "eval_loss": 0.4, "loss": 0.4}
     )
 
 

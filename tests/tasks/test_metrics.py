@@ -29,6 +29,20 @@ def test_several_labels():
     assert metrics.METRICS["accuracy"](labels, predicted) == pytest.approx(2 / 3)
     assert metrics.METRICS["f1_micro"](labels, predicted) == pytest.approx(2 * 3 / (2 * 3 + 1 + 1))
     assert metrics.METRICS["f1_macro"](labels, predicted) == pytest.approx((4 / 5 + 2 / 3 + 0) / 3)
+    assert metrics.METRICS["precision_micro"](labels, predicted) == pytest.approx(3 / 4)
+    assert metrics.METRICS["recall_micro"](labels, predicted) == pytest.approx(3 / 4)
+
+
+def test_three_labels():
+    labels, predicted = np.array([0, 0, 0, 1, 1, 2]), np.array([0, 0, 1, 1, 1, 0])
+    # Precision: 2/3, 2/3, 0. Recall: 2/3, 1, 0. F1: 2/3, 4/5, 0.
+    for name, expected in {
+        "precision_macro": (2 / 3 + 2 / 3 + 0) / 3,
+        "recall_macro": (2 / 3 + 1 + 0) / 3,
+        "f1_macro": (2 / 3 + 4 / 5 + 0) / 3,
+        "f1_weighted": (3 * 2 / 3 + 2 * 4 / 5 + 0) / 6,
+    }.items():
+        assert metrics.METRICS[name](labels, predicted) == pytest.approx(expected)
 
 
 def test_an_undefined_correlation(caplog):

@@ -6,7 +6,9 @@ import random
 import pytest
 
 from bert_tf.tasks.question_answering import scoring
-from bert_tf.tasks.question_answering.reading import Answer
+from bert_tf.tasks.question_answering.data import PredictionWriter
+from bert_tf.tasks.question_answering.decoding import DecodingConfig, QuestionPrediction
+from bert_tf.tasks.question_answering.reading import Answer, Question
 
 
 @pytest.mark.parametrize(
@@ -81,7 +83,8 @@ def official_best(rows, scores):
 
 
 @pytest.mark.parametrize("most", [3, 10**9], ids=["ties", "no ties"])
-def test_best_threshold_is_that_of_trying_all(most):
+def test_best_threshold_is_the_official_one(most):
+    """Without ties it is also that of trying all."""
     rng = random.Random(most)
     for _ in range(300):
         scorer, rows, scores = scoring.Scorer(version_2_with_negative=True), [], []
@@ -102,22 +105,47 @@ def test_best_threshold_is_that_of_trying_all(most):
         tried = {t: 100 * at(t) / len(rows) for t in (nothing, *sorted(odds for *_, odds in rows))}
         best = max(tried.values())
         first = next(t for t, value in tried.items() if value == best)
-        assert scorer.best_threshold("f1") == (best, None if first == nothing else first)
+        official = official_best(rows, scores)
+        assert scorer.best_threshold("f1") == official
+        results = scorer.results()
+        assert (results["best_f1"], results["best_f1_thresh"]) == official
         if len({odds for *_, odds in rows}) == len(rows):
-            official = official_best(rows, scores)
             assert (best, 0.0 if first == nothing else first) == official
-            results = scorer.results()
-            assert (results["best_f1"], results["best_f1_thresh"]) == official
 
 
 def test_best_threshold_may_answer_nothing():
     scorer = scoring.Scorer(version_2_with_negative=True)
     scorer.add([], "Bern", "Bern", -1.0)
     scorer.add([Answer("Paris", 0)], "Rome", "Rome", -3.0)
-    assert scorer.best_threshold("f1") == (50, None)
-    assert scorer.min_null_odds == -3.0
+    assert scorer.best_threshold("f1") == (50, 0.0)
     results = scorer.results()
     assert (results["best_f1"], results["best_f1_thresh"]) == (50, 0.0)  # as in the official script
+
+
+@pytest.mark.parametrize(
+    ("rows", "achieved"),
+    [
+        # It is best to answer nothing, but a threshold of 0 answers both questions.
+        ([([], "Bern", -1.0), ([Answer("Paris", 0)], "Rome", -3.0)], 0),
+        # The first of two questions with equal odds is right, the second has no answer.
+        ([([Answer("Paris", 0)], "Paris", 2.0), ([], "Bern", 2.0)], 50),
+        # The usual case.
+        ([([Answer("Paris", 0)], "Paris", -2.0), ([], "Bern", 2.0)], 100),
+    ],
+)
+def test_the_saved_threshold_is_the_reported_one(rows, achieved, caplog):
+    writer = PredictionWriter(DecodingConfig(version_2_with_negative=True))
+    writer.collect(
+        (Question("", str(i), "?", tuple(answers), not answers), QuestionPrediction([], text, odds))
+        for i, (answers, text, odds) in enumerate(rows)
+    )
+    caplog.set_level("INFO", "bert_tf")
+    threshold = writer.best_threshold()
+    results = writer.score(threshold).results()
+    assert threshold == results["best_f1_thresh"]
+    assert results["f1"] == achieved
+    warned = f"the F1 with this threshold is {achieved:.2f}" in caplog.text
+    assert warned == (achieved < results["best_f1"])
     only = scoring.Scorer(version_2_with_negative=True)
     only.add([], "", "Bern", 1.0)
     assert only.results()["HasAns_total"] == 0

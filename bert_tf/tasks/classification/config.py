@@ -6,6 +6,7 @@ from typing import Any
 from bert_tf import console, files
 from bert_tf.tasks.base import TaskConfig, check_labels
 from bert_tf.tasks.classification.examples import DevSplit, NumericFeature, ScoreScale
+from bert_tf.tasks.windows import DocumentWindows
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,10 +26,18 @@ class ClassificationConfig(TaskConfig):
       scores: the `ScoreScale` by which the logits of a regression are standardised, None if they
         are scores. In checkpoints outside of the run's folder they always are; see
         `checkpoints.open_checkpoint`.
+      long_documents: "truncate", or "windows" if long texts are read in overlapping windows.
+      doc_stride: tokens from the start of one window to that of the next, None for half a window.
+      window_pooling: "mean" or "max" of the logits of the windows.
+      max_windows: the largest number of windows of a text.
     """
 
     FILE = files.CLASSIFIER
-    FIXED = ("task_type", "labels", "numeric_columns", "numeric_as", "dev_rows")
+    FIXED = ("task_type", "labels", "numeric_columns", "numeric_as", "dev_rows", "long_documents",
+             "window_pooling")  # fmt: skip
+    OPTIONS = ("do_lower_case", "max_seq_length", "long_documents")
+    # Options that require windows.
+    WINDOW_OPTIONS = ("doc_stride", "window_pooling", "max_windows")
 
     labels: tuple = ()
     task_type: str = "classification"
@@ -38,6 +47,18 @@ class ClassificationConfig(TaskConfig):
     columns: dict = dataclasses.field(default_factory=dict)
     dev_split: DevSplit | None = None
     scores: ScoreScale | None = None
+    long_documents: str = "truncate"
+    doc_stride: int | None = None
+    window_pooling: str = "mean"
+    max_windows: int = 16
+
+    @property
+    def windows(self):
+        """The `DocumentWindows` of long texts, None if they are truncated."""
+        if self.long_documents != "windows":
+            return None
+        stride = self.doc_stride or (self.max_seq_length - 2) // 2
+        return DocumentWindows(self.max_seq_length, stride, self.max_windows, self.window_pooling)
 
     @property
     def num_outputs(self):
@@ -59,6 +80,10 @@ class ClassificationConfig(TaskConfig):
         """The rows held out of the training set, as text for messages."""
         return str(self.dev_split or "none")
 
+    def recorded_options(self):
+        names = self.WINDOW_OPTIONS if self.windows else ()
+        return {**super().recorded_options(), **{name: getattr(self, name) for name in names}}
+
     def to_json(self):
         values: dict[str, Any] = {
             "task_type": self.task_type,
@@ -79,6 +104,9 @@ class ClassificationConfig(TaskConfig):
             values["dev_split"] = self.dev_split._asdict()
         if self.scores:
             values["scores"] = self.scores._asdict()
+        if self.windows:
+            names = ("long_documents", *self.WINDOW_OPTIONS)
+            values |= {name: getattr(self, name) for name in names}
         return values
 
     @classmethod
@@ -101,6 +129,11 @@ class ClassificationConfig(TaskConfig):
             DevSplit(**values["dev_split"]) if "dev_split" in values else None,
             # Before scores were standardised.
             ScoreScale(**values["scores"]) if "scores" in values else None,
+            **{
+                name: values[name]
+                for name in ("long_documents", *cls.WINDOW_OPTIONS)
+                if name in values
+            },
         )
 
     @classmethod

@@ -56,8 +56,9 @@ class ClassificationData(TaskData):
     def __init__(self, task, examples, config, options):
         self.task, self.examples, self.config, self.options = task, examples, config, options
         self.task_class = TASK_CLASSES[config.task_type]
-        self.metric_names = self.task_class.metric_names_with(task.metrics)
-        self._class_weights = None
+        self._more_metrics = self.task_class.own_data_metrics if task.layout else task.metrics
+        self.metric_names = self.task_class.metric_names_with(self._more_metrics)
+        self._class_weights, self._caches = None, {}
         if options.class_weights and "train" in examples:
             self._class_weights = class_weights(
                 options.class_weights, examples["train"], config.labels, config.task_type
@@ -77,17 +78,39 @@ class ClassificationData(TaskData):
             "task_type": config.task_type,
             "numbers": [list(feature) for feature in config.numeric_inputs],
             "teacher": teacher.fingerprint if teacher else None,
+            "windows": config.windows and list(config.windows),
             "schema": digest(self._schema(bool(teacher)).items()),
             "version": _VERSION,
         }
 
         def write(teacher_logits=None):
-            write_features(
+            return write_features(
                 path, examples, config.labels, tokenizer, config.max_seq_length, self.task_class,
-                config.numeric_inputs, teacher_logits,
+                config.numeric_inputs, teacher_logits, config.windows,
             )  # fmt: skip
 
-        return FeatureCache(path, fingerprint, write)
+        self._caches[split] = FeatureCache(path, fingerprint, write)
+        return self._caches[split]
+
+    def log_truncated(self, split, features):
+        windows, counts = self.config.windows, (features.metadata or {}).get("lengths")
+        if not windows:
+            return super().log_truncated(split, features)
+        console.info(
+            "%s: the longest text has %d tokens and %d windows",
+            split, counts["longest"], features.metadata["num_windows"],
+        )  # fmt: skip
+        if counts["truncated"]:
+            console.warning(
+                "%s: %d of %d texts (%.1f%%) have more than %d tokens in `max_windows=%d` windows "
+                "and are truncated, the longest has %d; a larger `max_windows` reads more of them",
+                split, counts["truncated"], counts["texts"],
+                100.0 * counts["truncated"] / counts["texts"], windows.max_length,
+                windows.max_windows, counts["longest"],
+            )  # fmt: skip
+
+    def truncation_advice(self):
+        return "long_documents=windows" if self.config.num_texts == 1 else ""
 
     def count(self, split, features):
         return len(self.examples[split])
@@ -99,21 +122,25 @@ class ClassificationData(TaskData):
             "L": config.num_outputs,
             "F": len(config.numeric_inputs),
         }
+        if config.windows:
+            lengths["W"] = self._caches[split].metadata["num_windows"]
         return RecordFormat.of(self._schema(with_teacher), config, lengths, config.num_outputs)
 
     def _schema(self, with_teacher):
-        return schema_of(self.task_class, self.config.numeric_inputs, with_teacher)
+        config = self.config
+        return schema_of(self.task_class, config.numeric_inputs, with_teacher, config.windows)
 
     def make_task(self, dtype=None, distillation=None):
         return self.task_class(
             self.config.bert_config,
             self.config.num_outputs,
             dtype,
-            more_metrics=self.task.metrics,
+            more_metrics=self._more_metrics,
             num_numeric_features=len(self.config.numeric_inputs),
             class_weights=self._class_weights,
             distillation=distillation,
             scores=self.config.scores,
+            window_pooling=self.config.windows and self.config.window_pooling,
         )
 
     def evaluate(self, run, split):
@@ -179,6 +206,12 @@ def read(options, model, parts, stored=None):
     if task.task_type == "regression" and options.standardize_scores and "train" in examples:
         scores = measure_scores(examples["train"])
     has_pairs = any(example.text_b is not None for example in itertools.chain(*examples.values()))
+    if has_pairs and options.long_documents == "windows":
+        raise UserError(
+            "`long_documents=windows` requires single texts, but these data have pairs; pairs can "
+            "only be truncated"
+        )
+    windows = {name: getattr(options, name) for name in ClassificationConfig.WINDOW_OPTIONS}
     config = ClassificationConfig.of_run(
         model,
         options,
@@ -190,6 +223,7 @@ def read(options, model, parts, stored=None):
         columns=stored.columns if stored else _columns_to_remember(options, source),
         dev_split=stored.dev_split if stored else dev_split,
         scores=scores,
+        **{name: value for name, value in windows.items() if value is not None},
     )
     return ClassificationData(task, examples, config, options)
 
@@ -198,7 +232,11 @@ def make_model(config, dtype=None):
     """Make the `BertClassifier` of a `ClassificationConfig`."""
     num_numeric_features = len(config.numeric_inputs)
     return BertClassifier(
-        config.bert_config, config.num_outputs, dtype, num_numeric_features=num_numeric_features
+        config.bert_config,
+        config.num_outputs,
+        dtype,
+        num_numeric_features=num_numeric_features,
+        window_pooling=config.windows and config.window_pooling,
     )
 
 

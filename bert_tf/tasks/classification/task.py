@@ -39,6 +39,9 @@ class ClassificationTask(Task):
     answer_name = "probabilities"
     loss_names = ("classification_loss",)
     metrics_used: tuple[str, ...] = ("accuracy",)
+    # Further ones for data that are not those of a published task, which has its own metrics.
+    own_data_metrics: tuple[str, ...] = ("f1_macro", "f1_weighted", "precision_macro",
+                                         "recall_macro")  # fmt: skip
 
     def __init__(
         self,
@@ -50,6 +53,7 @@ class ClassificationTask(Task):
         class_weights=None,
         distillation=None,
         scores=None,
+        window_pooling=None,
     ):
         """Make the model.
 
@@ -62,9 +66,14 @@ class ClassificationTask(Task):
           class_weights: L numbers that multiply the loss of an example in training.
           distillation: a `DistillationConfig` if the records have a teacher's logits.
           scores: the `ScoreScale` of a regression whose logits are standardised.
+          window_pooling: "mean" or "max" if the records have windows of documents.
         """
         self.model = BertClassifier(
-            config, num_labels, dtype, num_numeric_features=num_numeric_features
+            config,
+            num_labels,
+            dtype,
+            num_numeric_features=num_numeric_features,
+            window_pooling=window_pooling,
         )
         self.metric_names = self.metric_names_with(more_metrics)
         self.metrics_used = (*self.metrics_used, *more_metrics)
@@ -171,6 +180,7 @@ class RegressionTask(ClassificationTask):
     answer_name = "score"
     loss_names = ("regression_loss",)
     metrics_used = ("pearson", "spearman")
+    own_data_metrics = ()
 
     @staticmethod
     def encode(label, labels):
@@ -221,6 +231,8 @@ class MultiLabelTask(ClassificationTask):
     label_name = "label_values"
     loss_names = ("multi_label_loss",)
     metrics_used = ("accuracy", "f1_micro", "f1_macro")
+    own_data_metrics = ("f1_weighted", "precision_micro", "precision_macro", "recall_micro",
+                        "recall_macro")  # fmt: skip
 
     @staticmethod
     def encode(label, labels):

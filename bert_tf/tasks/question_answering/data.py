@@ -221,14 +221,18 @@ class PredictionWriter:
         return scorer
 
     def best_threshold(self):
-        """Return the threshold with the best F1, below all odds if answering nothing is best."""
-        scorer = self.score()
-        score, threshold = scorer.best_threshold("f1")
-        if threshold is None:
-            threshold = scorer.min_null_odds - 1.0
+        """Return the threshold with the best F1, the `best_f1_thresh` of the scores; log it."""
+        score, threshold = self.score().best_threshold("f1")
         console.info(
             "best null_score_diff_threshold of this set: %r, with an F1 of %.2f", threshold, score
         )
+        achieved = self.score(threshold).results()["f1"]
+        if achieved < score - 1e-6:
+            console.warning(
+                "the F1 with this threshold is %.2f: the official definition gives 0 where it is "
+                "best to answer no question, and counts questions with equal odds one at a time",
+                achieved,
+            )
         return threshold
 
     def write(self, threshold=None):

@@ -1,6 +1,5 @@
 """Exact match and F1, as the official evaluation scripts of SQuAD 1.1 and 2.0 compute them."""
 
-import itertools
 import re
 import string
 from collections import Counter
@@ -100,42 +99,33 @@ class Scorer:
                 rows = [row for row in self._rows if row.has_answer == has_answer]
                 results.update({f"{kind}_{name}": x for name, x in _means(rows).items()})
             for name in ("exact", "f1"):
-                score, threshold = self.best_threshold(name)
-                results[f"best_{name}"] = score
-                # The official script reports 0 where it is best to answer no question.
-                results[f"best_{name}_thresh"] = 0.0 if threshold is None else threshold
+                results[f"best_{name}"], results[f"best_{name}_thresh"] = self.best_threshold(name)
         return {name: results[name] for name in self.names() if name in results}
 
     def best_threshold(self, name="f1"):
-        """Find the threshold of the null odds with the best score, the lowest of equal ones.
+        """Find the threshold of the null odds with the best score, as the official script does.
 
-        Questions with null odds above the threshold are not answered. Questions with equal null
-        odds are all answered or all not answered. The official script adds them one at a time, so
-        its score may be one that no threshold achieves.
+        Questions with null odds above the threshold are not answered. Of equal scores the lowest
+        threshold counts. In two cases no threshold achieves the score: questions with equal null
+        odds are added one at a time, in their order; and the threshold is 0 if it is best to answer
+        no question.
 
         Args:
           name: "exact" or "f1".
 
         Returns:
-          (score in percent, threshold); the threshold is None if it is best to answer no question.
+          (score in percent, threshold)
         """
         score = sum(not row.has_answer for row in self._rows)
-        best, threshold = score, None
-        rows = sorted(self._rows, key=lambda row: row.null_odds)
-        for null_odds, equals in itertools.groupby(rows, key=lambda row: row.null_odds):
-            for row in equals:
-                if row.has_answer:
-                    score += getattr(row, f"best_{name}")
-                elif row.is_answered:
-                    score -= 1
+        best, threshold = score, 0.0
+        for row in sorted(self._rows, key=lambda row: row.null_odds):
+            if row.has_answer:
+                score += getattr(row, f"best_{name}")
+            elif row.is_answered:
+                score -= 1
             if score > best:
-                best, threshold = score, null_odds
+                best, threshold = score, row.null_odds
         return 100.0 * best / len(self._rows), threshold
-
-    @property
-    def min_null_odds(self):
-        """The lowest null odds; no question is answered with a threshold below them."""
-        return min(row.null_odds for row in self._rows)
 
 
 def _means(rows):

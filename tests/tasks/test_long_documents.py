@@ -1,0 +1,188 @@
+"""Long documents in windows: pooled logits, from training to the SavedModel."""
+
+import json
+
+import hypothesis
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from common import WORDS, read_results, read_table, write_model
+from hypothesis import strategies as st
+from task_helpers import SMALL, small_config
+
+import bert_tf
+from bert_tf import serving
+from bert_tf.data import input_pipeline
+from bert_tf.modeling.models import INPUTS
+from bert_tf.serving.sequences import Windows
+from bert_tf.tasks import ClassificationConfig, classification
+from bert_tf.tasks.classification import Example, NumericFeature
+from bert_tf.tasks.windows import DocumentWindows
+
+LENGTH = 6
+TEXTS = ["a b", "a b c d", "a b c d e", "a b c d e f g h i j a b", "j", "c " * 50]
+
+
+@pytest.fixture
+def tokenizer(tmp_path):
+    (tmp_path / "vocab.txt").write_text("\n".join(WORDS) + "\n")
+    return bert_tf.FullTokenizer(str(tmp_path / "vocab.txt"))
+
+
+def models(pooling, num_numeric_features=0):
+    """Return a classifier of sequences, and one of windows with the same weights."""
+    options = {"num_numeric_features": num_numeric_features}
+    plain = bert_tf.BertClassifier(small_config(), 3, **options)
+    pooled = bert_tf.BertClassifier(small_config(), 3, window_pooling=pooling, **options)
+    rng = np.random.default_rng(0)
+    for one, other in zip(plain.weights, pooled.weights, strict=True):
+        one.assign(rng.normal(scale=0.3, size=one.shape))
+        other.assign(one)
+    return plain, pooled
+
+
+def batch_of(texts, tokenizer, tmp_path, windows=None):
+    """Return the records of texts as one batch."""
+    path, task_class = str(tmp_path / "x.tf_record"), classification.ClassificationTask
+    examples = [Example("", text, None, "x") for text in texts]
+    results = classification.write_features(
+        path, examples, ["x"], tokenizer, LENGTH, task_class, windows=windows
+    )
+    lengths = {"S": LENGTH, "W": results.get("num_windows")}
+    schema = classification.schema_of(task_class, windows=windows)
+    data = input_pipeline.EvaluationInput([path], schema, lengths, len(texts), length_multiple=1)
+    return next(iter(data.batches()))
+
+
+def test_spans():
+    windows = DocumentWindows(max_seq_length=6, stride=2, max_windows=3, pooling="mean")
+    assert windows.spans(0) == [(0, 0)]
+    assert windows.spans(4) == [(0, 4)]
+    assert windows.spans(5) == [(0, 4), (2, 3)]
+    assert windows.spans(9) == [(0, 4), (2, 4), (4, 4)]
+    assert windows.max_length == 8 + 2
+    assert ClassificationConfig(None, "", max_seq_length=10).windows is None
+
+
+@pytest.mark.parametrize("pooling", ["mean", "max"])
+def test_logits_are_those_of_the_windows(pooling, tokenizer, tmp_path):
+    plain, pooled = models(pooling)
+    windows = DocumentWindows(LENGTH, 2, 4, pooling)
+    batch = batch_of(TEXTS, tokenizer, tmp_path, windows)
+    assert batch["input_ids"].shape == (len(TEXTS), 4, LENGTH)
+    logits = pooled(batch)["logits"].numpy()
+    for text, row in zip(TEXTS, logits, strict=True):
+        words = text.split()
+        parts = [" ".join(words[i : i + n]) for i, n in windows.spans(len(words))]
+        alone = plain(batch_of(parts, tokenizer, tmp_path))["logits"].numpy()
+        expected = alone.mean(0) if pooling == "mean" else alone.max(0)
+        np.testing.assert_allclose(row, expected, atol=1e-5)
+    # A text that fits has the result that it has without windows.
+    short = [text for text in TEXTS if len(text.split()) <= LENGTH - 2]
+    both = [plain(batch_of(short, tokenizer, tmp_path)),
+            pooled(batch_of(short, tokenizer, tmp_path, windows))]  # fmt: skip
+    np.testing.assert_allclose(both[0]["logits"], both[1]["logits"], atol=1e-6)
+
+
+@hypothesis.given(st.integers(0, 60), st.integers(5, 12), st.integers(1, 12), st.integers(1, 6))
+@hypothesis.settings(max_examples=40, deadline=None)
+def test_the_graph_has_the_same_windows(num_tokens, length, stride, max_windows):
+    expected = DocumentWindows(length, stride, max_windows, "mean").spans(num_tokens)
+    graph = Windows(tf.constant([num_tokens]), tf.constant([length - 2]), stride, max_windows, True)
+    assert list(zip(graph.first.numpy(), graph.length.numpy(), strict=True)) == expected
+    # All of the text is read unless it is longer than `max_length`.
+    max_length = DocumentWindows(length, stride, max_windows, "mean").max_length
+    assert (sum(expected[-1]) == num_tokens) == (num_tokens + 2 <= max_length)
+
+
+@pytest.mark.parametrize(
+    ("pooling", "numbers"), [("mean", ()), ("max", (NumericFeature("x", 1.0, 2.0),))]
+)
+def test_servable(pooling, numbers, tokenizer, tmp_path):
+    """Text and ids give the same logits, alone and in a batch, also for an empty text."""
+    _, pooled = models(pooling, len(numbers))
+    config = ClassificationConfig(
+        small_config(), str(tmp_path / "vocab.txt"), max_seq_length=LENGTH, labels=("x", "y", "z"),
+        num_texts=1, long_documents="windows", doc_stride=3, window_pooling=pooling, max_windows=9,
+        numeric_features=numbers,
+    )  # fmt: skip
+    servable = serving.classification_servable(pooled, config, serving.Options(buckets=(4,)))
+    texts = ["", *TEXTS]
+    extra = {"numbers": tf.range(7.0, dtype=tf.float64)[:, None]} if numbers else {}
+    outputs = servable.serve_text({"text": tf.constant(texts), **extra})
+    batch = batch_of(texts, tokenizer, tmp_path, config.windows)
+    ids = {name: batch[name] for name in INPUTS}
+    expected = servable.serve_ids({**ids, **extra})
+    for name in ("logits", "probabilities"):
+        np.testing.assert_allclose(outputs[name], expected[name], atol=1e-5)
+    for i, text in enumerate(texts):
+        row = {name: value[i : i + 1] for name, value in extra.items()}
+        alone = servable.serve_text({"text": tf.constant([text]), **row})
+        np.testing.assert_allclose(alone["logits"][0], outputs["logits"][i], atol=1e-5)
+
+
+def test_keras_saves_the_pooling(tmp_path):
+    _, pooled = models("max")
+    pooled.save(tmp_path / "m.keras")
+    loaded = keras.saving.load_model(tmp_path / "m.keras")
+    inputs = {name: np.ones((2, 3, 4), "int32") for name in INPUTS}
+    np.testing.assert_allclose(loaded(inputs)["logits"], pooled(inputs)["logits"], atol=1e-6)
+
+
+@pytest.fixture
+def flags(tmp_path):
+    """The flags of a run; the label is 1 where a late word is "j"."""
+    for split, count in (("train", 24), ("dev", 10), ("test", 6)):
+        rng = np.random.default_rng(count)
+        rows = []
+        for i in range(count):
+            words = [*rng.choice(list("abcd"), rng.integers(1, 14)), "j" if i % 2 else "i"]
+            rows.append(" ".join(words) + ("" if split == "test" else f"\t{i % 2}"))
+        header = "text" if split == "test" else "text\tlabel"
+        (tmp_path / f"{split}.tsv").write_text("\n".join([header, *rows]) + "\n")
+    return [f"--data_dir={tmp_path}", "--task_name=tsv", f"--output_dir={tmp_path}/out",
+            "--distribution_strategy=one_device"]  # fmt: skip
+
+
+def test_from_training_to_a_saved_model(run_script, flags, tmp_path):
+    out = tmp_path / "out"
+    windows = ["--long_documents=windows", "--doc_stride=3", "--window_pooling=max"]
+    model = write_model(tmp_path, **SMALL, initializer_range=0.2)
+    log = run_script(
+        "run_classifier", *flags, *model, *windows, "--max_seq_length=8", "--max_windows=4",
+        "--do_train", "--do_eval", "--train_batch_size=4", "--num_train_epochs=20",
+        "--gradient_accumulation_steps=2", "--learning_rate=1e-2",
+    )  # fmt: skip
+    assert "train: the longest text has" in log
+    assert float(read_results(out / "eval_results.txt")["eval_accuracy"]) == 1.0
+    settings = json.loads((out / "classifier.json").read_text())
+    assert settings["long_documents"] == "windows" and settings["max_windows"] == 4
+    # Prediction takes the windows from the folder.
+    log = run_script("run_classifier", *flags, "--do_predict")
+    assert "doc_stride, window_pooling, max_windows" in log
+    run_script("export_model", f"--model_dir={out}", f"--export_dir={tmp_path}/export")
+    texts = (tmp_path / "test.tsv").read_text().splitlines()[1:]
+    answers = serving.Predictor(f"{tmp_path}/export")(texts)
+    for answer, row in zip(answers, read_table(out / "test_results.tsv"), strict=True):
+        values = list(answer["probabilities"].values())
+        np.testing.assert_allclose(values, np.float32(row), atol=2e-6)
+    assert [x["label"] for x in answers] == ["0", "1"] * 3
+    # The settings of a run are fixed.
+    with pytest.raises(bert_tf.UserError, match="different long_documents: windows there"):
+        run_script("run_classifier", *flags, *model, "--max_seq_length=8", "--do_train")
+    with pytest.raises(bert_tf.UserError, match=r"--teacher_dir.*windows"):
+        run_script("run_classifier", *flags, *model, "--max_seq_length=8", "--do_train",
+                   f"--teacher_dir={out}", f"--output_dir={tmp_path}/student")  # fmt: skip
+
+
+def test_what_does_not_fit(run_script, flags, tmp_path, experiments):
+    model = [*write_model(tmp_path, **SMALL), "--max_seq_length=8", "--do_train"]
+    log = run_script("run_classifier", *flags, *model, "--long_documents=windows",
+                     "--doc_stride=1", "--max_windows=2")  # fmt: skip
+    assert "have more than 9 tokens in --max_windows=2 windows and are truncated" in log
+    with pytest.raises(bert_tf.UserError, match="--doc_stride requires --long_documents=windows"):
+        run_script("run_classifier", *flags, *model, "--doc_stride=2")
+    (tmp_path / "train.tsv").write_text("text_a\ttext_b\tlabel\na\tb\t0\nc\td\t1\n")
+    with pytest.raises(bert_tf.UserError, match="--long_documents=windows requires single texts"):
+        run_script("run_classifier", *flags, *model, "--long_documents=windows")

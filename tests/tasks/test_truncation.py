@@ -1,0 +1,75 @@
+"""How many texts were truncated, in one line for each split."""
+
+import pytest
+from common import write_model
+from task_helpers import SMALL
+
+import bert_tf
+from bert_tf.pipelines.text_pipeline import TextPreprocessor
+from bert_tf.tasks.truncation import LengthCounter, log_truncated
+
+
+def test_one_line(caplog):
+    lengths = LengthCounter(8)
+    for length in (8, 9, 2, 20):
+        lengths.add(length)
+    assert lengths.counts == {"texts": 4, "truncated": 2, "longest": 20}
+    log_truncated("train", lengths.counts, 8, 16, "long_documents=windows")
+    assert caplog.messages == [
+        "warning: train: 2 of 4 texts (50.0%) have more than 8 tokens and are truncated, the "
+        "longest has 20; a larger `max_seq_length` (at most 16) keeps more of them, "
+        "`long_documents=windows` reads them in windows"
+    ]
+    caplog.clear()
+    log_truncated("dev", lengths.counts, 8, 8)
+    assert caplog.messages[0].endswith("the longest has 20")
+    caplog.clear()
+    log_truncated("dev", LengthCounter(8).counts, 8, 8)
+    assert not caplog.messages
+
+
+@pytest.mark.parametrize("pairs", [False, True])
+def test_each_split_of_a_run(pairs, run_script, tmp_path, experiments):
+    """Also when the features are reused."""
+    second = "\ta b" if pairs else ""
+    header = "text_a\ttext_b\tlabel" if pairs else "text\tlabel"
+    data = {"train": ["a b c d e f g h", "a"], "dev": ["a"], "test": ["a " * 9]}
+    for split, texts in data.items():
+        rows = [f"{text.strip()}{second}\t{i % 2}" for i, text in enumerate(texts)]
+        (tmp_path / f"{split}.tsv").write_text("\n".join([header, *rows]) + "\n")
+    flags = [*write_model(tmp_path, **SMALL), "--task_name=tsv", f"--data_dir={tmp_path}",
+             "--max_seq_length=8", "--do_train", "--do_eval", "--do_predict",
+             f"--output_dir={tmp_path}/out"]  # fmt: skip
+    for _ in range(2):
+        log = run_script("run_classifier", *flags)
+        longest = 13 if pairs else 10
+        assert (
+            f"train: 1 of 2 texts (50.0%) have more than 8 tokens and are truncated, the longest "
+            f"has {longest}; a larger --max_seq_length (at most "
+        ) in log
+        assert "test: 1 of 1 texts (100.0%) have more than 8 tokens" in log
+        assert "dev: 1 of" not in log
+        # Pairs cannot be read in windows.
+        assert (", --long_documents=windows reads them in windows" in log) == (not pairs)
+
+
+def test_choices(run_script, tmp_path, experiments):
+    text = "context,ending0,ending1,label\na b c,d,e f a b c,0\n"
+    (tmp_path / "train.csv").write_text(text)
+    log = run_script(
+        "run_multiple_choice", *write_model(tmp_path, **SMALL), f"--data_dir={tmp_path}",
+        "--max_seq_length=8", "--do_train", f"--output_dir={tmp_path}/out",
+    )  # fmt: skip
+    assert "train: 1 of 2 pairs of context and ending (50.0%) have more than 8 tokens" in log
+
+
+def test_pipelines(tmp_path, caplog):
+    (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n")
+    inputs = TextPreprocessor(bert_tf.FullTokenizer(str(tmp_path / "vocab.txt")), 5, max_limit=5)
+    list(inputs.convert_all(["a a a", "a a a a", "a a ||| a"]))
+    inputs.report()
+    (message,) = caplog.messages
+    assert "input: 2 of 3 texts (66.7%) have more than 5 tokens" in message
+    assert message.endswith("the longest has 6")
+    inputs.report()
+    assert len(caplog.messages) == 1
