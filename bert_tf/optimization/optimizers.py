@@ -164,7 +164,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         """Return the learning rate of a step, a float32 scalar."""
         if isinstance(self._learning_rate, keras.optimizers.schedules.LearningRateSchedule):
             return self._learning_rate(step)
-        return ops.convert_to_tensor(self.learning_rate)
+        return _as_tensor(self.learning_rate)
 
     def apply(self, grads, trainable_variables=None):
         """Make one step, as Keras calls it: with the gradients of this replica."""
@@ -224,7 +224,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         if self.global_clipnorm:
             # limit / max(norm, limit) is exactly 1 for small gradients, which stay bit-identical.
             scale = self.global_clipnorm / ops.maximum(norm, self.global_clipnorm)
-        rate = tf.convert_to_tensor(rate) if _IS_TENSORFLOW else _native(rate)
+        rate = _as_tensor(rate)
         shared = (scale, rate, is_finite, self._bias_corrections(skipped_steps))
         if _IS_TENSORFLOW:
             replica = tf.distribute.get_replica_context()
@@ -351,6 +351,12 @@ def _check_learning_rate(learning_rate):
 def _native(variable):
     """Return the variable of the backend in a Keras variable."""
     return variable.value if isinstance(variable, keras.Variable) else variable
+
+
+def _as_tensor(value):
+    """Return the value of a number, a tensor or a variable, which may be mirrored."""
+    convert = tf.convert_to_tensor if _IS_TENSORFLOW else ops.convert_to_tensor
+    return convert(_native(value))
 
 
 def _global_norm(gradients):
