@@ -14,7 +14,7 @@ from bert_tf.options import (
 )
 
 define_options(PretrainingConfig)
-define_options(ModelConfig, skip=("do_lower_case",))
+define_options(ModelConfig, skip=("do_lower_case", "strip_accents", "tokenize_chinese_chars"))
 define_options(TrainConfig, skip=("num_train_epochs", "predict_batch_size", "pad_to_max_length"))
 define_options(OptimizerConfig, skip=("warmup_proportion",))
 define_options(DeviceConfig)

@@ -1,9 +1,14 @@
 """Load, save and convert weights of the release and of Hugging Face, by name."""
 
 from bert_tf.checkpoints.convert import convert, resize
-from bert_tf.checkpoints.hub import MODELS, fetch, resolve_model
+from bert_tf.checkpoints.hub import MODELS, fetch, find_tokenizer, resolve_model
 from bert_tf.checkpoints.hugging_face import write as write_hugging_face
-from bert_tf.checkpoints.metadata import load_config, read_metadata
+from bert_tf.checkpoints.metadata import (
+    find_vocabulary,
+    load_config,
+    read_metadata,
+    read_settings,
+)
 from bert_tf.checkpoints.names import encoder_shapes, release_name, weights
 from bert_tf.checkpoints.release import ReleaseCheckpoint, check_path, find, remove, write
 from bert_tf.checkpoints.warm_start import open_checkpoint, warm_start
@@ -17,9 +22,12 @@ __all__ = [
     "encoder_shapes",
     "fetch",
     "find",
+    "find_tokenizer",
+    "find_vocabulary",
     "load_config",
     "open_checkpoint",
     "read_metadata",
+    "read_settings",
     "release_name",
     "remove",
     "resize",

@@ -9,6 +9,8 @@ import tensorflow as tf
 from bert_tf import files
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
+from bert_tf.tokenization.settings import RELEASE_SETTINGS
+from bert_tf.tokenization.tokenizer_json import read_tokenizer_settings
 
 # The config of a Hugging Face folder.
 HUGGING_FACE_CONFIG = "config.json"
@@ -60,6 +62,31 @@ def read_metadata(path):
         metadata["labels"] = metadata["names"]
         metadata["architectures"] = ["BertForTokenClassification"]
     return metadata
+
+
+def find_vocabulary(path):
+    """Return the vocabulary next to a checkpoint, `vocab.txt` or `tokenizer.json`, else None."""
+    return find_companion_file(path, (files.VOCABULARY, files.TOKENIZER))
+
+
+def read_settings(path):
+    """Return the settings of the tokenizer in the files next to a checkpoint.
+
+    Returns:
+      Dict of arguments of `FullTokenizer`, without those that no file has.
+
+    Raises:
+      UserError: if the folder has the files of a tokenizer other than BERT's.
+    """
+    folder = path if tf.io.gfile.isdir(path) else os.path.dirname(path)
+    settings = {}
+    for values in (
+        read_json(folder, HUGGING_FACE_CONFIG),
+        read_tokenizer_settings(folder),
+        *(read_json(folder, name) for name in files.TASK_FILES),
+    ):
+        settings.update({name: values[name] for name in RELEASE_SETTINGS if name in values})
+    return settings
 
 
 def read_labels(path, num_labels):

@@ -33,23 +33,35 @@ def define_pipeline_flags():
 def model_files():
     """Return the `pipelines.ModelFiles` of the model that the flags name.
 
-    The configuration, vocabulary and casing default to those next to --init_checkpoint.
+    The configuration, vocabulary and casing default to those next to --init_checkpoint, or in the
+    folder --model.
     """
-    if FLAGS.init_checkpoint and not FLAGS.model:
+    settings = {}
+    source = FLAGS.model or FLAGS.init_checkpoint
+    if source and (not FLAGS.model or bert_tf.checkpoints.hub.is_local_model(source)):
         # Report a missing checkpoint before anything that is missing next to it.
-        bert_tf.checkpoints.open_checkpoint(FLAGS.init_checkpoint)
-        defaults = bert_tf.pipelines.find_model_files(FLAGS.init_checkpoint).flags
+        bert_tf.checkpoints.open_checkpoint(FLAGS.init_checkpoint or source)
+        found = bert_tf.pipelines.find_model_files(source)
+        defaults, settings = found.flags, dict(found.settings)
+        if FLAGS.model:
+            FLAGS["init_checkpoint"].value = FLAGS.init_checkpoint or source
+            FLAGS["model"].value = None  # its files are found here
         used = [x for x in defaults if x != "init_checkpoint" and not FLAGS[x].present]
         for name in used:
             FLAGS[name].value = defaults[name]
         if used:
-            console.info("found next to %s: %s", FLAGS.init_checkpoint, ", ".join(used))
+            console.info("found next to %s: %s", source, ", ".join(used))
     bert_tf.cli.flags.resolve_model("init_checkpoint", "bert_config_file", "vocab_file")
     bert_tf.tokenization.validate_case_matches_checkpoint(
         FLAGS.do_lower_case, FLAGS.init_checkpoint
     )
+    settings["do_lower_case"] = FLAGS.do_lower_case
+    if FLAGS["vocab_file"].present and FLAGS.vocab_file.endswith(".json"):
+        settings = {}  # it has its own
+    settings = {**settings, **bert_tf.cli.flags.tokenizer_options()}
+    do_lower_case = settings.pop("do_lower_case", None)
     return bert_tf.pipelines.ModelFiles(
-        FLAGS.init_checkpoint, FLAGS.bert_config_file, FLAGS.vocab_file, FLAGS.do_lower_case
+        FLAGS.init_checkpoint, FLAGS.bert_config_file, FLAGS.vocab_file, do_lower_case, settings
     )
 
 

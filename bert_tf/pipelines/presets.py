@@ -10,13 +10,16 @@ from bert_tf import checkpoints, console, files
 from bert_tf.checkpoints.metadata import (
     HUGGING_FACE_CONFIG,
     find_companion_file,
+    find_vocabulary,
     read_json,
-    read_metadata,
+    read_settings,
 )
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.tasks.base import check_vocabulary
 from bert_tf.tokenization import FullTokenizer, casing_from_path
+from bert_tf.tokenization.settings import resolve_settings
+from bert_tf.tokenization.tokenizer_json import is_tokenizer_json
 
 
 class ModelFiles(NamedTuple):
@@ -27,12 +30,14 @@ class ModelFiles(NamedTuple):
       config: path of the model's configuration, None if unknown.
       vocab: path of the vocabulary, None if unknown.
       do_lower_case: whether the model expects lower-cased text, None if unknown.
+      settings: dict of further arguments of `FullTokenizer`, None for those of the release.
     """
 
     checkpoint: str
     config: str | None
     vocab: str | None
     do_lower_case: bool | None
+    settings: dict | None = None
 
     @property
     def flags(self):
@@ -62,6 +67,8 @@ class ModelFiles(NamedTuple):
                 )
         config = BertConfig.from_json_file(self.config)
         do_lower_case = self.do_lower_case
+        if do_lower_case is None and is_tokenizer_json(self.vocab):
+            do_lower_case = resolve_settings(self.vocab)["do_lower_case"]
         if do_lower_case is None:
             do_lower_case = True
             console.warning(
@@ -70,7 +77,8 @@ class ModelFiles(NamedTuple):
             )
         else:
             console.info("text is %s", "lower-cased" if do_lower_case else "not lower-cased")
-        tokenizer = FullTokenizer(self.vocab, do_lower_case, keep_special_tokens)
+        settings = self.settings or {}
+        tokenizer = FullTokenizer(self.vocab, do_lower_case, keep_special_tokens, **settings)
         check_vocabulary(tokenizer.vocab, config, self.vocab)
         return config, tokenizer
 
@@ -93,14 +101,16 @@ def find_model_files(preset):
         model = checkpoints.fetch(preset)
         return ModelFiles(model.checkpoint, model.config, model.vocab, model.do_lower_case)
     folder = _folder_of(preset)
-    do_lower_case = read_metadata(folder).get("do_lower_case")
+    settings = read_settings(folder)
+    do_lower_case = settings.pop("do_lower_case", None)
     if do_lower_case is None and (published := casing_from_path(preset)):
         do_lower_case = published[1]
     return ModelFiles(
         preset,
         find_companion_file(folder, (files.CONFIG, HUGGING_FACE_CONFIG)),
-        find_companion_file(folder, (files.VOCABULARY,)),
+        find_vocabulary(folder),
         do_lower_case,
+        settings,
     )
 
 

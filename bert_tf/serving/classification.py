@@ -18,7 +18,7 @@ def classification_servable(model, config, options):
     regression.
     """
     model, buckets = prepare_model(model, options, config.max_seq_length)
-    tokenizer = GraphTokenizer(config.vocab_file, config.do_lower_case)
+    tokenizer = GraphTokenizer(config.vocab_file, **config.tokenizer_settings)
     numbers = config.numeric_inputs
 
     def serve_ids(inputs):
@@ -74,7 +74,7 @@ def multiple_choice_servable(model, config, options):
     (B, C): `logits` and `probabilities`. Token ids are (B, C, S).
     """
     model, buckets = prepare_model(model, options, config.max_seq_length)
-    tokenizer = GraphTokenizer(config.vocab_file, config.do_lower_case)
+    tokenizer = GraphTokenizer(config.vocab_file, **config.tokenizer_settings)
 
     def serve_ids(inputs):
         logits = model(inputs, training=False)["logits"]

@@ -35,7 +35,7 @@ class QuestionAnsweringModule(tf.Module):
         super().__init__()
         self._model = model
         self._buckets = buckets or Buckets((), config.max_seq_length)
-        self.tokenizer = GraphTokenizer(config.vocab_file, config.do_lower_case)
+        self.tokenizer = GraphTokenizer(config.vocab_file, **config.tokenizer_settings)
         self._window_config, self._decoding = config.window_config, config.decoding_config
 
     @tf.function(input_signature=[_STRINGS, _STRINGS])

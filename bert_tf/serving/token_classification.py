@@ -31,9 +31,9 @@ class TokenClassificationModule(tf.Module):
         super().__init__()
         self._model, self._window_config = model, config.window_config
         self._buckets = buckets or Buckets((), config.max_seq_length)
-        self.tokenizer = GraphTokenizer(config.vocab_file, config.do_lower_case)
+        self.tokenizer = GraphTokenizer(config.vocab_file, **config.tokenizer_settings)
         self._tags = _TagTable(config.tags)
-        self._words = _WordTable(self.tokenizer.vocab, config.do_lower_case)
+        self._words = _WordTable(self.tokenizer.vocab, config.tokenizer_settings)
 
     @tf.function(input_signature=[_STRINGS])
     def __call__(self, texts):
@@ -163,8 +163,9 @@ class _WordTable:
     word.
     """
 
-    def __init__(self, vocab, do_lower_case):
-        basic = BasicTokenizer(do_lower_case)
+    def __init__(self, vocab, settings):
+        *rules, _ = settings.values()
+        basic = BasicTokenizer(*rules)
         marks, ideographs = (np.zeros(max(vocab.values()) + 1, bool) for _ in range(2))
         for token, index in vocab.items():
             if len(token) == 1 and basic.tokenize(f"a{token}a") == ["a", token, "a"]:

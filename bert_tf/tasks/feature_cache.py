@@ -6,6 +6,7 @@ import json
 import tensorflow as tf
 
 from bert_tf import console, files
+from bert_tf.tokenization.settings import EXTRA_SETTINGS, extra_settings
 
 
 class FeatureCache:
@@ -74,9 +75,12 @@ class FeatureCache:
 
 def tokenizer_fingerprint(tokenizer):
     """Return what features depend on in a `FullTokenizer`, as a dict of JSON values."""
+    settings = extra_settings(tokenizer.settings)
     return {
         "vocabulary": digest(tokenizer.vocab.items()),
         "do_lower_case": tokenizer.basic_tokenizer.do_lower_case,
+        # None for the release's settings: so it is in the metadata of earlier versions.
+        **{name: settings.get(name) for name in EXTRA_SETTINGS},
     }
 
 

@@ -11,6 +11,7 @@ from itertools import pairwise
 from bert_tf import console, files
 from bert_tf.errors import UserError
 from bert_tf.tokenization.normalization import normalize
+from bert_tf.tokenization.tokenizer_json import is_tokenizer_json, read_tokenizer_json
 
 REQUIRED_TOKENS = ("[UNK]", "[CLS]", "[SEP]", "[MASK]")
 SPECIAL_TOKENS = ("[PAD]", *REQUIRED_TOKENS)
@@ -33,16 +34,19 @@ _PUBLISHED_MODEL = re.compile(
 def load_vocab(vocab_file):
     """Read a vocabulary file as a dict from piece to id, in the order of the file.
 
-    White space around a piece is ignored. If a piece occurs twice, its last line counts, as in the
-    release.
+    It is a text file or Hugging Face's `tokenizer.json`. White space around a piece is ignored. If
+    a piece occurs twice, its last line counts, as in the release.
 
     Raises:
       UserError: if the file is missing, is empty or lacks one of `REQUIRED_TOKENS`.
     """
-    lines = files.read_text(vocab_file).split("\n")
-    if not lines[-1]:
-        lines.pop()
-    vocab = {piece.strip(): index for index, piece in enumerate(lines)}
+    if is_tokenizer_json(vocab_file):
+        lines = vocab = read_tokenizer_json(vocab_file)[0]
+    else:
+        lines = files.read_text(vocab_file).split("\n")
+        if not lines[-1]:
+            lines.pop()
+        vocab = {piece.strip(): index for index, piece in enumerate(lines)}
     if not vocab:
         raise UserError(f"{vocab_file}: the vocabulary is empty, expected one piece per line")
     missing = [token for token in REQUIRED_TOKENS if token not in vocab]
@@ -59,6 +63,18 @@ def load_vocab(vocab_file):
     if vocab.get("[PAD]", 0) != 0:
         console.warning("%s: [PAD] has id %d, but padding uses id 0", vocab_file, vocab["[PAD]"])
     return vocab
+
+
+def vocabulary_text(vocab_file):
+    """Return the text of a vocabulary file; of a `tokenizer.json`, as lines in the order of ids."""
+    if not is_tokenizer_json(vocab_file):
+        return files.read_text(vocab_file)
+    vocab = load_vocab(vocab_file)
+    lines = [""] * (max(vocab.values()) + 1)
+    for piece, index in vocab.items():
+        if piece.split() == [piece]:  # white space never occurs in a word
+            lines[index] = piece
+    return "".join(f"{line}\n" for line in lines)
 
 
 def special_tokens(vocab):

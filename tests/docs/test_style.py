@@ -34,7 +34,7 @@ LAYERS = [
 ]
 LAYER_OF = {name: number for number, names in enumerate(LAYERS) for name in names}
 # `from_preset` of the models downloads a checkpoint.
-ALLOWED_UPWARDS = {("modeling", "checkpoints")}
+ALLOWED_UPWARDS = {("modeling", "checkpoints"), ("tokenization", "checkpoints")}
 
 # Files that every task may have, and names of subjects that several layers handle: the commands of
 # `bert-tf` and the servables are named after the task or pipeline that they expose.
