@@ -96,7 +96,9 @@ def fetch(name: str, cache: str | None = None, base_url: str | None = None) -> M
     """
     model = MODELS.get(name)
     if model is None:
-        raise UserError(f"`model`: {name!r} is neither a folder nor one of {', '.join(sorted(MODELS))}")
+        raise UserError(
+            f"`model`: {name!r} is neither a folder nor one of {', '.join(sorted(MODELS))}"
+        )
     cache = cache or os.environ.get("BERT_TF_CACHE") or os.path.expanduser("~/.cache/bert_tf")
     base_url = (base_url or os.environ.get("BERT_TF_MODELS_URL") or BASE_URL).rstrip("/")
     folder = os.path.join(cache, *name.split("/"))
@@ -274,7 +276,12 @@ def _resolve_folder(config, required):
     config = dataclasses.replace(config, **values)
     for name in required:
         if not getattr(config, name):
-            raise UserError(f"`{name}` or `model` must be given: no such file is next to {path}")
+            names = (files.CONFIG, HUGGING_FACE_CONFIG)
+            if name == "vocab_file":
+                names = (files.VOCABULARY, files.TOKENIZER)
+            raise UserError(
+                f"`{name}` must be given: there is no {' or '.join(names)} next to {path}"
+            )
     return config
 
 
