@@ -33,7 +33,8 @@ class TokenClassificationModule(tf.Module):
         self._buckets = buckets or Buckets((), config.max_seq_length)
         self.tokenizer = GraphTokenizer(config.vocab_file, **config.tokenizer_settings)
         self._tags = _TagTable(config.tags)
-        self._words = _WordTable(self.tokenizer.vocab, config.tokenizer_settings)
+        *rules, _ = config.tokenizer_settings.values()
+        self._words = _WordTable(self.tokenizer.vocab, *rules)
 
     @tf.function(input_signature=[_STRINGS])
     def __call__(self, texts):
@@ -163,8 +164,7 @@ class _WordTable:
     word.
     """
 
-    def __init__(self, vocab, settings):
-        *rules, _ = settings.values()
+    def __init__(self, vocab, *rules):
         basic = BasicTokenizer(*rules)
         marks, ideographs = (np.zeros(max(vocab.values()) + 1, bool) for _ in range(2))
         for token, index in vocab.items():
