@@ -85,7 +85,7 @@ def convert(
         "strip_accents": strip_accents,
         "tokenize_chinese_chars": tokenize_chinese_chars,
     }
-    settings = _settings(path, vocab_file, options) if to_format == "hugging_face" else None
+    settings = _settings(path, vocab_file, options)
     vocab_file = vocab_file or find_vocabulary(path)
     check_compatible(source.shapes, encoder_shapes(config), source.path)
 
@@ -110,7 +110,7 @@ def convert(
             text = vocabulary_text(vocab_file)
             files.write_text(os.path.join(temporary, files.VOCABULARY), text)
     console.info("wrote %s: %d weights", os.path.join(output_dir, RELEASE_CHECKPOINT), len(tensors))
-    if lost := _lost_metadata(path, tensors):
+    if lost := _lost_metadata(path, tensors, settings):
         console.warning(
             "the release's format cannot store %s of %s; to convert %s to Hugging Face later, give "
             "`do_lower_case` and `architecture`",
@@ -138,7 +138,7 @@ def _settings(path, vocab_file, options):
     given = {name: value for name, value in options.items() if value is not None}
     if vocab_file and is_tokenizer_json(vocab_file):
         return resolve_settings(vocab_file, **given)
-    recorded = read_settings(path)
+    recorded = read_settings(path, vocab_file)
     for name, value in given.items():
         if recorded.get(name) not in (None, value):
             raise UserError(
@@ -175,16 +175,14 @@ def _write_hugging_face(path, output_dir, tensors, config, vocab_file, settings,
     )
 
 
-def _lost_metadata(path, tensors):
+def _lost_metadata(path, tensors, settings):
     """Describe the metadata next to a checkpoint that cannot be inferred from its weights."""
     metadata = read_metadata(path)
     architecture = (metadata.get("architectures") or [None])[0]
     lost = []
-    settings = read_settings(path)
-    if not settings.get("do_lower_case", True):
+    if not settings["do_lower_case"]:
         lost.append("do_lower_case=False")
-    further = extra_settings(resolve_settings(**settings))
-    lost += [f"{name}={value}" for name, value in further.items()]
+    lost += [f"{name}={value}" for name, value in extra_settings(settings).items()]
     if read_labels(path, len(tensors.get("output_weights", ()))):
         lost.append("the labels")
     if architecture not in (None, hugging_face.architecture_of(tensors)):

@@ -41,7 +41,8 @@ def model_files():
     if source and (not FLAGS.model or bert_tf.checkpoints.hub.is_local_model(source)):
         # Report a missing checkpoint before anything that is missing next to it.
         bert_tf.checkpoints.open_checkpoint(FLAGS.init_checkpoint or source)
-        found = bert_tf.pipelines.find_model_files(source)
+        vocab_file = FLAGS.vocab_file if FLAGS["vocab_file"].present else None
+        found = bert_tf.pipelines.find_model_files(source, vocab_file)
         defaults, settings = found.flags, dict(found.settings)
         if FLAGS.model:
             FLAGS["init_checkpoint"].value = FLAGS.init_checkpoint or source

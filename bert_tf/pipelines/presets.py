@@ -83,13 +83,14 @@ class ModelFiles(NamedTuple):
         return config, tokenizer
 
 
-def find_model_files(preset):
+def find_model_files(preset, vocab_file=None):
     """Find the files of a model.
 
     Args:
       preset: the name of a published model (`checkpoints.MODELS`); a folder or checkpoint of the
         release or of a training run; or a Hugging Face folder. `ModelFiles` are returned
         unchanged.
+      vocab_file: the vocabulary that will be used instead of that of the model, or None.
 
     Returns:
       `ModelFiles`. The casing is read from the settings next to the weights or else inferred from
@@ -101,7 +102,7 @@ def find_model_files(preset):
         model = checkpoints.fetch(preset)
         return ModelFiles(model.checkpoint, model.config, model.vocab, model.do_lower_case)
     folder = _folder_of(preset)
-    settings = read_settings(folder)
+    settings = read_settings(folder, vocab_file)
     do_lower_case = settings.pop("do_lower_case", None)
     if do_lower_case is None and (published := casing_from_path(preset)):
         do_lower_case = published[1]

@@ -1,8 +1,6 @@
 """The settings of a tokenizer: casing, accents, ideographs and the longest word."""
 
-import os
-
-from bert_tf.tokenization.tokenizer_json import is_tokenizer_json, read_tokenizer_settings
+from bert_tf.tokenization.tokenizer_json import is_tokenizer_json, read_settings_of
 from bert_tf.tokenization.vocabulary import MAX_CHARS_PER_WORD
 
 # Those of the release, by the names of the arguments of `FullTokenizer`. None: as `do_lower_case`.
@@ -25,7 +23,7 @@ def resolve_settings(vocab_file=None, **given):
     """
     recorded = {}
     if isinstance(vocab_file, str) and is_tokenizer_json(vocab_file):
-        recorded = read_tokenizer_settings(os.path.dirname(vocab_file))
+        recorded = read_settings_of(vocab_file)
     given = {name: value for name, value in given.items() if value is not None}
     settings = {**RELEASE_SETTINGS, **recorded, **given}
     if settings["strip_accents"] is None:

@@ -73,8 +73,10 @@ def read_tokenizer_json(path):
     return dict(sorted(vocab.items(), key=lambda item: item[1])), settings
 
 
-def read_tokenizer_settings(folder):
+def read_tokenizer_settings(folder, tokenizer=TOKENIZER):
     """Return the settings in the tokenizer files of a folder; an empty dict if it has none.
+
+    `tokenizer` is the name of the first file.
 
     As in transformers, the values of `tokenizer_config.json` take precedence, unless its
     `tokenizer_class` is one that takes everything from `tokenizer.json`.
@@ -82,7 +84,7 @@ def read_tokenizer_settings(folder):
     Raises:
       UserError: naming file and field, if the tokenizer is not that of BERT.
     """
-    paths = [os.path.join(folder, name) for name in (TOKENIZER, TOKENIZER_CONFIG)]
+    paths = [os.path.join(folder, name) for name in (tokenizer, TOKENIZER_CONFIG)]
     has_json, has_config = (files.system(path).exists(path) for path in paths)
     settings = read_tokenizer_json(paths[0])[1] if has_json else {}
     if not has_config:
@@ -115,6 +117,11 @@ def read_tokenizer_settings(folder):
     return merged
 
 
+def read_settings_of(vocab_file):
+    """Return the settings of a `tokenizer.json` and of the file next to it."""
+    return read_tokenizer_settings(os.path.dirname(vocab_file), os.path.basename(vocab_file))
+
+
 def _differences(old, new):
     def value(settings, name):
         if name == "strip_accents" and settings[name] is None:
@@ -139,7 +146,8 @@ def tokenizer_json(vocab, settings):
         return {"Sequence": {"id": name, "type_id": type_id}}
 
     single = [special("[CLS]", 0), sequence("A", 0), special("[SEP]", 0)]
-    normalizer = {field: settings[name] for name, field in _NORMALIZER_NAMES.items()}
+    values = _normalizer_settings(settings)
+    normalizer = {field: values[name] for name, field in _NORMALIZER_NAMES.items()}
     added = sorted((vocab[x], x) for x in _SPECIAL_TOKENS.values() if x in vocab)
     flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
     return {
@@ -176,9 +184,16 @@ def tokenizer_config(settings, max_position_embeddings):
     return {
         "tokenizer_class": "BertTokenizer",
         "model_max_length": max_position_embeddings,
-        **{name: settings[name] for name in _NORMALIZER_NAMES},
+        **_normalizer_settings(settings),
         **_SPECIAL_TOKENS,
     }
+
+
+def _normalizer_settings(settings):
+    values = {name: settings[name] for name in _NORMALIZER_NAMES}
+    if values["strip_accents"] == values["do_lower_case"]:
+        values["strip_accents"] = None  # follows it
+    return values
 
 
 def _load(path):

@@ -22,7 +22,7 @@ from bert_tf.tasks.base import (
 )
 from bert_tf.tasks.classification import DistillationConfig
 from bert_tf.tokenization.settings import RELEASE_SETTINGS, extra_settings, resolve_settings
-from bert_tf.tokenization.tokenizer_json import is_tokenizer_json, read_tokenizer_settings
+from bert_tf.tokenization.tokenizer_json import is_tokenizer_json, read_settings_of
 from bert_tf.training import checkpointing
 from bert_tf.training.checkpointing import check_metric, log_best_checkpoint
 from bert_tf.training.distillation import Teacher
@@ -192,18 +192,9 @@ def _infer_settings(config, model, config_class):
 def _recorded_settings(config, model):
     """Return (where they are, the recorded settings of the tokenizer)."""
     if is_tokenizer_json(model.vocab_file):
-        return model.vocab_file, read_tokenizer_settings(os.path.dirname(model.vocab_file))
+        return model.vocab_file, read_settings_of(model.vocab_file)
     source = model.init_checkpoint
-    if not source:
-        return source, {}
-    try:
-        return source, checkpoints.read_settings(source)
-    except UserError as error:
-        # With a vocabulary of their own, users can do without the tokenizer in the folder.
-        if config.model.vocab_file is None:
-            raise
-        console.warning("%s; `vocab_file=%s` is used instead", error, model.vocab_file)
-        return source, {}
+    return source, checkpoints.read_settings(source, config.model.vocab_file) if source else {}
 
 
 class Run(NamedTuple):
