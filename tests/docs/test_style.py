@@ -33,7 +33,7 @@ LAYERS = [
     ("cli", "toy_corpus", "__main__"),
 ]
 LAYER_OF = {name: number for number, names in enumerate(LAYERS) for name in names}
-# `from_preset` of the models downloads a checkpoint.
+# `from_preset` of the models and tokenizers downloads a checkpoint.
 ALLOWED_UPWARDS = {("modeling", "checkpoints"), ("tokenization", "checkpoints")}
 
 # Files that every task may have, and names of subjects that several layers handle: the commands of
