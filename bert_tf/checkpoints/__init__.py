@@ -1,7 +1,7 @@
 """Load, save and convert weights of the release and of Hugging Face, by name."""
 
 from bert_tf.checkpoints.convert import convert, resize
-from bert_tf.checkpoints.hub import MODELS, fetch, find_tokenizer, resolve_model
+from bert_tf.checkpoints.hub import MODELS, fetch, find_tokenizer, is_local_model, resolve_model
 from bert_tf.checkpoints.hugging_face import write as write_hugging_face
 from bert_tf.checkpoints.metadata import (
     find_vocabulary,
@@ -24,6 +24,7 @@ __all__ = [
     "find",
     "find_tokenizer",
     "find_vocabulary",
+    "is_local_model",
     "load_config",
     "open_checkpoint",
     "read_metadata",

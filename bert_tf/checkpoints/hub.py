@@ -269,7 +269,7 @@ def _resolve_folder(config, required):
     values = {x: y for x, y in values.items() if y and getattr(config, x) is None}
     used = [f"{x} ({os.path.basename(y)})" for x, y in values.items() if x != "init_checkpoint"]
     if used:
-        settings = read_settings(path) if "vocab_file" in values else {}
+        settings = find_tokenizer(path)[1] if "vocab_file" in values else {}
         used += [f"{x}={y}" for x, y in settings.items()
                  if y is not None and getattr(config, x, None) is None]  # fmt: skip
         console.info("from %s: %s", path, ", ".join(used))
@@ -286,7 +286,7 @@ def _resolve_folder(config, required):
 
 
 def is_local_model(path):
-    """Return whether `model` is a folder or a checkpoint, not the name of a published model."""
+    """Return whether a path is a folder or a checkpoint, not the name of a published model."""
     system = files.system(path)
     return path not in MODELS and any(system.exists(path + x) for x in ("", ".index"))
 

@@ -38,7 +38,7 @@ def model_files():
     """
     settings = {}
     source = FLAGS.model or FLAGS.init_checkpoint
-    if source and (not FLAGS.model or bert_tf.checkpoints.hub.is_local_model(source)):
+    if source and (not FLAGS.model or bert_tf.checkpoints.is_local_model(source)):
         # Report a missing checkpoint before anything that is missing next to it.
         bert_tf.checkpoints.open_checkpoint(FLAGS.init_checkpoint or source)
         vocab_file = FLAGS.vocab_file if FLAGS["vocab_file"].present else None

@@ -193,6 +193,9 @@ def _recorded_settings(config, model):
     """Return (where they are, the recorded settings of the tokenizer)."""
     if is_tokenizer_json(model.vocab_file):
         return model.vocab_file, read_settings_of(model.vocab_file)
+    folder = config.model.model or model.init_checkpoint
+    if config.model.vocab_file is None and checkpoints.is_local_model(folder):
+        return folder, checkpoints.find_tokenizer(folder)[1]
     source = model.init_checkpoint
     return source, checkpoints.read_settings(source, config.model.vocab_file) if source else {}
 

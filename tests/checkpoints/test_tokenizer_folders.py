@@ -212,6 +212,21 @@ def test_what_is_given_takes_precedence(transformers, tmp_path, caplog):
         load_tokenizer(None, "run", model="nothing")
 
 
+def test_casing_of_a_release_folder(tmp_path, tiny_config, caplog):
+    caplog.set_level("INFO", "bert_tf")
+    folder = tmp_path / "cased_L-2_H-16_A-2"
+    folder.mkdir()
+    (folder / "bert_config.json").write_text(tiny_config.to_json_string())
+    (folder / "vocab.txt").write_text("\n".join(PIECES) + "\n", encoding="utf-8")
+    tokenizer = load_tokenizer(None, "run", model=str(folder))
+    assert tokenizer.encode("Über") == [PIECES.index("Über")]
+    files = "bert_config_file (bert_config.json), vocab_file (vocab.txt), do_lower_case=False"
+    assert f"from {folder}: {files}\n" in caplog.text
+    tokenizer = load_tokenizer(str(folder / "bert_model.ckpt"), "run", do_lower_case=True)
+    assert tokenizer.encode("Über") == [PIECES.index("uber")]
+    assert "but `do_lower_case=True` was given" in caplog.text
+
+
 def test_an_own_vocabulary_replaces_an_unsupported_tokenizer(transformers, tmp_path, caplog):
     folder = tmp_path / "hf"
     save(transformers, folder)
