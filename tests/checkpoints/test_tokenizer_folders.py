@@ -41,7 +41,7 @@ HEADS = {
 }
 # do_lower_case, strip_accents
 CASINGS = [(True, None), (True, False), (False, None), (False, True)]
-# One casing for each head by default, and all with --slow.
+# One casing for each head by default, and all with `-m slow`.
 CASES = [
     pytest.param(name, casing, marks=[] if i % 4 == j else pytest.mark.slow)
     for i, name in enumerate(HEADS)
