@@ -9,15 +9,9 @@ from bert_tf.cli.flags import FLAGS, define_options, run
 from bert_tf.deprecation import RENAMED_TASKS
 from bert_tf.options import ModelConfig
 
-# --task -> (name in `tasks.TASKS`, further options of its config). The others are pipelines.
-_FINE_TUNED = {
-    "classification": ("classification", {}),
-    "multi_label": ("classification", {"task_type": "multi_label"}),
-    "regression": ("classification", {"task_type": "regression"}),
-    "question_answering": ("question_answering", {}),
-    "token_classification": ("token_classification", {}),
-    "multiple_choice": ("multiple_choice", {}),
-}
+# Values of --task: the types of classification, other names in `tasks.TASKS`, and pipelines.
+_CLASSIFICATION = ("classification", "multi_label", "regression")
+_FINE_TUNED = (*_CLASSIFICATION, "question_answering", "token_classification", "multiple_choice")
 _PIPELINES = ("encoder", "sentence_embedding", "fill_mask")
 
 define_options(ModelConfig)
@@ -82,7 +76,7 @@ _WITHOUT_FOLDER = ("task", "labels", "max_seq_length", "num_texts", "num_best", 
 # The tasks that some flags apply to.
 _TASKS_OF = {
     "labels": ("classification", "multi_label", "token_classification"),
-    "num_texts": ("classification", "multi_label", "regression"),
+    "num_texts": _CLASSIFICATION,
     "num_best": ("fill_mask",),
     "version_2_with_negative": ("question_answering",),
 }
@@ -156,12 +150,12 @@ def from_pretrained(task):
     preset = pipelines.model_files()
     if task in _PIPELINES:
         return from_pipeline(task, preset)
-    name, options = _FINE_TUNED[task]
-    spec = bert_tf.tasks.TASKS[name]
-    if name == "classification":
-        options = {**options, "num_texts": FLAGS.num_texts}
-    if name == "question_answering":
+    options = {}
+    if task in _CLASSIFICATION:
+        options = {"task_type": task, "num_texts": FLAGS.num_texts}
+    elif task == "question_answering":
         options = {"version_2_with_negative": FLAGS.version_2_with_negative}
+    spec = bert_tf.tasks.TASKS["classification" if task in _CLASSIFICATION else task]
     bert_config, tokenizer = preset.open()
     config = spec.config_class.of_pretrained(
         bert_config,

@@ -4,10 +4,11 @@
 from absl import flags
 
 import bert_tf
+from bert_tf.cli import pipelines
 from bert_tf.cli.flags import FLAGS
 from bert_tf.task_options import LAYER_COMBINATIONS
 
-bert_tf.cli.pipelines.define_pipeline_flags()
+pipelines.define_pipeline_flags()
 flags.DEFINE_string(
     "input_file", None, 'Text file with one text per line; " ||| " separates the texts of a pair.'
 )
@@ -49,12 +50,12 @@ flags.mark_flags_as_required(["input_file", "output_file"])
 def main():
     check_flags()
     vectors = bert_tf.pipelines.TokenVectors.from_preset(
-        bert_tf.cli.pipelines.model_files(),
-        layers=bert_tf.cli.pipelines.parse_numbers("layers", int),
+        pipelines.model_files(),
+        layers=pipelines.parse_numbers("layers", int),
         layer_combination=FLAGS.layer_combination,
-        layer_weights=bert_tf.cli.pipelines.parse_numbers("layer_weights", float),
+        layer_weights=pipelines.parse_numbers("layer_weights", float),
         words=FLAGS.words,
-        **bert_tf.cli.pipelines.pipeline_options(),
+        **pipelines.pipeline_options(),
     )
     count = 0
     dtype = "float16" if FLAGS.float16 else "float32"
@@ -68,7 +69,7 @@ def main():
 def check_flags():
     """Raise UserError for flags that cannot be used or combined."""
     for flag, number_type in (("layers", int), ("layer_weights", float)):
-        bert_tf.cli.pipelines.parse_numbers(flag, number_type)
+        pipelines.parse_numbers(flag, number_type)
     bert_tf.files.require(FLAGS.input_file, "input_file")
     bert_tf.files.check_writable(FLAGS.output_file, "output_file")
     if FLAGS.float16 and FLAGS.output_format == "json":

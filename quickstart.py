@@ -6,6 +6,7 @@ and prints its command, and a table at the end shows the results. The model is s
 commands are the same for a model of any size.
 """
 
+import contextlib
 import json
 import os
 import shutil
@@ -16,7 +17,7 @@ import time
 from absl import flags
 
 import bert_tf
-from bert_tf import commands, toy_corpus
+from bert_tf import commands, files, toy_corpus
 from bert_tf.cli.flags import FLAGS
 
 flags.DEFINE_string(
@@ -69,8 +70,7 @@ def main():
     predictions = export_and_predict()
     table = format_results(predictions, time.monotonic() - start)
     print(f"\n{table}")
-    with open(output_path("results.txt"), "w", encoding="utf-8") as writer:
-        writer.write(table)
+    files.write_text(output_path("results.txt"), table)
 
 
 def output_path(*names):
@@ -94,8 +94,8 @@ def make_output_folder(folder):
             else:
                 os.remove(entry.path)
     os.makedirs(folder, exist_ok=True)
-    with open(os.path.join(folder, MARKER), "w", encoding="utf-8") as writer:
-        writer.write("quickstart.py created this folder and deletes its files when run again.\n")
+    text = "quickstart.py created this folder and deletes its files when run again.\n"
+    files.write_text(os.path.join(folder, MARKER), text)
 
 
 def prepare_data():
@@ -114,11 +114,9 @@ def prepare_data():
         vocab_size=VOCAB_SIZE,
         num_unused=0,
     )
-    with open(output_path("vocab.txt"), encoding="utf-8") as reader:
-        vocab_size = sum(1 for _ in reader)
-    with open(output_path("bert_config.json"), "w", encoding="utf-8") as writer:
-        json.dump({"vocab_size": vocab_size, **CONFIG}, writer, indent=2)
-        writer.write("\n")
+    vocab_size = len(bert_tf.tokenization.load_vocab(output_path("vocab.txt")))
+    config = json.dumps({"vocab_size": vocab_size, **CONFIG}, indent=2)
+    files.write_text(output_path("bert_config.json"), config + "\n")
     for name, dupe_factor in (("corpus", 3), ("heldout", 1)):
         if name == "heldout" and FLAGS.only_pretraining:
             continue
@@ -213,30 +211,30 @@ def export_and_predict():
         inputs="ids",
     )
     title = "Predict with the SavedModel, in a process that has TensorFlow but not bert_tf"
-    start = print_title(title)
-    tokenizer = bert_tf.FullTokenizer(output_path("vocab.txt"))
-    rows = []
-    for text in toy_corpus.SAMPLE_TEXTS:
-        pieces = ["[CLS]", *tokenizer.tokenize(text), "[SEP]"]
-        print("  " + " ".join(pieces))
-        rows.append(tokenizer.convert_tokens_to_ids(pieces))
-    length = max(map(len, rows))
-    inputs = {
-        "input_ids": [row + [0] * (length - len(row)) for row in rows],
-        "input_mask": [[1] * len(row) + [0] * (length - len(row)) for row in rows],
-        "segment_ids": [[0] * length for _ in rows],
-    }
-    folder = os.path.abspath(output_path("export", "1"))
-    result = subprocess.run(
-        [sys.executable, "-I", "-c", PREDICT, folder],  # -I: without the current folder
-        input=json.dumps(inputs), capture_output=True, text=True,
-    )  # fmt: skip
-    if result.returncode:
-        print(result.stderr, file=sys.stderr)
-        raise bert_tf.UserError(f"the step {title!r} ended with exit status {result.returncode}")
-    with open(os.path.join(folder, "assets.extra", "labels.txt"), encoding="utf-8") as reader:
-        labels = reader.read().splitlines()
-    print_time_since(start)
+    with timed(title):
+        tokenizer = bert_tf.FullTokenizer(output_path("vocab.txt"))
+        rows = []
+        for text in toy_corpus.SAMPLE_TEXTS:
+            pieces = ["[CLS]", *tokenizer.tokenize(text), "[SEP]"]
+            print("  " + " ".join(pieces))
+            rows.append(tokenizer.convert_tokens_to_ids(pieces))
+        length = max(map(len, rows))
+        inputs = {
+            "input_ids": [row + [0] * (length - len(row)) for row in rows],
+            "input_mask": [[1] * len(row) + [0] * (length - len(row)) for row in rows],
+            "segment_ids": [[0] * length for _ in rows],
+        }
+        folder = os.path.abspath(output_path("export", "1"))
+        result = subprocess.run(
+            [sys.executable, "-I", "-c", PREDICT, folder],  # -I: without the current folder
+            input=json.dumps(inputs), capture_output=True, text=True,
+        )  # fmt: skip
+        if result.returncode:
+            print(result.stderr, file=sys.stderr)
+            raise bert_tf.UserError(
+                f"the step {title!r} ended with exit status {result.returncode}"
+            )
+    labels = files.read_text(os.path.join(folder, "assets.extra", "labels.txt")).splitlines()
     return [(labels[row.index(max(row))], max(row)) for row in json.loads(result.stdout)]
 
 
@@ -246,41 +244,38 @@ def run_step(title, script, **options):
     Raises:
       UserError: if the script fails; the message names the step and the exit status.
     """
-    start = print_title(title)
     before = list_files(FLAGS.output_dir)
-    try:
-        commands.run(script, **options)
-    except bert_tf.UserError as error:
-        raise bert_tf.UserError(f"the step {title!r} failed: {error}") from None
-    after = list_files(FLAGS.output_dir)
-    print()
-    for folder in sorted({os.path.dirname(path) for path in after}):
-        new = [p for p in after if os.path.dirname(p) == folder and after[p] != before.get(p)]
-        if new:
-            print(f"  wrote {folder}: {', '.join(map(os.path.basename, new))}")
-    print_time_since(start)
+    with timed(title):
+        try:
+            commands.run(script, **options)
+        except bert_tf.UserError as error:
+            raise bert_tf.UserError(f"the step {title!r} failed: {error}") from None
+        after = list_files(FLAGS.output_dir)
+        print()
+        for folder in sorted({os.path.dirname(path) for path in after}):
+            new = [p for p in after if os.path.dirname(p) == folder and after[p] != before.get(p)]
+            if new:
+                print(f"  wrote {folder}: {', '.join(map(os.path.basename, new))}")
 
 
-def print_title(title):
-    """Print the title of a step; return the time."""
+@contextlib.contextmanager
+def timed(title):
+    """Print the title of a step, and after it how long it took."""
     print(f"\n=== {title} ===\n", flush=True)
-    return time.monotonic()
-
-
-def print_time_since(start):
-    """Print how long a step took."""
+    start = time.monotonic()
+    yield
     print(f"  ({bert_tf.console.duration(time.monotonic() - start)})", flush=True)
 
 
 def list_files(folder):
     """Return a dict from the path of each file to its size and modification time."""
-    files = {}
+    found = {}
     for parent, _, names in sorted(os.walk(folder)):
         # Lock files, and the second file of each checkpoint, are not worth mentioning.
         for name in sorted(n for n in names if not n.startswith(".") and ".data-" not in n):
             path = os.path.join(parent, name)
-            files[path] = (os.path.getsize(path), os.path.getmtime(path))
-    return files
+            found[path] = (os.path.getsize(path), os.path.getmtime(path))
+    return found
 
 
 def format_results(predictions, seconds):
@@ -310,17 +305,16 @@ def format_results(predictions, seconds):
 
 def read_metrics(folder):
     """Read eval_results.txt: a dict from name to number."""
-    with open(output_path(folder, "eval_results.txt"), encoding="utf-8") as reader:
-        pairs = (line.split(" = ") for line in reader)
-        return {name: float(value) for name, value in pairs}
+    lines = files.read_text(output_path(folder, "eval_results.txt")).splitlines()
+    return {name: float(value) for name, value in (line.split(" = ") for line in lines)}
 
 
 def test_accuracy(folder):
     """Return the share of test rows whose label has the highest probability."""
-    with open(output_path("text", "test.tsv"), encoding="utf-8") as reader:
-        labels = [line.rstrip("\n").split("\t")[1] for line in reader][1:]
-    with open(output_path(folder, "test_results.tsv"), encoding="utf-8") as reader:
-        rows = [[float(value) for value in line.split("\t")] for line in reader]
+    _, *lines = files.read_text(output_path("text", "test.tsv")).splitlines()
+    labels = [line.split("\t")[1] for line in lines]
+    lines = files.read_text(output_path(folder, "test_results.tsv")).splitlines()
+    rows = [[float(value) for value in line.split("\t")] for line in lines]
     names = sorted(set(labels))  # in the order of their ids
     correct = [names[row.index(max(row))] == label for row, label in zip(rows, labels, strict=True)]
     return sum(correct) / len(correct)

@@ -5,19 +5,13 @@ from absl import flags
 
 import bert_tf
 from bert_tf.cli.flags import define_options, from_flags, run
-from bert_tf.options import (
-    DeviceConfig,
-    ModelConfig,
-    OptimizerConfig,
-    PretrainingConfig,
-    TrainConfig,
-)
+from bert_tf.options import PretrainingConfig
 
-define_options(PretrainingConfig)
-define_options(ModelConfig, skip=("do_lower_case", "strip_accents", "tokenize_chinese_chars"))
-define_options(TrainConfig, skip=("num_train_epochs", "predict_batch_size", "pad_to_max_length"))
-define_options(OptimizerConfig, skip=("warmup_proportion",))
-define_options(DeviceConfig)
+# Those of fine-tuning only.
+_SKIP = ("do_lower_case", "strip_accents", "tokenize_chinese_chars", "num_train_epochs",
+         "predict_batch_size", "pad_to_max_length", "warmup_proportion")  # fmt: skip
+
+define_options(PretrainingConfig, skip=_SKIP)
 flags.mark_flags_as_required(["input_file", "output_dir"])
 
 

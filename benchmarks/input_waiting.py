@@ -41,7 +41,7 @@ def main(_):
         intermediate_size=4 * FLAGS.hidden_size,
     )
     task = bert_tf.tasks.PretrainingTask(config)
-    optimizer = bert_tf.optimization.AdamWeightDecay(lambda step: 1e-4)
+    optimizer = bert_tf.optimization.AdamWeightDecay(1e-4)
     optimizer.build(checkpointing.weights(task.model))
     run_step = tf.function(
         bert_tf.training.TrainStep(task, optimizer, bert_tf.training.TrainConfig()).replica_step

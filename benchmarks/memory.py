@@ -64,7 +64,7 @@ def measure(setting):
     task = bert_tf.tasks.ClassificationTask(
         config, 2, "mixed_bfloat16" if "bfloat16" in setting else None
     )
-    optimizer = bert_tf.optimization.AdamWeightDecay(lambda step: 1e-4)
+    optimizer = bert_tf.optimization.AdamWeightDecay(1e-4)
     optimizer.build(checkpointing.weights(task.model))
     step = bert_tf.training.TrainStep(
         task, optimizer, bert_tf.training.TrainConfig(**SETTINGS[setting])

@@ -39,7 +39,7 @@ def main():
     kind = bert_tf.tasks.TASK_CLASSES["classification"]
     with strategy.scope():
         model_task = kind(config, len(task.labels))
-        optimizer = bert_tf.optimization.AdamWeightDecay(lambda step: 1e-5)
+        optimizer = bert_tf.optimization.AdamWeightDecay(1e-5)
         optimizer.build(bert_tf.training.checkpointing.weights(model_task.model))
         step = bert_tf.training.TrainStep(model_task, optimizer, bert_tf.training.TrainConfig())
 

@@ -133,7 +133,7 @@ def bert_tf_step(job):
         trainer = training.Trainer(
             lambda: tasks.ClassificationTask(config, LABELS, dtype=job.policy), strategy, folder
         )
-    optimizer = optimization.AdamWeightDecay(lambda step: tf.constant(RATE), DECAY)
+    optimizer = optimization.AdamWeightDecay(RATE, DECAY)
     optimizer.build(training.checkpointing.weights(trainer.model))
     dataset = tf.data.Dataset.from_tensors(batch).repeat()
     batches = iter(strategy.experimental_distribute_dataset(dataset))

@@ -11,6 +11,8 @@ for TensorFlow, which takes seconds to import.
 import importlib
 from typing import TYPE_CHECKING
 
+from bert_tf import keras_registry
+
 if TYPE_CHECKING:  # for editors and type checkers, which do not run `__getattr__`
     from bert_tf.config import BertConfig as BertConfig
     from bert_tf.errors import UserError as UserError
@@ -20,8 +22,15 @@ if TYPE_CHECKING:  # for editors and type checkers, which do not run `__getattr_
     from bert_tf.modeling import BertPretrainer as BertPretrainer
     from bert_tf.modeling import BertSpanLabeler as BertSpanLabeler
     from bert_tf.modeling import BertTokenClassifier as BertTokenClassifier
+    from bert_tf.optimization import LAMB as LAMB
+    from bert_tf.optimization import AdamWeightDecay as AdamWeightDecay
+    from bert_tf.optimization import LinearWarmupDecay as LinearWarmupDecay
     from bert_tf.pipelines.fill_mask import FillMask as FillMask
+    from bert_tf.pipelines.question_answering import QuestionAnswering as QuestionAnswering
     from bert_tf.pipelines.sentences import SentenceEncoder as SentenceEncoder
+    from bert_tf.pipelines.text_classifier import TextClassifier as TextClassifier
+    from bert_tf.pipelines.token_classification import TokenClassification as TokenClassification
+    from bert_tf.pipelines.tokenizer_layer import BertTokenizer as BertTokenizer
     from bert_tf.tokenization import FullTokenizer as FullTokenizer
     from bert_tf.tokenization.graph import GraphTokenizer as GraphTokenizer
 
@@ -51,6 +60,7 @@ _PACKAGES = (
 
 # The most common names, and the package of each.
 _NAMES = {
+    "AdamWeightDecay": "optimization",
     "BertMultipleChoice": "modeling",
     "BertClassifier": "modeling",
     "BertConfig": "config",
@@ -58,10 +68,16 @@ _NAMES = {
     "BertPretrainer": "modeling",
     "BertSpanLabeler": "modeling",
     "BertTokenClassifier": "modeling",
+    "BertTokenizer": "pipelines",
     "FullTokenizer": "tokenization",
     "GraphTokenizer": "tokenization",
+    "LAMB": "optimization",
+    "LinearWarmupDecay": "optimization",
     "FillMask": "pipelines",
+    "QuestionAnswering": "pipelines",
     "SentenceEncoder": "pipelines",
+    "TextClassifier": "pipelines",
+    "TokenClassification": "pipelines",
     "UserError": "errors",
 }
 
@@ -75,6 +91,8 @@ _DEPRECATED = {
 }
 
 __all__ = [*_PACKAGES, *_NAMES]
+
+keras_registry.install()
 
 
 def __getattr__(name):

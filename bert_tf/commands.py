@@ -24,7 +24,7 @@ def run(script, **options):
     Raises:
       UserError: if the exit status is not 0.
     """
-    command = script.split() if script.startswith("-m ") else [_shorten(_find_script(script))]
+    command = script.split() if script.startswith("-m ") else [_find_script(script)]
     command += [f"--{k}" if v is True else f"--{k}={v}" for k, v in options.items()]
     print("$ " + _format_command(["python", *command]) + "\n", flush=True)
     status = _run([sys.executable, *command])
@@ -59,7 +59,8 @@ def _run(command):
 def _find_script(script):
     """Return the path of a script, in a clone of the repository or where pip installs scripts."""
     path = os.path.join(_ROOT, script)
-    return path if os.path.exists(path) else os.path.join(sysconfig.get_path("scripts"), script)
+    path = path if os.path.exists(path) else os.path.join(sysconfig.get_path("scripts"), script)
+    return min(path, os.path.relpath(path), key=len)
 
 
 def _format_command(command):
@@ -68,9 +69,3 @@ def _format_command(command):
         f"\\\n    {shlex.quote(word)}" if word.startswith("--") else shlex.quote(word)
         for word in command
     )
-
-
-def _shorten(path):
-    """Return the path relative to the current folder, if that is shorter."""
-    relative = os.path.relpath(path)
-    return relative if len(relative) < len(path) else path

@@ -16,9 +16,7 @@ _HUGGING_FACE_ACTIVATIONS = {
     "gelu": "gelu_erf",
     "gelu_new": "gelu",
     "gelu_pytorch_tanh": "gelu",
-    "relu": "relu",
-    "tanh": "tanh",
-    "linear": "linear",
+    **{name: name for name in ("relu", "tanh", "linear")},
 }
 # Keys about how a folder was written or is run, not about the model.
 _HUGGING_FACE_ONLY = (
@@ -53,6 +51,24 @@ class BertConfig:
 
     >>> config = BertConfig(vocab_size=30522, num_hidden_layers=6)
     >>> config = BertConfig.from_json_file("bert_config.json")
+
+    The defaults are those of the release (BERT-Base).
+
+    Args:
+      vocab_size: V, number of rows of the word-embedding table.
+      hidden_size: H, width of the encoder layers.
+      num_hidden_layers: number of transformer layers.
+      num_attention_heads: N, number of attention heads; must divide H.
+      intermediate_size: width of the feed-forward layers.
+      hidden_act: "gelu" (tanh approximation, as in the release), "gelu_erf" (exact, as in Hugging
+        Face), "relu", "tanh" or "linear".
+      hidden_dropout_prob: dropout rate of the embeddings and of the output of each sublayer.
+      attention_probs_dropout_prob: dropout rate of the attention probabilities.
+      max_position_embeddings: maximum sequence length.
+      type_vocab_size: number of segment ids.
+      initializer_range: standard deviation of the truncated normal initializer.
+      layer_norm_eps: added to the variance in layer normalization; 1e-12 in the release.
+      **other: any other keys, kept unchanged.
     """
 
     def __init__(
@@ -71,27 +87,7 @@ class BertConfig:
         layer_norm_eps: float = LAYER_NORM_EPS,
         **other: Any,
     ):
-        """Create a config; the defaults are those of the release (BERT-Base).
-
-        Args:
-          vocab_size: V, number of rows of the word-embedding table.
-          hidden_size: H, width of the encoder layers.
-          num_hidden_layers: number of transformer layers.
-          num_attention_heads: N, number of attention heads; must divide H.
-          intermediate_size: width of the feed-forward layers.
-          hidden_act: "gelu" (tanh approximation, as in the release), "gelu_erf" (exact, as in
-            Hugging Face), "relu", "tanh" or "linear".
-          hidden_dropout_prob: dropout rate of the embeddings and of the output of each sublayer.
-          attention_probs_dropout_prob: dropout rate of the attention probabilities.
-          max_position_embeddings: maximum sequence length.
-          type_vocab_size: number of segment ids.
-          initializer_range: standard deviation of the truncated normal initializer.
-          layer_norm_eps: added to the variance in layer normalization; 1e-12 in the release.
-          **other: any other keys, kept unchanged.
-
-        Raises:
-          UserError: if a value is invalid.
-        """
+        """Create a config; raise UserError if a value is invalid."""
         self.vocab_size = vocab_size
         self.hidden_size = hidden_size
         self.num_hidden_layers = num_hidden_layers
@@ -133,10 +129,8 @@ class BertConfig:
     def from_dict(cls, values: dict[str, Any]) -> "BertConfig":
         """Return the config for a parsed `bert_config.json` or Hugging Face `config.json`.
 
-        A Hugging Face config is recognized by its "model_type"; its "gelu" is "gelu_erf" here.
-
-        Raises:
-          UserError: if the values are invalid or those of a different model than BERT.
+        A Hugging Face config is recognized by its "model_type"; its "gelu" is "gelu_erf" here. A
+        UserError is raised if the values are invalid or those of a different model than BERT.
         """
         if not isinstance(values, dict) or "vocab_size" not in values:
             raise UserError('expected a BERT config, a JSON object with at least "vocab_size"')

@@ -27,24 +27,20 @@ def show(stream=None, rewrite=str):
     `rewrite` is a function from a message to the line that is printed.
     """
     if not _logger.handlers:
-        handler = _Handler(stream or sys.stderr)
-        handler.setFormatter(_Formatter(rewrite))
-        _logger.addHandler(handler)
+        _logger.addHandler(_Handler(stream or sys.stderr, rewrite))
         _logger.propagate = False
     _logger.setLevel(logging.INFO)
 
 
-class _Formatter(logging.Formatter):
-    def __init__(self, rewrite):
-        super().__init__("%(message)s")
+class _Handler(logging.StreamHandler):
+    """A handler that prints above progress bars, not into them."""
+
+    def __init__(self, stream, rewrite):
+        super().__init__(stream)
         self._rewrite = rewrite
 
     def format(self, record):
         return self._rewrite(super().format(record))
-
-
-class _Handler(logging.StreamHandler):
-    """A handler that prints above progress bars, not into them."""
 
     def emit(self, record):
         if "tqdm" not in sys.modules:
@@ -78,18 +74,16 @@ class Ticker:
     >>> for line in lines:
     ...     ticker.add(1)
     >>> ticker.done()
+
+    Args:
+      what: the job, first on the line: "tokenizing".
+      unit: what is counted, in the plural: "examples".
+      total: the final count, if known.
+      every: seconds between two log lines.
+      initial: the count at the start, of an earlier process that was interrupted.
     """
 
     def __init__(self, what, unit, total=None, every=5.0, initial=0):
-        """Start the clock.
-
-        Args:
-          what: the job, first on the line: "tokenizing".
-          unit: what is counted, in the plural: "examples".
-          total: the final count, if known.
-          every: seconds between two log lines.
-          initial: the count at the start, of an earlier process that was interrupted.
-        """
         self.what, self.unit, self.total, self.every = what, unit, total, every
         self.count = self._initial = initial
         self._start = self._last = time.monotonic()
@@ -106,14 +100,12 @@ class Ticker:
             return
         self._last = now
         rate = max(self.count - self._initial, 1e-9) / (now - self._start)
+        of_total = left = ""
         if self.total:
-            left = duration((self.total - self.count) / rate)
-            info(
-                "%s: %d of %d %s, %.0f %s/s, %s left",
-                self.what, self.count, self.total, self.unit, rate, self.unit, left,
-            )  # fmt: skip
-        else:
-            info("%s: %d %s, %.0f %s/s", self.what, self.count, self.unit, rate, self.unit)
+            of_total = f" of {int(self.total)}"
+            left = f", {duration((self.total - self.count) / rate)} left"
+        count = f"{int(self.count)}{of_total} {self.unit}"
+        info("%s: %s, %.0f %s/s%s", self.what, count, rate, self.unit, left)
 
     def done(self):
         """Log the final count, the time and the rate."""
@@ -158,13 +150,11 @@ def closing_bars():
 
 @contextlib.contextmanager
 def progress(what, source):
-    """Report how much of a source has been read; yield the callback `on_progress()`.
+    """Report how much of a source has been read, an object with `total` and `done` in `unit`.
 
     >>> with console.progress("tokenizing", source) as on_progress:
     ...     for document in source:
     ...         on_progress()
-
-    `source` is an object with `total` and `done`, amounts in `unit`.
     """
     ticker = Ticker(what, source.unit, total=source.total)
     yield lambda: ticker.add(source.done - ticker.count)

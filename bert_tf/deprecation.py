@@ -17,11 +17,9 @@ RENAMED_TASKS = {
 def deprecated_names(module, names):
     """Return a `__getattr__` that resolves old names of a module.
 
-    >>> __getattr__ = deprecated_names(__name__, {"BertTagger": "BertTokenClassifier"})
+    `names` is a dict from each old name to the new one in the module, or "package.module:Name".
 
-    Args:
-      module: `__name__` of the module.
-      names: dict from each old name to the new one in the same module, or "package.module:Name".
+    >>> __getattr__ = deprecated_names(__name__, {"BertTagger": "BertTokenClassifier"})
     """
 
     def resolve(name):

@@ -95,15 +95,12 @@ def require(path, argument):
 def expand(patterns, argument):
     """Expand comma-separated paths and globs such as "a.txt,b*.txt" into a list of files.
 
-    Returns:
-      The files, in the order of the patterns, with the matches of each pattern sorted. A pattern
-      that is itself the name of a file, such as "g[1]/data.tfrecord", stands for that file.
-
-    Raises:
-      UserError: if a pattern matches nothing.
+    They are in the order of the patterns, with the matches of each pattern sorted. A pattern that
+    is itself the name of a file, such as "g[1]/data.tfrecord", stands for that file. A pattern
+    that matches nothing raises a UserError.
     """
     paths = []
-    for pattern in filter(None, (part.strip() for part in patterns.split(","))):
+    for pattern in filter(None, map(str.strip, patterns.split(","))):
         exists = system(pattern).exists(pattern)
         matches = [pattern] if exists else sorted(system(pattern).glob(pattern))
         if not matches:
@@ -128,13 +125,9 @@ def read_text(path):
 def read_lines(path, on_progress=None, strict=False):
     """Yield the lines of a text file, including line ends, without reading all of it at once.
 
-    Decompresses gzip files and drops a byte order mark.
-
-    Args:
-      path: the file.
-      on_progress: called every 200 lines with the number of bytes read since the last call.
-      strict: whether bytes that are not UTF-8 are an error. Otherwise they are dropped, as in the
-        release's tokenizer, with one warning per file.
+    Decompresses gzip files and drops a byte order mark. `on_progress` is called every 200 lines
+    with the number of bytes read since the last call. Bytes that are not UTF-8 are an error if
+    `strict`, else they are dropped, as in the release's tokenizer, with one warning per file.
 
     Raises:
       UserError: if the file cannot be read.
@@ -199,11 +192,9 @@ def locked(folder, argument, activity):
     """Create a folder and lock it against other processes within the context.
 
     The operating system releases the lock when the process ends, in whatever way. Object stores
-    such as `gs://` have no locks; a log line reports that. Error messages name `argument`, which
-    gave the folder, and the `activity` of this process there, such as "trains".
-
-    Raises:
-      UserError: if another process holds the lock, or the folder cannot be written.
+    such as `gs://` have no locks; a log line reports that. If another process holds the lock, or
+    the folder cannot be written, a UserError names `argument`, which gave the folder, and the
+    `activity` of this process there, such as "trains".
     """
     import filelock
 
@@ -225,10 +216,9 @@ def locked(folder, argument, activity):
             os.makedirs(folder, exist_ok=True)
             lock.acquire()
         except filelock.Timeout:
-            pid = ""
+            pid = "unknown"
             with contextlib.suppress(OSError), open(path, encoding="utf-8") as reader:
-                pid = reader.read().strip()
-            pid = pid or "unknown"
+                pid = reader.read().strip() or pid
             raise UserError(
                 f"`{argument}`: another process (PID {pid}) {activity} in {folder}"
             ) from None
@@ -288,11 +278,10 @@ def remove_temporary_files(folder):
 def replacing(*paths):
     """Yield temporary names for `paths`; rename them to `paths` if the block succeeds.
 
+    A UserError is raised if a path cannot be written; other errors of the block are not changed.
+
     >>> with files.replacing("eval_results.txt") as (path,):
     ...     write_something(path)
-
-    Raises:
-      UserError: if a path cannot be written. Other errors of the block are not changed.
     """
     temporary = [temporary_name(path) for path in paths]
     for path in paths:
@@ -334,11 +323,7 @@ def _try_remove(path, remove):
 
 
 def check_writable(path, argument):
-    """Check that `path` can be written by creating a file there, before hours of work.
-
-    Raises:
-      UserError: names `argument` if `path` cannot be written.
-    """
+    """Check that `path` can be written, before hours of work; an error names `argument`."""
     temporary = temporary_name(path)
     try:
         system(path).makedirs(os.path.dirname(path) or ".")
@@ -395,11 +380,9 @@ def replacing_folder(path):
         _try_remove(temporary, system(path).rmtree)
 
 
-__getattr__ = deprecated_names(
-    __name__,
-    {
-        "clear_left_overs": "remove_temporary_files",
-        "copy_beside": "copy_model_files",
-        "errors": "io_errors",
-    },
-)
+_DEPRECATED = {
+    "clear_left_overs": "remove_temporary_files",
+    "copy_beside": "copy_model_files",
+    "errors": "io_errors",
+}
+__getattr__ = deprecated_names(__name__, _DEPRECATED)

@@ -236,7 +236,9 @@ class TaskOptions:
     of the task's config.
     """
 
-    max_seq_length: int | None = option(None, "Longest sequence in tokens.", flag_default=128)
+    max_seq_length: int | None = option(
+        None, "Longest sequence in tokens; longer ones are truncated.", flag_default=128
+    )
 
     def completed(self, config_class, stored=None):
         """Fill in options that are None from a run's `TaskConfig`, else from the class's defaults.
@@ -244,13 +246,12 @@ class TaskOptions:
         Returns:
           (the completed options, list of the names taken from `stored`)
         """
-        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        missing = [name for name, value in values.items() if value is None]
         recorded = stored.recorded_options() if stored else {}
         known = {**config_class.default_options(), **recorded}
-        filled = {name: known[name] for name in missing if name in known}
-        taken = [name for name in missing if name in recorded]
-        return dataclasses.replace(self, **filled), taken
+        names = [field.name for field in dataclasses.fields(self)]
+        missing = [name for name in names if getattr(self, name) is None and name in known]
+        options = dataclasses.replace(self, **{name: known[name] for name in missing})
+        return options, [name for name in missing if name in recorded]
 
     def check(self, config, is_resumed):
         """Raise UserError for options that cannot be combined, before any data are read.
@@ -261,23 +262,6 @@ class TaskOptions:
     def is_given(self, name):
         """Return whether an option differs from its default."""
         return getattr(self, name) != getattr(type(self), name)
-
-    def check_source(self, file_options):
-        """Raise UserError if `file_options` are mixed with those of tensorflow-datasets."""
-        unused = file_options if self.tfds_name else ("tfds_data_dir", "tfds_splits")
-        for name in unused:
-            if self.is_given(name):
-                problem = "cannot be combined with" if self.tfds_name else "requires"
-                raise UserError(f"`{name}` {problem} `tfds_name`")
-        if len(self.tfds_splits) > len(PARTS):
-            raise UserError(
-                f"`tfds_splits`: at most {len(PARTS)} splits were expected, for training, "
-                "development and test"
-            )
-
-    def split_names(self):
-        """Return a dict from "train", "dev" and "test" to `tfds_splits`."""
-        return dict(zip(PARTS, self.tfds_splits, strict=False))
 
 
 @documented

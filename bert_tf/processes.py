@@ -20,14 +20,12 @@ def shared_map(function, items, num_processes, fork=True):
     """Yield `function(item)` for each item, in order, computed in worker processes.
 
     Args:
-      function: called in the workers; must be picklable where the workers are not forked.
+      function: called in the workers; must be picklable where the workers are not forked. Its
+        exceptions are raised here; a killed worker raises a UserError.
       items: iterable of picklable objects, read as the workers need them.
       num_processes: number of workers, 1 to use this process alone.
       fork: whether workers may be forked where that is safe. False if `function` uses TensorFlow,
         whose threads do not survive a fork.
-
-    Raises:
-      UserError: if a worker was killed. Exceptions of `function` are raised here, too.
     """
     if num_processes == 1:
         yield from map(function, items)

@@ -4,7 +4,7 @@ import dataclasses
 
 from bert_tf import console
 from bert_tf.errors import UserError
-from bert_tf.options import TaskOptions, documented, option
+from bert_tf.options import PARTS, TaskOptions, documented, option
 
 # The keys of `modeling.LAYER_COMBINATIONS`, which needs TensorFlow.
 LAYER_COMBINATIONS = (
@@ -13,49 +13,62 @@ LAYER_COMBINATIONS = (
 )  # fmt: skip
 
 
-def _file_options(train, dev, test, folder):
-    """Return the options of the folder and the files of a task."""
-    return (
-        option(None, folder),
-        option(None, f"Training set if not {train} in data_dir."),
-        option(None, f"Development set if not {dev} in data_dir."),
-        option(None, f"Test set if not {test} in data_dir."),
-    )
+@dataclasses.dataclass(frozen=True)
+class _FileOptions(TaskOptions):
+    """Options of the files of a task; the help of `data_dir` names those in the folder."""
+
+    data_dir: str | None = None
+    train_file: str | None = option(None, "Training set if not that in data_dir.")
+    dev_file: str | None = option(None, "Development set if not that in data_dir.")
+    test_file: str | None = option(None, "Test set if not that in data_dir.")
 
 
-def _tfds_options(splits):
-    """Return the options of a data set of tensorflow-datasets."""
-    return (
-        option(None, "Data set of tensorflow-datasets. (bert_tf)"),
-        option(None, "Folder of prepared data sets of tensorflow-datasets. (bert_tf)"),
-        option((), f"Splits of that data set for {splits}. (bert_tf)"),
+@dataclasses.dataclass(frozen=True)
+class _TfdsOptions(TaskOptions):
+    """Options of a data set of tensorflow-datasets."""
+
+    tfds_name: str | None = option(None, "Data set of tensorflow-datasets. (bert_tf)")
+    tfds_data_dir: str | None = option(
+        None, "Folder of prepared data sets of tensorflow-datasets. (bert_tf)"
     )
+    tfds_splits: tuple = option(
+        (),
+        "Splits of that data set for training, development and test, such as "
+        "train[:90%],train[90%:],test; found by name if not given. (bert_tf)",
+    )
+
+    def check_source(self, file_options):
+        """Raise UserError if `file_options` are mixed with those of tensorflow-datasets."""
+        unused = file_options if self.tfds_name else ("tfds_data_dir", "tfds_splits")
+        for name in unused:
+            if self.is_given(name):
+                problem = "cannot be combined with" if self.tfds_name else "requires"
+                raise UserError(f"`{name}` {problem} `tfds_name`")
+        if len(self.tfds_splits) > len(PARTS):
+            raise UserError(
+                f"`tfds_splits`: at most {len(PARTS)} splits were expected, for training, "
+                "development and test"
+            )
+
+    def split_names(self):
+        """Return a dict from "train", "dev" and "test" to `tfds_splits`."""
+        return dict(zip(PARTS, self.tfds_splits, strict=False))
 
 
 @documented
 @dataclasses.dataclass(frozen=True)
-class ClassificationOptions(TaskOptions):
+class ClassificationOptions(_FileOptions, _TfdsOptions):
     """Options of classification and regression."""
 
-    _files = _file_options("train.tsv", "dev.tsv", "test.tsv", "Folder with the files of the task.")
-    _tfds = _tfds_options(
-        "training, development and test, such as train[:90%],train[90%:],test; found by name if "
-        "not given"
+    data_dir: str | None = option(
+        None, "Folder with the files of the task: train.tsv, dev.tsv and test.tsv."
     )
-
-    max_seq_length: int | None = option(
-        None, "Longest sequence in tokens; longer ones are truncated.", flag_default=128
-    )
-    data_dir: str | None = _files[0]
     task_name: str | None = option(
         None,
         "Task: cola, sst-2, mrpc, sts-b, qqp, mnli, mnli-matched, mnli-mismatched, qnli, rte, "
         "wnli, ax, xnli, or tsv for other files.",
     )
     xnli_language: str = option("zh", "Language of XNLI. (bert_tf)")
-    train_file: str | None = _files[1]
-    dev_file: str | None = _files[2]
-    test_file: str | None = _files[3]
     task_type: str | None = option(
         None,
         "What to learn from custom files: one of the labels, a score, or any number of the labels; "
@@ -86,9 +99,6 @@ class ClassificationOptions(TaskOptions):
         choices=("vector", "text"),
     )
     skip_bad_rows: bool = option(False, "Leave out rows that cannot be used. (bert_tf)")
-    tfds_name: str | None = _tfds[0]
-    tfds_data_dir: str | None = _tfds[1]
-    tfds_splits: tuple = _tfds[2]
     class_weights: tuple = option(
         (),
         "Loss weight of each label in training: balanced, or a number for each label in the order "
@@ -117,12 +127,8 @@ class ClassificationOptions(TaskOptions):
 
 @documented
 @dataclasses.dataclass(frozen=True)
-class QuestionAnsweringOptions(TaskOptions):
+class QuestionAnsweringOptions(_TfdsOptions):
     """Options of question answering: data, windows and decoding."""
-
-    _tfds = _tfds_options(
-        "training and prediction, such as train[:90%],train[90%:]; train,validation if not given"
-    )
 
     max_seq_length: int | None = option(
         None,
@@ -134,9 +140,11 @@ class QuestionAnsweringOptions(TaskOptions):
     predict_file: str | None = option(
         None, "JSON file of SQuAD with the questions to answer, dev-v1.1.json."
     )
-    tfds_name: str | None = _tfds[0]
-    tfds_data_dir: str | None = _tfds[1]
-    tfds_splits: tuple = _tfds[2]
+    tfds_splits: tuple = option(
+        (),
+        "Splits of that data set for training and prediction, such as train[:90%],train[90%:]; "
+        "train,validation if not given. (bert_tf)",
+    )
     doc_stride: int | None = option(
         None, "Tokens between the starts of two windows.", flag_default=128, minimum=1
     )
@@ -195,23 +203,15 @@ class QuestionAnsweringOptions(TaskOptions):
 
 @documented
 @dataclasses.dataclass(frozen=True)
-class TokenClassificationOptions(TaskOptions):
+class TokenClassificationOptions(_FileOptions, _TfdsOptions):
     """Options of token classification."""
-
-    _files = _file_options(
-        "train.txt", "dev.txt", "test.txt", "Folder with train.txt, dev.txt and test.txt."
-    )
-    _tfds = _tfds_options("training, development and test; found by name if not given")
 
     max_seq_length: int | None = option(
         None,
         "Longest sequence in tokens; longer sentences are split into overlapping windows.",
         flag_default=128,
     )
-    data_dir: str | None = _files[0]
-    train_file: str | None = _files[1]
-    dev_file: str | None = _files[2]
-    test_file: str | None = _files[3]
+    data_dir: str | None = option(None, "Folder with train.txt, dev.txt and test.txt.")
     word_column: str | None = option(
         None,
         "Column of the words, a number from 0, or -1 for the last; the first if not given. With "
@@ -237,9 +237,6 @@ class TokenClassificationOptions(TaskOptions):
         choices=("iob1", "iob2", "iobes"),
     )
     skip_bad_rows: bool = option(False, "Leave out sentences that cannot be used.")
-    tfds_name: str | None = _tfds[0]
-    tfds_data_dir: str | None = _tfds[1]
-    tfds_splits: tuple = _tfds[2]
     doc_stride: int | None = option(
         None, "Tokens between the starts of two windows, half a window if not given.", minimum=1
     )
@@ -281,22 +278,10 @@ class TokenClassificationOptions(TaskOptions):
 
 @documented
 @dataclasses.dataclass(frozen=True)
-class MultipleChoiceOptions(TaskOptions):
+class MultipleChoiceOptions(_FileOptions):
     """Options of multiple choice."""
 
-    _files = _file_options(
-        "train.csv", "dev.csv", "test.csv", "Folder with train.csv, dev.csv (or val.csv), test.csv."
-    )
-
-    max_seq_length: int | None = option(
-        None,
-        "Longest sequence of context and ending in tokens; longer ones are truncated.",
-        flag_default=128,
-    )
-    data_dir: str | None = _files[0]
-    train_file: str | None = _files[1]
-    dev_file: str | None = _files[2]
-    test_file: str | None = _files[3]
+    data_dir: str | None = option(None, "Folder with train.csv, dev.csv (or val.csv), test.csv.")
     context_columns: tuple = option(
         (), "Columns that form the context, joined by a space; startphrase or context if not given."
     )

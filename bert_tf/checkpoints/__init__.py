@@ -1,7 +1,15 @@
 """Load, save and convert weights of the release and of Hugging Face, by name."""
 
 from bert_tf.checkpoints.convert import convert, resize
-from bert_tf.checkpoints.hub import MODELS, fetch, find_tokenizer, is_local_model, resolve_model
+from bert_tf.checkpoints.hub import (
+    MODELS,
+    fetch,
+    find_preset,
+    find_settings,
+    find_tokenizer,
+    is_local_model,
+    resolve_model,
+)
 from bert_tf.checkpoints.hugging_face import write as write_hugging_face
 from bert_tf.checkpoints.metadata import (
     find_vocabulary,
@@ -9,9 +17,9 @@ from bert_tf.checkpoints.metadata import (
     read_metadata,
     read_settings,
 )
-from bert_tf.checkpoints.names import encoder_shapes, release_name, weights
+from bert_tf.checkpoints.names import encoder_shapes, release_name, tensors, weights
 from bert_tf.checkpoints.release import ReleaseCheckpoint, check_path, find, remove, write
-from bert_tf.checkpoints.warm_start import open_checkpoint, warm_start
+from bert_tf.checkpoints.warm_start import count_labels, open_checkpoint, warm_start
 from bert_tf.deprecation import deprecated_names
 
 __all__ = [
@@ -19,9 +27,12 @@ __all__ = [
     "ReleaseCheckpoint",
     "check_path",
     "convert",
+    "count_labels",
     "encoder_shapes",
     "fetch",
     "find",
+    "find_preset",
+    "find_settings",
     "find_tokenizer",
     "find_vocabulary",
     "is_local_model",
@@ -33,6 +44,7 @@ __all__ = [
     "remove",
     "resize",
     "resolve_model",
+    "tensors",
     "warm_start",
     "weights",
     "write",

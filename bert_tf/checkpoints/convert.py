@@ -160,9 +160,8 @@ def _write_hugging_face(path, output_dir, tensors, config, vocab_file, settings,
             "`format=hugging_face`: no class of transformers has the weights "
             f"{abbreviate(unsupported)}"
         )
-    labels = metadata.get("labels")
-    if labels and len(labels) != len(tensors.get("output_weights", ())):
-        labels = None
+    labels = metadata.get("labels") or ()
+    labels = labels if len(labels) == len(tensors.get("output_weights", ())) else None
     recorded = (metadata.get("architectures") or [None])[0]
     if recorded in hugging_face.ARCHITECTURES:
         architecture = architecture or recorded
@@ -191,7 +190,7 @@ def _lost_metadata(path, tensors, settings):
 
 
 def resize(tensors, config, max_position_embeddings=None, vocab_size=None, seed=0):
-    """Truncate or extend the position table, and extend the word table; None means no change.
+    """Return (tensors, config) with another number of positions, or with more words.
 
     Additional positions repeat the table (Longformer, arXiv:2004.05150, section 5), so that
     neighbouring tokens are recognized from the start; the model needs further pre-training.
@@ -202,12 +201,9 @@ def resize(tensors, config, max_position_embeddings=None, vocab_size=None, seed=
       tensors: dict of the release's names to arrays, without moments of the optimizer if a table
         changes.
       config: its `BertConfig`.
-      max_position_embeddings: the new number of positions.
-      vocab_size: the new number of words, not less than the old one.
+      max_position_embeddings: the new number of positions, None to keep it.
+      vocab_size: the new number of words, not less than the old one, None to keep it.
       seed: seed of the noise.
-
-    Returns:
-      New (tensors, config).
 
     Raises:
       UserError: if words would be lost, or `tensors` has moments of the optimizer.
@@ -223,16 +219,14 @@ def resize(tensors, config, max_position_embeddings=None, vocab_size=None, seed=
         )
     changes_positions = positions != config.max_position_embeddings
     changes_words = words != config.vocab_size
-    has_state = any(TRAINING_STATE.search(name) for name in tensors)
-    if has_state and (changes_positions or changes_words):
+    if (changes_positions or changes_words) and any(map(TRAINING_STATE.search, tensors)):
         raise UserError(
             "`keep_optimizer` cannot be combined with tables of a different size: the moments of "
             "the optimizer are not resized"
         )
     if changes_positions:
         table = tensors[_POSITIONS]
-        repeats = -(-positions // len(table))
-        tensors[_POSITIONS] = np.tile(table, (repeats, 1))[:positions]
+        tensors[_POSITIONS] = np.resize(table, (positions, table.shape[1]))  # repeats the rows
         values["max_position_embeddings"] = positions
         console.info("positions: %d instead of %d", positions, len(table))
     if changes_words:

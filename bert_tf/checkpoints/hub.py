@@ -5,6 +5,7 @@ of a mirror with the same paths as the original.
 """
 
 import dataclasses
+import difflib
 import os
 import shutil
 import zipfile
@@ -117,6 +118,34 @@ def fetch(name: str, cache: str | None = None, base_url: str | None = None) -> M
                 "model again"
             )
     return ModelFiles(paths[0], paths[1], paths[2], model.do_lower_case)
+
+
+def find_preset(preset: str, needs_config: bool = True) -> str:
+    """Return the path of the weights of a published model, or the path of a folder itself.
+
+    Args:
+      preset: name of the model, or path of a folder or checkpoint.
+      needs_config: whether the folder must have a config.
+
+    Raises:
+      UserError: if there is neither a model of that name nor a folder with weights and config.
+    """
+    preset = os.fspath(preset)
+    if preset in MODELS:
+        return fetch(preset).checkpoint
+    if not is_local_model(preset):
+        similar = difflib.get_close_matches(os.path.basename(preset), MODELS)
+        hint = f"; did you mean {' or '.join(similar)}?" if similar else ""
+        raise UserError(
+            f"`preset`: {preset} is neither a published model (one of "
+            f"`bert_tf.checkpoints.MODELS`) nor a folder or checkpoint{hint}"
+        )
+    if needs_config and not find_companion_file(preset, (files.CONFIG, HUGGING_FACE_CONFIG)):
+        raise UserError(
+            f"`preset`: {preset} is not a model: there is no {files.CONFIG} or "
+            f"{HUGGING_FACE_CONFIG} in the folder"
+        )
+    return preset
 
 
 def _download(url, path, folder):
@@ -269,7 +298,7 @@ def _resolve_folder(config, required):
     values = {x: y for x, y in values.items() if y and getattr(config, x) is None}
     used = [f"{x} ({os.path.basename(y)})" for x, y in values.items() if x != "init_checkpoint"]
     if used:
-        settings = find_tokenizer(path)[1] if "vocab_file" in values else {}
+        settings = find_settings(path) if "vocab_file" in values else {}
         used += [f"{x}={y}" for x, y in settings.items()
                  if y is not None and getattr(config, x, None) is None]  # fmt: skip
         console.info("from %s: %s", path, ", ".join(used))
@@ -295,22 +324,33 @@ def find_tokenizer(preset):
     """Return the vocabulary of a model and the settings of its tokenizer.
 
     Args:
-      preset: a name in `MODELS`, a folder, or a checkpoint in it.
+      preset: as in `find_preset`, but there need not be weights.
 
     Returns:
       A pair (path, dict of arguments of `FullTokenizer`).
 
     Raises:
-      UserError: if there is no vocabulary, or it is that of a tokenizer other than BERT's.
+      UserError: if there is no such model, no vocabulary, or it is that of a tokenizer other than
+        BERT's.
     """
-    if preset in MODELS:
-        model = fetch(preset)
-        return model.vocab, {"do_lower_case": model.do_lower_case}
-    if not (vocab_file := find_vocabulary(preset)):
+    preset = os.fspath(preset)
+    path = find_preset(preset, needs_config=False)
+    if not (vocab_file := find_vocabulary(path)):
         raise UserError(
             f"`preset`: there is no {files.VOCABULARY} or {files.TOKENIZER} in {preset}"
         )
-    settings = read_settings(preset)
+    return vocab_file, find_settings(preset)
+
+
+def find_settings(preset, vocab_file=None):
+    """Return the settings of a model's tokenizer: those of `read_settings`, with the casing.
+
+    If no file has the casing, it is that of the published model whose name is in the path, if any.
+    Arguments and errors are those of `read_settings`, but the path may be a name in `MODELS`.
+    """
+    if preset in MODELS:
+        return {"do_lower_case": MODELS[preset].do_lower_case}
+    settings = read_settings(preset, vocab_file)
     if "do_lower_case" not in settings and (published := casing_from_path(preset)):
         settings["do_lower_case"] = published[1]
-    return vocab_file, settings
+    return settings

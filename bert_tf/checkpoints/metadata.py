@@ -19,10 +19,8 @@ HUGGING_FACE_CONFIG = "config.json"
 def find_companion_file(path, names):
     """Return the first of the files `names` that exists next to a checkpoint or in its folder."""
     folder = path if tf.io.gfile.isdir(path) else os.path.dirname(path)
-    for name in names:
-        if tf.io.gfile.exists(os.path.join(folder, name)):
-            return os.path.join(folder, name)
-    return None
+    paths = (os.path.join(folder, name) for name in names)
+    return next(filter(tf.io.gfile.exists, paths), None)
 
 
 def load_config(path):

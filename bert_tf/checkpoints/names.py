@@ -6,9 +6,17 @@ two. Hugging Face stores the kernels of dense layers transposed, as (out, in).
 
 import re
 
+import keras
+import numpy as np
+
+from bert_tf.errors import UserError
+from bert_tf.modeling.layer_states import named_layers
+from bert_tf.modeling.pretrained import PretrainedModel
+
 _NORM = ("gamma", "beta")
 _DENSE = ("kernel", "bias")
 _LSTM = ("kernel", "recurrent_kernel", "bias")
+_OUTPUT = ("output_weights", "output_bias")
 
 # Marks rows where Hugging Face's name is the release's with dots.
 _DOTTED = "dotted"
@@ -33,23 +41,10 @@ _TABLE = (
     ("masked_lm/dense", "cls/predictions/transform/dense", _DOTTED, _DENSE),
     ("masked_lm/LayerNorm", "cls/predictions/transform/LayerNorm", _DOTTED, _NORM),
     ("masked_lm/output_bias", "cls/predictions/output_bias", "cls.predictions.bias", ()),
-    (
-        "next_sentence/output_weights",
-        "cls/seq_relationship/output_weights",
-        "cls.seq_relationship.weight",
-        (),
-    ),
-    (
-        "next_sentence/output_bias",
-        "cls/seq_relationship/output_bias",
-        "cls.seq_relationship.bias",
-        (),
-    ),
+    ("next_sentence", "cls/seq_relationship", _DOTTED, _OUTPUT),
     # The classifier of a text or, in a token classifier, of each token.
-    ("classifier/output_weights", "output_weights", "classifier.weight", ()),
-    ("classifier/output_bias", "output_bias", "classifier.bias", ()),
-    ("spans/output_weights", "cls/squad/output_weights", "qa_outputs.weight", ()),
-    ("spans/output_bias", "cls/squad/output_bias", "qa_outputs.bias", ()),
+    ("classifier", "", "classifier", _OUTPUT),
+    ("spans", "cls/squad", "qa_outputs", _OUTPUT),
     # The token classifier on frozen features, which exists only in bert_tf.
     ("mix/layer_weights", "features/layer_weights", None, ()),
     *(
@@ -59,7 +54,11 @@ _TABLE = (
     ),
 )
 
-_HUGGING_FACE = {"kernel": "weight", "gamma": "weight", "beta": "bias", "bias": "bias"}
+# Hugging Face's name of each variable.
+_HUGGING_FACE = {
+    **dict.fromkeys(("kernel", "gamma", "output_weights"), "weight"),
+    **dict.fromkeys(("bias", "beta", "output_bias"), "bias"),
+}
 
 
 def _expand_table():
@@ -73,7 +72,7 @@ def _expand_table():
         for variable in variables:
             yield (
                 f"{path}/{variable}",
-                f"{release}/{variable}",
+                f"{release}/{variable}".lstrip("/"),
                 hugging_face and f"{hugging_face}.{_HUGGING_FACE[variable]}",
             )
 
@@ -97,11 +96,10 @@ def _translate(table, name, layer_pattern):
 def release_name(path):
     """Return the release's name of a Keras variable.
 
+    It raises a KeyError if the table lacks the variable; a new layer must be added to it.
+
     >>> release_name("layer_3/query/kernel")
     'bert/encoder/layer_3/attention/self/query/kernel'
-
-    Raises:
-      KeyError: if the table lacks the variable; a new layer must be added to it.
     """
     name = _translate(_KERAS_TO_RELEASE, path, r"^layer_(\d+)/")
     if name is None:
@@ -138,8 +136,80 @@ def is_transposed(name):
 
 
 def weights(model):
-    """Return the model's trainable variables as a dict by the release's names."""
-    return {release_name(variable.path): variable for variable in model.trainable_variables}
+    """Return all weights of a model, also frozen ones, as a dict of variables by release names.
+
+    Of a Keras model that contains layers of bert_tf, these are the weights of those layers, found
+    by their names, which must be those that the layers have in the models of bert_tf.
+
+    Raises:
+      UserError: if the model is quantized or has LoRA, so that its variables are not its weights;
+        or if it has two encoders.
+      KeyError: if the table lacks a weight of a model of bert_tf.
+    """
+    if lora_layers(model):
+        raise UserError(
+            f"the weights of {model.name} are its kernels plus those of LoRA: use "
+            "`checkpoints.tensors(model)`, which adds them up"
+        )
+    return find_weights(model)
+
+
+def find_weights(model):
+    """Return the dict of `weights`, without the additional variables of LoRA."""
+    if any(getattr(layer, "quantization_mode", None) for _, layer in named_layers(model)):
+        raise UserError(
+            f"{model.name} is quantized, so its weights cannot be read or written by name; do that "
+            "before `quantize`"
+        )
+    find_name = release_name if isinstance(model, PretrainedModel) else _find_release_name
+    named = {}
+    for variable in model.weights:
+        if variable.path.endswith(("/lora_kernel_a", "/lora_kernel_b")):
+            continue
+        name = find_name(variable.path)
+        if name in named:
+            raise UserError(
+                f"{model.name} has two weights {name}: {named[name].path} and {variable.path}; use "
+                "the models in it one by one"
+            )
+        if name:
+            named[name] = variable
+    return named
+
+
+def _find_release_name(path):
+    """Return the release's name of a variable, whatever it is nested in; None if it has none."""
+    parts = path.split("/")
+    suffixes = ("/".join(parts[i:]) for i in range(len(parts)))
+    names = (_translate(_KERAS_TO_RELEASE, suffix, r"^layer_(\d+)/") for suffix in suffixes)
+    return next(filter(None, names), None)
+
+
+def lora_layers(model):
+    """Return the layers of a model with LoRA."""
+    layers = (layer for _, layer in named_layers(model))
+    return [layer for layer in layers if getattr(layer, "lora_enabled", False)]
+
+
+def tensors(model):
+    """Return the weights of a model as a dict of arrays by the release's names.
+
+    The matrices of LoRA are added to the kernels.
+
+    >>> checkpoints.write("folder/bert_model.ckpt", checkpoints.tensors(model))
+
+    Raises:
+      UserError: as `weights`, but not for LoRA.
+    """
+    variables = find_weights(model)
+    values = {name: keras.ops.convert_to_numpy(x) for name, x in variables.items()}
+    names = {id(variable): name for name, variable in variables.items()}
+    for layer in lora_layers(model):
+        if name := names.get(id(layer._kernel)):
+            matrices = (layer.lora_kernel_a, layer.lora_kernel_b)
+            a, b = (keras.ops.convert_to_numpy(matrix) for matrix in matrices)
+            values[name] = values[name] + np.float32(layer.lora_alpha / layer.lora_rank) * (a @ b)
+    return values
 
 
 def encoder_shapes(config):

@@ -27,15 +27,10 @@ def check_path(path, argument):
 
 
 def find(path: str, argument: str = "init_checkpoint") -> str:
-    """Return the prefix of a checkpoint.
+    """Return the prefix of a checkpoint; raise UserError, which names `argument`, if there is none.
 
-    Args:
-      path: a prefix ("model.ckpt-1000"), its `.index` or `.data-...` file, or a folder with a
-        `checkpoint` file or a single checkpoint in it.
-      argument: name of the argument that gave the path, for error messages.
-
-    Raises:
-      UserError: if there is no checkpoint.
+    `path` is a prefix ("model.ckpt-1000"), its `.index` or `.data-...` file, or a folder with a
+    `checkpoint` file or a single checkpoint in it.
     """
     check_path(path, argument)
     prefix = path

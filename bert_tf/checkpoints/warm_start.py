@@ -1,16 +1,23 @@
 """Initialize a model from a checkpoint and report which weights were loaded."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import keras
 
 from bert_tf import console, files
 from bert_tf.checkpoints import hugging_face, release
-from bert_tf.checkpoints.metadata import HUGGING_FACE_CONFIG, find_companion_file, read_labels
-from bert_tf.checkpoints.names import weights
+from bert_tf.checkpoints.metadata import (
+    HUGGING_FACE_CONFIG,
+    find_companion_file,
+    read_labels,
+    read_metadata,
+)
+from bert_tf.checkpoints.names import find_weights
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError, abbreviate
+from bert_tf.modeling.layer_states import named_layers
+from bert_tf.modeling.pretrained import PretrainedModel
 
 # Variables of the optimizer and of the training loop.
 TRAINING_STATE = re.compile(r"/(adam_m|adam_v)$|^global_step$|^bert_tf/")
@@ -42,10 +49,11 @@ def open_checkpoint(path, argument="init_checkpoint"):
     return release.ReleaseCheckpoint(path, argument)
 
 
-def check_compatible(checkpoint_shapes, model_shapes, path, required=_ENCODER):
+def check_compatible(checkpoint_shapes, model_shapes, path, required=_ENCODER, num_layers=None):
     """Check that a checkpoint has the weights of a model, given the shapes of both by name.
 
     Names that match the regular expression `required` must not be missing. `path` is for messages.
+    `num_layers` is that of the model, None to count the layers in `model_shapes`.
 
     Raises:
       UserError: if no name matches, or if a shape or the number of layers differs.
@@ -64,7 +72,7 @@ def check_compatible(checkpoint_shapes, model_shapes, path, required=_ENCODER):
                 f"{path}: {name} has the shape {found} in the checkpoint, but {expected} in the "
                 f"model; {_explain_shape(name, found) or hint}"
             )
-    found, expected = _count_layers(checkpoint_shapes), _count_layers(model_shapes)
+    found, expected = _count_layers(checkpoint_shapes), num_layers or _count_layers(model_shapes)
     if found != expected:
         raise UserError(
             f"{path}: the checkpoint has {found} layers, but the model has {expected}; {hint}"
@@ -77,7 +85,12 @@ def check_compatible(checkpoint_shapes, model_shapes, path, required=_ENCODER):
 
 
 def warm_start(
-    model: keras.Model, path: str, require_all: bool = False, labels: Sequence[str] | None = None
+    model: keras.Model,
+    path: str,
+    require_all: bool = False,
+    labels: Sequence[str] | None = None,
+    argument: str = "init_checkpoint",
+    on_missing: Callable = console.info,
 ) -> None:
     """Load every weight of `model` that a checkpoint has, by name.
 
@@ -89,17 +102,25 @@ def warm_start(
     >>> warm_start(model, "bert_model.ckpt")
 
     Args:
-      model: a model of bert_tf.
+      model: a model of bert_tf, or any Keras model with layers of bert_tf in it, whose names are
+        those in `BertModel`. With LoRA, the kernels are loaded and A and B are not changed.
       path: anything that `open_checkpoint` accepts.
       require_all: whether a missing head is an error, too, as for an export. A pooler that the
         model does not use may still be missing.
       labels: labels of the rows of the model's head, None if they have no names.
+      argument: name of the argument that gave the path, for error messages.
+      on_missing: logs the weights that remain random, a function of a format and its arguments.
 
     Raises:
       UserError: if no name matches, or if a shape or the number of layers differs.
     """
-    source = open_checkpoint(path)
-    variables = weights(model)
+    source = open_checkpoint(path, argument)
+    variables = find_weights(model)
+    if not variables:
+        raise UserError(
+            f"{model.name} has no weights of BERT; they are found by the names of layers, such as "
+            "embeddings, layer_0 and pooler in BertModel"
+        )
     model_shapes = {name: tuple(variable.shape) for name, variable in variables.items()}
     shapes, rows = dict(source.shapes), None
     if labels and _HEAD[0] in shapes:
@@ -119,13 +140,40 @@ def warm_start(
                 shapes = {name: shape for name, shape in shapes.items() if name not in _HEAD}
     required = _ENCODER
     if require_all:
-        required = _ALL if model.uses_pooler else _ALL_BUT_POOLER
-    check_compatible(shapes, model_shapes, source.path, required)
-    _check_config(model.config, source.path)
+        required = _ALL if getattr(model, "uses_pooler", True) else _ALL_BUT_POOLER
+    config = _config_of(model)
+    # The graph of a user may end at a lower layer.
+    num_layers = None if isinstance(model, PretrainedModel) else config and config.num_hidden_layers
+    check_compatible(shapes, model_shapes, source.path, required, num_layers)
+    if config:
+        _check_config(config, source.path)
     values = {name: source.tensor(name) for name in variables if name in shapes}
     for name, value in values.items():
         variables[name].assign(value if rows is None or name not in _HEAD else value[rows])
-    _log_loaded(source, values, variables)
+    _log_loaded(source, values, variables, on_missing)
+
+
+def count_labels(path: str) -> int:
+    """Return the number of labels of the classifier in a checkpoint, or in the files next to it.
+
+    Raises:
+      UserError: if there is neither a classifier nor labels.
+    """
+    shapes = open_checkpoint(path, "preset").shapes
+    if all(name in shapes for name in _HEAD):  # the head for multiple choice has no bias
+        return shapes["output_weights"][0]
+    metadata = read_metadata(path)
+    labels = metadata.get("labels") or metadata.get("id2label")
+    if not labels:
+        raise UserError(f"`num_labels` must be given: {path} has neither a classifier nor labels")
+    return len(labels)
+
+
+def _config_of(model):
+    """Return the `BertConfig` of a model or of the first layer in it that has one, else None."""
+    layers = [model, *(layer for _, layer in named_layers(model))]
+    configs = (getattr(layer, "config", None) for layer in layers)
+    return next((x for x in configs if isinstance(x, BertConfig)), None)
 
 
 def _check_config(config, path):
@@ -147,12 +195,13 @@ def _check_config(config, path):
             console.warning("%s", difference)
 
 
-def _log_loaded(source, loaded, variables):
+def _log_loaded(source, loaded, variables, on_missing):
     """Log the number of loaded weights and the names of missing and unused ones."""
     console.info("weights: %d of %d from %s", len(loaded), len(variables), source.path)
     missing = [name for name in variables if name not in loaded]
     if missing:
-        console.info("weights: not in it, randomly initialized: %s", ", ".join(missing))
+        names = ", ".join(missing)
+        on_missing("weights: not in %s, randomly initialized: %s", source.path, names)
     unused = [name for name in source.shapes if name not in loaded]
     num_state = sum(bool(TRAINING_STATE.search(name)) for name in unused)
     unused = [name for name in unused if not TRAINING_STATE.search(name)]

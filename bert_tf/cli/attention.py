@@ -6,9 +6,10 @@ import os
 from absl import flags
 
 import bert_tf
+from bert_tf.cli import pipelines
 from bert_tf.cli.flags import FLAGS
 
-bert_tf.cli.pipelines.define_pipeline_flags()
+pipelines.define_pipeline_flags()
 flags.DEFINE_string("text", None, 'Text, or two texts separated by " ||| ".')
 flags.DEFINE_string(
     "input_file", None, "Text file with one text per line; only for a .tfrecord output."
@@ -27,24 +28,17 @@ flags.mark_flags_as_required(["output_file"])
 
 def main():
     paths = check_flags()
-    layers = bert_tf.cli.pipelines.parse_numbers("layers", int)
-    heads = bert_tf.cli.pipelines.parse_numbers("heads", int)
+    layers = pipelines.parse_numbers("layers", int)
+    heads = pipelines.parse_numbers("heads", int)
     attention = bert_tf.pipelines.Attention.from_preset(
-        bert_tf.cli.pipelines.model_files(),
-        layers=layers,
-        heads=heads,
-        **bert_tf.cli.pipelines.pipeline_options(),
+        pipelines.model_files(), layers=layers, heads=heads, **pipelines.pipeline_options()
     )
-    texts = [FLAGS.text]
-    if FLAGS.input_file:
-        texts = bert_tf.pipelines.read_texts(FLAGS.input_file)
-    with contextlib.ExitStack() as stack:
-        write = None
-        if ".tfrecord" in paths:
-            dtype = "float16" if FLAGS.float16 else "float32"
-            write = stack.enter_context(
-                bert_tf.pipelines.vector_writer(paths[".tfrecord"], "tfrecord", dtype)
-            )
+    texts = bert_tf.pipelines.read_texts(FLAGS.input_file) if FLAGS.input_file else [FLAGS.text]
+    writer = contextlib.nullcontext()
+    if ".tfrecord" in paths:
+        dtype = "float16" if FLAGS.float16 else "float32"
+        writer = bert_tf.pipelines.vector_writer(paths[".tfrecord"], "tfrecord", dtype)
+    with writer as write:
         for text in attention(texts):
             if write:
                 write(text)

@@ -6,9 +6,10 @@ import sys
 from absl import flags
 
 import bert_tf
+from bert_tf.cli import pipelines
 from bert_tf.cli.flags import FLAGS
 
-bert_tf.cli.pipelines.define_pipeline_flags()
+pipelines.define_pipeline_flags()
 flags.DEFINE_string("input_file", None, "Text file with one sentence per line.")
 flags.DEFINE_string(
     "output_file", None, "NumPy file to write; row N is the vector of line N, counted from 0."
@@ -50,12 +51,12 @@ flags.DEFINE_integer(
 
 def main():
     check_flags()
-    options = bert_tf.cli.pipelines.pipeline_options()
+    options = pipelines.pipeline_options()
     if not FLAGS["max_seq_length"].present:
         # A sentence-transformers folder has its own default.
         del options["max_seq_length"]
     encoder = bert_tf.SentenceEncoder.from_preset(
-        bert_tf.cli.pipelines.model_files(),
+        pipelines.model_files(),
         pooling=FLAGS.pooling,
         layer=FLAGS.layer,
         normalize=FLAGS.normalize,
@@ -80,12 +81,12 @@ def check_flags():
         if not (FLAGS.output_file or FLAGS.query or FLAGS.interactive):
             raise bert_tf.UserError("--input_file requires --output_file, --query or --interactive")
     for flag in ("output_file", "query", "interactive"):
-        bert_tf.cli.pipelines.check_requires(flag, ["input_file"])
+        pipelines.check_requires(flag, ["input_file"])
     if FLAGS.output_file:
         bert_tf.files.check_writable(FLAGS.output_file, "output_file")
-    bert_tf.cli.pipelines.check_requires("float16", ["output_file"])
-    bert_tf.cli.pipelines.check_requires("version", ["export_dir"])
-    bert_tf.cli.pipelines.check_requires("num_nearest", ["query", "interactive"])
+    pipelines.check_requires("float16", ["output_file"])
+    pipelines.check_requires("version", ["export_dir"])
+    pipelines.check_requires("num_nearest", ["query", "interactive"])
 
 
 def read_sentences():
@@ -100,19 +101,16 @@ def embed(encoder):
     """
     neighbors = None
     if FLAGS.query:
-        neighbors = bert_tf.pipelines.NearestNeighbors(
-            encoder.encode(FLAGS.query), FLAGS.num_nearest
-        )
+        query_vectors = encoder.encode(FLAGS.query)
+        neighbors = bert_tf.pipelines.NearestNeighbors(query_vectors, FLAGS.num_nearest)
     sentences, vectors = [], []
-    with contextlib.ExitStack() as stack:
-        write = None
-        if FLAGS.output_file:
-            # The header of the file, written first, contains the number of rows.
-            count = sum(1 for _ in read_sentences())
-            dtype = "float16" if FLAGS.float16 else "float32"
-            write = stack.enter_context(
-                bert_tf.pipelines.array_writer(FLAGS.output_file, count, encoder.width, dtype)
-            )
+    writer = contextlib.nullcontext()
+    if FLAGS.output_file:
+        # The header of the file, written first, contains the number of rows.
+        count = sum(1 for _ in read_sentences())
+        dtype = "float16" if FLAGS.float16 else "float32"
+        writer = bert_tf.pipelines.array_writer(FLAGS.output_file, count, encoder.width, dtype)
+    with writer as write:
         for sentence, vector in encoder.stream(read_sentences()):
             if write:
                 write(vector)
@@ -133,13 +131,13 @@ def answer_queries(encoder, sentences, vectors):
     """Print the neighbors of each line of standard input."""
     if not sentences:
         raise bert_tf.UserError(f"--interactive: {FLAGS.input_file} contains no sentences")
-    pipelines = bert_tf.pipelines
-    vectors = pipelines.l2_normalize(vectors)
-    for line in sys.stdin:
-        if query := line.strip():
-            query_vectors = pipelines.l2_normalize(encoder.encode([query]))
-            (results,) = pipelines.nearest_neighbors(query_vectors, vectors, FLAGS.num_nearest)
-            print_neighbors(query, [(cosine, sentences[index]) for index, cosine in results])
+    normalize = bert_tf.pipelines.l2_normalize
+    vectors = normalize(vectors)
+    for query in filter(None, map(str.strip, sys.stdin)):
+        (results,) = bert_tf.pipelines.nearest_neighbors(
+            normalize(encoder.encode([query])), vectors, FLAGS.num_nearest
+        )
+        print_neighbors(query, [(cosine, sentences[index]) for index, cosine in results])
 
 
 def print_neighbors(query, results):

@@ -7,9 +7,10 @@ import sys
 from absl import flags
 
 import bert_tf
+from bert_tf.cli import pipelines
 from bert_tf.cli.flags import FLAGS
 
-bert_tf.cli.pipelines.define_pipeline_flags()
+pipelines.define_pipeline_flags()
 flags.DEFINE_multi_string(
     "text", [], 'Text with [MASK]; may be repeated. " ||| " separates the two texts of a pair.'
 )
@@ -39,21 +40,15 @@ def main():
     if FLAGS.output_file:
         bert_tf.files.check_writable(FLAGS.output_file, "output_file")
     pipeline = bert_tf.FillMask.from_preset(
-        bert_tf.cli.pipelines.model_files(),
-        num_best=FLAGS.num_best,
-        **bert_tf.cli.pipelines.pipeline_options(),
+        pipelines.model_files(), num_best=FLAGS.num_best, **pipelines.pipeline_options()
     )
-    texts = FLAGS.text
-    if FLAGS.input_file:
-        texts = bert_tf.pipelines.read_texts(FLAGS.input_file)
-    with contextlib.ExitStack() as stack:
-        write = sys.stdout.write
-        if FLAGS.output_file:
-            write = stack.enter_context(bert_tf.files.writing_text(FLAGS.output_file))
-        if FLAGS.perplexity:
-            write_scores(pipeline, texts, write)
-        else:
-            write_predictions(pipeline, texts, write)
+    texts = bert_tf.pipelines.read_texts(FLAGS.input_file) if FLAGS.input_file else FLAGS.text
+    writer = contextlib.nullcontext(sys.stdout.write)
+    if FLAGS.output_file:
+        writer = bert_tf.files.writing_text(FLAGS.output_file)
+    with writer as write:
+        write_results = write_scores if FLAGS.perplexity else write_predictions
+        write_results(pipeline, texts, write)
     if FLAGS.output_file:
         bert_tf.console.info("wrote %s", FLAGS.output_file)
 

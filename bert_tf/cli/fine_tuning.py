@@ -4,7 +4,7 @@ from absl import flags
 
 import bert_tf
 from bert_tf.cli.flags import define_options, from_flags
-from bert_tf.options import DeviceConfig, FineTuneConfig, ModelConfig, OptimizerConfig, TrainConfig
+from bert_tf.options import FineTuneConfig
 
 flags.disclaim_key_flags()
 
@@ -13,9 +13,8 @@ _DISTILLATION = ("teacher_dir", "teacher_weight", "teacher_temperature")
 
 def define_flags(options_class, can_distill=False):
     """Define the flags of a script for the task of a `TaskOptions` class."""
-    for config_class in (options_class, ModelConfig, TrainConfig, OptimizerConfig, DeviceConfig):
-        define_options(config_class)
-    define_options(FineTuneConfig, skip=() if can_distill else _DISTILLATION)
+    define_options(options_class)
+    define_options(FineTuneConfig, skip=("task",) if can_distill else ("task", *_DISTILLATION))
     flags.mark_flag_as_required("output_dir")
 
 

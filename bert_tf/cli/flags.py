@@ -15,7 +15,6 @@ import typing
 
 from absl import app, flags, logging
 
-import bert_tf
 from bert_tf import console
 from bert_tf.errors import Stopped, UserError
 from bert_tf.options import ModelConfig
@@ -123,10 +122,15 @@ def _warn_of_aliases(argv):
 
 
 def define_options(config_class, only=None, skip=()):
-    """Define a flag for each `options.option` of a dataclass, or for `only` some of them."""
+    """Define a flag for each `options.option` of a dataclass, or for `only` some of them.
+
+    A field that is itself a configuration gets the flags of its options.
+    """
     hints = typing.get_type_hints(config_class)
     for field in dataclasses.fields(config_class):
         name, values = field.name, dict(field.metadata)
+        if dataclasses.is_dataclass(field.default_factory) and name not in skip:
+            define_options(field.default_factory, skip=skip)
         if "help" not in values or name in skip or (only is not None and name not in only):
             continue
         default = values.get("flag_default", field.default)
@@ -157,17 +161,6 @@ def tokenizer_options():
     return {name: FLAGS[name].value for name in TOKENIZER_FLAGS if FLAGS[name].present}
 
 
-def resolve_model(*required):
-    """Fill in the flags that --model provides; UserError if a required one has no value."""
-    names = [x.name for x in dataclasses.fields(ModelConfig) if x.name in FLAGS]
-    # With --model only flags that are given count, not the default of do_lower_case.
-    values = {x: FLAGS[x].value for x in names if FLAGS[x].present or not FLAGS.model}
-    config = bert_tf.checkpoints.resolve_model(ModelConfig(**values), *required)
-    for name in names:
-        if not FLAGS[name].present and getattr(config, name) is not None:
-            FLAGS[name].value = getattr(config, name)
-
-
 def from_flags(config_class, **values):
     """Make a configuration dataclass from the flags named like its fields.
 
@@ -175,16 +168,13 @@ def from_flags(config_class, **values):
     is a configuration is made from its own flags. `values` are for the fields that have no flag.
     """
     for field in dataclasses.fields(config_class):
-        if field.name in values:
+        name = field.name
+        if name in values:
             continue
         if dataclasses.is_dataclass(field.default_factory):
-            values[field.name] = from_flags(field.default_factory)
-            continue
-        if field.name not in FLAGS:
-            continue
-        flag = FLAGS[field.name]
-        value = None if field.default is None and not flag.present else flag.value
-        if field.default == ():
-            value = tuple(value or ())
-        values[field.name] = value
+            values[name] = from_flags(field.default_factory)
+        elif name in FLAGS:
+            flag = FLAGS[name]
+            value = None if field.default is None and not flag.present else flag.value
+            values[name] = tuple(value or ()) if field.default == () else value
     return config_class(**values)

@@ -53,7 +53,11 @@ def answer_lines(predictor, title):
     Raises:
       UserError: at the end, if lines were invalid; their answers describe the errors.
     """
-    chunks = _file_chunks() if FLAGS.input_file else _stdin_chunks(predictor, title)
+    if FLAGS.input_file:
+        lines = bert_tf.files.read_lines(FLAGS.input_file)
+        chunks = iter(lambda: list(itertools.islice(lines, _CHUNK_SIZE)), [])
+    else:
+        chunks = _stdin_chunks(predictor, title)
     if FLAGS.output_file:
         with bert_tf.files.writing_text(FLAGS.output_file) as write:
             num_invalid = _answer(predictor, chunks, write)
@@ -65,13 +69,6 @@ def answer_lines(predictor, title):
         raise bert_tf.UserError(
             f"{num_invalid} lines were invalid; the error of each is its answer"
         )
-
-
-def _file_chunks():
-    """Yield lists of lines of --input_file."""
-    lines = bert_tf.files.read_lines(FLAGS.input_file)
-    while chunk := list(itertools.islice(lines, _CHUNK_SIZE)):
-        yield chunk
 
 
 def _stdin_chunks(predictor, title):
@@ -98,16 +95,12 @@ def _stdin_chunks(predictor, title):
             lines.put(None)
 
     threading.Thread(target=read_all, daemon=True).start()
-    is_open = True
-    while is_open:
-        chunk = [lines.get()]
-        while chunk[-1] is not None and len(chunk) < _CHUNK_SIZE and not lines.empty():
+    for line in iter(lines.get, None):
+        chunk = [line]
+        # The None of the end stays in the queue.
+        while len(chunk) < _CHUNK_SIZE and not lines.empty() and lines.queue[0] is not None:
             chunk.append(lines.get())
-        if chunk[-1] is None:
-            is_open = False
-            chunk.pop()
-        if chunk:
-            yield chunk
+        yield chunk
     if errors:
         raise bert_tf.UserError(f"standard input cannot be read ({errors[0]})")
     if invalid_lines:

@@ -1,9 +1,13 @@
 """Input pipelines: TFRecord files to batches for the training loop."""
 
+import dataclasses
+from collections.abc import Sequence
+
 import numpy as np
 import tensorflow as tf
 
 from bert_tf.data import records
+from bert_tf.data.dynamic_masking import DynamicMasking
 from bert_tf.deprecation import deprecated_names
 
 # Number of records that are shuffled together: all of most fine-tuning sets, and enough of a larger
@@ -11,67 +15,67 @@ from bert_tf.deprecation import deprecated_names
 SHUFFLE_BLOCK = 100_000
 
 
-class TrainingInput:
-    """Shuffled batches without end, determined by the seed and the step alone.
+@dataclasses.dataclass(eq=False)
+class _RecordInput:
+    """Batches of the records in TFRecord files.
 
-    Each epoch uses every record once. The files are read in a new order and their records are
-    shuffled in blocks of `SHUFFLE_BLOCK`.
+    Args:
+      paths: TFRecord files.
+      schema: the schema of their records, see `records`.
+      lengths: dict with a length for each letter in the schema, {"S": ..., "P": ...}.
+      batch_size: the global batch size.
+      limits: exclusive upper bounds of the values, as `records.limits` returns them; None to check
+        nothing.
+      length_multiple: pad to the longest example of a replica's batch, rounded up to a multiple of
+        this; None to pad to `lengths["S"]`.
+      masking: a `DynamicMasking` for records without masks.
     """
 
-    def __init__(
-        self,
-        paths,
-        schema,
-        lengths,
-        batch_size,
-        seed,
-        limits=None,
-        length_multiple=None,
-        masking=None,
-    ):
-        """Create the input.
+    paths: Sequence[str]
+    schema: dict
+    lengths: dict
+    batch_size: int
 
-        Args:
-          paths: TFRecord files.
-          schema: the schema of their records, see `records`.
-          lengths: dict with a length for each letter in the schema, {"S": ..., "P": ...}.
-          batch_size: the global batch size.
-          seed: seed of the order.
-          limits: exclusive upper bounds of the values, as `records.limits` returns them; None to
-            check nothing.
-          length_multiple: pad to the longest example of a replica's batch, rounded up to a multiple
-            of this; None to pad to `lengths["S"]`.
-          masking: a `DynamicMasking` for records without masks.
-        """
-        self.paths = list(paths)
-        self.batch_size = batch_size
-        self.seed = seed
-        self._masking = masking
-        self._parse = _parser(schema, lengths, limits, length_multiple, masking)
+    def _parse(self, serialized, *noise):
+        batch = records.parse(serialized, self.schema, self.lengths, self.limits)
+        if self.length_multiple is not None:
+            batch = records.trim(batch, self.schema, self.length_multiple)
+        return self.masking(batch, *noise) if self.masking else batch
 
+
+@dataclasses.dataclass(eq=False)
+class TrainingInput(_RecordInput):
+    """Shuffled batches without end, determined by `seed` and the step alone.
+
+    Each epoch uses every record once. The files are read in a new order and their records are
+    shuffled in blocks of `SHUFFLE_BLOCK`. Other arguments as for `_RecordInput`.
+    """
+
+    seed: int
+    limits: dict | None = None
+    length_multiple: int | None = None
+    masking: DynamicMasking | None = None
+
+    @tf.autograph.experimental.do_not_convert
     def batches(self, first_step=0, context=None):
-        """Return the batches of `first_step` and all later steps.
+        """Return the batches of `first_step`, from which a run resumes, and all later steps.
 
-        Args:
-          first_step: number of batches to skip when a run resumes.
-          context: the `tf.distribute.InputContext` of this process, for its share of each batch;
-            None for whole batches.
-
-        Returns:
-          A `tf.data.Dataset` of dicts of tensors (B, ...), where B is static and the batch size of
-          one replica. S is static unless `length_multiple` is given.
+        `context` is the `tf.distribute.InputContext` of this process, for its share of each batch,
+        None for whole batches. The `tf.data.Dataset` has dicts of tensors (B, ...), where B is
+        static and the batch size of one replica. S is static unless `length_multiple` is given.
         """
         batches = self._shuffled(tf.data.TFRecordDataset, first_step).batch(
             self.batch_size, drop_remainder=True
         )
-        if self._masking:
+        if self.masking:
             steps = tf.data.Dataset.range(first_step, np.iinfo("int64").max)
-            noise = steps.map(lambda step: self._masking.noise(step, self.batch_size))
+            noise = steps.map(lambda step: self.masking.noise(step, self.batch_size))
             batches = tf.data.Dataset.zip(batches, noise)
         batches = shard_batches(batches, self.batch_size, context)
         batches = batches.map(self._parse, tf.data.AUTOTUNE)
         return mark_infinite(batches.prefetch(tf.data.AUTOTUNE))
 
+    @tf.autograph.experimental.do_not_convert
     def files_of(self, step):
         """Return the files from which the records of a step are read, for error messages."""
 
@@ -106,35 +110,26 @@ class TrainingInput:
         # Read the next block while the current one is processed.
         return epochs.flat_map(read_blocks).prefetch(1).unbatch().skip(rest)
 
+    @tf.autograph.experimental.do_not_convert
     def _count_records(self):
         batches = tf.data.TFRecordDataset(self.paths).batch(1000)
         return int(batches.reduce(np.int64(0), lambda n, x: n + tf.shape(x, tf.int64)[0]))
 
 
-class EvaluationInput:
+@dataclasses.dataclass(eq=False)
+class EvaluationInput(_RecordInput):
     """All records once, in order. The last batch is padded with copies of its first record.
 
-    `is_real_example` (B,) is 0 for these copies and 1 for all other rows.
+    `is_real_example` (B,) is 0 for these copies and 1 for all other rows. At most `max_batches` are
+    read, None for all. Other arguments as for `_RecordInput`.
     """
 
-    def __init__(
-        self,
-        paths,
-        schema,
-        lengths,
-        batch_size,
-        max_batches=None,
-        limits=None,
-        length_multiple=None,
-        masking=None,
-    ):
-        """Create the input. Arguments as for `TrainingInput`; `max_batches` None means all."""
-        self._masking = masking
-        self.paths = list(paths)
-        self.batch_size = batch_size
-        self.max_batches = max_batches
-        self._parse = _parser(schema, lengths, limits, length_multiple, masking)
+    max_batches: int | None = None
+    limits: dict | None = None
+    length_multiple: int | None = None
+    masking: DynamicMasking | None = None
 
+    @tf.autograph.experimental.do_not_convert
     def batches(self, context=None):
         """Return the batches, as `TrainingInput.batches` does."""
 
@@ -152,13 +147,23 @@ class EvaluationInput:
         if self.max_batches is not None:
             batches = batches.take(self.max_batches)
         batches = batches.map(pad)
-        if self._masking:  # the same masks in each evaluation
-            noise = batches.enumerate().map(
-                lambda step, _: self._masking.noise(step, self.batch_size)
+        if self.masking:  # the same masks in each evaluation
+            batches = batches.enumerate().map(
+                lambda step, batch: (*batch, self.masking.noise(step, self.batch_size))
             )
-            batches = tf.data.Dataset.zip(batches, noise).map(lambda batch, noise: (*batch, noise))
         batches = shard_batches(batches, self.batch_size, context)
         return batches.map(parse, tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
+
+
+def length_multiple(strategy, xla, max_seq_length):
+    """Return the multiple to round the length of batches up to, None to pad to `max_seq_length`.
+
+    A TPU compiles the step for a single length. XLA on a GPU compiles it for each length, so there
+    are only four lengths. Otherwise multiples of 8 suit the kernels.
+    """
+    if isinstance(strategy, tf.distribute.TPUStrategy):
+        return None
+    return max(8, -(-max_seq_length // 32) * 8) if xla else 8
 
 
 def shard_batches(batches, batch_size, context):
@@ -193,16 +198,6 @@ def mark_infinite(batches):
     and batches would not have a static size.
     """
     return batches.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY))
-
-
-def _parser(schema, lengths, limits, length_multiple, masking):
-    def parse(serialized, *noise):
-        batch = records.parse(serialized, schema, lengths, limits)
-        if length_multiple is not None:
-            batch = records.trim(batch, schema, length_multiple)
-        return masking(batch, *noise) if masking else batch
-
-    return parse
 
 
 __getattr__ = deprecated_names(

@@ -14,7 +14,6 @@ import contextlib
 import itertools
 import math
 import re
-import struct
 from typing import NamedTuple
 
 import numpy as np
@@ -111,10 +110,8 @@ _ALL |= SQUAD_TRAINING | TAGGING
 def serialize(schema, values):
     """Return the bytes of one `tf.train.Example`; equal values give equal bytes.
 
-    `values` is a dict from the names in the schema to arrays, lists or scalars.
-
-    Raises:
-      KeyError, TypeError: if names or types differ from the schema, which is a programming error.
+    `values` is a dict from the names in the schema to arrays, lists or scalars. Other names or
+    types, which are programming errors, raise a KeyError or TypeError.
     """
     if values.keys() != schema.keys():
         raise KeyError(f"features {sorted(values)}, the schema has {sorted(schema)}")
@@ -219,14 +216,12 @@ def trim(batch, schema, multiple):
 def writing(paths, schema):
     """Yield a function that writes examples to the files in turn.
 
-    The files appear complete when the block ends, or not at all if it fails.
+    The files appear complete when the block ends, or not at all if it fails. A UserError is raised
+    if one cannot be written.
 
     >>> with records.writing(["a.tfrecord", "b.tfrecord"], records.PRETRAINING) as write:
     ...     for values in examples:
     ...         write(values)
-
-    Raises:
-      UserError: if a file cannot be written.
     """
     with files.replacing(*paths) as temporary, contextlib.ExitStack() as stack:
         writers = [stack.enter_context(tf.io.TFRecordWriter(path)) for path in temporary]
@@ -254,11 +249,7 @@ def check_lengths(path, schema, lengths, is_unmasked=False):
 
     Runs no TensorFlow op, since multi-host strategies must be created before the first one.
 
-    Args:
-      path: a TFRecord file.
-      schema: the expected features; additional ones are ignored.
-      lengths: dict with a length for each letter in the schema.
-      is_unmasked: whether the records must have no masks.
+    Features that the schema lacks are ignored, but if `is_unmasked`, there must be no masks.
 
     Raises:
       UserError: if the file is empty or not a TFRecord file, or if a feature is missing or has a
@@ -304,11 +295,7 @@ def naming_bad_records(paths):
     try:
         yield
     except (tf.errors.DataLossError, tf.errors.InvalidArgumentError, UnicodeDecodeError) as error:
-        if isinstance(error, tf.errors.DataLossError):
-            problem = f"a record is damaged or truncated ({reason(error)})"
-        else:
-            problem = _describe_bad_record(error)
-        if not problem:
+        if not (problem := _describe_bad_record(error)):
             raise
         raise UserError(f"{abbreviate(list(dict.fromkeys(paths)))}: {problem}") from None
 
@@ -326,6 +313,8 @@ _PARSER_ERRORS = {
 
 def _describe_bad_record(error):
     """Return what is wrong with a record, or None if the error is about something else."""
+    if isinstance(error, tf.errors.DataLossError):
+        return f"a record is damaged or truncated ({reason(error)})"
     # The parser quotes bytes that it cannot parse. If they are not UTF-8, Python raises a
     # UnicodeDecodeError instead of the OpError.
     is_binary = isinstance(error, UnicodeDecodeError)
@@ -361,7 +350,7 @@ def _first_record(path):
         with tf.io.gfile.GFile(path, "rb") as reader:
             size = reader.size()
             header = reader.read(12)
-            length = struct.unpack("<Q", header[:8])[0] if len(header) == 12 else size
+            length = int.from_bytes(header[:8], "little") if len(header) == 12 else size
             # In a file of another kind the length is arbitrary: compare before allocating.
             data = reader.read(length) if 12 + length + 4 <= size else None
     except tf.errors.OpError as error:

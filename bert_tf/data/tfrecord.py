@@ -52,11 +52,7 @@ def _prefix(name, size, kind):
 
 
 def varints(rows):
-    """Encode each row of an array (R, C) of integers from 0 to 2**28 - 1 as concatenated varints.
-
-    Returns:
-      List of R bytes objects.
-    """
+    """Return a list of the concatenated varints of each row of an array (R, C), 0 to 2**28 - 1."""
     rows = rows.astype(np.uint32)
     size = max(1, (int(rows.max(initial=0)).bit_length() + 6) // 7)
     parts = np.empty((*rows.shape, size), np.uint8)
@@ -73,13 +69,9 @@ def varints(rows):
 
 
 def examples(columns):
-    """Serialize many `tf.train.Example`s at once.
+    """Return a list of R serialized `tf.train.Example`s.
 
-    Args:
-      columns: dict from name to array (R, C), float32 or integers from 0 to 2**28 - 1.
-
-    Returns:
-      List of R bytes objects.
+    `columns` is a dict from name to array (R, C), float32 or integers from 0 to 2**28 - 1.
     """
     parts, fixed = [], []
     for name, rows in sorted(columns.items()):
@@ -135,57 +127,36 @@ def _header(size):
 _POLYNOMIAL = 0x82F63B78
 
 
-def _byte_table():
-    table = np.arange(256, dtype=np.uint32)
-    for _ in range(8):
-        table = np.where(table & 1, table >> 1 ^ np.uint32(_POLYNOMIAL), table >> 1)
-    return table
+@functools.cache
+def _tables(size):
+    """Return lookup tables of CRC-32C, which is linear in the bytes of the data.
 
-
-class _Tables:
-    """Lookup tables of CRC-32C, which is linear in the bytes of the data.
-
-    Attributes:
-      of_bytes: uint32 (N, 256), the contribution of a byte by the number of bytes that follow it.
-      of_lengths: uint32 (N,), the checksum of n zero bytes.
+    Returns:
+      uint32 (`size`, 256), the contribution of a byte by the number of bytes that follow it, and
+      uint32 (`size`,), the checksum of n zero bytes.
     """
-
-    def __init__(self):
-        self._grow(np.empty((0, 256), np.uint32), np.empty(0, np.uint32), 1024)
-
-    def _grow(self, of_bytes, of_lengths, size):
-        one = _byte_table()
-        rows, lengths = list(of_bytes), of_lengths.tolist()
-        row = rows[-1] if rows else None
-        state = lengths[-1] ^ 0xFFFFFFFF if lengths else None
-        while len(rows) < size:
-            row = one if row is None else one[row & 0xFF] ^ row >> 8
-            rows.append(row)
-            state = 0xFFFFFFFF if state is None else int(one[state & 0xFF]) ^ state >> 8
-            lengths.append(state ^ 0xFFFFFFFF)
-        self.of_bytes = np.stack(rows)
-        self.of_lengths = np.array(lengths, np.uint32)
-
-    def extend(self, length):
-        """Extend the tables to records of `length` bytes."""
-        if length >= len(self.of_lengths):
-            self._grow(self.of_bytes, self.of_lengths, 2 * length)
-
-
-_tables = functools.cache(_Tables)
+    one = np.arange(256, dtype=np.uint32)
+    for _ in range(8):
+        one = np.where(one & 1, one >> 1 ^ np.uint32(_POLYNOMIAL), one >> 1)
+    of_bytes, of_lengths = np.empty((size, 256), np.uint32), np.empty(size, np.uint32)
+    row, state = one, 0xFFFFFFFF
+    for length in range(size):
+        of_bytes[length], of_lengths[length] = row, state ^ 0xFFFFFFFF
+        row, state = one[row & 0xFF] ^ row >> 8, int(one[state & 0xFF]) ^ state >> 8
+    return of_bytes, of_lengths
 
 
 def _checksums(records):
     """Return the masked CRC-32C of each record as 4 bytes; no record may be empty."""
     sizes = np.fromiter(map(len, records), np.int64, len(records))
     longest = int(sizes.max())
-    tables = _tables()
-    tables.extend(longest)
+    # A power of two, so that records that become longer rarely need new tables.
+    of_bytes, of_lengths = _tables(max(1024, 1 << longest.bit_length()))
     # Leading zeros contribute nothing.
     data = np.frombuffer(b"".join([record.rjust(longest, b"\0") for record in records]), np.uint8)
     offsets = data.reshape(len(records), longest) + np.arange(longest - 1, -1, -1) * 256
-    contributions = tables.of_bytes.ravel().take(offsets)
-    sums = np.bitwise_xor.reduce(contributions, axis=1) ^ tables.of_lengths[sizes]
+    contributions = of_bytes.ravel().take(offsets)
+    sums = np.bitwise_xor.reduce(contributions, axis=1) ^ of_lengths[sizes]
     masked = (sums >> 15 | sums << 17) + np.uint32(0xA282EAD8)
     joined = masked.astype("<u4").tobytes()
     return [joined[start : start + 4] for start in range(0, len(joined), 4)]

@@ -7,25 +7,36 @@ import keras
 from keras import ops
 
 from bert_tf.errors import UserError
-from bert_tf.modeling.layers import activation, initializer, layer_norm, register
+from bert_tf.modeling import layer_states
+from bert_tf.modeling.layers import (
+    ConfigLayer,
+    Dense,
+    Embeddings,
+    activation,
+    initializer,
+    layer_norm,
+    register,
+)
 
 
-class MaskedLMHead(keras.layers.Layer):
+@register
+class MaskedLMHead(ConfigLayer):
     """Scores of every word of the vocabulary at the masked positions.
 
     The output matrix is the word embedding table itself (release, `get_masked_lm_output`).
 
-    `embeddings` is the built `Embeddings` layer that owns the table.
+    `embeddings` is the built `Embeddings` layer that owns the table. None stands for that of the
+    encoder on whose output the head is called. A saved head finds its table in this way: a Keras
+    graph is saved layer by layer, and the encoder may be a model in the graph.
 
     Call: `sequence_output` (B, S, H), `masked_lm_positions` (B, P) int32 -> logits (B, P, V) in
     float32.
     """
 
-    def __init__(self, config, embeddings, **kwargs):
-        super().__init__(**kwargs)
-        self.config = config
+    def __init__(self, config, embeddings=None, name="masked_lm", **kwargs):
+        super().__init__(config, name=name, **kwargs)
         self.embeddings = embeddings
-        self.dense = keras.layers.Dense(
+        self.dense = Dense(
             config.hidden_size,
             activation=activation(config.hidden_act),
             kernel_initializer=initializer(config),
@@ -33,6 +44,34 @@ class MaskedLMHead(keras.layers.Layer):
             name="dense",
         )
         self.norm = layer_norm(config, "LayerNorm", self.dtype_policy)
+        self._is_table_of_encoder = True
+
+    def _layers_saved_elsewhere(self):
+        return [self.embeddings]
+
+    def get_config(self):
+        if not self._is_table_of_encoder:
+            raise UserError(
+                f"the layer {self.name} cannot be saved: its `embeddings` are not those of the "
+                "encoder on whose output it is called"
+            )
+        return super().get_config()
+
+    def get_build_config(self):
+        """Return None: a loaded head is built when it is called and knows its embeddings."""
+
+    def __call__(self, sequence_output, masked_lm_positions, **kwargs):
+        if isinstance(sequence_output, keras.KerasTensor):
+            found = _embeddings_before(sequence_output)
+            if self.embeddings is None and len(found) == 1:
+                self.embeddings = found[0]
+            self._is_table_of_encoder = found == [self.embeddings]
+        if self.embeddings is None:
+            raise UserError(
+                f"the layer {self.name} requires `embeddings`, or to be called in a Keras graph on "
+                "the output of one encoder"
+            )
+        return super().__call__(sequence_output, masked_lm_positions, **kwargs)
 
     def build(self, *_):
         self.dense.build((None, self.config.hidden_size))
@@ -51,6 +90,22 @@ class MaskedLMHead(keras.layers.Layer):
         logits = ops.cast(ops.matmul(x, ops.transpose(table)), "float32")
         logits = logits + ops.cast(self.output_bias, "float32")
         return ops.reshape(logits, (batch, -1, self.config.vocab_size))
+
+
+def _embeddings_before(tensor):
+    """Return the `Embeddings` layers, also those in models, that a Keras tensor depends on."""
+    found, seen, tensors = [], set(), [tensor]
+    while tensors:
+        operation, node_index, _ = tensors.pop()._keras_history
+        if (id(operation), node_index) in seen:
+            continue
+        seen.add((id(operation), node_index))
+        layers = [operation]
+        if isinstance(operation, keras.Layer):
+            layers += [layer for _, layer in layer_states.named_layers(operation)]
+        found += [x for x in layers if isinstance(x, Embeddings) and x not in found]
+        tensors += operation._inbound_nodes[node_index].input_tensors
+    return found
 
 
 @register

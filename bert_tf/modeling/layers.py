@@ -20,6 +20,7 @@ import keras
 from keras import ops
 
 from bert_tf.config import BertConfig
+from bert_tf.modeling import layer_states
 
 CALL_ARGUMENTS = ("replica_id", "recompute")
 
@@ -53,6 +54,53 @@ def initializer(config):
 def layer_norm(config, name, dtype):
     """Return a layer normalization over H with the variables `gamma` and `beta`."""
     return LayerNorm(epsilon=config.layer_norm_eps, name=name, dtype=dtype)
+
+
+@register
+class Dense(keras.layers.Dense):
+    """Keras' dense layer, whose LoRA matrices are saved.
+
+    Keras saves their product as part of the kernel and sets both to zero when the file is loaded,
+    after which they have no gradients.
+    """
+
+    # Weights are saved under the name of the class: it must be that of Keras' layer.
+
+    @property
+    def trainable(self):
+        """Whether the layer is trained; its kernel never is when LoRA is enabled."""
+        return self._trainable
+
+    @trainable.setter
+    def trainable(self, value):
+        keras.layers.Dense.trainable.fset(self, value)
+        if self.lora_enabled:
+            self._kernel.trainable = False
+
+    def build(self, input_shape):
+        lora_alpha = self.lora_alpha
+        super().build(input_shape)
+        if self.lora_enabled:
+            self.lora_alpha = lora_alpha  # Keras resets it to the rank
+
+    def quantize(self, mode=None, type_check=True, config=None):
+        super().quantize(mode, type_check=False, config=config)
+
+    def save_own_variables(self, store):
+        if not self.lora_enabled:
+            return super().save_own_variables(store)
+        self.lora_enabled = False  # so that Keras saves the kernel as it is
+        try:
+            super().save_own_variables(store)
+        finally:
+            self.lora_enabled = True
+        store["lora_kernel_a"], store["lora_kernel_b"] = self.lora_kernel_a, self.lora_kernel_b
+
+    def load_own_variables(self, store):
+        super().load_own_variables(store)
+        if self.lora_enabled and "lora_kernel_a" in store.keys():  # noqa: SIM118, an HDF5 entry
+            self.lora_kernel_a.assign(store["lora_kernel_a"])
+            self.lora_kernel_b.assign(store["lora_kernel_b"])
 
 
 @register
@@ -107,6 +155,7 @@ class Dropout(keras.layers.Layer):
         super().__init__(**kwargs)
         self.rate = rate
         self.seed_generator = keras.random.SeedGenerator() if rate > 0 else None
+        self.built = True
         self._register_call_context_args(*CALL_ARGUMENTS)
 
     def draw_seed(self, replica_id=None):
@@ -127,19 +176,31 @@ class Dropout(keras.layers.Layer):
 
 
 class ConfigLayer(keras.layers.Layer):
-    """Base of the layers that a `BertConfig` describes, saved as its dict."""
+    """Base of the layers that a `BertConfig` describes, saved as its dict.
+
+    Sublayers must have names: what was changed in them is saved by name, see `layer_states`.
+    """
 
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)
         self.config = config
         self._register_call_context_args(*CALL_ARGUMENTS)
 
+    def _layers_saved_elsewhere(self):
+        """Return the sublayers whose states are saved by the layer or model they belong to."""
+        return ()
+
     def get_config(self):
-        return {**super().get_config(), "config": self.config.to_dict()}
+        config = {**super().get_config(), "config": self.config.to_dict()}
+        return {**config, **layer_states.get_states(self, self._layers_saved_elsewhere())}
 
     @classmethod
     def from_config(cls, config):
-        return cls(**{**config, "config": BertConfig.from_dict(config["config"])})
+        options, states = layer_states.split(config)
+        options["config"] = BertConfig.from_dict(options["config"])
+        layer = super().from_config(options)
+        layer_states.restore(layer, states)
+        return layer
 
 
 @register
@@ -149,10 +210,10 @@ class Embeddings(ConfigLayer):
     Call: `input_ids` and `segment_ids` (B, S) int32; `training`, `replica_id` -> (B, S, H).
     """
 
-    def __init__(self, config, **kwargs):
-        super().__init__(config, **kwargs)
+    def __init__(self, config, name="embeddings", **kwargs):
+        super().__init__(config, name=name, **kwargs)
         self.norm = layer_norm(config, "LayerNorm", self.dtype_policy)
-        self.dropout = Dropout(config.hidden_dropout_prob, dtype=self.dtype_policy)
+        self.dropout = Dropout(config.hidden_dropout_prob, dtype=self.dtype_policy, name="dropout")
 
     def build(self, *_):
         """Create the three tables: (V, H), (segments, H), (positions, H)."""
@@ -185,12 +246,13 @@ class Embeddings(ConfigLayer):
         # gather, whose gradient adds B*S rows into the same two.
         one_hot = ops.one_hot(segment_ids, self.config.type_vocab_size, dtype=self.compute_dtype)
         x = x + ops.matmul(one_hot, ops.cast(self.token_type_embeddings, self.compute_dtype))
-        x = x + ops.cast(self.position_embeddings, self.compute_dtype)[:length]
+        positions = ops.cast(self.position_embeddings, self.compute_dtype)
+        if isinstance(length, int) or ops.is_tensor(length):
+            positions = positions[:length]
+        else:  # a symbolic size of JAX, whose slice would have min(length, limit) rows
+            positions = ops.take(positions, ops.arange(length, dtype="int32"), axis=0)
+        x = x + positions
         return self.dropout(self.norm(x), training=training, replica_id=replica_id)
-
-    def compute_output_spec(self, input_ids, *_, **__):
-        """Return the symbolic output: JAX cannot infer the shape of a slice of unknown length."""
-        return keras.KerasTensor((*input_ids.shape, self.config.hidden_size), self.compute_dtype)
 
 
 @register
@@ -209,7 +271,7 @@ class TransformerLayer(ConfigLayer):
         self.with_probs = with_probs
 
         def dense(units, name, act=None):
-            return keras.layers.Dense(
+            return Dense(
                 units,
                 activation=act,
                 kernel_initializer=initializer(config),
@@ -229,12 +291,12 @@ class TransformerLayer(ConfigLayer):
         self.output_dense = dense(hidden, "output_dense")
         self.output_norm = layer_norm(config, "output_norm", self.dtype_policy)
 
-        def dropout(rate):
-            return Dropout(rate, dtype=self.dtype_policy)
+        def dropout(rate, name):
+            return Dropout(rate, dtype=self.dtype_policy, name=name)
 
-        self.probs_dropout = dropout(config.attention_probs_dropout_prob)
-        self.attention_dropout = dropout(config.hidden_dropout_prob)
-        self.output_dropout = dropout(config.hidden_dropout_prob)
+        self.probs_dropout = dropout(config.attention_probs_dropout_prob, "probs_dropout")
+        self.attention_dropout = dropout(config.hidden_dropout_prob, "attention_dropout")
+        self.output_dropout = dropout(config.hidden_dropout_prob, "output_dropout")
 
     def get_config(self):
         return {**super().get_config(), "with_probs": self.with_probs}

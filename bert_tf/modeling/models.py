@@ -1,12 +1,9 @@
 """`BertModel` and the models for the tasks, all of them Keras functional models.
 
-Each is constructed from a `BertConfig`, also when a `.keras` file is loaded. Importing
-`bert_tf.modeling` registers the classes, so loading needs no `custom_objects`.
+Each is constructed from a `BertConfig`, also when a `.keras` file is loaded.
 
 Shapes: B batch, S sequence, H hidden, N heads, V vocabulary, P predictions, C choices.
 """
-
-from typing import Any, TypeVar
 
 import keras
 from keras import ops
@@ -14,13 +11,14 @@ from keras import ops
 from bert_tf.config import BertConfig
 from bert_tf.modeling.heads import FoldChoices, LayerMix, MaskedLMHead, Projection, UnfoldChoices
 from bert_tf.modeling.layers import (
-    CALL_ARGUMENTS,
+    Dense,
     Dropout,
     Embeddings,
     TransformerLayer,
     initializer,
     register,
 )
+from bert_tf.modeling.pretrained import PretrainedModel
 
 INPUTS = ("input_ids", "input_mask", "segment_ids")
 
@@ -29,104 +27,10 @@ INPUTS = ("input_ids", "input_mask", "segment_ids")
 CLASSIFIER_DROPOUT = 0.1
 HEAD_INITIALIZER_RANGE = 0.02
 
-# Constructor arguments of version 0.1, as its `.keras` files have them.
-_RENAMED_ARGUMENTS = {"way": "layer_combination", "num_numbers": "num_numeric_features"}
-
-_Model = TypeVar("_Model", bound="PretrainedModel")
-
 
 def token_inputs():
     """Return the encoder's three inputs, each (B, S) int32 with unknown S."""
     return {name: keras.Input((None,), dtype="int32", name=name) for name in INPUTS}
-
-
-def _all_layers(model):
-    """Return a model, its layers and those of the models in it."""
-    nested = (_all_layers(x) if isinstance(x, keras.Model) else [x] for x in model.layers)
-    return [model, *(layer for layers in nested for layer in layers)]
-
-
-class PretrainedModel(keras.Model):
-    """Base of the models: a functional model that is saved as its constructor's arguments."""
-
-    # Whether the outputs depend on the pooler. If not, a checkpoint may lack its weights.
-    uses_pooler = True
-
-    def _store_config(self, config, dtype, **options):
-        """Store the constructor's arguments. To be called at the end of the constructor."""
-        self.config = config
-        self._options = options
-        # A file is loaded in the precision of the saved model, whatever the default is then.
-        self._policy = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
-        self._register_call_context_args(*CALL_ARGUMENTS)
-
-    @property
-    def compute_type(self):
-        """The dtype of the computation, such as "bfloat16". That of the weights may differ."""
-        return self._policy.compute_dtype
-
-    @classmethod
-    def from_preset(
-        cls: type[_Model], preset: str, load_weights: bool = True, **options: Any
-    ) -> _Model:
-        """Return the model of a published name, or of a folder with weights and config.
-
-        >>> bert_tf.BertModel.from_preset("uncased_L-12_H-768_A-12")
-
-        Args:
-          preset: a name in `bert_tf.checkpoints.MODELS`, downloaded if it is not in the cache; or a
-            folder of the release or of Hugging Face.
-          load_weights: whether to load the weights; if False they are random.
-          **options: for the constructor, such as `num_labels` of a classifier.
-
-        Raises:
-          UserError: if there is no such model or its weights do not fit.
-        """
-        # Imported here because `checkpoints` imports this package.
-        from bert_tf import checkpoints
-
-        path = preset
-        if preset in checkpoints.MODELS:
-            path = checkpoints.fetch(preset).checkpoint
-        model = cls(checkpoints.load_config(path), **options)
-        if load_weights:
-            checkpoints.warm_start(model, path)
-        return model
-
-    def call(self, inputs, training=None, mask=None, replica_id=None, recompute=None):
-        """Return the outputs for a dict of inputs, in which unknown names are ignored.
-
-        `replica_id` and `recompute` are described in `bert_tf.modeling.layers`; `mask` is not used.
-        """
-        # Keras would take a dict with an additional key by position, and compute nonsense.
-        inputs = {tensor.name: inputs[tensor.name] for tensor in self.inputs}
-        return super().call(
-            inputs, training=training, mask=mask, replica_id=replica_id, recompute=recompute
-        )
-
-    def compute_output_spec(self, inputs, training=None, mask=None, **_):
-        """Return the symbolic outputs; Keras' signature lacks the call arguments of this class."""
-        return super().compute_output_spec(inputs, training=training, mask=mask)
-
-    def get_config(self):
-        policy = keras.saving.serialize_keras_object(self._policy)
-        options = {**self._options, "dtype": policy, "name": self.name}
-        frozen = [i for i, layer in enumerate(_all_layers(self)) if not layer.trainable]
-        if frozen:
-            options["frozen_layers"] = frozen
-        return {"config": self.config.to_dict(), **options}
-
-    @classmethod
-    def from_config(cls, config, custom_objects=None):
-        """Make a model from `get_config`, also that of version 0.1."""
-        options = {_RENAMED_ARGUMENTS.get(name, name): value for name, value in config.items()}
-        options["dtype"] = keras.saving.deserialize_keras_object(options["dtype"])
-        frozen = options.pop("frozen_layers", ())
-        model = cls(BertConfig.from_dict(options.pop("config")), **options)
-        layers = _all_layers(model)
-        for i in frozen:
-            layers[i].trainable = False
-        return model
 
 
 @register
@@ -171,7 +75,7 @@ class BertModel(PretrainedModel):
                 outputs["attention_probs"].append(probs)
             outputs["all_encoder_layers"].append(x)
         outputs["sequence_output"] = x
-        pooler = keras.layers.Dense(
+        pooler = Dense(
             config.hidden_size,
             activation="tanh",
             kernel_initializer=initializer(config),
@@ -232,7 +136,7 @@ class BertClassifier(PretrainedModel):
     ):
         inputs = token_inputs()
         x = BertModel(config, dtype=dtype)(inputs)["pooled_output"]
-        x = Dropout(CLASSIFIER_DROPOUT, dtype=dtype)(x)
+        x = Dropout(CLASSIFIER_DROPOUT, dtype=dtype, name="dropout")(x)
         head_dtype = dtype
         if num_numeric_features:
             numbers = keras.Input((num_numeric_features,), dtype="float32", name="numbers")
@@ -265,7 +169,7 @@ class BertMultipleChoice(PretrainedModel):
         inputs = {key: keras.Input((None, None), dtype="int32", name=key) for key in INPUTS}
         folded = {key: FoldChoices(name=f"fold_{key}")(inputs[key]) for key in INPUTS}
         pooled = BertModel(config, dtype=dtype)(folded)["pooled_output"]
-        pooled = Dropout(CLASSIFIER_DROPOUT, dtype=dtype)(pooled)
+        pooled = Dropout(CLASSIFIER_DROPOUT, dtype=dtype, name="dropout")(pooled)
         scores = Projection(
             1, HEAD_INITIALIZER_RANGE, use_bias=False, name="classifier", dtype=dtype
         )(pooled)
@@ -293,7 +197,7 @@ class BertTokenClassifier(PretrainedModel):
     ):
         inputs = token_inputs()
         tokens = BertModel(config, dtype=dtype)(inputs)["sequence_output"]
-        tokens = Dropout(config.hidden_dropout_prob, dtype=dtype)(tokens)
+        tokens = Dropout(config.hidden_dropout_prob, dtype=dtype, name="dropout")(tokens)
         logits = Projection(num_labels, HEAD_INITIALIZER_RANGE, name="classifier", dtype=dtype)(
             tokens
         )
@@ -355,7 +259,7 @@ class BertFeatureTokenClassifier(PretrainedModel):
         x = mix(encoded["embedding_output"], *encoded["all_encoder_layers"])
         is_token = ops.not_equal(inputs["input_mask"], 0)
         for i in range(2):
-            x = Dropout(config.hidden_dropout_prob, dtype=dtype)(x)
+            x = Dropout(config.hidden_dropout_prob, dtype=dtype, name=f"dropout_{i}")(x)
             forward, backward = (
                 keras.layers.LSTM(
                     lstm_size or config.hidden_size,
@@ -371,7 +275,7 @@ class BertFeatureTokenClassifier(PretrainedModel):
             # Padding comes last, so a backward layer skips it before the first token.
             reversed_output = ops.flip(backward(x, mask=is_token), 1)
             x = ops.concatenate([forward(x, mask=is_token), reversed_output], -1)
-        x = Dropout(config.hidden_dropout_prob, dtype=dtype)(x)
+        x = Dropout(config.hidden_dropout_prob, dtype=dtype, name="dropout_2")(x)
         logits = Projection(num_labels, HEAD_INITIALIZER_RANGE, name="classifier", dtype=dtype)(x)
         super().__init__(inputs=inputs, outputs={"logits": logits}, name=name)
         self._store_config(

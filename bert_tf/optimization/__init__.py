@@ -1,23 +1,22 @@
 """Optimizers, the learning-rate schedule, learning rates by layer and loss scaling."""
 
 import functools
+from typing import TYPE_CHECKING
 
 from bert_tf import console
 from bert_tf.deprecation import deprecated_names
-from bert_tf.optimization.loss_scale import LossScale
-from bert_tf.optimization.optimizers import (
-    AdamWeightDecay,
-    Lamb,
-    linear_warmup_decay,
-    rate_factors,
-    trainable_weights,
-)
+from bert_tf.optimization.layer_decay import rate_factors, trainable_weights
+from bert_tf.optimization.optimizers import LAMB, AdamWeightDecay
+from bert_tf.optimization.schedule import LinearWarmupDecay
+
+if TYPE_CHECKING:
+    from bert_tf.optimization.loss_scale import LossScale
 
 # The values of --optimizer.
 OPTIMIZERS = {
     "bert_adam": AdamWeightDecay,
     "adamw": functools.partial(AdamWeightDecay, bias_correction=True),
-    "lamb": Lamb,
+    "lamb": LAMB,
 }
 
 
@@ -35,20 +34,31 @@ def make_optimizer(config, num_train_steps, num_warmup_steps=None):
             "reaches `learning_rate`",
             num_warmup_steps, num_train_steps,
         )  # fmt: skip
-    rate = linear_warmup_decay(config.learning_rate, num_train_steps, num_warmup_steps)
+    rate = LinearWarmupDecay(config.learning_rate, num_train_steps, num_warmup_steps)
     return OPTIMIZERS[config.optimizer](rate, layer_decay=config.layer_decay)
 
 
 __all__ = [
+    "LAMB",
     "OPTIMIZERS",
     "AdamWeightDecay",
-    "Lamb",
+    "LinearWarmupDecay",
     "LossScale",
-    "linear_warmup_decay",
     "make_optimizer",
     "rate_factors",
     "trainable_weights",
 ]
 
-# Names of version 0.1.
-__getattr__ = deprecated_names(__name__, {"trained": "trainable_weights"})
+_DEPRECATED = {
+    "Lamb": "LAMB",
+    "linear_warmup_decay": "LinearWarmupDecay",
+    "trained": "trainable_weights",
+}
+
+
+def __getattr__(name):
+    if name == "LossScale":  # The optimizers work with any backend of Keras, this does not.
+        from bert_tf.optimization.loss_scale import LossScale
+
+        return LossScale
+    return deprecated_names(__name__, _DEPRECATED)(name)

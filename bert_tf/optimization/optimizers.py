@@ -1,150 +1,185 @@
-"""The release's optimizer and schedule, LAMB, and learning rates by layer.
-
-Weights are addressed by their names in the release, such as "bert/pooler/dense/bias".
-"""
+"""The release's Adam and LAMB, as Keras optimizers and for the loop of `bert_tf.training`."""
 
 import functools
+import inspect
 import math
 import re
+from collections.abc import Callable, Sequence
+from typing import Any
 
-import tensorflow as tf
+import keras
+from keras import ops
+
+from bert_tf.errors import UserError
+from bert_tf.optimization.layer_decay import rate_factors
+
+_IS_TENSORFLOW = keras.backend.backend() == "tensorflow"
+if _IS_TENSORFLOW:
+    import tensorflow as tf
+
+    from bert_tf.optimization.replicas import sum_over_replicas
 
 # Compiling the update pays for weights of at least this many elements.
 COMPILED_SIZE = 2**14
 
-NO_DECAY = ("LayerNorm", "layer_norm", "bias")
-
-_LAYER = re.compile(r"bert/encoder/layer_(\d+)/")
-
-
-def linear_warmup_decay(learning_rate, num_train_steps, num_warmup_steps=0):
-    """Linear warm-up, then linear decay to 0 (BERT paper, appendix A.2; release's optimizer).
-
-    The decay runs from step 0 over all steps and the warm-up replaces its beginning. So the rate
-    drops a little where the warm-up ends, and with a warm-up the rate of the first step is 0.
-
-    Args:
-      learning_rate: the peak rate.
-      num_train_steps: the step where the decay reaches 0.
-      num_warmup_steps: length of the warm-up, 0 for none.
-
-    Returns:
-      A function from an integer step tensor to the float32 rate.
-    """
-
-    def rate(step):
-        step = tf.cast(step, tf.float32)
-        decayed = learning_rate * (1.0 - tf.minimum(step / float(num_train_steps), 1.0))
-        if not num_warmup_steps:
-            return decayed
-        warm = learning_rate * (step / float(num_warmup_steps))
-        return tf.where(step < float(num_warmup_steps), warm, decayed)
-
-    return rate
+# "_norm" for the paths of Keras variables, such as "layer_0/attention_norm/gamma".
+NO_DECAY = ("LayerNorm", "_norm", "bias")
 
 
-def _depth(name):
-    """Return 0 for the embeddings, i + 1 for layer i, and None for the pooler and heads."""
-    if name.startswith("bert/embeddings/"):
-        return 0
-    match = _LAYER.match(name)
-    return int(match[1]) + 1 if match else None
-
-
-def rate_factors(names, layer_decay):
-    """Return the factor of each weight's learning rate, a dict by name.
-
-    It is 1 for the pooler, the heads and the last layer. Each layer below has `layer_decay` times
-    the rate of the layer above, down to the embeddings (Sun et al., arXiv:1905.05583, layer-wise
-    decreasing learning rate).
-    """
-    depths = {name: _depth(name) for name in names}
-    top = max((d for d in depths.values() if d is not None), default=0)
-    return {name: layer_decay ** (top - d) if d is not None else 1.0 for name, d in depths.items()}
-
-
-def trainable_weights(weights, num_frozen_layers):
-    """Return the weights, a dict by name, that are trained if the lowest layers are frozen.
-
-    The embeddings are frozen with them; with `num_frozen_layers=0` everything is trained.
-    """
-    if not num_frozen_layers:
-        return weights
-    depths = {name: _depth(name) for name in weights}
-    return {
-        name: weight
-        for name, weight in weights.items()
-        if depths[name] is None or depths[name] > num_frozen_layers
-    }
-
-
-class AdamWeightDecay:
+@keras.saving.register_keras_serializable("bert_tf")
+class AdamWeightDecay(keras.optimizers.Optimizer):
     """Adam (arXiv:1412.6980) with decoupled weight decay (arXiv:1711.05101), as in the release.
 
-    Unlike Keras' AdamW, it corrects the bias of the moments only on request, adds epsilon outside
-    the root, and applies the decay in the same update.
+    Unlike Keras' AdamW, it
 
-    A step reduces gradients over the replicas, clips them and updates the weights. The caller
-    reduces, so the norm that is clipped is that of the whole batch for any number of devices.
+    - corrects the bias of the moments only on request;
+    - adds epsilon outside the root, and applies the decay in the same update;
+    - adds up the gradients of a word that occurs several times in a batch;
+    - clips gradients after their sum over the replicas, so the norm that is clipped is that of the
+      whole batch for any number of devices;
+    - with `gradient_accumulation_steps`, counts updates and not batches in the schedule.
+
+    >>> rate = bert_tf.LinearWarmupDecay(5e-5, num_train_steps=1000, num_warmup_steps=100)
+    >>> optimizer = bert_tf.AdamWeightDecay(rate)
+    >>> model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+    >>> model.compile(optimizer, "mse")
     """
 
     slot_names = ("adam_m", "adam_v")
 
     def __init__(
         self,
-        learning_rate,
-        weight_decay=0.01,
-        beta_1=0.9,
-        beta_2=0.999,
-        epsilon=1e-6,
-        clip_norm=1.0,
-        exclude_from_weight_decay=NO_DECAY,
-        bias_correction=False,
-        layer_decay=1.0,
+        learning_rate: float | keras.optimizers.schedules.LearningRateSchedule | Callable,
+        weight_decay: float = 0.01,
+        beta_1: float = 0.9,
+        beta_2: float = 0.999,
+        epsilon: float = 1e-6,
+        global_clipnorm: float | None = 1.0,
+        exclude_from_weight_decay: Sequence[str] = NO_DECAY,
+        bias_correction: bool = False,
+        layer_decay: float = 1.0,
+        name: str | None = None,
+        **options: Any,
     ):
         """Store the hyperparameters, by default those of the release.
 
         Args:
-          learning_rate: a function of the step, such as `linear_warmup_decay` returns.
+          learning_rate: a number, a Keras schedule such as `LinearWarmupDecay`, or a function
+            without arguments.
           weight_decay: factor of the decay.
           beta_1: decay of the first moment.
           beta_2: decay of the second moment.
           epsilon: added to the root of the second moment.
-          clip_norm: largest global norm of the gradients.
-          exclude_from_weight_decay: regular expressions searched for in the names of the weights.
+          global_clipnorm: largest global norm of the gradients, None for any.
+          exclude_from_weight_decay: regular expressions that are searched for in the names of the
+            weights: the paths of the variables or, in the loop of `bert_tf.training`, the release's
+            names.
           bias_correction: whether to divide the moments by 1 - beta**step (arXiv:1412.6980,
             section 3), which makes the first steps larger.
           layer_decay: rate of a layer as a fraction of that of the layer above, see
             `rate_factors`.
+          name: name of the optimizer.
+          **options: `use_ema`, `ema_momentum`, `ema_overwrite_frequency`, `loss_scale_factor` and
+            `gradient_accumulation_steps` of `keras.optimizers.Optimizer`.
+
+        Raises:
+          UserError: if gradients are to be clipped in another way, or the learning rate is a
+            function with arguments.
         """
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
+        for clip in ("clipnorm", "clipvalue"):
+            if options.get(clip) is not None:
+                raise UserError(
+                    f"`{clip}` is not supported by {type(self).__name__}, which clips gradients by "
+                    "their global norm, after the sum over replicas; use `global_clipnorm`"
+                )
+        _check_learning_rate(learning_rate)
+        super().__init__(
+            learning_rate,
+            weight_decay=weight_decay,
+            global_clipnorm=global_clipnorm,
+            name=name,
+            **options,
+        )
         self.beta_1, self.beta_2, self.epsilon = beta_1, beta_2, epsilon
-        self.clip_norm = clip_norm
-        self.exclude_from_weight_decay = exclude_from_weight_decay
         self.bias_correction = bias_correction
         self.layer_decay = layer_decay
+        # Keras has a method `exclude_from_weight_decay`.
+        self.no_decay_patterns = tuple(exclude_from_weight_decay)
 
-    def build(self, weights):
-        """Create step counter and moments for a dict of variables, in the strategy's scope."""
-        self.weights = weights
-        self.rate_factors = rate_factors(weights, self.layer_decay)
-        self.step = tf.Variable(
-            0,
-            dtype=tf.int64,
-            trainable=False,
-            name="global_step",
-            aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
-        )
-        self.slots = {
-            f"{name}/{slot}": tf.Variable(tf.zeros_like(v), trainable=False, name=slot)
-            for name, v in self.weights.items()
-            for slot in self.slot_names
+    def get_config(self):
+        """Return the constructor's arguments."""
+        return {
+            **super().get_config(),
+            "beta_1": self.beta_1,
+            "beta_2": self.beta_2,
+            "epsilon": self.epsilon,
+            "exclude_from_weight_decay": list(self.no_decay_patterns),
+            "bias_correction": self.bias_correction,
+            "layer_decay": self.layer_decay,
         }
-        self._compiled = tf.function(self._compute_update, jit_compile=True, autograph=False)
 
-    def apply(self, gradients, is_finite=None, skipped_steps=0):
-        """Make one step. To be called in replica context.
+    def build(self, variables):
+        """Create the moments, in the strategy's scope.
+
+        Args:
+          variables: a list of variables, whose paths are their names; or a dict by name.
+        """
+        if self.built:
+            return
+        if isinstance(variables, dict):
+            names, variables = list(variables), list(variables.values())
+        else:
+            names = [getattr(variable, "path", variable.name) for variable in variables]
+        super().build(variables)
+        self._names = tuple(names)
+        self._slots = self.add_optimizer_variables(variables, self.slot_names)
+        factors = rate_factors(names, self.layer_decay)
+        self._rate_factors = tuple(factors[name] for name in names)
+        self._is_excluded = tuple(
+            any(re.search(pattern, name) for pattern in self.no_decay_patterns)
+            or not self._use_weight_decay(variable)
+            for name, variable in zip(names, variables, strict=True)
+        )
+
+    @property
+    def weights(self):
+        """The weights that are trained: a dict from names to `tf.Variable`."""
+        return dict(zip(self._names, map(_native, self._trainable_variables), strict=True))
+
+    @property
+    def slots(self):
+        """The moments: a dict from "NAME/adam_m" and "NAME/adam_v" to `tf.Variable`."""
+        return {
+            f"{name}/{slot}": _native(variable)
+            for slot, variables in zip(self.slot_names, self._slots, strict=True)
+            for name, variable in zip(self._names, variables, strict=True)
+        }
+
+    @property
+    def step(self):
+        """The step counter, a `tf.Variable`."""
+        return _native(self._iterations)
+
+    def learning_rate_at(self, step):
+        """Return the learning rate of a step, a float32 scalar."""
+        if isinstance(self._learning_rate, keras.optimizers.schedules.LearningRateSchedule):
+            return self._learning_rate(step)
+        return ops.convert_to_tensor(self.learning_rate)
+
+    def apply(self, grads, trainable_variables=None):
+        """Make one step, as Keras calls it: with the gradients of this replica."""
+        if _IS_TENSORFLOW:
+            if self.gradient_accumulation_steps and tf.distribute.has_strategy():
+                raise UserError(
+                    "`gradient_accumulation_steps` of a Keras optimizer cannot be used with a "
+                    "`tf.distribute` strategy; the training scripts can accumulate there"
+                )
+            # Embeddings have sparse gradients with repeated rows, which the conversion adds up.
+            grads = [g if g is None else tf.convert_to_tensor(g) for g in grads]
+        super().apply(grads, trainable_variables)
+
+    def apply_reduced(self, gradients, is_finite=None, skipped_steps=0):
+        """Make one step with the gradients of all replicas. To be called in replica context.
 
         Args:
           gradients: dict of names to dense tensors, summed over the replicas. Weights without a
@@ -156,93 +191,174 @@ class AdamWeightDecay:
         Returns:
           The global norm of the gradients before clipping, a float32 scalar.
         """
-        norm = tf.linalg.global_norm(list(gradients.values()))
-        # limit / max(norm, limit) is exactly 1 for small gradients, which stay bit-identical.
-        scale = self.clip_norm / tf.maximum(norm, self.clip_norm)
-        rate = self.learning_rate(self.step)
-        tf.distribute.get_replica_context().merge_call(
-            self._update_all, (gradients, scale, rate, is_finite, skipped_steps)
-        )
+        index = {name: i for i, name in enumerate(self._names)}
+        gradients = {index[name]: gradient for name, gradient in gradients.items()}
+        norm = self._update_all(gradients, self.learning_rate, is_finite, skipped_steps)
+        self._iterations.assign_add(1)
         return norm
 
-    def _update_all(self, strategy, gradients, scale, rate, is_finite, skipped_steps):
-        corrections = self._bias_corrections(skipped_steps)
-        for name, gradient in gradients.items():
-            slots = [self.slots[f"{name}/{slot}"] for slot in self.slot_names]
+    def _get_current_learning_rate(self):
+        if isinstance(self._learning_rate, keras.optimizers.schedules.LearningRateSchedule):
+            return self._learning_rate(self.iterations)
+        return super()._get_current_learning_rate()
+
+    # Keras calls these two before the sum over replicas; `_update_all` does both after it.
+
+    def _clip_gradients(self, grads):
+        return grads
+
+    def _apply_weight_decay(self, variables):
+        pass
+
+    def _backend_update_step(self, grads, trainable_variables, learning_rate):
+        if _IS_TENSORFLOW:
+            grads = sum_over_replicas(list(grads))
+        indices = map(self._get_variable_index, trainable_variables)
+        self._update_all(dict(zip(indices, grads, strict=True)), learning_rate)
+
+    def _update_all(self, gradients, rate, is_finite=None, skipped_steps=0):
+        """Clip reduced gradients, a dict by index, and update the weights. Return their norm."""
+        gradients = {i: _float32(gradient) for i, gradient in gradients.items()}
+        norm = _global_norm(list(gradients.values()))
+        scale = 1.0
+        if self.global_clipnorm:
+            # limit / max(norm, limit) is exactly 1 for small gradients, which stay bit-identical.
+            scale = self.global_clipnorm / ops.maximum(norm, self.global_clipnorm)
+        rate = tf.convert_to_tensor(rate) if _IS_TENSORFLOW else _native(rate)
+        shared = (scale, rate, is_finite, self._bias_corrections(skipped_steps))
+        if _IS_TENSORFLOW:
+            replica = tf.distribute.get_replica_context()
+            replica.merge_call(self._update_replicas, (gradients, *shared))
+        else:
+            for i, gradient in gradients.items():
+                self._update(i, *self._variables_of(i), gradient, *shared)
+        return norm
+
+    def _update_replicas(self, strategy, gradients, *shared):
+        for i, gradient in gradients.items():
+            weight, *slots = map(_native, self._variables_of(i))
             strategy.extended.update(
-                self.weights[name],
-                functools.partial(self._update, name),
-                args=(gradient, scale, rate, is_finite, corrections, *slots),
+                weight,
+                functools.partial(self._update, i),
+                args=(*slots, gradient, *shared),
                 group=False,
             )
-        self.step.assign_add(1)
+
+    def _variables_of(self, i):
+        return self._trainable_variables[i], *(slots[i] for slots in self._slots)
 
     def _bias_corrections(self, skipped_steps):
         """Return 1 - beta**step for both betas; None without bias correction."""
         if not self.bias_correction:
             return None
-        step = tf.cast(self.step + 1 - skipped_steps, tf.float32)
+        step = ops.cast(self.iterations + 1 - skipped_steps, "float32")
         # expm1, because 1 - 0.999 in float32 is off by 1e-5.
-        return [-tf.math.expm1(step * math.log(beta)) for beta in (self.beta_1, self.beta_2)]
+        return [-ops.expm1(step * math.log(beta)) for beta in (self.beta_1, self.beta_2)]
 
-    def _update(self, name, weight, gradient, scale, rate, is_finite, corrections, m, v):
-        # Memory bandwidth limits the update on a CPU: compiled, it reads the weight once instead of
-        # 15 times and takes a third of the time. It is not compiled on other devices.
-        is_compiled = "CPU" in weight.device and weight.shape.num_elements() >= COMPILED_SIZE
-        compute_update = self._compiled if is_compiled else self._compute_update
-        values = [variable.read_value() for variable in (weight, m, v)]
-        rate = rate * self.rate_factors[name]
+    def _update(self, i, weight, m, v, gradient, scale, rate, is_finite, corrections):
+        """Update one weight and its moments on one device."""
+        compute_update = self._compute_update
+        if _IS_TENSORFLOW:
+            values = [variable.read_value() for variable in (weight, m, v)]
+            # Memory bandwidth limits the update on a CPU: compiled, it reads the weight once
+            # instead of 15 times and takes a third of the time. It is not compiled on other
+            # devices.
+            if "CPU" in weight.device and weight.shape.num_elements() >= COMPILED_SIZE:
+                compute_update = self._compiled
+        else:
+            values = [variable.value for variable in (weight, m, v)]
+        rate = rate * self._rate_factors[i]
         new_values = compute_update(
-            *values, gradient, scale, rate, is_finite, corrections, self._is_excluded(name)
+            *values, gradient, scale, rate, is_finite, corrections, self._is_excluded[i]
         )
         for variable, value in zip((weight, m, v), new_values, strict=True):
-            variable.assign(value)
+            self.assign(variable, value)
+
+    # Not an ordinary attribute: TensorFlow would save it with the optimizer.
+    @functools.cached_property
+    def _compiled(self):
+        return tf.function(self._compute_update, jit_compile=True, autograph=False)
 
     def _compute_update(
         self, weight, m, v, gradient, scale, rate, is_finite, corrections, is_excluded
     ):
         """Return the weight and its moments after a step."""
         # Not the fused kernel: it takes 1 - beta in float32, which is off by 1e-5 for beta_2.
+        weight, m, v = (_float32(x) for x in (weight, m, v))
         gradient = gradient * scale
         new_m, new_v = 1.0 - self.beta_1, 1.0 - self.beta_2
         if is_finite is not None:  # A factor of 1 changes no bit, and a factor of 0 skips the step.
-            gradient = tf.where(is_finite, gradient, 0.0)
-            keep = tf.cast(is_finite, tf.float32)
+            gradient = ops.where(is_finite, gradient, 0.0)
+            keep = ops.cast(is_finite, "float32")
             new_m, new_v, rate = new_m * keep, new_v * keep, rate * keep
-        m += (gradient - m) * new_m
-        v += (tf.square(gradient) - v) * new_v
+        m = m + (gradient - m) * new_m
+        v = v + (ops.square(gradient) - v) * new_v
         first, second = m, v
         if corrections is not None:
             first, second = m / corrections[0], v / corrections[1]
-        update = first / (tf.sqrt(second) + self.epsilon)
+        update = first / (ops.sqrt(second) + self.epsilon)
         if self.weight_decay and not is_excluded:
-            update += self.weight_decay * weight
+            update = update + self.weight_decay * weight
         return weight - self._rate(rate, weight, update, is_excluded) * update, m, v
 
     def _rate(self, rate, weight, update, is_excluded):
         """Return the learning rate of one weight in one step."""
         return rate
 
-    def _is_excluded(self, name):
-        return any(re.search(pattern, name) for pattern in self.exclude_from_weight_decay)
 
-
-class Lamb(AdamWeightDecay):
+@keras.saving.register_keras_serializable("bert_tf")
+class LAMB(AdamWeightDecay):
     """LAMB (You et al., arXiv:1904.00962, algorithm 2) with the identity for its function phi.
 
     The update of Adam with bias correction and weight decay, scaled for each weight to the norm of
     the weight itself. As in the authors' code, weights that are excluded from the decay (biases and
     layer norms) are not scaled, nor are weights or updates that are all zeros; and the gradients
     are clipped as in `AdamWeightDecay`.
+
+    >>> optimizer = bert_tf.LAMB(bert_tf.LinearWarmupDecay(1e-3, 1000, 100))
     """
 
-    def __init__(self, learning_rate, **options):
-        """Store the hyperparameters of `AdamWeightDecay`, with bias correction."""
-        super().__init__(learning_rate, bias_correction=True, **options)
+    def __init__(
+        self,
+        learning_rate: float | keras.optimizers.schedules.LearningRateSchedule | Callable,
+        *,
+        bias_correction: bool = True,
+        **options: Any,
+    ):
+        """Store the hyperparameters of `AdamWeightDecay`, by default with bias correction."""
+        super().__init__(learning_rate, bias_correction=bias_correction, **options)
 
     def _rate(self, rate, weight, update, is_excluded):
         if is_excluded:
             return rate
-        weight_norm, update_norm = tf.norm(weight), tf.norm(update)
+        weight_norm, update_norm = (ops.sqrt(ops.sum(ops.square(x))) for x in (weight, update))
         is_scaled = (weight_norm > 0.0) & (update_norm > 0.0)
-        return tf.where(is_scaled, rate * weight_norm / update_norm, rate)
+        return ops.where(is_scaled, rate * weight_norm / update_norm, rate)
+
+
+def _check_learning_rate(learning_rate):
+    """Raise UserError for a function of the step, which version 0.1 expected."""
+    schedules = keras.optimizers.schedules
+    if isinstance(learning_rate, schedules.LearningRateSchedule) or not callable(learning_rate):
+        return
+    if inspect.signature(learning_rate).parameters:
+        raise UserError(
+            "`learning_rate`: a function must have no arguments, as in Keras; for a rate that "
+            "depends on the step use `LinearWarmupDecay` or another schedule of Keras"
+        )
+
+
+def _native(variable):
+    """Return the variable of the backend in a Keras variable."""
+    return variable.value if isinstance(variable, keras.Variable) else variable
+
+
+def _global_norm(gradients):
+    if _IS_TENSORFLOW:
+        return tf.linalg.global_norm(gradients)
+    return ops.sqrt(sum(ops.sum(ops.square(gradient)) for gradient in gradients))
+
+
+def _float32(x):
+    """Return a tensor of a smaller type in float32, and others as they are."""
+    return ops.cast(x, keras.backend.result_type(x.dtype, "float32"))

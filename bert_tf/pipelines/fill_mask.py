@@ -5,6 +5,7 @@ Shapes: B batch, S sequence, H hidden, P masked positions, K best tokens, V voca
 
 import collections
 import math
+import os
 import warnings
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
@@ -12,10 +13,11 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 from keras import ops
 
-from bert_tf import checkpoints, console
+from bert_tf import checkpoints, console, serving
 from bert_tf.errors import UserError
 from bert_tf.modeling.models import BertPretrainer
 from bert_tf.pipelines.runner import InputFeatures
+from bert_tf.pipelines.saving import Exportable, replacing_preset, write_pretrained
 from bert_tf.pipelines.text_pipeline import Text, TextPipeline
 from bert_tf.tokenization import FullTokenizer
 
@@ -71,7 +73,7 @@ def perplexity(num_tokens, log_probability):
     return math.exp(loss) if loss < _MAX_EXPONENT else math.inf
 
 
-class FillMask(TextPipeline):
+class FillMask(TextPipeline, Exportable):
     """Predicts masked tokens, and scores texts by masking each token in turn.
 
     >>> fill_mask = bert_tf.FillMask.from_preset("uncased_L-12_H-768_A-12")
@@ -139,6 +141,25 @@ class FillMask(TextPipeline):
         inputs.report()
         if num_unmasked:
             console.warning("%d texts contain no %s and have no predictions", num_unmasked, MASK)
+
+    def save_to_preset(self, folder: str | os.PathLike, overwrite: bool = False) -> None:
+        """Write a Hugging Face folder, which `from_preset` loads.
+
+        Args:
+          folder: its path.
+          overwrite: whether to replace an existing folder.
+
+        Raises:
+          UserError: if the folder exists, or cannot be written.
+        """
+        tensors = checkpoints.tensors(self.model)
+        with replacing_preset(folder, overwrite) as temporary:
+            write_pretrained(temporary, tensors, self.model.config, self.tokenizer)
+
+    def _servable(self, options):
+        return serving.fill_mask_servable(
+            self.model, self.tokenizer, self.max_seq_length, options, self._num_best
+        )
 
     def guess(self, texts: Iterable[str | Text]) -> Iterator[MaskPredictions]:
         """Call `predict`, which replaces this method of version 0.1."""

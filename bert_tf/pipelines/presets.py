@@ -12,12 +12,11 @@ from bert_tf.checkpoints.metadata import (
     find_companion_file,
     find_vocabulary,
     read_json,
-    read_settings,
 )
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.tasks.base import check_vocabulary
-from bert_tf.tokenization import FullTokenizer, casing_from_path
+from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.settings import resolve_settings
 from bert_tf.tokenization.tokenizer_json import is_tokenizer_json
 
@@ -66,21 +65,35 @@ class ModelFiles(NamedTuple):
                     f"{self.checkpoint}"
                 )
         config = BertConfig.from_json_file(self.config)
+        tokenizer = FullTokenizer(
+            self.vocab, keep_special_tokens=keep_special_tokens, **self.tokenizer_settings()
+        )
+        check_vocabulary(tokenizer.vocab, config, self.vocab)
+        return config, tokenizer
+
+    def tokenizer_settings(self, do_lower_case=None):
+        """Return the arguments of `FullTokenizer` apart from the vocabulary, a dict.
+
+        `do_lower_case` is the casing, None for that of the model, which is logged.
+        """
+        if do_lower_case is None:
+            do_lower_case = self.casing()
+        settings = {**(self.settings or {}), "do_lower_case": do_lower_case}
+        return resolve_settings(self.vocab, **settings)
+
+    def casing(self):
+        """Return `do_lower_case`, True if it is unknown, and log it."""
         do_lower_case = self.do_lower_case
         if do_lower_case is None and is_tokenizer_json(self.vocab):
             do_lower_case = resolve_settings(self.vocab)["do_lower_case"]
         if do_lower_case is None:
-            do_lower_case = True
             console.warning(
                 "no settings next to %s specify the casing; assuming `do_lower_case=True`",
                 self.checkpoint,
             )
-        else:
-            console.info("text is %s", "lower-cased" if do_lower_case else "not lower-cased")
-        settings = self.settings or {}
-        tokenizer = FullTokenizer(self.vocab, do_lower_case, keep_special_tokens, **settings)
-        check_vocabulary(tokenizer.vocab, config, self.vocab)
-        return config, tokenizer
+            return True
+        console.info("text is %s", "lower-cased" if do_lower_case else "not lower-cased")
+        return do_lower_case
 
 
 def find_model_files(preset, vocab_file=None):
@@ -101,18 +114,35 @@ def find_model_files(preset, vocab_file=None):
     if preset in checkpoints.MODELS:
         model = checkpoints.fetch(preset)
         return ModelFiles(model.checkpoint, model.config, model.vocab, model.do_lower_case)
-    folder = _folder_of(preset)
-    settings = read_settings(folder, vocab_file)
-    do_lower_case = settings.pop("do_lower_case", None)
-    if do_lower_case is None and (published := casing_from_path(preset)):
-        do_lower_case = published[1]
+    settings = checkpoints.find_settings(preset, vocab_file)
     return ModelFiles(
         preset,
-        find_companion_file(folder, (files.CONFIG, HUGGING_FACE_CONFIG)),
-        find_vocabulary(folder),
-        do_lower_case,
+        find_companion_file(preset, (files.CONFIG, HUGGING_FACE_CONFIG)),
+        find_vocabulary(preset),
+        settings.pop("do_lower_case", None),
         settings,
     )
+
+
+def find_preset(preset, needs_config=True):
+    """Find the files of a model as `find_model_files` does, and check that they exist.
+
+    Args:
+      preset: as in `find_model_files`; a path may also be a `pathlib.Path`.
+      needs_config: whether the weights and their configuration must exist too, or only the
+        vocabulary.
+
+    Raises:
+      UserError: if there is no such model or a file is missing; it names `preset`.
+    """
+    if isinstance(preset, ModelFiles):
+        return preset
+    preset = os.fspath(preset)
+    path = checkpoints.find_preset(preset, needs_config)
+    model_files = find_model_files(preset)
+    if model_files.vocab is None:
+        raise UserError(f"`preset`: there is no {files.VOCABULARY} or {files.TOKENIZER} in {path}")
+    return model_files
 
 
 def sentence_transformers_options(path):

@@ -3,20 +3,27 @@
 Shapes: B sentences, S sequence, H hidden, Q queries, N vectors, K neighbors.
 """
 
+import json
+import os
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 from keras import ops
 
-from bert_tf import console
+from bert_tf import checkpoints, console, files, serving
+from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.modeling.models import BertModel
-from bert_tf.pipelines.presets import ModelFiles, find_model_files, sentence_transformers_options
+from bert_tf.pipelines.presets import ModelFiles, find_preset, sentence_transformers_options
+from bert_tf.pipelines.saving import Exportable, replacing_preset, write_pretrained
 from bert_tf.pipelines.text_pipeline import Text, TextPipeline, check_is_collection
 from bert_tf.tokenization import FullTokenizer
 
 POOLINGS = ("mean", "max", "cls")
+
+# The package of the modules that a sentence-transformers folder names.
+_MODULES = "sentence_transformers.models"
 
 # Lower bound of the norm that a vector is divided by, so that a zero vector stays zero.
 _MIN_NORM = 1e-12
@@ -25,7 +32,7 @@ _MIN_NORM = 1e-12
 _BLOCK_SIZE = 1024
 
 
-class SentenceEncoder(TextPipeline):
+class SentenceEncoder(TextPipeline, Exportable):
     """Converts sentences to vectors, from the token vectors of one layer.
 
     >>> encoder = bert_tf.SentenceEncoder.from_preset("uncased_L-12_H-768_A-12")
@@ -74,7 +81,7 @@ class SentenceEncoder(TextPipeline):
 
         The settings of a sentence-transformers folder apply to options that are None or not given.
         """
-        path = find_model_files(preset).checkpoint
+        path = find_preset(preset).checkpoint
         given = {name: value for name, value in options.items() if value is not None}
         defaults = sentence_transformers_options(path)
         used = [f"{name}={value}" for name, value in defaults.items() if name not in given]
@@ -86,6 +93,56 @@ class SentenceEncoder(TextPipeline):
         """Return the vectors of an iterable of str as float32 (B, H)."""
         rows = [vector for _, vector in self.stream(sentences)]
         return np.array(rows, "float32").reshape(-1, self.width)
+
+    def predict(self, texts: Iterable[str]) -> np.ndarray:
+        """Call `encode`; all pipelines have a method of this name."""
+        return self.encode(texts)
+
+    def save_to_preset(self, folder: str | os.PathLike, overwrite: bool = False) -> None:
+        """Write a sentence-transformers folder, which `from_preset` loads with its settings.
+
+        The layers above `layer` are left out.
+
+        Args:
+          folder: its path.
+          overwrite: whether to replace an existing folder.
+
+        Raises:
+          UserError: if the folder exists, or cannot be written.
+        """
+        config = self.model.config
+        num_layers = self.layer % config.num_hidden_layers + 1
+        unused = [f"bert/encoder/layer_{i}/" for i in range(num_layers, config.num_hidden_layers)]
+        tensors = {
+            name: value
+            for name, value in checkpoints.tensors(self.model).items()
+            if not name.startswith(tuple(unused))
+        }
+        config = BertConfig.from_dict({**config.to_dict(), "num_hidden_layers": num_layers})
+        modules = [("Transformer", ""), ("Pooling", "1_Pooling"), ("Normalize", "2_Normalize")]
+        pooling = {
+            f"pooling_mode_{name}": self.pooling == name.split("_")[0]
+            for name in ("cls_token", "mean_tokens", "max_tokens")
+        }
+        values = {
+            "modules.json": [
+                {"idx": i, "name": str(i), "path": path, "type": f"{_MODULES}.{name}"}
+                for i, (name, path) in enumerate(modules[: 3 if self.normalize else 2])
+            ],
+            "sentence_bert_config.json": {
+                "max_seq_length": self.max_seq_length,
+                "do_lower_case": False,
+            },
+            "1_Pooling/config.json": {"word_embedding_dimension": self.width, **pooling},
+        }
+        with replacing_preset(folder, overwrite) as temporary:
+            write_pretrained(temporary, tensors, config, self.tokenizer)
+            for name, value in values.items():
+                path = os.path.join(temporary, name)
+                files.write_text(path, json.dumps(value, indent=2) + "\n")
+
+    def _servable(self, options):
+        return serving.sentence_embedding_servable(self, options)
 
     def stream(
         self, sentences: Iterable[str], description: str = "reading sentences"

@@ -11,7 +11,7 @@ import tensorflow as tf
 from bert_tf import checkpoints, console, files
 from bert_tf.errors import UserError
 from bert_tf.modeling.models import BertModel
-from bert_tf.pipelines.presets import ModelFiles, find_model_files
+from bert_tf.pipelines.presets import ModelFiles, find_preset
 from bert_tf.pipelines.runner import BatchRunner, InputFeatures
 from bert_tf.tasks.base import SHORTEST, check_length
 from bert_tf.tasks.classification.features import truncate_pair
@@ -211,7 +211,7 @@ class TextPipeline:
         """Create a pipeline from the name of a published model, a folder or a checkpoint.
 
         Args:
-          preset: as in `find_model_files`.
+          preset: as in `find_preset`.
           dtype: a Keras dtype policy.
           strategy: a `tf.distribute.Strategy` of one process; by default all available devices
             are used.
@@ -220,7 +220,7 @@ class TextPipeline:
         Raises:
           UserError: if a file is missing or the files do not match.
         """
-        model_files = find_model_files(preset)
+        model_files = find_preset(preset)
         config, tokenizer = model_files.open(cls.keep_special_tokens)
         strategy = strategy or make_strategy()
         with strategy.scope():

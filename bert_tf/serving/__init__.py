@@ -11,6 +11,7 @@ _MODULES = {
     "Options": "exporting",
     "Predictor": "predictor",
     "Servable": "exporting",
+    "ServablePredictor": "predictor",
     "ServerError": "transports",
     "classification_servable": "classification",
     "encoder_servable": "encoders",

@@ -31,9 +31,7 @@ def classification_servable(model, config, options):
     names = ("text",) if config.num_texts == 1 else ("text_a", "text_b")
 
     def serve_text(inputs):
-        texts = [inputs[name] for name in names]
-        batch = tokenizer(*texts, max_seq_length=config.max_seq_length, pad_to_longest=True)
-        batch = buckets.pad(batch)
+        batch = buckets.tokenize(tokenizer, *(inputs[name] for name in names))
         if numbers:
             batch["numbers"] = inputs["numbers"]
         return serve_ids(batch)
@@ -56,7 +54,7 @@ def classification_servable(model, config, options):
         task=config.task_type,
         trackables=(model, tokenizer),
         tokenizer=tokenizer,
-        max_seq_length=config.max_seq_length,
+        buckets=buckets,
         serve_text=serve_text,
         text_signature={**string_specs(*names), **number_specs},
         sample_text=lambda text: {names[0]: text, **sample},
@@ -82,13 +80,8 @@ def multiple_choice_servable(model, config, options):
 
     def serve_text(inputs):
         num_rows, num_endings = tf.unstack(tf.shape(inputs["endings"]))
-        batch = tokenizer(
-            tf.repeat(inputs["context"], num_endings),
-            tf.reshape(inputs["endings"], (-1,)),
-            max_seq_length=config.max_seq_length,
-            pad_to_longest=True,
-        )
-        batch = buckets.pad(batch)
+        contexts = tf.repeat(inputs["context"], num_endings)
+        batch = buckets.tokenize(tokenizer, contexts, tf.reshape(inputs["endings"], (-1,)))
         shape = (num_rows, num_endings, tf.shape(batch["input_ids"])[1])
         return serve_ids({name: tf.reshape(x, shape) for name, x in batch.items()})
 
@@ -97,12 +90,11 @@ def multiple_choice_servable(model, config, options):
         task="multiple_choice",
         trackables=(model, tokenizer),
         tokenizer=tokenizer,
-        max_seq_length=config.max_seq_length,
+        buckets=buckets,
         serve_text=serve_text,
         text_signature={**string_specs("context"), "endings": endings},
         sample_text=lambda text: {"context": text, "endings": ["", ""]},
         serve_ids=serve_ids,
         ids_signature=token_id_specs(None, None, None),
-        metadata={},
         options=options,
     )

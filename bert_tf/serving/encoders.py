@@ -3,7 +3,7 @@
 import tensorflow as tf
 
 from bert_tf.modeling.models import INPUTS
-from bert_tf.serving.exporting import Servable, prepare_model, string_specs, token_id_specs
+from bert_tf.serving.exporting import Servable, prepare_model, string_specs
 from bert_tf.tokenization.graph import GraphTokenizer
 
 # Of one text: the probabilities of the whole vocabulary are in memory for each mask of a batch.
@@ -25,23 +25,20 @@ def encoder_servable(model, tokenizer, max_seq_length, options):
         outputs = {name: tf.cast(x, tf.float32) for name, x in outputs.items()}
         return {**outputs, "tokens": tf.identity(inputs["input_ids"])}
 
-    return _single_text_servable(
-        "encoder", model, tokenizer, max_seq_length, options, buckets, serve_ids
-    )
+    return _single_text_servable("encoder", model, tokenizer, buckets, options, serve_ids)
 
 
 def sentence_embedding_servable(sentence_encoder, options):
     """Return a `pipelines.SentenceEncoder` as a `Servable`: `text` to `vectors`, float32 (B, H)."""
-    max_seq_length = sentence_encoder.max_seq_length
-    model, buckets = prepare_model(sentence_encoder.model, options, max_seq_length)
+    length, tokenizer = sentence_encoder.max_seq_length, sentence_encoder.tokenizer
+    model, buckets = prepare_model(sentence_encoder.model, options, length)
 
     def serve_ids(inputs):
         layers = model(inputs, training=False)["all_encoder_layers"]
         return {"vectors": sentence_encoder.pooled(layers, inputs["input_mask"])}
 
-    tokenizer = sentence_encoder.tokenizer
     return _single_text_servable(
-        "sentence_embedding", model, tokenizer, max_seq_length, options, buckets, serve_ids
+        "sentence_embedding", model, tokenizer, buckets, options, serve_ids
     )
 
 
@@ -77,13 +74,16 @@ def fill_mask_servable(model, tokenizer, max_seq_length, options, num_best=5):
             "probabilities": tf.where(is_mask, probabilities, 0.0),
         }
 
+    def to_sample(text):
+        return f"[MASK] {text.partition(' ')[2]}"  # instead of the first word
+
     return _single_text_servable(
-        "fill_mask", model, tokenizer, max_seq_length, options, buckets, serve_ids, "[MASK]"
+        "fill_mask", model, tokenizer, buckets, options, serve_ids, to_sample
     )
 
 
 def _single_text_servable(
-    task, model, tokenizer, max_seq_length, options, buckets, serve_ids, sample_prefix=""
+    task, model, tokenizer, buckets, options, serve_ids, to_sample=lambda text: text
 ):
     """Return a `Servable` whose only input is `text` and that needs nothing but its token ids."""
     graph_tokenizer = GraphTokenizer(
@@ -91,25 +91,14 @@ def _single_text_servable(
         keep_special_tokens=bool(tokenizer.special_tokens),
         **tokenizer.settings,
     )
-
-    def serve_text(inputs):
-        batch = graph_tokenizer(inputs["text"], max_seq_length=max_seq_length, pad_to_longest=True)
-        return serve_ids(buckets.pad(batch))
-
-    def sample_text(text):
-        # The prefix takes the place of the first word.
-        return {"text": f"{sample_prefix} {text.partition(' ')[2]}" if sample_prefix else text}
-
     return Servable(
         task=task,
         trackables=(model, graph_tokenizer),
         tokenizer=graph_tokenizer,
-        max_seq_length=max_seq_length,
-        serve_text=serve_text,
+        buckets=buckets,
+        serve_text=lambda inputs: serve_ids(buckets.tokenize(graph_tokenizer, inputs["text"])),
         text_signature=string_specs("text"),
-        sample_text=sample_text,
+        sample_text=lambda text: {"text": to_sample(text)},
         serve_ids=serve_ids,
-        ids_signature=token_id_specs(),
-        metadata={},
         options=options,
     )

@@ -18,7 +18,7 @@ from bert_tf import console, files
 from bert_tf.data.tfrecord import varint
 from bert_tf.errors import UserError
 from bert_tf.modeling.models import INPUTS
-from bert_tf.serving.predictor import METADATA
+from bert_tf.serving.predictor import METADATA, list_versions
 from bert_tf.serving.sequences import Buckets
 from bert_tf.tokenization.graph import GraphTokenizer
 from bert_tf.tokenization.settings import extra_settings
@@ -59,6 +59,17 @@ class Options(NamedTuple):
     warm_up: bool = True
 
 
+def string_specs(*names):
+    """Return a signature of strings (B,)."""
+    return {name: tf.TensorSpec((None,), tf.string, name=name) for name in names}
+
+
+def token_id_specs(*shape):
+    """Return a signature of the encoder's inputs, int32 (B, S) or of another shape."""
+    shape = shape or (None, None)
+    return {name: tf.TensorSpec(shape, tf.int32, name=name) for name in INPUTS}
+
+
 class Servable(NamedTuple):
     """A model with its signatures, ready to export.
 
@@ -66,28 +77,28 @@ class Servable(NamedTuple):
       task: name of the task in `model.json`.
       trackables: objects whose variables and tables are saved: the model first, then tokenizers.
       tokenizer: the `GraphTokenizer` of the texts.
-      max_seq_length: maximum sequence length in tokens.
+      buckets: the `Buckets` of sequence lengths.
       serve_text: function from a dict of the inputs in `text_signature` to a dict of outputs.
       text_signature: dict of `tf.TensorSpec`, in the order of a line of text.
       sample_text: function from a text two tokens shorter than a sequence to a row of text inputs
         that fill the sequence.
       serve_ids: function from a dict of the inputs in `ids_signature` to a dict of outputs.
+      options: the `Options` that the servable was made with.
       ids_signature: dict of `tf.TensorSpec`.
       metadata: further entries of `model.json`, such as the labels.
-      options: the `Options` that the servable was made with.
     """
 
     task: str
     trackables: tuple
     tokenizer: GraphTokenizer
-    max_seq_length: int
+    buckets: Buckets
     serve_text: Callable
     text_signature: dict
     sample_text: Callable
     serve_ids: Callable
-    ids_signature: dict
-    metadata: dict
     options: Options
+    ids_signature: dict = token_id_specs()
+    metadata: dict | None = None
 
 
 class QuantizedModel(tf.Module):
@@ -136,17 +147,6 @@ class QuantizedModel(tf.Module):
         return outputs
 
 
-def string_specs(*names):
-    """Return a signature of strings (B,) with these names."""
-    return {name: tf.TensorSpec((None,), tf.string, name=name) for name in names}
-
-
-def token_id_specs(*shape):
-    """Return a signature of the encoder's inputs, int32 (B, S) or of another shape."""
-    shape = shape or (None, None)
-    return {name: tf.TensorSpec(shape, tf.int32, name=name) for name in INPUTS}
-
-
 def prepare_model(model, options, max_seq_length):
     """Apply `Options` to a Keras model; return (model or `QuantizedModel`, `Buckets`)."""
     if options.weights not in WEIGHT_TYPES:
@@ -176,7 +176,12 @@ def export(servable, export_dir, version=None):
     """
     with files.locked(export_dir, "export_dir", "exports"):
         files.remove_temporary_files(export_dir)
-        folder = _version_folder(export_dir, version)
+        versions = [int(name) for name in list_versions(export_dir)]
+        if version is None:
+            version = max(versions, default=0) + 1
+        if version in versions:
+            raise UserError(f"`version={version}`: {export_dir} already has this version")
+        folder = os.path.join(export_dir, str(version))
         _write(servable, folder)
         _write_batching_parameters(export_dir, servable.task)
     return folder
@@ -198,16 +203,16 @@ def _write(servable, folder):
         }
     for name, (function, signature) in endpoints.items():
         archive.add_endpoint(name, function, input_signature=[signature])
-    buckets = Buckets(options.buckets, servable.max_seq_length)
+    buckets = servable.buckets
     metadata = {
         "task": servable.task,
         "inputs": list(servable.text_signature) if takes_text else [],
-        "max_seq_length": servable.max_seq_length,
+        "max_seq_length": buckets.max_length,
         "sequence_buckets": buckets.lengths if takes_text else (),
         "weights": options.weights,
         "do_lower_case": servable.tokenizer.do_lower_case,
         **extra_settings(servable.tokenizer.settings),
-        **servable.metadata,
+        **(servable.metadata or {}),
     }
     with files.replacing_folder(folder) as temporary:
         archive.write_out(temporary, verbose=False)
@@ -231,17 +236,6 @@ def _write(servable, folder):
         folder, servable.task, ", ".join(servable.text_signature) if takes_text else "ids",
         options.weights,
     )  # fmt: skip
-
-
-def _version_folder(export_dir, version=None):
-    """Return the folder of a new version; raise UserError if that version exists."""
-    versions = [int(name.rstrip("/")) for name in files.system(export_dir).listdir(export_dir)
-                if name.rstrip("/").isdecimal()]  # fmt: skip
-    if version is None:
-        version = max(versions, default=0) + 1
-    if version in versions:
-        raise UserError(f"`version={version}`: {export_dir} already has this version")
-    return os.path.join(export_dir, str(version))
 
 
 def _write_batching_parameters(export_dir, task):

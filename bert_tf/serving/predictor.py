@@ -3,6 +3,7 @@
 The module imports without TensorFlow, so that a REST client does not need it.
 """
 
+import itertools
 import json
 import math
 import os
@@ -44,54 +45,46 @@ class BasePredictor:
         self.inputs, self.num_numeric_features = tuple(inputs), num_numeric_features
         self._metadata, self._batch_size = metadata, batch_size
 
-    def __call__(self, rows):
+    def __call__(self, rows, batch_size=None):
         """Answer rows.
 
         Args:
           rows: list of dicts with a value for each of `inputs`: str or bytes, for "endings" a
             list of them, for "numbers" a list of numbers.
+          batch_size: maximum number of rows in a batch, None for that of the predictor.
 
         Returns:
           List of dicts that `json.dumps` accepts, one for each row.
         """
-        # Rows of similar length share a batch, which keeps the padding small.
-        order = sorted(range(len(rows)), key=lambda i: _sort_key(rows[i]))
+        # Rows of similar length share a batch, which keeps the padding small, if they have the same
+        # number of endings.
+        keys = [_sort_key(row) for row in rows]
+        order = sorted(range(len(rows)), key=keys.__getitem__)
         answers = [None] * len(rows)
-        for start, end in self._batches([_sort_key(rows[i]) for i in order]):
-            indices = order[start:end]
-            outputs = self._run({name: [rows[i][name] for i in indices] for name in self.inputs})
-            for position, i in enumerate(indices):
-                answers[i] = self._answer({name: x[position] for name, x in outputs.items()})
+        for _, group in itertools.groupby(order, lambda i: keys[i][0]):
+            while indices := list(itertools.islice(group, batch_size or self._batch_size)):
+                columns = {name: [rows[i][name] for i in indices] for name in self.inputs}
+                outputs = self._run(columns)
+                for position, i in enumerate(indices):
+                    answers[i] = self._answer({name: x[position] for name, x in outputs.items()})
         return answers
 
     def _run(self, columns):
         """Run the model: dict from input name to a list of B values -> dict of arrays (B, ...)."""
         raise NotImplementedError
 
-    def _batches(self, sort_keys):
-        """Yield (start, end) of batches of sorted rows with the same number of endings."""
-        start = 0
-        while start < len(sort_keys):
-            num_endings, end = sort_keys[start][0], start + 1
-            limit = min(len(sort_keys), start + self._batch_size)
-            while end < limit and sort_keys[end][0] == num_endings:
-                end += 1
-            yield start, end
-            start = end
-
     def _answer(self, outputs):
         """Return the answer to one row, given the model's outputs for it."""
         task, labels = self._metadata.get("task"), self._metadata.get("labels", ())
         if task in ("classification", "multi_label"):
-            if len(labels) != len(outputs["probabilities"]):
+            values = outputs["probabilities"]
+            if len(labels) != len(values):
                 raise UserError(
-                    f"the model has {len(outputs['probabilities'])} labels, but its model.json has "
-                    f"{len(labels)}"
+                    f"the model has {len(values)} labels, but its model.json has {len(labels)}"
                 )
-            probabilities = zip(labels, outputs["probabilities"], strict=True)
-            probabilities = {label: _round(p) for label, p in probabilities}
+            probabilities = dict(zip(labels, _plain(values), strict=True))
             if task == "classification":
-                best = {"label": labels[int(outputs["probabilities"].argmax())]}
+                best = {"label": labels[int(values.argmax())]}
             else:
                 likely = [label for label, p in probabilities.items() if p >= _LABEL_THRESHOLD]
                 best = {"labels": likely}
@@ -213,22 +206,51 @@ class Predictor(BasePredictor):
         return {name: x.numpy() for name, x in self._serve(**inputs).items()}
 
 
+class ServablePredictor(BasePredictor):
+    """A `Servable` that answers like `Predictor`, without being exported."""
+
+    def __init__(self, servable, batch_size=32):
+        """Trace the function that the `Servable` exports for texts.
+
+        `batch_size` is the maximum number of rows in a batch.
+        """
+        import tensorflow as tf
+
+        signature = servable.text_signature
+        self._dtypes = {name: spec.dtype for name, spec in signature.items()}
+        self._serve = tf.function(servable.serve_text, input_signature=[signature])
+        num_numeric_features = signature["numbers"].shape[1] if "numbers" in signature else 0
+        metadata = {**(servable.metadata or {}), "task": servable.task}
+        super().__init__(signature, num_numeric_features, metadata, batch_size)
+
+    def _run(self, columns):
+        import tensorflow as tf
+
+        inputs = {name: tf.constant(x, self._dtypes[name]) for name, x in columns.items()}
+        return {name: x.numpy() for name, x in self._serve(inputs).items()}
+
+
 def read_metadata(path):
     """Return the dict in the `model.json` of an exported model; its task has its present name.
 
     Raises:
       UserError: if the file is not a `model.json`.
     """
+    text = files.read_text(path)
     try:
-        metadata = json.loads(files.read_text(path))
+        metadata = json.loads(text)
         if isinstance(metadata["task"], str) and isinstance(metadata["inputs"], list):
             return {**metadata, "task": RENAMED_TASKS.get(metadata["task"], metadata["task"])}
         message = "task and inputs were expected"
     except (ValueError, LookupError, TypeError, RecursionError) as error:
-        if isinstance(error, UserError):
-            raise
         message = reason(error)
     raise UserError(f"{path} is not a model.json written by export_model.py ({message})")
+
+
+def list_versions(folder):
+    """Return the names of the subfolders of a folder that are numbers, as text."""
+    names = (name.rstrip("/") for name in files.system(folder).listdir(folder))
+    return [name for name in names if name.isdecimal()]
 
 
 def _newest_version(path):
@@ -236,8 +258,7 @@ def _newest_version(path):
     system = files.system(path)
     if system.exists(os.path.join(path, "saved_model.pb")):
         return path
-    names = system.listdir(path) if system.isdir(path) else []
-    versions = [name.rstrip("/") for name in names if name.rstrip("/").isdecimal()]
+    versions = list_versions(path) if system.isdir(path) else []
     if not versions:
         raise UserError(f"`model`: {path} is not a folder written by export_model.py")
     return os.path.join(path, max(versions, key=int))
@@ -250,10 +271,6 @@ def _sort_key(row):
     return len(endings), sum(map(len, texts)) + sum(map(len, endings))
 
 
-def _round(value):
-    return float(np.format_float_positional(value, precision=6, fractional=False))
-
-
 def _plain(value):
     """Convert an array or scalar to lists, numbers and strings for JSON."""
     if isinstance(value, bytes):
@@ -261,5 +278,5 @@ def _plain(value):
     if isinstance(value, np.ndarray):
         return [_plain(x) for x in value]
     if isinstance(value, np.floating):
-        return _round(value)
+        return float(np.format_float_positional(value, precision=6, fractional=False))
     return value.item() if isinstance(value, np.generic) else value

@@ -6,14 +6,11 @@ the maximum answer length in tokens, K spans (`n_best_size`), T tokens of all co
 
 import tensorflow as tf
 
-from bert_tf.serving.exporting import Servable, prepare_model, string_specs, token_id_specs
-from bert_tf.serving.sequences import Buckets, Windows, substrings
+from bert_tf.serving.exporting import Servable, prepare_model, string_specs
+from bert_tf.serving.sequences import Windows, substrings
 from bert_tf.tasks.question_answering.decoding import MAX_NULL_ODDS
 from bert_tf.tasks.question_answering.features import NUM_SPECIAL_TOKENS
 from bert_tf.tokenization.graph import GraphTokenizer
-
-# The model reads this number of windows at a time, so that memory does not grow with the context.
-_WINDOWS_PER_STEP = 32
 
 _MIN_SCORE = tf.float32.min
 _STRINGS = tf.TensorSpec((None,), tf.string)
@@ -27,14 +24,10 @@ class QuestionAnsweringModule(tf.Module):
     among them.
     """
 
-    def __init__(self, model, config, buckets=None):
-        """Store a `BertSpanLabeler` or its `QuantizedModel`, and its `QuestionAnsweringConfig`.
-
-        `buckets` are `Buckets`, None to pad to the longest window.
-        """
+    def __init__(self, model, config, buckets):
+        """Store a `BertSpanLabeler` or `QuantizedModel`, its configuration, and `Buckets`."""
         super().__init__()
-        self._model = model
-        self._buckets = buckets or Buckets((), config.max_seq_length)
+        self._model, self._buckets = model, buckets
         self.tokenizer = GraphTokenizer(config.vocab_file, **config.tokenizer_settings)
         self._window_config, self._decoding = config.window_config, config.decoding_config
 
@@ -107,18 +100,8 @@ class QuestionAnsweringModule(tf.Module):
           after the first (W, K), scores of "no answer" (W,))
         """
         max_length, num_best = self._decoding.max_answer_length, self._decoding.n_best_size
-        count = tf.size(windows.texts)
-        num_steps = (count + _WINDOWS_PER_STEP - 1) // _WINDOWS_PER_STEP
-        shape = (None, num_best)
-        results = [
-            tf.TensorArray(dtype, num_steps, infer_shape=False, element_shape=shape)
-            for dtype, shape in (
-                (tf.float32, shape), (tf.int32, shape), (tf.int32, shape), (tf.float32, (None,))
-            )
-        ]  # fmt: skip
-        for step in tf.range(num_steps):
-            begin = step * _WINDOWS_PER_STEP
-            rows = tf.range(begin, tf.minimum(count, begin + _WINDOWS_PER_STEP))
+
+        def read(rows):
             inputs, may_start, may_end, token_indices = windows.inputs(
                 rows, self.tokenizer.vocab["[CLS]"], self.tokenizer.vocab["[SEP]"], self._buckets
             )
@@ -137,11 +120,12 @@ class QuestionAnsweringModule(tf.Module):
             scores, best = tf.math.top_k(spans, num_best)
             positions = tf.minimum(best // max_length, size - 1)
             first = tf.gather(token_indices, positions, batch_dims=1)
-            values = (scores, first, best % max_length, null)
-            results = [
-                array.write(step, value) for array, value in zip(results, values, strict=True)
-            ]
-        return [array.concat() for array in results]
+            return scores, first, best % max_length, null
+
+        shape = (None, num_best)
+        return windows.map(
+            read, [(tf.float32, shape), (tf.int32, shape), (tf.int32, shape), (tf.float32, (None,))]
+        )
 
 
 class _QuestionWindows(Windows):
@@ -214,13 +198,11 @@ def question_answering_servable(model, config, options):
         task="question_answering",
         trackables=(model, module),
         tokenizer=module.tokenizer,
-        max_seq_length=config.max_seq_length,
+        buckets=buckets,
         serve_text=lambda inputs: module(inputs["question"], inputs["context"]),
         text_signature=string_specs("question", "context"),
         # A pair has one separator more than a single text.
         sample_text=lambda text: {"question": "", "context": text.partition(" ")[2]},
         serve_ids=serve_ids,
-        ids_signature=token_id_specs(),
-        metadata={},
         options=options,
     )

@@ -7,6 +7,9 @@ import tensorflow as tf
 
 from bert_tf.errors import UserError
 
+# The model reads this number of windows at a time, so that memory does not grow with the texts.
+_WINDOWS_PER_STEP = 32
+
 
 class Buckets:
     """Rounds sequence lengths up to one of a few, or leaves them unchanged.
@@ -39,8 +42,9 @@ class Buckets:
         lengths = tf.constant(self.lengths)
         return tf.gather(lengths, tf.searchsorted(lengths, [length])[0])
 
-    def pad(self, batch):
-        """Pad the tensors (B, S) of a dict with zeros."""
+    def tokenize(self, tokenizer, *texts):
+        """Return the inputs (B, S) that a `GraphTokenizer` makes of texts, padded with zeros."""
+        batch = tokenizer(*texts, max_seq_length=self.max_length, pad_to_longest=True)
         if not self.lengths:
             return batch
         size = tf.shape(batch["input_ids"])[1]
@@ -84,6 +88,27 @@ class Windows:
         )
         self.first = self._number * self._step
         self.length = tf.minimum(self._num_tokens - self.first, self._max_length)
+
+    def map(self, read, specs):
+        """Return tensors for all windows, computed for some windows at a time.
+
+        Args:
+          read: function from int32 (R,), indices of windows, to a sequence of tensors.
+          specs: for each of these tensors its type and shape.
+        """
+        count = tf.size(self.texts)
+        num_steps = (count + _WINDOWS_PER_STEP - 1) // _WINDOWS_PER_STEP
+        results = [
+            tf.TensorArray(dtype, num_steps, infer_shape=False, element_shape=shape)
+            for dtype, shape in specs
+        ]
+        for step in tf.range(num_steps):
+            begin = step * _WINDOWS_PER_STEP
+            values = read(tf.range(begin, tf.minimum(count, begin + _WINDOWS_PER_STEP)))
+            results = [
+                array.write(step, value) for array, value in zip(results, values, strict=True)
+            ]
+        return [array.concat() for array in results]
 
     def is_max_context(self, windows, positions):
         """Return whether tokens have their maximum context in these windows: bool (R, S).

@@ -7,15 +7,12 @@ positions of a window, E entities of the text that has the most.
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.serving.exporting import Servable, prepare_model, string_specs, token_id_specs
-from bert_tf.serving.sequences import Buckets, Windows, substrings
+from bert_tf.serving.exporting import Servable, prepare_model, string_specs
+from bert_tf.serving.sequences import Windows, substrings
 from bert_tf.tasks.token_classification.features import NUM_SPECIAL_TOKENS
 from bert_tf.tasks.token_classification.schemes import split_tag
 from bert_tf.tokenization.graph import GraphTokenizer
 from bert_tf.tokenization.wordpiece import BasicTokenizer
-
-# The model reads this number of windows at a time, so that memory does not grow with the texts.
-_WINDOWS_PER_STEP = 32
 
 _STRINGS = tf.TensorSpec((None,), tf.string)
 
@@ -23,14 +20,11 @@ _STRINGS = tf.TensorSpec((None,), tf.string)
 class TokenClassificationModule(tf.Module):
     """Finds entities in texts, with the words and windows of run_ner.py."""
 
-    def __init__(self, model, config, buckets=None):
-        """Store a token classifier or its `QuantizedModel`, and its `TokenClassificationConfig`.
-
-        `buckets` are `Buckets`, None to pad to the longest window.
-        """
+    def __init__(self, model, config, buckets):
+        """Store a token classifier or `QuantizedModel`, its configuration, and `Buckets`."""
         super().__init__()
         self._model, self._window_config = model, config.window_config
-        self._buckets = buckets or Buckets((), config.max_seq_length)
+        self._buckets = buckets
         self.tokenizer = GraphTokenizer(config.vocab_file, **config.tokenizer_settings)
         self._tags = _TagTable(config.tags)
         *rules, _ = config.tokenizer_settings.values()
@@ -94,15 +88,8 @@ class TokenClassificationModule(tf.Module):
         flat_ids = tf.concat([ids.values, [0]], 0)
         is_start = tf.concat([is_start, [False]], 0)
         cls_id, sep_id = (self.tokenizer.vocab[name] for name in ("[CLS]", "[SEP]"))
-        count = tf.size(windows.texts)
-        num_steps = (count + _WINDOWS_PER_STEP - 1) // _WINDOWS_PER_STEP
-        tags, probabilities = (
-            tf.TensorArray(dtype, num_steps, infer_shape=False, element_shape=(None,))
-            for dtype in (tf.int32, tf.float32)
-        )
-        for step in tf.range(num_steps):
-            begin = step * _WINDOWS_PER_STEP
-            rows = tf.range(begin, tf.minimum(count, begin + _WINDOWS_PER_STEP))
+
+        def read(rows):
             first, length = (tf.gather(x, rows)[:, None] for x in (windows.first, windows.length))
             size = self._buckets(tf.reduce_max(length) + NUM_SPECIAL_TOKENS)
             position = tf.range(size)[None, :] - 1
@@ -120,9 +107,9 @@ class TokenClassificationModule(tf.Module):
             # Each word in the window of its maximum context; over all windows they are in order.
             is_read = tf.gather(is_start, token_indices) & windows.is_max_context(rows, position)
             scores = tf.boolean_mask(scores, is_read)
-            tags = tags.write(step, tf.argmax(scores, -1, output_type=tf.int32))
-            probabilities = probabilities.write(step, tf.reduce_max(scores, -1))
-        return tags.concat(), probabilities.concat()
+            return tf.argmax(scores, -1, output_type=tf.int32), tf.reduce_max(scores, -1)
+
+        return windows.map(read, [(tf.int32, (None,)), (tf.float32, (None,))])
 
 
 class _TagTable:
@@ -221,12 +208,11 @@ def token_classification_servable(model, config, options):
         task="token_classification",
         trackables=(model, module),
         tokenizer=module.tokenizer,
-        max_seq_length=config.max_seq_length,
+        buckets=buckets,
         serve_text=lambda inputs: module(inputs["text"]),
         text_signature=string_specs("text"),
         sample_text=lambda text: {"text": text},
         serve_ids=lambda inputs: {"logits": model(inputs, training=False)["logits"]},
-        ids_signature=token_id_specs(),
         metadata={"labels": config.tags.names},
         options=options,
     )

@@ -56,13 +56,9 @@ register(multiple_choice.SPEC)
 
 
 def load_config(folder):
-    """Read the configuration of a fine-tuned model.
+    """Return (`TaskSpec`, `TaskConfig`) of a fine-tuned model; (None, None) if there is none.
 
-    Args:
-      folder: the output folder of a run, or a folder with a copy of its files.
-
-    Returns:
-      (`TaskSpec`, `TaskConfig`); (None, None) if no task has trained there.
+    `folder` is the output folder of a run, or a folder with a copy of its files.
     """
     for spec in TASKS.values():
         if config := spec.config_class.load(folder):

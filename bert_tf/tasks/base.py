@@ -96,9 +96,11 @@ class TaskConfig:
     tokenize_chinese_chars: bool | None = dataclasses.field(default=None, kw_only=True)
     max_input_chars_per_word: int | None = dataclasses.field(default=None, kw_only=True)
 
-    # The name of the side file, and the attributes that a resumed run must not change.
+    # The name of the side file, the attributes that a resumed run must not change, and those that
+    # are options, which evaluation and prediction take from the trained model.
     FILE: ClassVar[str] = ""
     FIXED: ClassVar[tuple[str, ...]] = ()
+    OPTIONS: ClassVar[tuple[str, ...]] = ("do_lower_case", "max_seq_length")
 
     @property
     def labels(self):
@@ -113,11 +115,11 @@ class TaskConfig:
     @classmethod
     def default_options(cls):
         """Return the values of options that are neither given nor recorded, by name."""
-        return {"do_lower_case": cls.do_lower_case, "max_seq_length": cls.max_seq_length}
+        return {name: getattr(cls, name) for name in cls.OPTIONS}
 
     def recorded_options(self):
         """Return the options that evaluation and prediction take from the trained model."""
-        return {"do_lower_case": self.do_lower_case, "max_seq_length": self.max_seq_length}
+        return {name: getattr(self, name) for name in self.OPTIONS}
 
     def to_json(self):
         """Return the values of the side file, as JSON has them."""
@@ -126,20 +128,20 @@ class TaskConfig:
     @classmethod
     def from_json(cls, values, bert_config, vocab_file):
         """Make a config from the values of a side file; may raise KeyError or TypeError."""
-        return cls(
-            bert_config, vocab_file, **{name: values[name] for name in cls.default_options()}
-        )
+        return cls(bert_config, vocab_file, **{name: values[name] for name in cls.OPTIONS})
+
+    @classmethod
+    def of_run(cls, model, options, **values):
+        """Make the config of a run from its `LoadedModel`, its `TaskOptions` and other values."""
+        chosen = {name: getattr(options, name) for name in cls.OPTIONS if name != "do_lower_case"}
+        return cls(model.bert_config, model.vocab_file, model.do_lower_case, **chosen, **values)
 
     @classmethod
     def of_pretrained(cls, bert_config, vocab_file, do_lower_case, labels=(), **options):
         """Make the config of a model that was fine-tuned elsewhere, to export it.
 
-        Args:
-          bert_config: as the attribute.
-          vocab_file: as the attribute.
-          do_lower_case: as the attribute.
-          labels: names of the rows of the head, if known.
-          **options: values of other attributes; None for the default.
+        `labels` are the names of the rows of its head, for subclasses that have them, and
+        `**options` the values of other attributes, None for the default.
         """
         given = {name: value for name, value in options.items() if value is not None}
         config = cls(bert_config, vocab_file, do_lower_case, **given)
@@ -224,12 +226,7 @@ class TaskConfig:
             )
 
     def settle(self, folder, write):
-        """Check a resumed run, and save the config if it is new or its options changed.
-
-        Args:
-          folder: the run's folder.
-          write: whether to save at all.
-        """
+        """Check a resumed run; with `write`, save a config that is new or has other options."""
         self.check_resume(folder)
         stored = self.load(folder)
         if write and (stored is None or self._side_file() != stored._side_file()):
@@ -281,11 +278,7 @@ class TaskData:
         raise NotImplementedError
 
     def train_config(self, config):
-        """Return the `training.TrainConfig` to train with.
-
-        Args:
-          config: the `training.FineTuneConfig` of the run.
-        """
+        """Return the `training.TrainConfig` to train with, for a `training.FineTuneConfig`."""
         return config.train
 
     def features(self, split, path, tokenizer, teacher=None):
@@ -300,12 +293,7 @@ class TaskData:
         raise NotImplementedError
 
     def count(self, split, features):
-        """Return the number of records of a split, None if unknown.
-
-        Args:
-          split: one of `splits`.
-          features: its up-to-date `FeatureCache`.
-        """
+        """Return the number of records of a split with this `FeatureCache`, None if unknown."""
         raise NotImplementedError
 
     def num_train_units(self, features):
@@ -342,10 +330,9 @@ class TaskData:
         raise NotImplementedError
 
     def evaluate_and_predict(self, run):
-        """Evaluate and predict, as `do_eval` and `do_predict` specify.
+        """Evaluate and predict as the config of the run specifies.
 
-        Returns:
-          Dict from each evaluated split to its metrics.
+        Returns a dict from each evaluated split to its metrics.
         """
         splits = self.splits("dev") if run.config.do_eval else ()
         results = {split: self.evaluate(run, split) for split in splits}

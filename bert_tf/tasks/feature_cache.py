@@ -1,12 +1,17 @@
 """Feature files that are reused while their data, vocabulary and options stay the same."""
 
 import hashlib
+import itertools
 import json
 
 import tensorflow as tf
 
 from bert_tf import console, files
+from bert_tf.data import records
 from bert_tf.tokenization.settings import EXTRA_SETTINGS, extra_settings
+
+# Texts to tokenize at a time.
+_BATCH = 1000
 
 
 class FeatureCache:
@@ -71,6 +76,25 @@ class FeatureCache:
         if metadata.get("records") != digest_of_file(path):
             return None, "the file was changed since it was written"
         return metadata, None
+
+
+def encode_batches(tokenizer, texts):
+    """Yield the list of token ids of each text, with only some texts in memory."""
+    texts = iter(texts)
+    while batch := list(itertools.islice(texts, _BATCH)):
+        yield from tokenizer.encode_batch(batch)
+
+
+def write_records(path, schema, examples, unit="examples", total=None):
+    """Write the values of examples to a TFRecord file, all or none; return their number."""
+    ticker, count = console.Ticker(f"writing {path}", unit, total=total), 0
+    with records.writing([path], schema) as write:
+        for values in examples:
+            write(values)
+            ticker.add()
+            count += 1
+    ticker.done()
+    return count
 
 
 def tokenizer_fingerprint(tokenizer):

@@ -1,5 +1,7 @@
 """Metrics over a whole split, by scikit-learn and SciPy, which are imported on demand."""
 
+import functools
+
 import numpy as np
 
 from bert_tf import console
@@ -17,29 +19,22 @@ def _matthews(labels, predicted):
     return matthews_corrcoef(labels, predicted)
 
 
-def _f1(average):
+def _f1(average, labels, predicted):
     """Return F1 of label 1 of two ("binary") or over labels ("micro", "macro"); 0 if undefined."""
+    from sklearn.metrics import f1_score
 
-    def f1(labels, predicted):
-        from sklearn.metrics import f1_score
-
-        return f1_score(labels, predicted, average=average, zero_division=0)
-
-    return f1
+    return f1_score(labels, predicted, average=average, zero_division=0)
 
 
-def _correlation(name):
-    def correlation(labels, predicted):
-        from scipy import stats
+def _correlation(name, labels, predicted):
+    from scipy import stats
 
-        labels, predicted = np.asarray(labels, "float64"), np.asarray(predicted, "float64")
-        if len(labels) < 2 or np.ptp(labels) == 0 or np.ptp(predicted) == 0:
-            # SciPy's warning would not name the metric.
-            console.warning("no %s correlation: all labels or all scores are the same", name)
-            return float("nan")
-        return getattr(stats, f"{name}r")(labels, predicted).statistic
-
-    return correlation
+    labels, predicted = np.asarray(labels, "float64"), np.asarray(predicted, "float64")
+    if len(labels) < 2 or np.ptp(labels) == 0 or np.ptp(predicted) == 0:
+        # SciPy's warning would not name the metric.
+        console.warning("no %s correlation: all labels or all scores are the same", name)
+        return float("nan")
+    return getattr(stats, f"{name}r")(labels, predicted).statistic
 
 
 # By the name in `eval_results.txt` without `eval_`. Functions of the labels of the data and the
@@ -47,11 +42,11 @@ def _correlation(name):
 METRICS = {
     "accuracy": _accuracy,
     "matthews": _matthews,
-    "f1": _f1("binary"),
-    "f1_micro": _f1("micro"),
-    "f1_macro": _f1("macro"),
-    "pearson": _correlation("pearson"),
-    "spearman": _correlation("spearman"),
+    "f1": functools.partial(_f1, "binary"),
+    "f1_micro": functools.partial(_f1, "micro"),
+    "f1_macro": functools.partial(_f1, "macro"),
+    "pearson": functools.partial(_correlation, "pearson"),
+    "spearman": functools.partial(_correlation, "spearman"),
 }
 
 

@@ -7,10 +7,7 @@ Letters of shapes: B examples, C choices, S sequence.
 """
 
 import dataclasses
-import os
 import re
-
-import tensorflow as tf
 
 from bert_tf import console, files
 from bert_tf.data import records
@@ -19,22 +16,21 @@ from bert_tf.modeling import BertMultipleChoice
 from bert_tf.options import PARTS
 from bert_tf.task_options import MultipleChoiceOptions
 from bert_tf.tasks import results
-from bert_tf.tasks.base import (
-    RecordFormat,
-    TaskConfig,
-    TaskData,
-    TaskSpec,
-)
+from bert_tf.tasks.base import RecordFormat, TaskConfig, TaskData, TaskSpec
 from bert_tf.tasks.classification.columns import ID
 from bert_tf.tasks.classification.features import pack_pair
 from bert_tf.tasks.classification.task import ClassificationTask
-from bert_tf.tasks.feature_cache import FeatureCache, digest, tokenizer_fingerprint
-from bert_tf.tasks.rows import BadRows, read_rows
+from bert_tf.tasks.feature_cache import (
+    FeatureCache,
+    digest,
+    encode_batches,
+    tokenizer_fingerprint,
+    write_records,
+)
+from bert_tf.tasks.rows import BadRows, find_column, find_file, read_rows
 
 # Bump when the same data make different features.
 _VERSION = 1
-# Examples to tokenize at a time.
-_BATCH = 1000
 
 # Column names: SWAG's, and plain ones.
 CONTEXT, LABEL = ("startphrase", "context"), ("label",)
@@ -68,33 +64,13 @@ class Example:
     id: str | None = None
 
 
-def find_file(split, data_dir=None, path=None):
-    """Return the file of "train", "dev" or "test": `path` if given, else the folder's.
-
-    Raises:
-      UserError: if there is none.
-    """
-    if path:
-        return files.require(path, f"{split}_file")
-    if not data_dir:
-        raise UserError(f"`data_dir` or `{split}_file` must be given")
-    names = _FILES[split]
-    for name in names:
-        if tf.io.gfile.exists(os.path.join(data_dir, name)):
-            return os.path.join(data_dir, name)
-    raise UserError(f"`data_dir`: {data_dir} has no {' or '.join(names)}")
-
-
 def read_examples(path, options=None, with_label=True):
-    """Read a file whose first line names its columns.
+    """Return the list of `Example` of a file, and the tuple of the names of its ending columns.
 
     Args:
-      path: see `rows.read_rows` for the formats.
+      path: a file whose first line names its columns; see `rows.read_rows` for the formats.
       options: `MultipleChoiceOptions`, for columns and bad rows.
       with_label: whether there is a label column.
-
-    Returns:
-      (list of `Example`, tuple of the names of the C columns of endings)
 
     Raises:
       UserError: names file and line of a bad row, or what is wrong with the header.
@@ -125,17 +101,9 @@ def read_examples(path, options=None, with_label=True):
 def _find_columns(path, names, options, with_label):
     """Return the options with all columns named as in the header; logs what was chosen."""
 
-    def find(choices, argument, required=True):
-        lowered = [name.lower() for name in names]
-        for name in choices:
-            if name.lower() in lowered:
-                return names[lowered.index(name.lower())]
-        if required:
-            raise UserError(
-                f"{path}, line 1: no column {' or '.join(choices)}, only {', '.join(names)}; "
-                f"name the column with `{argument}`"
-            )
-        return None
+    def find(wanted, argument=None):
+        index = find_column(path, names, wanted, argument)
+        return None if index is None else names[index]
 
     context = tuple(find([name], "context_columns") for name in options.context_columns)
     endings = tuple(find([name], "ending_columns") for name in options.ending_columns)
@@ -147,13 +115,14 @@ def _find_columns(path, names, options, with_label):
             f"{path}, line 1: two or more columns of endings were expected, such as ending0 and "
             f"ending1, found {', '.join(endings) or 'none'}; name them with `ending_columns`"
         )
-    label, row_id = options.label_column, options.id_column
+    label_names = [options.label_column] if options.label_column else LABEL
+    row_id = options.id_column
     columns = dataclasses.replace(
         options,
         context_columns=context or (find(CONTEXT, "context_columns"),),
         ending_columns=endings,
-        label_column=find([label] if label else LABEL, "label_column") if with_label else None,
-        id_column=find([row_id] if row_id else ID, "id_column", required=row_id is not None),
+        label_column=find(label_names, "label_column") if with_label else None,
+        id_column=find([row_id], "id_column") if row_id else find(ID),
     )
     used = (*columns.context_columns, *endings, columns.label_column, columns.id_column)
     if repeated := [name for name in used if names.count(name) > 1]:
@@ -191,18 +160,12 @@ def _example(where, index, row, names, columns):
 
 
 def features(examples, tokenizer, max_seq_length):
-    """Convert examples to the values of records.
+    """Yield for each `Example` a dict for `records.CHOICE`.
 
-    Args:
-      examples: list of `Example`.
-      tokenizer: a `FullTokenizer`.
-      max_seq_length: S.
-
-    Yields:
-      For each example a dict for `records.CHOICE`, its choices `[CLS] context [SEP] ending [SEP]`.
+    Its choices are `[CLS] context [SEP] ending [SEP]`, padded to S tokens.
     """
-    contexts = tokenizer.encode_batch(example.context for example in examples)
-    endings = iter(tokenizer.encode_batch(text for example in examples for text in example.endings))
+    contexts = encode_batches(tokenizer, (example.context for example in examples))
+    endings = encode_batches(tokenizer, (text for x in examples for text in x.endings))
     for example, context in zip(examples, contexts, strict=True):
         choices = [
             pack_pair(list(context), next(endings), tokenizer, max_seq_length)
@@ -215,17 +178,6 @@ def features(examples, tokenizer, max_seq_length):
         }
 
 
-def write_features(path, examples, tokenizer, max_seq_length):
-    """Write the `features` of all examples to a TFRecord file, all or none."""
-    ticker = console.Ticker(f"writing {path}", "examples", total=len(examples))
-    with records.writing([path], records.CHOICE) as write:
-        for start in range(0, len(examples), _BATCH):
-            for values in features(examples[start : start + _BATCH], tokenizer, max_seq_length):
-                write(values)
-                ticker.add()
-    ticker.done()
-
-
 class MultipleChoiceTask(ClassificationTask):
     """Trains a `BertMultipleChoice`: classification over the choices of each example."""
 
@@ -236,6 +188,7 @@ class MultipleChoiceTask(ClassificationTask):
     def __init__(self, config, dtype=None):
         """Make the model of a `BertConfig` and a Keras dtype policy."""
         self.model = BertMultipleChoice(config, dtype)
+        self.metric_names = self.metric_names_with()
         self.class_weights = self.distillation = None
 
 
@@ -266,9 +219,12 @@ class MultipleChoiceData(TaskData):
             "schema": digest(records.CHOICE.items()),
             "version": _VERSION,
         }
-        return FeatureCache(
-            path, fingerprint, lambda: write_features(path, examples, tokenizer, length)
-        )
+
+        def write():
+            values = features(examples, tokenizer, length)
+            write_records(path, records.CHOICE, values, total=len(examples))
+
+        return FeatureCache(path, fingerprint, write)
 
     def count(self, split, features):
         return len(self.examples[split])
@@ -302,12 +258,10 @@ def read(options, model, parts, stored=None):
     """Read the data of a run; see `base.TaskSpec.read`."""
     examples, endings = {}, {}
     for split in filter(parts.__contains__, PARTS):
-        path = find_file(split, options.data_dir, getattr(options, f"{split}_file"))
+        path = getattr(options, f"{split}_file")
+        path = find_file(split, _FILES[split], options.data_dir, path)
         examples[split], endings[split] = read_examples(path, options, split != "test")
-    config = MultipleChoiceConfig(
-        model.bert_config, model.vocab_file, model.do_lower_case, options.max_seq_length
-    )
-    return MultipleChoiceData(examples, endings, config)
+    return MultipleChoiceData(examples, endings, MultipleChoiceConfig.of_run(model, options))
 
 
 def make_model(config, dtype=None):

@@ -28,9 +28,6 @@ def evaluate_and_write(run, split, make_report=None):
       run: the `training.fine_tuning.Run`.
       split: name of the split.
       make_report: function from all predictions of the split to the text of the report, or None.
-
-    Returns:
-      Dict of metrics.
     """
     reports = []
 
@@ -50,15 +47,12 @@ def evaluate_and_write(run, split, make_report=None):
 
 
 def as_text(predicted, labels, separator=","):
-    """Return predictions as text.
+    """Return predictions as a list of N texts.
 
     Args:
       predicted: for N examples label ids (N,), 0 and 1 (N, L), or scores (N,).
       labels: the L labels in the order of their ids; empty for scores.
       separator: separates the labels of one example.
-
-    Returns:
-      List of N texts.
     """
     if not labels:
         return [str(score) for score in predicted]
@@ -88,8 +82,8 @@ def write_predictions(folder, split, ids, predicted, labels, answers):
     results_path = result_file(folder, "test_results", split, ".tsv")
     files.write_text(results_path, "".join(lines))
     rows = [["id", "prediction", *labels]]
-    for i, (name, text) in enumerate(zip(ids, predicted, strict=True)):
-        rows.append([name, text, *(map(str, answers[i]) if labels else ())])
+    for name, text, answer in zip(ids, predicted, answers, strict=True):
+        rows.append([name, text, *(map(str, answer) if labels else ())])
     # A label from a CSV file may contain tabs and line ends.
     lines = ("\t".join(" ".join(cell.splitlines()).replace("\t", " ") for cell in row)
              for row in rows)  # fmt: skip
@@ -159,11 +153,9 @@ def seed_folders(output_dir):
 
 
 def write_seeds(path, results):
-    """Write a table of the results of several runs with their mean and spread, and log it.
+    """Write a tab-separated table of several runs with their mean and spread, and log it.
 
-    Args:
-      path: the file, tab-separated with a header.
-      results: dict from seed to a dict of metrics.
+    `results` is a dict from seed to a dict of metrics.
     """
     names = sorted(next(iter(results.values())))
     values = np.array(

@@ -4,6 +4,8 @@ The windows overlap. A token that is in several windows has its maximum context 
 distance to the nearer edge, plus 0.01 for each token of the window, is largest (as in the release).
 """
 
+import functools
+
 
 class SlidingWindows:
     """Overlapping windows over a sequence of tokens.
@@ -27,15 +29,14 @@ class SlidingWindows:
             if start + length == num_tokens:
                 break
             start += min(length, stride)
-        self._num_tokens, self._best_windows = num_tokens, None
+        self._num_tokens = num_tokens
 
     def is_max_context(self, window, token):
         """Return whether a token has its maximum context in the window with this index."""
-        if self._best_windows is None:
-            self._best_windows = self._find_best_windows()
         return self._best_windows[token] == window
 
-    def _find_best_windows(self):
+    @functools.cached_property
+    def _best_windows(self):
         best, scores = [-1] * self._num_tokens, [-1.0] * self._num_tokens
         for window, (start, length) in enumerate(self.spans):
             for i in range(length):

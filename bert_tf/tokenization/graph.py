@@ -42,9 +42,16 @@ class GraphTokenizer(tf.Module):
 
     `tf.saved_model.save(tokenizer, folder)` saves `tokenize` and `tokenize_with_offsets`.
 
+    Args:
+      vocab: path of a vocabulary file, or the mapping from piece to id of another tokenizer.
+      do_lower_case: as in `FullTokenizer`, like all other arguments.
+      keep_special_tokens: see there.
+      strip_accents: see there.
+      tokenize_chinese_chars: see there.
+      max_input_chars_per_word: see there.
+
     Attributes:
-      vocab: mapping from piece to id.
-      do_lower_case: whether text is lower-cased.
+      vocab, do_lower_case: the arguments; `vocab` is a mapping.
       special_tokens: tuple of the tokens that are not split.
       settings: those of a `FullTokenizer`, a mapping.
     """
@@ -58,19 +65,7 @@ class GraphTokenizer(tf.Module):
         tokenize_chinese_chars: bool | None = None,
         max_input_chars_per_word: int | None = None,
     ):
-        """Build the tables.
-
-        Args:
-          vocab: path of a vocabulary file, or the mapping from piece to id of another tokenizer.
-          do_lower_case: as in `FullTokenizer`, like all other arguments.
-          keep_special_tokens: see there.
-          strip_accents: see there.
-          tokenize_chinese_chars: see there.
-          max_input_chars_per_word: see there.
-
-        Raises:
-          UserError: if `vocab` is not a vocabulary, or tensorflow-text is not installed.
-        """
+        """Raise UserError if `vocab` is not a vocabulary, or tensorflow-text is not installed."""
         super().__init__()
         text = tensorflow_text()
         settings = resolve_settings(
@@ -88,11 +83,10 @@ class GraphTokenizer(tf.Module):
         self.do_lower_case, self._strip_accents, _ = rules
         characters = context_characters(self.do_lower_case, self._strip_accents)
         self._context_class = f"[{characters}]" if characters else None
-        special = special_tokens(self.vocab) if keep_special_tokens else []
-        self.special_tokens = tuple(special)
+        self.special_tokens = special_tokens(self.vocab) if keep_special_tokens else ()
         self._first_special_id = max(self.vocab.values()) + 1
-        self._special_ids = [self.vocab[token] for token in special]
-        self._escapes, special_words = _escapes(self.vocab, special)
+        self._special_ids = [self.vocab[token] for token in self.special_tokens]
+        self._escapes, special_words = _escapes(self.vocab, self.special_tokens)
         self._normalizer = text.FastBertNormalizer(
             model_buffer=tf.constant(graph_normalization.normalizer_model(*rules))
         )
@@ -159,8 +153,7 @@ class GraphTokenizer(tf.Module):
                 f"{_MIN_SEQ_LENGTH}"
             )
         length_a = tf.cast(ids_a.row_lengths(), tf.int32)
-        if ids_b is None:
-            ids_b = ids_a[:, :0]
+        ids_b = ids_a[:, :0] if ids_b is None else ids_b
         length_b = tf.cast(ids_b.row_lengths(), tf.int32)
         has_b = length_b > 0
         kept_a, kept_b = truncated_lengths(length_a, length_b, max_seq_length - 3)
@@ -186,7 +179,7 @@ class GraphTokenizer(tf.Module):
             "segment_ids": tf.cast(is_second, tf.int32),
         }
 
-    @tf.function(input_signature=[_TEXTS])
+    @tf.function(input_signature=[_TEXTS], autograph=False)
     def tokenize(self, texts):
         """Convert strings (B,), UTF-8, to ids, ragged int32 (B, None)."""
         texts = self._escape_special(_drop_invalid_utf8(texts))
@@ -202,15 +195,12 @@ class GraphTokenizer(tf.Module):
         ids, _ = self._unescape_special(ids.values)
         return tf.RaggedTensor.from_row_splits(ids, splits, validate=False)
 
-    @tf.function(input_signature=[_TEXTS])
+    @tf.function(input_signature=[_TEXTS], autograph=False)
     def tokenize_with_offsets(self, texts):
-        """Convert strings to ids and the spans of the text that they come from.
+        """Convert strings (B,), UTF-8, to ids and the spans of the text that they come from.
 
         Offsets count characters (code points), not bytes, of the text without invalid bytes, as in
         `FullTokenizer.encode_with_offsets`.
-
-        Args:
-          texts: string (B,), UTF-8.
 
         Returns:
           A triple (ids, starts, ends), each ragged int32 (B, None). The end is exclusive.
@@ -324,10 +314,8 @@ def tensorflow_text():
 def _pieces_by_id(vocab, max_chars):
     """Return the pieces in the order of their ids, for FastWordpieceTokenizeWithOffsets.
 
-    A filler stands for each id without a piece, or whose piece can never occur in a word.
-
-    Raises:
-      UserError: if a piece is longer than the op allows.
+    A filler stands for each id without a piece, or whose piece can never occur in a word. Raises
+    UserError if a piece is longer than the op allows.
     """
     pieces = [f" {index}" for index in range(max(vocab.values()) + 1)]
     for piece, index in vocab.items():
@@ -347,10 +335,8 @@ def _escapes(vocab, special):
 
     A special token becomes " SSSS ", which has as many characters, where S is a private character
     that is not in the vocabulary. If the text itself contains S, another private character
-    replaces it there; this changes nothing, because both words are unknown.
-
-    Returns:
-      A pair: list of (pattern, replacement) in order, list of the word "SSSS" of each token.
+    replaces it there; this changes nothing, because both words are unknown. Returns a list of
+    (pattern, replacement) in order, and a list of the word "SSSS" of each token.
     """
     if not special:
         return [], []
@@ -380,15 +366,14 @@ def _map_where(mask, function, texts):
 
 
 def _drop_invalid_utf8(texts):
+    def transcode(texts):
+        return tf.strings.unicode_transcode(
+            texts, "UTF-8", "UTF-8", errors="ignore", replace_control_characters=False
+        )
+
     # Most texts are plain ASCII and skip the conversion.
     not_ascii = ~tf.strings.regex_full_match(texts, r"[\x00-\x7f]*")
-    return _map_where(not_ascii, _transcode, texts)
-
-
-def _transcode(texts):
-    return tf.strings.unicode_transcode(
-        texts, "UTF-8", "UTF-8", errors="ignore", replace_control_characters=False
-    )
+    return _map_where(not_ascii, transcode, texts)
 
 
 def _byte_starts(texts):

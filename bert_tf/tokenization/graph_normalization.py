@@ -41,9 +41,7 @@ def normalizer_model(do_lower_case, strip_accents, tokenize_chinese_chars=True):
 
     Arguments are those of `normalization.normalize_char`.
     """
-    pool = bytearray()
-    starts = {}
-    values = {}
+    pool, starts, values = bytearray(), {}, {}
     for code, result in _replacements(do_lower_case, strip_accents, tokenize_chinese_chars):
         encoded = result.encode()
         if encoded not in starts:
@@ -70,12 +68,9 @@ def normalizer_model(do_lower_case, strip_accents, tokenize_chinese_chars=True):
 def _replacements(*rules):
     """Yield (code point, replacement) of all characters that do not stay as they are, in order."""
     kept_rules = "k" if any(rules[:2]) else "kahm"
-    run_ends = [*normalization.RUN_STARTS[1:], 0x110000]
-    for (rule, _, _), first, end in zip(
-        normalization.RUNS, normalization.RUN_STARTS, run_ends, strict=True
-    ):
+    for (rule, _, _), codes in normalization.RUNS:
         if rule not in kept_rules:
-            for code in range(first, end):
+            for code in codes:
                 result = normalization.normalize_char(code, *rules)
                 if result != chr(code):  # a space is replaced by itself
                     yield code, result
@@ -85,28 +80,18 @@ def _double_array(values):
     """Return the units (uint32) of a trie from the UTF-8 of code points to their values."""
     # The root is at 0, so the first byte of a character leads to the unit of that number. The
     # nodes that follow one node fill a block of 64 units.
-    units = {}
-    blocks = {}
-    size = 256
-
-    def block_after(prefix):
-        nonlocal size
-        if prefix not in blocks:
-            node = node_of(prefix)
-            blocks[prefix] = size
-            units[node] = prefix[-1] | (node ^ size ^ _FIRST_CONTINUATION) << _OFFSET_SHIFT
-            size += _NUM_CONTINUATIONS
-        return blocks[prefix]
-
-    def node_of(path):
-        if len(path) == 1:
-            return path[0]
-        return block_after(path[:-1]) + path[-1] - _FIRST_CONTINUATION
-
-    nodes = []
+    units, blocks, nodes, size = {}, {}, [], 256
     for code in values:
         path = chr(code).encode()
-        nodes.append((node_of(path), path[-1]))
+        node = path[0]
+        for length in range(1, len(path)):
+            prefix = path[:length]
+            if prefix not in blocks:
+                blocks[prefix] = size
+                units[node] = prefix[-1] | (node ^ size ^ _FIRST_CONTINUATION) << _OFFSET_SHIFT
+                size += _NUM_CONTINUATIONS
+            node = blocks[prefix] + path[length] - _FIRST_CONTINUATION
+        nodes.append((node, path[-1]))
     value_indices = {}
     for (node, last_byte), value in zip(nodes, values.values(), strict=True):
         if value not in value_indices:
@@ -127,9 +112,9 @@ def _packed_properties():
     """Return a two-step table: the page of each block of characters, and the pages."""
     packed = [
         _RULES.index(rule) | _SIGMAS.index(sigma) << _SIGMA_SHIFT | order << _ORDER_SHIFT
-        for rule, sigma, order in normalization.RUNS
+        for (rule, sigma, order), _ in normalization.RUNS
     ]
-    flat = np.repeat(np.uint8(packed), np.diff([*normalization.RUN_STARTS, 0x110000]))
+    flat = np.repeat(np.uint8(packed), [len(codes) for _, codes in normalization.RUNS])
     pages, page_indices = np.unique(flat.reshape(-1, _PAGE_SIZE), axis=0, return_inverse=True)
     return page_indices.reshape(-1).astype(np.int32), pages.reshape(-1)
 
@@ -137,16 +122,15 @@ def _packed_properties():
 _PAGE_INDICES, _PAGES = _packed_properties()
 
 _FIRST_NOTE = min(normalization.MUSICAL_NOTES)
-_MAX_NOTE_PARTS = max(map(len, normalization.MUSICAL_NOTES.values()))
 
 
 def _note_tables():
     """Return the number of parts, and the parts, of each code point from the first to last note."""
     codes = range(_FIRST_NOTE, max(normalization.MUSICAL_NOTES) + 1)
-    parts = [[ord(part) for part in normalization.MUSICAL_NOTES.get(code, "")] for code in codes]
-    counts = np.int32([len(row) or 1 for row in parts])
-    padded = np.int32([(row + [0] * _MAX_NOTE_PARTS)[:_MAX_NOTE_PARTS] for row in parts])
-    return counts, padded
+    parts = [normalization.MUSICAL_NOTES.get(code, "") for code in codes]
+    size = max(map(len, parts))
+    padded = [[ord(part) for part in row.ljust(size, "\0")] for row in parts]
+    return np.int32([len(row) or 1 for row in parts]), np.int32(padded)
 
 
 _NOTE_COUNTS, _NOTE_PARTS = _note_tables()
@@ -181,13 +165,10 @@ def _next_true(mask):
 
 
 def resolve_context(lines, do_lower_case, strip_accents):
-    """Apply `normalization.resolve_context` to a batch of texts.
+    """Apply `normalization.resolve_context` to a batch of texts, string (B,), UTF-8.
 
-    Args:
-      lines: string (B,), UTF-8. Each begins with a line break, which separates it from the text
-        before it.
-      do_lower_case: whether to find final sigmas.
-      strip_accents: whether to decompose musical notes and sort marks.
+    Each line begins with a line break, which separates it from the text before it. The other
+    arguments are those of `normalization.resolve_context`, but `strip_accents` is a bool.
 
     Returns:
       A pair of the resolved lines, string (B,), and for each of their characters its index among
@@ -242,8 +223,7 @@ def _replace_final_sigmas(codes):
 def span_ends(codes, strip_accents):
     """Apply `normalization.span_ends` to the code points (T,) of texts that begin with line breaks.
 
-    Returns:
-      int32 (T,), indices among the characters of all texts.
+    The indices, int32 (T,), are those among the characters of all texts.
     """
     indices = tf.range(tf.size(codes))
     if not strip_accents:

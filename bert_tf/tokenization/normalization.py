@@ -60,17 +60,18 @@ def _read_lines(path, sha256):
 
 
 def _read_table():
-    """Return the first code point of each run, the properties of each run, and replacements."""
+    """Return (properties, range of code points) of each run, and replacements."""
     lines = _read_lines(TABLE_PATH, TABLE_SHA256)
     if lines[0] != f"bert_tf characters {TABLE_VERSION}, Unicode {UNICODE_VERSION}":
         raise RuntimeError(f"{TABLE_PATH}: not the table of version {TABLE_VERSION}")
     end = 2 + int(lines[1].split()[0])
-    run_starts, runs = [], []
+    starts, run_properties = [], []
     for line in lines[2:end]:
         first, rule, sigma, order = line.split()
-        run_starts.append(int(first, 16))
-        runs.append((rule, sigma, int(order)))
-    return run_starts, runs, _parse_replacements(lines[end + 1 : -1])
+        starts.append(int(first, 16))
+        run_properties.append((rule, sigma, int(order)))
+    runs = list(zip(run_properties, map(range, starts, [*starts[1:], 0x110000]), strict=True))
+    return runs, _parse_replacements(lines[end + 1 : -1])
 
 
 def _parse_replacements(lines):
@@ -89,12 +90,13 @@ def _read_cases():
     return _parse_replacements(lines[2:end]), _parse_replacements(lines[end + 1 : -1])
 
 
-RUN_STARTS, RUNS, _REPLACEMENTS = _read_table()
+RUNS, _REPLACEMENTS = _read_table()
+_RUN_STARTS = [codes.start for _, codes in RUNS]
 
 
 def properties(code):
     """Return (RULE, SIGMA, ORDER) of a code point."""
-    return RUNS[bisect_right(RUN_STARTS, code) - 1]
+    return RUNS[bisect_right(_RUN_STARTS, code) - 1][0]
 
 
 def normalize_cased(code):
@@ -156,12 +158,7 @@ class _LazyTable(dict):
 _PROPERTIES = _LazyTable(properties)
 
 # Marks that are kept in uncased text and sorted by canonical ordering: code point -> rank.
-SORTED_MARKS = {
-    code: order
-    for (_, _, order), first, end in zip(RUNS, RUN_STARTS, RUN_STARTS[1:], strict=False)
-    if order > 1
-    for code in range(first, end)
-}
+SORTED_MARKS = {code: order for (_, _, order), codes in RUNS if order > 1 for code in codes}
 
 # Musical notes that contain such marks: code point -> decomposition.
 MUSICAL_NOTES = {
@@ -173,13 +170,8 @@ MUSICAL_NOTES = {
 # Almost all of these marks have the same rank, and marks of equal rank keep their order, so text
 # without any other mark needs no sorting. The characters that remain are rare.
 _COMMON_RANK = Counter(SORTED_MARKS.values()).most_common(1)[0][0]
-CONTEXT_CHARACTERS = "".join(
-    [
-        SIGMA,
-        *(chr(code) for code, rank in SORTED_MARKS.items() if rank != _COMMON_RANK),
-        *map(chr, MUSICAL_NOTES),
-    ]
-)
+_RARE_MARKS = [code for code, rank in SORTED_MARKS.items() if rank != _COMMON_RANK]
+CONTEXT_CHARACTERS = SIGMA + "".join(map(chr, [*_RARE_MARKS, *MUSICAL_NOTES]))
 
 
 def context_characters(do_lower_case, strip_accents):
@@ -228,9 +220,8 @@ def normalize_with_offsets(text, do_lower_case, strip_accents=None, tokenize_chi
 def span_ends(text, strip_accents):
     """Return where the span of each character ends, stripped accents included.
 
-    Returns:
-      List: for each character of `text` the index after it, or after the last stripped accent that
-      follows it with nothing but dropped characters in between.
+    This is the index after the character, or after the last stripped accent that follows it with
+    nothing but dropped characters in between.
     """
     ends = list(range(1, len(text) + 1))
     if strip_accents:
@@ -250,19 +241,15 @@ def resolve_context(text, do_lower_case=True, strip_accents=None):
 
     In lower-cased text, a capital sigma at the end of a word becomes the final sigma. In text
     without accents, musical notes are decomposed, and the marks that are kept are put into
-    canonical order.
-
-    Returns:
-      A pair of the resolved str and, for each of its characters, its index in `text`.
+    canonical order. Returns the resolved str and, for each of its characters, its index in `text`.
     """
     parts, sources = [], []
     for index, char in enumerate(text):
-        code = ord(char)
         if do_lower_case and char == SIGMA and _is_final(text, index):
             char = FINAL_SIGMA
-        for part in char if strip_accents is False else MUSICAL_NOTES.get(code, char):
-            parts.append(part)
-            sources.append(index)
+        decomposed = char if strip_accents is False else MUSICAL_NOTES.get(ord(char), char)
+        parts += decomposed
+        sources += [index] * len(decomposed)
     if strip_accents is False:
         return "".join(parts), sources
     # A stable sort within each run between two characters that no mark moves across.
@@ -279,11 +266,8 @@ def _is_final(text, index):
     """Return whether the sigma at `index` follows a cased character and precedes none."""
 
     def next_is_cased(indices):
-        for other in indices:
-            sigma = _PROPERTIES[ord(text[other])][1]
-            if sigma != "i":
-                return sigma == "c"
-        return False
+        sigmas = (_PROPERTIES[ord(text[other])][1] for other in indices)
+        return next((sigma for sigma in sigmas if sigma != "i"), None) == "c"
 
     before, after = range(index - 1, -1, -1), range(index + 1, len(text))
     return next_is_cased(before) and not next_is_cased(after)

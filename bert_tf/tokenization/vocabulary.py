@@ -4,6 +4,7 @@ A vocabulary file has one piece per line; the id of a piece is its line number, 
 """
 
 import heapq
+import os
 import re
 from collections import Counter, defaultdict
 from itertools import pairwise
@@ -35,11 +36,14 @@ def load_vocab(vocab_file):
     """Read a vocabulary file as a dict from piece to id, in the order of the file.
 
     It is a text file or Hugging Face's `tokenizer.json`. White space around a piece is ignored. If
-    a piece occurs twice, its last line counts, as in the release.
-
-    Raises:
-      UserError: if the file is missing, is empty or lacks one of `REQUIRED_TOKENS`.
+    a piece occurs twice, its last line counts, as in the release. A file that is missing, is empty
+    or lacks one of `REQUIRED_TOKENS` is a UserError.
     """
+    if files.system(vocab_file).isdir(vocab_file):
+        raise UserError(
+            f"{vocab_file} is a folder, expected a vocabulary file such as "
+            f"{os.path.join(vocab_file, files.VOCABULARY)}"
+        )
     if is_tokenizer_json(vocab_file):
         lines = vocab = read_tokenizer_json(vocab_file)[0]
     else:
@@ -69,7 +73,11 @@ def vocabulary_text(vocab_file):
     """Return the text of a vocabulary file; of a `tokenizer.json`, as lines in the order of ids."""
     if not is_tokenizer_json(vocab_file):
         return files.read_text(vocab_file)
-    vocab = load_vocab(vocab_file)
+    return to_text(load_vocab(vocab_file))
+
+
+def to_text(vocab):
+    """Return a dict from piece to id as lines in the order of ids, empty for ids without a word."""
     lines = [""] * (max(vocab.values()) + 1)
     for piece, index in vocab.items():
         if piece.split() == [piece]:  # white space never occurs in a word
@@ -78,16 +86,15 @@ def vocabulary_text(vocab_file):
 
 
 def special_tokens(vocab):
-    """Return the list of those `SPECIAL_TOKENS` that are in `vocab`."""
-    return [token for token in SPECIAL_TOKENS if token in vocab]
+    """Return those `SPECIAL_TOKENS` that are in `vocab`, a tuple."""
+    return tuple(token for token in SPECIAL_TOKENS if token in vocab)
 
 
 def casing_from_path(path):
     """Infer the casing of a published model from the folder name in a path.
 
-    Returns:
-      A pair (name of the model, whether it was trained on lower-cased text), or None if the path
-      contains no such name.
+    Returns a pair (name of the model, whether it was trained on lower-cased text), or None if the
+    path contains no such name.
     """
     match = _PUBLISHED_MODEL.search(path.replace("\\", "/"))
     return match and (match.group(1), match.group(2) != "cased")
@@ -109,7 +116,7 @@ def validate_case_matches_checkpoint(do_lower_case, init_checkpoint):
 
 
 def add_words(pieces, words, do_lower_case=True):
-    """Put words into the `[unusedN]` slots of a vocabulary, in order.
+    """Put words into the `[unusedN]` slots; return the new list of pieces and the added words.
 
     All ids stay the same, so checkpoints trained with the vocabulary still fit. The embeddings of
     the slots are untrained: train on text that contains the words before relying on them.
@@ -120,18 +127,13 @@ def add_words(pieces, words, do_lower_case=True):
         already in the vocabulary are skipped.
       do_lower_case: whether the model lower-cases its text.
 
-    Returns:
-      A pair (new list of pieces, list of the words that were added).
-
     Raises:
       UserError: if there are too few slots, or if the tokenizer would never look up a word because
         it normalizes the word to something else.
     """
-    new_words = []
     known = set(pieces)
-    for word in words:
-        if word in known:
-            continue
+    new_words = [word for word in dict.fromkeys(words) if word not in known]
+    for word in new_words:
         plain = word.removeprefix("##")
         normalized = normalize(plain, do_lower_case).split()
         if word in SPECIAL_TOKENS or normalized != [plain]:
@@ -139,8 +141,6 @@ def add_words(pieces, words, do_lower_case=True):
                 f"the tokenizer would never find the word {word!r}, it reads it as "
                 f"{' '.join(normalized) or 'nothing'}"
             )
-        known.add(word)
-        new_words.append(word)
     slots = [index for index, piece in enumerate(pieces) if _UNUSED.fullmatch(piece)]
     if len(new_words) > len(slots):
         raise UserError(
@@ -159,18 +159,8 @@ def count_words(paths, do_lower_case=True, max_words=MAX_WORDS):
     Memory is bounded: whenever there are more than `max_words` different words, the rarest are
     dropped until half are left. A dropped word that occurs again is counted from 0, so a count can
     be too low, though only by little for words that occur throughout the text. Single characters
-    are never dropped. The same files in the same order give the same counts.
-
-    Args:
-      paths: the files.
-      do_lower_case: as in `BasicTokenizer`.
-      max_words: the largest number of different words to keep in memory.
-
-    Returns:
-      A `Counter`.
-
-    Raises:
-      UserError: if the files contain no words.
+    are never dropped. The same files in the same order give the same counts, a `Counter`. Files
+    without words are a UserError.
     """
     words = Counter()
     last_limit = 0
@@ -211,11 +201,12 @@ def _drop_rare(words, size):
 
 
 def learn(words, vocab_size, min_count=2, num_unused=99):
-    """Learn a WordPiece vocabulary from word counts.
+    """Return a WordPiece vocabulary of at most V pieces, learned from word counts.
 
     Pieces are made by byte-pair encoding (Sennrich, Haddow and Birch 2016, section 3.2): starting
     from characters, the most frequent pair of neighbours is merged again and again. The same words
-    give the same vocabulary.
+    give the same vocabulary: [PAD], [unusedN], [UNK], [CLS], [SEP], [MASK], characters, merged
+    pieces.
 
     Args:
       words: dict from word to count.
@@ -223,10 +214,6 @@ def learn(words, vocab_size, min_count=2, num_unused=99):
       min_count: how often a character, or a merged piece, must occur.
       num_unused: number of `[unusedN]` slots for words to be added later. With 99, the special
         tokens have the same ids as in the published English models.
-
-    Returns:
-      List of at most V pieces: [PAD], [unusedN], [UNK], [CLS], [SEP], [MASK], characters, merged
-      pieces.
 
     Raises:
       UserError: if `vocab_size` is too small for all characters.
@@ -297,11 +284,10 @@ def _merged_pieces(words, min_count):
             new = spellings[number] = _merge(old, pair, piece)
             for neighbours in pairwise(old):
                 pair_counts[neighbours] -= counts[number]
-                changed.add(neighbours)
             for neighbours in pairwise(new):
                 pair_counts[neighbours] += counts[number]
                 pair_words[neighbours].add(number)
-                changed.add(neighbours)
+            changed.update(pairwise(old), pairwise(new))
         for neighbours in changed:
             if pair_counts[neighbours] > 0:
                 heapq.heappush(heap, (-pair_counts[neighbours], neighbours))

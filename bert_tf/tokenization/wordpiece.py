@@ -28,7 +28,7 @@ def whitespace_tokenize(text: str) -> list[str]:
 
 
 class BasicTokenizer:
-    """Splits text into words: cleaning, casing, accents, punctuation, ideographs.
+    """Splits text into words: cleaning, punctuation, ideographs.
 
     Args:
       do_lower_case: whether to lower-case the text.
@@ -110,13 +110,22 @@ class FullTokenizer:
     >>> tokenizer.encode("Hello, world")
     [7592, 1010, 2088]
 
-    Attributes:
-      vocab: dict from piece to id.
-      inv_vocab: dict from id to piece.
-      basic_tokenizer: a `BasicTokenizer`.
-      wordpiece_tokenizer: a `WordpieceTokenizer`.
-      special_tokens: tuple of the tokens that are not split.
-      settings: dict of the arguments that are neither `vocab_file` nor `keep_special_tokens`.
+    Arguments that are None have the value of the release, or with Hugging Face's `tokenizer.json`
+    the value that it has, and the `tokenizer_config.json` next to it.
+
+    Args:
+      vocab_file: path of the vocabulary file, or of a `tokenizer.json`.
+      do_lower_case: whether to lower-case the text; True in the release.
+      keep_special_tokens: True to read "[MASK]" and the other special tokens in a text as one token
+        each. By default they are split like any text, as in the release: otherwise, whoever sends a
+        text could insert separators into it.
+      strip_accents: whether to strip accents; in the release the same as `do_lower_case`.
+      tokenize_chinese_chars: whether each ideograph is a word; True in the release.
+      max_input_chars_per_word: longer words are [UNK]; 200 in the release.
+
+    The dicts `vocab` and `inv_vocab` map pieces to ids and back, `basic_tokenizer` and
+    `wordpiece_tokenizer` do the two steps, the tuple `special_tokens` has those not split, and the
+    dict `settings` has the arguments that are neither `vocab_file` nor `keep_special_tokens`.
     """
 
     def __init__(
@@ -128,24 +137,7 @@ class FullTokenizer:
         tokenize_chinese_chars: bool | None = None,
         max_input_chars_per_word: int | None = None,
     ):
-        """Read the vocabulary.
-
-        Arguments that are None have the value of the release, or with Hugging Face's
-        `tokenizer.json` the value that it has, and the `tokenizer_config.json` next to it.
-
-        Args:
-          vocab_file: path of the vocabulary file, or of a `tokenizer.json`.
-          do_lower_case: whether to lower-case the text; True in the release.
-          strip_accents: whether to strip accents; in the release the same as `do_lower_case`.
-          tokenize_chinese_chars: whether each ideograph is a word; True in the release.
-          max_input_chars_per_word: longer words are [UNK]; 200 in the release.
-          keep_special_tokens: True to read "[MASK]" and the other special tokens in a text as one
-            token each. By default they are split like any text, as in the release: otherwise,
-            whoever sends a text could insert separators into it.
-
-        Raises:
-          UserError: if the file is not a vocabulary.
-        """
+        """Read the vocabulary; raise UserError if the file is not one."""
         self.vocab = load_vocab(vocab_file)
         self.settings = resolve_settings(
             vocab_file,
@@ -160,11 +152,9 @@ class FullTokenizer:
         self.wordpiece_tokenizer = WordpieceTokenizer(
             self.vocab, max_input_chars_per_word=max_chars
         )
-        special = special_tokens(self.vocab) if keep_special_tokens else []
-        self.special_tokens = tuple(special)
-        self._special_pattern = (
-            re.compile("(" + "|".join(map(re.escape, special)) + ")") if special else None
-        )
+        self.special_tokens = special_tokens(self.vocab) if keep_special_tokens else ()
+        alternatives = "|".join(map(re.escape, self.special_tokens))
+        self._special_pattern = re.compile(f"({alternatives})") if alternatives else None
         self._word_cache: dict[str, list[int]] = {}
         self._chunk_cache: dict[str, list[int]] = {}
 
@@ -190,8 +180,7 @@ class FullTokenizer:
 
     def tokenize(self, text: str | bytes) -> list[str]:
         """Return the list of pieces of `text`."""
-        pieces = self.inv_vocab
-        return [pieces[index] for index in self.encode(text)]
+        return self.convert_ids_to_tokens(self.encode(text))
 
     def encode(self, text: str | bytes) -> list[int]:
         """Return the list of ids of the pieces of `text`."""
@@ -221,13 +210,8 @@ class FullTokenizer:
         Offsets count characters (code points) of a str. For bytes, they count characters of
         `convert_to_unicode(text)`, which has no invalid bytes. A stripped accent belongs to the
         character before it. If one character gives several tokens, such as the sounds of a Hangul
-        syllable, all of them have its span. [UNK] has the span of its whole word.
-
-        Args:
-          text: a str or bytes.
-
-        Returns:
-          Three lists of the same length: ids (those of `encode`), starts and ends.
+        syllable, all of them have its span. [UNK] has the span of its whole word. The three lists,
+        ids (those of `encode`), starts and ends, have the same length.
         """
         rules = self.basic_tokenizer.rules
         text = convert_to_unicode(text)

@@ -60,18 +60,10 @@ __getattr__ = deprecated_names(__name__, {"TYPED": "SAMPLE_TEXTS"})
 
 
 def make(seed=0, corpus=2200, heldout=120, train=80, dev=100, test=200):
-    """Generate all texts in memory.
+    """Return a dict from the fields of `Paths` to the text of each file.
 
-    Args:
-      seed: the same seed gives the same text.
-      corpus: number of documents for pre-training.
-      heldout: number of documents for evaluating pre-training.
-      train: number of PAIRS of labelled texts in the training set.
-      dev: number of pairs in the development set.
-      test: number of pairs in the test set.
-
-    Returns:
-      Dict from the fields of `Paths` to the text of each file.
+    The same seed gives the same text. `corpus` and `heldout` are numbers of documents for
+    pre-training and for evaluating it; `train`, `dev` and `test` are numbers of PAIRS of texts.
     """
     # One generator per file, so that the size of one file does not change the others.
     rng = {name: random.Random(f"{seed} {name}") for name in Paths._fields}
@@ -80,11 +72,8 @@ def make(seed=0, corpus=2200, heldout=120, train=80, dev=100, test=200):
         "heldout": _join(_documents(rng["heldout"], heldout)),
     }
     used = set("".join(texts.values()).splitlines())
-    for name, num_pairs, entries in (
-        ("train", train, words.train_words),
-        ("dev", dev, words.unseen_words),
-        ("test", test, words.unseen_words),
-    ):
+    for name, num_pairs in (("train", train), ("dev", dev), ("test", test)):
+        entries = words.train_words if name == "train" else words.unseen_words
         rows = _labelled_rows(rng[name], num_pairs, entries, used)
         texts[name] = "".join(f"{text}\t{label}\n" for text, label in [("text", "label"), *rows])
     return texts
@@ -97,27 +86,18 @@ def write(folder, seed=0, **sizes):
     """
     from bert_tf import files  # Imported here because `make` does not need it.
 
-    suffixes = Paths(corpus=".txt", heldout=".txt", train=".tsv", dev=".tsv", test=".tsv")
-    paths = {
-        name: os.path.join(folder, name + suffix) for name, suffix in suffixes._asdict().items()
-    }
+    names = Paths("corpus.txt", "heldout.txt", "train.tsv", "dev.tsv", "test.tsv")
+    paths = Paths(*(os.path.join(folder, name) for name in names))
     for name, text in make(seed, **sizes).items():
-        files.write_text(paths[name], text)
-    return Paths(**paths)
+        files.write_text(getattr(paths, name), text)
+    return paths
 
 
 def pretrained(folder, num_train_steps=1500):
-    """Pre-train the model of quickstart.py on the corpus, unless the folder already has it.
+    """Pre-train the model of quickstart.py, unless it exists; return its `pipelines.ModelFiles`.
 
-    Args:
-      folder: the output folder of quickstart.py; its folder `text` has the files of `write`.
-      num_train_steps: number of training steps.
-
-    Returns:
-      A `pipelines.ModelFiles`.
-
-    Raises:
-      UserError: if the folder contains something else.
+    `folder` is the output folder of quickstart.py; its folder `text` has the files of `write`. A
+    UserError is raised if it contains something else.
     """
     from bert_tf import commands, console, pipelines  # Imported here because `make` needs none.
 
@@ -125,12 +105,8 @@ def pretrained(folder, num_train_steps=1500):
     if os.path.exists(os.path.join(model_dir, f"model.ckpt-{num_train_steps}.index")):
         console.info("%s already exists", model_dir)
     else:
-        commands.run(
-            "quickstart.py",
-            only_pretraining=True,
-            output_dir=folder,
-            num_train_steps=num_train_steps,
-        )
+        options = {"output_dir": folder, "num_train_steps": num_train_steps}
+        commands.run("quickstart.py", only_pretraining=True, **options)
     model_files = pipelines.find_model_files(model_dir)
     return model_files._replace(
         vocab=os.path.join(folder, "vocab.txt"), do_lower_case=True, settings=None
@@ -139,15 +115,11 @@ def pretrained(folder, num_train_steps=1500):
 
 def _documents(rng, count):
     """Return `count` documents, lists of sentences, half of them of each sentiment."""
-    cycles = {
-        sentiment: _word_cycles(rng, sentiment, words.SENTIMENT_WORDS[sentiment])
-        for sentiment in words.SENTIMENTS
-    }
+    cycles = [_word_cycles(rng, *item) for item in words.SENTIMENT_WORDS.items()]
     documents = []
     for number in range(count):
-        sentiment = words.SENTIMENTS[number % 2]
         sentences = grammar.Scene(rng).neutral_document()
-        documents.append([grammar.fill_sentiment(text, cycles[sentiment]) for text in sentences])
+        documents.append([grammar.fill_sentiment(x, cycles[number % 2]) for x in sentences])
     rng.shuffle(documents)
     return documents
 
@@ -170,7 +142,7 @@ def _labelled_rows(rng, num_pairs, entries, used):
             (grammar.fill_sentiment(sentence, cycles[sentiment]), sentiment)
             for sentiment in words.SENTIMENTS
         ]
-        if not any(text in used for text, _ in pair):
+        if used.isdisjoint(text for text, _ in pair):
             used.update(text for text, _ in pair)
             rows += pair
     rng.shuffle(rows)
@@ -180,11 +152,8 @@ def _labelled_rows(rng, num_pairs, entries, used):
 def _word_cycles(rng, sentiment, table):
     """Return category -> `ShuffledCycle` of the sentiment words in `table` and the common ones."""
     index = words.SENTIMENTS.index(sentiment)
-    common = {name: [pair[index]] for name, pair in words.COMMON_WORDS.items()}
-    return {
-        category: grammar.ShuffledCycle(rng, entries)
-        for category, entries in (table | common).items()
-    }
+    table = table | {name: [pair[index]] for name, pair in words.COMMON_WORDS.items()}
+    return {name: grammar.ShuffledCycle(rng, entries) for name, entries in table.items()}
 
 
 def _join(documents):

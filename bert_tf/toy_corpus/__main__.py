@@ -1,6 +1,6 @@
 """Write the toy corpus: `python -m bert_tf.toy_corpus --output_dir=FOLDER`."""
 
-import os
+import pathlib
 import sys
 
 from absl import flags
@@ -16,9 +16,8 @@ flags.mark_flag_as_required("output_dir")
 
 def main():
     for path in toy_corpus.write(FLAGS.output_dir, FLAGS.seed):
-        with open(path, encoding="utf-8") as reader:
-            num_lines = sum(1 for _ in reader)
-        bert_tf.console.info("%s: %d lines, %d bytes", path, num_lines, os.path.getsize(path))
+        data = pathlib.Path(path).read_bytes()
+        bert_tf.console.info("%s: %d lines, %d bytes", path, data.count(b"\n"), len(data))
 
 
 if __name__ == "__main__":

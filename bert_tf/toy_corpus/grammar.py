@@ -157,10 +157,8 @@ class Scene:
         venue = rng.choice(list(words.VENUES))
         slots = words.SLOTS | words.VENUES[venue]
         self._cycles = {slot: ShuffledCycle(rng, entries) for slot, entries in slots.items()}
-        self._fixed = {
-            "venue": venue,
-            **{slot: rng.choice(words.SLOTS[slot]) for slot in ("place", "friend", "owner")},
-        }
+        self._fixed = {slot: rng.choice(words.SLOTS[slot]) for slot in ("place", "friend", "owner")}
+        self._fixed["venue"] = venue
 
     def neutral_document(self):
         """Return the sentences of a document, sentiment words left open."""

@@ -1,5 +1,6 @@
 """The one training loop on any strategy, and `fine_tune`, which drives it for every task."""
 
+from bert_tf.data.input_pipeline import length_multiple
 from bert_tf.deprecation import deprecated_names
 from bert_tf.options import (
     DeviceConfig,
@@ -19,7 +20,6 @@ from bert_tf.training.strategy import (
     Devices,
     Workers,
     find_devices,
-    length_multiple,
     make_strategy,
     on_all_replicas,
     per_replica,
@@ -29,14 +29,12 @@ from bert_tf.training.strategy import (
 from bert_tf.training.trainer import Trainer
 
 # Names of version 0.1.
-__getattr__ = deprecated_names(
-    __name__,
-    {
-        "Options": "TrainConfig",
-        "guard": "bert_tf.training:loop",
-        "tell_of_best": "log_best_checkpoint",
-    },
-)
+_DEPRECATED = {
+    "Options": "TrainConfig",
+    "guard": "bert_tf.training:loop",
+    "tell_of_best": "log_best_checkpoint",
+}
+__getattr__ = deprecated_names(__name__, _DEPRECATED)
 
 __all__ = [
     "BestCheckpoint",

@@ -28,14 +28,20 @@ _RUN_STATE = "bert_tf/"
 _NAME = re.compile(r"model\.ckpt-(\d+)\.index$")
 
 
-def weights(model):
-    """Return the model's weights by the release's names, as `tf.Variable`."""
-    return {name: variable.value for name, variable in checkpoints.weights(model).items()}
+def weights(model, trainable_only=False):
+    """Return the model's weights, or those to be trained, by release names as `tf.Variable`."""
+    return {
+        name: variable.value
+        for name, variable in checkpoints.weights(model).items()
+        if variable.trainable or not trainable_only
+    }
 
 
 def run_state(model, optimizer, loss_scale=None):
     """Return all variables that are needed to resume a run: a dict of names to `tf.Variable`."""
-    state = {f"seed_{i}": v.value for i, v in enumerate(model.non_trainable_variables)}
+    weight_ids = set(map(id, model.weights))
+    seeds = [v for v in model.variables if id(v) not in weight_ids]
+    state = {f"seed_{i}": v.value for i, v in enumerate(seeds)}
     if loss_scale is not None:
         state |= loss_scale.variables
     state = {_RUN_STATE + name: variable for name, variable in state.items()}
@@ -67,11 +73,8 @@ def step_of(prefix):
 def save(output_dir, variables, notes=None, keep=KEEP):
     """Write `model.ckpt-STEP`, name it in `checkpoint`, and remove all but the last `keep`.
 
-    Args:
-      output_dir: the folder.
-      variables: dict of names to `tf.Variable`, `global_step` among them.
-      notes: dict from names of options to the integers that the run uses, for `check_notes`.
-      keep: how many checkpoints to keep.
+    `variables` have `global_step` among them; `notes` is a dict from names of options to the
+    integers that the run uses, for `check_notes`.
     """
     step = int(variables["global_step"].numpy())
     prefix = os.path.join(output_dir, f"model.ckpt-{step}")
@@ -184,9 +187,7 @@ def check_metric(metric, names):
 def log_best_checkpoint(output_dir, argument=None):
     """Log that a run has a best checkpoint, if it has one, and how to use it.
 
-    Args:
-      output_dir: the run's folder.
-      argument: the argument to which the folder can be given; None if `best_metric` selects it.
+    `argument` is the argument that accepts its folder; None if `best_metric` selects it.
     """
     path = os.path.join(output_dir, BEST, _RECORD)
     if tf.io.gfile.exists(path):
@@ -252,13 +253,13 @@ class BestCheckpoint:
     def update(self, results, weights, writes):
         """Record an evaluation, and save the weights if they are the best so far.
 
-        Args:
-          results: metrics of the evaluation, with `global_step`.
-          weights: dict of names to `tf.Variable`, with `global_step`.
-          writes: whether this process writes files.
+        Both `results` and `weights` have `global_step`. A process that `writes` writes the files.
         """
         value, step = float(results[self.metric]), int(results["global_step"])
-        if self._is_better(value):
+        is_better = self.value is None or (
+            value < self.value if "loss" in self.metric else value > self.value
+        )
+        if is_better and not math.isnan(value):
             self.value, self.step, self.since = value, step, []
             if writes:
                 # The record is written last: a run that is killed in between evaluates again.
@@ -267,21 +268,10 @@ class BestCheckpoint:
         else:
             self.since.append(step)
         if writes:
-            record = {
-                "metric": self.metric,
-                "value": self.value,
-                "step": self.step,
-                "since": self.since,
-            }
+            record = {name: getattr(self, name) for name in ("metric", "value", "step", "since")}
             text = json.dumps(record, indent=2) + "\n"
             files.write_text(os.path.join(self.folder, _RECORD), text)
-        best = "no best so far" if self.step is None else f"the best is {self.value:.5g}"
-        where = "" if self.step is None else f" at step {self.step}"
-        console.info("%s %.5g at step %d; %s%s", self.metric, value, step, best, where)
-
-    def _is_better(self, value):
-        if math.isnan(value):
-            return False
-        if self.value is None:
-            return True
-        return value < self.value if "loss" in self.metric else value > self.value
+        best = "no best so far"
+        if self.step is not None:
+            best = f"the best is {self.value:.5g} at step {self.step}"
+        console.info("%s %.5g at step %d; %s", self.metric, value, step, best)

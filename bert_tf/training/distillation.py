@@ -7,13 +7,12 @@ import os
 import tensorflow as tf
 
 from bert_tf import checkpoints, console, files
-from bert_tf.data.input_pipeline import EvaluationInput
+from bert_tf.data.input_pipeline import EvaluationInput, length_multiple
 from bert_tf.errors import UserError
 from bert_tf.tasks.classification import TASK_CLASSES, schema_of, write_features
 from bert_tf.tasks.feature_cache import digest_of_file
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.training.checkpointing import log_best_checkpoint
-from bert_tf.training.strategy import length_multiple
 from bert_tf.training.trainer import Trainer
 
 
@@ -81,13 +80,9 @@ class Teacher:
         config = self._config
         task_class = TASK_CLASSES[config.task_type]
         console.info("loading the teacher to compute its logits:")
+        numbers, size = config.numeric_inputs, config.num_outputs
         trainer = Trainer(
-            lambda: task_class(
-                config.bert_config,
-                config.num_outputs,
-                dtype,
-                num_numeric_features=len(config.numeric_inputs),
-            ),
+            lambda: task_class(config.bert_config, size, dtype, num_numeric_features=len(numbers)),
             strategy,
             self._folder,
             must_be_trained=True,
@@ -98,13 +93,13 @@ class Teacher:
         length = config.max_seq_length
         trainer.workers.chief_first(
             lambda: write_features(
-                path, examples, config.labels, tokenizer, length, task_class, config.numeric_inputs
+                path, examples, config.labels, tokenizer, length, task_class, numbers
             )
         )
         batches = EvaluationInput(
             [path],
-            schema_of(task_class, config.numeric_inputs),
-            {"S": length, "L": config.num_outputs, "F": len(config.numeric_inputs)},
+            schema_of(task_class, numbers),
+            {"S": length, "L": size, "F": len(numbers)},
             batch_size,
             length_multiple=length_multiple(strategy, False, length),
         )

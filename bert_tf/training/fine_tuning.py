@@ -1,25 +1,19 @@
 """`fine_tune`: trains, evaluates and predicts with any task, from options to result files."""
 
-import contextlib
 import dataclasses
 import functools
 import gc
 import os
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from bert_tf import checkpoints, console, files, tokenization
 from bert_tf.config import BertConfig
 from bert_tf.data import input_pipeline, records
 from bert_tf.errors import UserError
 from bert_tf.optimization import make_optimizer
+from bert_tf.options import FineTuneConfig
 from bert_tf.tasks import results
-from bert_tf.tasks.base import (
-    check_length,
-    check_vocabulary,
-    part_of,
-    result_file,
-    result_name,
-)
+from bert_tf.tasks.base import check_length, check_vocabulary, part_of, result_file, result_name
 from bert_tf.tasks.classification import DistillationConfig
 from bert_tf.tokenization.settings import RELEASE_SETTINGS, extra_settings, resolve_settings
 from bert_tf.tokenization.tokenizer_json import is_tokenizer_json, read_settings_of
@@ -30,7 +24,6 @@ from bert_tf.training.loop import exclusive_directory
 from bert_tf.training.strategy import (
     Workers,
     check_batch_sizes,
-    length_multiple,
     make_strategy,
     set_seed,
     use_xla,
@@ -42,25 +35,17 @@ _STEMS = {"train": "train", "dev": "eval", "test": "predict"}
 
 
 class LoadedModel(NamedTuple):
-    """The configuration, the tokenizer and the files of a model.
-
-    Attributes:
-      bert_config: a `BertConfig`.
-      tokenizer: a `FullTokenizer`.
-      vocab_file: path of the vocabulary.
-      do_lower_case: whether the model is uncased.
-      init_checkpoint: checkpoint to start from, or None.
-    """
+    """The configuration, the tokenizer and the files of a model, and whether it is uncased."""
 
     bert_config: BertConfig
-    tokenizer: Any
+    tokenizer: tokenization.FullTokenizer
     vocab_file: str
     do_lower_case: bool
     init_checkpoint: str | None
 
 
 def fine_tune(spec, config):
-    """Train, evaluate and predict with a task, as the run_*.py scripts do.
+    """Train, evaluate and predict with a `tasks.TaskSpec`, as the run_*.py scripts do.
 
     >>> options = tasks.ClassificationOptions(task_name="MRPC", data_dir="glue/MRPC")
     >>> model = ModelConfig(model="uncased_L-12_H-768_A-12")
@@ -69,10 +54,6 @@ def fine_tune(spec, config):
     {'dev': {'eval_accuracy': ..., 'global_step': 343}}
 
     A run that was stopped is resumed from its newest checkpoint in `config.output_dir`.
-
-    Args:
-      spec: a `tasks.TaskSpec`.
-      config: a `FineTuneConfig`.
 
     Returns:
       Dict from each evaluated split to its metrics; with several seeds, to a dict from seed to
@@ -129,18 +110,9 @@ def _check_seed_folders(config):
 
 
 def load_model(config, config_class):
-    """Read the files of the model, and check that they fit together.
+    """Read the files of the model, and check that they fit together and to the options.
 
-    Args:
-      config: a `FineTuneConfig` with completed options.
-      config_class: the `TaskConfig` class of the task, for its default casing.
-
-    Returns:
-      `LoadedModel`.
-
-    Raises:
-      UserError: if a file is missing or wrong, or the length, the vocabulary or the frozen layers
-        do not fit the model.
+    `config_class` is the `TaskConfig` class of the task, for its default casing.
     """
     model = checkpoints.resolve_model(config.model, "bert_config_file", "vocab_file")
     bert_config = BertConfig.from_json_file(model.bert_config_file)
@@ -195,23 +167,15 @@ def _recorded_settings(config, model):
         return model.vocab_file, read_settings_of(model.vocab_file)
     folder = config.model.model or model.init_checkpoint
     if config.model.vocab_file is None and checkpoints.is_local_model(folder):
-        return folder, checkpoints.find_tokenizer(folder)[1]
+        return folder, checkpoints.find_settings(folder)
     source = model.init_checkpoint
     return source, checkpoints.read_settings(source, config.model.vocab_file) if source else {}
 
 
 class Run(NamedTuple):
-    """One run of a task: what `TaskData` needs to evaluate and predict.
+    """One run with trained weights: what `TaskData` needs to write its results to `folder`."""
 
-    Attributes:
-      config: the `FineTuneConfig`.
-      trainer: the `Trainer`, with trained weights.
-      folder: where result files go.
-      workers: the `Workers`.
-      experiment: the `Experiment`, for its batches.
-    """
-
-    config: Any
+    config: FineTuneConfig
     trainer: Trainer
     folder: str
     workers: Workers
@@ -232,15 +196,17 @@ class Run(NamedTuple):
             on_predictions=on_predictions,
         )
 
+    def _predict_arguments(self, split):
+        batches = self.experiment.batches(split, self.config.train.predict_batch_size)
+        return batches, "predicting", self.experiment.count(split)
+
     def predict(self, split):
         """Yield the predictions of a split in batches; see `Trainer.predict`."""
-        batches = self.experiment.batches(split, self.config.train.predict_batch_size)
-        return self.trainer.predict(batches, "predicting", self.experiment.count(split))
+        return self.trainer.predict(*self._predict_arguments(split))
 
     def predict_all(self, split):
         """Return the predictions of a split as one dict of arrays; see `Trainer.predict_all`."""
-        batches = self.experiment.batches(split, self.config.train.predict_batch_size)
-        return self.trainer.predict_all(batches, "predicting", self.experiment.count(split))
+        return self.trainer.predict_all(*self._predict_arguments(split))
 
 
 class Experiment:
@@ -252,35 +218,22 @@ class Experiment:
     """
 
     def __init__(self, spec, config, data, strategy, model):
-        """Check the training options against the data.
-
-        Args:
-          spec: the `TaskSpec`.
-          config: the `FineTuneConfig`, completed.
-          data: the `TaskData`.
-          strategy: a `tf.distribute.Strategy`.
-          model: the `LoadedModel`.
-        """
+        """Check the completed options against a `TaskData`; `model` is a `LoadedModel`."""
         self.spec, self.config, self.data = spec, config, data
         self.strategy, self.model = strategy, model
         self.workers = Workers(strategy)
-        train = data.train_config(config)
-        check_batch_sizes(
-            train,
-            strategy,
-            train=config.do_train,
-            eval="dev" in config.parts or bool(config.do_train and config.teacher_dir),
-            predict=config.do_predict,
-        )
-        self.train_config = train
+        self.train_config = train = data.train_config(config)
+        has_teacher = bool(config.do_train and config.teacher_dir)
+        evaluates = "dev" in config.parts or has_teacher
+        check_batch_sizes(train, strategy, config.do_train, evaluates, config.do_predict)
         check_metric(train.best_metric, data.metric_names)
         self.length_multiple = None
         if not train.pad_to_max_length:
-            self.length_multiple = length_multiple(
+            self.length_multiple = input_pipeline.length_multiple(
                 strategy, use_xla(train.xla, strategy), data.config.max_seq_length
             )
         self.teacher, self.distillation = None, None
-        if config.teacher_dir and config.do_train:
+        if has_teacher:
             self.distillation = DistillationConfig(
                 config.teacher_weight, config.teacher_temperature
             )
@@ -305,7 +258,7 @@ class Experiment:
     def make_features(self):
         """Write the features of each split, unless they can be reused."""
         for split, path in self.paths.items():
-            teacher = self.teacher if split == "train" else None
+            teacher = self._teacher_of(split)
             features = self.data.features(split, path, self.model.tokenizer, teacher)
             runs = self.folders.values() if split == "train" else ()
             if self._must_rebuild(features, runs):
@@ -356,18 +309,17 @@ class Experiment:
 
     def batches(self, split, batch_size):
         """Return all records of a split in their order: a `data.input_pipeline.EvaluationInput`."""
-        record_format = self.data.record_format(split, self._has_teacher_logits(split))
-        return input_pipeline.EvaluationInput(
-            [self.paths[split]],
-            record_format.schema,
-            record_format.lengths,
-            batch_size,
-            limits=record_format.limits,
-            length_multiple=self.length_multiple,
-        )
+        return input_pipeline.EvaluationInput(batch_size=batch_size, **self._input_options(split))
 
-    def _has_teacher_logits(self, split):
-        return self.teacher is not None and split == "train"
+    def _input_options(self, split):
+        """Return the arguments that training and evaluation on a split share."""
+        record_format = self.data.record_format(split, self._teacher_of(split) is not None)
+        paths, multiple = [self.paths[split]], self.length_multiple
+        return {"paths": paths, "length_multiple": multiple, **vars(record_format)}
+
+    def _teacher_of(self, split):
+        """Return the teacher whose logits are added to the records of a split, or None."""
+        return self.teacher if split == "train" else None
 
     def run_seeds(self):
         """Make one run, or a run for each seed in its own folder, and a table of their results."""
@@ -386,15 +338,7 @@ class Experiment:
         return metrics
 
     def run(self, folder, seed):
-        """Train, evaluate and predict with one seed.
-
-        Args:
-          folder: for checkpoints, summaries and results.
-          seed: of weights, dropout and the order of the input.
-
-        Returns:
-          Dict from each evaluated split to its metrics.
-        """
+        """Train, evaluate and predict with one seed; return the metrics of each evaluated split."""
         config, train = self.config, self.train_config
         set_seed(seed)
         trainer = Trainer(
@@ -407,8 +351,7 @@ class Experiment:
         )
         if not train.best_metric and not config.do_train:
             log_best_checkpoint(folder)
-        with contextlib.ExitStack() as stack:
-            stack.enter_context(records.naming_bad_records(self.paths.values()))
+        with records.naming_bad_records(self.paths.values()):
             if config.do_train:
                 self._train(trainer, seed)
             if train.best_metric:
@@ -419,24 +362,12 @@ class Experiment:
         (split,) = self.data.splits("train")
         num_examples = self.data.num_train_units(self._features[split])
         steps = self.train_config.num_train_steps(num_examples, self.data.unit)
-        record_format = self.data.record_format(split, self._has_teacher_logits(split))
         batches = input_pipeline.TrainingInput(
-            [self.paths[split]],
-            record_format.schema,
-            record_format.lengths,
-            self.train_config.train_batch_size,
-            seed,
-            record_format.limits,
-            self.length_multiple,
+            batch_size=self.train_config.train_batch_size, seed=seed, **self._input_options(split)
         )
         evaluation = None
         if self.train_config.eval_steps:
             split = self.data.splits("dev")[0]
             evaluation = self.batches(split, self.train_config.eval_batch_size)
-        trainer.fit(
-            batches,
-            make_optimizer(self.config.optimizer, steps),
-            steps,
-            self.train_config,
-            evaluation,
-        )
+        optimizer = make_optimizer(self.config.optimizer, steps)
+        trainer.fit(batches, optimizer, steps, self.train_config, evaluation)

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from bert_tf import console, files
 from bert_tf.errors import Stopped, UserError
-from bert_tf.optimization import trainable_weights
+from bert_tf.optimization import AdamWeightDecay, trainable_weights
 from bert_tf.training import checkpointing
 from bert_tf.training.step import TrainStep
 
@@ -90,20 +90,11 @@ class Report:
     """Logs the means of what the steps return, and writes them for TensorBoard."""
 
     def __init__(self, output_dir, step, num_train_steps, batch_size, writes=True):
-        """Create the TensorBoard writer.
-
-        Args:
-          output_dir: folder of the curves.
-          step: the step that the run starts or resumes from.
-          num_train_steps: the last step.
-          batch_size: the global batch size.
-          writes: whether this process writes curves.
-        """
+        """Create the TensorBoard writer, in a process that `writes`; the run is at `step`."""
         self.num_train_steps, self.batch_size = num_train_steps, batch_size
-        if writes:
-            self.writer = tf.summary.create_file_writer(output_dir)
-        else:
-            self.writer = tf.summary.create_noop_writer()
+        self.writer = (
+            tf.summary.create_file_writer(output_dir) if writes else tf.summary.create_noop_writer()
+        )
         self.last_step, self.last_time = step, time.monotonic()
         self.sums = {}
         self.is_first = True
@@ -153,17 +144,40 @@ class Report:
 SECONDS_PER_LOOP = 2.0
 
 
+def _copy_of(optimizer):
+    """Return a copy of an optimizer that is not built, with variables of the current strategy.
+
+    Raises:
+      UserError: if the loop cannot use the optimizer.
+    """
+    if not isinstance(optimizer, AdamWeightDecay):
+        raise UserError(
+            "`optimizer`: an optimizer of bert_tf.optimization was expected, found "
+            f"{type(optimizer).__name__}; other optimizers can be used with Keras' compile and fit"
+        )
+    config = optimizer.get_config()
+    for name in ("use_ema", "loss_scale_factor", "gradient_accumulation_steps"):
+        if config[name]:
+            raise UserError(
+                f"`{name}` of an optimizer has an effect in Keras' fit only; for the training loop "
+                "set the options of `TrainConfig`"
+            )
+    return optimizer.from_config(config)
+
+
 class TrainLoop:
     """The loop of `Trainer.fit`, starting from the newest checkpoint."""
 
     def __init__(self, trainer, data, optimizer, num_train_steps, options, eval_data):
         """Restore the run from its newest checkpoint; arguments as for `Trainer.fit`."""
-        self.trainer, self.data, self.optimizer = trainer, data, optimizer
+        self.trainer, self.data = trainer, data
         self.num_train_steps, self.options, self.eval_data = num_train_steps, options, eval_data
         self.strategy, self.workers = trainer.strategy, trainer.workers
         with self.strategy.scope():
+            self.optimizer = optimizer = _copy_of(optimizer)
             weights = checkpointing.weights(trainer.model)
-            optimizer.build(trainable_weights(weights, options.num_frozen_layers))
+            trained = checkpointing.weights(trainer.model, trainable_only=True)
+            optimizer.build(trainable_weights(trained, options.num_frozen_layers))
             self.train_step = TrainStep(trainer.task, optimizer, options)
         self.state = checkpointing.run_state(trainer.model, optimizer, self.train_step.loss_scale)
         self.weights = {**weights, "global_step": optimizer.step}
@@ -186,11 +200,7 @@ class TrainLoop:
             )
 
     def run(self, preemption):
-        """Train until the last step, early stopping, or a request to stop.
-
-        Args:
-          preemption: a `PreemptionHandler`.
-        """
+        """Train until the last step, early stopping, or a request of a `PreemptionHandler`."""
         if self.best and self._is_due(self.options.eval_steps):
             self._evaluate(preemption)  # the run was stopped before or during this evaluation
         if self._is_done:
@@ -201,13 +211,8 @@ class TrainLoop:
             "training: step %d to %d, %d examples each",
             self.step, self.num_train_steps, self.data.batch_size,
         )  # fmt: skip
-        report = Report(
-            self.trainer.output_dir,
-            self.step,
-            self.num_train_steps,
-            self.data.batch_size,
-            self.workers.is_chief,
-        )
+        folder, writes = self.trainer.output_dir, self.workers.is_chief
+        report = Report(folder, self.step, self.num_train_steps, self.data.batch_size, writes)
         with contextlib.closing(report):
             for sums, first_bad in self._loops():
                 self._after(sums, first_bad, report, preemption)
@@ -220,7 +225,7 @@ class TrainLoop:
         """Report, save and evaluate after some steps."""
         options = self.options
         must_stop = self._must_stop(preemption)
-        rate = float(self.optimizer.learning_rate(self.step - 1))
+        rate = float(self.optimizer.learning_rate_at(self.step - 1))
         report.add(self.step, sums, rate, is_last=must_stop or self.step == self.num_train_steps)
         self._check_finite(sums, first_bad)
         must_evaluate = self._is_due(options.eval_steps)
@@ -323,12 +328,8 @@ class TrainLoop:
         is_stopped = None if self.workers.is_multi_worker else lambda: bool(preemption.signal)
         results = self.trainer.evaluate(self.eval_data, self.step, is_stopped=is_stopped)
         if results is not None:
-            console.info(
-                "step %d/%d  evaluation: %s",
-                self.step,
-                self.num_train_steps,
-                "  ".join(f"{n} {v:.4f}" for n, v in results.items() if n != "global_step"),
-            )
+            shown = "  ".join(f"{n} {v:.4f}" for n, v in results.items() if n != "global_step")
+            console.info("step %d/%d  evaluation: %s", self.step, self.num_train_steps, shown)
             if self.best:
                 self.best.update(results, self.weights, self.workers.is_chief)
         if self._must_stop(preemption):

@@ -24,12 +24,9 @@ from bert_tf.training.trainer import Trainer
 
 
 def pretrain(config):
-    """Pre-train and evaluate a model on records of create_pretraining_data.py.
+    """Pre-train and evaluate a model on records, as a `PretrainingConfig` specifies.
 
     A run that was stopped is resumed from its newest checkpoint in `config.output_dir`.
-
-    Args:
-      config: a `PretrainingConfig`.
 
     Returns:
       Dict of metrics, or None without `do_eval`.
@@ -42,9 +39,8 @@ def pretrain(config):
     config.device.check_dtype(config.train.dtype)
     if config.masked_lm_prob is not None and not config.dynamic_masking:
         raise UserError("`masked_lm_prob` requires `dynamic_masking`")
-    config = dataclasses.replace(
-        config, model=checkpoints.resolve_model(config.model, "bert_config_file")
-    )
+    model = checkpoints.resolve_model(config.model, "bert_config_file")
+    config = dataclasses.replace(config, model=model)
     bert_config = BertConfig.from_json_file(config.model.bert_config_file)
     check_length(config.max_seq_length, bert_config)
     config.train.check_frozen_layers(bert_config)
@@ -64,31 +60,19 @@ def pretrain(config):
 
 def _make_batches(config, bert_config):
     """Check the records; return a `TrainingInput` and an `EvaluationInput`."""
-    has_pairs = config.objective != "none"
+    train, lengths, has_pairs = config.train, config.lengths, config.objective != "none"
     schema = records.pretraining_schema(has_pairs, not config.dynamic_masking)
     paths = files.expand(config.input_file, "input_file")
     eval_paths = files.expand(config.eval_file, "eval_file") if config.eval_file else paths
-    masking = _make_masking(config, bert_config)
+    limits = records.limits(schema, bert_config, lengths)
+    parsing = {"limits": limits, "masking": _make_masking(config, bert_config)}
     for some_paths in (paths, eval_paths) if config.eval_file else (paths,):
-        records.check(some_paths, schema, config.lengths, is_unmasked=config.dynamic_masking)
-    limits = records.limits(schema, bert_config, config.lengths)
+        records.check(some_paths, schema, lengths, is_unmasked=config.dynamic_masking)
     train_batches = input_pipeline.TrainingInput(
-        paths,
-        schema,
-        config.lengths,
-        config.train.train_batch_size,
-        config.train.seed,
-        limits,
-        masking=masking,
+        paths, schema, lengths, train.train_batch_size, train.seed, **parsing
     )
     eval_batches = input_pipeline.EvaluationInput(
-        eval_paths,
-        schema,
-        config.lengths,
-        config.train.eval_batch_size,
-        config.max_eval_steps,
-        limits,
-        masking=masking,
+        eval_paths, schema, lengths, train.eval_batch_size, config.max_eval_steps, **parsing
     )
     return train_batches, eval_batches
 
@@ -145,7 +129,7 @@ def _save_tokenizer(config, bert_config):
     elif model.init_checkpoint and (
         checkpoints.find_vocabulary(model.init_checkpoint) == model.vocab_file
     ):
-        settings = checkpoints.find_tokenizer(model.init_checkpoint)[1]
+        settings = checkpoints.find_settings(model.init_checkpoint)
     else:
         settings = {}
     path = os.path.join(folder, files.TOKENIZER_CONFIG)
@@ -156,13 +140,8 @@ def _save_tokenizer(config, bert_config):
 def _run(config, bert_config, strategy, train_batches, eval_batches):
     train = config.train
     set_seed(train.seed)
-    check_batch_sizes(
-        train,
-        strategy,
-        train=config.do_train,
-        eval=config.do_eval or train.eval_steps > 0,
-        predict=False,
-    )
+    evaluates = config.do_eval or train.eval_steps > 0
+    check_batch_sizes(train, strategy, config.do_train, evaluates, predict=False)
     train.check(config.do_train)
     trainer = Trainer(
         lambda: PretrainingTask(bert_config, train.dtype_policy, config.objective != "none"),
@@ -170,17 +149,15 @@ def _run(config, bert_config, strategy, train_batches, eval_batches):
         config.output_dir,
         config.model.init_checkpoint,
     )
-    trainer.check_metric(train.best_metric)
     if config.do_train:
         if train.best_metric and eval_batches.paths == train_batches.paths:
             console.warning(
                 "`best_metric` without `eval_file`: the best checkpoint is chosen on the training "
                 "records"
             )
-        optimizer = make_optimizer(
-            config.optimizer, config.num_train_steps, config.num_warmup_steps
-        )
-        trainer.fit(train_batches, optimizer, config.num_train_steps, train, eval_batches)
+        steps = config.num_train_steps
+        optimizer = make_optimizer(config.optimizer, steps, config.num_warmup_steps)
+        trainer.fit(train_batches, optimizer, steps, train, eval_batches)
     if not config.do_eval:
         return None
     if train.best_metric:

@@ -3,10 +3,11 @@
 import tensorflow as tf
 
 from bert_tf.optimization import LossScale
+from bert_tf.optimization.replicas import sum_over_replicas
 
 
 class TrainStep:
-    """A training step of a task; `replica_step` is called in replica context.
+    """A training step of a `tasks.base.Task`; `replica_step` is called in replica context.
 
     `names` lists its results: each loss, their sum, the norm of the gradients before clipping and,
     in float16, the loss scale and 1 for a step that was skipped.
@@ -15,10 +16,7 @@ class TrainStep:
     def __init__(self, task, optimizer, options):
         """Create the variables of the loss scale, if any; must be called in the strategy's scope.
 
-        Args:
-          task: a `tasks.base.Task`.
-          optimizer: an optimizer of `bert_tf.optimization`, built.
-          options: a `TrainConfig`.
+        The `optimizer` is already built; `options` is a `TrainConfig`.
         """
         self.task, self.optimizer, self.options = task, optimizer, options
         self.names = (*task.loss_names, "loss", "gradient_norm")
@@ -27,19 +25,20 @@ class TrainStep:
             self.loss_scale = LossScale()
             self.names += ("loss_scale", "skipped_steps")
         self._gradients = tf.function(
-            self._compute_gradients, jit_compile=True if options.xla else None
+            self._compute_gradients, autograph=False, jit_compile=True if options.xla else None
         )
 
+    @tf.autograph.experimental.do_not_convert  # AutoGraph would double the time of tracing
     def replica_step(self, batch):
         """Train on this replica's share of a batch. Return a dict of float32 scalars."""
         replica = tf.distribute.get_replica_context()
-        weights = _sum_over_replicas(replica, self.task.loss_weights(batch))
+        weights = sum_over_replicas(self.task.loss_weights(batch))
         gradients, losses = self._accumulate(batch, weights, replica.replica_id_in_sync_group)
-        gradients, losses = _sum_over_replicas(replica, (gradients, losses))
+        gradients, losses = sum_over_replicas((gradients, losses))
         if self.loss_scale is None:
-            return {**losses, "gradient_norm": self.optimizer.apply(gradients)}
+            return {**losses, "gradient_norm": self.optimizer.apply_reduced(gradients)}
         gradients, is_finite = self.loss_scale.unscale(gradients)
-        norm = self.optimizer.apply(gradients, is_finite, self.loss_scale.skipped_steps)
+        norm = self.optimizer.apply_reduced(gradients, is_finite, self.loss_scale.skipped_steps)
         return {**losses, **self.loss_scale.update(is_finite, norm)}
 
     def _accumulate(self, batch, weights, replica_id):
@@ -59,10 +58,15 @@ class TrainStep:
             micro_batch = {name: value[i] for name, value in micro_batches.items()}
             return self._gradients(micro_batch, weights, replica_id)
 
-        sums = gradients(0)
-        for i in tf.range(1, count):
-            sums = tf.nest.map_structure(tf.add, sums, gradients(i))
-        return sums
+        def add(i, sums):
+            return i + 1, tf.nest.map_structure(tf.add, sums, gradients(i))
+
+        return tf.while_loop(
+            lambda i, _: i < count,
+            add,
+            (tf.constant(1), gradients(0)),
+            maximum_iterations=count - 1,
+        )[1]
 
     def _compute_gradients(self, batch, weights, replica_id):
         """Return the gradients and losses of a micro-batch: two dicts by name."""
@@ -84,12 +88,3 @@ class TrainStep:
             for name, gradient in gradients.items()
             if gradient is not None
         }, losses
-
-
-def _sum_over_replicas(replica, values):
-    """Return a structure of tensors summed over all replicas."""
-    if replica.num_replicas_in_sync == 1:
-        # TensorFlow keeps what `all_reduce` traces for as long as the process lives (it registers a
-        # gradient for it), and with it the graph, weights and moments of each seed.
-        return values
-    return replica.all_reduce(tf.distribute.ReduceOp.SUM, values)

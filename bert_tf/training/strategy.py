@@ -17,6 +17,7 @@ import tensorflow as tf
 from bert_tf import console
 from bert_tf.commands import environment
 from bert_tf.errors import Stopped, UserError, reason
+from bert_tf.options import DeviceConfig
 
 _LOST = (
     tf.errors.UnavailableError,
@@ -73,7 +74,7 @@ class Workers:
             has_chief = "chief" in resolver.cluster_spec().jobs
             first = resolver.task_type == "worker" and resolver.task_id == 0
             self.is_chief = resolver.task_type == "chief" or (first and not has_chief)
-            self._mean = tf.function(self._mean_of)
+            self._mean = tf.function(self._mean_of, autograph=False)
 
     def mean(self, *values):
         """Return the mean of each number over all workers, which must all call it together."""
@@ -116,74 +117,49 @@ class Workers:
         return self._strategy.experimental_local_results(self._strategy.run(reduce))[0]
 
 
-def make_strategy(
-    use_tpu=False,
-    tpu_name=None,
-    tpu_zone=None,
-    gcp_project=None,
-    master=None,
-    num_tpu_cores=8,
-    distribution_strategy="auto",
-):
-    """Make the strategy for the devices of a `DeviceConfig`, and log which it is.
+def make_strategy(*args, **options):
+    """Make the `tf.distribute.Strategy` for some devices, and log which it is.
 
-    Args:
-      use_tpu: whether to run on a Cloud TPU.
-      tpu_name: its name, address or "local".
-      tpu_zone: its zone.
-      gcp_project: its project.
-      master: its address, the release's older flag.
-      num_tpu_cores: expected number of cores.
-      distribution_strategy: without a TPU: "auto", "one_device", "mirrored" or "multi_worker".
-
-    Returns:
-      A `tf.distribute.Strategy`.
+    The arguments are those of `DeviceConfig`, such as `distribution_strategy="mirrored"`.
 
     Raises:
       UserError: if the device is not available.
     """
-    if use_tpu:
-        if distribution_strategy != "auto":
+    device = DeviceConfig(*args, **options)
+    distribution = device.distribution_strategy
+    if device.use_tpu:
+        if distribution != "auto":
             raise UserError(
-                f"`distribution_strategy={distribution_strategy}` cannot be combined with `use_tpu`"
+                f"`distribution_strategy={distribution}` cannot be combined with `use_tpu`"
             )
-        return _make_tpu_strategy(tpu_name or master, tpu_zone, gcp_project, num_tpu_cores)
-    unused = {
-        "tpu_name": tpu_name,
-        "tpu_zone": tpu_zone,
-        "gcp_project": gcp_project,
-        "master": master,
-    }
-    for name, value in unused.items():
-        if value:
+        return _make_tpu_strategy(device)
+    for name in ("tpu_name", "tpu_zone", "gcp_project", "master"):
+        if value := getattr(device, name):
             console.warning("`%s=%s` has no effect without `use_tpu`", name, value)
     workers = tf_config()
-    if distribution_strategy == "multi_worker" or (distribution_strategy == "auto" and workers > 1):
+    if distribution == "multi_worker" or (distribution == "auto" and workers > 1):
         return _make_multi_worker_strategy(workers)
     if workers > 1:
         console.warning(
             "TF_CONFIG names %d workers, but with `distribution_strategy=%s` each trains alone",
-            workers, distribution_strategy,
+            workers, distribution,
         )  # fmt: skip
     gpus = tf.config.list_logical_devices("GPU")
     devices = gpus or tf.config.list_logical_devices("CPU")
     names = [device.name for device in devices]
-    if distribution_strategy == "mirrored" or (distribution_strategy == "auto" and len(gpus) > 1):
+    if distribution == "mirrored" or (distribution == "auto" and len(gpus) > 1):
         if not gpus:
             console.warning("`distribution_strategy=mirrored`, but TensorFlow sees no GPU")
-        strategy = tf.distribute.MirroredStrategy(names, cross_device_ops=_cross_device_ops(gpus))
+        # Collectives between logical CPU devices collide when a process has several strategies;
+        # reducing on one device does not, and costs nothing there.
+        cross_device_ops = None if gpus else tf.distribute.ReductionToOneDevice()
+        strategy = tf.distribute.MirroredStrategy(names, cross_device_ops)
     else:
         strategy = tf.distribute.OneDeviceStrategy(names[0])
     count = strategy.num_replicas_in_sync
     kind = "GPU" if gpus else "CPU"
     console.info("devices: %d x %s, %s", count, kind, type(strategy).__name__)
     return strategy
-
-
-def _cross_device_ops(gpus):
-    # Collectives between logical CPU devices collide when a process has several strategies;
-    # reducing on one device does not, and costs nothing there.
-    return None if gpus else tf.distribute.ReductionToOneDevice()
 
 
 def _make_multi_worker_strategy(workers):
@@ -207,12 +183,13 @@ def _make_multi_worker_strategy(workers):
     return strategy
 
 
-def _make_tpu_strategy(address, zone, project, num_tpu_cores):
+def _make_tpu_strategy(device):
+    address = device.tpu_name or device.master
     if not address:
         raise UserError("`use_tpu` requires `tpu_name`: a name, grpc://host:port, or local")
     try:
         resolver = tf.distribute.cluster_resolver.TPUClusterResolver(
-            tpu=address, zone=zone, project=project
+            tpu=address, zone=device.tpu_zone, project=device.gcp_project
         )
         tf.config.experimental_connect_to_cluster(resolver)
         tf.tpu.experimental.initialize_tpu_system(resolver)
@@ -222,8 +199,8 @@ def _make_tpu_strategy(address, zone, project, num_tpu_cores):
         ) from error
     strategy = tf.distribute.TPUStrategy(resolver)
     count = strategy.num_replicas_in_sync
-    if count != num_tpu_cores:
-        console.warning("`num_tpu_cores=%d`, but %s has %d", num_tpu_cores, address, count)
+    if count != device.num_tpu_cores:
+        console.warning("`num_tpu_cores=%d`, but %s has %d", device.num_tpu_cores, address, count)
     console.info("devices: %d TPU cores at %s", count, address)
     return strategy
 
@@ -240,7 +217,9 @@ def on_all_replicas(function, strategy, spec=None):
     """
     is_tpu = isinstance(strategy, tf.distribute.TPUStrategy)
 
-    @tf.function(input_signature=[spec] if spec else None, reduce_retracing=not is_tpu)
+    @tf.function(
+        input_signature=[spec] if spec else None, reduce_retracing=not is_tpu, autograph=False
+    )
     def step(batch):
         values = strategy.run(function, args=(batch,))
         return {name: strategy.gather(value, axis=0) for name, value in values.items()}
@@ -251,17 +230,6 @@ def on_all_replicas(function, strategy, spec=None):
 def set_seed(seed):
     """Seed the initial weights and dropout."""
     keras.utils.set_random_seed(seed)
-
-
-def length_multiple(strategy, xla, max_seq_length):
-    """Return the multiple to round the length of batches up to, None to pad to `max_seq_length`.
-
-    A TPU compiles the step for a single length. XLA on a GPU compiles it for each length, so there
-    are only four lengths. Otherwise multiples of 8 suit the kernels.
-    """
-    if isinstance(strategy, tf.distribute.TPUStrategy):
-        return None
-    return max(8, -(-max_seq_length // 32) * 8) if xla else 8
 
 
 # The device files of TPU chips, of the older and the newer driver.
@@ -301,39 +269,31 @@ def find_devices():
     Raises:
       UserError: if there is a TPU that cannot be used.
     """
-    if any(map(glob.glob, _TPU_CHIPS)):
-        return Devices("TPU", _count_tpu())
-    gpus = len(tf.config.list_physical_devices("GPU"))
-    return Devices("GPU", gpus) if gpus else Devices("CPU", 1)
-
-
-def _count_tpu():
+    if not any(map(glob.glob, _TPU_CHIPS)):
+        gpus = len(tf.config.list_physical_devices("GPU"))
+        return Devices("GPU", gpus) if gpus else Devices("CPU", 1)
     done = subprocess.run(
         [sys.executable, "-c", _COUNT_TPU], env=environment(), capture_output=True, text=True
     )
     if done.returncode:
         message = (done.stderr.strip().splitlines() or ["no error message"])[-1]
         raise UserError(f"this machine has a TPU that TensorFlow cannot use ({message})")
-    return int(done.stdout.split()[-1])
+    return Devices("TPU", int(done.stdout.split()[-1]))
 
 
 def check_batch_sizes(config, strategy, train=True, eval=True, predict=True):
-    """Raise UserError if a batch size of a `TrainConfig` that is used does not divide.
+    """Raise UserError if a batch size of a `TrainConfig` does not divide over the devices.
 
-    Args:
-      config: a `TrainConfig`.
-      strategy: a `tf.distribute.Strategy`, over whose devices the batches are divided.
-      train: whether the run trains.
-      eval: whether it evaluates.
-      predict: whether it predicts.
+    `train`, `eval` and `predict` are whether the run uses the size.
     """
-    if train:
-        parts = config.gradient_accumulation_steps
-        per_replica(config.train_batch_size, strategy, "train_batch_size", parts)
-    if eval:
-        per_replica(config.eval_batch_size, strategy, "eval_batch_size")
-    if predict:
-        per_replica(config.predict_batch_size, strategy, "predict_batch_size")
+    sizes = {
+        "train_batch_size": (train, config.gradient_accumulation_steps),
+        "eval_batch_size": (eval, 1),
+        "predict_batch_size": (predict, 1),
+    }
+    for name, (is_used, parts) in sizes.items():
+        if is_used:
+            per_replica(getattr(config, name), strategy, name, parts)
 
 
 def per_replica(batch_size, strategy, argument, parts=1):

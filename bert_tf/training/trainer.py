@@ -94,7 +94,7 @@ class Trainer:
         if options.xla is not None and isinstance(self.strategy, tf.distribute.TPUStrategy):
             console.warning("`xla` has no effect on a TPU, which always compiles with it")
         options = dataclasses.replace(options, xla=use_xla(options.xla, self.strategy))
-        self.check_metric(options.best_metric)
+        check_metric(options.best_metric, self.task.metric_names)
         with (
             exclusive_directory(self.output_dir, self.workers),
             PreemptionHandler() as preemption,
@@ -112,13 +112,9 @@ class Trainer:
         )
         self.fit(*args, **kwargs)
 
-    def check_metric(self, metric):
-        """Raise UserError if `metric` is neither None nor a metric of the task."""
-        check_metric(metric, self.task.metric_names)
-
     def use_best(self, metric):
         """Load the best checkpoint by a metric; UserError if none was kept by that metric."""
-        self.check_metric(metric)
+        check_metric(metric, self.task.metric_names)
         folder = BestCheckpoint(self.output_dir, metric).folder
         prefix = checkpointing.restore_latest(folder, checkpointing.weights(self.model))
         if prefix is None:
@@ -160,11 +156,8 @@ class Trainer:
     def predict_all(self, data, description, total=None, is_stopped=None):
         """Return the predictions of all batches as one dict of numpy arrays.
 
-        Args:
-          data: as for `predict`.
-          description: label of the progress bar.
-          total: number of examples, if known.
-          is_stopped: function that returns whether to give up; then the result is None.
+        The arguments are those of `predict`, and `is_stopped`, a function that returns whether to
+        give up; then the result is None.
 
         Raises:
           UserError: if there are no examples.
@@ -183,13 +176,9 @@ class Trainer:
     ):
         """Return a dict of the metrics over all of `data`, and `global_step`.
 
-        Args:
-          data: as for `predict`.
-          step: the step of the weights, if it is not that of their checkpoint.
-          total: number of examples, if known.
-          name: name of the curves in TensorBoard.
-          on_predictions: function to call with the result of `predict_all`.
-          is_stopped: function that returns whether to give up; then the result is None.
+        `data`, `total` and `is_stopped` are as for `predict_all`, `step` is that of the weights if
+        it is not that of their checkpoint, `name` is the name of the curves in TensorBoard, and
+        `on_predictions` is called with the result of `predict_all`.
         """
         predictions = self.predict_all(data, "evaluating", total, is_stopped)
         if predictions is None:

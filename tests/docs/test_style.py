@@ -21,6 +21,7 @@ LAYERS = [
         "processes",
         "commands",
         "deprecation",
+        "keras_registry",
         "options",
         "task_options",
     ),
@@ -28,8 +29,8 @@ LAYERS = [
     ("data", "checkpoints", "optimization"),
     ("tasks",),
     ("training",),
-    ("pipelines",),
     ("serving",),
+    ("pipelines",),
     ("cli", "toy_corpus", "__main__"),
 ]
 LAYER_OF = {name: number for number, names in enumerate(LAYERS) for name in names}

@@ -50,7 +50,7 @@ def state_after_steps(dtype=None, dropout=0.0, steps=4, **options):
     """Make steps with `TrainStep` alone. Return all variables by name, with those of dropout."""
     training.set_seed(7)
     task = tasks.PretrainingTask(training_helpers.config(dropout), dtype)
-    optimizer = optimization.AdamWeightDecay(optimization.linear_warmup_decay(1e-3, steps))
+    optimizer = optimization.AdamWeightDecay(optimization.LinearWarmupDecay(1e-3, steps))
     optimizer.build(training.checkpointing.weights(task.model))
     step = training.step.TrainStep(task, optimizer, training.TrainConfig(**options))
     for i in range(steps):
@@ -85,7 +85,7 @@ def test_recomputation_makes_the_same_steps_on_two_devices(tmp_path):
 def graph_of_step(**options):
     """Return the graph of a traced step, and its nodes with those of its functions."""
     task = tasks.PretrainingTask(training_helpers.config(0.1))
-    optimizer = optimization.AdamWeightDecay(lambda step: 1e-3)
+    optimizer = optimization.AdamWeightDecay(1e-3)
     optimizer.build(training.checkpointing.weights(task.model))
     step = training.step.TrainStep(task, optimizer, training.TrainConfig(**options))
     batch = batch_of_step(0)
@@ -191,7 +191,7 @@ def test_resuming_a_float32_run_in_float16_is_logged(tmp_path, one_layer, caplog
 
 def make(weight, **options):
     variables = {"w": tf.Variable(weight)}
-    optimizer = optimization.AdamWeightDecay(lambda step: 0.1, **options)
+    optimizer = optimization.AdamWeightDecay(0.1, **options)
     optimizer.build(variables)
     return optimizer, variables["w"]
 
@@ -208,13 +208,13 @@ def test_a_step_with_infinite_gradients_is_skipped_and_halves_the_scale(
 
     def step(gradient):
         gradients, is_finite = scale.unscale({"w": tf.constant(gradient) * scale.value})
-        norm = optimizer.apply(gradients, is_finite, scale.skipped_steps)
+        norm = optimizer.apply_reduced(gradients, is_finite, scale.skipped_steps)
         return {name: float(value) for name, value in scale.update(is_finite, norm).items()}
 
     for gradient in ([np.inf, 1.0], [0.5, 0.25], [np.nan, 1.0], [0.1, 0.2], [0.3, 0.1]):
         reported = step(gradient)
         if np.isfinite(gradient).all():
-            plain.apply({"w": tf.constant(gradient)})
+            plain.apply_reduced({"w": tf.constant(gradient)})
             assert reported["skipped_steps"] == 0
         else:
             assert reported["skipped_steps"] == 1
@@ -244,7 +244,7 @@ def test_loss_scaling_keeps_gradients_that_float16_would_lose(one_layer):
     def gradients(float16):
         training.set_seed(7)
         task = Small(training_helpers.config(), "mixed_float16" if float16 else None)
-        optimizer = optimization.AdamWeightDecay(lambda step: 0.0)
+        optimizer = optimization.AdamWeightDecay(0.0)
         optimizer.build(training.checkpointing.weights(task.model))
         step = training.step.TrainStep(task, optimizer, training.TrainConfig())
         batch = batch_of_step(0)

@@ -112,7 +112,7 @@ def test_the_step_of_a_task_is_fit(task, variant):
     make, arguments, schema = TASKS[task]
     task = make(CONFIG, *arguments, dtype="mixed_bfloat16" if variant == "bfloat16" else None)
     kind = optimization.OPTIMIZERS["lamb" if variant == "lamb" else "bert_adam"]
-    optimizer = kind(optimization.linear_warmup_decay(1e-3, 10, 2))
+    optimizer = kind(optimization.LinearWarmupDecay(1e-3, 10, 2))
     optimizer.build(training.checkpointing.weights(task.model))
     step = training.step.TrainStep(task, optimizer, training.TrainConfig(**VARIANTS[variant]))
     count, problems = unfit(trace(step.replica_step, schema))
@@ -150,7 +150,7 @@ def test_xla_compiles_the_whole_step_and_the_predictions(task):
     """XLA is the compiler of TPUs; on a CPU too it must support every operation."""
     make, arguments, schema = TASKS[task]
     task = make(CONFIG, *arguments)
-    optimizer = optimization.AdamWeightDecay(lambda step: 1e-3)
+    optimizer = optimization.AdamWeightDecay(1e-3)
     optimizer.build(training.checkpointing.weights(task.model))
     step = training.TrainStep(task, optimizer, training.TrainConfig(gradient_accumulation_steps=2))
     losses = tf.function(step.replica_step, jit_compile=True)(zeros(schema))

@@ -55,6 +55,20 @@ def deep_model_folder(tmp_path_factory, tiny_config, tiny_words):
 
 
 @pytest.fixture(scope="session")
+def encoder_folder(tmp_path_factory, tiny_config, tiny_words):
+    """A release folder of a model with 1 layer, 32 positions and no dropout, to be fine-tuned."""
+    changes = {
+        "vocab_size": len(tiny_words),
+        "num_hidden_layers": 1,
+        "max_position_embeddings": 32,
+        "hidden_dropout_prob": 0.0,
+        "attention_probs_dropout_prob": 0.0,
+    }
+    config = bert_tf.BertConfig.from_dict({**tiny_config.to_dict(), **changes})
+    return write_release_folder(tmp_path_factory.mktemp("encoder"), config)
+
+
+@pytest.fixture(scope="session")
 def outputs(model_folder):
     """`model_outputs` of the 2-layer model."""
     return model_outputs(model_folder)

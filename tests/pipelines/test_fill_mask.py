@@ -167,6 +167,7 @@ def test_command(run_script, model_folder, pipeline, tmp_path):
         assert_best_equal(best, result.best)
 
 
+@pytest.mark.slow
 def test_a_model_trained_on_the_alphabet_predicts_it(model_folder):
     """Train to fill a gap in five consecutive letters."""
     config = bert_tf.BertConfig.from_json_file(str(model_folder / "bert_config.json"))
@@ -221,6 +222,18 @@ def test_a_model_without_masked_lm_head_is_an_error(tiny_config, tmp_path):
     checkpoints.write_hugging_face(path, tensors, tiny_config, str(write_vocab(tmp_path)))
     with pytest.raises(bert_tf.UserError, match=f"`init_checkpoint`: {path} .* cls/predictions/"):
         bert_tf.FillMask.from_preset(path, max_seq_length=12)
+
+
+def test_preset_and_export(pipeline, tmp_path):
+    pipeline.save_to_preset(tmp_path / "saved")
+    loaded = bert_tf.FillMask.from_preset(tmp_path / "saved", num_best=3, max_seq_length=12)
+    results = [(list(pipeline.predict(TEXTS[:1])), list(loaded.predict(TEXTS[:1])))]
+    for (expected,), (result,) in results:
+        assert result.tokens == expected.tokens
+        assert_best_equal(result.best, expected.best)
+    predictor = bert_tf.serving.Predictor(pipeline.export(tmp_path / "served", warm_up=False))
+    (answer,) = predictor([{"text": TEXTS[0]}])
+    assert answer["words"] == [[token for token, _ in expected.best[0]]]
 
 
 def test_names_of_version_0_1(pipeline):

@@ -18,6 +18,19 @@ def test_files_next_to_the_weights(model_folder, tmp_path):
         pipelines.find_model_files(str(tmp_path)).open()
 
 
+def test_wrong_presets(model_folder, tmp_path):
+    for name, message in (
+        ("uncased_L-2_H-128_A2", "neither .*did you mean uncased_L-2_H-128_A-2"),
+        (tmp_path, r"there is no bert_config\.json or config\.json"),
+    ):
+        with pytest.raises(bert_tf.UserError, match=f"`preset`: .*{message}"):
+            bert_tf.SentenceEncoder.from_preset(name)
+    shutil.copy(model_folder / "bert_config.json", tmp_path)
+    with pytest.raises(bert_tf.UserError, match=r"`preset`: there is no vocab\.txt or token"):
+        bert_tf.FillMask.from_preset(tmp_path)
+    assert pipelines.find_preset(model_folder) == pipelines.find_model_files(str(model_folder))
+
+
 def test_files_as_flags(model_folder):
     model_files = pipelines.find_model_files(str(model_folder))
     assert model_files.flags == {

@@ -121,6 +121,30 @@ def test_poolings(model_and_tokenizer, outputs, pooling):
     assert encoder.encode([]).shape == (0, 16)
 
 
+@pytest.mark.parametrize(("layer", "pooling", "normalize"), [(0, "max", True), (-1, "cls", False)])
+def test_presets_and_export(
+    model_and_tokenizer, outputs, tmp_path, transformers, layer, pooling, normalize
+):
+    lines = [line for line in LINES if "|||" not in line]
+    encoder = bert_tf.SentenceEncoder(
+        *model_and_tokenizer, pooling, layer, normalize, max_seq_length=12
+    )
+    expected = encoder.predict(lines)
+    encoder.save_to_preset(tmp_path / "saved")
+    loaded = bert_tf.SentenceEncoder.from_preset(tmp_path / "saved")
+    assert loaded.model.config.num_hidden_layers == layer % 2 + 1 and loaded.max_seq_length == 12
+    np.testing.assert_allclose(loaded.encode(lines), expected, atol=1e-6)
+    _, info = transformers.BertModel.from_pretrained(
+        str(tmp_path / "saved"), output_loading_info=True
+    )
+    assert not any(info.values()), info
+    with pytest.raises(bert_tf.UserError, match=r"`folder`: .* already exists"):
+        encoder.save_to_preset(tmp_path / "saved")
+    serve = tf.saved_model.load(encoder.export(tmp_path / "served", warm_up=False))
+    vectors = serve.signatures["serving_default"](text=tf.constant(lines))["vectors"]
+    np.testing.assert_allclose(vectors, expected, atol=1e-5)
+
+
 def test_nearest_neighbors():
     rng = np.random.default_rng(0)
     vectors, queries = rng.normal(size=(3000, 8)), rng.normal(size=(3, 8))

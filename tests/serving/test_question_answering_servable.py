@@ -10,6 +10,7 @@ from squad_helpers import record_values, window_logits
 
 import bert_tf
 from bert_tf.serving import question_answering as serving
+from bert_tf.serving import sequences
 from bert_tf.serving.sequences import Buckets
 from bert_tf.tasks.question_answering import QuestionAnsweringConfig, features, reading
 from bert_tf.tasks.question_answering import decoding as decoding_module
@@ -83,7 +84,7 @@ def score(windows, logits, decoding):
 
 @pytest.mark.parametrize("version_2", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_answers_are_those_of_python(version_2, vocab_file, monkeypatch):
-    monkeypatch.setattr(serving, "_WINDOWS_PER_STEP", 3)
+    monkeypatch.setattr(sequences, "_WINDOWS_PER_STEP", 3)
     config = features.WindowConfig(12, 3, 4, answer_alignment="offsets")
     decoding = decoding_module.DecodingConfig(12, 3, version_2, 0.0)
     values = {**dataclasses.asdict(config), **dataclasses.asdict(decoding)}

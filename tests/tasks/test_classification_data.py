@@ -80,5 +80,5 @@ def test_missing_files(tmp_path):
         FileSource(custom_task()).splits("test")
     with pytest.raises(bert_tf.UserError, match=r"`data_dir`.*train\.tsv"):
         read_examples(find_task("cola"), str(tmp_path), "train")
-    with pytest.raises(bert_tf.UserError, match=r"`data_dir`.*train\.tsv, train\.csv"):
+    with pytest.raises(bert_tf.UserError, match=r"`data_dir`.*train\.tsv or train\.csv"):
         read_examples(find_task("tsv"), str(tmp_path), "train")

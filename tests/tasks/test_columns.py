@@ -82,7 +82,7 @@ def test_two_columns_to_predict_are_a_pair_if_the_training_file_has_three(
         ("a\tb\tc\td\n", {}, "line 1: 4 columns"),
         ("only\n", {}, "line 1: 1 columns"),
         ("text\tstars\na\t1\n", {}, r"line 1.* 'label'"),
-        ("question\tlabel\na\t1\n", {}, "line 1.* text, text_a, sentence .*`text_columns`"),
+        ("question\tlabel\na\t1\n", {}, "line 1.* 'text' or 'text_a' or .*`text_columns`"),
         ("", {}, "no examples"),
         ("text\tlabel\n", {}, "no examples"),
     ],

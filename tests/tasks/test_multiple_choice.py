@@ -18,7 +18,9 @@ import bert_tf
 from bert_tf import checkpoints, modeling, optimization, training
 from bert_tf.data import input_pipeline, records
 from bert_tf.tasks import MultipleChoiceOptions, multiple_choice
-from bert_tf.tasks.multiple_choice import find_file, read_examples
+from bert_tf.tasks.feature_cache import write_records
+from bert_tf.tasks.multiple_choice import read_examples
+from bert_tf.tasks.rows import find_file
 
 HEADER = [
     "", "video-id", "fold-ind", "startphrase", "sent1", "sent2", "gold-source",
@@ -132,7 +134,7 @@ def test_mirrored_devices_make_the_same_steps(tmp_path):
     tokenizer = bert_tf.FullTokenizer(str(write_vocab(tmp_path)))
     examples, _ = read_examples(str(tmp_path / "train.csv"))
     path = str(tmp_path / "train.tf_record")
-    multiple_choice.write_features(path, examples, tokenizer, 12)
+    write_records(path, records.CHOICE, multiple_choice.features(examples, tokenizer, 12))
     lengths = {"S": 12, "C": 4}
     probabilities = []
     for name, strategy in (("one", one_device()), ("two", mirrored(2))):
@@ -147,7 +149,7 @@ def test_mirrored_devices_make_the_same_steps(tmp_path):
 
         trainer = training.Trainer(make_task, strategy, str(tmp_path / name))
         data = input_pipeline.TrainingInput([path], records.CHOICE, lengths, 8, 0, None, 8)
-        optimizer = optimization.AdamWeightDecay(lambda step: 1e-3)
+        optimizer = optimization.AdamWeightDecay(1e-3)
         options = training.TrainConfig(gradient_accumulation_steps=2)
         trainer.fit(data, optimizer, 3, options)
         evaluation = input_pipeline.EvaluationInput(
@@ -224,7 +226,7 @@ ROWS = "context,ending1,ending0,ending10,label\n"
         (ROWS, r"bad\.csv: "),
         ("", r"bad\.csv, line 1: "),
         ("context,ending0,label\n", "line 1: .*ending0.*`ending_columns`"),
-        ("text,ending0,ending1,label\n", "line 1: .*startphrase or context.*`context_columns`"),
+        ("text,ending0,ending1,label\n", "line 1: .*'startphrase' or 'context'.*`context_columns`"),
         ("context,ending0,ending1\n", "line 1: .*label.*`label_column`"),
         ("context,ending0,ending1,label,label\n", "line 1: .*label .*twice"),
     ],
@@ -246,8 +248,8 @@ def test_bad_rows_are_left_out_and_counted(tmp_path, caplog):
 
 def test_missing_files_are_named(tmp_path):
     with pytest.raises(bert_tf.UserError, match=r"`data_dir`.*dev\.csv or val\.csv"):
-        find_file("dev", str(tmp_path))
+        find_file("dev", ("dev.csv", "val.csv"), str(tmp_path))
     with pytest.raises(bert_tf.UserError, match="`data_dir` or `test_file`"):
-        find_file("test")
+        find_file("test", ("test.csv",))
     with pytest.raises(bert_tf.UserError, match=r"`train_file`.*no\.csv"):
-        find_file("train", path=os.path.join(tmp_path, "no.csv"))
+        find_file("train", ("train.csv",), path=os.path.join(tmp_path, "no.csv"))

@@ -125,7 +125,7 @@ def test_short_batches_make_the_same_steps(tmp_path):
         # The dropout before the classifier has a fixed rate.
         (dropout,) = (layer for layer in trainer.model.layers if hasattr(layer, "rate"))
         dropout.rate = 0.0
-        rate = bert_tf.optimization.linear_warmup_decay(1e-3, 12, 2)
+        rate = bert_tf.optimization.LinearWarmupDecay(1e-3, 12, 2)
         trainer.fit(
             make_input(input_pipeline.TrainingInput, path, multiple, seed=0),
             bert_tf.optimization.AdamWeightDecay(rate),

@@ -225,3 +225,14 @@ def test_lengths_and_vocabularies_must_fit_the_model(caplog):
     assert "v.txt has 4 entries" in caplog.text
     with pytest.raises(bert_tf.UserError, match=r"`vocab_file`: v\.txt has 51 .* 50"):
         tasks.check_vocabulary({"a": TINY.vocab_size}, TINY, "v.txt")
+
+
+def test_labels_of_a_classifier_that_was_fine_tuned_elsewhere():
+    def make(**options):
+        return tasks.ClassificationConfig.of_pretrained(TINY, "", True, max_seq_length=8, **options)
+
+    config = make(labels=("x", "y"))
+    assert (config.labels, config.num_outputs, config.max_seq_length) == (("x", "y"), 2, 8)
+    assert make(task_type="regression").labels == ()
+    with pytest.raises(bert_tf.UserError, match="`labels` must be given"):
+        make()

@@ -9,6 +9,7 @@ import tensorflow as tf
 from common import TINY
 
 import bert_tf
+from bert_tf.tasks import rows as rows_module
 from bert_tf.tasks import token_classification as tagging
 from bert_tf.tasks.rows import BadRows
 from bert_tf.tasks.token_classification import features, reading, schemes, scoring
@@ -252,9 +253,11 @@ def data_set(monkeypatch):
             names = "tokens", "ner"
             return [dict(zip(names, map(tf.constant, row, dtypes), strict=True)) for row in rows]
 
-        info = types.SimpleNamespace(features=features, splits=("train", "test"))
+        info = types.SimpleNamespace(
+            features=features, splits=("train", "test"), supervised_keys=None
+        )
         builder = types.SimpleNamespace(info=info, as_dataset=as_dataset)
-        monkeypatch.setattr(reading, "load_builder", lambda *_: builder)
+        monkeypatch.setattr(rows_module, "load_builder", lambda *_: builder)
         return reading.TfdsSentences("letters", **options)
 
     return make

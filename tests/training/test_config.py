@@ -91,12 +91,12 @@ def test_optimizer_config(caplog):
     assert isinstance(make_optimizer(OptimizerConfig(), 100), bert_tf.optimization.AdamWeightDecay)
     for name in bert_tf.optimization.OPTIMIZERS:
         assert make_optimizer(OptimizerConfig(name, layer_decay=0.9), 100).layer_decay == 0.9
-    rate = make_optimizer(OptimizerConfig(learning_rate=1e-3), 100).learning_rate
+    rate = make_optimizer(OptimizerConfig(learning_rate=1e-3), 100).learning_rate_at
     assert float(rate(5)) == pytest.approx(5e-4)
     assert float(rate(50)) == pytest.approx(5e-4)
     rate = make_optimizer(
         OptimizerConfig(learning_rate=1e-3), 100, num_warmup_steps=20
-    ).learning_rate
+    ).learning_rate_at
     assert float(rate(5)) == pytest.approx(2.5e-4)
     assert not caplog.text
     make_optimizer(OptimizerConfig(warmup_proportion=1.0), 100)

@@ -116,7 +116,7 @@ def test_finished_run_is_not_trained_again(finished, caplog):
     assert "nothing to do" in caplog.text
     assert "`init_checkpoint` is not read" in caplog.text
     with pytest.warns(FutureWarning, match=r"use Trainer\.fit"):
-        trainer.train(Batches(), optimization.AdamWeightDecay(lambda step: 1e-3), 20)
+        trainer.train(Batches(), optimization.AdamWeightDecay(1e-3), 20)
     for name, value in tensors(finished).items():
         np.testing.assert_array_equal(value, before[name])
     (finished / "checkpoint").unlink()  # the checkpoint is found without this file
@@ -189,7 +189,7 @@ def run_scripted(output_dir, script, steps, start=0, **options):
     trainer = training.Trainer(make_task, one_device(), str(output_dir))
     trainer.fit(
         Batches(),
-        optimization.AdamWeightDecay(lambda step: 1e-3),
+        optimization.AdamWeightDecay(1e-3),
         steps,
         training.TrainConfig(eval_steps=2, **options),
         SomeBatches(),
@@ -317,7 +317,7 @@ def test_evaluation_does_not_change_the_training(scripted, tmp_path):
     trainer = training.Trainer(
         lambda: tasks.PretrainingTask(config(0.1)), one_device(), str(tmp_path)
     )
-    trainer.fit(Batches(), optimization.AdamWeightDecay(lambda step: 1e-3), 8)
+    trainer.fit(Batches(), optimization.AdamWeightDecay(1e-3), 8)
     assert_same(scripted, tmp_path)
     steps = {
         event.step

@@ -146,7 +146,7 @@ def run(
         str(output_dir),
         init,
     )
-    schedule = optimization.linear_warmup_decay(rate, total or steps)
+    schedule = optimization.LinearWarmupDecay(rate, total or steps)
     options = training.TrainConfig(save_checkpoints_steps=save, **options)
     trainer.fit(data or Batches(), optimizer(schedule), steps, options, SomeBatches())
     return trainer
@@ -157,7 +157,7 @@ def run_classifier(output_dir, strategy=None, steps=20):
     trainer = training.Trainer(
         lambda: LabelWeightedTask(config(), 3), strategy or one_device(), str(output_dir)
     )
-    schedule = optimization.linear_warmup_decay(1e-3, steps)
+    schedule = optimization.LinearWarmupDecay(1e-3, steps)
     # The dropout after the pooled output has a fixed rate.
     trainer.model.layers[-2].rate = 0.0
     trainer.fit(LabeledBatches(), optimization.AdamWeightDecay(schedule), steps)

@@ -34,12 +34,10 @@ __all__ = [
     "write",
 ]
 
-__getattr__ = deprecated_names(
-    __name__,
-    {
-        "BOUNDARIES": "WORD_BOUNDARIES",
-        "FORMATS": "INPUT_FORMATS",
-        "Settings": "InstanceConfig",
-        "make_whole": "create_in_memory",
-    },
-)
+_DEPRECATED = {
+    "BOUNDARIES": "WORD_BOUNDARIES",
+    "FORMATS": "INPUT_FORMATS",
+    "Settings": "InstanceConfig",
+    "make_whole": "create_in_memory",
+}
+__getattr__ = deprecated_names(__name__, _DEPRECATED)

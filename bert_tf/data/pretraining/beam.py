@@ -11,15 +11,11 @@ from bert_tf.errors import UserError
 
 
 def create_shards(shards, runner, options):
-    """Create the missing `Shards`; return the `Counts` of all.
+    """Create the missing `Shards` with a Beam runner; return the `Counts` of all.
 
-    Args:
-      shards: `Shards`.
-      runner: name of a Beam runner, such as "DirectRunner".
-      options: list of Beam's flags, such as ["--project=mine"].
-
-    Raises:
-      UserError: if Beam is not installed or rejects a flag, and as `Shards.create`.
+    `runner` is its name, such as "DirectRunner"; `options` is a list of Beam's flags, such as
+    ["--project=mine"]. Raises UserError if Beam is not installed or rejects a flag, and as
+    `Shards.create`.
     """
     try:
         import apache_beam as beam
@@ -38,7 +34,7 @@ def create_shards(shards, runner, options):
             pipeline
             | "files" >> beam.Create(range(shards.source.num_files))
             | beam.Reshuffle()
-            | "tokenize" >> beam.FlatMap(_TokenizeFile(shards, missing))
+            | "tokenize" >> beam.FlatMap(_tokenize_file, shards, frozenset(missing))
         )
         # So that shards without documents are created, too.
         all_missing = pipeline | "shards" >> beam.Create([(shard, None) for shard in missing])
@@ -46,7 +42,7 @@ def create_shards(shards, runner, options):
             (blocks, all_missing)
             | beam.Flatten()
             | beam.GroupByKey()
-            | "make" >> beam.MapTuple(_CreateShard(shards))
+            | "make" >> beam.Map(_create_shard, shards)
         )
         try:
             pipeline.run().wait_until_finish()
@@ -67,28 +63,17 @@ def extract_user_error(error):
     return match and match[1]
 
 
-class _TokenizeFile:
-    """A picklable function from a file number to pairs of a shard and ((file, chunk), `Block`)."""
-
-    def __init__(self, shards, missing):
-        self._shards, self._missing = shards, frozenset(missing)
-
-    def __call__(self, file):
-        shards = self._shards
-        documents = shards.source.documents_in(file)
-        for number, chunk in enumerate(iter_chunks(documents, shards.num_shards)):
-            for shard, block in shards.tokenize(chunk):
-                if shard in self._missing:
-                    yield shard, ((file, number), tuple(block))
+def _tokenize_file(file, shards, missing):
+    """Yield pairs of a missing shard and ((file, chunk), `Block`)."""
+    documents = shards.source.documents_in(file)
+    for number, chunk in enumerate(iter_chunks(documents, shards.num_shards)):
+        for shard, block in shards.tokenize(chunk):
+            if shard in missing:
+                yield shard, ((file, number), tuple(block))
 
 
-class _CreateShard:
-    """A picklable function that creates a shard from its blocks, which are in any order."""
-
-    def __init__(self, shards):
-        self._shards = shards
-
-    def __call__(self, shard, values):
-        blocks = sorted(filter(None, values), key=lambda value: value[0])
-        self._shards.create_shard(shard, [block for _, block in blocks])
-        return shard
+def _create_shard(shard_and_values, shards):
+    """Create a shard from its blocks, which are in any order."""
+    shard, values = shard_and_values
+    blocks = sorted(filter(None, values), key=lambda value: value[0])
+    shards.create_shard(shard, [block for _, block in blocks])

@@ -9,7 +9,7 @@ import numpy as np
 
 from bert_tf import console
 from bert_tf.data.pretraining.sources import split_sentences
-from bert_tf.errors import DamagedFile, UserError
+from bert_tf.errors import UserError
 
 # Number of characters to tokenize at a time.
 _CHUNK_SIZE = 500_000
@@ -18,28 +18,24 @@ _CHUNK_SIZE = 500_000
 _DTYPES = ("<i4", "<i4", "<i4", "?", "<i4")
 
 
+def starts_of(lengths):
+    """Return the start of each of consecutive parts, and the end of the last, int64 (N + 1,)."""
+    return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+
+
 class Block(NamedTuple):
-    """Tokenized documents: T tokens in N sentences in D documents.
+    """Tokenized documents: T tokens in N sentences in D documents."""
 
-    Attributes:
-      ids: int32 (T,), all tokens.
-      sentences: int32 (N,), the number of tokens of each sentence.
-      documents: int32 (D,), the number of sentences of each document.
-      is_continuation: bool (T,), whether a token continues a word of the text; (0,) if words are
-        recognised by their "##" tokens.
-      empty_lines: int32 (1,), the number of lines without a token, which were skipped.
-    """
-
-    ids: np.ndarray
-    sentences: np.ndarray
-    documents: np.ndarray
+    ids: np.ndarray  # int32 (T,), all tokens
+    sentences: np.ndarray  # int32 (N,), the number of tokens of each sentence
+    documents: np.ndarray  # int32 (D,), the number of sentences of each document
+    # bool (T,), whether a token continues a word of the text; (0,) if "##" tokens show that
     is_continuation: np.ndarray
-    empty_lines: np.ndarray
+    empty_lines: np.ndarray  # int32 (1,), the number of lines without a token, which were skipped
 
     def largest_document(self):
         """Return the number of tokens of the largest document, 0 if there is none."""
-        ends = np.concatenate([[0], np.cumsum(self.sentences, dtype=np.int64)])
-        bounds = ends[np.concatenate([[0], np.cumsum(self.documents, dtype=np.int64)])]
+        bounds = starts_of(self.sentences)[starts_of(self.documents)]
         return int(np.diff(bounds).max(initial=0))
 
     def write(self, writer):
@@ -49,44 +45,28 @@ class Block(NamedTuple):
             writer.write(part.tobytes())
 
     @classmethod
-    def read_all(cls, path, reader):
-        """Return all blocks of an open binary file.
-
-        Raises:
-          DamagedFile: if the file is truncated.
-        """
-        blocks = []
-        header_size = 8 * len(cls._fields)
-        while header := reader.read(header_size):
-            if len(header) < header_size:
-                raise DamagedFile(f"{path}: truncated")
+    def read_all(cls, data):
+        """Return all blocks of a file, given its bytes; raise ValueError if it is truncated."""
+        blocks, offset = [], 0
+        while offset < len(data):
             parts = []
-            for length, dtype in zip(np.frombuffer(header, "<i8"), _DTYPES, strict=True):
-                size = int(length) * np.dtype(dtype).itemsize
-                data = reader.read(size)
-                if len(data) != size:
-                    raise DamagedFile(f"{path}: truncated")
-                parts.append(np.frombuffer(data, dtype))
+            lengths = np.frombuffer(data, "<i8", len(_DTYPES), offset)
+            offset += lengths.nbytes
+            for length, dtype in zip(lengths.tolist(), _DTYPES, strict=True):
+                parts.append(np.frombuffer(data, dtype, length, offset))
+                offset += parts[-1].nbytes
             blocks.append(cls(*parts))
         return blocks
 
 
 class Corpus(NamedTuple):
-    """Tokenized text: T tokens in N sentences in D documents.
+    """Tokenized text: T tokens in N sentences in D documents."""
 
-    Attributes:
-      ids: int32 (T,), all tokens.
-      sentences: int64 (N + 1,), the start of each sentence in `ids`, and T.
-      documents: int64 (D + 1,), the start of each document in `sentences`, and N.
-      is_continuation: see `Block`.
-      empty_lines: the number of lines without a token, which were skipped.
-    """
-
-    ids: np.ndarray
-    sentences: np.ndarray
-    documents: np.ndarray
-    is_continuation: np.ndarray
-    empty_lines: int
+    ids: np.ndarray  # int32 (T,), all tokens
+    sentences: np.ndarray  # int64 (N + 1,), the start of each sentence in `ids`, and T
+    documents: np.ndarray  # int64 (D + 1,), the start of each document in `sentences`, and N
+    is_continuation: np.ndarray  # see `Block`
+    empty_lines: int  # the number of lines without a token, which were skipped
 
     @classmethod
     def from_blocks(cls, blocks):
@@ -94,17 +74,17 @@ class Corpus(NamedTuple):
         empty = Block(*(np.zeros(0, dtype) for dtype in _DTYPES))
         columns = zip(empty, *blocks, strict=True)
         ids, sentences, documents, is_continuation, empty_lines = map(np.concatenate, columns)
-        starts = (
-            np.concatenate([[0], np.cumsum(x, dtype=np.int64)]) for x in (sentences, documents)
-        )
+        starts = map(starts_of, (sentences, documents))
         return cls(ids, *starts, is_continuation, int(empty_lines.sum()))
 
 
 class ChunkTokenizer:
-    """A picklable function from a chunk of documents to a block for each shard."""
+    """A picklable function from a chunk of documents to a block for each shard.
+
+    `by_spaces` means `word_boundaries="spaces"` of `InstanceConfig`.
+    """
 
     def __init__(self, tokenizer, by_spaces):
-        """Create the function; `by_spaces` means `word_boundaries="spaces"` of `InstanceConfig`."""
         self._tokenizer, self._by_spaces = tokenizer, by_spaces
 
     def __call__(self, chunk):
@@ -151,8 +131,7 @@ def iter_chunks(documents, num_shards, on_progress=lambda: None):
 
     Document d of file f, both counted from 0, belongs to shard (f + d) mod `num_shards`.
 
-    Yields:
-      Lists of (shard, lines, whether the lines have to be split into sentences).
+    A chunk is a list of (shard, lines, whether the lines have to be split into sentences).
     """
     chunk, size = [], 0
     for document in documents:
@@ -169,12 +148,9 @@ def iter_chunks(documents, num_shards, on_progress=lambda: None):
 
 
 def read_corpus(source, tokenizer, by_spaces=False):
-    """Return a source, see `sources`, as a `Corpus`. Lines without a token are skipped.
+    """Return a source, see `sources`, as a `Corpus`; raise UserError if it has no text.
 
     `by_spaces` means `word_boundaries="spaces"` of `InstanceConfig`.
-
-    Raises:
-      UserError: if the source cannot be read or has no text.
     """
     with console.progress("tokenizing", source) as on_progress:
         chunks = iter_chunks(source.documents(), 1, on_progress)

@@ -11,9 +11,7 @@ each instance as (a_start, a_end, b_start, b_end, label), where the bounds are i
 * sentences: start of each sentence in `Corpus.ids`, as a memoryview: its items are Python integers,
   which are faster to read one by one than those of NumPy.
 * documents: list of (first sentence, last sentence + 1), in the order of processing.
-* config: an `InstanceConfig`.
-* rng: a `random.Random`.
-* on_progress: called with 1 after each document.
+* config: an `InstanceConfig`; rng: a `random.Random`; on_progress: called with 1 per document.
 
 Sentences are collected until they reach the target length, and the chunk is cut in two at a random
 sentence. The target is the maximum length to make full use of the computation, except in some
@@ -27,26 +25,23 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bert_tf.data.pretraining.corpus import starts_of
 from bert_tf.data.pretraining.masking import Masker, randbelow, shuffle, unpack_masks
 
 
 class Instance(NamedTuple):
     """The sequence [CLS] a [SEP] b [SEP] with masks, or [CLS] a [SEP] if b is empty.
 
-    Attributes:
-      a_start, a_end, b_start, b_end: bounds of the two segments in `Corpus.ids`.
-      label: whether b is a random next sentence, or whether a and b are swapped.
-      positions: masked positions in the sequence, ascending.
-      replacements: the id that replaces the token at each position, or `masking.KEEP`.
+    The bounds of the two segments are indices into `Corpus.ids`.
     """
 
     a_start: int
     a_end: int
     b_start: int
     b_end: int
-    label: bool
-    positions: array
-    replacements: array
+    label: bool  # whether b is a random next sentence, or whether a and b are swapped
+    positions: array  # masked positions in the sequence, ascending
+    replacements: array  # the id that replaces the token at each position, or `masking.KEEP`
 
 
 class Instances:
@@ -62,7 +57,7 @@ class Instances:
     def __init__(self, segments, counts, masks, rng):
         """Shuffle instances, which are given as flat arrays (`array.array`)."""
         self.segments = np.frombuffer(segments, np.int64).reshape(-1, 5)
-        self.starts = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+        self.starts = starts_of(counts)
         # A dummy entry, so that lookups with index 0 are valid if nothing is masked.
         self.masks = np.asarray(masks or array("q", [0]))
         order = array("q", range(len(self.segments)))
@@ -85,14 +80,10 @@ class Instances:
 
 
 def create_instances(corpus, vocab, config, rng=None, on_progress=lambda count: None):
-    """Return the `Instances` of a `Corpus`.
+    """Return the `Instances` of a `Corpus` for a vocabulary and an `InstanceConfig`.
 
-    Args:
-      corpus: a `Corpus`.
-      vocab: dict from token to id.
-      config: an `InstanceConfig`.
-      rng: a `random.Random`; None to create one from `config.random_seed`.
-      on_progress: called with a number of processed documents; each counts `dupe_factor` times.
+    `rng` is a `random.Random`, None to create one from `config.random_seed`. `on_progress` is
+    called with a number of processed documents; each counts `dupe_factor` times.
     """
     rng = rng or random.Random(config.random_seed)
     order = list(range(len(corpus.documents) - 1))
@@ -106,12 +97,9 @@ def create_instances(corpus, vocab, config, rng=None, on_progress=lambda count: 
     for _ in range(config.dupe_factor):
         for segments in iter_segments(sentences, documents, config, rng, on_progress):
             all_segments.extend(segments)
-            if masker:
-                masks = masker(segments[:4], rng)
-                counts.append(len(masks))
-                all_masks.fromlist(masks)
-            else:
-                counts.append(0)
+            masks = masker(segments[:4], rng) if masker else []
+            counts.append(len(masks))
+            all_masks.fromlist(masks)
     return Instances(all_segments, counts, all_masks, rng)
 
 
@@ -120,11 +108,8 @@ def _next_sentence_pairs(sentences, documents, config, rng, on_progress):
     max_length = config.max_seq_length - 3
     for number, (first, last) in enumerate(documents):
         target = _draw_target_length(max_length, config, rng)
-        end = first
-        while end < last:
-            end += 1  # the chunk consists of sentences `first` to `end` - 1
-            if end < last and sentences[end] - sentences[first] < target:
-                continue
+        while first < last:
+            end = _chunk_end(sentences, first, last, target)
             cut = first + 1 + (randbelow(end - first - 1, rng) if end - first > 1 else 0)
             a_start, a_end = sentences[first], sentences[cut]
             # A chunk of a single sentence leaves nothing for b.
@@ -149,11 +134,8 @@ def _sentence_order_pairs(sentences, documents, config, rng, on_progress):
     max_length = config.max_seq_length - 3
     for first, last in documents:
         target = _draw_target_length(max_length, config, rng)
-        end = first
-        while end < last:
-            end += 1
-            if end < last and sentences[end] - sentences[first] < target:
-                continue
+        while first < last:
+            end = _chunk_end(sentences, first, last, target)
             a_start, b_end = sentences[first], sentences[end]
             if end - first > 1:
                 a_end = sentences[first + 1 + randbelow(end - first - 1, rng)]
@@ -218,6 +200,11 @@ def _fill(sentences, start, last, room, may_cut):
     return start + room if may_cut else start
 
 
+def _chunk_end(sentences, first, last, target):
+    """Return the sentence after the chunk from `first` on, of `target` tokens or up to `last`."""
+    return bisect_left(sentences, sentences[first] + target, first + 1, last)
+
+
 def _draw_target_length(max_length, config, rng):
     if rng.random() < config.short_seq_prob:
         return rng.randint(2, max_length)
@@ -233,8 +220,7 @@ def _random_segment(sentences, documents, number, target, rng):
             break
     first, last = documents[other]
     start = first + randbelow(last - first, rng)
-    end = bisect_left(sentences, sentences[start] + target, start + 1, last)
-    return sentences[start], sentences[end]
+    return sentences[start], sentences[_chunk_end(sentences, start, last, target)]
 
 
 def _truncate(a_start, a_end, b_start, b_end, max_length, rng):

@@ -114,9 +114,8 @@ class Masker:
             run = words[index : index + size]
             positions = [position for word in run for position in word]
             fits = len(run) == size and len(chosen) + len(positions) <= count
-            if fits and chosen.keys().isdisjoint(positions):
-                if positions[0] < b_first <= positions[-1] and len(run) > 1:
-                    continue
+            crosses = len(run) > 1 and positions[0] < b_first <= positions[-1]
+            if fits and not crosses and chosen.keys().isdisjoint(positions):
                 chosen.update(dict.fromkeys(positions))
         return list(chosen)
 

@@ -35,18 +35,17 @@ _TOKEN, _SENTENCE, _INSTANCE, _MASK = 8, 12, 80, 12
 
 
 class Shards:
-    """The shards of a source, see `sources`; `create` creates those that are missing."""
+    """The shards of a source, see `sources`; `create` creates those that are missing.
+
+    Their file names begin with `path`. The work folder is created in, and removed from, the local
+    folder `work_dir`, by default that of `path`.
+    """
 
     def __init__(self, source, path, tokenizer, config, num_shards, work_dir=None):
-        """Describe the shards, whose file names begin with `path`.
-
-        The work folder is created in, and removed from, the local folder `work_dir`, by default
-        that of `path`.
-        """
         self.source, self.config, self.num_shards = source, config, num_shards
         self.vocab = tokenizer.vocab
         self.tokenize = ChunkTokenizer(tokenizer, config.word_boundaries == "spaces")
-        vocab = "\n".join(f"{token}\t{index}" for token, index in tokenizer.vocab.items())
+        vocab = "\n".join(f"{token}\t{index}" for token, index in self.vocab.items())
         fingerprint = {
             "input": source.fingerprint(),
             **source.options(),
@@ -59,36 +58,27 @@ class Shards:
         }
         # Through JSON, so that it equals a saved one.
         self._fingerprint = json.loads(json.dumps(fingerprint))
-        self._path = path
+        self._path, self._metadata_path = path, f"{path}.json"
         # A subfolder, since other files in the user's folder must not be touched.
-        folder = os.path.dirname(path) if work_dir is None else work_dir
-        name = f"{os.path.basename(path)}.work"
+        folder, name = os.path.split(f"{path}.work")
+        folder = folder if work_dir is None else work_dir
         self._work_dir = WorkDir(os.path.join(folder, name), num_shards, self._fingerprint)
 
     def paths(self):
         """Return the files of all shards."""
-        return [
-            f"{self._path}-{shard:05d}-of-{self.num_shards:05d}" for shard in range(self.num_shards)
-        ]
+        count = self.num_shards
+        return [f"{self._path}-{shard:05d}-of-{count:05d}" for shard in range(count)]
 
     def create(self, num_processes=1, max_memory_mb=0):
         """Create the missing shards and log a table of all; return the `Counts` of all.
 
-        `max_memory_mb` is the memory limit of all processes together, 0 for no limit.
-
-        Raises:
-          UserError: if existing files have a different configuration or input, the source cannot be
-            read, or a shard exceeds the memory limit.
+        `max_memory_mb` is the memory limit of all processes together, 0 for no limit. Raises
+        UserError if existing files have a different configuration or input, or a shard exceeds the
+        memory limit.
         """
         if "://" in self._work_dir.path:
             raise UserError(f"`work_dir` must be a local folder, not {self._work_dir.path}")
-
-        def create():
-            sizes = self._write_tokens(num_processes)
-            self._check_memory(sizes, num_processes, max_memory_mb)
-            self._create_missing(sizes, num_processes)
-
-        return self.create_with(create)
+        return self.create_with(lambda: self._create_missing(num_processes, max_memory_mb))
 
     def create_with(self, create_missing):
         """Create the missing shards by a function without arguments; return as `create`."""
@@ -110,8 +100,7 @@ class Shards:
         return total
 
     def _is_complete(self, metadata):
-        system = files.system(self._path)
-        return "shards" in metadata and all(map(system.exists, self.paths()))
+        return "shards" in metadata and all(map(files.system(self._path).exists, self.paths()))
 
     def _complete(self, metadata, create_missing):
         """Create what is missing, and return the complete metadata."""
@@ -159,16 +148,8 @@ class Shards:
                 "start again"
             )
 
-    @property
-    def _metadata_path(self):
-        return f"{self._path}.json"
-
     def _read_metadata(self):
-        """Return the metadata of existing shards, or new metadata if there are none.
-
-        Raises:
-          UserError: if existing shards have a different fingerprint, or none.
-        """
+        """Return the metadata of existing shards, new if there are none; check the fingerprint."""
         system = files.system(self._path)
         existing = [path for path in self.paths() if system.exists(path)]
         path = self._metadata_path
@@ -185,9 +166,7 @@ class Shards:
         except (ValueError, KeyError, TypeError):
             raise UserError(f"`output_file`: {path} is not the metadata of shards") from None
         current = self._fingerprint
-        changed = [name for name in current if saved.get(name) != current[name]]
-        if changed:
-            name = changed[0]
+        if name := next((name for name in current if saved.get(name) != current[name]), None):
             old, new = saved.get(name), current[name]
             if name == "input" and isinstance(old, list):
                 # Show the first file that differs instead of a long list.
@@ -210,8 +189,7 @@ class Shards:
 
     def _write_tokens(self, num_processes):
         """Write the tokens of all shards to the work folder unless they exist; return the sizes."""
-        sizes = self._work_dir.read_sizes()
-        if sizes:
+        if sizes := self._work_dir.read_sizes():
             return sizes
         with self._work_dir.writing_tokens() as writer:
             with console.progress("tokenizing", self.source) as on_progress:
@@ -234,8 +212,7 @@ class Shards:
         )  # fmt: skip
         if not max_memory_mb or total_mb <= max_memory_mb:
             return
-        available_mb = max_memory_mb - base_mb
-        largest_document = max(size[2] for size in sizes)
+        available_mb, largest_document = max_memory_mb - base_mb, max(size[2] for size in sizes)
         if available_mb <= 0:
             advice = f"the processes alone take {base_mb} MB"
         elif num_processes * self._estimate_mb(largest_document, 1) > available_mb:
@@ -257,21 +234,21 @@ class Shards:
         # 1.6: random next sentences and ends of documents leave instances that are not full.
         instances = config.dupe_factor * (1.6 * tokens / config.max_seq_length + 1)
         max_masks = 0 if config.dynamic_masking else config.max_predictions_per_seq
-        num_masks = min(max_masks, config.num_to_mask(config.max_seq_length))
-        instance_size = _INSTANCE + _MASK * num_masks
+        instance_size = _INSTANCE + _MASK * min(
+            max_masks, config.num_to_mask(config.max_seq_length)
+        )
         return (tokens * _TOKEN + sentences * _SENTENCE + instances * instance_size) / 1e6
 
-    def _create_missing(self, sizes, num_processes):
+    def _create_missing(self, num_processes, max_memory_mb):
+        sizes = self._write_tokens(num_processes)
+        self._check_memory(sizes, num_processes, max_memory_mb)
         missing = self.missing()
         thousands = [sizes[shard][0] / 1000 for shard in missing]
         ticker = console.Ticker("creating shards", "thousand tokens", sum(thousands))
-        created = processes.shared_map(
-            self._create_from_tokens,
-            [(shard, sizes[shard]) for shard in missing],
-            num_processes,
-            # Remote files are written by TensorFlow, which does not work in a fork.
-            fork="://" not in self._path,
-        )
+        items = [(shard, sizes[shard]) for shard in missing]
+        # Remote files are written by TensorFlow, which does not work in a fork.
+        fork = "://" not in self._path
+        created = processes.shared_map(self._create_from_tokens, items, num_processes, fork)
         for count, _ in zip(thousands, created, strict=True):
             ticker.add(count)
         ticker.done()

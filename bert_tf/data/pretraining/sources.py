@@ -11,47 +11,37 @@ INPUT_FORMATS = ("auto", "text", "jsonl")
 
 
 class Document(NamedTuple):
-    """A document of a source.
+    """A document of a source."""
 
-    Attributes:
-      file: index of its file.
-      number: index of the document in its file.
-      lines: list of str, one sentence per line, or running text if `is_raw`.
-      is_raw: whether the lines still have to be split by `split_sentences`.
-    """
-
-    file: int
-    number: int
-    lines: list
-    is_raw: bool
+    file: int  # the index of its file
+    number: int  # the index of the document in its file
+    lines: list  # str, one sentence per line, or running text if `is_raw`
+    is_raw: bool  # whether the lines still have to be split by `split_sentences`
 
 
 class FileSource:
-    """Documents in files; `done` of `total` kB have been read."""
+    """Documents in files; `done` of `total` kB have been read.
+
+    Args:
+      paths: UTF-8 files, which may be compressed by gzip.
+      format: "text" is one sentence per line and a blank line between documents; "jsonl" is one
+        JSON object per line, each a document; "auto" is jsonl for names that end in .jsonl, .ndjson
+        or .json, optionally followed by .gz, and text for all others.
+      text_field: the key of the text in a JSON object; the text is a string, which is split into
+        sentences, or a list of sentences.
+      split_sentences: whether to split the lines of text files into sentences, too.
+    """
 
     unit = "kB"
 
     def __init__(self, paths, format="auto", text_field="text", split_sentences=False):
-        """Create the source.
-
-        Args:
-          paths: UTF-8 files, which may be compressed by gzip.
-          format: "text" is one sentence per line and a blank line between documents; "jsonl" is one
-            JSON object per line, each a document; "auto" is jsonl for names that end in .jsonl,
-            .ndjson or .json, optionally followed by .gz, and text for all others.
-          text_field: the key of the text in a JSON object; the text is a string, which is split
-            into sentences, or a list of sentences.
-          split_sentences: whether to split the lines of text files into sentences, too.
-        """
         if format not in INPUT_FORMATS:
             raise UserError(f"`input_format`: {format!r} is not one of {', '.join(INPUT_FORMATS)}")
-        self.paths = paths
+        self.paths, self.num_files, self.name = paths, len(paths), ", ".join(paths)
         self._format, self._text_field, self._split = format, text_field, split_sentences
         # Raises a UserError for a missing file.
         self.total = sum(size for _, size, _ in self.fingerprint()) / 1000
-        self.done = 0.0
-        self.num_files = len(paths)
-        self._num_unfinished = 0
+        self.done, self._num_unfinished = 0.0, 0
 
     def fingerprint(self):
         """Return a JSON value that identifies the text: [path, bytes, mtime in ns] of each file."""
@@ -65,17 +55,8 @@ class FileSource:
             "split_sentences": self._split,
         }
 
-    @property
-    def name(self):
-        """Name of the source in messages."""
-        return ", ".join(self.paths)
-
     def documents(self):
-        """Yield each `Document` that has text.
-
-        Raises:
-          UserError: if a file cannot be read, or a line of JSON is malformed.
-        """
+        """Yield each `Document` that has text; raise UserError for malformed JSON."""
         for file in range(self.num_files):
             yield from self.documents_in(file)
         if self._num_unfinished:
@@ -171,8 +152,7 @@ def split_sentences(text):
        `ABBREVIATIONS` or of a single capital letter, which is an initial ("J. Smith");
     3. after "。", "！", "？" or "｡" and any closing quotes and brackets.
 
-    Returns:
-      List of str, without surrounding white space.
+    Returns a list of str, without surrounding white space.
     """
     return [sentence for line in text.split("\n") for sentence in _split_line(line)]
 

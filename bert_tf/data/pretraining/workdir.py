@@ -23,16 +23,13 @@ _INCOMPLETE = re.compile(r"\.lock|made_of\.json\.tmp-\d+")
 
 
 class WorkDir:
-    """A work folder.
+    """The work folder `path`: tokens require a local folder, counts any file system.
 
-    Attributes:
-      path: the folder. Tokens require a local folder, counts any file system.
+    `locked` creates it. `fingerprint` is a JSON value.
     """
 
     def __init__(self, path, num_shards, fingerprint):
-        """Describe the folder; `locked` creates it. `fingerprint` is a JSON value."""
-        self.path = path
-        self._num_shards, self._fingerprint = num_shards, fingerprint
+        self.path, self._num_shards, self._fingerprint = path, num_shards, fingerprint
 
     def exists(self):
         """Return whether the folder exists."""
@@ -42,8 +39,7 @@ class WorkDir:
     def locked(self):
         """Create the folder and lock it for this process; delete contents of other shards.
 
-        Raises:
-          UserError: if another process holds the lock, or the folder is not a work folder.
+        Raises UserError if another process holds the lock, or the folder is not a work folder.
         """
         with files.locked(self.path, "output_file", "makes shards"):
             path = self._join("made_of.json")
@@ -105,10 +101,7 @@ class WorkDir:
         return self._join(f"{shard:05d}.json")
 
     def read_sizes(self):
-        """Return [tokens, sentences, tokens of the largest document] of each shard.
-
-        None if the tokens are not complete.
-        """
+        """Return [tokens, sentences, tokens of the largest document] of each shard, or None."""
         path = self._join("sizes.json")
         if not os.path.exists(path):
             return None
@@ -131,15 +124,11 @@ class WorkDir:
         files.write_text(self._join("sizes.json"), to_json(writer.sizes))
 
     def read_blocks(self, shard, size):
-        """Return the `Block`s of a shard, given its entry of `read_sizes`.
-
-        Raises:
-          DamagedFile: if the tokens do not have this size.
-        """
+        """Return the `Block`s of a shard; raise DamagedFile if `size` of `read_sizes` differs."""
         path = self._join("tokens", f"{shard:05d}")
         blocks = []
-        with contextlib.suppress(DamagedFile, FileNotFoundError), open(path, "rb") as reader:
-            blocks = Block.read_all(path, reader)
+        with contextlib.suppress(ValueError, FileNotFoundError), open(path, "rb") as reader:
+            blocks = Block.read_all(reader.read())
         num_tokens = sum(len(block.ids) for block in blocks)
         num_sentences = sum(len(block.sentences) for block in blocks)
         if [num_tokens, num_sentences] != size[:2]:
@@ -150,14 +139,13 @@ class WorkDir:
 
 
 class TokenWriter:
-    """Appends blocks to a file for each shard, several megabytes at a time.
+    """Appends blocks to a file for each shard in an empty folder, several megabytes at a time.
 
     Attributes:
       sizes: as `WorkDir.read_sizes` returns them.
     """
 
     def __init__(self, folder, num_shards):
-        """Create the writer for an empty folder."""
         self.sizes = [[0, 0, 0] for _ in range(num_shards)]
         self._folder = folder
         self._blocks = [[] for _ in range(num_shards)]

@@ -20,18 +20,15 @@ _BATCH_SIZE = 250
 def columns(instances, first, last, corpus, vocab, config):
     """Return the features of instances `first` to `last` - 1.
 
+    It is a dict of arrays (I, S), (I, P) or (I, 1), named as in `records.pretraining_schema`.
     `corpus`, `vocab` and `config` are those that the `Instances` were created from.
-
-    Returns:
-      Dict of arrays (I, S), (I, P) or (I, 1), named as in `records.pretraining_schema`.
     """
     chosen = instances.order[first:last]
     a_start, a_end, b_start, b_end, label = (instances.segments[chosen].T)[..., None]
     a_length, b_length = a_end - a_start, b_end - b_start
     b_first = a_length + 2
     length = b_first + b_length + (b_length > 0)
-    rows = np.arange(len(chosen))[:, None]
-    position = np.arange(config.max_seq_length)[None]
+    rows, position = np.arange(len(chosen))[:, None], np.arange(config.max_seq_length)[None]
     is_filled = position < length
     source = position + np.where(position < b_first, a_start - 1, b_start - b_first)
     # Positions outside the segments get arbitrary ids here; the next lines overwrite them.
@@ -83,31 +80,19 @@ def write(paths, instances, corpus, vocab, config, on_progress=lambda count: Non
 
 
 class Counts(NamedTuple):
-    """Statistics of a corpus and its instances; those of parts add up to those of the whole.
-
-    Attributes:
-      documents, sentences, tokens: size of the corpus.
-      empty_lines: number of lines without a token, which were skipped.
-      unknown: number of [UNK] tokens.
-      instances: number of instances.
-      labelled: number of instances with label 1.
-      masked: number of masked tokens in the instances.
-      filled: number of tokens in the instances, without padding.
-      places: number of tokens in the instances, with padding.
-      capped: number of instances with fewer masks than `masked_lm_prob` asks for.
-    """
+    """Statistics of a corpus and its instances; those of parts add up to those of the whole."""
 
     documents: int = 0
     sentences: int = 0
-    empty_lines: int = 0
+    empty_lines: int = 0  # lines without a token, which were skipped
     tokens: int = 0
-    unknown: int = 0
+    unknown: int = 0  # [UNK] tokens
     instances: int = 0
-    labelled: int = 0
-    masked: int = 0
-    filled: int = 0
-    places: int = 0
-    capped: int = 0
+    labelled: int = 0  # instances with label 1
+    masked: int = 0  # masked tokens in the instances
+    filled: int = 0  # tokens in the instances, without padding
+    places: int = 0  # tokens in the instances, with padding
+    capped: int = 0  # instances with fewer masks than `masked_lm_prob` asks for
 
     @classmethod
     def from_instances(cls, instances, corpus, vocab, config):
@@ -185,16 +170,10 @@ def check_has_instances(source, num_instances):
 
 
 def create_in_memory(source, paths, tokenizer, config):
-    """Create the instances of a source, held in memory as in the release; return their `Counts`.
+    """Create the instances of a source, see `sources`, in memory as in the release.
 
-    Args:
-      source: a source, see `sources`.
-      paths: the TFRecord files to write, which get instances in turn.
-      tokenizer: a `FullTokenizer`.
-      config: an `InstanceConfig`.
-
-    Raises:
-      UserError: if the source cannot be read or gives no instance, or a file cannot be written.
+    The TFRecord files `paths` get instances in turn. `tokenizer` is a `FullTokenizer`, `config` an
+    `InstanceConfig`. Returns the `Counts`, or raises UserError if the source gives no instance.
     """
     corpus = read_corpus(source, tokenizer, config.word_boundaries == "spaces")
     vocab = tokenizer.vocab

@@ -4,6 +4,7 @@ import dataclasses
 
 from bert_tf import console
 from bert_tf.errors import UserError
+from bert_tf.tasks.rows import find_column
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,9 +75,6 @@ def find_columns(path, row, layout, split, train_columns=None):
       split: "train", "dev" or "test".
       train_columns: number of columns of the training file, if known: a test file with one column
         fewer has no labels.
-
-    Returns:
-      `Columns`.
     """
     names = [name.strip() for name in row]
     given = [*layout.text, *layout.label, *([layout.id] if layout.id else []), *layout.numbers]
@@ -96,37 +94,22 @@ def find_columns(path, row, layout, split, train_columns=None):
 
 
 def _by_header(path, names, layout, split):
-    def find(candidates, required=True):
-        """Return the position of the first of these names, ignoring case, or that number."""
-        lowered = [name.lower() for name in names]
-        for name in candidates:
-            if name in names:
-                return names.index(name)
-            if name.lower() in lowered:
-                return lowered.index(name.lower())
-        if candidates[0].isdecimal():
-            return int(candidates[0])
-        if required:
-            raise UserError(
-                f"{path}, line 1: the header has no column {candidates[0]!r}, only {names}"
-            )
-        return None
+    def find(wanted, argument=None):
+        """Return the position of the first of these names, or of a column given by number."""
+        if wanted[0].isdecimal() and wanted[0] not in names:
+            return int(wanted[0])
+        return find_column(path, names, wanted, argument)
 
     if layout.text:
-        texts = [find([name]) for name in layout.text]
+        texts = [find([name], "text_columns") for name in layout.text]
     else:
-        texts = [find(TEXT_A, required=False), find(TEXT_B, required=False)]
-        if texts[0] is None:
-            raise UserError(
-                f"{path}, line 1: the header {names} has no column {', '.join(TEXT_A[:-1])} or "
-                f"{TEXT_A[-1]}; name the columns with `text_columns`"
-            )
+        texts = [find(TEXT_A, "text_columns"), find(TEXT_B)]
     text_a, text_b = (*texts, None)[:2]
-    is_test = split == "test"
-    labels = tuple(find([name], not is_test) for name in layout.label or LABEL)
+    argument = None if split == "test" else "label_column"
+    labels = tuple(find([name], argument) for name in layout.label or LABEL)
     label = labels if len(labels) > 1 else labels[0]
-    row_id = find([layout.id]) if layout.id else find(ID, required=False)
-    numbers = tuple(find([name]) for name in layout.numbers)
+    row_id = find([layout.id], "id_column") if layout.id else find(ID)
+    numbers = tuple(find([name], "numeric_columns") for name in layout.numbers)
     return Columns(text_a, text_b, label, header=True, id=row_id, numbers=numbers)
 
 

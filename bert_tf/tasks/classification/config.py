@@ -75,15 +75,10 @@ class ClassificationConfig(TaskConfig):
 
     @classmethod
     def of_pretrained(cls, bert_config, vocab_file, do_lower_case, labels=(), **options):
-        is_scored = options.get("task_type") == "regression"
-        names = () if is_scored else check_labels(labels)
-        return super().of_pretrained(
-            bert_config,
-            vocab_file,
-            do_lower_case,
-            **options,
-            **({"labels": names} if names else {}),
-        )
+        config = super().of_pretrained(bert_config, vocab_file, do_lower_case, **options)
+        if config.task_type == "regression":
+            return config
+        return dataclasses.replace(config, labels=check_labels(labels))
 
     def resumed(self, folder):
         """Normalize numbers as the run in the folder does, if it has the same columns."""

@@ -153,36 +153,30 @@ def read(options, model, parts, stored=None):
         source, [part for part in PARTS if part in parts], stored, options.skip_bad_rows
     )
     has_pairs = any(example.text_b is not None for example in itertools.chain(*examples.values()))
-    config = ClassificationConfig(
-        model.bert_config,
-        model.vocab_file,
-        model.do_lower_case,
-        options.max_seq_length,
-        labels,
-        task.task_type,
-        numeric_features,
-        task.layout.numeric_as if numeric_features else "vector",
-        2 if has_pairs else 1,
+    config = ClassificationConfig.of_run(
+        model,
+        options,
+        labels=labels,
+        task_type=task.task_type,
+        numeric_features=numeric_features,
+        numeric_as=task.layout.numeric_as if numeric_features else "vector",
+        num_texts=2 if has_pairs else 1,
     )
     return ClassificationData(task, examples, config, options)
 
 
 def make_model(config, dtype=None):
     """Make the `BertClassifier` of a `ClassificationConfig`."""
+    num_numeric_features = len(config.numeric_inputs)
     return BertClassifier(
-        config.bert_config,
-        config.num_outputs,
-        dtype,
-        num_numeric_features=len(config.numeric_inputs),
+        config.bert_config, config.num_outputs, dtype, num_numeric_features=num_numeric_features
     )
 
 
 def make_source(options, stored=None):
-    """Return the `FileSource` or `TfdsSource` that the options name.
+    """Return the `FileSource` or `TfdsSource` that the `ClassificationOptions` name.
 
-    Args:
-      options: `ClassificationOptions`.
-      stored: the `ClassificationConfig` of a trained model, for options that are not given.
+    `stored` is the `ClassificationConfig` of a trained model, for options that are not given.
 
     Raises:
       UserError: if options cannot be combined, or the data do not exist.
@@ -253,10 +247,9 @@ def read_splits(source, parts, stored=None, skip_bad_rows=False):
             f"`output_dir`: its model was trained for {stored.task_type}, not for "
             f"{source.task.task_type}"
         )
-    examples, bad = {}, {}
-    for split in [split for part in parts for split in source.splits(part)]:
-        bad[split] = BadRows(skip_bad_rows)
-        examples[split] = source.read(split, bad[split])
+    splits = [split for part in parts for split in source.splits(part)]
+    bad = {split: BadRows(skip_bad_rows) for split in splits}
+    examples = {split: source.read(split, bad[split]) for split in splits}
     labels = source.task.labels
     if labels is None and stored:
         labels = stored.labels

@@ -51,17 +51,9 @@ def read_number(text, what):
 
 
 def read_label(task, cells):
-    """Read the label of an example.
+    """Return the label of an example, as `Example` has it for the type of a `glue.TextTask`.
 
-    Args:
-      task: a `glue.TextTask`.
-      cells: list of the texts of its label columns, usually one.
-
-    Returns:
-      By the type of the task: a str, a float, or a tuple of str.
-
-    Raises:
-      ValueError: if it is not a label; the message says why.
+    `cells` are the texts of its label columns, usually one; ValueError if they are not a label.
     """
     if task.task_type == "regression":
         return read_number(cells[0], "the score")
@@ -77,11 +69,11 @@ def _read_label_set(task, cells):
     if len(task.layout.label) < 2:
         parts = (part.strip() for part in cells[0].split(task.layout.separator))
         return tuple(filter(None, parts))
-    names = task.labels or task.layout.label
-    for name, cell in zip(names, cells, strict=True):
+    pairs = list(zip(task.labels or task.layout.label, cells, strict=True))
+    for name, cell in pairs:
         if cell.strip() not in ("0", "1"):
             raise ValueError(f"0 or 1 was expected for the label {name}, found {cell!r}")
-    return tuple(name for name, cell in zip(names, cells, strict=True) if cell.strip() == "1")
+    return tuple(name for name, cell in pairs if cell.strip() == "1")
 
 
 def label_set(label):
@@ -100,13 +92,7 @@ def find_labels(examples):
 
 
 def with_known_labels(examples, labels, bad):
-    """Return the examples whose labels are among `labels`; the others are bad rows.
-
-    Args:
-      examples: list of `Example`.
-      labels: all labels; empty where the label is a score.
-      bad: a `rows.BadRows`.
-    """
+    """Return the examples without a label that is not in `labels`; the others are `bad` rows."""
     known, result = set(labels), []
     for example in examples:
         unknown = [label for label in label_set(example.label) if label not in known]
@@ -125,35 +111,21 @@ class NumericFeature(NamedTuple):
     deviation: float
 
 
-def as_words(names, cells):
-    """Return numbers as text to put before another text: "age: 35, price: 2.5. ".
-
-    They come first because texts that are too long are truncated at the end.
-    """
-    words = (f"{name}: {cell.strip()}" for name, cell in zip(names, cells, strict=True))
-    return f"{', '.join(words)}. "
-
-
 def with_numbers(example, layout, cells):
-    """Return an example with its numeric features, as the layout specifies.
+    """Return an `Example` with its numeric features, as the `columns.Layout` specifies.
 
-    Args:
-      example: an `Example`.
-      layout: a `columns.Layout`, or None.
-      cells: the texts of the layout's numeric columns.
-
-    Raises:
-      ValueError: if one of them is not a number.
+    `cells` are the texts of the layout's numeric columns; ValueError if one is not a number.
     """
     if not cells:
         return example
-    pairs = zip(cells, layout.numbers, strict=True)
-    numbers = tuple(read_number(cell, name) for cell, name in pairs)
-    example = dataclasses.replace(example, numbers=numbers)
-    if layout.numeric_as == "text" and example.text_a.strip():
-        text = as_words(layout.numbers, cells) + example.text_a
-        example = dataclasses.replace(example, text_a=text)
-    return example
+    pairs = list(zip(layout.numbers, cells, strict=True))
+    numbers = tuple(read_number(cell, name) for name, cell in pairs)
+    text = example.text_a
+    if layout.numeric_as == "text" and text.strip():
+        # "age: 35, price: 2.5. TEXT": numbers first, because long texts are truncated at the end.
+        words = (f"{name}: {cell.strip()}" for name, cell in pairs)
+        text = f"{', '.join(words)}. {text}"
+    return dataclasses.replace(example, numbers=numbers, text_a=text)
 
 
 def measure(names, examples):
@@ -166,10 +138,7 @@ def measure(names, examples):
     for name, value in zip(names, deviations, strict=True):
         if not value:
             console.warning("`numeric_columns`: %s has only one value in the training set", name)
-    return tuple(
-        NumericFeature(name, float(mean), float(deviation))
-        for name, mean, deviation in zip(names, means, deviations, strict=True)
-    )
+    return tuple(map(NumericFeature, names, means.tolist(), deviations.tolist()))
 
 
 def normalize(values, numeric_features):

@@ -1,15 +1,12 @@
 """Conversion of labelled texts to features, as in the release."""
 
-from bert_tf import console
 from bert_tf.data import records
 from bert_tf.errors import UserError
 from bert_tf.tasks.classification.examples import normalize
 from bert_tf.tasks.classification.task import ClassificationTask
+from bert_tf.tasks.feature_cache import encode_batches, write_records
 
 CLS, SEP = "[CLS]", "[SEP]"
-
-# Examples to tokenize at a time.
-_BATCH = 1000
 
 
 def truncate_pair(ids_a, ids_b, limit):
@@ -45,12 +42,10 @@ def pack_pair(ids_a, ids_b, tokenizer, max_seq_length):
 
 
 def schema_of(task_class, numeric_features=(), with_teacher=False):
-    """Return the schema of the records of a task.
+    """Return the schema of the records of one of the `task.TASK_CLASSES`.
 
-    Args:
-      task_class: a class of `task.TASK_CLASSES`.
-      numeric_features: the `NumericFeature`s that the model takes as numbers.
-      with_teacher: whether the records have a teacher's logits.
+    `numeric_features` are those that the model takes as numbers; `with_teacher` says whether the
+    records have a teacher's logits.
     """
     return {
         **task_class.schema,
@@ -80,14 +75,13 @@ def features(
       teacher_logits: array (N, L) of the logits of a teacher, or None.
 
     Yields:
-      For each example a dict for `schema_of`: `[CLS] a [SEP]` or `[CLS] a [SEP] b [SEP]`, padded
-      with 0.
+      For each example a dict for `schema_of`; see `pack_pair`.
 
     Raises:
       UserError: if a label is not in `labels`; names file and line.
     """
-    all_a = tokenizer.encode_batch(example.text_a for example in examples)
-    all_b = tokenizer.encode_batch(example.text_b or "" for example in examples)
+    all_a = encode_batches(tokenizer, (example.text_a for example in examples))
+    all_b = encode_batches(tokenizer, (example.text_b or "" for example in examples))
     for i, (example, ids_a, ids_b) in enumerate(zip(examples, all_a, all_b, strict=True)):
         try:
             label = task_class.encode(example.label, labels)
@@ -119,16 +113,8 @@ def write_features(
     teacher_logits=None,
 ):
     """Write the `features` of all examples to a TFRecord file, all or none."""
-    ticker = console.Ticker(f"writing {path}", "examples", total=len(examples))
     schema = schema_of(task_class, numeric_features, teacher_logits is not None)
-    with records.writing([path], schema) as write:
-        for start in range(0, len(examples), _BATCH):
-            batch = slice(start, start + _BATCH)
-            logits = None if teacher_logits is None else teacher_logits[batch]
-            for values in features(
-                examples[batch], labels, tokenizer, max_seq_length, task_class,
-                numeric_features, logits,
-            ):  # fmt: skip
-                write(values)
-                ticker.add()
-    ticker.done()
+    values = features(
+        examples, labels, tokenizer, max_seq_length, task_class, numeric_features, teacher_logits
+    )
+    write_records(path, schema, values, total=len(examples))

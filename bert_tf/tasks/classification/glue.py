@@ -3,7 +3,6 @@
 import dataclasses
 
 from bert_tf.errors import UserError
-from bert_tf.tasks.base import part_of
 from bert_tf.tasks.classification.columns import Columns, Layout
 
 
@@ -49,33 +48,40 @@ class TextTask:
     label_aliases: dict = dataclasses.field(default_factory=dict)
     layout: Layout | None = None
 
-    def splits(self, part):
-        """Return the splits of "train", "dev" or "test", the main one first."""
-        return [split for split in self.files if part_of(split) == part]
 
-
-def _files(labelled, test, names="{}.tsv"):
-    return {
-        "train": File((names.format("train"),), labelled),
-        "dev": File((names.format("dev"),), labelled),
-        "test": File((names.format("test"),), test),
-    }
+def _files(labelled, test):
+    columns = {"train": labelled, "dev": labelled, "test": test}
+    return {split: File((f"{split}.tsv",), columns[split]) for split in columns}
 
 
 _BINARY = ("0", "1")
 _NLI = ("contradiction", "entailment", "neutral")
 _RTE = ("entailment", "not_entailment")
+_SENTENCES = ("sentence1", "sentence2")
 
 # index, text_a, text_b, and the label except in the test set.
 _PAIR = Columns(text_a=1, text_b=2, label=3, id=0, header=True)
 _PAIR_TEST = Columns(text_a=1, text_b=2, id=0, header=True)
 _SINGLE_TEST = Columns(text_a=1, id=0, header=True)
+_COLA = Columns(text_a=3, label=1)
+_SST2 = Columns(text_a=0, label=1, header=True)
+_MRPC = Columns(text_a=3, text_b=4, label=0, header=True)
+_MRPC_TEST = Columns(text_a=3, text_b=4, id=0, header=True)
+_QQP = Columns(text_a=3, text_b=4, label=5, id=0, header=True)
+_STSB = Columns(text_a=7, text_b=8, label=9, id=0, header=True)
+_STSB_TEST = Columns(text_a=7, text_b=8, id=0, header=True)
 # The gold label is the last column: the development sets have five annotators' before it.
 _MNLI = Columns(text_a=8, text_b=9, label=-1, id=0, header=True)
 _MNLI_TEST = Columns(text_a=8, text_b=9, id=0, header=True)
-_STSB = Columns(text_a=7, text_b=8, label=9, id=0, header=True)
+_XNLI_TRAIN = Columns(text_a=0, text_b=1, label=2, header=True)
 # One file has all languages; `find_task` fills in the language.
 _XNLI = Columns(text_a=6, text_b=7, label=1, header=True, language=(0, None))
+
+
+def _glue(name, labelled, test, labels, features, **options):
+    """Return a task of GLUE by its name on the leaderboard and the columns of its files."""
+    files = _files(labelled, test)
+    return TextTask(files, labels, features=features, submission={"test": name}, **options)
 
 
 def _mnli(*parts):
@@ -92,65 +98,19 @@ def _mnli(*parts):
 
 # Add a task here. Tasks of the release have the same examples and order of labels as there.
 TEXT_TASKS = {
-    "CoLA": TextTask(
-        _files(Columns(text_a=3, label=1), _SINGLE_TEST),
-        _BINARY,
-        metrics=("matthews",),
-        submission={"test": "CoLA"},
-        features=("sentence",),
+    "CoLA": _glue("CoLA", _COLA, _SINGLE_TEST, _BINARY, ("sentence",), metrics=("matthews",)),
+    "SST-2": _glue("SST-2", _SST2, _SINGLE_TEST, _BINARY, ("sentence",)),
+    "MRPC": _glue("MRPC", _MRPC, _MRPC_TEST, _BINARY, _SENTENCES, metrics=("f1",)),
+    "STS-B": _glue(
+        "STS-B", _STSB, _STSB_TEST, (), _SENTENCES, task_type="regression", score_range=(0.0, 5.0)
     ),
-    "SST-2": TextTask(
-        _files(Columns(text_a=0, label=1, header=True), _SINGLE_TEST),
-        _BINARY,
-        submission={"test": "SST-2"},
-        features=("sentence",),
-    ),
-    "MRPC": TextTask(
-        _files(
-            Columns(text_a=3, text_b=4, label=0, header=True),
-            Columns(text_a=3, text_b=4, id=0, header=True),
-        ),
-        _BINARY,
-        metrics=("f1",),
-        submission={"test": "MRPC"},
-        features=("sentence1", "sentence2"),
-    ),
-    "STS-B": TextTask(
-        _files(_STSB, dataclasses.replace(_STSB, label=None)),
-        (),
-        task_type="regression",
-        submission={"test": "STS-B"},
-        score_range=(0.0, 5.0),
-        features=("sentence1", "sentence2"),
-    ),
-    "QQP": TextTask(
-        _files(Columns(text_a=3, text_b=4, label=5, id=0, header=True), _PAIR_TEST),
-        _BINARY,
-        metrics=("f1",),
-        submission={"test": "QQP"},
-        features=("question1", "question2"),
-    ),
+    "QQP": _glue("QQP", _QQP, _PAIR_TEST, _BINARY, ("question1", "question2"), metrics=("f1",)),
     "MNLI": _mnli("matched", "mismatched"),
     "MNLI-matched": _mnli("matched"),
     "MNLI-mismatched": _mnli("mismatched"),
-    "QNLI": TextTask(
-        _files(_PAIR, _PAIR_TEST),
-        _RTE,
-        submission={"test": "QNLI"},
-        features=("question", "sentence"),
-    ),
-    "RTE": TextTask(
-        _files(_PAIR, _PAIR_TEST),
-        _RTE,
-        submission={"test": "RTE"},
-        features=("sentence1", "sentence2"),
-    ),
-    "WNLI": TextTask(
-        _files(_PAIR, _PAIR_TEST),
-        _BINARY,
-        submission={"test": "WNLI"},
-        features=("sentence1", "sentence2"),
-    ),
+    "QNLI": _glue("QNLI", _PAIR, _PAIR_TEST, _RTE, ("question", "sentence")),
+    "RTE": _glue("RTE", _PAIR, _PAIR_TEST, _RTE, _SENTENCES),
+    "WNLI": _glue("WNLI", _PAIR, _PAIR_TEST, _BINARY, _SENTENCES),
     # The diagnostic set, for a model of MNLI.
     "AX": TextTask(
         {"test_ax": File(("diagnostic.tsv", "AX.tsv"), _PAIR_TEST)},
@@ -160,10 +120,7 @@ TEXT_TASKS = {
     ),
     "XNLI": TextTask(
         {
-            "train": File(
-                ("multinli/multinli.train.{language}.tsv",),
-                Columns(text_a=0, text_b=1, label=2, header=True),
-            ),
+            "train": File(("multinli/multinli.train.{language}.tsv",), _XNLI_TRAIN),
             "dev": File(("xnli.dev.tsv",), _XNLI),
             "test": File(("xnli.test.tsv",), _XNLI),
         },
@@ -188,11 +145,7 @@ _PLAIN |= {
 
 
 def find_task(name, language="zh"):
-    """Return the task of a name such as "SST-2", "sst2" or "mnli_matched".
-
-    Args:
-      name: in any case, with or without dashes.
-      language: that of XNLI.
+    """Return the task of a name such as "SST-2", "sst2" or "mnli_matched"; XNLI in a language.
 
     Raises:
       UserError: if there is no such task; the message lists them.

@@ -10,7 +10,7 @@ from bert_tf.errors import UserError
 from bert_tf.tasks.base import part_of
 from bert_tf.tasks.classification.columns import find_columns
 from bert_tf.tasks.classification.examples import Example, read_label, with_numbers
-from bert_tf.tasks.rows import BadRow, BadRows, read_rows
+from bert_tf.tasks.rows import BadRows, find_file, read_rows
 
 _DO = {"train": "do_train", "dev": "do_eval", "test": "do_predict"}
 
@@ -23,20 +23,13 @@ class FileSource:
     """
 
     def __init__(self, task, data_dir=None, paths=None):
-        """Store where the files are.
-
-        Args:
-          task: a `glue.TextTask`.
-          data_dir: the folder of its files.
-          paths: dict from "train", "dev" and "test" to files that are elsewhere.
-        """
-        self.task = task
-        self._data_dir = data_dir
+        """Make a source; `paths` has files of "train", "dev" and "test" outside of the folder."""
+        self.task, self._data_dir = task, data_dir
         self._paths = {part: path for part, path in (paths or {}).items() if path}
 
     def splits(self, part):
         """Return the existing splits of "train", "dev" or "test"; UserError if there is none."""
-        splits = self.task.splits(part)
+        splits = [split for split in self.task.files if part_of(split) == part]
         if not splits:
             raise UserError(
                 f"`{_DO[part]}`: this task has no {part} split, only {', '.join(self.task.files)}"
@@ -44,7 +37,16 @@ class FileSource:
         if part in self._paths:
             files.require(self._paths[part], f"{part}_file")
             return splits[:1]
-        return [split for split in splits if find_file(self.task, self._data_dir, split)]
+        return [split for split in splits if self._find(split)]
+
+    def _find(self, split):
+        """Return the path of a split's file; None if an optional one is missing."""
+        file = self.task.files[split]
+        path = os.path.join(self._data_dir or "", file.names[0])
+        if file.optional and not tf.io.gfile.exists(path):
+            console.info("%s does not exist: this split is skipped", path)
+            return None
+        return find_file(split, file.names, self._data_dir)
 
     def read(self, split, bad=None):
         """Read the examples of a split, as `read_examples` does."""
@@ -52,25 +54,8 @@ class FileSource:
         return read_examples(self.task, self._data_dir, split, path, bad, self._paths.get("train"))
 
 
-def find_file(task, data_dir, split):
-    """Return the path of a split's file in `data_dir`; None if an optional one is missing."""
-    if not data_dir:
-        raise UserError(f"`data_dir` or `{part_of(split)}_file` must be given")
-    file = task.files[split]
-    paths = [os.path.join(data_dir, name) for name in file.names]
-    for path in paths:
-        if tf.io.gfile.exists(path):
-            return files.require(path, "data_dir")
-    if file.optional:
-        console.info("%s does not exist: this split is skipped", paths[0])
-        return None
-    if len(paths) > 1:
-        raise UserError(f"`data_dir`: {data_dir} has none of {', '.join(file.names)}")
-    return files.require(paths[0], "data_dir")
-
-
 def read_examples(task, data_dir, split, path=None, bad=None, train=None):
-    """Read one file of a task.
+    """Return the list of `Example` of one file of a task.
 
     Args:
       task: a `glue.TextTask`.
@@ -81,24 +66,22 @@ def read_examples(task, data_dir, split, path=None, bad=None, train=None):
       train: the training file if it is not in `data_dir`; the columns of a test file without a
         header line are inferred from it.
 
-    Returns:
-      List of `Example`.
-
     Raises:
       UserError: names file and line of a bad row, or the missing file.
     """
     bad = bad or BadRows()
-    path = path or find_file(task, data_dir, split)
+    path = find_file(split, task.files[split].names, data_dir, path)
     rows = read_rows(path)
     first = next(rows, None)
     if first is None:
         raise UserError(f"{path}: the file has no examples")
     columns = task.files[split].columns
     if columns is None:
-        if first[2]:
-            raise UserError(f"{path}, line {first[0]}: {first[2]}")
+        number, names, problem = first
+        if problem:
+            raise UserError(f"{path}, line {number}: {problem}")
         count = _count_train_columns(task, data_dir, train) if split == "test" else None
-        columns = find_columns(path, first[1], task.layout, split, count)
+        columns = find_columns(path, names, task.layout, split, count)
     if not columns.header:
         rows = itertools.chain([first], rows)
     examples, empty = [], BadRows(skip=True)
@@ -106,9 +89,9 @@ def read_examples(task, data_dir, split, path=None, bad=None, train=None):
         where = f"{path}, line {number}"
         try:
             if problem:
-                raise BadRow(problem)
+                raise ValueError(problem)
             example = _example(task, where, index, row, columns, part_of(split) != "test")
-        except BadRow as error:
+        except ValueError as error:
             bad(f"{where}: {error}")
             continue
         if example is not None and has_text(example, task, bad, empty):
@@ -127,11 +110,9 @@ def has_text(example, task, bad, empty):
     A blank text makes a bad row. GLUE's files have some, which the release uses, so there they are
     only counted in `empty`.
     """
-    texts = (
-        {"text": example.text_a}
-        if example.text_b is None
-        else {"text_a": example.text_a, "text_b": example.text_b}
-    )
+    texts = {"text_a": example.text_a, "text_b": example.text_b}
+    if example.text_b is None:
+        texts = {"text": example.text_a}
     name = next((name for name, text in texts.items() if not text.strip()), None)
     if name:
         (bad if task.layout else empty)(f"{example.where}: {name} is empty")
@@ -148,30 +129,27 @@ def _count_train_columns(task, data_dir, train):
 
 
 def _example(task, where, index, row, columns, with_label):
-    """Return the example of a row; None if it is in another language."""
+    """Return the example of a row, None if it is in another language; ValueError if it is bad."""
 
     def cell(position, what):
         if not -len(row) <= position < len(row):
-            raise BadRow(f"{what} is expected in column {position + 1}, but the row has {len(row)}")
+            raise ValueError(
+                f"{what} is expected in column {position + 1}, but the row has {len(row)}"
+            )
         return row[position]
 
     if columns.width and any(row[columns.width :]):
         # For example a comma that should be quoted: what follows it is in the wrong column.
-        raise BadRow(f"{len(row)} columns, but the first line has {columns.width}")
+        raise ValueError(f"{len(row)} columns, but the first line has {columns.width}")
     if columns.language and cell(columns.language[0], "language") != columns.language[1]:
         return None
     text_a = cell(columns.text_a, "text_a")
     text_b = None if columns.text_b is None else cell(columns.text_b, "text_b")
     row_id = str(index) if columns.id is None else cell(columns.id, "id")
     label = None
-    try:
-        if with_label:
-            positions = columns.label if isinstance(columns.label, tuple) else (columns.label,)
-            label = read_label(task, [cell(position, "label") for position in positions])
-        names = task.layout.numbers if task.layout else ()
-        pairs = zip(columns.numbers, names, strict=True)
-        cells = [cell(position, name) for position, name in pairs]
-        example = Example(where, text_a, text_b, label, row_id)
-        return with_numbers(example, task.layout, cells)
-    except ValueError as error:
-        raise BadRow(error) from None
+    if with_label:
+        positions = columns.label if isinstance(columns.label, tuple) else (columns.label,)
+        label = read_label(task, [cell(position, "label") for position in positions])
+    names = task.layout.numbers if task.layout else ()
+    cells = [cell(position, name) for position, name in zip(columns.numbers, names, strict=True)]
+    return with_numbers(Example(where, text_a, text_b, label, row_id), task.layout, cells)

@@ -63,6 +63,7 @@ class ClassificationTask(Task):
         self.model = BertClassifier(
             config, num_labels, dtype, num_numeric_features=num_numeric_features
         )
+        self.metric_names = self.metric_names_with(more_metrics)
         self.metrics_used = (*self.metrics_used, *more_metrics)
         self.class_weights = class_weights
         self.distillation = distillation
@@ -70,25 +71,18 @@ class ClassificationTask(Task):
             label_losses = self.loss_names if distillation.weight < 1 else ()
             self.loss_names = (*label_losses, "teacher_loss")
 
-    @property
-    def metric_names(self):
-        return _metric_names(self.metrics_used)
-
     @classmethod
     def metric_names_with(cls, more_metrics=()):
         """Return the `metric_names` that a task with `more_metrics` will have."""
-        return _metric_names((*cls.metrics_used, *more_metrics))
+        names = (*cls.metrics_used, *more_metrics)
+        return (*(f"eval_{name}" for name in names), "eval_loss", "loss")
 
     @staticmethod
     def encode(label, labels):
-        """Return the value of a label in a record.
-
-        Args:
-          label: that of an `Example`; None in a test set.
-          labels: all of them in the order of their ids.
+        """Return the value in a record of an `Example`'s label, None in a test set.
 
         Raises:
-          ValueError: if it is not one of them.
+          ValueError: if it is not one of `labels`, which are in the order of their ids.
         """
         return 0 if label is None else labels.index(label)
 
@@ -113,10 +107,8 @@ class ClassificationTask(Task):
             parts.append((1.0 - teacher_share) * label_losses)
         if self.distillation:
             parts.append(teacher_share * self._teacher_losses(outputs, batch))
-        return {
-            name: tf.reduce_sum(part) / weights["examples"]
-            for name, part in zip(self.loss_names, parts, strict=True)
-        }
+        means = [tf.reduce_sum(part) / weights["examples"] for part in parts]
+        return dict(zip(self.loss_names, means, strict=True))
 
     def _example_losses(self, outputs, batch, class_weights=None):
         """Return the loss of each example, (B,)."""
@@ -234,7 +226,3 @@ class MultiLabelTask(ClassificationTask):
 TASK_CLASSES = {
     task.task_type: task for task in (ClassificationTask, RegressionTask, MultiLabelTask)
 }
-
-
-def _metric_names(metrics_used):
-    return (*(f"eval_{name}" for name in metrics_used), "eval_loss", "loss")

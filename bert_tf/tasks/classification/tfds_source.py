@@ -4,14 +4,13 @@ import dataclasses
 
 import numpy as np
 
-from bert_tf.data.tfds_builder import load_builder
-from bert_tf.errors import UserError, reason
+from bert_tf.errors import UserError
 from bert_tf.tasks.base import part_of
 from bert_tf.tasks.classification.columns import ID, LABEL, TEXT_A, TEXT_B, Layout
 from bert_tf.tasks.classification.examples import Example, with_numbers
 from bert_tf.tasks.classification.glue import custom_task, find_task
 from bert_tf.tasks.classification.reading import has_text
-from bert_tf.tasks.rows import BadRows
+from bert_tf.tasks.rows import BadRows, TfdsRows
 
 # The names of the splits in tensorflow-datasets.
 _SPLITS = {
@@ -43,11 +42,8 @@ class TfdsSource:
         Raises:
           UserError: if the dataset, a feature or a split does not exist.
         """
-        self.name = name
-        self._builder = load_builder(name, data_dir)
-        self._given = splits or {}
+        self._rows, self._given = TfdsRows(name, data_dir), splits or {}
         layout = layout or Layout()
-        self._features = self._builder.info.features
         family, _, config = name.partition("/")
         is_glue = family == "glue" and not (layout.text or layout.label or layout.numbers)
         task = find_task(config.partition(":")[0]) if is_glue else None
@@ -62,17 +58,8 @@ class TfdsSource:
 
     def _find_features(self, task, layout):
         """Return the names of the text features, of the label and of the id, or None without."""
-
-        def find(names, argument):
-            name = next((name for name in names if name in self._features), None)
-            if name is None and argument:
-                raise UserError(
-                    f"`{argument}`: {self.name} has no feature {names[0]!r}; it has "
-                    f"{', '.join(self._features)}"
-                )
-            return name
-
-        supervised = self._builder.info.supervised_keys or (None, None)
+        find = self._rows.find_feature
+        supervised = self._rows.supervised_keys
         if task:
             texts = task.features
         elif layout.text:
@@ -80,71 +67,47 @@ class TfdsSource:
         elif isinstance(supervised[0], str):
             texts = [supervised[0]]
         else:
-            texts = [find(TEXT_A, "text_columns"), find(TEXT_B, None)]
+            texts = [find(TEXT_A, "text_columns"), find(TEXT_B)]
         for name in layout.numbers:
             find([name], "numeric_columns")
         if len(layout.label) > 1:
             raise UserError("`label_column`: one feature was expected")
-        if layout.label:
-            label = find(layout.label, "label_column")
-        else:
-            names = [name for name in (supervised[1], *LABEL) if isinstance(name, str)]
-            label = find(names, "label_column")
-        row_id = find([layout.id], "id_column") if layout.id else find(ID, None)
+        names = [name for name in (supervised[1], *LABEL) if isinstance(name, str)]
+        label = find(layout.label or names, "label_column")
+        row_id = find([layout.id], "id_column") if layout.id else find(ID)
         return tuple(filter(None, texts)), label, row_id
 
     def _infer_task_type(self, task_type, labels):
         """Return task type and labels: as given, else as the label feature has them."""
-        feature = self._features[self._label]
+        feature = self._rows.features[self._label]
         is_sequence = hasattr(feature, "feature")
         element = feature.feature if is_sequence else feature
-        if task_type is None:
+        if task_type is None and is_sequence:
+            task_type = "multi_label"
+        elif task_type is None:
             is_score = np.issubdtype(element.np_dtype, np.floating)
-            task_type = (
-                "multi_label" if is_sequence else "regression" if is_score else "classification"
-            )
-        if task_type == "regression":
-            return task_type, labels
-        return task_type, labels or (tuple(element.names) if hasattr(element, "names") else None)
+            task_type = "regression" if is_score else "classification"
+        if task_type != "regression" and not labels and hasattr(element, "names"):
+            labels = tuple(element.names)
+        return task_type, labels
 
     def splits(self, part):
         """Return the splits of "train", "dev" or "test"; UserError if there is none."""
         splits = [x for x in self.task.files if part_of(x) == part and self._tfds_split(x)]
         if not splits:
-            raise UserError(
-                f"`tfds_name`: {self.name} has no split for {part}, only "
-                f"{', '.join(self._builder.info.splits)}; name one with `tfds_splits`"
-            )
+            raise self._rows.missing_split(part)
         return splits
 
     def _tfds_split(self, split):
         """Return the split in the notation of tensorflow-datasets; None if there is none."""
-        if split in self._given:
-            return self._given[split]
-        existing = self._builder.info.splits
-        return next((name for name in _SPLITS[split] if name in existing), None)
+        return self._given.get(split) or self._rows.find_split(_SPLITS[split])
 
     def read(self, split, bad=None):
-        """Read a split.
-
-        Args:
-          split: one of `splits`.
-          bad: `BadRows`; None for an error at the first bad row.
-
-        Returns:
-          List of `Example`. Those of a test set have no labels.
-        """
-        import tensorflow_datasets as tfds
-
+        """Read the examples of one of `splits`; see `reading.read_examples`."""
         bad = bad or BadRows()
         name = self._tfds_split(split)
-        try:
-            rows = tfds.as_numpy(self._builder.as_dataset(split=name, shuffle_files=False))
-        except (ValueError, AssertionError) as error:
-            raise UserError(f"`tfds_splits`: {self.name}, {name}: {reason(error)}") from None
         examples, empty = [], BadRows(skip=True)
-        for index, row in enumerate(rows):
-            where = f"{self.name}, {name}, example {index}"
+        for index, (where, row) in enumerate(self._rows.read(name)):
             try:
                 example = self._example(where, index, row, part_of(split) != "test")
             except ValueError as error:  # a UnicodeDecodeError is one
@@ -155,7 +118,7 @@ class TfdsSource:
         empty.report("rows with an empty text")
         if not examples:
             bad.report()
-            raise UserError(f"{self.name}, {name}: the split has no examples")
+            raise UserError(f"{self._rows.name}, {name}: the split has no examples")
         return examples
 
     def _example(self, where, index, row, with_label):
@@ -168,7 +131,7 @@ class TfdsSource:
         return with_numbers(Example(where, text_a, text_b, label, row_id), layout, cells)
 
     def _read_label(self, value):
-        feature = self._features[self._label]
+        feature = self._rows.features[self._label]
         if self.task.task_type == "regression":
             if not np.isfinite(value):
                 raise ValueError(f"the score {value} is not a finite number")

@@ -28,7 +28,6 @@ class Words:
     """
 
     def __init__(self, text):
-        """Split a text into words."""
         self.text, self.texts = text, _WORD.findall(text)
 
     @functools.cached_property
@@ -41,15 +40,10 @@ class Words:
         return bisect.bisect_right(self.starts, character) - 1
 
     def find_answer(self, answer, by_offsets=False):
-        """Find the words that an answer covers.
+        """Return (first word, last word) that an `Answer` covers, None if it is not there.
 
-        Args:
-          answer: An `Answer`.
-          by_offsets: Whether the text of the answer must be exactly at its offset. Otherwise, as in
-            the release, it must be among the words there, with one space between words.
-
-        Returns:
-          (first word, last word), or None if the answer is not there.
+        With `by_offsets` the text of the answer must be exactly at its offset. Otherwise, as in the
+        release, it must be among the words there, with one space between words.
         """
         last = answer.start + len(answer.text) - 1
         if answer.start < 0 or last >= len(self.text) or not answer.text.strip():
@@ -86,19 +80,12 @@ class Context:
     """
 
     def __init__(self, text, tokenizer, word_ids=None):
-        """Tokenize a text.
-
-        Args:
-          text: The text.
-          tokenizer: A `FullTokenizer`.
-          word_ids: A `WordIds` of the tokenizer, to share its cache between contexts.
-        """
+        """Tokenize a text with a `FullTokenizer`; a `WordIds` shares its cache between contexts."""
         self.text, self._tokenizer = text, tokenizer
         self.words = Words(text)
         word_ids = WordIds(tokenizer) if word_ids is None else word_ids
         self._ids = [word_ids[word] for word in self.words.texts]
         self.ids = list(itertools.chain.from_iterable(self._ids))
-        self._offsets = None
         self._windows = {}
 
     @functools.cached_property
@@ -111,13 +98,13 @@ class Context:
         """The word that each token is part of."""
         return [number for number, ids in enumerate(self._ids) for _ in ids]
 
+    @functools.cached_property
     def offsets(self):
-        """Return (starts, ends), two lists with the character offsets of each token."""
-        if self._offsets is None:
-            ids, *self._offsets = self._tokenizer.encode_with_offsets(self.text)
-            if ids != self.ids:
-                raise AssertionError(f"tokenizing with offsets gave other tokens: {self.text!r}")
-        return self._offsets
+        """Two lists, starts and ends, with the character offsets of each token."""
+        ids, *offsets = self._tokenizer.encode_with_offsets(self.text)
+        if ids != self.ids:
+            raise AssertionError(f"tokenizing with offsets gave other tokens: {self.text!r}")
+        return offsets
 
     def windows(self, window_size, stride):
         """Return the `SlidingWindows` over the tokens."""
@@ -127,23 +114,20 @@ class Context:
         return self._windows[key]
 
     def find_answer_tokens(self, answer, by_offsets):
-        """Find the tokens of an answer.
+        """Return (first token, last token) of an `Answer`, None if it is not in the context.
 
         The words that cover an answer may contain more than the answer ("(1895-1943)." for "1895").
         As in the release, the span is narrowed to the tokens of the answer if they occur in it.
-
-        Args:
-          answer: An `Answer`.
-          by_offsets: Whether to use character offsets instead.
-
-        Returns:
-          (first token, last token), or None if the answer is not in the context.
+        With `by_offsets` it comes from character offsets instead.
         """
         words = self.words.find_answer(answer, by_offsets)
         if words is None:
             return None
         if by_offsets:
-            return self._overlapping(answer.start, answer.start + len(answer.text))
+            start, end = answer.start, answer.start + len(answer.text)
+            spans = enumerate(zip(*self.offsets, strict=True))
+            tokens = [token for token, (a, b) in spans if a < end and b > start]
+            return (tokens[0], tokens[-1]) if tokens else None
         first, last = self.word_to_token[max(words[0], 0)], len(self.ids) - 1
         if words[1] + 1 < len(self.word_to_token):
             last = self.word_to_token[words[1] + 1] - 1
@@ -153,28 +137,17 @@ class Context:
                 return start, start + len(answer_ids) - 1
         return first, last
 
-    def _overlapping(self, start, end):
-        tokens = [
-            token
-            for token, (first, last) in enumerate(zip(*self.offsets(), strict=True))
-            if first < end and last > start
-        ]
-        return (tokens[0], tokens[-1]) if tokens else None
-
     def token_text(self, first, last, by_offsets):
-        """Return the text of a span of tokens.
+        """Return the text of the tokens from `first` to `last`.
 
-        Args:
-          first: The first token.
-          last: The last token.
-          by_offsets: Whether to use character offsets; otherwise the text comes from
-            `get_final_text`, as in the release.
+        With `by_offsets` it comes from character offsets, else from `get_final_text`, as in the
+        release.
 
         Returns:
           (text, why it is the text of whole words and not of the tokens alone, or None)
         """
         if by_offsets:
-            starts, ends = self.offsets()
+            starts, ends = self.offsets
             # Normalization may reorder combining marks, so the offsets need not be in order.
             return self.text[min(starts[first : last + 1]) : max(ends[first : last + 1])], None
         pieces = self._tokenizer.convert_ids_to_tokens(self.ids[first : last + 1])

@@ -20,6 +20,7 @@ class QuestionAnsweringConfig(TaskConfig):
     """
 
     FILE = files.SPANS
+    OPTIONS = ("do_lower_case", *_names(WindowConfig), *_names(DecodingConfig))
 
     max_seq_length: int = WindowConfig.max_seq_length
     doc_stride: int = WindowConfig.doc_stride
@@ -43,18 +44,8 @@ class QuestionAnsweringConfig(TaskConfig):
     @classmethod
     def of_pretrained(cls, bert_config, vocab_file, do_lower_case, labels=(), **options):
         config = super().of_pretrained(bert_config, vocab_file, do_lower_case, **options)
-        window_config = config.window_config.check()
+        config.window_config.check()
         # Windows of short sequences must overlap too, or answers between them are lost.
-        num_tokens = (
-            window_config.max_seq_length - window_config.max_query_length - NUM_SPECIAL_TOKENS
-        )
+        num_tokens = config.max_seq_length - config.max_query_length - NUM_SPECIAL_TOKENS
         doc_stride = min(config.doc_stride, max(1, num_tokens // 2))
         return dataclasses.replace(config, doc_stride=doc_stride)
-
-    @classmethod
-    def default_options(cls):
-        names = ("do_lower_case", *_names(WindowConfig), *_names(DecodingConfig))
-        return {name: getattr(cls, name) for name in names}
-
-    def recorded_options(self):
-        return {name: getattr(self, name) for name in self.default_options()}

@@ -69,15 +69,9 @@ class QuestionAnsweringData(TaskData):
         return config.train
 
     def features(self, split, path, tokenizer, teacher=None):
-        return window_cache(
-            path,
-            self.sources[split],
-            self.summaries[split],
-            tokenizer,
-            self.config.window_config,
-            split == "train",
-            self.options.num_processes,
-        )
+        source, summary = self.sources[split], self.summaries[split]
+        settings = tokenizer, self.config.window_config, split == "train"
+        return window_cache(path, source, summary, *settings, self.options.num_processes)
 
     def count(self, split, features):
         return features.metadata["windows"]
@@ -103,12 +97,10 @@ class QuestionAnsweringData(TaskData):
         if not (do_eval or do_predict):
             return {}
         writer = PredictionWriter(self.config.decoding_config)
-        with contextlib.ExitStack() as stack:
-            if writes := do_predict and run.workers.is_chief:
-                stack.enter_context(writer.writing(run.folder))
+        writes, threshold = do_predict and run.workers.is_chief, None
+        with writer.writing(run.folder) if writes else contextlib.nullcontext():
             writer.collect(self.extractor.answers(run.predict("dev")))
             self.extractor.decoder.log_unaligned()
-            threshold = None
             if self.options.find_null_score_diff_threshold:
                 threshold = writer.best_threshold()
             if writes:
@@ -121,7 +113,10 @@ class QuestionAnsweringData(TaskData):
 
         def write():
             if threshold is not None:
-                self._save_threshold(run, threshold)
+                # With the model, for later predictions and for an export.
+                config = dataclasses.replace(self.config, null_score_diff_threshold=threshold)
+                for folder in {run.folder, run.weights_folder}:
+                    config.save(folder)
             if do_eval:
                 run.trainer.write_curves(evaluation)
                 path = result_file(run.folder, "eval_results", "dev", ".txt")
@@ -130,33 +125,19 @@ class QuestionAnsweringData(TaskData):
         run.workers.chief_first(write)
         return {"dev": evaluation} if do_eval else {}
 
-    def _save_threshold(self, run, threshold):
-        """Save the threshold with the model, for later predictions and for an export."""
-        config = dataclasses.replace(self.config, null_score_diff_threshold=threshold)
-        for folder in {run.folder, run.weights_folder}:
-            config.save(folder)
-
 
 def read(options, model, parts, stored=None):
     """Read the data of a run; see `base.TaskSpec.read`."""
-    recorded = {name: getattr(options, name) for name in QuestionAnsweringConfig.default_options()
-                if name != "do_lower_case"}  # fmt: skip
-    config = QuestionAnsweringConfig(
-        model.bert_config, model.vocab_file, model.do_lower_case, **recorded
-    )
-    config.window_config.check()
+    config = QuestionAnsweringConfig.of_run(model, options)
+    window_config = config.window_config.check()
     is_scored = "dev" in parts or options.find_null_score_diff_threshold
     splits = {"train": "train"} if "train" in parts else {}
     if is_scored or "test" in parts:
         splits["dev"] = "eval" if is_scored else "predict"
     sources = {split: _make_source(options, split) for split in splits}
+    checks = config.version_2_with_negative, window_config.by_offsets
     summaries = {
-        split: validate_and_count(
-            source,
-            splits[split],
-            config.version_2_with_negative,
-            config.window_config.by_offsets,
-        )
+        split: validate_and_count(source, splits[split], *checks)
         for split, source in sources.items()
     }
     return QuestionAnsweringData(sources, summaries, config, options, model.tokenizer)
@@ -225,11 +206,7 @@ class PredictionWriter:
                 self._answers[question.id] = question.answers or ()
 
     def texts(self, threshold=None):
-        """Return a dict from question ids to the texts that are answered.
-
-        Args:
-          threshold: of the null odds; None for that of the `DecodingConfig`.
-        """
+        """Return a dict from question ids to answers; see `QuestionPrediction.answer`."""
         return {
             name: prediction.answer(self._decoding_config, threshold)
             for name, prediction in self._predictions.items()

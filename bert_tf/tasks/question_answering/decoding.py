@@ -82,9 +82,7 @@ class QuestionPrediction(NamedTuple):
     def answer(self, decoding_config, threshold=None):
         """Return the text of the answer, "" for "no answer".
 
-        Args:
-          decoding_config: A `DecodingConfig`.
-          threshold: Replaces `null_score_diff_threshold` if given.
+        The threshold replaces the `null_score_diff_threshold` of the `DecodingConfig` if given.
         """
         if not decoding_config.version_2_with_negative:
             return self.candidates[0].text
@@ -117,12 +115,9 @@ class AnswerDecoder:
     """
 
     def __init__(self, decoding_config, by_offsets=False, verbose=False):
-        """Create a decoder.
+        """Create a decoder that aligns by words, or `by_offsets` of characters.
 
-        Args:
-          decoding_config: A `DecodingConfig`.
-          by_offsets: Whether to align by character offsets instead of words.
-          verbose: Whether to log each candidate that could not be aligned.
+        With `verbose` it logs each candidate that could not be aligned.
         """
         self.decoding_config = decoding_config
         self._by_offsets, self._verbose = by_offsets, verbose
@@ -138,14 +133,11 @@ class AnswerDecoder:
             )
 
     def decode(self, windows, logits):
-        """Decode the answer to one question.
+        """Return the `QuestionPrediction` of a question.
 
         Args:
           windows: The list of its `features.Window`.
           logits: A `WindowLogits` for each window.
-
-        Returns:
-          A `QuestionPrediction`.
         """
         is_version_2 = self.decoding_config.version_2_with_negative
         spans = [
@@ -177,17 +169,14 @@ class AnswerDecoder:
 
     def _spans(self, index, window, row):
         """Yield the valid spans of a window, without their texts."""
-        starts = [
-            (start, logit)
-            for start, logit in zip(row.starts, row.start_logits, strict=True)
-            if window.token_at(start) is not None and window.is_max_context(start)
-        ]
         ends = [
             (end, logit)
             for end, logit in zip(row.ends, row.end_logits, strict=True)
             if window.token_at(end) is not None
         ]
-        for start, start_logit in starts:
+        for start, start_logit in zip(row.starts, row.start_logits, strict=True):
+            if window.token_at(start) is None or not window.is_max_context(start):
+                continue
             for end, end_logit in ends:
                 if start <= end < start + self.decoding_config.max_answer_length:
                     yield Candidate(index, start, end, start_logit, end_logit)

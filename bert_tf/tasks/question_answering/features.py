@@ -100,43 +100,6 @@ class Window(NamedTuple):
         return self.windows.is_max_context(self.index, self.token_at(position))
 
 
-def make_windows(question, query, context, window_config, is_training):
-    """Split the context of a question into windows.
-
-    Args:
-      question: A `reading.Question`.
-      query: The token ids of its text.
-      context: A `Context`.
-      window_config: A `WindowConfig`.
-      is_training: Whether to locate the answer in each window.
-
-    Returns:
-      List of `Window`, empty if the context has no tokens, or if in training the answer is not in
-      the context.
-    """
-    query = query[: window_config.max_query_length]
-    windows = context.windows(
-        window_config.max_seq_length - len(query) - NUM_SPECIAL_TOKENS, window_config.doc_stride
-    )
-    answer = None
-    if is_training and not question.is_impossible:
-        answer = context.find_answer_tokens(question.answers[0], window_config.by_offsets)
-        if answer is None:
-            return []
-    made = []
-    for index, (first, length) in enumerate(windows.spans):
-        start = end = 0 if is_training else None
-        # A window with a part of the answer is labelled as one without an answer.
-        if answer and first <= answer[0] and answer[1] < first + length:
-            shift = len(query) + 2 - first
-            start, end = answer[0] + shift, answer[1] + shift
-        made.append(
-            Window(context, windows, query, index, first, length, start, end,
-                   is_training and question.is_impossible)
-        )  # fmt: skip
-    return made
-
-
 class FeatureConverter:
     """Converts the questions about a paragraph to windows.
 
@@ -146,28 +109,44 @@ class FeatureConverter:
     """
 
     def __init__(self, tokenizer, window_config, is_training):
-        """Create a converter.
-
-        Args:
-          tokenizer: A `FullTokenizer`.
-          window_config: A `WindowConfig`.
-          is_training: Whether to locate the answers.
-        """
+        """Create a converter; `is_training` says whether to locate the answers."""
         self._tokenizer, self._window_config = tokenizer, window_config
         self._is_training = is_training
         self._word_ids = WordIds(tokenizer)
 
     def __call__(self, paragraph):
-        """Yield (question, list of `Window`, whether it was truncated) of a `reading.Paragraph`."""
+        """Yield (question, list of `Window`, whether it was truncated) of a `reading.Paragraph`.
+
+        The list is empty if the context has no tokens, or if in training the answer is not in it.
+        """
         context = Context(paragraph.context, self._tokenizer, self._word_ids)
+        max_query_length = self._window_config.max_query_length
         queries = self._tokenizer.encode_batch(question.text for question in paragraph.questions)
         for question, query in zip(paragraph.questions, queries, strict=True):
-            windows = make_windows(question, query, context, self._window_config, self._is_training)
-            yield question, windows, len(query) > self._window_config.max_query_length
+            windows = list(self._windows(question, query[:max_query_length], context))
+            yield question, windows, len(query) > max_query_length
+
+    def _windows(self, question, query, context):
+        config, is_training = self._window_config, self._is_training
+        window_size = config.max_seq_length - len(query) - NUM_SPECIAL_TOKENS
+        windows = context.windows(window_size, config.doc_stride)
+        answer = None
+        if is_training and not question.is_impossible:
+            answer = context.find_answer_tokens(question.answers[0], config.by_offsets)
+            if answer is None:
+                return
+        is_impossible = is_training and question.is_impossible
+        for index, (first, length) in enumerate(windows.spans):
+            start = end = 0 if is_training else None
+            # A window with a part of the answer is labelled as one without an answer.
+            if answer and first <= answer[0] and answer[1] < first + length:
+                shift = len(query) + 2 - first
+                start, end = answer[0] + shift, answer[1] + shift
+            yield Window(context, windows, query, index, first, length, start, end, is_impossible)
 
 
 def window_cache(path, source, summary, tokenizer, window_config, is_training, num_processes=0):
-    """Return the `FeatureCache` of the windows of a split.
+    """Return the `FeatureCache` of the windows of a source of questions.
 
     Args:
       path: The TFRecord file.
@@ -176,8 +155,7 @@ def window_cache(path, source, summary, tokenizer, window_config, is_training, n
       tokenizer: A `FullTokenizer`.
       window_config: A `WindowConfig`.
       is_training: Whether to write the positions of the answers too.
-      num_processes: Number of processes that convert the questions; 0 for one per core if there
-        are many questions.
+      num_processes: Number of processes; 0 for one per core if there are many questions.
     """
     schema = records.SQUAD_TRAINING if is_training else records.SQUAD
     fingerprint = {
@@ -190,13 +168,8 @@ def window_cache(path, source, summary, tokenizer, window_config, is_training, n
     }
     if not is_training:
         del fingerprint["answer_alignment"]  # It changes the decoding but not the windows.
-    return FeatureCache(
-        path,
-        fingerprint,
-        lambda: write_windows(
-            path, source, tokenizer, window_config, is_training, num_processes, summary.questions
-        ),
-    )
+    arguments = (source, tokenizer, window_config, is_training, num_processes, summary.questions)
+    return FeatureCache(path, fingerprint, lambda: write_windows(path, *arguments))
 
 
 def write_windows(
@@ -204,15 +177,8 @@ def write_windows(
 ):
     """Write the windows of all questions to a TFRecord file, in the order of the source.
 
-    The file appears complete or not at all.
-
-    The arguments are those of `window_cache`, and the number of questions if known.
-
-    Returns:
-      Dict with the number of `windows`.
-
-    Raises:
-      UserError: If there are no windows.
+    The file appears complete or not at all. The arguments are those of `window_cache`, and the
+    number of questions if known. Returns a dict with the number of `windows`, which must not be 0.
     """
     if not num_processes:
         is_large = (num_questions or 0) >= _MIN_QUESTIONS_FOR_PROCESSES

@@ -7,11 +7,10 @@ import operator
 from typing import NamedTuple
 
 from bert_tf import console, files
-from bert_tf.data.tfds_builder import load_builder
-from bert_tf.errors import UserError, reason
+from bert_tf.errors import UserError
 from bert_tf.tasks.question_answering.alignment import Words
 from bert_tf.tasks.question_answering.streaming_json import read_articles
-from bert_tf.tasks.rows import BadRows
+from bert_tf.tasks.rows import BadRows, TfdsRows
 
 
 class Answer(NamedTuple):
@@ -50,15 +49,7 @@ class JsonSource:
     """
 
     def __init__(self, path, argument):
-        """Open a file.
-
-        Args:
-          path: The file.
-          argument: The name of the argument with the path, for error messages.
-
-        Raises:
-          UserError: If there is no such file.
-        """
+        """Open a file; a UserError that names `argument` if there is none."""
         self.name = files.require(path, argument)
 
     def paragraphs(self):
@@ -111,10 +102,9 @@ def _paragraphs(article, where):
 
 def _paragraph(values, where):
     context = _get(values, "context", str, where)
-    questions = []
-    for k, question in enumerate(_get(values, "qas", list, where)):
-        questions.append(_question(question, f"{where}.qas[{k}]"))
-    return Paragraph(where, context, tuple(questions))
+    questions = enumerate(_get(values, "qas", list, where))
+    questions = tuple(_question(question, f"{where}.qas[{k}]") for k, question in questions)
+    return Paragraph(where, context, questions)
 
 
 def _question(values, where):
@@ -123,16 +113,16 @@ def _question(values, where):
     where = f"{where} (id {question_id})"
     answers = None
     if "answers" in values:
-        answers = []
-        for n, answer in enumerate(_get(values, "answers", list, where)):
-            place = f"{where}.answers[{n}]"
-            answer_text = _get(answer, "text", str, place)
-            answers.append(Answer(answer_text, _get(answer, "answer_start", int, place)))
-        answers = tuple(answers)
+        given = enumerate(_get(values, "answers", list, where))
+        answers = tuple(_answer(answer, f"{where}.answers[{n}]") for n, answer in given)
     is_impossible = answers == ()
     if "is_impossible" in values:
         is_impossible = _get(values, "is_impossible", bool, where)
     return Question(where, question_id, text, answers, is_impossible)
+
+
+def _answer(values, where):
+    return Answer(_get(values, "text", str, where), _get(values, "answer_start", int, where))
 
 
 # The names of the splits in tensorflow-datasets, and the features that they must have.
@@ -159,15 +149,13 @@ class TfdsQuestions:
         Raises:
           UserError: If there is no such data set or it does not have the features of SQuAD.
         """
-        self._builder = load_builder(name, data_dir)
-        self._split = tfds_split or _TFDS_SPLITS[split]
+        self._rows, self._split = TfdsRows(name, data_dir), tfds_split or _TFDS_SPLITS[split]
         self.name = f"{name}, {self._split}"
-        features = self._builder.info.features
-        missing = [feature for feature in _TFDS_FEATURES if feature not in features]
+        missing = [feature for feature in _TFDS_FEATURES if feature not in self._rows.features]
         if missing:
             raise UserError(
                 f"`tfds_name`: {name} does not have the features {', '.join(missing)}; it has "
-                f"{', '.join(features)}"
+                f"{', '.join(self._rows.features)}"
             )
 
     def paragraphs(self):
@@ -178,15 +166,7 @@ class TfdsQuestions:
 
     def _pairs(self):
         """Yield (context, `Question`) of each example."""
-        import tensorflow_datasets
-
-        try:
-            data = self._builder.as_dataset(split=self._split, shuffle_files=False)
-            rows = tensorflow_datasets.as_numpy(data)
-        except (ValueError, AssertionError) as error:
-            raise UserError(f"`tfds_splits`: {self.name}: {reason(error)}") from None
-        for index, row in enumerate(rows):
-            where = f"{self.name}, example {index}"
+        for where, row in self._rows.read(self._split):
             try:
                 yield row["context"].decode("utf-8"), _tfds_question(row, where)
             except UnicodeDecodeError as error:
@@ -222,7 +202,7 @@ class DatasetSummary(NamedTuple):
 
 
 def validate_and_count(source, purpose, version_2_with_negative=False, by_offsets=False):
-    """Validate all questions of a source and count the usable ones.
+    """Validate all questions of a source, and return its `DatasetSummary`.
 
     Args:
       source: A `JsonSource` or `TfdsQuestions`.
@@ -231,9 +211,6 @@ def validate_and_count(source, purpose, version_2_with_negative=False, by_offset
       version_2_with_negative: Whether questions may have no answer.
       by_offsets: Whether the text of an answer must be exactly at its offset; otherwise it must be
         among the words there, as in the release.
-
-    Returns:
-      A `DatasetSummary`.
 
     Raises:
       UserError: If a question is not valid; names its place.

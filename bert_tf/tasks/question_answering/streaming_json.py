@@ -27,14 +27,7 @@ _MAX_TOKEN_SIZE = 16
 
 
 def read_articles(path, as_text=False):
-    """Read the elements of the list "data" of a JSON object.
-
-    Args:
-      path: The file.
-      as_text: Whether to return the JSON text of each element instead of its value.
-
-    Yields:
-      The value or the text of each element.
+    """Yield the elements of the list "data" of a JSON object, or their JSON text with `as_text`.
 
     Raises:
       UserError: If the file cannot be read or is not such JSON; names the line and the character.

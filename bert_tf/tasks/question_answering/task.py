@@ -10,6 +10,9 @@ from bert_tf.tasks.question_answering.decoding import AnswerDecoder, WindowLogit
 from bert_tf.tasks.question_answering.features import FIRST_UNIQUE_ID, FeatureConverter
 from bert_tf.tasks.question_answering.scoring import Scorer
 
+# The predictions that are the fields of `WindowLogits`, in their order.
+_WINDOW_LOGITS = ("start", "start_logits", "end", "end_logits", "null_start", "null_end")
+
 
 class QuestionAnsweringTask(Task):
     """Trains a `BertSpanLabeler` on records of SQuAD; K is the number of best positions kept."""
@@ -27,11 +30,8 @@ class QuestionAnsweringTask(Task):
             called.
         """
         self.model = BertSpanLabeler(config, dtype=dtype)
+        self.metric_names = metric_names(decoding_config)
         self._decoding_config, self._extractor = decoding_config, extractor
-
-    @property
-    def metric_names(self):
-        return metric_names(self._decoding_config)
 
     def loss_weights(self, batch):
         return {"examples": tf.cast(tf.shape(batch["input_ids"])[0], tf.float32)}
@@ -39,11 +39,10 @@ class QuestionAnsweringTask(Task):
     def losses(self, outputs, batch, weights):
         total = 0.0
         for side in ("start", "end"):
-            total += tf.reduce_sum(
-                tf.nn.sparse_softmax_cross_entropy_with_logits(
-                    labels=batch[f"{side}_positions"], logits=outputs[f"{side}_logits"]
-                )
+            losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
+                labels=batch[f"{side}_positions"], logits=outputs[f"{side}_logits"]
             )
+            total += tf.reduce_sum(losses)
         return {"span_loss": total / (2.0 * weights["examples"])}
 
     def predictions(self, outputs, batch):
@@ -88,26 +87,18 @@ class AnswerExtractor:
     """
 
     def __init__(self, source, tokenizer, window_config, decoding_config, verbose=False):
-        """Note what the windows and the answers are made of.
+        """Create an extractor for a source of questions, such as a `reading.JsonSource`.
 
-        Args:
-          source: a `reading.JsonSource` or another source of questions.
-          tokenizer: a `FullTokenizer`.
-          window_config: a `WindowConfig`.
-          decoding_config: a `DecodingConfig`.
-          verbose: whether to log each candidate whose text is not found in its words.
+        With `verbose` it logs each candidate whose text is not found in its words.
         """
         self._source, self._tokenizer, self._window_config = source, tokenizer, window_config
         self._decoding_config, self._verbose, self.decoder = decoding_config, verbose, None
 
     def answers(self, predictions):
-        """Find the answers.
+        """Yield each (`reading.Question`, `QuestionPrediction`), in the order of the data.
 
         Args:
           predictions: what `QuestionAnsweringTask` predicts of all windows in order, in batches.
-
-        Yields:
-          (`reading.Question`, `QuestionPrediction`), in the order of the data.
 
         Raises:
           UserError: if the predictions are not those of these questions.
@@ -140,16 +131,6 @@ def _rows(predictions):
     """Yield (unique id, `WindowLogits`) of each window."""
     for batch in predictions:
         # Python's own numbers are double precision, in which the release adds up.
-        lists = {name: np.asarray(values).tolist() for name, values in batch.items()}
-        for i, unique_id in enumerate(lists["unique_ids"]):
-            yield (
-                unique_id,
-                WindowLogits(
-                    lists["start"][i],
-                    lists["start_logits"][i],
-                    lists["end"][i],
-                    lists["end_logits"][i],
-                    lists["null_start"][i],
-                    lists["null_end"][i],
-                ),
-            )
+        lists = [np.asarray(batch[name]).tolist() for name in ("unique_ids", *_WINDOW_LOGITS)]
+        for unique_id, *logits in zip(*lists, strict=True):
+            yield unique_id, WindowLogits(*logits)

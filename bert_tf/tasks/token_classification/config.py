@@ -9,7 +9,6 @@ from bert_tf.tasks.base import TaskConfig, check_labels
 from bert_tf.tasks.token_classification.features import Tags, WindowConfig
 from bert_tf.tasks.token_classification.schemes import infer_scheme
 
-_WINDOW_OPTIONS = tuple(field.name for field in dataclasses.fields(WindowConfig))
 _DEFAULT_LAYERS = "concat_last_four"
 
 
@@ -38,6 +37,7 @@ class TokenClassificationConfig(TaskConfig):
 
     FILE = files.TAGGER
     FIXED = ("scheme", "labels", "feature_based")
+    OPTIONS = ("max_seq_length", "doc_stride", "document_context", "do_lower_case")
 
     # Names are written with capitals (paper, section 5.3), so models are cased.
     do_lower_case: bool = False
@@ -62,51 +62,30 @@ class TokenClassificationConfig(TaskConfig):
 
     @classmethod
     def default_options(cls):
-        return {
-            **dataclasses.asdict(WindowConfig()),
-            "do_lower_case": cls.do_lower_case,
-            "features_only": False,
-        }
+        return {**super().default_options(), "features_only": False}
 
     def recorded_options(self):
-        options = {
-            **dataclasses.asdict(self.window_config),
-            "do_lower_case": self.do_lower_case,
-            "features_only": self.feature_based is not None,
-        }
+        options = {**super().recorded_options(), "features_only": self.feature_based is not None}
         if self.feature_based:
             options["layer_combination"] = self.feature_based.layer_combination
             options["feature_lstm_size"] = self.feature_based.lstm_size
         return options
 
     def to_json(self):
-        feature_based = None
-        if self.feature_based:
+        features = self.feature_based
+        if features:
             # "way" is the key of version 0.1.
-            feature_based = {
-                "way": self.feature_based.layer_combination,
-                "lstm_size": self.feature_based.lstm_size,
-            }
-        return {
-            **self.tags._asdict(),
-            **dataclasses.asdict(self.window_config),
-            "do_lower_case": self.do_lower_case,
-            "on_features": feature_based,
-        }
+            features = {"way": features.layer_combination, "lstm_size": features.lstm_size}
+        return {**self.tags._asdict(), **super().recorded_options(), "on_features": features}
 
     @classmethod
     def from_json(cls, values, bert_config, vocab_file):
-        feature_based = values["on_features"]
-        if feature_based:
-            feature_based = FeatureBasedConfig(feature_based["way"], feature_based["lstm_size"])
-        return cls(
-            bert_config,
-            vocab_file,
-            values["do_lower_case"],
-            tags=Tags(tuple(values["names"]), values["scheme"], values["data_scheme"]),
-            feature_based=feature_based,
-            **{name: values[name] for name in _WINDOW_OPTIONS},
-        )
+        features = values["on_features"]
+        if features:
+            features = FeatureBasedConfig(features["way"], features["lstm_size"])
+        tags = Tags(tuple(values["names"]), values["scheme"], values["data_scheme"])
+        config = super().from_json(values, bert_config, vocab_file)
+        return dataclasses.replace(config, tags=tags, feature_based=features)
 
     @classmethod
     def of_pretrained(cls, bert_config, vocab_file, do_lower_case, labels=(), **options):

@@ -8,7 +8,12 @@ from bert_tf.errors import UserError
 from bert_tf.options import PARTS
 from bert_tf.tasks import results
 from bert_tf.tasks.base import RecordFormat, TaskData, result_file
-from bert_tf.tasks.feature_cache import FeatureCache, digest, tokenizer_fingerprint
+from bert_tf.tasks.feature_cache import (
+    FeatureCache,
+    digest,
+    tokenizer_fingerprint,
+    write_records,
+)
 from bert_tf.tasks.rows import BadRows
 from bert_tf.tasks.token_classification import schemes, scoring
 from bert_tf.tasks.token_classification.config import (
@@ -65,11 +70,12 @@ class TokenClassificationData(TaskData):
             "schema": digest(records.TAGGING.items()),
             "version": _VERSION,
         }
-        return FeatureCache(
-            path,
-            fingerprint,
-            lambda: write_features(path, sentences, tags, tokenizer, window_config),
-        )
+
+        def write():
+            values = convert_sentences(sentences, tags, tokenizer, window_config)
+            return {"windows": write_records(path, records.TAGGING, values, "windows")}
+
+        return FeatureCache(path, fingerprint, write)
 
     def count(self, split, features):
         return features.metadata["windows"]
@@ -110,30 +116,10 @@ class TokenClassificationData(TaskData):
         run.workers.chief_first(write)
 
 
-def write_features(path, sentences, tags, tokenizer, window_config):
-    """Write the features of all sentences to a TFRecord file, all or none.
-
-    Returns:
-      Dict with the number of `windows`.
-    """
-    ticker = console.Ticker(f"writing {path}", "windows")
-    count = 0
-    with records.writing([path], records.TAGGING) as write:
-        for values in convert_sentences(sentences, tags, tokenizer, window_config):
-            write(values)
-            ticker.add()
-            count += 1
-    ticker.done()
-    return {"windows": count}
-
-
 def write_columns(path, sentences, tags):
-    """Write the columns of sentences followed by the predicted tags, as conlleval reads them.
+    """Write the columns of each `Sentence`, followed by `tags`, as conlleval reads them.
 
-    Args:
-      path: the file.
-      sentences: list of `Sentence`.
-      tags: for each the list of its words' tags.
+    `tags` has for each sentence the list of its words' tags.
     """
     outside = schemes.OUTSIDE
     with files.writing_text(path) as write:
@@ -166,15 +152,9 @@ def read(options, model, parts, stored=None):
                 f"`document_context`: {sentences[split][0].where} does not mark where documents "
                 "begin with -DOCSTART- lines"
             )
-    config = TokenClassificationConfig(
-        model.bert_config,
-        model.vocab_file,
-        model.do_lower_case,
-        options.max_seq_length,
-        options.doc_stride,
-        options.document_context,
-        tags,
-        feature_based_config(options, model.bert_config),
+    feature_based = feature_based_config(options, model.bert_config)
+    config = TokenClassificationConfig.of_run(
+        model, options, tags=tags, feature_based=feature_based
     )
     return TokenClassificationData(sentences, config, options)
 

@@ -54,10 +54,6 @@ class WindowConfig:
         """Number of tokens from the start of one window to the start of the next."""
         return self.doc_stride or max(1, self.window_size // 2)
 
-    def windows(self, num_tokens):
-        """Return the `SlidingWindows` over a text."""
-        return SlidingWindows(num_tokens, self.window_size, self.stride)
-
 
 class Tags(NamedTuple):
     """The tags that a model predicts.
@@ -112,13 +108,7 @@ def infer_tags(sentences, data_scheme=None, scheme=None):
 
 
 def valid_sentences(sentences, tags, bad):
-    """Return the sentences whose tags the model knows.
-
-    Args:
-      sentences: List of `Sentence`.
-      tags: The `Tags`.
-      bad: `BadRows` that gets the errors of the other sentences.
-    """
+    """Return the sentences whose tags the model knows; `bad` gets the errors of the others."""
     valid, leading_lines = [], ()
     for sentence in sentences:
         # If the first sentence of a document is dropped, the next one starts the document.
@@ -136,28 +126,19 @@ def valid_sentences(sentences, tags, bad):
 
 def group_sentences(sentences, document_context):
     """Return a list of sentences for each document, or for each sentence."""
-    if not document_context:
-        return [[sentence] for sentence in sentences]
     documents = []
     for sentence in sentences:
-        if sentence.leading_lines or not documents:
+        if not document_context or sentence.leading_lines or not documents:
             documents.append([])
         documents[-1].append(sentence)
     return documents
 
 
 def convert_sentences(sentences, tags, tokenizer, window_config):
-    """Convert sentences to the values of records.
+    """Yield a dict for `records.TAGGING` for each window: `[CLS] window [SEP]`, padded with 0.
 
-    Args:
-      sentences: List of `Sentence`; words without tags get the id 0.
-      tags: `Tags`.
-      tokenizer: A `FullTokenizer`.
-      window_config: A `WindowConfig`.
-
-    Yields:
-      Dicts for `records.TAGGING`: `[CLS] window [SEP]`, padded with 0. The tokens with a
-      `word_starts` other than 0 are the words of all sentences, once each and in order.
+    The tokens with a `word_starts` other than 0 are the words of all sentences, once each and in
+    order. Words of a `Sentence` without tags get the id 0.
     """
     size, vocab = window_config.max_seq_length, tokenizer.vocab
     tag_to_id = {name: number for number, name in enumerate(tags.names)}
@@ -172,7 +153,7 @@ def convert_sentences(sentences, tags, tokenizer, window_config):
                 ids += pieces
                 tag_ids += [tag_to_id[sentence_tags[i]] if sentence_tags else 0] + [0] * more
                 starts += [WORD_START if i else SENTENCE_START] + [NOT_WORD_START] * more
-        windows = window_config.windows(len(ids))
+        windows = SlidingWindows(len(ids), window_config.window_size, window_config.stride)
         for index, (first, length) in enumerate(windows.spans):
             tokens = range(first, first + length)
             padding = [0] * (size - length - NUM_SPECIAL_TOKENS)

@@ -1,15 +1,13 @@
 """Sentences with a tag for each word, from column files and from tensorflow-datasets."""
 
 import dataclasses
-import os
 import re
 
 import tensorflow as tf
 
 from bert_tf import files
-from bert_tf.data.tfds_builder import load_builder
 from bert_tf.errors import UserError, reason
-from bert_tf.tasks.rows import BadRows
+from bert_tf.tasks.rows import BadRows, TfdsRows, find_file
 
 DOCUMENT_START = "-DOCSTART-"
 
@@ -18,7 +16,6 @@ _FILES = {
     "dev": ("dev.txt", "valid.txt", "dev.conll", "valid.conll", "eng.testa"),
     "test": ("test.txt", "test.conll", "eng.testb"),
 }
-_DO_FLAGS = {"train": "do_train", "dev": "do_eval", "test": "do_predict"}
 
 # Names of the splits and of the tags in tensorflow-datasets.
 _TFDS_SPLITS = {"train": ("train",), "dev": ("dev", "validation", "valid"), "test": ("test",)}
@@ -71,36 +68,21 @@ class ColumnFiles:
         self._word, self._tag = word_column, tag_column
 
     def read(self, split, bad=None):
-        """Read a split.
+        """Return the list of `Sentence` of a split.
 
         Args:
           split: "train", "dev" or "test", which is read without tags.
           bad: `BadRows` for sentences that are not valid; None to raise an error for the first.
 
-        Returns:
-          List of `Sentence`.
-
         Raises:
           UserError: If the file is not valid; names the file and the line.
         """
-        path, bad = self._find(split), bad or BadRows()
+        path = find_file(split, _FILES[split], self._data_dir, self._paths.get(split))
+        bad = bad or BadRows()
         sentences = self._sentences(path, split != "test", bad)
         if not sentences:
             raise UserError(bad.first or f"{path}: the file contains no sentences")
         return sentences
-
-    def _find(self, split):
-        if self._paths.get(split):
-            return files.require(self._paths[split], f"{split}_file")
-        if not self._data_dir:
-            raise UserError(f"one of `data_dir`, `{split}_file` and `tfds_name` is required")
-        paths = [os.path.join(self._data_dir, name) for name in _FILES[split]]
-        for path in paths:
-            if tf.io.gfile.exists(path):
-                return files.require(path, "data_dir")
-        raise UserError(
-            f"`{_DO_FLAGS[split]}`: none of {', '.join(_FILES[split])} is in {self._data_dir}"
-        )
 
     def _sentences(self, path, with_tags, bad):
         sentences, rows, width, leading_lines, problem = [], [], None, [], None
@@ -166,51 +148,32 @@ class TfdsSentences:
         Raises:
           UserError: If there is no such data set or feature.
         """
-        self.name, self._splits = name, splits or {}
-        self._builder = load_builder(name, data_dir)
-        features = self._builder.info.features
+        self._rows, self._splits = TfdsRows(name, data_dir), splits or {}
         self._words = self._find_feature("word_column", [words], "word")
         self._tags = self._find_feature("tag_column", [tags] if tags else _TFDS_TAGS, "tag")
-        self._names = getattr(getattr(features[self._tags], "feature", None), "names", None)
+        feature = self._rows.features[self._tags]
+        self._names = getattr(getattr(feature, "feature", None), "names", None)
 
     def _find_feature(self, argument, names, item):
-        features = self._builder.info.features
-        name = next((name for name in names if name in features), None)
-        if name is None:
-            raise UserError(
-                f"`{argument}`: {self.name} has no feature {names[0]!r}; it has "
-                f"{', '.join(features)}"
-            )
-        feature = features[name]
+        name = self._rows.find_feature(names, argument)
+        feature = self._rows.features[name]
         # The shape of a feature of several features is a dict.
         is_sequence = isinstance(feature.shape, tuple) and len(feature.shape) == 1
         if not is_sequence or (item == "word" and feature.tf_dtype != tf.string):
             raise UserError(
-                f"`{argument}`: the feature {name} of {self.name} must be a sequence with one "
-                f"{item} per word, found {feature!r}"
+                f"`{argument}`: the feature {name} of {self._rows.name} must be a sequence with "
+                f"one {item} per word, found {feature!r}"
             )
         return name
 
     def read(self, split, bad=None):
         """Read a split; see `ColumnFiles.read`."""
-        import tensorflow_datasets as tfds
-
-        available, bad = self._builder.info.splits, bad or BadRows()
-        tfds_split = self._splits.get(split) or next(
-            (name for name in _TFDS_SPLITS[split] if name in available), None
-        )
-        if tfds_split is None:
-            raise UserError(
-                f"`tfds_name`: {self.name} has no split for {split}, only {', '.join(available)}; "
-                "set `tfds_splits`"
-            )
-        try:
-            rows = tfds.as_numpy(self._builder.as_dataset(split=tfds_split, shuffle_files=False))
-        except (ValueError, AssertionError) as error:
-            raise UserError(f"`tfds_splits`: {self.name}, {tfds_split}: {reason(error)}") from None
+        bad = bad or BadRows()
+        name = self._splits.get(split) or self._rows.find_split(_TFDS_SPLITS[split])
+        if name is None:
+            raise self._rows.missing_split(split)
         sentences = []
-        for number, row in enumerate(rows):
-            where = f"{self.name}, {tfds_split}, example {number}"
+        for where, row in self._rows.read(name):
             try:
                 words = tuple(word.decode() for word in row[self._words])
                 tags = tuple(map(self._tag_name, row[self._tags])) if split != "test" else None
@@ -222,7 +185,7 @@ class TfdsSentences:
             else:
                 sentences.append(Sentence(where, words, tags, tuple((word,) for word in words)))
         if not sentences:
-            raise UserError(bad.first or f"{self.name}, {tfds_split}: there are no sentences")
+            raise UserError(bad.first or f"{self._rows.name}, {name}: there are no sentences")
         return sentences
 
     def _problem(self, words, tags):

@@ -66,12 +66,10 @@ def spans_from_tags(tags, scheme="iob2"):
 
 def tags_from_spans(spans, length, scheme):
     """Return the tags of a sentence of `length` words; the spans are in order, without overlaps."""
-    tags = [OUTSIDE] * length
-    previous = None
+    tags, previous = [OUTSIDE] * length, None
     for span in spans:
         label, start, end = span
-        for i in range(start, end):
-            tags[i] = f"I-{label}"
+        tags[start:end] = [f"I-{label}"] * (end - start)
         is_adjacent = previous and previous.end == start and previous.label == label
         if scheme == "none":
             tags[start] = label

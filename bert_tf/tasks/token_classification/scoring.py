@@ -68,12 +68,9 @@ def count_spans(true, predicted):
 
 
 def classification_report(true, predicted, scheme):
-    """Return a table of the metrics of each label as text.
+    """Return a table of the metrics of each label as text, given two lists of lists of tags.
 
-    Args:
-      true: List of lists of tags.
-      predicted: List of lists of tags.
-      scheme: Their scheme; "none" for the metrics of single tags instead of spans.
+    With the scheme "none" they are the metrics of single tags instead of spans.
     """
     if scheme != "none":
         return count_spans(true, predicted).report()

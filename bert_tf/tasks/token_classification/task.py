@@ -1,5 +1,6 @@
 """Classifying tokens: the loss, the decoding and the metrics."""
 
+import dataclasses
 import itertools
 
 import numpy as np
@@ -25,11 +26,8 @@ class TokenClassificationTask(Task):
           dtype: a Keras dtype policy.
         """
         self.model = make_model(config, dtype)
+        self.metric_names = metric_names(config.tags)
         self._tags, self._length = config.tags, config.max_seq_length
-
-    @property
-    def metric_names(self):
-        return metric_names(self._tags)
 
     def loss_weights(self, batch):
         is_word = tf.not_equal(batch["word_starts"], NOT_WORD_START)
@@ -49,6 +47,7 @@ class TokenClassificationTask(Task):
 
     def predictions(self, outputs, batch):
         """Return predicted tags, tags of the data and word starts (B, S), and the loss (B,)."""
+        predictions = {"loss": tf.reduce_sum(self._losses(outputs, batch), -1)}
         values = {
             "predicted": tf.argmax(outputs["logits"], -1, output_type=tf.int32),
             "tag_ids": batch["tag_ids"],
@@ -56,11 +55,9 @@ class TokenClassificationTask(Task):
         }
         # Batches have any length, and all predictions are concatenated.
         padding = [[0, 0], [0, self._length - tf.shape(batch["tag_ids"])[1]]]
-        values = {
-            name: tf.ensure_shape(tf.pad(x, padding), (None, self._length))
-            for name, x in values.items()
-        }
-        return {**values, "loss": tf.reduce_sum(self._losses(outputs, batch), -1)}
+        for name, value in values.items():
+            predictions[name] = tf.ensure_shape(tf.pad(value, padding), (None, self._length))
+        return predictions
 
     def tags(self, predictions, name="predicted"):
         """Return the tags of all words: for each sentence a list of tags.
@@ -75,22 +72,18 @@ class TokenClassificationTask(Task):
         edges = [*np.flatnonzero(starts[is_word] == SENTENCE_START).tolist(), len(names)]
         return [names[i:j] for i, j in itertools.pairwise(edges)]
 
-    def _in_data_scheme(self, sentences):
-        """Convert lists of tags to the scheme of the data, which conlleval would read."""
-        return [convert_tags(tags, self._tags.scheme, self._tags.data_scheme) for tags in sentences]
-
     def metrics(self, predictions):
         labels, predicted = self.tags(predictions, "tag_ids"), self.tags(predictions)
         num_words = max(sum(map(len, labels)), 1)
         loss = float(predictions["loss"].sum(dtype="float64")) / num_words
-        results = {
-            "eval_accuracy": accuracy(self._in_data_scheme(labels), self._in_data_scheme(predicted))
-        }
+        # In the scheme of the data, which conlleval would read.
+        schemes = self._tags.scheme, self._tags.data_scheme
+        converted = [[convert_tags(x, *schemes) for x in tags] for tags in (labels, predicted)]
+        scores = ()
         if self._tags.scheme != "none":
             scores = count_spans(labels, predicted).precision_recall_f1()
-            names = ("eval_precision", "eval_recall", "eval_f1")
-            results |= dict(zip(names, scores, strict=True))
-        return {**results, "eval_loss": loss, "loss": loss}
+        values = (accuracy(*converted), *scores, loss, loss)
+        return dict(zip(self.metric_names, values, strict=True))
 
 
 def metric_names(tags):
@@ -104,10 +97,5 @@ def make_model(config, dtype=None):
     num_tags = len(config.tags.names)
     if config.feature_based is None:
         return BertTokenClassifier(config.bert_config, num_tags, dtype)
-    return BertFeatureTokenClassifier(
-        config.bert_config,
-        num_tags,
-        layer_combination=config.feature_based.layer_combination,
-        lstm_size=config.feature_based.lstm_size,
-        dtype=dtype,
-    )
+    options = dataclasses.asdict(config.feature_based)
+    return BertFeatureTokenClassifier(config.bert_config, num_tags, dtype=dtype, **options)

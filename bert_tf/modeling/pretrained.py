@@ -1,0 +1,194 @@
+"""`PretrainedModel`, the base of the models: presets, saving, freezing, LoRA, quantization."""
+
+import inspect
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import keras
+
+from bert_tf.config import BertConfig
+from bert_tf.errors import UserError
+from bert_tf.modeling import layer_states
+from bert_tf.modeling.layers import CALL_ARGUMENTS, Dense
+
+# Constructor arguments of version 0.1, as its `.keras` files have them.
+_RENAMED_ARGUMENTS = {"way": "layer_combination", "num_numbers": "num_numeric_features"}
+
+_Model = TypeVar("_Model", bound="PretrainedModel")
+
+
+class PretrainedModel(keras.Model):
+    """Base of the models: a functional model that is saved as its constructor's arguments."""
+
+    # Whether the outputs depend on the pooler. If not, a checkpoint may lack its weights.
+    uses_pooler = True
+
+    def _store_config(self, config, dtype, **options):
+        """Store the constructor's arguments. To be called at the end of the constructor."""
+        self.config = config
+        self._options = options
+        # A file is loaded in the precision of the saved model, whatever the default is then.
+        self._policy = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
+        self._register_call_context_args(*CALL_ARGUMENTS)
+
+    @property
+    def compute_type(self):
+        """The dtype of the computation, such as "bfloat16". That of the weights may differ."""
+        return self._policy.compute_dtype
+
+    def _encoder(self):
+        """Return the `BertModel` in this model, or the model itself.
+
+        Not a property: Keras would save the weights under its name.
+        """
+        return next((x for _, x in layer_states.named_layers(self) if x.name == "bert"), self)
+
+    @classmethod
+    def from_preset(
+        cls: type[_Model], preset: str, load_weights: bool = True, **options: Any
+    ) -> _Model:
+        """Return the model of a published name, or of a folder with weights and config.
+
+        >>> bert_tf.BertModel.from_preset("uncased_L-12_H-768_A-12")
+
+        Args:
+          preset: a name in `bert_tf.checkpoints.MODELS`, downloaded if it is not in the cache; or a
+            folder of the release, of a training run or of Hugging Face.
+          load_weights: whether to load the weights; if False they are random.
+          **options: for the constructor, such as `num_labels` of a classifier, which is known if
+            the preset has a classifier or labels.
+
+        Raises:
+          UserError: if there is no such model or its weights do not fit.
+        """
+        # Imported here because `checkpoints` imports this package.
+        from bert_tf import checkpoints, console
+
+        path = checkpoints.find_preset(preset)
+        config = checkpoints.load_config(path)
+        if "num_labels" in inspect.signature(cls).parameters and "num_labels" not in options:
+            options["num_labels"] = checkpoints.count_labels(path)
+        model = cls(config, **options)
+        if load_weights:
+            checkpoints.warm_start(model, path, argument="preset", on_missing=console.warning)
+        return model
+
+    def freeze(self, num_layers: int | None = None) -> None:
+        """Exclude the embeddings and the lowest layers of the encoder from training.
+
+        Sets `trainable`, which is saved with the model. Call it before `compile`.
+
+        >>> model.freeze(8)
+
+        Args:
+          num_layers: number of transformer layers, 0 for the embeddings alone; None for the whole
+            encoder with its pooler.
+
+        Raises:
+          UserError: if the encoder has fewer layers.
+        """
+        encoder, limit = self._encoder(), self.config.num_hidden_layers
+        if num_layers is None:
+            encoder.trainable = False
+            return
+        if not 0 <= num_layers <= limit:
+            raise UserError(
+                f"`num_layers={num_layers}`: expected 0 to {limit}, None for everything"
+            )
+        for name in ("embeddings", *(f"layer_{i}" for i in range(num_layers))):
+            encoder.get_layer(name).trainable = False
+
+    def enable_lora(
+        self,
+        rank: int,
+        target_layer_names: Sequence[str] = ("query", "value"),
+        alpha: float | None = None,
+    ) -> None:
+        """Freeze the encoder except for low-rank updates of some kernels (arXiv:2106.09685).
+
+        Each target is trained as kernel + alpha / rank * A B, together with its bias, as in Keras;
+        the head is trained, too. `.keras` files keep A and B, so that training can continue;
+        `checkpoints.tensors` adds them to the kernels. Call it before `compile`.
+
+        >>> model.enable_lora(8)
+
+        Args:
+          rank: number of columns of A and rows of B.
+          target_layer_names: names of dense layers of the encoder: "query", "key", "value",
+            "attention_dense", "intermediate", "output_dense" and "pooler".
+          alpha: scale of the update, None for `rank`.
+
+        Raises:
+          UserError: if an argument is wrong, or LoRA is enabled already.
+        """
+        if isinstance(rank, bool) or not isinstance(rank, int) or rank < 1:
+            raise UserError(f"`rank={rank}`: expected an integer of at least 1")
+        layers = [layer for _, layer in layer_states.named_layers(self._encoder())]
+        names = dict.fromkeys(layer.name for layer in layers if isinstance(layer, Dense))
+        if isinstance(target_layer_names, str):
+            target_layer_names = (target_layer_names,)
+        for name in target_layer_names:
+            if name not in names:
+                raise UserError(
+                    f"`target_layer_names`: the encoder has no dense layer {name}, only "
+                    f"{', '.join(names)}"
+                )
+        targets = [x for x in layers if isinstance(x, Dense) and x.name in target_layer_names]
+        if not targets:
+            raise UserError("`target_layer_names` is empty")
+        if any(layer.lora_enabled for layer in layers if isinstance(layer, Dense)):
+            raise UserError(f"LoRA is enabled already in {self.name}")
+        for layer in targets:
+            layer.enable_lora(rank, alpha)
+        # A layer with a target in it must stay trainable: setting it would freeze the target.
+        for layer in layers:
+            children = [layer, *(child for _, child in layer_states.named_layers(layer))]
+            layer.trainable = any(child in targets for child in children)
+
+    def quantize(self, mode=None, config=None, filters=None, **kwargs):
+        """Quantize the kernels of the dense layers; see `keras.Model.quantize`.
+
+        Embeddings and layer normalization stay as they are. A `.keras` file keeps the integers.
+
+        >>> model.quantize("int8")
+        """
+        if filters is None:
+
+            def filters(layer):  # Keras warns about each layer that cannot be quantized
+                return isinstance(layer, keras.layers.Dense)
+
+        super().quantize(mode, config=config, filters=filters, **kwargs)
+
+    def call(self, inputs, training=None, mask=None, replica_id=None, recompute=None):
+        """Return the outputs for a dict of inputs, in which unknown names are ignored.
+
+        `replica_id` and `recompute` are described in `bert_tf.modeling.layers`; `mask` is not used.
+        """
+        # Keras would take a dict with an additional key by position, and compute nonsense.
+        inputs = {tensor.name: inputs[tensor.name] for tensor in self.inputs}
+        return super().call(
+            inputs, training=training, mask=mask, replica_id=replica_id, recompute=recompute
+        )
+
+    def compute_output_spec(self, inputs, training=None, mask=None, **_):
+        """Return the symbolic outputs; Keras' signature lacks the call arguments of this class."""
+        return super().compute_output_spec(inputs, training=training, mask=mask)
+
+    def get_config(self):
+        policy = keras.saving.serialize_keras_object(self._policy)
+        config = {"config": self.config.to_dict(), **self._options, "dtype": policy}
+        config |= {"name": self.name, **layer_states.get_states(self)}
+        return config if self.trainable else {**config, "trainable": False}
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        """Make a model from `get_config`, also that of version 0.1."""
+        options, states = layer_states.split(config)
+        options = {_RENAMED_ARGUMENTS.get(name, name): value for name, value in options.items()}
+        options["dtype"] = keras.saving.deserialize_keras_object(options["dtype"])
+        trainable = options.pop("trainable", True)
+        model = cls(BertConfig.from_dict(options.pop("config")), **options)
+        if not trainable:
+            model.trainable = False
+        layer_states.restore(model, states)
+        return model

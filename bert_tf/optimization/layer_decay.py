@@ -1,0 +1,45 @@
+"""Learning rates by layer, and which weights are trained if the lowest layers are frozen.
+
+Weights are addressed by their names in the release, such as "bert/pooler/dense/bias", or by the
+paths of the Keras variables, such as "pooler/bias". Both have a layer's number in the same form.
+"""
+
+import re
+
+_EMBEDDINGS = re.compile(r"(^|/)embeddings/")
+_LAYER = re.compile(r"(?:^|/)layer_(\d+)/")
+
+
+def _depth(name):
+    """Return 0 for the embeddings, i + 1 for layer i, and None for the pooler and heads."""
+    if _EMBEDDINGS.search(name):
+        return 0
+    match = _LAYER.search(name)
+    return int(match[1]) + 1 if match else None
+
+
+def rate_factors(names, layer_decay):
+    """Return the factor of each weight's learning rate, a dict by name.
+
+    It is 1 for the pooler, the heads and the last layer. Each layer below has `layer_decay` times
+    the rate of the layer above, down to the embeddings (Sun et al., arXiv:1905.05583, layer-wise
+    decreasing learning rate).
+    """
+    depths = {name: _depth(name) for name in names}
+    top = max((d for d in depths.values() if d is not None), default=0)
+    return {name: layer_decay ** (top - d) if d is not None else 1.0 for name, d in depths.items()}
+
+
+def trainable_weights(weights, num_frozen_layers):
+    """Return the weights, a dict by name, that are trained if the lowest layers are frozen.
+
+    The embeddings are frozen with them; with `num_frozen_layers=0` everything is trained.
+    """
+    if not num_frozen_layers:
+        return weights
+    depths = {name: _depth(name) for name in weights}
+    return {
+        name: weight
+        for name, weight in weights.items()
+        if depths[name] is None or depths[name] > num_frozen_layers
+    }

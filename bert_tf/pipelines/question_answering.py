@@ -1,0 +1,307 @@
+"""Fine-tune and apply a question answering model: questions and contexts in, answers out."""
+
+import dataclasses
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from bert_tf.checkpoints import load_config
+from bert_tf.errors import UserError
+from bert_tf.pipelines.labelled_texts import check_list, check_same_length
+from bert_tf.pipelines.presets import ModelFiles, find_preset
+from bert_tf.pipelines.task_pipeline import (
+    TaskPipeline,
+    pad_to_multiple,
+    stored_config,
+    tokenizer_options,
+)
+from bert_tf.tasks import QuestionAnsweringConfig
+from bert_tf.tasks.question_answering.features import FeatureConverter
+from bert_tf.tasks.question_answering.reading import Answer, Paragraph, Question
+from bert_tf.tasks.rows import BadRows
+from bert_tf.tokenization import FullTokenizer
+
+# Defaults of run_squad.py.
+_LEARNING_RATE, _EPOCHS, _BATCH_SIZE = 5e-5, 3, 32
+
+_ARGUMENTS = ("questions", "contexts", "answers")
+
+
+class QuestionAnswering(TaskPipeline):
+    """Answers questions with a part of a context: fine-tuning and prediction on strings.
+
+    >>> qa = bert_tf.QuestionAnswering.from_preset("uncased_L-4_H-256_A-4")
+    >>> context = "The inn was built in 1821 by a miller."
+    >>> history = qa.fit(["When was it built?"], [context], ["1821"], epochs=1, verbose=0)
+    >>> sorted(qa.predict("Who built it?", context))
+    ['answer', 'end', 'score', 'start']
+
+    `model` is a Keras model, a `BertSpanLabeler` on token ids. To train on several devices, create
+    the pipeline in the scope of a strategy.
+
+    Attributes:
+      model: the `BertSpanLabeler`.
+      config: its `tasks.QuestionAnsweringConfig`.
+      tokenizer: the `BertTokenizer`.
+    """
+
+    task_name = "question_answering"
+    config: QuestionAnsweringConfig
+
+    @classmethod
+    def from_preset(
+        cls,
+        preset: str | os.PathLike | ModelFiles,
+        version_2_with_negative: bool | None = None,
+        max_seq_length: int | None = None,
+        do_lower_case: bool | None = None,
+        dtype: str | None = None,
+        load_weights: bool = True,
+        **options: Any,
+    ) -> "QuestionAnswering":
+        """Create the pipeline from a pre-trained or a fine-tuned model.
+
+        The settings of a model that `run_squad.py` or `save_to_preset` saved are read from its
+        files; the head of any other model may be new.
+
+        Args:
+          preset: the name of a published model (`checkpoints.MODELS`), downloaded if it is not in
+            the cache; a folder or checkpoint of the release or of a training run; or a Hugging Face
+            folder.
+          version_2_with_negative: whether a question may have no answer, as in SQuAD 2.0; None for
+            the setting in the files of the model, else False.
+          max_seq_length: longest sequence in tokens; longer contexts are read in overlapping
+            windows. None for that in the files of the model, else 384.
+          do_lower_case: whether the model is uncased; None for the casing in the files of the
+            model.
+          dtype: a Keras dtype policy such as "mixed_bfloat16".
+          load_weights: whether to load the weights; if False they are random.
+          **options: other attributes of `tasks.QuestionAnsweringConfig`, such as `doc_stride`,
+            `max_query_length`, `max_answer_length` and `n_best_size`.
+
+        Raises:
+          UserError: if there is no such model, or an argument does not fit it.
+        """
+        model_files = find_preset(preset)
+        known = QuestionAnsweringConfig.default_options()
+        if unknown := [name for name in options if name not in known]:
+            raise UserError(f"`{unknown[0]}`: expected one of {', '.join(known)}")
+        given = {
+            **options,
+            "version_2_with_negative": version_2_with_negative,
+            "max_seq_length": max_seq_length,
+        }
+        given = {name: value for name, value in given.items() if value is not None}
+        stored = stored_config(model_files, QuestionAnsweringConfig)
+        if stored:
+            given = {**stored.recorded_options(), **given}
+        given.update(tokenizer_options(model_files, stored, do_lower_case))
+        bert_config = load_config(model_files.checkpoint)
+        limit = min(QuestionAnsweringConfig.max_seq_length, bert_config.max_position_embeddings)
+        config = QuestionAnsweringConfig.of_pretrained(
+            bert_config, model_files.vocab, **{"max_seq_length": limit, **given}
+        )
+        if "doc_stride" in given:
+            config = dataclasses.replace(config, doc_stride=given["doc_stride"])
+        return cls._load(model_files, config, dtype, load_weights)
+
+    def fit(
+        self,
+        questions: Any,
+        contexts: Any,
+        answers: Any,
+        validation_data: Any = None,
+        epochs: int = _EPOCHS,
+        batch_size: int = _BATCH_SIZE,
+        learning_rate: float | None = None,
+        callbacks: Any = None,
+        shuffle: bool = True,
+        **options: Any,
+    ) -> keras.callbacks.History:
+        """Train the model, with `keras.Model.fit`.
+
+        The optimizer is that of the release, with 10 % warm-up and linear decay over the steps of
+        this call, unless `compile` was called with another one. A question whose answer is not in
+        its context is skipped, and a warning reports their number.
+
+        Args:
+          questions: list of str.
+          contexts: list of str, the context of each question.
+          answers: list with an answer for each question: a str, of which the first occurrence in
+            the context counts; (text, start), where start is the offset of its first character; a
+            dict with "text" and "answer_start" as in SQuAD; or None for no answer.
+          validation_data: (questions, contexts, answers).
+          epochs: number of passes over the questions.
+          batch_size: number of windows in a step, over all devices.
+          learning_rate: the peak rate, by default 5e-5.
+          callbacks: list of Keras callbacks.
+          shuffle: whether to shuffle the windows, anew for each epoch.
+          **options: further arguments of `keras.Model.fit`, such as `verbose`.
+
+        Returns:
+          The `keras.callbacks.History`.
+
+        Raises:
+          UserError: if an argument is not valid.
+        """
+        dataset = self._batches((questions, contexts, answers), _ARGUMENTS, batch_size, shuffle)
+        validation = None
+        if validation_data is not None:
+            if not isinstance(validation_data, (tuple, list)) or len(validation_data) != 3:
+                raise UserError("`validation_data`: expected (questions, contexts, answers)")
+            validation = self._batches(validation_data, ["validation_data"] * 3, batch_size)
+        options["callbacks"] = callbacks
+        return self._fit(dataset, validation, learning_rate, _LEARNING_RATE, epochs, options)
+
+    def evaluate(
+        self,
+        questions: Any,
+        contexts: Any,
+        answers: Any,
+        batch_size: int = _BATCH_SIZE,
+        **options: Any,
+    ) -> dict[str, float]:
+        """Return the loss and the accuracies of start and end of all windows, by name."""
+        dataset = self._batches((questions, contexts, answers), _ARGUMENTS, batch_size)
+        return self._evaluate(dataset, options)
+
+    def predict(self, questions: Any, contexts: Any, batch_size: int = 8) -> Any:
+        """Answer questions.
+
+        Args:
+          questions: a str, or a list of str.
+          contexts: the context of all questions as a str, or a list with that of each.
+          batch_size: number of questions whose contexts are read at a time.
+
+        Returns:
+          For each question a dict, or only the dict if `questions` is a str: "answer", "" for no
+          answer; "start" and "end", the offsets of its first character and after its last one in
+          the context, -1 for no answer; "score", its probability among the best answers; and with
+          `version_2_with_negative` also "null_odds", the score of no answer minus that of the best.
+
+        Raises:
+          UserError: if an argument is not valid.
+        """
+        is_single = isinstance(questions, str)
+        questions = _check_texts([questions] if is_single else questions, "questions")
+        if isinstance(contexts, str):
+            contexts = [contexts] * len(questions)
+        contexts = _check_texts(contexts, "contexts")
+        check_same_length("questions", questions, "contexts", contexts)
+        rows = [
+            {"question": question, "context": context}
+            for question, context in zip(questions, contexts, strict=True)
+        ]
+        answers = self._answers(rows, batch_size)
+        return answers[0] if is_single else answers
+
+    def _default_compile_arguments(self):
+        outputs = ("start_logits", "end_logits")
+        loss = keras.losses.SparseCategoricalCrossentropy
+        accuracy = keras.metrics.SparseCategoricalAccuracy
+        return {
+            "loss": {name: loss(from_logits=True) for name in outputs},
+            "loss_weights": dict.fromkeys(outputs, 0.5),
+            "metrics": {name: [accuracy("accuracy")] for name in outputs},
+        }
+
+    def _batches(self, columns, arguments, batch_size, shuffle=False):
+        """Return a dataset of batches of inputs and positions, of all windows."""
+        windows = list(self._windows(columns, arguments))
+        if not windows:
+            raise UserError(f"`{arguments[2]}`: no answer is in its context")
+        vocab = self.tokenizer.vocab
+        cls_id, sep_id = vocab["[CLS]"], vocab["[SEP]"]
+        ids, lengths, positions = [], [], []
+        for window in windows:
+            end = window.first + window.length
+            tokens = window.context.ids[window.first : end]
+            row = [cls_id, *window.query, sep_id, *tokens, sep_id]
+            ids += row
+            lengths.append((len(row), window.offset))
+            positions.append((window.start_position, window.end_position))
+        ids = tf.RaggedTensor.from_row_lengths(tf.constant(ids), [size for size, _ in lengths])
+        first = tf.constant([offset for _, offset in lengths])
+        dataset = tf.data.Dataset.from_tensor_slices((ids, first, tf.constant(positions)))
+        if shuffle:
+            dataset = dataset.shuffle(len(windows))
+
+        def encode(ids, first, positions):
+            sizes = tf.cast(ids.row_lengths(), tf.int32)[:, None]
+            ids = ids.to_tensor()
+            index = tf.range(tf.shape(ids)[1])[None, :]
+            inputs = {
+                "input_ids": ids,
+                "input_mask": tf.cast(index < sizes, tf.int32),
+                "segment_ids": tf.cast((index >= first[:, None]) & (index < sizes), tf.int32),
+            }
+            limit = self.config.max_seq_length
+            inputs = pad_to_multiple(inputs, self._length_multiple(), limit)
+            return inputs, {"start_logits": positions[:, 0], "end_logits": positions[:, 1]}
+
+        return dataset.batch(batch_size).map(encode, tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
+
+    def _windows(self, columns, arguments):
+        """Yield each `Window` of all questions, as run_squad.py trains on them."""
+        questions, contexts = (
+            _check_texts(column, argument)
+            for column, argument in zip(columns[:2], arguments[:2], strict=True)
+        )
+        answers = check_list(columns[2], arguments[2], "a list of answers")
+        if not questions:
+            raise UserError(f"`{arguments[0]}` is empty")
+        check_same_length(arguments[0], questions, arguments[1], contexts)
+        check_same_length(arguments[0], questions, arguments[2], answers)
+        tokenizer = FullTokenizer(self.config.vocab_file, **self.config.tokenizer_settings)
+        converter = FeatureConverter(tokenizer, self.config.window_config, is_training=True)
+        skipped = BadRows(skip=True)
+        rows = zip(questions, contexts, answers, strict=True)
+        for i, (text, context, answer) in enumerate(rows):
+            where = f"`{arguments[2]}`: item {i}"
+            found = _read_answer(answer, context, where)
+            if not found and not self.config.version_2_with_negative:
+                raise UserError(
+                    f"{where} is no answer; create the pipeline with `version_2_with_negative=True`"
+                )
+            question = Question(where, str(i), text, found, not found)
+            ((_, windows, _),) = converter(Paragraph(where, context, (question,)))
+            if not windows:
+                skipped(f"{where} is {answer!r:.50}")
+            yield from windows
+        skipped.report("questions skipped because their answer is not in the context")
+
+
+def _check_texts(texts, argument):
+    """Return a list of str; raise UserError for anything else."""
+    texts = check_list(texts, argument, "a list of texts")
+    for i, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise UserError(f"`{argument}`: expected texts, item {i} is {text!r:.50}")
+    return texts
+
+
+def _read_answer(answer, context, where):
+    """Return a tuple with the `Answer` that a user gave, an empty one for no answer.
+
+    Raises:
+      UserError: if it has another form; it names `where`.
+    """
+    text, start = answer, None
+    if isinstance(answer, Mapping):
+        text, start = answer.get("text"), answer.get("answer_start")
+        if isinstance(text, (list, tuple)):
+            text, start = (text[0], start[0]) if text and start else (None, None)
+    elif isinstance(answer, (list, tuple)) and len(answer) == 2:
+        text, start = answer
+    if not text:
+        return ()
+    if not isinstance(text, str):
+        raise UserError(f"{where} is {answer!r:.50}, expected a text, (text, start) or None")
+    if start is None:
+        start = context.find(text)
+        # The length of the context is never the start of an answer.
+        start = len(context) if start < 0 else start
+    return (Answer(text, int(start)),)

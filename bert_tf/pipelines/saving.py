@@ -1,0 +1,89 @@
+"""Presets and SavedModels of pipelines."""
+
+import contextlib
+import os
+import tempfile
+
+from bert_tf import checkpoints, files, serving
+from bert_tf.checkpoints.metadata import HUGGING_FACE_CONFIG, find_companion_file
+from bert_tf.errors import UserError
+from bert_tf.tokenization.vocabulary import to_text
+
+
+class Exportable:
+    """Base of the pipelines that a SavedModel can replace. Subclasses define `_servable`."""
+
+    def _servable(self, options):
+        """Return the `serving.Servable` for `serving.Options`."""
+        raise NotImplementedError
+
+    def export(
+        self,
+        folder: str | os.PathLike,
+        version: int | None = None,
+        inputs: str = "text",
+        buckets: tuple = (),
+        weights: str = "float32",
+        warm_up: bool = True,
+    ) -> str:
+        """Write a SavedModel for TF Serving and for programs without bert_tf.
+
+        It is the one that `export_model.py` writes; `bert_tf.serving.Predictor` runs it.
+
+        Args:
+          folder: folder of all versions of the model.
+          version: number of the version to write, None for the next free one.
+          inputs: "text" for a model that takes strings, and ids by a second signature; "ids" for
+            one that takes ids and does not require tensorflow-text.
+          buckets: lengths to pad sequences to; empty for the longest of a batch.
+          weights: the type to store the weights in: "float32", "bfloat16" or "int8".
+          warm_up: whether to write requests that TF Serving warms the model up with.
+
+        Returns:
+          The folder written, FOLDER/VERSION.
+
+        Raises:
+          UserError: if that version exists or an argument is not valid.
+        """
+        if inputs not in ("text", "ids"):
+            raise UserError(f"`inputs={inputs}`: expected text or ids")
+        options = serving.Options(inputs, tuple(buckets), weights, warm_up)
+        return serving.export(self._servable(options), os.fspath(folder), version)
+
+
+@contextlib.contextmanager
+def replacing_preset(folder, overwrite=False):
+    """Yield a temporary name for a folder of a model; see `files.replacing_folder`.
+
+    Raises:
+      UserError: if the folder exists and `overwrite` is False, or it does not hold a model.
+    """
+    folder = os.fspath(folder).rstrip("/")
+    system = files.system(folder)
+    if system.exists(folder) and (not system.isdir(folder) or system.listdir(folder)):
+        if not overwrite:
+            raise UserError(f"`folder`: {folder} already exists; `overwrite=True` replaces it")
+        if find_companion_file(folder, (files.CONFIG, HUGGING_FACE_CONFIG)) is None:
+            raise UserError(f"`folder`: {folder} does not hold a model, so it is not replaced")
+    with files.replacing_folder(folder) as temporary:
+        yield temporary
+        if system.exists(folder):
+            system.rmtree(folder)
+
+
+def write_pretrained(folder, tensors, config, tokenizer):
+    """Write a Hugging Face folder.
+
+    Args:
+      folder: its path; it must not exist.
+      tensors: dict of the release's names to arrays.
+      config: the `BertConfig`.
+      tokenizer: the `FullTokenizer`.
+    """
+    with tempfile.TemporaryDirectory() as temporary:
+        vocab_file = os.path.join(temporary, files.VOCABULARY)
+        files.write_text(vocab_file, to_text(tokenizer.vocab))
+        settings = tokenizer.settings
+        checkpoints.write_hugging_face(
+            folder, tensors, config, vocab_file, settings["do_lower_case"], settings=settings
+        )

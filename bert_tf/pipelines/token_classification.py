@@ -1,0 +1,99 @@
+"""Apply a token classifier: texts in, the entities in them out."""
+
+import os
+from typing import Any
+
+from bert_tf.checkpoints import load_config, read_metadata
+from bert_tf.errors import UserError
+from bert_tf.pipelines.labelled_texts import check_list
+from bert_tf.pipelines.presets import ModelFiles, find_preset
+from bert_tf.pipelines.task_pipeline import TaskPipeline, stored_config, tokenizer_options
+from bert_tf.tasks import TokenClassificationConfig
+
+_ARCHITECTURE = "BertForTokenClassification"
+
+
+class TokenClassification(TaskPipeline):
+    """Finds the entities in texts with a model that `run_ner.py` trained, or of Hugging Face.
+
+    >>> ner = bert_tf.TokenClassification.from_preset("ner_output")
+    >>> ner.predict(["Jim Henson was born in Greenville."])
+    [{'entities': [...]}]
+
+    Attributes:
+      model: a `BertTokenClassifier`, a Keras model on token ids.
+      config: its `tasks.TokenClassificationConfig`.
+      tokenizer: the `BertTokenizer`.
+    """
+
+    task_name = "token_classification"
+    config: TokenClassificationConfig
+
+    @classmethod
+    def from_preset(
+        cls,
+        preset: str | os.PathLike | ModelFiles,
+        max_seq_length: int | None = None,
+        do_lower_case: bool | None = None,
+        dtype: str | None = None,
+    ) -> "TokenClassification":
+        """Create the pipeline from a trained model.
+
+        Args:
+          preset: the output folder of `run_ner.py` or a checkpoint in it; a folder of
+            `save_to_preset`; or a Hugging Face folder of `BertForTokenClassification`.
+          max_seq_length: of a Hugging Face folder, the longest window in tokens; None for 128.
+          do_lower_case: of a Hugging Face folder, whether the model is uncased; None for the casing
+            in its files.
+          dtype: a Keras dtype policy such as "mixed_bfloat16".
+
+        Raises:
+          UserError: if there is no such model.
+        """
+        model_files = find_preset(preset)
+        config = stored_config(model_files, TokenClassificationConfig)
+        if config is None:
+            metadata = read_metadata(model_files.checkpoint)
+            if _ARCHITECTURE not in metadata.get("architectures", ()):
+                raise UserError(
+                    f"`preset`: {model_files.checkpoint} is neither a folder of run_ner.py nor a "
+                    f"Hugging Face folder of {_ARCHITECTURE}"
+                )
+            labels = metadata.get("id2label", {})
+            config = TokenClassificationConfig.of_pretrained(
+                load_config(model_files.checkpoint),
+                model_files.vocab,
+                labels=[labels[str(i)] for i in range(len(labels))],
+                max_seq_length=max_seq_length,
+                **tokenizer_options(model_files, None, do_lower_case),
+            )
+        elif max_seq_length is not None or do_lower_case is not None:
+            raise UserError(
+                "`max_seq_length` and `do_lower_case` are those of the training, and cannot be "
+                f"given for {model_files.checkpoint}"
+            )
+        pipeline = cls._load(model_files, config, dtype, load_weights=True)
+        if pipeline._is_random:
+            raise UserError(f"`preset`: {model_files.checkpoint} has no token classifier")
+        return pipeline
+
+    def predict(self, texts: Any, batch_size: int = 32) -> list[dict[str, Any]]:
+        """Return the entities in texts.
+
+        Args:
+          texts: list of str of any length.
+          batch_size: number of texts that are read at a time.
+
+        Returns:
+          For each text a dict with "entities", a list of dicts: "entity", its text; "label";
+          "start" and "end", the offsets of its first character and after its last one; and "score",
+          the mean probability of its words.
+
+        Raises:
+          UserError: if `texts` is not such a list.
+        """
+        texts = check_list(texts, "texts", "a list of texts")
+        for i, text in enumerate(texts):
+            if not isinstance(text, str):
+                raise UserError(f"`texts`: expected texts, item {i} is {text!r:.50}")
+        return self._answers([{"text": text} for text in texts], batch_size)

@@ -1,0 +1,191 @@
+"""The tokenizer as a Keras layer."""
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from bert_tf import tasks
+from bert_tf.errors import UserError
+from bert_tf.modeling.models import INPUTS
+from bert_tf.pipelines.presets import ModelFiles, find_preset
+from bert_tf.tasks.base import SHORTEST
+from bert_tf.tokenization.graph import GraphTokenizer
+from bert_tf.tokenization.settings import resolve_settings
+from bert_tf.tokenization.vocabulary import REQUIRED_TOKENS, load_vocab
+
+
+@keras.saving.register_keras_serializable("bert_tf")
+class BertTokenizer(keras.layers.Layer):
+    """Converts strings to the inputs of a BERT model, as a Keras layer.
+
+    It gives the ids of `FullTokenizer` for every string. It works eagerly, in `tf.data`, on
+    `keras.Input` and in exported models, and saves its vocabulary in the model's config. It
+    requires tensorflow-text.
+
+    >>> tokenizer = bert_tf.BertTokenizer("vocab.txt", max_seq_length=6)
+    >>> tokenizer("a b")["input_ids"].numpy().tolist()
+    [2, 5, 6, 3, 0, 0]
+    >>> tokenizer(["a b", "c"], ["d", ""])["segment_ids"].numpy().tolist()
+    [[0, 0, 0, 0, 1, 1], [0, 0, 0, 0, 0, 0]]
+
+    A model that takes strings:
+
+    >>> texts = keras.Input((), dtype="string")
+    >>> encoder = bert_tf.BertModel(bert_tf.BertConfig(vocab_size=20, num_hidden_layers=1))
+    >>> model = keras.Model(texts, encoder(tokenizer(texts))["pooled_output"])
+    >>> model(tf.constant(["a b", "c"])).shape
+    TensorShape([2, 768])
+
+    Call: `texts`, and optionally `pairs`, the second text of each; strings of the shape (B,),
+    (B, 1) or (), where an empty second text means that there is none -> dict of int32 (B, S), or
+    (S,) for a scalar: `input_ids`, `input_mask`, `segment_ids`.
+    """
+
+    def __init__(
+        self,
+        vocabulary: str | Mapping[str, int] | Sequence[str | None],
+        do_lower_case: bool | None = None,
+        max_seq_length: int = 128,
+        pad_to_longest: bool = False,
+        keep_special_tokens: bool = False,
+        strip_accents: bool | None = None,
+        tokenize_chinese_chars: bool | None = None,
+        max_input_chars_per_word: int | None = None,
+        **kwargs: Any,
+    ):
+        """Create the layer.
+
+        Args:
+          vocabulary: path of a vocabulary file, a mapping from piece to id, or a sequence of the
+            pieces in the order of their ids, in which None stands for an id without a piece.
+          do_lower_case: whether to lower-case the text, as in `FullTokenizer`.
+          max_seq_length: maximum length of a sequence; longer texts are truncated as in the
+            release.
+          pad_to_longest: True to pad to the longest text of a batch, False to pad to
+            `max_seq_length`.
+          keep_special_tokens: whether "[MASK]" and other special tokens in a text are kept as such.
+          strip_accents: as in `FullTokenizer`.
+          tokenize_chinese_chars: see there.
+          max_input_chars_per_word: see there.
+          **kwargs: further arguments of a Keras layer.
+
+        Raises:
+          UserError: if `vocabulary` is not a vocabulary, `max_seq_length` is too small or
+            tensorflow-text is not installed.
+        """
+        super().__init__(**kwargs)
+        if max_seq_length < SHORTEST:
+            raise UserError(f"`max_seq_length={max_seq_length}` is less than {SHORTEST}")
+        vocabulary = os.fspath(vocabulary) if isinstance(vocabulary, os.PathLike) else vocabulary
+        settings = resolve_settings(
+            vocabulary,
+            do_lower_case=do_lower_case,
+            strip_accents=strip_accents,
+            tokenize_chinese_chars=tokenize_chinese_chars,
+            max_input_chars_per_word=max_input_chars_per_word,
+        )
+        self.graph_tokenizer = GraphTokenizer(
+            _read_vocabulary(vocabulary), keep_special_tokens=keep_special_tokens, **settings
+        )
+        self.do_lower_case, self.max_seq_length = settings["do_lower_case"], max_seq_length
+        self.pad_to_longest, self.keep_special_tokens = pad_to_longest, keep_special_tokens
+        # Strings are not numbers that Keras could convert to the dtype of the layer.
+        self._convert_input_args = False
+        self._allow_non_tensor_positional_args = True
+        self.supports_jit = False
+
+    @classmethod
+    def from_preset(cls, preset: str | os.PathLike | ModelFiles, **options: Any) -> "BertTokenizer":
+        """Create the tokenizer of a published model, a folder or a checkpoint.
+
+        Casing and other settings, and the length of a fine-tuned model, are those in the files of
+        the model.
+
+        >>> tokenizer = bert_tf.BertTokenizer.from_preset("uncased_L-12_H-768_A-12")
+
+        Args:
+          preset: the name of a published model (`checkpoints.MODELS`), downloaded if it is not in
+            the cache; a folder or checkpoint of the release or of a training run; or a Hugging Face
+            folder.
+          **options: arguments of the constructor, to override those of the files.
+
+        Raises:
+          UserError: if there is no such model or it has no vocabulary.
+        """
+        model_files = find_preset(preset, needs_config=False)
+        settings = model_files.tokenizer_settings(options.pop("do_lower_case", None))
+        options = {**options, **{x: y for x, y in settings.items() if options.get(x) is None}}
+        path = model_files.checkpoint
+        _, config = tasks.load_config(path if tf.io.gfile.isdir(path) else os.path.dirname(path))
+        if config:
+            options.setdefault("max_seq_length", config.max_seq_length)
+        return cls(model_files.vocab, **options)
+
+    @property
+    def vocab(self) -> Mapping[str, int]:
+        """The mapping from piece to id."""
+        return self.graph_tokenizer.vocab
+
+    def __call__(self, texts, pairs=None, **kwargs):
+        # Not in `call`, where Keras adds lines to the message of an error.
+        texts = _to_strings(texts, "texts")
+        pairs = None if pairs is None else _to_strings(pairs, "pairs")
+        return super().__call__(texts, pairs, **kwargs)
+
+    def call(self, texts, pairs=None):
+        columns = [texts] if pairs is None else [texts, pairs]
+        batch = self.graph_tokenizer(
+            *(tf.reshape(column, (-1,)) for column in columns),
+            max_seq_length=self.max_seq_length,
+            pad_to_longest=self.pad_to_longest,
+        )
+        return {name: x[0] for name, x in batch.items()} if texts.shape.rank == 0 else batch
+
+    def compute_output_spec(self, texts, pairs=None):
+        length = None if self.pad_to_longest else self.max_seq_length
+        shape = (*texts.shape[:1], length)
+        return {name: keras.KerasTensor(shape, "int32", name=name) for name in INPUTS}
+
+    def get_config(self):
+        pieces = {index: piece for piece, index in self.vocab.items()}
+        return {
+            **super().get_config(),
+            "vocabulary": [pieces.get(index) for index in range(max(pieces) + 1)],
+            **self.graph_tokenizer.settings,
+            "max_seq_length": self.max_seq_length,
+            "pad_to_longest": self.pad_to_longest,
+            "keep_special_tokens": self.keep_special_tokens,
+        }
+
+
+def _read_vocabulary(vocabulary):
+    """Return the mapping from piece to id for the argument `vocabulary`."""
+    if isinstance(vocabulary, str):
+        return load_vocab(vocabulary)
+    if not isinstance(vocabulary, Mapping):
+        pairs = enumerate(vocabulary)
+        vocabulary = {piece: index for index, piece in pairs if piece is not None}
+    if missing := [token for token in REQUIRED_TOKENS if token not in vocabulary]:
+        raise UserError(f"`vocabulary`: its pieces do not include {', '.join(missing)}")
+    return vocabulary
+
+
+def _to_strings(texts, argument):
+    """Return strings of the shape (), (B,) or (B, 1), as a tensor or a `KerasTensor`."""
+    if not (tf.is_tensor(texts) or keras.utils.is_keras_tensor(texts)):
+        try:
+            texts = tf.convert_to_tensor(texts, tf.string)
+        except (TypeError, ValueError):
+            raise UserError(f"`{argument}`: expected a string, or a list of strings") from None
+    if texts.dtype != "string":
+        raise UserError(f"`{argument}`: expected strings, found {texts.dtype}")
+    rank = len(texts.shape) if isinstance(texts.shape, tuple) else texts.shape.rank
+    if rank is not None and rank > 1 and (rank > 2 or texts.shape[1] != 1):
+        raise UserError(
+            f"`{argument}`: expected strings of the shape (batch size,), found "
+            f"{tuple(texts.shape)}; the second texts of pairs are the argument `pairs`"
+        )
+    return texts

@@ -1,0 +1,281 @@
+"""`.keras` files and clones: frozen layers, graphs of the user, LoRA, int8."""
+
+import keras
+import numpy as np
+import pytest
+from common import TINY, features
+
+import bert_tf
+from bert_tf.modeling import (
+    BertClassifier,
+    BertModel,
+    BertPretrainer,
+    Embeddings,
+    MaskedLMHead,
+    Projection,
+    TransformerLayer,
+)
+
+SMALLER = bert_tf.BertConfig.from_dict({**TINY.to_dict(), "num_hidden_layers": 1})
+
+
+def reload(model, tmp_path):
+    model.save(tmp_path / "model.keras")
+    return keras.saving.load_model(tmp_path / "model.keras")
+
+
+def trainable_names(model):
+    return [variable.path for variable in model.trainable_variables]
+
+
+def assert_same_outputs(model, expected_model):
+    batch = {name: value for name, value in features().items() if name in model.input}
+    outputs, expected = (keras.tree.flatten(m(batch)) for m in (model, expected_model))
+    for a, b in zip(outputs, expected, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def train(model, steps=2):
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    # Tracing would take most of the time.
+    model.compile("adam", {"logits": loss}, run_eagerly=True)
+    batch = {name: features()[name] for name in model.input}
+    model.fit(batch, {"logits": np.arange(3) % 2}, epochs=steps, verbose=0)
+
+
+def head_on_outputs(bert):
+    """A user's model that continues the graph of the encoder."""
+    logits = keras.layers.Dense(2, name="answer")(bert.output["pooled_output"])
+    return keras.Model(bert.input, logits)
+
+
+def head_on_model(bert):
+    """A user's model with the encoder as a layer."""
+    inputs = {name: keras.Input((None,), dtype="int32", name=name) for name in bert.input}
+    return keras.Model(inputs, keras.layers.Dense(2, name="answer")(bert(inputs)["pooled_output"]))
+
+
+def classifier(bert):
+    del bert
+    return BertClassifier(TINY, 2)
+
+
+def encoder_of(model):
+    return next((x for x in model.layers if isinstance(x, BertModel)), model)
+
+
+FREEZE = {
+    "model": lambda encoder: setattr(encoder, "trainable", False),
+    "layer": lambda encoder: setattr(encoder.get_layer("layer_1"), "trainable", False),
+    "sublayer": lambda encoder: setattr(encoder.get_layer("layer_0").query, "trainable", False),
+    "table": lambda encoder: setattr(encoder.get_layer("embeddings"), "trainable", False),
+}
+
+
+@pytest.mark.parametrize(
+    ("make", "what"),
+    [
+        (classifier, "sublayer"),
+        (head_on_model, "layer"),
+        (head_on_outputs, "sublayer"),
+        (head_on_outputs, "model"),
+        (lambda bert: bert, "table"),
+    ],
+)
+def test_files_and_clones_keep_layers_frozen(tmp_path, make, what):
+    model = make(BertModel(TINY))
+    before = trainable_names(model)
+    FREEZE[what](encoder_of(model))
+    frozen = trainable_names(model)
+    assert len(frozen) < len(before)
+    loaded = reload(model, tmp_path)
+    assert trainable_names(loaded) == frozen
+    assert_same_outputs(loaded, model)
+    assert trainable_names(keras.models.clone_model(model)) == frozen
+
+
+def test_a_layer_trained_within_a_frozen_model_stays_so(tmp_path):
+    model = BertClassifier(TINY, 2)
+    model.trainable = False
+    model.trainable = True
+    encoder = encoder_of(model)
+    encoder.trainable = False
+    encoder.get_layer("layer_1").trainable = True
+    encoder.get_layer("layer_1").key.trainable = False
+    loaded = reload(model, tmp_path)
+    assert trainable_names(loaded) == trainable_names(model)
+    assert len(trainable_names(model)) == 16 - 2 + 2
+
+
+def test_a_frozen_model_trains_no_weight_after_it_is_loaded(tmp_path):
+    model = BertClassifier(TINY, 2)
+    model.freeze()
+    loaded = reload(model, tmp_path)
+    before = [np.array(v) for v in encoder_of(loaded).weights]
+    train(loaded)
+    for old, new in zip(before, encoder_of(loaded).weights, strict=True):
+        np.testing.assert_array_equal(old, new)
+    assert np.any(loaded.get_layer("classifier").output_bias)
+
+
+@pytest.mark.parametrize(("num_layers", "count"), [(0, 36), (1, 20), (2, 4), (None, 2)])
+def test_freeze(num_layers, count):
+    model = BertClassifier(TINY, 2)
+    model.freeze(num_layers)
+    assert len(model.trainable_variables) == count
+
+
+def test_freeze_and_lora_reject_wrong_arguments():
+    model = BertClassifier(TINY, 2)
+    for call, message in (
+        (lambda: model.freeze(3), r"`num_layers=3`: expected 0 to 2"),
+        (lambda: model.enable_lora(0), r"`rank=0`"),
+        (lambda: model.enable_lora(2, ["querry"]), "no dense layer querry, only .*query"),
+        (lambda: model.enable_lora(2, []), "`target_layer_names` is empty"),
+    ):
+        with pytest.raises(bert_tf.UserError, match=message):
+            call()
+    model.enable_lora(2)
+    with pytest.raises(bert_tf.UserError, match="LoRA is enabled already"):
+        model.enable_lora(2)
+
+
+# ---------------------------------------------------------------- graphs of layers
+
+
+def layers_by_hand():
+    """An encoder of the user's own, with a masked-LM head, from the layers of bert_tf."""
+    ids, mask, segments, positions = (
+        keras.Input((None,), dtype="int32", name=name)
+        for name in ("input_ids", "input_mask", "segment_ids", "masked_lm_positions")
+    )
+    embeddings = Embeddings(TINY)
+    x = TransformerLayer(TINY, name="layer_0")(embeddings(ids, segments), mask)
+    logits = MaskedLMHead(TINY, embeddings)(x, positions)
+    inputs = {tensor.name: tensor for tensor in (ids, mask, segments, positions)}
+    return keras.Model(inputs, {"words": logits, "classes": Projection(3, 0.02)(x)})
+
+
+def head_in_a_graph():
+    """The masked-LM head of a pretrainer, whose table is in a model in the graph."""
+    model = BertPretrainer(TINY)
+    return keras.Model(model.input, keras.ops.softmax(model.output["masked_lm_logits"]))
+
+
+@pytest.mark.parametrize("make", [layers_by_hand, head_in_a_graph])
+def test_the_masked_lm_head_keeps_its_table(tmp_path, make):
+    model = make()
+    clone = keras.models.clone_model(model)
+    for copy in (reload(model, tmp_path), clone):
+        copy.set_weights(model.get_weights())
+        assert_same_outputs(copy, model)
+        paths = [variable.path for variable in copy.variables]
+        (table,) = [v for v in copy.variables if v.path.endswith("word_embeddings")]
+        assert len(paths) == len(model.variables)
+        table.assign(np.zeros(table.shape))
+        words = keras.tree.flatten(copy({k: features()[k] for k in copy.input}))
+        assert any(np.ptp(np.array(x), axis=-1).max() < 1e-6 for x in words)
+
+
+def test_a_masked_lm_head_without_embeddings():
+    with pytest.raises(bert_tf.UserError, match="masked_lm requires `embeddings`"):
+        MaskedLMHead(TINY)(np.zeros((1, 2, 16), "float32"), np.zeros((1, 1), "int32"))
+    with pytest.raises(bert_tf.UserError, match="masked_lm requires `embeddings`"):
+        MaskedLMHead(TINY)(keras.Input((None, 16)), keras.Input((None,), dtype="int32"))
+    bert, other = BertModel(TINY), BertModel(TINY)
+    positions = keras.Input((None,), dtype="int32")
+    head = MaskedLMHead(TINY, other.embeddings)
+    head(bert.output["sequence_output"], positions)
+    with pytest.raises(bert_tf.UserError, match="cannot be saved"):
+        head.get_config()
+
+
+def test_every_layer_and_model_is_registered():
+    classes = [
+        x
+        for x in vars(bert_tf.modeling).values()
+        if isinstance(x, type) and issubclass(x, keras.Layer)
+    ]
+    assert len(classes) >= 13
+    for x in classes:
+        assert keras.saving.get_registered_name(x) == f"bert_tf>{x.__name__}"
+
+
+# ---------------------------------------------------------------- LoRA and int8
+
+
+def lora_matrices(model):
+    names = ("lora_kernel_a", "lora_kernel_b")
+    return {v.path: np.array(v) for v in model.variables if v.path.endswith(names)}
+
+
+@pytest.mark.parametrize("dtype", [None, "mixed_bfloat16"])
+def test_lora(tmp_path, dtype):
+    model = BertClassifier(TINY, 2, dtype=dtype)
+    batch = {name: features()[name] for name in model.input}
+    before = np.array(model(batch)["logits"])
+    model.enable_lora(2, alpha=4)
+    np.testing.assert_array_equal(model(batch)["logits"], before)
+    # For each of 2 layers and 2 targets A, B and the bias; the head.
+    assert len(model.trainable_variables) == 2 * 2 * 3 + 2
+    kernel = np.array(encoder_of(model).get_layer("layer_0").query._kernel)
+    train(model)
+    loaded = reload(model, tmp_path)
+    assert trainable_names(loaded) == trainable_names(model)
+    assert_same_outputs(loaded, model)
+    query = encoder_of(loaded).get_layer("layer_0").query
+    np.testing.assert_array_equal(query._kernel, kernel)
+    assert (query.lora_rank, query.lora_alpha) == (2, 4)
+    saved = lora_matrices(loaded)
+    for path, value in lora_matrices(model).items():
+        np.testing.assert_array_equal(saved[path], value)
+    train(loaded)
+    assert all(np.abs(x - saved[path]).max() > 0 for path, x in lora_matrices(loaded).items())
+    np.testing.assert_array_equal(query._kernel, kernel)
+
+
+def test_lora_in_a_model_of_the_user(tmp_path):
+    bert = BertModel(TINY)
+    bert.enable_lora(3, ("query", "output_dense", "pooler"))
+    model = head_on_outputs(bert)
+    for _, layer in bert_tf.modeling.layer_states.named_layers(model):
+        if getattr(layer, "lora_enabled", False):
+            layer.lora_kernel_b.assign(np.full(layer.lora_kernel_b.shape, 0.1))
+    for copy in (reload(model, tmp_path), keras.models.clone_model(model)):
+        assert trainable_names(copy) == trainable_names(model)
+        copy.set_weights(model.get_weights())
+        assert_same_outputs(copy, model)
+
+
+@pytest.mark.parametrize(
+    ("make", "mode"),
+    [
+        (lambda: BertPretrainer(SMALLER), "int8"),
+        (lambda: BertClassifier(SMALLER, 2, dtype="mixed_bfloat16"), "int8"),
+        (lambda: BertClassifier(SMALLER, 2), "int4"),
+        (lambda: head_on_outputs(BertModel(SMALLER)), "int8"),
+    ],
+)
+def test_quantized_models(tmp_path, make, mode, recwarn):
+    model = make()
+    batch = {name: value for name, value in features().items() if name in model.input}
+    before = keras.tree.flatten(model(batch))
+    model.quantize(mode)
+    if isinstance(model, bert_tf.modeling.models.PretrainedModel):
+        assert not [str(w.message) for w in recwarn if "quantize" in str(w.message)]
+    after = keras.tree.flatten(model(batch))
+    differences = [np.abs(np.array(a - b)).max() for a, b in zip(before, after, strict=True)]
+    assert 0 < max(differences) < (0.1 if mode == "int8" else 2)
+    loaded = reload(model, tmp_path)
+    assert_same_outputs(loaded, model)
+    assert any(v.dtype == "int8" for v in loaded.variables)
+
+
+def test_lora_on_a_quantized_model(tmp_path):
+    model = BertClassifier(SMALLER, 2)
+    model.quantize("int8")
+    model.enable_lora(2)
+    train(model)
+    loaded = reload(model, tmp_path)
+    assert trainable_names(loaded) == trainable_names(model)
+    assert_same_outputs(loaded, model)

@@ -1,0 +1,274 @@
+"""The optimizers in Keras' compile and fit: the same steps as the release's and as the loop's."""
+
+import doctest
+import os
+import subprocess
+import sys
+
+import golden_fit
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from common import TINY
+from training_helpers import Batches, config, mirrored, one_device
+
+import bert_tf
+from bert_tf import checkpoints, modeling, optimization, tasks, training
+
+
+def golden_path(shared, case="adam_warmup"):
+    return str(shared / "golden" / "optimizer" / f"{case}.npz")
+
+
+def fit_golden(path, batch_size=2, jit_compile=False, **options):
+    """Fit the recorded steps and return the largest difference."""
+    initial, golden = golden_fit.read(path)
+    model = golden_fit.model_of(initial)
+    optimizer = golden_fit.optimizer_of(golden, **options)
+    model.compile(optimizer, golden_fit.loss, jit_compile=jit_compile)
+    inputs, labels = golden_fit.examples(initial, golden)
+    model.fit(inputs, labels, batch_size=batch_size, shuffle=False, verbose=0)
+    return golden_fit.largest_difference(model, golden)
+
+
+@pytest.mark.parametrize(
+    ("case", "jit_compile"),
+    [("adam_warmup", True), ("adam_warmup", False), ("adam_no_warmup", False)],
+)
+def test_fit_equals_the_release(shared, case, jit_compile):
+    assert fit_golden(golden_path(shared, case), jit_compile=jit_compile) <= 1e-6
+
+
+def test_fit_on_replicas_equals_the_release(shared):
+    """The replicas' gradients are large and nearly cancel out: clipped alone they would differ."""
+    with mirrored(2).scope():
+        assert fit_golden(golden_path(shared)) <= 1e-6
+
+
+def test_fit_with_accumulated_gradients_equals_the_release(shared):
+    """The schedule counts updates, not batches."""
+    options = {"gradient_accumulation_steps": 2}
+    assert fit_golden(golden_path(shared), batch_size=1, **options) <= 1e-6
+    with one_device().scope(), pytest.raises(bert_tf.UserError, match="`gradient_accumulation"):
+        fit_golden(golden_path(shared), batch_size=1, **options)
+
+
+@pytest.mark.parametrize("backend", ["jax", pytest.param("torch", marks=pytest.mark.slow)])
+def test_fit_with_other_backends_equals_the_release(shared, backend):
+    pytest.importorskip(backend)
+    done = subprocess.run(
+        [sys.executable, golden_fit.__file__, golden_path(shared)],
+        env={**os.environ, "KERAS_BACKEND": backend, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout) <= 1e-6
+
+
+@pytest.mark.parametrize("jit_compile", [True, False])
+def test_gradients_of_a_repeated_word_are_added_up(jit_compile):
+    """Keras' own Adam squares each of them instead of their sum."""
+    ids = np.int32([[1, 1, 1, 2]])
+    factors = np.float32([[0.1, 0.2, 0.3, 0.5]])
+    tokens = keras.Input((4,), dtype="int32", name="ids")
+    scale = keras.Input((4,), name="scale")
+    vectors = keras.layers.Embedding(3, 1, name="words")(tokens)
+    outputs = keras.ops.sum(vectors[:, :, 0] * scale, axis=1)
+    model = keras.Model({"ids": tokens, "scale": scale}, outputs)
+    optimizer = bert_tf.AdamWeightDecay(0.1)
+    model.compile(optimizer, golden_fit.loss, jit_compile=jit_compile)
+    model.fit({"ids": ids, "scale": factors}, np.zeros(1), verbose=0)
+    sums = np.float32([[0.0], [0.6], [0.5]])
+    np.testing.assert_allclose(optimizer.slots["words/embeddings/adam_m"], 0.1 * sums, rtol=1e-5)
+    np.testing.assert_allclose(optimizer.slots["words/embeddings/adam_v"], sums**2 / 1e3, rtol=1e-5)
+
+
+def label_batch(step):
+    batch = Batches().make(step)
+    inputs = {name: batch[name] for name in modeling.models.INPUTS}
+    return inputs, np.int32([0, 1, 2, step % 3])
+
+
+def without_dropout(model):
+    """Turn off the dropout after the pooled output, whose rate is fixed."""
+    for layer in model.layers:
+        if isinstance(layer, modeling.Dropout):
+            layer.rate = 0.0
+    return model
+
+
+def compiled(classifier, optimizer):
+    model = keras.Model(classifier.input, classifier.output["logits"])
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(optimizer, loss, jit_compile=False)
+    return model
+
+
+OPTIONS = {"layer_decay": 0.8, "weight_decay": 0.5}
+
+
+@pytest.mark.parametrize("name", ["bert_adam", pytest.param("lamb", marks=pytest.mark.slow)])
+def test_fit_equals_the_loop(name):
+    """Layer rates, excluded weights and the sum over two replicas, too."""
+
+    def optimizer():
+        return optimization.OPTIMIZERS[name](bert_tf.LinearWarmupDecay(1e-2, 8, 2), **OPTIONS)
+
+    task = tasks.ClassificationTask(config(), 3)
+    start = without_dropout(task.model).get_weights()
+    in_loop = optimizer()
+    in_loop.build(checkpoints.weights(task.model))
+    step = training.TrainStep(task, in_loop, training.TrainConfig())
+    run_step = tf.function(step.replica_step)
+    for i in range(4):
+        inputs, labels = label_batch(i)
+        run_step({**inputs, "label_ids": labels})
+
+    with mirrored(2).scope():
+        classifier = without_dropout(bert_tf.BertClassifier(config(), 3))
+        classifier.set_weights(start)
+        model = compiled(classifier, optimizer())
+    batches = [label_batch(i) for i in range(4)]
+    inputs = {name: np.concatenate([x[name] for x, _ in batches]) for name in batches[0][0]}
+    labels = np.concatenate([y for _, y in batches])
+    model.fit(inputs, labels, batch_size=4, shuffle=False, verbose=0)
+    fitted = checkpoints.weights(classifier)
+    moved = 0.0
+    for (name, value), before in zip(in_loop.weights.items(), start, strict=False):
+        np.testing.assert_allclose(fitted[name].value.numpy(), value, atol=1e-5, err_msg=name)
+        moved = max(moved, np.abs(value.numpy() - before).max())
+    assert moved > 1e-2
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        lambda: bert_tf.BertPretrainer(TINY),
+        lambda: bert_tf.BertClassifier(TINY, 2),
+        lambda: modeling.BertFeatureTokenClassifier(TINY, 2, "weighted_sum_all"),
+    ],
+)
+def test_fit_treats_each_weight_as_the_loop_does(model):
+    by_name = checkpoints.weights(model())
+    in_loop, in_fit = (bert_tf.AdamWeightDecay(1e-3, layer_decay=0.5) for _ in range(2))
+    in_loop.build(by_name)
+    in_fit.build(list(by_name.values()))
+    for name, *treatments in zip(
+        by_name,
+        in_loop._is_excluded, in_fit._is_excluded, in_loop._rate_factors, in_fit._rate_factors,
+        strict=True,
+    ):  # fmt: skip
+        assert treatments[0] == treatments[1], name
+        assert treatments[0] == name.endswith(("bias", "gamma", "beta"))
+        assert treatments[2] == treatments[3], name
+
+
+def test_keras_own_way_to_exclude_weights():
+    variables = [keras.Variable(np.ones(2, "float32"), name=name) for name in ("kernel", "free")]
+    optimizer = bert_tf.AdamWeightDecay(0.1, weight_decay=0.5, exclude_from_weight_decay=())
+    optimizer.exclude_from_weight_decay(var_names=["free"])
+    optimizer.apply([np.zeros(2, "float32")] * 2, variables)
+    np.testing.assert_allclose(variables[0], 0.95)
+    np.testing.assert_allclose(variables[1], 1.0)
+
+
+def small_classifier():
+    tokens = keras.Input((8,), dtype="int32", name="input_ids")
+    x = keras.layers.Flatten()(keras.layers.Embedding(50, 4)(tokens))
+    logits = keras.layers.Dense(3)(keras.layers.LayerNormalization()(x))
+    return keras.Model({"input_ids": tokens}, {"logits": logits})
+
+
+def bert_classifier():
+    return without_dropout(bert_tf.BertClassifier(config(), 3))
+
+
+@pytest.mark.parametrize(
+    ("kind", "rate", "make"),
+    [
+        ("AdamWeightDecay", lambda: bert_tf.LinearWarmupDecay(1e-2, 20, 3), small_classifier),
+        ("LAMB", lambda: 1e-2, small_classifier),
+        pytest.param("AdamWeightDecay", lambda: 1e-2, bert_classifier, marks=pytest.mark.slow),
+    ],
+)
+def test_a_compiled_model_is_saved_and_loaded_with_its_optimizer(kind, rate, make, tmp_path):
+    model = make()
+    optimizer = getattr(bert_tf, kind)(
+        rate(), layer_decay=0.9, exclude_from_weight_decay=["gamma"], global_clipnorm=0.5
+    )
+    inputs = {name: Batches().make(0)[name] for name in model.input}
+    labels = {"logits": np.int32([0, 1, 2, 0])}
+    loss = {"logits": keras.losses.SparseCategoricalCrossentropy(from_logits=True)}
+    model.compile(optimizer, loss, jit_compile=False)
+    model.fit(inputs, labels, epochs=3, shuffle=False, verbose=0)
+    model.save(tmp_path / "model.keras")
+    loaded = without_dropout(keras.saving.load_model(tmp_path / "model.keras"))
+    assert type(loaded.optimizer) is type(optimizer)
+    assert loaded.optimizer.get_config() == optimizer.get_config()
+    for x in (model, loaded):
+        x.fit(inputs, labels, epochs=2, shuffle=False, verbose=0)
+    assert int(loaded.optimizer.iterations.numpy()) == 5
+    pairs = zip(
+        model.trainable_variables + optimizer.variables,
+        loaded.trainable_variables + loaded.optimizer.variables,
+        strict=True,
+    )
+    for before, after in pairs:
+        np.testing.assert_allclose(before.numpy(), after.numpy(), atol=1e-6, err_msg=before.path)
+
+
+def test_callbacks_read_and_set_the_learning_rate():
+    inputs = np.ones((4, 3), "float32")
+    optimizer = bert_tf.AdamWeightDecay(0.1)
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+    model.compile(optimizer, "mse", jit_compile=False)
+    halve = keras.callbacks.LearningRateScheduler(lambda epoch, rate: rate / 2)
+    history = model.fit(inputs, inputs[:, :1], epochs=2, callbacks=[halve], verbose=0).history
+    np.testing.assert_allclose(history["learning_rate"], [0.05, 0.025])
+    # The training loop reads it in the same way.
+    assert float(optimizer.learning_rate_at(7)) == pytest.approx(0.025)
+    assert float(bert_tf.AdamWeightDecay(lambda: 0.2).learning_rate_at(0)) == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: bert_tf.AdamWeightDecay(0.1, clipnorm=1.0), "`clipnorm` is not supported"),
+        (lambda: bert_tf.LAMB(0.1, clipvalue=1.0), "`clipvalue` is not supported by LAMB"),
+        (lambda: bert_tf.AdamWeightDecay(lambda step: 0.1), "`learning_rate`: a function must"),
+        (lambda: bert_tf.LinearWarmupDecay(0.1, 0), "`num_train_steps=0`"),
+        (lambda: bert_tf.LinearWarmupDecay(0.1, 1, -1), "`num_warmup_steps=-1`"),
+    ],
+)
+def test_wrong_arguments(make, message):
+    with pytest.raises(bert_tf.UserError, match=message):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "message"),
+    [
+        (lambda: keras.optimizers.Adam(), "bert_tf.optimization was expected, found Adam"),
+        (lambda: bert_tf.AdamWeightDecay(0.1, use_ema=True), "`use_ema`.* Keras' fit only"),
+    ],
+)
+def test_the_loop_refuses_what_it_would_ignore(optimizer, message, tmp_path):
+    trainer = training.Trainer(lambda: tasks.PretrainingTask(config()), one_device(), str(tmp_path))
+    with pytest.raises(bert_tf.UserError, match=message):
+        trainer.fit(Batches(), optimizer(), 1)
+
+
+def test_names_of_version_0_1():
+    with pytest.warns(FutureWarning, match="LinearWarmupDecay"):
+        schedule = optimization.linear_warmup_decay(1.0, 10, 4)
+    assert isinstance(schedule, bert_tf.LinearWarmupDecay)
+    with pytest.warns(FutureWarning, match="LAMB"):
+        assert optimization.Lamb is bert_tf.LAMB
+
+
+@pytest.mark.parametrize("module", [optimization.optimizers, optimization.schedule])
+def test_examples_in_docstrings(module):
+    results = doctest.testmod(module, extraglobs={"bert_tf": bert_tf})
+    assert results.attempted and not results.failed

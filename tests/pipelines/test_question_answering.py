@@ -1,0 +1,173 @@
+"""`QuestionAnswering` and `TokenClassification`: training, answers, presets and export."""
+
+import keras
+import numpy as np
+import pytest
+from common import WORDS
+
+import bert_tf
+from bert_tf import checkpoints, serving, tasks
+from bert_tf.tasks import token_classification
+from bert_tf.tasks.question_answering import features, reading
+
+pytest.importorskip("tensorflow_text")
+
+CONTEXT = "a b c d e f g h i j a b c d e f g h"
+QUESTIONS = ["d", "g", "j"]
+ANSWERS = ["e f", ("h", 14), {"text": ["a b"], "answer_start": [20]}]
+OPTIONS = {"max_seq_length": 16, "max_query_length": 3, "doc_stride": 5, "max_answer_length": 3,
+           "n_best_size": 4}  # fmt: skip
+
+
+def make(folder, **options):
+    keras.utils.set_random_seed(0)
+    return bert_tf.QuestionAnswering.from_preset(folder, **{**OPTIONS, **options})
+
+
+@pytest.fixture(scope="module")
+def trained(encoder_folder):
+    """The pipeline after `fit`, and its history."""
+    qa = make(encoder_folder)
+    qa.compile(run_eagerly=True)
+    contexts = [CONTEXT] * len(QUESTIONS)
+    history = qa.fit(
+        QUESTIONS, contexts, ANSWERS, epochs=25, batch_size=6, learning_rate=2e-2, verbose=0,
+        validation_data=(QUESTIONS[:1], contexts[:1], ANSWERS[:1]),
+    )  # fmt: skip
+    return qa, history
+
+
+def test_fit(trained):
+    qa, history = trained
+    assert isinstance(qa.model, bert_tf.BertSpanLabeler)
+    assert history.history["loss"][-1] < 0.5 * history.history["loss"][0]
+    assert "val_start_logits_accuracy" in history.history
+    results = qa.evaluate(QUESTIONS, [CONTEXT] * 3, ANSWERS, verbose=0)
+    np.testing.assert_allclose(
+        results["loss"], (results["start_logits_loss"] + results["end_logits_loss"]) / 2, rtol=1e-5
+    )
+    answers = qa.predict(QUESTIONS, CONTEXT)
+    for answer in answers:
+        assert set(answer) == {"answer", "start", "end", "score"}
+        assert answer["answer"] == CONTEXT[answer["start"] : answer["end"]]
+    pairs = zip(answers, ["e f", "h", "a b"], strict=True)
+    assert sum(answer["answer"] == expected for answer, expected in pairs) >= 2
+
+
+def test_batches_are_the_windows_of_the_script(encoder_folder):
+    qa = make(encoder_folder)
+    tokenizer = bert_tf.FullTokenizer(str(encoder_folder / "vocab.txt"))
+    converter = features.FeatureConverter(tokenizer, qa.config.window_config, is_training=True)
+    question = reading.Question("", "0", "d", (reading.Answer("e f", 8),), False)
+    ((_, windows, _),) = converter(reading.Paragraph("", CONTEXT, (question,)))
+    assert len(windows) > 1
+    columns = (["d"], [CONTEXT], ["e f"])
+    ((batch, targets),) = qa._batches(columns, ("questions", "contexts", "answers"), 32)
+    assert batch["input_ids"].shape == (len(windows), 16)
+    vocab = tokenizer.vocab
+    for i, window in enumerate(windows):
+        tokens = window.context.ids[window.first : window.first + window.length]
+        first = [vocab["[CLS]"], *window.query, vocab["[SEP]"]]
+        second = [*tokens, vocab["[SEP]"]]
+        padding = [0] * (16 - len(first) - len(second))
+        assert batch["input_ids"][i].numpy().tolist() == first + second + padding
+        assert batch["input_mask"][i].numpy().tolist() == [1] * (16 - len(padding)) + padding
+        segments = [0] * len(first) + [1] * len(second) + padding
+        assert batch["segment_ids"][i].numpy().tolist() == segments
+        assert targets["start_logits"][i] == window.start_position
+        assert targets["end_logits"][i] == window.end_position
+
+
+def test_presets_and_export(trained, tmp_path):
+    qa = trained[0]
+    expected = qa.predict(QUESTIONS, CONTEXT)
+    qa.save_to_preset(tmp_path / "saved")
+    spec, config = tasks.load_config(str(tmp_path / "saved"))
+    assert spec.name == "question_answering"
+    assert config.recorded_options() == qa.config.recorded_options()
+    loaded = bert_tf.QuestionAnswering.from_preset(tmp_path / "saved")
+    assert loaded.config.doc_stride == 5
+    assert loaded.predict(QUESTIONS, CONTEXT) == expected
+    assert loaded.predict(QUESTIONS[0], CONTEXT) == expected[0]
+    folder = qa.export(tmp_path / "served", warm_up=False)
+    rows = [{"question": question, "context": CONTEXT} for question in QUESTIONS]
+    for answer, other in zip(serving.Predictor(folder)(rows), expected, strict=True):
+        assert answer["answer"] == other["answer"] and answer["start"] == other["start"]
+
+
+def test_questions_without_answer(encoder_folder, caplog):
+    qa = make(encoder_folder, version_2_with_negative=True)
+    qa.compile("sgd", run_eagerly=True)
+    qa.fit(["a", "b", "c"], [CONTEXT] * 3, [None, "", "x y"], epochs=1, verbose=0)
+    assert "1, the first: `answers`: item 2 is 'x y'" in caplog.text
+    assert "null_odds" in qa.predict("a", CONTEXT)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("a", ["b"], ["b"]), "`questions`: .*single str"),
+        ((["a"], "b", ["b"]), "`contexts`: .*single str"),
+        ((["a"], ["b"], "b"), "`answers`: .*single str"),
+        ((["a"], ["b", "c"], ["b"]), "`questions` and `contexts` .*1 and 2"),
+        ((["a"], ["b"], []), "`questions` and `answers` .*1 and 0"),
+        ((["a"], ["b"], [3]), "`answers`: item 0 is 3, expected"),
+        ((["a"], ["b"], [None]), "`answers`: item 0 .*`version_2_with_negative=True`"),
+        ((["a"], ["b"], ["c"]), "`answers`: no answer is in its context"),
+        (([], [], []), "`questions` is empty"),
+        ((["a"], ["b"], ["b"], (["a"], ["b"])), "`validation_data`: expected"),
+    ],
+)
+def test_wrong_data(encoder_folder, arguments, message):
+    with pytest.raises(bert_tf.UserError, match=message):
+        make(encoder_folder).fit(*arguments)
+
+
+def test_wrong_options(encoder_folder):
+    with pytest.raises(bert_tf.UserError, match="`stride`: expected one of"):
+        make(encoder_folder, stride=3)
+    with pytest.raises(bert_tf.UserError, match="`questions` and `contexts`"):
+        make(encoder_folder).predict(["a", "b"], ["c"])
+
+
+@pytest.fixture(scope="module")
+def tagger_folder(encoder_folder, tmp_path_factory):
+    """A folder as `run_ner.py` writes it, with random weights."""
+    folder = tmp_path_factory.mktemp("tagger")
+    config = bert_tf.BertConfig.from_json_file(str(encoder_folder / "bert_config.json"))
+    tags = token_classification.Tags(("O", "B-X", "I-X", "B-Y", "I-Y"), "iob2", "iob2")
+    vocab_file = str(encoder_folder / "vocab.txt")
+    tasks.TokenClassificationConfig(config, vocab_file, True, 16, tags=tags).save(str(folder))
+    keras.utils.set_random_seed(0)
+    weights = checkpoints.weights(bert_tf.BertTokenClassifier(config, 5))
+    tensors = {name: 10 * variable.numpy() for name, variable in weights.items()}
+    checkpoints.write(str(folder / "model.ckpt-3"), tensors)
+    return folder
+
+
+def test_token_classification(tagger_folder, tmp_path):
+    ner = bert_tf.TokenClassification.from_preset(tagger_folder)
+    texts = ["a b c", " ".join(WORDS[5:15]) * 3, ""]
+    answers = ner.predict(texts)
+    assert sum(len(answer["entities"]) for answer in answers) > 2
+    for text, answer in zip(texts, answers, strict=True):
+        for entity in answer["entities"]:
+            assert entity["entity"] == text[entity["start"] : entity["end"]]
+            assert entity["label"] in ("X", "Y")
+    ner.save_to_preset(tmp_path / "saved")
+    assert bert_tf.TokenClassification.from_preset(tmp_path / "saved").predict(texts) == answers
+    folder = ner.export(tmp_path / "served", warm_up=False)
+    served = serving.Predictor(folder)([{"text": text} for text in texts])
+    for answer, other in zip(served, answers, strict=True):
+        assert [x["entity"] for x in answer["entities"]] == [x["entity"] for x in other["entities"]]
+
+
+def test_wrong_token_classifiers(tagger_folder, encoder_folder):
+    with pytest.raises(bert_tf.UserError, match=r"`preset`: .* neither a folder of run_ner\.py"):
+        bert_tf.TokenClassification.from_preset(encoder_folder)
+    with pytest.raises(bert_tf.UserError, match="`max_seq_length` and"):
+        bert_tf.TokenClassification.from_preset(tagger_folder, max_seq_length=12)
+    ner = bert_tf.TokenClassification.from_preset(tagger_folder)
+    for texts, message in (("a", "single str"), ([None], "item 0 is None")):
+        with pytest.raises(bert_tf.UserError, match=f"`texts`: .*{message}"):
+            ner.predict(texts)

@@ -1,0 +1,394 @@
+"""`TextClassifier`: fit on strings, predictions, presets, export, and its errors."""
+
+import dataclasses
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import bert_tf
+from bert_tf import checkpoints, serving, tasks
+from bert_tf.pipelines.labelled_texts import LabelEncoder
+
+pytest.importorskip("tensorflow_text")
+
+TEXTS = ["a b", "c d e", "a", "c", "b a a d e f g h i", "c d"] * 2
+LABELS = ["pos", "neg"] * 6
+PAIRS = [("a b", "c"), ("c", "d e f"), ("a", ""), ("e", "a")]
+
+
+def make(folder, labels=("neg", "pos"), **options):
+    keras.utils.set_random_seed(0)
+    return bert_tf.TextClassifier.from_preset(folder, labels=labels, **options)
+
+
+class Recorder(keras.callbacks.Callback):
+    """Keeps the learning rate and the lengths of each training step."""
+
+    def __init__(self):
+        super().__init__()
+        self.rates = []
+
+    def on_train_batch_begin(self, batch, logs=None):
+        self.rates.append(float(self.model.optimizer.learning_rate))
+
+
+@pytest.fixture(scope="module")
+def trained(encoder_folder):
+    """The classifier after `fit`, its history and the callback."""
+    classifier, recorder = make(encoder_folder), Recorder()
+    classifier.compile(run_eagerly=True)  # few steps, which tracing would make slower
+    history = classifier.fit(
+        TEXTS,
+        LABELS,
+        validation_data=(TEXTS[:3], [1, 0, 1]),
+        epochs=10,
+        batch_size=5,
+        learning_rate=1e-2,
+        callbacks=[recorder],
+        class_weight={"pos": 1.5},
+        verbose=0,
+    )
+    return classifier, history, recorder
+
+
+def test_fit(trained):
+    classifier, history, recorder = trained
+    assert isinstance(classifier.model, bert_tf.BertClassifier)
+    assert {"accuracy", "loss", "val_accuracy", "val_loss"} <= set(history.history)
+    assert history.history["loss"][-1] < 0.8 * history.history["loss"][0]
+    # The rate rises over the first tenth of 30 steps and decays after that.
+    rate = bert_tf.LinearWarmupDecay(1e-2, num_train_steps=30, num_warmup_steps=3)
+    np.testing.assert_allclose(recorder.rates, [rate(step) for step in range(30)], rtol=1e-6)
+    results = classifier.evaluate(TEXTS, LABELS, verbose=0)
+    assert results["accuracy"] == 1.0 and results["loss"] < 0.6
+    assert [answer["label"] for answer in classifier.predict(TEXTS)] == LABELS
+
+
+def test_answers(trained):
+    classifier = trained[0]
+    rows = [("a b", ""), ("c d e", "")]
+    batch = classifier.tokenizer([a for a, _ in rows])
+    probabilities = tf.nn.softmax(classifier.model(batch)["logits"]).numpy()
+    answers = classifier.predict(rows)
+    assert answers == classifier.predict(np.array(["a b", "c d e"]))
+    for answer, expected in zip(answers, probabilities, strict=True):
+        assert list(answer["probabilities"]) == ["neg", "pos"]
+        np.testing.assert_allclose(list(answer["probabilities"].values()), expected, atol=1e-5)
+        assert answer["label"] == ["neg", "pos"][expected.argmax()]
+
+
+def test_presets_and_export(trained, tmp_path, caplog):
+    classifier = trained[0]
+    expected = classifier.predict(TEXTS)
+    classifier.save_to_preset(tmp_path / "saved")
+    spec, config = tasks.load_config(str(tmp_path / "saved"))
+    assert spec.name == "classification" and config.labels == ("neg", "pos")
+    assert config.num_texts == 1 and config.max_seq_length == 32
+    for preset in (tmp_path / "saved", str(tmp_path / "saved" / "model.ckpt-30")):
+        assert bert_tf.TextClassifier.from_preset(preset).predict(TEXTS) == expected
+    reordered = bert_tf.TextClassifier.from_preset(tmp_path / "saved", labels=["pos", "neg"])
+    assert [x["label"] for x in reordered.predict(TEXTS)] == [x["label"] for x in expected]
+    assert "random" not in caplog.text
+
+    with pytest.raises(bert_tf.UserError, match=r"`folder`: .*overwrite=True"):
+        classifier.save_to_preset(tmp_path / "saved")
+    with pytest.raises(bert_tf.UserError, match="does not hold a model"):
+        classifier.save_to_preset(tmp_path, overwrite=True)
+    reordered.save_to_preset(tmp_path / "saved", overwrite=True)
+    assert tasks.load_config(str(tmp_path / "saved"))[1].labels == ("pos", "neg")
+
+    folder = classifier.export(tmp_path / "served", warm_up=False)
+    assert folder == str(tmp_path / "served" / "1")
+    answers = serving.Predictor(folder)([{"text": text} for text in TEXTS])
+    for answer, other in zip(answers, expected, strict=True):
+        assert answer["label"] == other["label"]
+        np.testing.assert_allclose(
+            list(answer["probabilities"].values()), list(other["probabilities"].values()), atol=1e-5
+        )
+
+
+def test_keras_file(trained, tmp_path):
+    model = trained[0].model
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    batch = trained[0].tokenizer(TEXTS)
+    np.testing.assert_array_equal(loaded(batch)["logits"], model(batch)["logits"])
+
+
+@pytest.mark.slow
+def test_scripts_read_the_folder(trained, run_script, tmp_path):
+    classifier = trained[0]
+    classifier.save_to_preset(tmp_path / "saved")
+    rows = [f"{text}\t{label}" for text, label in zip(TEXTS, LABELS, strict=True)]
+    for split in ("train", "dev"):
+        (tmp_path / f"{split}.tsv").write_text("\n".join(["text\tlabel", *rows]) + "\n")
+    flags = [f"--vocab_file={tmp_path}/saved/vocab.txt", "--distribution_strategy=one_device",
+             f"--bert_config_file={tmp_path}/saved/bert_config.json", "--task_type=classification",
+             "--text_columns=text", "--label_column=label", f"--data_dir={tmp_path}"]  # fmt: skip
+    run_script(
+        "run_classifier.py", *flags, "--do_eval", "--do_train", "--learning_rate=0",
+        f"--init_checkpoint={tmp_path}/saved", f"--output_dir={tmp_path}/run",
+        "--num_train_epochs=1", "--max_seq_length=32", "--train_batch_size=4",
+    )  # fmt: skip
+    assert "eval_accuracy = 1.0" in (tmp_path / "run" / "eval_results.txt").read_text()
+    other = bert_tf.TextClassifier.from_preset(tmp_path / "run")
+    assert other.predict(TEXTS) == classifier.predict(TEXTS)
+    run_script(
+        "export_model.py", f"--model_dir={tmp_path}/saved", f"--export_dir={tmp_path}/served"
+    )
+    answers = serving.Predictor(str(tmp_path / "served"))([{"text": text} for text in TEXTS])
+    assert [answer["label"] for answer in answers] == LABELS
+
+
+def captured_fit(classifier, *arguments, **options):
+    """Return the batches and the validation batches that `fit` gives to Keras."""
+    captured = {}
+
+    def fit(dataset, validation_data=None, **_):
+        captured["train"], captured["validation"] = dataset, validation_data
+        return keras.callbacks.History()
+
+    classifier.model.fit = fit
+    classifier.fit(*arguments, **options)
+    del classifier.model.fit
+    return captured["train"], captured["validation"]
+
+
+def test_batches_of_pairs(encoder_folder, tmp_path):
+    classifier = make(encoder_folder, max_seq_length=12)
+    python = bert_tf.FullTokenizer(str(encoder_folder / "vocab.txt"))
+    data = (PAIRS, ["pos", "neg", 1, 0])
+    batches, validation = captured_fit(
+        classifier, *data, validation_split=0.25, shuffle=False, sample_weight=[1, 2, 3, 4],
+        class_weight={0: 0.5}, batch_size=2,
+    )  # fmt: skip
+    seen = []
+    for batch, targets, weights in batches:
+        assert batch["input_ids"].shape[1] == 8
+        seen += zip(
+            batch["input_ids"].numpy().tolist(), targets.numpy(), weights.numpy(), strict=True
+        )
+    for (ids, target, weight), (a, b), expected in zip(
+        seen, PAIRS[:3], [(1, 1), (0, 1), (1, 3)], strict=True
+    ):
+        row = tasks.classification.pack_pair(python.encode(a), python.encode(b), python, 8)
+        assert ids == row["input_ids"]
+        assert (target, weight) == expected
+    ((_, targets, weights),) = validation
+    assert targets.numpy() == [0] and weights.numpy() == [4]  # without class weights
+    assert classifier.config.num_texts == 2
+    assert {tuple(x) for x, *_ in seen} == {
+        tuple(x)
+        for batch, *_ in captured_fit(classifier, PAIRS[:3], [1, 0, 1])[0]
+        for x in batch["input_ids"].numpy().tolist()
+    }
+
+
+@pytest.mark.parametrize(
+    ("dtype", "labels"),
+    [("string", ["pos", "neg"]), ("int64", [1, 0]), ("int32", [[1], [0]])],
+)
+def test_datasets(encoder_folder, dtype, labels):
+    classifier = make(encoder_folder)
+    dataset = tf.data.Dataset.from_tensor_slices(((["a", "b"], ["c", "d"]), tf.constant(labels)))
+    assert dataset.element_spec[1].dtype == dtype or dtype == "int64"
+    batches, validation = captured_fit(
+        classifier, dataset.batch(2), class_weight={"pos": 3.0}, validation_data=dataset.batch(1)
+    )
+    ((batch, targets, weights),) = batches
+    assert targets.numpy().tolist() == [1, 0] and weights.numpy().tolist() == [3.0, 1.0]
+    expected = classifier.tokenizer(["a", "b"], ["c", "d"])["input_ids"]
+    np.testing.assert_array_equal(batch["input_ids"][:, :5], expected)
+    assert [targets.numpy().tolist() for _, targets in validation] == [[1], [0]]
+    assert classifier.config.num_texts == 2
+
+
+def test_regression_and_multi_label(encoder_folder, tmp_path):
+    """One eager step each: the task's loss, and answers that survive saving."""
+    cases = {
+        "regression": (None, [0.5, -1.0], [0.5, -1.0], {"score", "logits"}),
+        "multi_label": (["x", "y", "z"], [["x", "z"], []], [[1, 0, 1], [0, 0, 0]],
+                        {"labels", "probabilities"}),
+    }  # fmt: skip
+    for task_type, (names, labels, targets, keys) in cases.items():
+        classifier = make(encoder_folder, labels=names, task_type=task_type)
+        logits = classifier.model(classifier.tokenizer(TEXTS[:2]))["logits"]
+        task_class = tasks.TASK_CLASSES[task_type]
+        batch = {task_class.label_name: tf.constant(targets, tf.float32)}
+        task = task_class(classifier.config.bert_config, classifier.config.num_outputs)
+        losses = task._example_losses({"logits": logits}, batch)
+        classifier.compile(run_eagerly=True)
+        results = classifier.evaluate(TEXTS[:2], np.array(targets), verbose=0)
+        np.testing.assert_allclose(results["loss"], np.mean(losses), rtol=1e-5)
+        history = classifier.fit(TEXTS[:2], labels, epochs=1, learning_rate=1e-2, verbose=0)
+        assert set(history.history) == set(results) > {"loss"}
+        answers = classifier.predict(TEXTS[:2])
+        assert set(answers[0]) == keys
+        classifier.save_to_preset(tmp_path / task_type)
+        loaded = bert_tf.TextClassifier.from_preset(tmp_path / task_type)
+        assert loaded.config.task_type == task_type and loaded.predict(TEXTS[:2]) == answers
+
+
+def test_own_optimizer_and_loss(encoder_folder):
+    classifier = make(encoder_folder)
+    classifier.compile(keras.optimizers.SGD(0.1), run_eagerly=True)
+    optimizer = classifier.model.optimizer
+    classifier.fit(TEXTS[:2], LABELS[:2], epochs=1, verbose=0)
+    assert classifier.model.optimizer is optimizer and optimizer.iterations.numpy() == 1
+    with pytest.raises(bert_tf.UserError, match=r"`learning_rate`.*`compile`"):
+        classifier.fit(TEXTS[:2], LABELS[:2], learning_rate=1e-3)
+    # An optimizer that was compiled with Keras counts too.
+    classifier = make(encoder_folder)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    classifier.model.compile("sgd", loss, run_eagerly=True)
+    classifier.fit(TEXTS[:2], LABELS[:2], epochs=1, verbose=0)
+    assert isinstance(classifier.model.optimizer, keras.optimizers.SGD)
+
+
+@pytest.mark.slow
+def test_one_trace_covers_all_lengths(encoder_folder):
+    classifier, traced = make(encoder_folder), []
+    train_step = classifier.model.train_step
+
+    def count(*arguments):
+        traced.append(arguments)
+        return train_step(*arguments)
+
+    classifier.model.train_step = count
+    classifier.fit(TEXTS, LABELS, epochs=2, batch_size=1, verbose=0)  # lengths 8 and 16
+    # TensorFlow traces a function twice if the first call makes variables.
+    assert len(traced) <= 2
+
+
+@pytest.mark.slow
+def test_on_two_replicas(encoder_folder):
+    strategy = tf.distribute.MirroredStrategy(
+        ["CPU:0", "CPU:1"], cross_device_ops=tf.distribute.ReductionToOneDevice()
+    )
+    losses = []
+    for scope in (strategy.scope(), tf.distribute.get_strategy().scope()):
+        with scope:
+            classifier = make(encoder_folder)
+        for layer in classifier.model.layers:
+            if isinstance(layer, bert_tf.modeling.Dropout):
+                layer.rate = 0.0  # replicas draw different masks
+        history = classifier.fit(
+            TEXTS, LABELS, epochs=2, batch_size=4, shuffle=False, learning_rate=1e-3, verbose=0
+        )
+        losses.append(history.history["loss"])
+    np.testing.assert_allclose(losses[0], losses[1], rtol=1e-4)
+    assert len(classifier.predict(TEXTS)) == len(TEXTS)
+
+
+def test_new_head_is_reported(encoder_folder, caplog):
+    caplog.set_level("INFO", "bert_tf")
+    classifier = make(encoder_folder)
+    assert "the head is randomly initialized" in caplog.text
+    assert "output_weights" in caplog.text
+    classifier.predict(["a"])
+    assert "randomly initialized head; train it with `fit`" in caplog.text
+
+
+def test_hugging_face_folder(encoder_folder, tmp_path):
+    config = bert_tf.BertConfig.from_json_file(str(encoder_folder / "bert_config.json"))
+    tensors = {
+        name: variable.numpy()
+        for name, variable in checkpoints.weights(bert_tf.BertClassifier(config, 2)).items()
+    }
+    checkpoints.write_hugging_face(
+        str(tmp_path / "hf"), tensors, config, str(encoder_folder / "vocab.txt"), False,
+        ["x", "y"], task_type="multi_label",
+    )  # fmt: skip
+    classifier = bert_tf.TextClassifier.from_preset(tmp_path / "hf")
+    assert classifier.config.labels == ("x", "y")
+    assert classifier.config.task_type == "multi_label" and not classifier.config.do_lower_case
+    assert not classifier._is_random
+    assert set(classifier.predict(["a"])[0]["probabilities"]) == {"x", "y"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"labels": None}, "`labels` must be given"),
+        ({"labels": "ab"}, "`labels`: .* single str"),
+        ({"labels": ["a"]}, "`labels`: expected at least two"),
+        ({"labels": ["a", "a"]}, "`labels`: a label occurs twice"),
+        ({"task_type": "regression"}, "`labels` cannot be combined with `task_type=regression`"),
+        ({"task_type": "tagging"}, "`task_type=tagging`: expected one of classification"),
+        ({"max_seq_length": 33}, "`max_seq_length=33` exceeds"),
+        ({"preset": "uncased"}, "`preset`: uncased is neither a published model"),
+    ],
+)
+def test_wrong_presets(encoder_folder, arguments, message):
+    options = {"preset": encoder_folder, "labels": ["a", "b"], **arguments}
+    with pytest.raises(bert_tf.UserError, match=message):
+        bert_tf.TextClassifier.from_preset(**options)
+
+
+DATASET = tf.data.Dataset.from_tensor_slices((["a", "b"], ["pos", "neg"]))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("a b", ["pos"]), "`texts`: expected a list of texts.*single str"),
+        ((["a", 3], ["pos", "neg"]), "`texts`: .*item 1 is 3"),
+        (([("a", "b", "c")], ["pos"]), "`texts`: .*item 0"),
+        (([], []), "`texts` is empty"),
+        ((["a"],), "`labels` must be given"),
+        ((["a", "b"], ["pos"]), "`texts` and `labels` .*2 and 1"),
+        ((["a", "b"], "ab"), "`labels`: .*single str"),
+        ((["a", "b"], ["pos", "bad"]), "`labels`: item 1 is 'bad', not one of the labels neg, pos"),
+        ((["a", "b"], ["pos", 2]), "`labels`: item 1 is 2"),
+        ((["a"], ["pos"], (["a"],)), "`validation_data`: expected"),
+        ((["a"], ["pos"], (["a"], ["x"])), "`validation_data`: item 0 is 'x'"),
+        ((["a"], ["pos"], None, 0.5), "`validation_split=0.5`"),
+        ((DATASET,), r"`texts`: expected batches of texts; call `\.batch"),
+        ((DATASET.batch(2), ["pos"]), "`labels` cannot be combined with a dataset"),
+        ((DATASET.batch(2).map(lambda x, y: x),), "`texts`: expected a dataset of"),
+        ((DATASET.batch(2).map(lambda x, y: (tf.strings.length(x), y)),), "must be strings"),
+        ((DATASET.batch(2).map(lambda x, y: (x, 0.5)),), "`texts`: the labels of the dataset"),
+        ((DATASET.batch(2).repeat(),), "the number of batches .*`steps_per_epoch`"),
+    ],
+)
+def test_wrong_data(encoder_folder, arguments, message):
+    with pytest.raises(bert_tf.UserError, match=message):
+        make(encoder_folder).fit(*arguments, verbose=0)
+
+
+def test_unknown_label_in_a_dataset(encoder_folder):
+    classifier = make(encoder_folder)
+    classifier.compile("sgd", run_eagerly=True)
+    dataset = DATASET.map(lambda x, y: (x, y + "x")).batch(2)
+    with pytest.raises(bert_tf.UserError, match=r"`texts`: the dataset has a label .*neg, pos$"):
+        classifier.fit(dataset, verbose=0)
+
+
+def test_wrong_weights(encoder_folder):
+    classifier = make(encoder_folder)
+    with pytest.raises(bert_tf.UserError, match=r"`class_weight`: 'x': 1.0, not one of"):
+        classifier.fit(["a"], ["pos"], class_weight={"x": 1.0})
+    with pytest.raises(bert_tf.UserError, match="`texts` and `sample_weight`"):
+        classifier.fit(["a"], ["pos"], sample_weight=[1.0, 2.0])
+    classifier.config = dataclasses.replace(classifier.config, task_type="multi_label")
+    with pytest.raises(bert_tf.UserError, match=r"`class_weight`.*`task_type=multi_label`"):
+        classifier.fit(["a"], [["pos"]], class_weight={"x": 1.0})
+
+
+def test_labels_that_are_numbers():
+    encoder = LabelEncoder("classification", ["1", "2", "3"])
+    assert encoder.encode([1, "2", np.int64(3)], "labels").tolist() == [0, 1, 2]
+    assert encoder.encode_tensor(tf.constant([1, 3]), "labels").numpy().tolist() == [0, 2]
+    with pytest.raises(bert_tf.UserError, match="item 0 is 0"):
+        encoder.encode([0], "labels")
+    encoder = LabelEncoder("multi_label", ["0", "1"])
+    assert encoder.encode([[1], [0, 1], np.array([0, 1])], "labels").tolist() == [
+        [0, 1], [1, 1], [0, 1],
+    ]  # fmt: skip
+    encoder = LabelEncoder("multi_label", ["x", "y"])
+    assert encoder.encode([["y"], [0, 1], []], "labels").tolist() == [[0, 1], [0, 1], [0, 0]]
+    for row in ([0, 2], [0, 1, 1], "x", ["z"]):
+        with pytest.raises(bert_tf.UserError, match="`labels`: item 0"):
+            encoder.encode([row], "labels")
