@@ -11,7 +11,14 @@ import os
 from absl import flags
 
 import bert_tf
-from bert_tf.cli.flags import FLAGS, define_options, define_tokenizer_flags, from_flags, run
+from bert_tf.cli.flags import (
+    FLAGS,
+    define_options,
+    define_tokenizer_flags,
+    from_flags,
+    run,
+    tokenizer_options,
+)
 from bert_tf.task_options import InstanceConfig
 
 flags.DEFINE_string("input_file", None, "Text files: comma-separated paths or globs.")
@@ -149,7 +156,7 @@ def main():
     check_flag_combinations()
     source = make_source()
     bert_tf.files.require(FLAGS.vocab_file, "vocab_file")
-    tokenizer = bert_tf.FullTokenizer(FLAGS.vocab_file, FLAGS.do_lower_case)
+    tokenizer = bert_tf.FullTokenizer(FLAGS.vocab_file, **tokenizer_options())
     paths = output_paths(getattr(source, "paths", []))
     if not FLAGS.num_shards:
         pretraining.create_in_memory(source, paths, tokenizer, config)

@@ -71,7 +71,7 @@ flags.mark_flag_as_required("export_dir")
 # Flags whose values are read from --model_dir.
 _WITHOUT_FOLDER = ("task", "labels", "max_seq_length", "num_texts", "num_best", "model",
                    "version_2_with_negative", "init_checkpoint", "bert_config_file", "vocab_file",
-                   "do_lower_case")  # fmt: skip
+                   "do_lower_case", "strip_accents", "tokenize_chinese_chars")  # fmt: skip
 
 # The tasks that some flags apply to.
 _TASKS_OF = {
@@ -163,6 +163,7 @@ def from_pretrained(task):
         tokenizer.basic_tokenizer.do_lower_case,
         FLAGS.labels or recorded_labels(preset.checkpoint),
         max_seq_length=FLAGS.max_seq_length,
+        **bert_tf.tokenization.extra_settings(tokenizer.settings),
         **options,
     )
     return make_servable(spec, config, preset.checkpoint)

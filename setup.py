@@ -32,7 +32,7 @@ setup(
     package_data={
         "bert_tf": ["py.typed"],
         "bert_tf.pipelines": ["page.html"],
-        "bert_tf.tokenization": ["unicode_table.txt"],
+        "bert_tf.tokenization": ["unicode_table.txt", "unicode_cases.txt"],
     },
     scripts=SCRIPTS,
     entry_points={"console_scripts": ["bert-tf = bert_tf.cli.main:main"]},

@@ -21,6 +21,7 @@ from absl import flags
 
 import bert_tf
 from bert_tf.cli.flags import FLAGS
+from bert_tf.tokenization.settings import RELEASE_SETTINGS
 
 flags.DEFINE_string("model", None, "Exported classifier of single texts.", required=True)
 flags.DEFINE_string("peer", None, "Hugging Face folder with the same weights.", required=True)
@@ -43,7 +44,8 @@ def main():
             f"{extra}/model.json has no `do_lower_case`; export the model again"
         )
     max_seq_length = metadata["max_seq_length"]
-    tokenizer = bert_tf.GraphTokenizer(f"{extra}/vocab.txt", metadata["do_lower_case"])
+    settings = {name: metadata.get(name) for name in RELEASE_SETTINGS}
+    tokenizer = bert_tf.GraphTokenizer(f"{extra}/vocab.txt", **settings)
     by_ids = tf.saved_model.load(predictor.path).signatures["ids"]
     pipeline = transformers.pipeline(
         "text-classification", FLAGS.peer, top_k=None, batch_size=FLAGS.batch_size

@@ -25,6 +25,8 @@ from bert_tf.errors import UserError, reason
 # Files that are saved next to a model's checkpoint and belong to it.
 CONFIG, VOCABULARY, CLASSIFIER = "bert_config.json", "vocab.txt", "classifier.json"
 SPANS, TAGGER, CHOICE = "squad.json", "tagger.json", "choice.json"
+# The tokenizer files of Hugging Face. A pre-training run keeps the casing in the second one.
+TOKENIZER, TOKENIZER_CONFIG = "tokenizer.json", "tokenizer_config.json"
 
 # The configuration file of each task and the script that writes it; `tasks.register` adds to it.
 TASK_FILES = {
@@ -76,7 +78,7 @@ def io_errors():
 
 def copy_model_files(source, target):
     """Copy config, vocabulary and settings files, those that exist, to another folder."""
-    for name in (CONFIG, VOCABULARY, *TASK_FILES):
+    for name in (CONFIG, VOCABULARY, TOKENIZER_CONFIG, *TASK_FILES):
         path = os.path.join(source, name)
         if system(path).exists(path):
             write_text(os.path.join(target, name), read_text(path))

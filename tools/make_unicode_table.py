@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Write the frozen Unicode table that both tokenizers read.
+"""Write the frozen Unicode tables that both tokenizers read.
 
 The 2018 release reads the Unicode data of the Python that runs it, so its tokens change from one
 version of Python to the next. The table has the result for Unicode 14.0, which only Python 3.11
 has:
 
     python3.11 tools/make_unicode_table.py bert_tf/tokenization/unicode_table.txt
+    python3.11 tools/make_unicode_table.py --cases bert_tf/tokenization/unicode_cases.txt
 
-bert_tf/tokenization/normalization.py describes the format.
+bert_tf/tokenization/normalization.py describes the formats.
 """
 
 import hashlib
@@ -82,6 +83,17 @@ def uncased(char):
     return merge_spaces("".join(map(split_unaccented, decompose(clean(char)))))
 
 
+def lowered(char):
+    """Lower-case without stripping accents, as `strip_accents=False` of Hugging Face."""
+    return merge_spaces("".join(map(split, clean(char).lower())))
+
+
+def stripped(char):
+    """Strip accents without lower-casing, as `strip_accents=True` of a cased model."""
+    text = unicodedata.normalize("NFD", clean(char))
+    return merge_spaces("".join(map(split_unaccented, text)))
+
+
 def rule(char):
     """Return the RULE of a character."""
     results = cased(char), uncased(char)
@@ -141,9 +153,26 @@ def make():
         if letter in "mM":
             result = uncased(char)
             assert set(filter(str.isspace, result)) <= {" "}, ascii(char)
-            mapped.append(f"{code:x} {' '.join(f'{ord(part):x}' for part in result)}\n")
+            mapped.append(_line(code, result))
     head = f"bert_tf characters {VERSION}, Unicode {UNICODE}\n"
     return "".join([head, f"{len(runs)} runs\n", *runs, f"{len(mapped)} mapped\n", *mapped])
+
+
+def make_cases():
+    """Return the text of the table for text whose case and accents are treated differently."""
+    lower, strip = [], []
+    for code, char in enumerate(map(chr, range(sys.maxunicode + 1))):
+        has_lower = lowered(char) != cased(char)
+        if has_lower:
+            lower.append(_line(code, lowered(char)))
+        if stripped(char) != (char if has_lower else uncased(char)):
+            strip.append(_line(code, stripped(char)))
+    head = f"bert_tf cases {VERSION}, Unicode {UNICODE}\n"
+    return "".join([head, f"{len(lower)} lowered\n", *lower, f"{len(strip)} stripped\n", *strip])
+
+
+def _line(code, result):
+    return f"{code:x} {' '.join(f'{ord(part):x}' for part in result)}\n"
 
 
 def main():
@@ -152,12 +181,13 @@ def main():
             f"this Python has Unicode {unicodedata.unidata_version}, the table needs {UNICODE}: "
             "use Python 3.11"
         )
-    if len(sys.argv) != 2:
-        sys.exit("usage: make_unicode_table.py FILE")
-    text = make().encode("ascii")
-    with open(sys.argv[1], "wb") as writer:
+    *options, path = sys.argv[1:] or [""]
+    if not path or options not in ([], ["--cases"]):
+        sys.exit("usage: make_unicode_table.py [--cases] FILE")
+    text = (make_cases() if options else make()).encode("ascii")
+    with open(path, "wb") as writer:
         writer.write(text)
-    print(f"{sys.argv[1]}: {len(text)} bytes, sha256 {hashlib.sha256(text).hexdigest()}")
+    print(f"{path}: {len(text)} bytes, sha256 {hashlib.sha256(text).hexdigest()}")
 
 
 if __name__ == "__main__":

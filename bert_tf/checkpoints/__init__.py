@@ -1,9 +1,22 @@
 """Load, save and convert weights of the release and of Hugging Face, by name."""
 
 from bert_tf.checkpoints.convert import convert, resize
-from bert_tf.checkpoints.hub import MODELS, fetch, find_preset, resolve_model
+from bert_tf.checkpoints.hub import (
+    MODELS,
+    fetch,
+    find_preset,
+    find_settings,
+    find_tokenizer,
+    is_local_model,
+    resolve_model,
+)
 from bert_tf.checkpoints.hugging_face import write as write_hugging_face
-from bert_tf.checkpoints.metadata import load_config, read_metadata
+from bert_tf.checkpoints.metadata import (
+    find_vocabulary,
+    load_config,
+    read_metadata,
+    read_settings,
+)
 from bert_tf.checkpoints.names import encoder_shapes, release_name, tensors, weights
 from bert_tf.checkpoints.release import ReleaseCheckpoint, check_path, find, remove, write
 from bert_tf.checkpoints.warm_start import count_labels, open_checkpoint, warm_start
@@ -19,9 +32,14 @@ __all__ = [
     "fetch",
     "find",
     "find_preset",
+    "find_settings",
+    "find_tokenizer",
+    "find_vocabulary",
+    "is_local_model",
     "load_config",
     "open_checkpoint",
     "read_metadata",
+    "read_settings",
     "release_name",
     "remove",
     "resize",

@@ -8,15 +8,19 @@ import tensorflow as tf
 from bert_tf import console, files
 from bert_tf.checkpoints import hugging_face, release
 from bert_tf.checkpoints.metadata import (
-    find_companion_file,
+    find_vocabulary,
     load_config,
     read_labels,
     read_metadata,
+    read_settings,
 )
 from bert_tf.checkpoints.names import encoder_shapes, is_known, to_hugging_face
 from bert_tf.checkpoints.warm_start import TRAINING_STATE, check_compatible, open_checkpoint
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError, abbreviate
+from bert_tf.tokenization.settings import extra_settings, resolve_settings
+from bert_tf.tokenization.tokenizer_json import is_tokenizer_json
+from bert_tf.tokenization.vocabulary import load_vocab, vocabulary_text
 
 FORMATS = ("release", "hugging_face")
 
@@ -39,6 +43,8 @@ def convert(
     keep_optimizer: bool = False,
     max_position_embeddings: int | None = None,
     vocab_size: int | None = None,
+    strip_accents: bool | None = None,
+    tokenize_chinese_chars: bool | None = None,
 ) -> None:
     """Write a checkpoint to a new folder in a different format or with resized tables.
 
@@ -51,24 +57,36 @@ def convert(
       to_format: one of `FORMATS`.
       config: the model's `BertConfig`, None for the one next to the weights.
       vocab_file: its vocabulary, None for the one next to the weights, if any.
-      do_lower_case: casing for Hugging Face's tokenizer config; None for that of the metadata
+      do_lower_case: casing for Hugging Face's tokenizer files; None for that of the metadata
         next to the weights, else True.
       architecture: class of `transformers` to write for; None for that of the Hugging Face folder
         or fine-tuning run that is read, else inferred from the head.
       keep_optimizer: whether to keep the optimizer's moments and the step ("release" only).
       max_position_embeddings: rows of the position table, None to keep its size; see `resize`.
       vocab_size: rows of the word table, None to keep its size.
+      strip_accents: as `do_lower_case`, of accents; else as in the release.
+      tokenize_chinese_chars: as `do_lower_case`, of ideographs; else as in the release.
 
     Raises:
-      UserError: if a file cannot be read, or weights and config do not match.
+      UserError: if a file cannot be read, or weights, config and vocabulary do not match.
     """
     if tf.io.gfile.exists(output_dir):
         raise UserError(f"`output_dir`: {output_dir} already exists")
     if keep_optimizer and to_format != "release":
         raise UserError(f"`keep_optimizer` cannot be combined with `format={to_format}`")
+    if architecture:
+        hugging_face.check_architecture(architecture)
     source = open_checkpoint(path, "input")
     config = config or load_config(path)
-    vocab_file = vocab_file or find_companion_file(path, (files.VOCABULARY,))
+    if vocab_file:
+        _check_vocab_size(vocab_file, vocab_size or config.vocab_size)
+    options = {
+        "do_lower_case": do_lower_case,
+        "strip_accents": strip_accents,
+        "tokenize_chinese_chars": tokenize_chinese_chars,
+    }
+    settings = _settings(path, vocab_file, options)
+    vocab_file = vocab_file or find_vocabulary(path)
     check_compatible(source.shapes, encoder_shapes(config), source.path)
 
     names = [name for name in source.shapes if is_known(name)]
@@ -83,18 +101,16 @@ def convert(
     tensors, config = resize(tensors, config, max_position_embeddings, vocab_size)
 
     if to_format == "hugging_face":
-        _write_hugging_face(
-            path, output_dir, tensors, config, vocab_file, do_lower_case, architecture
-        )
+        _write_hugging_face(path, output_dir, tensors, config, vocab_file, settings, architecture)
         return
     with files.replacing_folder(output_dir) as temporary:
         release.write(os.path.join(temporary, RELEASE_CHECKPOINT), tensors)
         files.write_text(os.path.join(temporary, files.CONFIG), config.to_json_string())
         if vocab_file:
-            text = files.read_text(vocab_file)
+            text = vocabulary_text(vocab_file)
             files.write_text(os.path.join(temporary, files.VOCABULARY), text)
     console.info("wrote %s: %d weights", os.path.join(output_dir, RELEASE_CHECKPOINT), len(tensors))
-    if lost := _lost_metadata(path, tensors):
+    if lost := _lost_metadata(path, tensors, settings):
         console.warning(
             "the release's format cannot store %s of %s; to convert %s to Hugging Face later, give "
             "`do_lower_case` and `architecture`",
@@ -107,15 +123,33 @@ def convert(
         )  # fmt: skip
 
 
-def _write_hugging_face(path, output_dir, tensors, config, vocab_file, do_lower_case, architecture):
+def _check_vocab_size(vocab_file, vocab_size):
+    """Raise UserError if a vocabulary that was given is not that of the model."""
+    size = max(load_vocab(vocab_file).values()) + 1
+    if size != vocab_size:
+        raise UserError(
+            f"`vocab_file`: {vocab_file} has {size} entries, but the model's vocab_size is "
+            f"{vocab_size}; give the vocabulary that the model was trained on"
+        )
+
+
+def _settings(path, vocab_file, options):
+    """Return the settings of the tokenizer, as given or as recorded next to the weights."""
+    given = {name: value for name, value in options.items() if value is not None}
+    if vocab_file and is_tokenizer_json(vocab_file):
+        return resolve_settings(vocab_file, **given)
+    recorded = read_settings(path, vocab_file)
+    for name, value in given.items():
+        if recorded.get(name) not in (None, value):
+            raise UserError(
+                f"`{name}={value}`, but the files next to {path} have {name}={recorded[name]}"
+            )
+    return resolve_settings(**{**recorded, **given})
+
+
+def _write_hugging_face(path, output_dir, tensors, config, vocab_file, settings, architecture):
     """Write a Hugging Face folder with the metadata next to `path`; arguments as of `convert`."""
     metadata = read_metadata(path)
-    lower_case = metadata.get("do_lower_case", True) if do_lower_case is None else do_lower_case
-    if lower_case != metadata.get("do_lower_case", lower_case):
-        raise UserError(
-            f"`do_lower_case={lower_case}`, but the files next to {path} have "
-            f"do_lower_case={metadata['do_lower_case']}"
-        )
     if metadata.get("numbers") and metadata.get("numeric_as") == "vector":
         raise UserError(
             f"`format=hugging_face`: the classifier of {path} has numeric features, which no class "
@@ -128,23 +162,26 @@ def _write_hugging_face(path, output_dir, tensors, config, vocab_file, do_lower_
         )
     labels = metadata.get("labels") or ()
     labels = labels if len(labels) == len(tensors.get("output_weights", ())) else None
-    architecture = architecture or (metadata.get("architectures") or [None])[0]
+    recorded = (metadata.get("architectures") or [None])[0]
+    if recorded in hugging_face.ARCHITECTURES:
+        architecture = architecture or recorded
     architecture = hugging_face.write(
-        output_dir, tensors, config, vocab_file, lower_case, labels, architecture,
-        metadata.get("task_type"),
+        output_dir, tensors, config, vocab_file, settings["do_lower_case"], labels, architecture,
+        metadata.get("task_type"), settings,
     )  # fmt: skip
     console.info(
         "wrote %s: %d weights, for transformers.%s", output_dir, len(tensors), architecture
     )
 
 
-def _lost_metadata(path, tensors):
+def _lost_metadata(path, tensors, settings):
     """Describe the metadata next to a checkpoint that cannot be inferred from its weights."""
     metadata = read_metadata(path)
     architecture = (metadata.get("architectures") or [None])[0]
     lost = []
-    if not metadata.get("do_lower_case", True):
+    if not settings["do_lower_case"]:
         lost.append("do_lower_case=False")
+    lost += [f"{name}={value}" for name, value in extra_settings(settings).items()]
     if read_labels(path, len(tensors.get("output_weights", ()))):
         lost.append("the labels")
     if architecture not in (None, hugging_face.architecture_of(tensors)):

@@ -14,8 +14,14 @@ from typing import NamedTuple
 
 from bert_tf import console, files
 from bert_tf.checkpoints.convert import RELEASE_CHECKPOINT
-from bert_tf.checkpoints.metadata import HUGGING_FACE_CONFIG, find_companion_file
+from bert_tf.checkpoints.metadata import (
+    HUGGING_FACE_CONFIG,
+    find_companion_file,
+    find_vocabulary,
+    read_settings,
+)
 from bert_tf.errors import UserError, reason
+from bert_tf.tokenization.vocabulary import casing_from_path
 
 BASE_URL = "https://storage.googleapis.com/bert_models"
 _BLOCK_BYTES = 1 << 20
@@ -91,7 +97,9 @@ def fetch(name: str, cache: str | None = None, base_url: str | None = None) -> M
     """
     model = MODELS.get(name)
     if model is None:
-        raise UserError(f"`model`: {name!r} is not one of {', '.join(sorted(MODELS))}")
+        raise UserError(
+            f"`model`: {name!r} is neither a folder nor one of {', '.join(sorted(MODELS))}"
+        )
     cache = cache or os.environ.get("BERT_TF_CACHE") or os.path.expanduser("~/.cache/bert_tf")
     base_url = (base_url or os.environ.get("BERT_TF_MODELS_URL") or BASE_URL).rstrip("/")
     folder = os.path.join(cache, *name.split("/"))
@@ -125,8 +133,7 @@ def find_preset(preset: str, needs_config: bool = True) -> str:
     preset = os.fspath(preset)
     if preset in MODELS:
         return fetch(preset).checkpoint
-    system = files.system(preset)
-    if not any(system.exists(path) for path in (preset, f"{preset}.index")):
+    if not is_local_model(preset):
         similar = difflib.get_close_matches(os.path.basename(preset), MODELS)
         hint = f"; did you mean {' or '.join(similar)}?" if similar else ""
         raise UserError(
@@ -254,11 +261,16 @@ def _unpack(archive, folder):
 
 
 def resolve_model(config, *required):
-    """Return an `options.ModelConfig` with the files of the published model that it names.
+    """Return an `options.ModelConfig` with the files of the model that it names.
+
+    The model is a published one, or a folder of the release, of Hugging Face or of a training run.
+    Without `model` the files next to `init_checkpoint` are used.
 
     Raises:
       UserError: if one of the options `required` has no value.
     """
+    if is_local_model(config.model) if config.model else config.init_checkpoint:
+        return _resolve_folder(config, required)
     if config.model:
         preset = fetch(config.model)
         values = {
@@ -273,3 +285,72 @@ def resolve_model(config, *required):
         if not getattr(config, name):
             raise UserError(f"`{name}` or `model` must be given")
     return config
+
+
+def _resolve_folder(config, required):
+    """Fill in a `ModelConfig` from the folder that `model` or else `init_checkpoint` is in."""
+    path = config.model or config.init_checkpoint
+    values = {
+        "bert_config_file": find_companion_file(path, (files.CONFIG, HUGGING_FACE_CONFIG)),
+        "vocab_file": find_vocabulary(path),
+        "init_checkpoint": path,
+    }
+    values = {x: y for x, y in values.items() if y and getattr(config, x) is None}
+    used = [f"{x} ({os.path.basename(y)})" for x, y in values.items() if x != "init_checkpoint"]
+    if used:
+        settings = find_settings(path) if "vocab_file" in values else {}
+        used += [f"{x}={y}" for x, y in settings.items()
+                 if y is not None and getattr(config, x, None) is None]  # fmt: skip
+        console.info("from %s: %s", path, ", ".join(used))
+    config = dataclasses.replace(config, **values)
+    for name in required:
+        if not getattr(config, name):
+            names = (files.CONFIG, HUGGING_FACE_CONFIG)
+            if name == "vocab_file":
+                names = (files.VOCABULARY, files.TOKENIZER)
+            raise UserError(
+                f"`{name}` must be given: there is no {' or '.join(names)} next to {path}"
+            )
+    return config
+
+
+def is_local_model(path):
+    """Return whether a path is a folder or a checkpoint, not the name of a published model."""
+    system = files.system(path)
+    return path not in MODELS and any(system.exists(path + x) for x in ("", ".index"))
+
+
+def find_tokenizer(preset):
+    """Return the vocabulary of a model and the settings of its tokenizer.
+
+    Args:
+      preset: as in `find_preset`, but there need not be weights.
+
+    Returns:
+      A pair (path, dict of arguments of `FullTokenizer`).
+
+    Raises:
+      UserError: if there is no such model, no vocabulary, or it is that of a tokenizer other than
+        BERT's.
+    """
+    preset = os.fspath(preset)
+    path = find_preset(preset, needs_config=False)
+    if not (vocab_file := find_vocabulary(path)):
+        raise UserError(
+            f"`preset`: there is no {files.VOCABULARY} or {files.TOKENIZER} in {preset}"
+        )
+    return vocab_file, find_settings(preset)
+
+
+def find_settings(preset, vocab_file=None):
+    """Return the settings of a model's tokenizer: those of `read_settings`, with the casing.
+
+    If no file has the casing, it is that of the published model whose name is in the path, if any.
+    Arguments and errors are those of `read_settings`, but the path may be a name in `MODELS`.
+    """
+    if preset in MODELS:
+        return {"do_lower_case": MODELS[preset].do_lower_case}
+    settings = read_settings(preset, vocab_file)
+    if "do_lower_case" not in settings and (published := casing_from_path(preset)):
+        settings["do_lower_case"] = published[1]
+    return settings

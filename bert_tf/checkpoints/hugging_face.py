@@ -13,6 +13,9 @@ from bert_tf import console, files
 from bert_tf.checkpoints import names
 from bert_tf.checkpoints.metadata import HUGGING_FACE_CONFIG
 from bert_tf.errors import UserError, reason
+from bert_tf.tokenization.settings import resolve_settings
+from bert_tf.tokenization.tokenizer_json import tokenizer_config, tokenizer_json
+from bert_tf.tokenization.vocabulary import load_vocab, vocabulary_text
 
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
@@ -28,6 +31,10 @@ _BUFFERS = ("embeddings.position_ids", "bert.embeddings.position_ids")
 # These classes of `transformers` have no pooler and would report its weights as unexpected.
 _WITHOUT_POOLER = ("BertForMaskedLM", "BertForQuestionAnswering", "BertForTokenClassification")
 _MULTIPLE_CHOICE = "BertForMultipleChoice"
+# The classes of `transformers` to write for.
+ARCHITECTURES = ("BertModel", "BertForPreTraining", *_WITHOUT_POOLER, _MULTIPLE_CHOICE,
+                 "BertForNextSentencePrediction", "BertForSequenceClassification",
+                 "BertLMHeadModel")  # fmt: skip
 # `problem_type` of `transformers` for each of `tasks.TASK_CLASSES`.
 _PROBLEM_TYPES = {
     "classification": "single_label_classification",
@@ -95,6 +102,7 @@ def write(
     labels=None,
     architecture=None,
     task_type=None,
+    settings=None,
 ):
     """Write a folder that `transformers` loads, atomically.
 
@@ -102,19 +110,25 @@ def write(
       folder: its path; it must not exist.
       tensors: dict of the release's names to arrays; all names must be in the name table.
       config: the `BertConfig`.
-      vocab_file: the vocabulary to copy into the folder, or None.
-      do_lower_case: casing, for the tokenizer's config.
+      vocab_file: the vocabulary, or None. It is written as `tokenizer.json` and `vocab.txt`.
+      do_lower_case: casing, for the tokenizer's files.
       labels: labels of a classifier in the order of their ids, or None.
       architecture: class of `transformers` to write for, None to infer it from the head. Required
         for token classifiers, whose head looks like that of a text classifier.
       task_type: what a classifier was trained for, a key of `tasks.TASK_CLASSES`, or None.
+      settings: dict of further arguments of `FullTokenizer`, None for those of the release.
 
     Returns:
       The name of the class of `transformers`.
+
+    Raises:
+      UserError: if `architecture` is not a class for BERT.
     """
     from safetensors.numpy import save
 
     values = config.to_hugging_face()
+    if architecture:
+        check_architecture(architecture)
     architecture = architecture or architecture_of(tensors)
     values["architectures"] = [architecture]
     if task_type:
@@ -149,15 +163,25 @@ def write(
             writer.write(data)
         _write_json(os.path.join(temporary, HUGGING_FACE_CONFIG), values)
         if vocab_file:
-            text = files.read_text(vocab_file)
+            text = vocabulary_text(vocab_file)
             files.write_text(os.path.join(temporary, files.VOCABULARY), text)
-            tokenizer_config = {
-                "tokenizer_class": "BertTokenizer",
-                "do_lower_case": do_lower_case,
-                "model_max_length": config.max_position_embeddings,
-            }
-            _write_json(os.path.join(temporary, "tokenizer_config.json"), tokenizer_config)
+            settings = {**(settings or {}), "do_lower_case": do_lower_case}
+            settings = resolve_settings(vocab_file, **settings)
+            values = tokenizer_config(settings, config.max_position_embeddings)
+            _write_json(os.path.join(temporary, files.TOKENIZER_CONFIG), values)
+            text = json.dumps(
+                tokenizer_json(load_vocab(vocab_file), settings), indent=2, ensure_ascii=False
+            )
+            files.write_text(os.path.join(temporary, files.TOKENIZER), text + "\n")
     return architecture
+
+
+def check_architecture(name):
+    """Raise UserError if there is no such class of `transformers` for BERT."""
+    if name not in ARCHITECTURES:
+        raise UserError(
+            f"`architecture={name}` is not supported; expected one of {', '.join(ARCHITECTURES)}"
+        )
 
 
 def architecture_of(tensors):

@@ -6,9 +6,11 @@ import re
 
 import tensorflow as tf
 
-from bert_tf import files
+from bert_tf import console, files
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
+from bert_tf.tokenization.settings import RELEASE_SETTINGS
+from bert_tf.tokenization.tokenizer_json import read_tokenizer_settings
 
 # The config of a Hugging Face folder.
 HUGGING_FACE_CONFIG = "config.json"
@@ -58,6 +60,43 @@ def read_metadata(path):
         metadata["labels"] = metadata["names"]
         metadata["architectures"] = ["BertForTokenClassification"]
     return metadata
+
+
+def find_vocabulary(path):
+    """Return the vocabulary next to a checkpoint, `vocab.txt` or `tokenizer.json`, else None."""
+    return find_companion_file(path, (files.VOCABULARY, files.TOKENIZER))
+
+
+def read_settings(path, vocab_file=None):
+    """Return the settings of the tokenizer in the files next to a checkpoint.
+
+    Args:
+      path: the checkpoint or its folder.
+      vocab_file: the vocabulary that the user gave, or None.
+
+    Returns:
+      Dict of arguments of `FullTokenizer`, without those that no file has.
+
+    Raises:
+      UserError: if the folder has the files of a tokenizer other than BERT's. With a `vocab_file`
+        this is only a warning.
+    """
+    folder = path if tf.io.gfile.isdir(path) else os.path.dirname(path)
+    try:
+        recorded = read_tokenizer_settings(folder)
+    except UserError as error:
+        if vocab_file is None:
+            raise
+        console.warning("%s; `vocab_file=%s` is used instead", error, vocab_file)
+        recorded = {}
+    settings = {}
+    for values in (
+        read_json(folder, HUGGING_FACE_CONFIG),
+        recorded,
+        *(read_json(folder, name) for name in files.TASK_FILES),
+    ):
+        settings.update({name: values[name] for name in RELEASE_SETTINGS if name in values})
+    return settings
 
 
 def read_labels(path, num_labels):

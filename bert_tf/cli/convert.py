@@ -43,9 +43,9 @@ def main():
         FLAGS.format,
         config,
         FLAGS.vocab_file,
-        do_lower_case=FLAGS.do_lower_case if FLAGS["do_lower_case"].present else None,
         architecture=FLAGS.architecture,
         keep_optimizer=FLAGS.keep_optimizer,
         max_position_embeddings=FLAGS.max_position_embeddings,
         vocab_size=FLAGS.vocab_size,
+        **bert_tf.cli.flags.tokenizer_options(),
     )

@@ -156,9 +156,17 @@ def define_options(config_class, only=None, skip=()):
             flags.DEFINE_string(name, default, values["help"])
 
 
+TOKENIZER_FLAGS = ("do_lower_case", "strip_accents", "tokenize_chinese_chars")
+
+
 def define_tokenizer_flags():
-    """Define the flags of vocabulary and casing."""
-    define_options(ModelConfig, only=("vocab_file", "do_lower_case"))
+    """Define the flags of vocabulary, casing, accents and Chinese characters."""
+    define_options(ModelConfig, only=("vocab_file", *TOKENIZER_FLAGS))
+
+
+def tokenizer_options():
+    """Return the flags of casing, accents and Chinese characters that are given, as a dict."""
+    return {name: FLAGS[name].value for name in TOKENIZER_FLAGS if FLAGS[name].present}
 
 
 def from_flags(config_class, **values):

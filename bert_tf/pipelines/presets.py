@@ -10,13 +10,15 @@ from bert_tf import checkpoints, console, files
 from bert_tf.checkpoints.metadata import (
     HUGGING_FACE_CONFIG,
     find_companion_file,
+    find_vocabulary,
     read_json,
-    read_metadata,
 )
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.tasks.base import check_vocabulary
-from bert_tf.tokenization import FullTokenizer, casing_from_path
+from bert_tf.tokenization import FullTokenizer
+from bert_tf.tokenization.settings import resolve_settings
+from bert_tf.tokenization.tokenizer_json import is_tokenizer_json
 
 
 class ModelFiles(NamedTuple):
@@ -27,12 +29,14 @@ class ModelFiles(NamedTuple):
       config: path of the model's configuration, None if unknown.
       vocab: path of the vocabulary, None if unknown.
       do_lower_case: whether the model expects lower-cased text, None if unknown.
+      settings: dict of further arguments of `FullTokenizer`, None for those of the release.
     """
 
     checkpoint: str
     config: str | None
     vocab: str | None
     do_lower_case: bool | None
+    settings: dict | None = None
 
     @property
     def flags(self):
@@ -61,29 +65,45 @@ class ModelFiles(NamedTuple):
                     f"{self.checkpoint}"
                 )
         config = BertConfig.from_json_file(self.config)
-        tokenizer = FullTokenizer(self.vocab, self.casing(), keep_special_tokens)
+        tokenizer = FullTokenizer(
+            self.vocab, keep_special_tokens=keep_special_tokens, **self.tokenizer_settings()
+        )
         check_vocabulary(tokenizer.vocab, config, self.vocab)
         return config, tokenizer
 
+    def tokenizer_settings(self, do_lower_case=None):
+        """Return the arguments of `FullTokenizer` apart from the vocabulary, a dict.
+
+        `do_lower_case` is the casing, None for that of the model, which is logged.
+        """
+        if do_lower_case is None:
+            do_lower_case = self.casing()
+        settings = {**(self.settings or {}), "do_lower_case": do_lower_case}
+        return resolve_settings(self.vocab, **settings)
+
     def casing(self):
         """Return `do_lower_case`, True if it is unknown, and log it."""
-        if self.do_lower_case is None:
+        do_lower_case = self.do_lower_case
+        if do_lower_case is None and is_tokenizer_json(self.vocab):
+            do_lower_case = resolve_settings(self.vocab)["do_lower_case"]
+        if do_lower_case is None:
             console.warning(
                 "no settings next to %s specify the casing; assuming `do_lower_case=True`",
                 self.checkpoint,
             )
             return True
-        console.info("text is %s", "lower-cased" if self.do_lower_case else "not lower-cased")
-        return self.do_lower_case
+        console.info("text is %s", "lower-cased" if do_lower_case else "not lower-cased")
+        return do_lower_case
 
 
-def find_model_files(preset):
+def find_model_files(preset, vocab_file=None):
     """Find the files of a model.
 
     Args:
       preset: the name of a published model (`checkpoints.MODELS`); a folder or checkpoint of the
         release or of a training run; or a Hugging Face folder. `ModelFiles` are returned
         unchanged.
+      vocab_file: the vocabulary that will be used instead of that of the model, or None.
 
     Returns:
       `ModelFiles`. The casing is read from the settings next to the weights or else inferred from
@@ -94,15 +114,13 @@ def find_model_files(preset):
     if preset in checkpoints.MODELS:
         model = checkpoints.fetch(preset)
         return ModelFiles(model.checkpoint, model.config, model.vocab, model.do_lower_case)
-    folder = _folder_of(preset)
-    do_lower_case = read_metadata(folder).get("do_lower_case")
-    if do_lower_case is None and (published := casing_from_path(preset)):
-        do_lower_case = published[1]
+    settings = checkpoints.find_settings(preset, vocab_file)
     return ModelFiles(
         preset,
-        find_companion_file(folder, (files.CONFIG, HUGGING_FACE_CONFIG)),
-        find_companion_file(folder, (files.VOCABULARY,)),
-        do_lower_case,
+        find_companion_file(preset, (files.CONFIG, HUGGING_FACE_CONFIG)),
+        find_vocabulary(preset),
+        settings.pop("do_lower_case", None),
+        settings,
     )
 
 
@@ -123,7 +141,7 @@ def find_preset(preset, needs_config=True):
     path = checkpoints.find_preset(preset, needs_config)
     model_files = find_model_files(preset)
     if model_files.vocab is None:
-        raise UserError(f"`preset`: there is no {files.VOCABULARY} in {path}")
+        raise UserError(f"`preset`: there is no {files.VOCABULARY} or {files.TOKENIZER} in {path}")
     return model_files
 
 

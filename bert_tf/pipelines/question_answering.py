@@ -12,7 +12,12 @@ from bert_tf.checkpoints import load_config
 from bert_tf.errors import UserError
 from bert_tf.pipelines.labelled_texts import check_list, check_same_length
 from bert_tf.pipelines.presets import ModelFiles, find_preset
-from bert_tf.pipelines.task_pipeline import TaskPipeline, pad_to_multiple, stored_config
+from bert_tf.pipelines.task_pipeline import (
+    TaskPipeline,
+    pad_to_multiple,
+    stored_config,
+    tokenizer_options,
+)
 from bert_tf.tasks import QuestionAnsweringConfig
 from bert_tf.tasks.question_answering.features import FeatureConverter
 from bert_tf.tasks.question_answering.reading import Answer, Paragraph, Question
@@ -88,14 +93,12 @@ class QuestionAnswering(TaskPipeline):
             **options,
             "version_2_with_negative": version_2_with_negative,
             "max_seq_length": max_seq_length,
-            "do_lower_case": do_lower_case,
         }
         given = {name: value for name, value in given.items() if value is not None}
         stored = stored_config(model_files, QuestionAnsweringConfig)
         if stored:
             given = {**stored.recorded_options(), **given}
-        elif do_lower_case is None:
-            given["do_lower_case"] = model_files.casing()
+        given.update(tokenizer_options(model_files, stored, do_lower_case))
         bert_config = load_config(model_files.checkpoint)
         limit = min(QuestionAnsweringConfig.max_seq_length, bert_config.max_position_embeddings)
         config = QuestionAnsweringConfig.of_pretrained(
@@ -252,7 +255,7 @@ class QuestionAnswering(TaskPipeline):
             raise UserError(f"`{arguments[0]}` is empty")
         check_same_length(arguments[0], questions, arguments[1], contexts)
         check_same_length(arguments[0], questions, arguments[2], answers)
-        tokenizer = FullTokenizer(self.config.vocab_file, self.config.do_lower_case)
+        tokenizer = FullTokenizer(self.config.vocab_file, **self.config.tokenizer_settings)
         converter = FeatureConverter(tokenizer, self.config.window_config, is_training=True)
         skipped = BadRows(skip=True)
         rows = zip(questions, contexts, answers, strict=True)

@@ -7,6 +7,7 @@ import tempfile
 from bert_tf import checkpoints, files, serving
 from bert_tf.checkpoints.metadata import HUGGING_FACE_CONFIG, find_companion_file
 from bert_tf.errors import UserError
+from bert_tf.tokenization.vocabulary import to_text
 
 
 class Exportable:
@@ -79,10 +80,10 @@ def write_pretrained(folder, tensors, config, tokenizer):
       config: the `BertConfig`.
       tokenizer: the `FullTokenizer`.
     """
-    pieces = tokenizer.inv_vocab
     with tempfile.TemporaryDirectory() as temporary:
         vocab_file = os.path.join(temporary, files.VOCABULARY)
-        lines = (pieces.get(index, "") for index in range(max(pieces) + 1))
-        files.write_text(vocab_file, "".join(f"{line}\n" for line in lines))
-        do_lower_case = tokenizer.basic_tokenizer.do_lower_case
-        checkpoints.write_hugging_face(folder, tensors, config, vocab_file, do_lower_case)
+        files.write_text(vocab_file, to_text(tokenizer.vocab))
+        settings = tokenizer.settings
+        checkpoints.write_hugging_face(
+            folder, tensors, config, vocab_file, settings["do_lower_case"], settings=settings
+        )

@@ -18,6 +18,7 @@ from bert_tf.pipelines.labelled_texts import UNKNOWN_LABEL
 from bert_tf.pipelines.saving import Exportable, replacing_preset
 from bert_tf.pipelines.tokenizer_layer import BertTokenizer
 from bert_tf.tasks.base import TaskConfig
+from bert_tf.tokenization.settings import RELEASE_SETTINGS, extra_settings, resolve_settings
 from bert_tf.training import checkpointing, length_multiple, use_xla
 
 # Of a step with warm-up and decay, as run_classifier.py and run_squad.py have it.
@@ -48,7 +49,10 @@ class TaskPipeline(Exportable):
         """Create the pipeline from a model and the `TaskConfig` of its training."""
         self.model, self.config = model, config
         self.tokenizer = BertTokenizer(
-            config.vocab_file, config.do_lower_case, config.max_seq_length, pad_to_longest=True
+            config.vocab_file,
+            max_seq_length=config.max_seq_length,
+            pad_to_longest=True,
+            **config.tokenizer_settings,
         )
         self._is_random = False
         self._predictor = None
@@ -253,6 +257,24 @@ def stored_config(model_files, config_class):
     path = model_files.checkpoint
     _, config = tasks.load_config(path if tf.io.gfile.isdir(path) else os.path.dirname(path))
     return config if isinstance(config, config_class) else None
+
+
+def tokenizer_options(model_files, stored, do_lower_case=None):
+    """Return the attributes of a `TaskConfig` for the tokenizer of a model, a dict.
+
+    Args:
+      model_files: `ModelFiles`.
+      stored: the result of `stored_config`, which takes precedence.
+      do_lower_case: the casing, None for that of the model.
+    """
+    if stored:
+        values = {name: getattr(stored, name) for name in RELEASE_SETTINGS}
+        if do_lower_case is not None:
+            values["do_lower_case"] = do_lower_case
+        settings = resolve_settings(**values)
+    else:
+        settings = model_files.tokenizer_settings(do_lower_case)
+    return {"do_lower_case": settings["do_lower_case"], **extra_settings(settings)}
 
 
 # The weights of a model with a head that are not those of the head.

@@ -17,7 +17,7 @@ from bert_tf.pipelines.labelled_texts import (
     texts_and_pairs,
 )
 from bert_tf.pipelines.presets import ModelFiles, find_preset
-from bert_tf.pipelines.task_pipeline import TaskPipeline, stored_config
+from bert_tf.pipelines.task_pipeline import TaskPipeline, stored_config, tokenizer_options
 from bert_tf.tasks import TASK_CLASSES, ClassificationConfig
 from bert_tf.tasks.base import check_labels, check_length
 
@@ -107,8 +107,6 @@ class TextClassifier(TaskPipeline):
             raise UserError(f"`task_type={task_type}`: expected one of {', '.join(TASK_CLASSES)}")
         names = _choose_labels(labels, task_type, stored, model_files.checkpoint)
         bert_config = load_config(model_files.checkpoint)
-        if do_lower_case is None:
-            do_lower_case = stored.do_lower_case if stored else model_files.casing()
         if max_seq_length is None:
             limit = min(ClassificationConfig.max_seq_length, bert_config.max_position_embeddings)
             max_seq_length = stored.max_seq_length if stored else limit
@@ -116,13 +114,13 @@ class TextClassifier(TaskPipeline):
         config = ClassificationConfig(
             bert_config,
             model_files.vocab,
-            do_lower_case,
-            max_seq_length,
-            names,
-            task_type,
-            stored.numeric_features if stored else (),
-            stored.numeric_as if stored else "vector",
-            stored.num_texts if stored else 1,
+            max_seq_length=max_seq_length,
+            labels=names,
+            task_type=task_type,
+            numeric_features=stored.numeric_features if stored else (),
+            numeric_as=stored.numeric_as if stored else "vector",
+            num_texts=stored.num_texts if stored else 1,
+            **tokenizer_options(model_files, stored, do_lower_case),
         )
         return cls._load(model_files, config, dtype, load_weights)
 

@@ -7,7 +7,7 @@ from bert_tf.checkpoints import load_config, read_metadata
 from bert_tf.errors import UserError
 from bert_tf.pipelines.labelled_texts import check_list
 from bert_tf.pipelines.presets import ModelFiles, find_preset
-from bert_tf.pipelines.task_pipeline import TaskPipeline, stored_config
+from bert_tf.pipelines.task_pipeline import TaskPipeline, stored_config, tokenizer_options
 from bert_tf.tasks import TokenClassificationConfig
 
 _ARCHITECTURE = "BertForTokenClassification"
@@ -63,9 +63,9 @@ class TokenClassification(TaskPipeline):
             config = TokenClassificationConfig.of_pretrained(
                 load_config(model_files.checkpoint),
                 model_files.vocab,
-                model_files.casing() if do_lower_case is None else do_lower_case,
-                [labels[str(i)] for i in range(len(labels))],
+                labels=[labels[str(i)] for i in range(len(labels))],
                 max_seq_length=max_seq_length,
+                **tokenizer_options(model_files, None, do_lower_case),
             )
         elif max_seq_length is not None or do_lower_case is not None:
             raise UserError(

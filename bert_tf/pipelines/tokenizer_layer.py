@@ -13,6 +13,7 @@ from bert_tf.modeling.models import INPUTS
 from bert_tf.pipelines.presets import ModelFiles, find_preset
 from bert_tf.tasks.base import SHORTEST
 from bert_tf.tokenization.graph import GraphTokenizer
+from bert_tf.tokenization.settings import resolve_settings
 from bert_tf.tokenization.vocabulary import REQUIRED_TOKENS, load_vocab
 
 
@@ -46,10 +47,13 @@ class BertTokenizer(keras.layers.Layer):
     def __init__(
         self,
         vocabulary: str | Mapping[str, int] | Sequence[str | None],
-        do_lower_case: bool = True,
+        do_lower_case: bool | None = None,
         max_seq_length: int = 128,
         pad_to_longest: bool = False,
         keep_special_tokens: bool = False,
+        strip_accents: bool | None = None,
+        tokenize_chinese_chars: bool | None = None,
+        max_input_chars_per_word: int | None = None,
         **kwargs: Any,
     ):
         """Create the layer.
@@ -57,12 +61,15 @@ class BertTokenizer(keras.layers.Layer):
         Args:
           vocabulary: path of a vocabulary file, a mapping from piece to id, or a sequence of the
             pieces in the order of their ids, in which None stands for an id without a piece.
-          do_lower_case: whether to lower-case the text and strip accents.
+          do_lower_case: whether to lower-case the text, as in `FullTokenizer`.
           max_seq_length: maximum length of a sequence; longer texts are truncated as in the
             release.
           pad_to_longest: True to pad to the longest text of a batch, False to pad to
             `max_seq_length`.
           keep_special_tokens: whether "[MASK]" and other special tokens in a text are kept as such.
+          strip_accents: as in `FullTokenizer`.
+          tokenize_chinese_chars: see there.
+          max_input_chars_per_word: see there.
           **kwargs: further arguments of a Keras layer.
 
         Raises:
@@ -72,10 +79,18 @@ class BertTokenizer(keras.layers.Layer):
         super().__init__(**kwargs)
         if max_seq_length < SHORTEST:
             raise UserError(f"`max_seq_length={max_seq_length}` is less than {SHORTEST}")
-        self.graph_tokenizer = GraphTokenizer(
-            _read_vocabulary(vocabulary), do_lower_case, keep_special_tokens
+        vocabulary = os.fspath(vocabulary) if isinstance(vocabulary, os.PathLike) else vocabulary
+        settings = resolve_settings(
+            vocabulary,
+            do_lower_case=do_lower_case,
+            strip_accents=strip_accents,
+            tokenize_chinese_chars=tokenize_chinese_chars,
+            max_input_chars_per_word=max_input_chars_per_word,
         )
-        self.do_lower_case, self.max_seq_length = do_lower_case, max_seq_length
+        self.graph_tokenizer = GraphTokenizer(
+            _read_vocabulary(vocabulary), keep_special_tokens=keep_special_tokens, **settings
+        )
+        self.do_lower_case, self.max_seq_length = settings["do_lower_case"], max_seq_length
         self.pad_to_longest, self.keep_special_tokens = pad_to_longest, keep_special_tokens
         # Strings are not numbers that Keras could convert to the dtype of the layer.
         self._convert_input_args = False
@@ -86,7 +101,8 @@ class BertTokenizer(keras.layers.Layer):
     def from_preset(cls, preset: str | os.PathLike | ModelFiles, **options: Any) -> "BertTokenizer":
         """Create the tokenizer of a published model, a folder or a checkpoint.
 
-        The casing, and the length of a fine-tuned model, are those in the files of the model.
+        Casing and other settings, and the length of a fine-tuned model, are those in the files of
+        the model.
 
         >>> tokenizer = bert_tf.BertTokenizer.from_preset("uncased_L-12_H-768_A-12")
 
@@ -100,8 +116,8 @@ class BertTokenizer(keras.layers.Layer):
           UserError: if there is no such model or it has no vocabulary.
         """
         model_files = find_preset(preset, needs_config=False)
-        if options.get("do_lower_case") is None:
-            options["do_lower_case"] = model_files.casing()
+        settings = model_files.tokenizer_settings(options.pop("do_lower_case", None))
+        options = {**options, **{x: y for x, y in settings.items() if options.get(x) is None}}
         path = model_files.checkpoint
         _, config = tasks.load_config(path if tf.io.gfile.isdir(path) else os.path.dirname(path))
         if config:
@@ -138,7 +154,7 @@ class BertTokenizer(keras.layers.Layer):
         return {
             **super().get_config(),
             "vocabulary": [pieces.get(index) for index in range(max(pieces) + 1)],
-            "do_lower_case": self.do_lower_case,
+            **self.graph_tokenizer.settings,
             "max_seq_length": self.max_seq_length,
             "pad_to_longest": self.pad_to_longest,
             "keep_special_tokens": self.keep_special_tokens,
@@ -147,8 +163,8 @@ class BertTokenizer(keras.layers.Layer):
 
 def _read_vocabulary(vocabulary):
     """Return the mapping from piece to id for the argument `vocabulary`."""
-    if isinstance(vocabulary, (str, os.PathLike)):
-        return load_vocab(os.fspath(vocabulary))
+    if isinstance(vocabulary, str):
+        return load_vocab(vocabulary)
     if not isinstance(vocabulary, Mapping):
         pairs = enumerate(vocabulary)
         vocabulary = {piece: index for index, piece in pairs if piece is not None}

@@ -23,7 +23,7 @@ def classification_servable(model, config, options):
     and windows whose mask is 0 do not count.
     """
     model, buckets = prepare_model(model, options, config.max_seq_length)
-    tokenizer = GraphTokenizer(config.vocab_file, config.do_lower_case)
+    tokenizer = GraphTokenizer(config.vocab_file, **config.tokenizer_settings)
     numbers = config.numeric_inputs
 
     def serve_ids(inputs):
@@ -165,7 +165,7 @@ def multiple_choice_servable(model, config, options):
     ending from 0; for texts `ending`, string (B,). Token ids are (B, C, S).
     """
     model, buckets = prepare_model(model, options, config.max_seq_length)
-    tokenizer = GraphTokenizer(config.vocab_file, config.do_lower_case)
+    tokenizer = GraphTokenizer(config.vocab_file, **config.tokenizer_settings)
 
     def serve_ids(inputs):
         logits = model(inputs, training=False)["logits"]

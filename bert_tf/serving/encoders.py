@@ -88,8 +88,8 @@ def _single_text_servable(
     """Return a `Servable` whose only input is `text` and that needs nothing but its token ids."""
     graph_tokenizer = GraphTokenizer(
         tokenizer.vocab,
-        tokenizer.basic_tokenizer.do_lower_case,
         keep_special_tokens=bool(tokenizer.special_tokens),
+        **tokenizer.settings,
     )
     return Servable(
         task=task,

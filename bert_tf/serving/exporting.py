@@ -21,6 +21,7 @@ from bert_tf.modeling.models import INPUTS
 from bert_tf.serving.predictor import METADATA, list_versions
 from bert_tf.serving.sequences import Buckets
 from bert_tf.tokenization.graph import GraphTokenizer
+from bert_tf.tokenization.settings import extra_settings
 
 WEIGHT_TYPES = ("float32", "bfloat16", "int8")
 
@@ -210,6 +211,7 @@ def _write(servable, folder):
         "sequence_buckets": buckets.lengths if takes_text else (),
         "weights": options.weights,
         "do_lower_case": servable.tokenizer.do_lower_case,
+        **extra_settings(servable.tokenizer.settings),
         **(servable.metadata or {}),
     }
     with files.replacing_folder(folder) as temporary:

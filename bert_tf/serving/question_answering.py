@@ -28,7 +28,7 @@ class QuestionAnsweringModule(tf.Module):
         """Store a `BertSpanLabeler` or `QuantizedModel`, its configuration, and `Buckets`."""
         super().__init__()
         self._model, self._buckets = model, buckets
-        self.tokenizer = GraphTokenizer(config.vocab_file, config.do_lower_case)
+        self.tokenizer = GraphTokenizer(config.vocab_file, **config.tokenizer_settings)
         self._window_config, self._decoding = config.window_config, config.decoding_config
 
     @tf.function(input_signature=[_STRINGS, _STRINGS])

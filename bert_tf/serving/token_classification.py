@@ -25,9 +25,10 @@ class TokenClassificationModule(tf.Module):
         super().__init__()
         self._model, self._window_config = model, config.window_config
         self._buckets = buckets
-        self.tokenizer = GraphTokenizer(config.vocab_file, config.do_lower_case)
+        self.tokenizer = GraphTokenizer(config.vocab_file, **config.tokenizer_settings)
         self._tags = _TagTable(config.tags)
-        self._words = _WordTable(self.tokenizer.vocab, config.do_lower_case)
+        *rules, _ = config.tokenizer_settings.values()
+        self._words = _WordTable(self.tokenizer.vocab, *rules)
 
     @tf.function(input_signature=[_STRINGS])
     def __call__(self, texts):
@@ -150,8 +151,8 @@ class _WordTable:
     word.
     """
 
-    def __init__(self, vocab, do_lower_case):
-        basic = BasicTokenizer(do_lower_case)
+    def __init__(self, vocab, *rules):
+        basic = BasicTokenizer(*rules)
         marks, ideographs = (np.zeros(max(vocab.values()) + 1, bool) for _ in range(2))
         for token, index in vocab.items():
             if len(token) == 1 and basic.tokenize(f"a{token}a") == ["a", token, "a"]:

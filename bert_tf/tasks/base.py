@@ -20,6 +20,13 @@ from bert_tf.data import records
 from bert_tf.errors import UserError, reason
 from bert_tf.options import TaskOptions
 from bert_tf.tasks.truncation import log_truncated
+from bert_tf.tokenization.settings import (
+    EXTRA_SETTINGS,
+    RELEASE_SETTINGS,
+    extra_settings,
+    resolve_settings,
+)
+from bert_tf.tokenization.vocabulary import vocabulary_text
 
 
 class Task:
@@ -81,12 +88,18 @@ class TaskConfig:
       vocab_file: path of the vocabulary.
       do_lower_case: whether the model is uncased.
       max_seq_length: longest sequence in tokens.
+      strip_accents, tokenize_chinese_chars, max_input_chars_per_word: see `FullTokenizer`.
     """
 
     bert_config: BertConfig
     vocab_file: str
     do_lower_case: bool = True
     max_seq_length: int = 128
+
+    # The other settings of the tokenizer; None for those of the release.
+    strip_accents: bool | None = dataclasses.field(default=None, kw_only=True)
+    tokenize_chinese_chars: bool | None = dataclasses.field(default=None, kw_only=True)
+    max_input_chars_per_word: int | None = dataclasses.field(default=None, kw_only=True)
 
     # The name of the side file, the attributes that a resumed run must not change, and those that
     # are options, which evaluation and prediction take from the trained model.
@@ -98,6 +111,11 @@ class TaskConfig:
     def labels(self):
         """Names of the rows of the model's head in the order of their ids, () if there are none."""
         return ()
+
+    @property
+    def tokenizer_settings(self):
+        """The arguments of `FullTokenizer` apart from the vocabulary, a dict."""
+        return resolve_settings(**{name: getattr(self, name) for name in RELEASE_SETTINGS})
 
     @classmethod
     def default_options(cls):
@@ -139,11 +157,15 @@ class TaskConfig:
         """Write the side file, `bert_config.json` and `vocab.txt` into a folder, all or none."""
         texts = {
             files.CONFIG: self.bert_config.to_json_string(),
-            files.VOCABULARY: files.read_text(self.vocab_file),
+            files.VOCABULARY: vocabulary_text(self.vocab_file),
             # Last: where this file exists, the others do.
-            self.FILE: json.dumps(self.to_json(), indent=2, ensure_ascii=False) + "\n",
+            self.FILE: json.dumps(self._side_file(), indent=2, ensure_ascii=False) + "\n",
         }
         files.write_texts({os.path.join(folder, name): text for name, text in texts.items()})
+
+    def _side_file(self):
+        """Return the values of the side file: `to_json` and settings unlike the release's."""
+        return {**self.to_json(), **extra_settings(self.tokenizer_settings)}
 
     @classmethod
     def load(cls, folder):
@@ -156,11 +178,13 @@ class TaskConfig:
         if not tf.io.gfile.exists(path):
             return None
         try:
-            return cls.from_json(
-                json.loads(files.read_text(path)),
+            values = json.loads(files.read_text(path))
+            config = cls.from_json(
+                values,
                 BertConfig.from_json_file(os.path.join(folder, files.CONFIG)),
                 os.path.join(folder, files.VOCABULARY),
             )
+            return dataclasses.replace(config, **{x: values.get(x) for x in EXTRA_SETTINGS})
         except (json.JSONDecodeError, KeyError, TypeError) as error:
             script = files.TASK_FILES[cls.FILE]
             raise UserError(
@@ -190,10 +214,12 @@ class TaskConfig:
         stored = self.load(folder)
         if stored is None:
             return
-        for name in (*self.FIXED, "do_lower_case", "bert_config", "vocab_file"):
+        for name in (*self.FIXED, *RELEASE_SETTINGS, "bert_config", "vocab_file"):
             old, new = getattr(stored, name), getattr(self, name)
             if name == "vocab_file":
-                old, new = files.read_text(old), files.read_text(new)
+                old, new = vocabulary_text(old), vocabulary_text(new)
+            elif name in EXTRA_SETTINGS:
+                old, new = stored.tokenizer_settings[name], self.tokenizer_settings[name]
             if old == new:
                 continue
             values = ""
@@ -208,7 +234,7 @@ class TaskConfig:
         """Check a resumed run; with `write`, save a config that is new or has other options."""
         self.check_resume(folder)
         stored = self.load(folder)
-        if write and (stored is None or self.to_json() != stored.to_json()):
+        if write and (stored is None or self._side_file() != stored._side_file()):
             self.save(folder)
 
 

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from bert_tf import console, files
 from bert_tf.data import records
+from bert_tf.tokenization.settings import EXTRA_SETTINGS, extra_settings
 
 # Texts to tokenize at a time.
 _BATCH = 1000
@@ -98,9 +99,12 @@ def write_records(path, schema, examples, unit="examples", total=None):
 
 def tokenizer_fingerprint(tokenizer):
     """Return what features depend on in a `FullTokenizer`, as a dict of JSON values."""
+    settings = extra_settings(tokenizer.settings)
     return {
         "vocabulary": digest(tokenizer.vocab.items()),
         "do_lower_case": tokenizer.basic_tokenizer.do_lower_case,
+        # None for the release's settings: so it is in the metadata of earlier versions.
+        **{name: settings.get(name) for name in EXTRA_SETTINGS},
     }
 
 

@@ -4,6 +4,7 @@ import importlib
 
 from bert_tf.deprecation import deprecated_names
 from bert_tf.tokenization import vocabulary
+from bert_tf.tokenization.settings import extra_settings
 from bert_tf.tokenization.vocabulary import (
     add_words,
     casing_from_path,
@@ -26,6 +27,7 @@ __all__ = [
     "add_words",
     "casing_from_path",
     "convert_to_unicode",
+    "extra_settings",
     "load_vocab",
     "validate_case_matches_checkpoint",
     "vocabulary",

@@ -16,13 +16,16 @@ import tensorflow as tf
 
 from bert_tf.errors import UserError
 from bert_tf.tokenization import graph_normalization
-from bert_tf.tokenization.vocabulary import MAX_CHARS_PER_WORD, load_vocab, special_tokens
+from bert_tf.tokenization.normalization import context_characters
+from bert_tf.tokenization.settings import resolve_settings
+from bert_tf.tokenization.vocabulary import load_vocab, special_tokens
 
 _TEXTS = tf.TensorSpec((None,), tf.string, name="texts")
 _SPACE = ord(" ")
 
-# Limits of FastWordpieceTokenizeWithOffsets. A character has at most 4 bytes.
-_MAX_BYTES_PER_WORD = 4 * MAX_CHARS_PER_WORD
+# A character has at most 4 bytes.
+_BYTES_PER_CHAR = 4
+# The limit of FastWordpieceTokenizeWithOffsets.
 _MAX_BYTES_PER_PIECE = 256
 
 # Length of `[CLS] a [SEP] b [SEP]` with one token for each text.
@@ -41,41 +44,68 @@ class GraphTokenizer(tf.Module):
 
     Args:
       vocab: path of a vocabulary file, or the mapping from piece to id of another tokenizer.
-      do_lower_case: whether to lower-case the text and strip accents.
-      keep_special_tokens: as in `FullTokenizer`.
+      do_lower_case: as in `FullTokenizer`, like all other arguments.
+      keep_special_tokens: see there.
+      strip_accents: see there.
+      tokenize_chinese_chars: see there.
+      max_input_chars_per_word: see there.
 
     Attributes:
       vocab, do_lower_case: the arguments; `vocab` is a mapping.
       special_tokens: tuple of the tokens that are not split.
+      settings: those of a `FullTokenizer`, a mapping.
     """
 
     def __init__(
         self,
         vocab: str | Mapping[str, int],
-        do_lower_case: bool = True,
+        do_lower_case: bool | None = None,
         keep_special_tokens: bool = False,
+        strip_accents: bool | None = None,
+        tokenize_chinese_chars: bool | None = None,
+        max_input_chars_per_word: int | None = None,
     ):
         """Raise UserError if `vocab` is not a vocabulary, or tensorflow-text is not installed."""
         super().__init__()
         text = tensorflow_text()
+        settings = resolve_settings(
+            vocab,
+            do_lower_case=do_lower_case,
+            strip_accents=strip_accents,
+            tokenize_chinese_chars=tokenize_chinese_chars,
+            max_input_chars_per_word=max_input_chars_per_word,
+        )
+        *rules, self._max_chars = settings.values()
         vocab = vocab if isinstance(vocab, Mapping) else load_vocab(vocab)
         # A read-only view, which tf.Module does not track: it would save each entry.
         self.vocab = types.MappingProxyType(dict(vocab))
-        self.do_lower_case = do_lower_case
+        self.settings = types.MappingProxyType(settings)
+        self.do_lower_case, self._strip_accents, _ = rules
+        characters = context_characters(self.do_lower_case, self._strip_accents)
+        self._context_class = f"[{characters}]" if characters else None
         self.special_tokens = special_tokens(self.vocab) if keep_special_tokens else ()
         self._first_special_id = max(self.vocab.values()) + 1
         self._special_ids = [self.vocab[token] for token in self.special_tokens]
         self._escapes, special_words = _escapes(self.vocab, self.special_tokens)
         self._normalizer = text.FastBertNormalizer(
-            model_buffer=tf.constant(graph_normalization.normalizer_model(do_lower_case))
+            model_buffer=tf.constant(graph_normalization.normalizer_model(*rules))
         )
         self._wordpiece = text.FastWordpieceTokenizer(
-            _pieces_by_id(self.vocab) + special_words,
-            max_bytes_per_word=_MAX_BYTES_PER_WORD,
+            _pieces_by_id(self.vocab, self._max_chars) + special_words,
+            max_bytes_per_word=_BYTES_PER_CHAR * self._max_chars,
             token_out_type=tf.int32,
             unknown_token="[UNK]",
             no_pretokenization=True,
         )
+
+    @classmethod
+    def from_preset(cls, preset: str, keep_special_tokens: bool = False) -> "GraphTokenizer":
+        """Return the tokenizer of a model; see `FullTokenizer.from_preset`."""
+        # Imported here because `checkpoints` imports this package.
+        from bert_tf import checkpoints
+
+        vocab_file, settings = checkpoints.find_tokenizer(preset)
+        return cls(vocab_file, keep_special_tokens=keep_special_tokens, **settings)
 
     def __call__(
         self,
@@ -153,9 +183,12 @@ class GraphTokenizer(tf.Module):
     def tokenize(self, texts):
         """Convert strings (B,), UTF-8, to ids, ragged int32 (B, None)."""
         texts = self._escape_special(_drop_invalid_utf8(texts))
-        if self.do_lower_case:
-            needs_context = _contains(texts, graph_normalization.CONTEXT_CLASS)
-            texts = _map_where(needs_context, _resolve_context, texts)
+        if self._context_class:
+            needs_context = _contains(texts, self._context_class)
+            # The line break in front becomes a space, which changes nothing.
+            texts = _map_where(
+                needs_context, lambda x: self._resolve_context(tf.strings.join(["\n", x]))[0], texts
+            )
         words = tf.strings.split(self._normalizer.normalize(texts))
         ids, _ = self._split_words(words.values)
         splits = tf.gather(ids.row_splits, words.row_splits)
@@ -175,13 +208,13 @@ class GraphTokenizer(tf.Module):
         # A line break in front keeps each text apart from the one before when all are concatenated.
         texts = tf.strings.join(["\n", self._escape_special(_drop_invalid_utf8(texts))])
         codes = tf.strings.unicode_decode(texts, "UTF-8")
-        char_ends = graph_normalization.span_ends(codes.values, self.do_lower_case)
+        char_ends = graph_normalization.span_ends(codes.values, self._strip_accents)
         char_sources = tf.range(tf.size(codes.values))
-        if self.do_lower_case:
-            needs_context = tf.reduce_any(_contains(texts, graph_normalization.CONTEXT_CLASS))
+        if self._context_class:
+            needs_context = tf.reduce_any(_contains(texts, self._context_class))
             texts, char_sources = tf.cond(
                 needs_context,
-                lambda: graph_normalization.resolve_context(texts),
+                lambda: self._resolve_context(texts),
                 lambda: (texts, char_sources),
             )
         normalized, byte_offsets = self._normalizer.normalize_with_offsets(texts)
@@ -218,10 +251,18 @@ class GraphTokenizer(tf.Module):
         """Return the ids of words (W,) and their byte offsets in the word, ragged (W, None)."""
         # The limit of the op counts bytes. A word that has too many characters is replaced by one
         # that has too many bytes, so that both are [UNK].
-        may_be_long = tf.strings.length(words) > MAX_CHARS_PER_WORD
-        words = _map_where(may_be_long, _replace_long, words)
+        limit = self._max_chars
+
+        def replace_long(words):
+            is_long = tf.strings.length(words, unit="UTF8_CHAR") > limit
+            return tf.where(is_long, "x" * (_BYTES_PER_CHAR * limit + 1), words)
+
+        words = _map_where(tf.strings.length(words) > limit, replace_long, words)
         ids, starts, _ = self._wordpiece.tokenize_with_offsets(words)
         return ids, tf.cast(starts, tf.int32)
+
+    def _resolve_context(self, texts):
+        return graph_normalization.resolve_context(texts, self.do_lower_case, self._strip_accents)
 
     def _escape_special(self, texts):
         """Replace special tokens by words of private characters, of the same length."""
@@ -270,7 +311,7 @@ def tensorflow_text():
     return tensorflow_text
 
 
-def _pieces_by_id(vocab):
+def _pieces_by_id(vocab, max_chars):
     """Return the pieces in the order of their ids, for FastWordpieceTokenizeWithOffsets.
 
     A filler stands for each id without a piece, or whose piece can never occur in a word. Raises
@@ -278,7 +319,7 @@ def _pieces_by_id(vocab):
     """
     pieces = [f" {index}" for index in range(max(vocab.values()) + 1)]
     for piece, index in vocab.items():
-        if piece in ("", "##") or "\0" in piece or len(piece) > MAX_CHARS_PER_WORD + len("##"):
+        if piece in ("", "##") or "\0" in piece or len(piece) > max_chars + len("##"):
             continue
         if len(piece.removeprefix("##").encode()) > _MAX_BYTES_PER_PIECE:
             raise UserError(
@@ -333,16 +374,6 @@ def _drop_invalid_utf8(texts):
     # Most texts are plain ASCII and skip the conversion.
     not_ascii = ~tf.strings.regex_full_match(texts, r"[\x00-\x7f]*")
     return _map_where(not_ascii, transcode, texts)
-
-
-def _resolve_context(texts):
-    # The line break in front becomes a space, which changes nothing.
-    return graph_normalization.resolve_context(tf.strings.join(["\n", texts]))[0]
-
-
-def _replace_long(words):
-    is_long = tf.strings.length(words, unit="UTF8_CHAR") > MAX_CHARS_PER_WORD
-    return tf.where(is_long, "x" * (_MAX_BYTES_PER_WORD + 1), words)
 
 
 def _byte_starts(texts):

@@ -15,9 +15,6 @@ import tensorflow as tf
 
 from bert_tf.tokenization import normalization
 
-# Regular expression for texts that need `resolve_context`.
-CONTEXT_CLASS = f"[{normalization.CONTEXT_CHARACTERS}]"
-
 # The properties of a character are packed into one byte: rule, sigma, order.
 _RULES = "kdsiahmM"
 _SIGMAS = "-ci"
@@ -39,10 +36,13 @@ _FIRST_CONTINUATION, _NUM_CONTINUATIONS = 0x80, 64
 
 
 @functools.cache
-def normalizer_model(do_lower_case):
-    """Return the buffer for `FastBertNormalize`, a uint8 array."""
+def normalizer_model(do_lower_case, strip_accents, tokenize_chinese_chars=True):
+    """Return the buffer for `FastBertNormalize`, a uint8 array.
+
+    Arguments are those of `normalization.normalize_char`.
+    """
     pool, starts, values = bytearray(), {}, {}
-    for code, result in _replacements(do_lower_case):
+    for code, result in _replacements(do_lower_case, strip_accents, tokenize_chinese_chars):
         encoded = result.encode()
         if encoded not in starts:
             # Most replacements begin and end with a space, which two of them can share.
@@ -57,7 +57,7 @@ def normalizer_model(do_lower_case):
     units_offset = builder.CreateNumpyVector(units)
     pool_offset = builder.CreateNumpyVector(np.frombuffer(bytes(pool), np.uint8))
     builder.StartObject(4)
-    builder.PrependBoolSlot(0, do_lower_case, False)
+    builder.PrependBoolSlot(0, do_lower_case and strip_accents, False)
     builder.PrependUOffsetTRelativeSlot(1, units_offset, 0)
     builder.PrependInt32Slot(2, null_value, 0)
     builder.PrependUOffsetTRelativeSlot(3, pool_offset, 0)
@@ -65,14 +65,13 @@ def normalizer_model(do_lower_case):
     return np.frombuffer(bytes(builder.Output()), np.uint8)
 
 
-def _replacements(do_lower_case):
+def _replacements(*rules):
     """Yield (code point, replacement) of all characters that do not stay as they are, in order."""
-    normalize = normalization.normalize_uncased if do_lower_case else normalization.normalize_cased
-    kept_rules = "k" if do_lower_case else "kahm"
+    kept_rules = "k" if any(rules[:2]) else "kahm"
     for (rule, _, _), codes in normalization.RUNS:
         if rule not in kept_rules:
             for code in codes:
-                result = normalize(code)
+                result = normalization.normalize_char(code, *rules)
                 if result != chr(code):  # a space is replaced by itself
                     yield code, result
 
@@ -165,10 +164,11 @@ def _next_true(mask):
     return tf.gather(indices, tf.cumsum(tf.cast(mask, tf.int32), exclusive=True))
 
 
-def resolve_context(lines):
+def resolve_context(lines, do_lower_case, strip_accents):
     """Apply `normalization.resolve_context` to a batch of texts, string (B,), UTF-8.
 
-    Each line begins with a line break, which separates it from the text before it.
+    Each line begins with a line break, which separates it from the text before it. The other
+    arguments are those of `normalization.resolve_context`, but `strip_accents` is a bool.
 
     Returns:
       A pair of the resolved lines, string (B,), and for each of their characters its index among
@@ -176,7 +176,12 @@ def resolve_context(lines):
     """
     ragged = tf.strings.unicode_decode(lines, "UTF-8")
     codes, rows = ragged.values, tf.cast(ragged.value_rowids(), tf.int32)
-    codes = _replace_final_sigmas(codes)
+    if do_lower_case:
+        codes = _replace_final_sigmas(codes)
+    if not strip_accents:
+        return tf.strings.unicode_encode(ragged.with_values(codes), "UTF-8"), tf.range(
+            tf.size(codes)
+        )
 
     # Decompose musical notes.
     note = tf.clip_by_value(codes - _FIRST_NOTE, 0, len(_NOTE_COUNTS) - 1)
@@ -215,13 +220,13 @@ def _replace_final_sigmas(codes):
     return tf.where(is_sigma & is_final, ord(normalization.FINAL_SIGMA), codes)
 
 
-def span_ends(codes, do_lower_case):
+def span_ends(codes, strip_accents):
     """Apply `normalization.span_ends` to the code points (T,) of texts that begin with line breaks.
 
     The indices, int32 (T,), are those among the characters of all texts.
     """
     indices = tf.range(tf.size(codes))
-    if not do_lower_case:
+    if not strip_accents:
         return indices + 1
     # A line break at the end, so that `next_kept` exists even without any text.
     properties = _properties(tf.concat([codes, [ord("\n")]], 0))

@@ -19,8 +19,14 @@ Runs: `FIRST RULE SIGMA ORDER` are the properties of the code points from FIRST 
   it moves but is dropped from uncased text; 2 and more, its rank among the marks that are kept.
 
 Replacements: `CODE TO TO ...` are the characters that replace a code point in uncased text.
+
+The release either lower-cases text and strips its accents, or does neither. Models of other origin
+may do one without the other. What differs then is in `unicode_cases.txt`, which has two lists of
+replacements: those of lower-casing without stripping accents, and those of stripping accents
+without lower-casing. A code point of the first list that is not in the second one is kept there.
 """
 
+import functools
 import hashlib
 import pathlib
 import re
@@ -31,6 +37,14 @@ TABLE_VERSION = 1
 UNICODE_VERSION = "14.0.0"
 TABLE_SHA256 = "dc1d0596fa6efdf04715cbd81c95905ef960440c289d0678c474d8954f1e4955"
 TABLE_PATH = pathlib.Path(__file__).with_name("unicode_table.txt")
+CASES_SHA256 = "c491008558cd83587177d042b9bc1c3484b653058d8d00090c06f87b29660f19"
+CASES_PATH = pathlib.Path(__file__).with_name("unicode_cases.txt")
+
+# The blocks of ideographs that the release isolates.
+IDEOGRAPHS = (
+    (0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x2A6DF), (0x2A700, 0x2B73F),
+    (0x2B740, 0x2B81F), (0x2B820, 0x2CEAF), (0x2F800, 0x2FA1F),
+)  # fmt: skip
 
 SIGMA, FINAL_SIGMA = "\u03a3", "\u03c2"
 
@@ -38,12 +52,16 @@ SIGMA, FINAL_SIGMA = "\u03a3", "\u03c2"
 _FIRST_SYLLABLE, _FIRST_INITIAL, _FIRST_MEDIAL, _BEFORE_FIRST_FINAL = 0xAC00, 0x1100, 0x1161, 0x11A7
 
 
+def _read_lines(path, sha256):
+    data = path.read_bytes()
+    if hashlib.sha256(data).hexdigest() != sha256:
+        raise RuntimeError(f"{path}: damaged, its sha256 differs from version {TABLE_VERSION}")
+    return data.decode("ascii").split("\n")
+
+
 def _read_table():
     """Return (properties, range of code points) of each run, and replacements."""
-    data = TABLE_PATH.read_bytes()
-    if hashlib.sha256(data).hexdigest() != TABLE_SHA256:
-        raise RuntimeError(f"{TABLE_PATH}: damaged, its sha256 is not that of {TABLE_VERSION=}")
-    lines = data.decode("ascii").split("\n")
+    lines = _read_lines(TABLE_PATH, TABLE_SHA256)
     if lines[0] != f"bert_tf characters {TABLE_VERSION}, Unicode {UNICODE_VERSION}":
         raise RuntimeError(f"{TABLE_PATH}: not the table of version {TABLE_VERSION}")
     end = 2 + int(lines[1].split()[0])
@@ -53,11 +71,23 @@ def _read_table():
         starts.append(int(first, 16))
         run_properties.append((rule, sigma, int(order)))
     runs = list(zip(run_properties, map(range, starts, [*starts[1:], 0x110000]), strict=True))
+    return runs, _parse_replacements(lines[end + 1 : -1])
+
+
+def _parse_replacements(lines):
     replacements = {}
-    for line in lines[end + 1 : -1]:
+    for line in lines:
         code, *result = line.split()
         replacements[int(code, 16)] = "".join([chr(int(part, 16)) for part in result])
-    return runs, replacements
+    return replacements
+
+
+@functools.cache
+def _read_cases():
+    """Return the replacements of lower-casing alone and of stripping accents alone."""
+    lines = _read_lines(CASES_PATH, CASES_SHA256)
+    end = 2 + int(lines[1].split()[0])
+    return _parse_replacements(lines[2:end]), _parse_replacements(lines[end + 1 : -1])
 
 
 RUNS, _REPLACEMENTS = _read_table()
@@ -89,6 +119,23 @@ def normalize_uncased(code):
     return _decompose_hangul(code) if rule == "h" else normalize_cased(code)
 
 
+def normalize_char(code, do_lower_case, strip_accents, tokenize_chinese_chars=True):
+    """Return the str that replaces a code point, whatever its neighbours are.
+
+    Arguments are those of `BasicTokenizer`, but `strip_accents` is a bool.
+    """
+    if do_lower_case == strip_accents:
+        result = normalize_uncased(code) if do_lower_case else normalize_cased(code)
+    elif do_lower_case:
+        result = _read_cases()[0].get(code) or normalize_cased(code)
+    else:
+        lowered, stripped = _read_cases()
+        result = stripped.get(code) or (chr(code) if code in lowered else normalize_uncased(code))
+    if not tokenize_chinese_chars and any(first <= code <= last for first, last in IDEOGRAPHS):
+        return result.strip(" ")
+    return result
+
+
 def _decompose_hangul(code):
     rest, final = divmod(code - _FIRST_SYLLABLE, 28)
     initial, medial = divmod(rest, 21)
@@ -108,8 +155,6 @@ class _LazyTable(dict):
         return result
 
 
-_CASED = _LazyTable(normalize_cased)
-_UNCASED = _LazyTable(normalize_uncased)
 _PROPERTIES = _LazyTable(properties)
 
 # Marks that are kept in uncased text and sorted by canonical ordering: code point -> rank.
@@ -127,27 +172,43 @@ MUSICAL_NOTES = {
 _COMMON_RANK = Counter(SORTED_MARKS.values()).most_common(1)[0][0]
 _RARE_MARKS = [code for code, rank in SORTED_MARKS.items() if rank != _COMMON_RANK]
 CONTEXT_CHARACTERS = SIGMA + "".join(map(chr, [*_RARE_MARKS, *MUSICAL_NOTES]))
-_HAS_CONTEXT = re.compile(f"[{CONTEXT_CHARACTERS}]")
 
 
-def normalize(text, do_lower_case):
+def context_characters(do_lower_case, strip_accents):
+    """Return the characters whose neighbours matter, as a str."""
+    if strip_accents:
+        return CONTEXT_CHARACTERS if do_lower_case else CONTEXT_CHARACTERS.replace(SIGMA, "")
+    return SIGMA if do_lower_case else ""
+
+
+@functools.cache
+def _rules(do_lower_case, strip_accents, tokenize_chinese_chars):
+    """Return the table for single characters, and a pattern of the characters with a context."""
+    strip_accents = do_lower_case if strip_accents is None else strip_accents
+    characters = context_characters(do_lower_case, strip_accents)
+    table = _LazyTable(
+        lambda code: normalize_char(code, do_lower_case, strip_accents, tokenize_chinese_chars)
+    )
+    return table, re.compile(f"[{characters}]") if characters else None
+
+
+def normalize(text, do_lower_case, strip_accents=None, tokenize_chinese_chars=True):
     """Return `text` with its words, as the release splits them, separated by spaces.
 
-    `do_lower_case` also strips accents.
+    Arguments are those of `BasicTokenizer`.
     """
-    if not do_lower_case:
-        return text.translate(_CASED)
-    if _HAS_CONTEXT.search(text):
-        text = resolve_context(text)[0]
-    return text.translate(_UNCASED)
+    table, context = _rules(do_lower_case, strip_accents, tokenize_chinese_chars)
+    if context and context.search(text):
+        text = resolve_context(text, do_lower_case, strip_accents)[0]
+    return text.translate(table)
 
 
-def normalize_with_offsets(text, do_lower_case):
-    """Return `normalize(text, do_lower_case)` and the index in `text` of each of its characters."""
-    table = _UNCASED if do_lower_case else _CASED
+def normalize_with_offsets(text, do_lower_case, strip_accents=None, tokenize_chinese_chars=True):
+    """Return the result of `normalize` and the index in `text` of each of its characters."""
+    table, context = _rules(do_lower_case, strip_accents, tokenize_chinese_chars)
     resolved, indices = text, range(len(text))
-    if do_lower_case and _HAS_CONTEXT.search(text):
-        resolved, indices = resolve_context(text)
+    if context and context.search(text):
+        resolved, indices = resolve_context(text, do_lower_case, strip_accents)
     parts, sources = [], []
     for char, index in zip(resolved, indices, strict=True):
         result = table[ord(char)]
@@ -156,14 +217,14 @@ def normalize_with_offsets(text, do_lower_case):
     return "".join(parts), sources
 
 
-def span_ends(text, do_lower_case):
+def span_ends(text, strip_accents):
     """Return where the span of each character ends, stripped accents included.
 
     This is the index after the character, or after the last stripped accent that follows it with
     nothing but dropped characters in between.
     """
     ends = list(range(1, len(text) + 1))
-    if do_lower_case:
+    if strip_accents:
         end = None
         for index in range(len(text) - 1, -1, -1):
             rule = _PROPERTIES[ord(text[index])][0]
@@ -175,20 +236,22 @@ def span_ends(text, do_lower_case):
     return ends
 
 
-def resolve_context(text):
-    """Apply the rules of uncased text that depend on neighbouring characters.
+def resolve_context(text, do_lower_case=True, strip_accents=None):
+    """Apply the rules that depend on neighbouring characters.
 
-    A capital sigma at the end of a word becomes the final sigma, musical notes are decomposed, and
-    the marks that are kept in uncased text are put into canonical order. Returns the resolved str
-    and, for each of its characters, its index in `text`.
+    In lower-cased text, a capital sigma at the end of a word becomes the final sigma. In text
+    without accents, musical notes are decomposed, and the marks that are kept are put into
+    canonical order. Returns the resolved str and, for each of its characters, its index in `text`.
     """
     parts, sources = [], []
     for index, char in enumerate(text):
-        if char == SIGMA and _is_final(text, index):
+        if do_lower_case and char == SIGMA and _is_final(text, index):
             char = FINAL_SIGMA
-        decomposed = MUSICAL_NOTES.get(ord(char), char)
+        decomposed = char if strip_accents is False else MUSICAL_NOTES.get(ord(char), char)
         parts += decomposed
         sources += [index] * len(decomposed)
+    if strip_accents is False:
+        return "".join(parts), sources
     # A stable sort within each run between two characters that no mark moves across.
     run, keys = 0, []
     for part in parts:

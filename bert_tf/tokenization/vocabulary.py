@@ -12,6 +12,7 @@ from itertools import pairwise
 from bert_tf import console, files
 from bert_tf.errors import UserError
 from bert_tf.tokenization.normalization import normalize
+from bert_tf.tokenization.tokenizer_json import is_tokenizer_json, read_tokenizer_json
 
 REQUIRED_TOKENS = ("[UNK]", "[CLS]", "[SEP]", "[MASK]")
 SPECIAL_TOKENS = ("[PAD]", *REQUIRED_TOKENS)
@@ -34,18 +35,22 @@ _PUBLISHED_MODEL = re.compile(
 def load_vocab(vocab_file):
     """Read a vocabulary file as a dict from piece to id, in the order of the file.
 
-    White space around a piece is ignored. If a piece occurs twice, its last line counts, as in the
-    release. A file that is missing, is empty or lacks one of `REQUIRED_TOKENS` is a UserError.
+    It is a text file or Hugging Face's `tokenizer.json`. White space around a piece is ignored. If
+    a piece occurs twice, its last line counts, as in the release. A file that is missing, is empty
+    or lacks one of `REQUIRED_TOKENS` is a UserError.
     """
     if files.system(vocab_file).isdir(vocab_file):
         raise UserError(
             f"{vocab_file} is a folder, expected a vocabulary file such as "
             f"{os.path.join(vocab_file, files.VOCABULARY)}"
         )
-    lines = files.read_text(vocab_file).split("\n")
-    if not lines[-1]:
-        lines.pop()
-    vocab = {piece.strip(): index for index, piece in enumerate(lines)}
+    if is_tokenizer_json(vocab_file):
+        lines = vocab = read_tokenizer_json(vocab_file)[0]
+    else:
+        lines = files.read_text(vocab_file).split("\n")
+        if not lines[-1]:
+            lines.pop()
+        vocab = {piece.strip(): index for index, piece in enumerate(lines)}
     if not vocab:
         raise UserError(f"{vocab_file}: the vocabulary is empty, expected one piece per line")
     missing = [token for token in REQUIRED_TOKENS if token not in vocab]
@@ -62,6 +67,22 @@ def load_vocab(vocab_file):
     if vocab.get("[PAD]", 0) != 0:
         console.warning("%s: [PAD] has id %d, but padding uses id 0", vocab_file, vocab["[PAD]"])
     return vocab
+
+
+def vocabulary_text(vocab_file):
+    """Return the text of a vocabulary file; of a `tokenizer.json`, as lines in the order of ids."""
+    if not is_tokenizer_json(vocab_file):
+        return files.read_text(vocab_file)
+    return to_text(load_vocab(vocab_file))
+
+
+def to_text(vocab):
+    """Return a dict from piece to id as lines in the order of ids, empty for ids without a word."""
+    lines = [""] * (max(vocab.values()) + 1)
+    for piece, index in vocab.items():
+        if piece.split() == [piece]:  # white space never occurs in a word
+            lines[index] = piece
+    return "".join(f"{line}\n" for line in lines)
 
 
 def special_tokens(vocab):

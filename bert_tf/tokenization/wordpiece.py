@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable
 
 from bert_tf.errors import UserError
 from bert_tf.tokenization.normalization import normalize, normalize_with_offsets, span_ends
+from bert_tf.tokenization.settings import resolve_settings
 from bert_tf.tokenization.vocabulary import MAX_CHARS_PER_WORD, load_vocab, special_tokens
 
 # A text has few different words, but a large corpus has an endless number of names and numbers.
@@ -29,15 +30,26 @@ def whitespace_tokenize(text: str) -> list[str]:
 class BasicTokenizer:
     """Splits text into words: cleaning, punctuation, ideographs.
 
-    `do_lower_case` is whether to lower-case the text and strip accents.
+    Args:
+      do_lower_case: whether to lower-case the text.
+      strip_accents: whether to strip accents, None if `do_lower_case`, as in the release.
+      tokenize_chinese_chars: whether each ideograph is a word, as in the release.
     """
 
-    def __init__(self, do_lower_case: bool = True):
+    def __init__(
+        self,
+        do_lower_case: bool = True,
+        strip_accents: bool | None = None,
+        tokenize_chinese_chars: bool = True,
+    ):
         self.do_lower_case = do_lower_case
+        self.strip_accents = do_lower_case if strip_accents is None else strip_accents
+        self.tokenize_chinese_chars = tokenize_chinese_chars
+        self.rules = (do_lower_case, self.strip_accents, tokenize_chinese_chars)
 
     def tokenize(self, text: str | bytes) -> list[str]:
         """Return the list of words of `text`."""
-        return normalize(convert_to_unicode(text), self.do_lower_case).split()
+        return normalize(convert_to_unicode(text), *self.rules).split()
 
 
 class WordpieceTokenizer:
@@ -98,30 +110,73 @@ class FullTokenizer:
     >>> tokenizer.encode("Hello, world")
     [7592, 1010, 2088]
 
+    Arguments that are None have the value of the release, or with Hugging Face's `tokenizer.json`
+    the value that it has, and the `tokenizer_config.json` next to it.
+
     Args:
-      vocab_file: path of the vocabulary file.
-      do_lower_case: whether to lower-case the text and strip accents.
+      vocab_file: path of the vocabulary file, or of a `tokenizer.json`.
+      do_lower_case: whether to lower-case the text; True in the release.
       keep_special_tokens: True to read "[MASK]" and the other special tokens in a text as one token
         each. By default they are split like any text, as in the release: otherwise, whoever sends a
         text could insert separators into it.
+      strip_accents: whether to strip accents; in the release the same as `do_lower_case`.
+      tokenize_chinese_chars: whether each ideograph is a word; True in the release.
+      max_input_chars_per_word: longer words are [UNK]; 200 in the release.
 
     The dicts `vocab` and `inv_vocab` map pieces to ids and back, `basic_tokenizer` and
-    `wordpiece_tokenizer` do the two steps, and the tuple `special_tokens` has those not split.
+    `wordpiece_tokenizer` do the two steps, the tuple `special_tokens` has those not split, and the
+    dict `settings` has the arguments that are neither `vocab_file` nor `keep_special_tokens`.
     """
 
     def __init__(
-        self, vocab_file: str, do_lower_case: bool = True, keep_special_tokens: bool = False
+        self,
+        vocab_file: str,
+        do_lower_case: bool | None = None,
+        keep_special_tokens: bool = False,
+        strip_accents: bool | None = None,
+        tokenize_chinese_chars: bool | None = None,
+        max_input_chars_per_word: int | None = None,
     ):
         """Read the vocabulary; raise UserError if the file is not one."""
         self.vocab = load_vocab(vocab_file)
+        self.settings = resolve_settings(
+            vocab_file,
+            do_lower_case=do_lower_case,
+            strip_accents=strip_accents,
+            tokenize_chinese_chars=tokenize_chinese_chars,
+            max_input_chars_per_word=max_input_chars_per_word,
+        )
         self.inv_vocab = {index: piece for piece, index in self.vocab.items()}
-        self.basic_tokenizer = BasicTokenizer(do_lower_case)
-        self.wordpiece_tokenizer = WordpieceTokenizer(self.vocab)
+        *rules, max_chars = self.settings.values()
+        self.basic_tokenizer = BasicTokenizer(*rules)
+        self.wordpiece_tokenizer = WordpieceTokenizer(
+            self.vocab, max_input_chars_per_word=max_chars
+        )
         self.special_tokens = special_tokens(self.vocab) if keep_special_tokens else ()
         alternatives = "|".join(map(re.escape, self.special_tokens))
         self._special_pattern = re.compile(f"({alternatives})") if alternatives else None
         self._word_cache: dict[str, list[int]] = {}
         self._chunk_cache: dict[str, list[int]] = {}
+
+    @classmethod
+    def from_preset(cls, preset: str, keep_special_tokens: bool = False) -> "FullTokenizer":
+        """Return the tokenizer of a model, with the casing and other settings that it has.
+
+        >>> FullTokenizer.from_preset("bert-base-german-dbmdz-uncased")
+
+        Args:
+          preset: a name in `bert_tf.checkpoints.MODELS`; or a folder of the release, of Hugging
+            Face or of a training run.
+          keep_special_tokens: as in the constructor.
+
+        Raises:
+          UserError: if there is no vocabulary, or it is that of a tokenizer other than BERT's.
+        """
+        # Imported here because `checkpoints` imports this package.
+        from bert_tf import checkpoints
+
+        vocab_file, settings = checkpoints.find_tokenizer(preset)
+        return cls(vocab_file, keep_special_tokens=keep_special_tokens, **settings)
 
     def tokenize(self, text: str | bytes) -> list[str]:
         """Return the list of pieces of `text`."""
@@ -158,13 +213,13 @@ class FullTokenizer:
         syllable, all of them have its span. [UNK] has the span of its whole word. The three lists,
         ids (those of `encode`), starts and ends, have the same length.
         """
-        lower = self.basic_tokenizer.do_lower_case
+        rules = self.basic_tokenizer.rules
         text = convert_to_unicode(text)
         ids, starts, ends = [], [], []
         base = 0
         for part, special in self._split_special(text):
-            normalized, sources = normalize_with_offsets(part, lower)
-            part_ends = span_ends(part, lower)
+            normalized, sources = normalize_with_offsets(part, *rules)
+            part_ends = span_ends(part, self.basic_tokenizer.strip_accents)
             first = 0
             for word in normalized.split(" "):
                 for index, length in self._piece_lengths(word):

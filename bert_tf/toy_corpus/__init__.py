@@ -108,7 +108,9 @@ def pretrained(folder, num_train_steps=1500):
         options = {"output_dir": folder, "num_train_steps": num_train_steps}
         commands.run("quickstart.py", only_pretraining=True, **options)
     model_files = pipelines.find_model_files(model_dir)
-    return model_files._replace(vocab=os.path.join(folder, "vocab.txt"), do_lower_case=True)
+    return model_files._replace(
+        vocab=os.path.join(folder, "vocab.txt"), do_lower_case=True, settings=None
+    )
 
 
 def _documents(rng, count):

@@ -15,6 +15,8 @@ from bert_tf.options import FineTuneConfig
 from bert_tf.tasks import results
 from bert_tf.tasks.base import check_length, check_vocabulary, part_of, result_file, result_name
 from bert_tf.tasks.classification import DistillationConfig
+from bert_tf.tokenization.settings import RELEASE_SETTINGS, extra_settings, resolve_settings
+from bert_tf.tokenization.tokenizer_json import is_tokenizer_json, read_settings_of
 from bert_tf.training import checkpointing
 from bert_tf.training.checkpointing import check_metric, log_best_checkpoint
 from bert_tf.training.distillation import Teacher
@@ -72,6 +74,7 @@ def fine_tune(spec, config):
     # With several hosts this must come before TensorFlow's first operation, such as reading data.
     strategy = make_strategy(**dataclasses.asdict(config.device))
     data = spec.read(config.task, model, config.parts, stored)
+    data.config = dataclasses.replace(data.config, **extra_settings(model.tokenizer.settings))
     data.config = data.config.resumed(config.output_dir)
     experiment = Experiment(spec, config, data, strategy, model)
     with exclusive_directory(config.output_dir, experiment.workers):
@@ -116,33 +119,58 @@ def load_model(config, config_class):
     bert_config = BertConfig.from_json_file(model.bert_config_file)
     check_length(config.task.max_seq_length, bert_config)
     config.train.check_frozen_layers(bert_config)
-    do_lower_case = _infer_do_lower_case(config, model, config_class.do_lower_case)
-    tokenizer = tokenization.FullTokenizer(model.vocab_file, do_lower_case)
+    settings = _infer_settings(config, model, config_class)
+    tokenizer = tokenization.FullTokenizer(model.vocab_file, **settings)
     check_vocabulary(tokenizer.vocab, bert_config, model.vocab_file)
     return LoadedModel(
-        bert_config, tokenizer, model.vocab_file, do_lower_case, model.init_checkpoint
+        bert_config, tokenizer, model.vocab_file, settings["do_lower_case"], model.init_checkpoint
     )
 
 
-def _infer_do_lower_case(config, model, default):
-    """Return the casing: as given, else as recorded next to the first weights, else `default`."""
-    given, checkpoint = config.model.do_lower_case, model.init_checkpoint
-    chosen = model.do_lower_case if model.do_lower_case is not None else default
-    if not checkpoint or checkpointing.latest(config.output_dir):
-        return chosen
-    recorded = checkpoints.read_metadata(checkpoint).get("do_lower_case")
-    if recorded is None:
-        tokenization.validate_case_matches_checkpoint(chosen, checkpoint)
-        return chosen
-    if given is not None:
-        if recorded != given:
+def _infer_settings(config, model, config_class):
+    """Return the settings of the tokenizer, a dict of arguments of `FullTokenizer`.
+
+    They are as given, else those of the run in the output folder, else as recorded next to the
+    vocabulary or the first weights, else the default of the task.
+    """
+    given = {name: getattr(config.model, name, None) for name in RELEASE_SETTINGS}
+    given = {name: value for name, value in given.items() if value is not None}
+    stored = config_class.load(config.output_dir)
+    if stored and (not config.do_train or checkpointing.latest(config.output_dir)):
+        return {**stored.tokenizer_settings, **given}
+    lower_case = model.do_lower_case
+    chosen = {
+        "do_lower_case": config_class.do_lower_case if lower_case is None else lower_case,
+        **given,
+    }
+    source, recorded = _recorded_settings(config, model)
+    if "do_lower_case" not in recorded:
+        tokenization.validate_case_matches_checkpoint(chosen["do_lower_case"], source)
+    before, settings = resolve_settings(**chosen), resolve_settings(**{**chosen, **recorded})
+    for name in given:
+        if name in recorded and settings[name] != given[name]:
             console.warning(
-                "`do_lower_case=%s`, but the metadata of %s says %s", given, checkpoint, recorded
-            )
-        return given
-    if recorded != chosen:
-        console.info("from the metadata of %s: do_lower_case=%s", checkpoint, recorded)
-    return recorded
+                "`%s=%s`, but the metadata of %s says %s",
+                name, given[name], source, settings[name],
+            )  # fmt: skip
+    settings = resolve_settings(**{**chosen, **recorded, **given})
+    # What `resolve_model` has found by itself is in the log.
+    is_logged = config.model.vocab_file is None and not config.model.model
+    if (changed := [x for x in settings if settings[x] != before[x]]) and not is_logged:
+        values = ", ".join(f"{name}={settings[name]}" for name in changed)
+        console.info("from the metadata of %s: %s", source, values)
+    return settings
+
+
+def _recorded_settings(config, model):
+    """Return (where they are, the recorded settings of the tokenizer)."""
+    if is_tokenizer_json(model.vocab_file):
+        return model.vocab_file, read_settings_of(model.vocab_file)
+    folder = config.model.model or model.init_checkpoint
+    if config.model.vocab_file is None and checkpoints.is_local_model(folder):
+        return folder, checkpoints.find_settings(folder)
+    source = model.init_checkpoint
+    return source, checkpoints.read_settings(source, config.model.vocab_file) if source else {}
 
 
 class Run(NamedTuple):

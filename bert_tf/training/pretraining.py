@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import json
 import os
 
 import tensorflow as tf
@@ -11,9 +12,12 @@ from bert_tf.config import BertConfig
 from bert_tf.data import dynamic_masking, input_pipeline, records
 from bert_tf.errors import UserError
 from bert_tf.optimization import make_optimizer
-from bert_tf.tasks.base import check_length
+from bert_tf.tasks.base import check_length, check_vocabulary
 from bert_tf.tasks.pretraining_task import PretrainingTask
 from bert_tf.tasks.results import write_eval_results
+from bert_tf.tokenization.settings import resolve_settings
+from bert_tf.tokenization.tokenizer_json import is_tokenizer_json
+from bert_tf.tokenization.vocabulary import vocabulary_text
 from bert_tf.training.loop import exclusive_directory
 from bert_tf.training.strategy import Workers, check_batch_sizes, make_strategy, set_seed
 from bert_tf.training.trainer import Trainer
@@ -34,11 +38,8 @@ def pretrain(config):
     if not (config.do_train or config.do_eval):
         raise UserError("one of `do_train` and `do_eval` must be set")
     config.device.check_dtype(config.train.dtype)
-    if not config.dynamic_masking:
-        given = {"masked_lm_prob": config.masked_lm_prob, "vocab_file": config.model.vocab_file}
-        for name, value in given.items():
-            if value is not None:
-                raise UserError(f"`{name}` requires `dynamic_masking`")
+    if config.masked_lm_prob is not None and not config.dynamic_masking:
+        raise UserError("`masked_lm_prob` requires `dynamic_masking`")
     model = checkpoints.resolve_model(config.model, "bert_config_file")
     config = dataclasses.replace(config, model=model)
     bert_config = BertConfig.from_json_file(config.model.bert_config_file)
@@ -54,6 +55,7 @@ def pretrain(config):
             stack.enter_context(exclusive_directory(config.output_dir, workers))
             # Saved next to the checkpoints, so that other programs can load the folder.
             workers.chief_first(lambda: _check_and_save_config(config.output_dir, bert_config))
+            workers.chief_first(lambda: _save_tokenizer(config, bert_config))
         return _run(config, bert_config, strategy, train_batches, eval_batches)
 
 
@@ -107,6 +109,33 @@ def _check_and_save_config(output_dir, bert_config):
             f"`bert_config_file`: {output_dir} holds a run with a different {', '.join(names)}; "
             "continue it with the same config, or use another `output_dir`"
         )
+
+
+def _save_tokenizer(config, bert_config):
+    """Save the vocabulary and the casing, as far as they are known, for an export of the run."""
+    folder, model = config.output_dir, config.model
+    if not model.vocab_file:
+        return
+    check_vocabulary(tokenization.load_vocab(model.vocab_file), bert_config, model.vocab_file)
+    path, text = os.path.join(folder, files.VOCABULARY), vocabulary_text(model.vocab_file)
+    if not tf.io.gfile.exists(path):
+        files.write_text(path, text)
+    elif files.read_text(path) != text:
+        raise UserError(
+            f"`vocab_file`: {folder} holds a run with a different vocabulary; continue it with the "
+            "same file, or use another `output_dir`"
+        )
+    if is_tokenizer_json(model.vocab_file):
+        settings = resolve_settings(model.vocab_file)
+    elif model.init_checkpoint and (
+        checkpoints.find_vocabulary(model.init_checkpoint) == model.vocab_file
+    ):
+        settings = checkpoints.find_settings(model.init_checkpoint)
+    else:
+        settings = {}
+    path = os.path.join(folder, files.TOKENIZER_CONFIG)
+    if settings and not tf.io.gfile.exists(path):
+        files.write_text(path, json.dumps(settings, indent=2) + "\n")
 
 
 def _run(config, bert_config, strategy, train_batches, eval_batches):

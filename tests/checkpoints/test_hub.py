@@ -145,7 +145,10 @@ def check_error(message, **options):
 
 
 def test_errors(server, tmp_path, monkeypatch):
-    check_error("`model`: 'bert-base' is not one of .*uncased_L-12_H-768_A-12", name="bert-base")
+    check_error(
+        "`model`: 'bert-base' is neither a folder nor one of .*uncased_L-12_H-768_A-12",
+        name="bert-base",
+    )
     check_error("the server answers 404", name="uncased_L-4_H-128_A-2")
     check_error("must begin with http", base_url="ftp://127.0.0.1/x")
     closed = "http://127.0.0.1:9"

@@ -34,8 +34,8 @@ LAYERS = [
     ("cli", "toy_corpus", "__main__"),
 ]
 LAYER_OF = {name: number for number, names in enumerate(LAYERS) for name in names}
-# `from_preset` of the models downloads a checkpoint.
-ALLOWED_UPWARDS = {("modeling", "checkpoints")}
+# `from_preset` of the models and tokenizers downloads a checkpoint.
+ALLOWED_UPWARDS = {("modeling", "checkpoints"), ("tokenization", "checkpoints")}
 
 # Files that every task may have, and names of subjects that several layers handle: the commands of
 # `bert-tf` and the servables are named after the task or pipeline that they expose.

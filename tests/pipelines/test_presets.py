@@ -26,7 +26,7 @@ def test_wrong_presets(model_folder, tmp_path):
         with pytest.raises(bert_tf.UserError, match=f"`preset`: .*{message}"):
             bert_tf.SentenceEncoder.from_preset(name)
     shutil.copy(model_folder / "bert_config.json", tmp_path)
-    with pytest.raises(bert_tf.UserError, match=r"`preset`: there is no vocab\.txt in"):
+    with pytest.raises(bert_tf.UserError, match=r"`preset`: there is no vocab\.txt or token"):
         bert_tf.FillMask.from_preset(tmp_path)
     assert pipelines.find_preset(model_folder) == pipelines.find_model_files(str(model_folder))
 

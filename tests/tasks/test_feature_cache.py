@@ -33,9 +33,9 @@ def update(tmp_path, tiny_config):
 
 
 def test_reuse(update, tmp_path, caplog):
-    def tokenizer(words=WORDS, do_lower_case=True):
+    def tokenizer(words=WORDS, do_lower_case=True, **settings):
         (tmp_path / "vocab.txt").write_text("\n".join(words) + "\n")
-        return FullTokenizer(str(tmp_path / "vocab.txt"), do_lower_case)
+        return FullTokenizer(str(tmp_path / "vocab.txt"), do_lower_case, **settings)
 
     caplog.set_level("INFO", "bert_tf")
     first = tokenizer()
@@ -59,6 +59,9 @@ def test_reuse(update, tmp_path, caplog):
     assert update(examples, larger).startswith("vocabulary changed")
     cased = tokenizer([*WORDS, "spoon"], do_lower_case=False)
     assert update(examples, cased).startswith("do_lower_case changed")
+    stripped = tokenizer([*WORDS, "spoon"], do_lower_case=False, strip_accents=True)
+    assert update(examples, stripped).startswith("strip_accents changed")
+    assert update(examples, cased).startswith("strip_accents changed")  # to the default
     label_sets = [Example("", "good", None, ("x",)), Example("", "bad", None, ())]
     reason = update(label_sets, cased, task_type="multi_label")
     assert reason.startswith("data, task_type, schema changed")

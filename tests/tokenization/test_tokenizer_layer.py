@@ -153,7 +153,7 @@ def test_wrong_arguments(tmp_path):
     for make in (bert_tf.BertTokenizer, bert_tf.GraphTokenizer, bert_tf.FullTokenizer):
         with pytest.raises(bert_tf.UserError, match=f"{tmp_path} is a folder.*{tmp_path}/vocab"):
             make(str(tmp_path))
-    with pytest.raises(bert_tf.UserError, match=r"`preset`: there is no vocab\.txt in"):
+    with pytest.raises(bert_tf.UserError, match=r"`preset`: there is no vocab\.txt or token"):
         bert_tf.BertTokenizer.from_preset(tmp_path)
     with pytest.raises(bert_tf.UserError, match=r"`preset`: .*did you mean uncased_L-2_H-128_A-2"):
         bert_tf.BertTokenizer.from_preset("uncased_L-2_H-128_A2")

@@ -180,6 +180,8 @@ FINE_TUNING = {
     "warmup_proportion",
     "pad_to_max_length",
     "do_lower_case",
+    "strip_accents",
+    "tokenize_chinese_chars",
 }
 FINE_TUNING_SCRIPTS = ("run_classifier", "run_ner", "run_squad", "run_multiple_choice")
 

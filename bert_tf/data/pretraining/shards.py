@@ -23,6 +23,7 @@ from bert_tf.data.pretraining.instances import create_instances
 from bert_tf.data.pretraining.workdir import WorkDir, to_json
 from bert_tf.data.pretraining.writing import Counts, check_has_instances, warn_about_limits, write
 from bert_tf.errors import UserError
+from bert_tf.tokenization.settings import extra_settings
 
 # Bump when the same text and configuration give different shards.
 _VERSION = 2
@@ -50,6 +51,7 @@ class Shards:
             **source.options(),
             "vocabulary": hashlib.sha256(vocab.encode("utf-8", "surrogatepass")).hexdigest(),
             "do_lower_case": tokenizer.basic_tokenizer.do_lower_case,
+            **extra_settings(tokenizer.settings),
             **dataclasses.asdict(config),
             "num_shards": num_shards,
             "version": _VERSION,

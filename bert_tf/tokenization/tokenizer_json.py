@@ -1,0 +1,260 @@
+"""The tokenizer files of Hugging Face: `tokenizer.json` and `tokenizer_config.json`.
+
+`tokenizer.json` has a vocabulary and the steps of a tokenizer. They are read if they are those of
+BERT. Any other step would give different ids, so it is an error.
+"""
+
+import json
+import os
+
+from bert_tf import console, files
+from bert_tf.errors import UserError
+
+TOKENIZER, TOKENIZER_CONFIG = files.TOKENIZER, files.TOKENIZER_CONFIG
+
+# The settings in both files: name in `tokenizer_config.json` -> name in the normalizer.
+_NORMALIZER_NAMES = {
+    "do_lower_case": "lowercase",
+    "strip_accents": "strip_accents",
+    "tokenize_chinese_chars": "handle_chinese_chars",
+}
+_BERT_CLASSES = ("BertTokenizer", "BertTokenizerFast", "DistilBertTokenizer",
+                 "DistilBertTokenizerFast")  # fmt: skip
+# Classes that take everything from `tokenizer.json`.
+_GENERIC_CLASSES = ("PreTrainedTokenizerFast", "TokenizersBackend")
+
+_SPECIAL_TOKENS = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]",
+                   "sep_token": "[SEP]", "mask_token": "[MASK]"}  # fmt: skip
+
+
+def is_tokenizer_json(path):
+    """Return whether a vocabulary path is that of a `tokenizer.json`, by its ending."""
+    return str(path).endswith(".json")
+
+
+def read_tokenizer_json(path):
+    """Read the vocabulary and the settings of a `tokenizer.json`.
+
+    Returns:
+      A pair (dict from piece to id, in the order of the ids; dict of the settings, by the names of
+      the arguments of `FullTokenizer`).
+
+    Raises:
+      UserError: naming the field, if the file is not the tokenizer of a BERT model.
+    """
+    values = _load(path)
+    model = _member(path, values, "model")
+    _expect(path, "model.type", model.get("type", "WordPiece"), "WordPiece")
+    _expect(path, "model.unk_token", model.get("unk_token"), "[UNK]")
+    _expect(path, "model.continuing_subword_prefix", model.get("continuing_subword_prefix"), "##")
+    vocab = model.get("vocab")
+    if not isinstance(vocab, dict) or not all(type(x) is int and x >= 0 for x in vocab.values()):
+        raise UserError(f"{path}: model.vocab is not an object of pieces and their ids")
+    _check_added_tokens(path, values.get("added_tokens") or [], vocab)
+
+    normalizer = _member(path, values, "normalizer")
+    _expect(path, "normalizer.type", normalizer.get("type"), "BertNormalizer")
+    _expect(path, "normalizer.clean_text", normalizer.get("clean_text", True), True)
+    pre_tokenizer = _member(path, values, "pre_tokenizer")
+    _expect(path, "pre_tokenizer.type", pre_tokenizer.get("type"), "BertPreTokenizer")
+    _check_post_processor(path, values.get("post_processor"))
+
+    settings = {
+        name: normalizer.get(field, None if name == "strip_accents" else True)
+        for name, field in _NORMALIZER_NAMES.items()
+    }
+    _check_types(path, settings, {x: f"normalizer.{y}" for x, y in _NORMALIZER_NAMES.items()})
+    limit = model.get("max_input_chars_per_word", 100)
+    if type(limit) is not int or limit < 1:
+        raise UserError(
+            f"{path}: model.max_input_chars_per_word is {json.dumps(limit)}, expected a number"
+        )
+    settings["max_input_chars_per_word"] = limit
+    return dict(sorted(vocab.items(), key=lambda item: item[1])), settings
+
+
+def read_tokenizer_settings(folder, tokenizer=TOKENIZER):
+    """Return the settings in the tokenizer files of a folder; an empty dict if it has none.
+
+    `tokenizer` is the name of the first file.
+
+    As in transformers, the values of `tokenizer_config.json` take precedence, unless its
+    `tokenizer_class` is one that takes everything from `tokenizer.json`.
+
+    Raises:
+      UserError: naming file and field, if the tokenizer is not that of BERT.
+    """
+    paths = [os.path.join(folder, name) for name in (tokenizer, TOKENIZER_CONFIG)]
+    has_json, has_config = (files.system(path).exists(path) for path in paths)
+    settings = read_tokenizer_json(paths[0])[1] if has_json else {}
+    if not has_config:
+        return settings
+    path, values = paths[1], _load(paths[1])
+    name = values.get("tokenizer_class")
+    if name not in (None, *_BERT_CLASSES) and not (has_json and name in _GENERIC_CLASSES):
+        raise UserError(
+            f"{path}: tokenizer_class is {json.dumps(name)}, which is not supported; expected "
+            "BertTokenizer"
+        )
+    if values.get("do_basic_tokenize") is False:
+        raise UserError(f"{path}: do_basic_tokenize is false, which is not supported")
+    for name, expected in _SPECIAL_TOKENS.items():
+        token = values.get(name, expected)
+        token = token.get("content") if isinstance(token, dict) else token
+        _expect(path, name, expected if token is None else token, expected)
+    given = {name: values[name] for name in _NORMALIZER_NAMES if name in values}
+    _check_types(path, given, {name: name for name in given})
+    if "max_input_chars_per_word" in values:  # only bert_tf writes it here
+        given["max_input_chars_per_word"] = values["max_input_chars_per_word"]
+    if has_json and values.get("tokenizer_class") in _GENERIC_CLASSES:
+        return settings
+    merged = {**settings, **given}
+    if has_json and (changed := _differences(settings, merged)):
+        console.warning(
+            "%s and %s have different values of %s; as in transformers, the values of %s are used",
+            TOKENIZER_CONFIG, paths[0], ", ".join(changed), TOKENIZER_CONFIG,
+        )  # fmt: skip
+    return merged
+
+
+def read_settings_of(vocab_file):
+    """Return the settings of a `tokenizer.json` and of the file next to it."""
+    return read_tokenizer_settings(os.path.dirname(vocab_file), os.path.basename(vocab_file))
+
+
+def _differences(old, new):
+    def value(settings, name):
+        if name == "strip_accents" and settings[name] is None:
+            name = "do_lower_case"
+        return settings[name]
+
+    return [name for name in old if value(old, name) != value(new, name)]
+
+
+def tokenizer_json(vocab, settings):
+    """Return the values of a `tokenizer.json`.
+
+    Args:
+      vocab: dict from piece to id.
+      settings: those of a `FullTokenizer`.
+    """
+
+    def special(token, type_id):
+        return {"SpecialToken": {"id": token, "type_id": type_id}}
+
+    def sequence(name, type_id):
+        return {"Sequence": {"id": name, "type_id": type_id}}
+
+    single = [special("[CLS]", 0), sequence("A", 0), special("[SEP]", 0)]
+    values = _normalizer_settings(settings)
+    normalizer = {field: values[name] for name, field in _NORMALIZER_NAMES.items()}
+    added = sorted((vocab[x], x) for x in _SPECIAL_TOKENS.values() if x in vocab)
+    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
+    return {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [
+            {"id": index, "content": token, **flags, "special": True} for index, token in added
+        ],
+        "normalizer": {"type": "BertNormalizer", "clean_text": True, **normalizer},
+        "pre_tokenizer": {"type": "BertPreTokenizer"},
+        "post_processor": {
+            "type": "TemplateProcessing",
+            "single": single,
+            "pair": [*single, sequence("B", 1), special("[SEP]", 1)],
+            "special_tokens": {
+                token: {"id": token, "ids": [vocab[token]], "tokens": [token]}
+                for token in ("[CLS]", "[SEP]")
+            },
+        },
+        "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
+        "model": {
+            "type": "WordPiece",
+            "unk_token": "[UNK]",
+            "continuing_subword_prefix": "##",
+            "max_input_chars_per_word": settings["max_input_chars_per_word"],
+            "vocab": vocab,
+        },
+    }
+
+
+def tokenizer_config(settings, max_position_embeddings):
+    """Return the values of a `tokenizer_config.json`, from the settings of a `FullTokenizer`."""
+    return {
+        "tokenizer_class": "BertTokenizer",
+        "model_max_length": max_position_embeddings,
+        **_normalizer_settings(settings),
+        **_SPECIAL_TOKENS,
+    }
+
+
+def _normalizer_settings(settings):
+    values = {name: settings[name] for name in _NORMALIZER_NAMES}
+    if values["strip_accents"] == values["do_lower_case"]:
+        values["strip_accents"] = None  # follows it
+    return values
+
+
+def _load(path):
+    try:
+        values = json.loads(files.read_text(path))
+    except json.JSONDecodeError as error:
+        raise UserError(f"{path}, line {error.lineno}: not JSON ({error.msg})") from None
+    if not isinstance(values, dict):
+        raise UserError(f"{path}: expected a JSON object")
+    return values
+
+
+def _member(path, values, name):
+    value = values.get(name)
+    if not isinstance(value, dict):
+        raise UserError(f"{path}: {name} is {json.dumps(value)[:40]}, which is not supported")
+    return value
+
+
+def _expect(path, field, value, expected):
+    if value != expected:
+        raise UserError(
+            f"{path}: {field} is {json.dumps(value, ensure_ascii=False)[:80]}, which is not "
+            f"supported; expected {json.dumps(expected)}"
+        )
+
+
+def _check_types(path, settings, fields):
+    for name, value in settings.items():
+        if not (isinstance(value, bool) or (name == "strip_accents" and value is None)):
+            raise UserError(
+                f"{path}: {fields[name]} is {json.dumps(value)[:80]}, expected true or false"
+            )
+
+
+def _check_added_tokens(path, tokens, vocab):
+    for token in tokens:
+        content = token.get("content") if isinstance(token, dict) else token
+        if content not in _SPECIAL_TOKENS.values() or token.get("id") != vocab.get(content):
+            raise UserError(
+                f"{path}: added_tokens has {json.dumps(content, ensure_ascii=False)}, which is not "
+                f"supported; expected only {', '.join(_SPECIAL_TOKENS.values())} with their ids in "
+                "model.vocab"
+            )
+
+
+def _check_post_processor(path, values):
+    """Raise UserError unless sequences are [CLS] A [SEP] and [CLS] A [SEP] B [SEP]."""
+    values = values if isinstance(values, dict) else {"type": values}
+    if values["type"] == "BertProcessing":
+        tokens = [(values.get(name) or [None])[0] for name in ("cls", "sep")]
+        _expect(path, "post_processor", tokens, ["[CLS]", "[SEP]"])
+        return
+    _expect(path, "post_processor.type", values["type"], "TemplateProcessing")
+    for name, expected in (
+        ("single", "[CLS]:0 A:0 [SEP]:0"),
+        ("pair", "[CLS]:0 A:0 [SEP]:0 B:1 [SEP]:1"),
+    ):
+        try:
+            parts = [next(iter(part.values())) for part in values[name]]
+            template = " ".join(f"{part['id']}:{part['type_id']}" for part in parts)
+        except (KeyError, TypeError, AttributeError, StopIteration):
+            template = values.get(name)
+        _expect(path, f"post_processor.{name}", template, expected)

@@ -1,0 +1,83 @@
+"""Folders instead of lists of files: --model=FOLDER, --init_checkpoint=FOLDER, and exports."""
+
+import json
+
+import numpy as np
+import pytest
+from common import TINY, WORDS, write_vocab
+
+from bert_tf import BertConfig, checkpoints
+from bert_tf.data import records
+from bert_tf.errors import UserError
+from bert_tf.modeling import BertPretrainer
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """The paths of a Hugging Face folder without vocab.txt, and of a file of records."""
+    folder = tmp_path_factory.mktemp("folders")
+    config = BertConfig.from_dict({**TINY.to_dict(), "vocab_size": len(WORDS)})
+    tensors = {k: v.numpy() for k, v in checkpoints.weights(BertPretrainer(config)).items()}
+    checkpoints.write_hugging_face(
+        str(folder / "hf"), tensors, config, str(write_vocab(folder)), do_lower_case=False,
+        settings={"strip_accents": True},
+    )  # fmt: skip
+    (folder / "hf" / "vocab.txt").unlink()
+    row = {
+        "input_ids": np.arange(5, 13),
+        "input_mask": np.ones(8, int),
+        "segment_ids": np.zeros(8, int),
+        "masked_lm_positions": np.array([1, 2]),
+        "masked_lm_ids": np.array([5, 6]),
+        "masked_lm_weights": np.ones(2, "float32"),
+        "next_sentence_labels": np.zeros(1, int),
+    }
+    with records.writing([str(folder / "data.tfrecord")], records.PRETRAINING) as write:
+        for _ in range(4):
+            write(row)
+    return str(folder / "hf"), str(folder / "data.tfrecord")
+
+
+def test_pretraining_run_is_exported_without_a_vocabulary_flag(run_script, folders, tmp_path):
+    hf, data = folders
+    run = tmp_path / "run"
+    log = run_script(
+        "run_pretraining", f"--input_file={data}", f"--init_checkpoint={hf}", "--do_train",
+        f"--output_dir={run}", "--num_train_steps=1", "--max_seq_length=8", "--num_warmup_steps=0",
+        "--max_predictions_per_seq=2", "--train_batch_size=4",
+        "--distribution_strategy=one_device",
+    )  # fmt: skip
+    assert f"from {hf}: bert_config_file (config.json), vocab_file (tokenizer.json), " in log
+    assert (run / "vocab.txt").read_text().split() == WORDS
+    expected = {"do_lower_case": False, "strip_accents": True}
+    settings = json.loads((run / "tokenizer_config.json").read_text())
+    assert {name: settings[name] for name in expected} == expected
+
+    pytest.importorskip("tensorflow_text")
+    export = tmp_path / "export"
+    log = run_script(
+        "export_model", "--task=fill_mask", f"--init_checkpoint={run}", f"--export_dir={export}",
+        "--max_seq_length=8", "--nowarm_up",
+    )  # fmt: skip
+    assert f"found next to {run}: bert_config_file, vocab_file, do_lower_case" in log
+    metadata = json.loads((export / "1/assets.extra/model.json").read_text())
+    assert {name: metadata[name] for name in expected} == expected
+
+    (run / "vocab.txt").unlink()
+    message = f"--vocab_file must be given: there is no vocab.txt or tokenizer.json next to {run}"
+    with pytest.raises(UserError, match=message):
+        run_script(
+            "export_model", "--task=fill_mask", f"--model={run}", f"--export_dir={tmp_path}/none"
+        )
+
+
+def test_model_is_a_folder(run_script, folders, capsys):
+    hf, _ = folders
+    log = run_script(
+        "bert-tf fill-mask", f"--model={hf}", "--text=a [MASK]", "--max_seq_length=8",
+        "--distribution_strategy=one_device",
+    )  # fmt: skip
+    assert f"found next to {hf}: bert_config_file, vocab_file, do_lower_case" in log
+    assert "[MASK]" in capsys.readouterr().out
+    with pytest.raises(UserError, match="--model: 'nothing' is neither a folder nor one of"):
+        run_script("bert-tf fill-mask", "--model=nothing", "--text=a [MASK]")

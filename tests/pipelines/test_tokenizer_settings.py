@@ -1,0 +1,96 @@
+"""Settings of `tokenizer.json` in the pipelines, in what they save, and in `BertTokenizer`."""
+
+import os
+
+import pytest
+from common import TINY, WORDS, write_vocab
+
+import bert_tf
+from bert_tf import checkpoints
+from bert_tf.modeling import BertPretrainer, BertTokenClassifier
+
+pytest.importorskip("tensorflow_text")
+
+PIECES = [*WORDS, "uber", "über", "Über", "Uber"]
+PIECES += [f"w{index}" for index in range(TINY.vocab_size - len(PIECES))]
+SETTINGS = {
+    "do_lower_case": True,
+    "strip_accents": False,
+    "tokenize_chinese_chars": False,
+    "max_input_chars_per_word": 5,
+}
+
+
+def write_folder(folder, model, **options):
+    """Write a Hugging Face folder that has no `vocab.txt`; return its path."""
+    vocab_file = write_vocab(folder, PIECES)
+    path = os.path.join(folder, "hf")
+    tensors = checkpoints.tensors(model)
+    checkpoints.write_hugging_face(path, tensors, TINY, vocab_file, settings=SETTINGS, **options)
+    os.remove(os.path.join(path, "vocab.txt"))
+    return path
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return write_folder(tmp_path, BertPretrainer(TINY))
+
+
+def first_id(tokenizer, text="Über"):
+    return int(tokenizer([text])["input_ids"][0, 1])
+
+
+@pytest.mark.parametrize(
+    ("make", "options"),
+    [
+        (bert_tf.TextClassifier, {"labels": ["a", "b"]}),
+        (bert_tf.QuestionAnswering, {"max_query_length": 3, "max_seq_length": 12}),
+    ],
+)
+def test_task_pipelines(folder, tmp_path, make, options):
+    pipeline = make.from_preset(folder, **options)
+    assert pipeline.config.tokenizer_settings == SETTINGS
+    assert first_id(pipeline.tokenizer) == PIECES.index("über")
+    pipeline.save_to_preset(tmp_path / "saved")
+    again = make.from_preset(tmp_path / "saved")
+    assert again.config.tokenizer_settings == SETTINGS
+    # The casing that is given does not replace the other settings.
+    cased = make.from_preset(tmp_path / "saved", do_lower_case=False)
+    assert cased.config.tokenizer_settings == {**SETTINGS, "do_lower_case": False}
+    assert first_id(cased.tokenizer) == PIECES.index("Über")
+
+
+def test_token_classification(tmp_path):
+    model = BertTokenClassifier(TINY, 2)
+    names = {"labels": ["O", "B-X"], "architecture": "BertForTokenClassification"}
+    folder = write_folder(tmp_path, model, **names)
+    pipeline = bert_tf.TokenClassification.from_preset(folder, max_seq_length=12)
+    assert pipeline.config.tokenizer_settings == SETTINGS
+
+
+def test_training_windows(folder):
+    qa = bert_tf.QuestionAnswering.from_preset(folder, max_query_length=3, max_seq_length=12)
+    (window,) = qa._windows((["a"], ["Über b"], ["b"]), ("q", "c", "a"))
+    assert window.context.ids == [PIECES.index("über"), PIECES.index("b")]
+
+
+def test_layer(folder):
+    layer = bert_tf.BertTokenizer.from_preset(folder, max_seq_length=8)
+    assert dict(layer.graph_tokenizer.settings) == SETTINGS
+    again = bert_tf.BertTokenizer.from_config(layer.get_config())
+    assert dict(again.graph_tokenizer.settings) == SETTINGS
+    assert first_id(again) == PIECES.index("über")
+    path = os.path.join(folder, "tokenizer.json")
+    assert first_id(bert_tf.BertTokenizer(path)) == PIECES.index("über")
+    assert first_id(bert_tf.BertTokenizer(path, strip_accents=True)) == PIECES.index("uber")
+    layer = bert_tf.BertTokenizer.from_preset(folder, strip_accents=True)
+    assert first_id(layer) == PIECES.index("uber")
+
+
+def test_saved_text_pipelines(folder, tmp_path):
+    fill_mask = bert_tf.FillMask.from_preset(folder, max_seq_length=8)
+    assert fill_mask.tokenizer.settings == SETTINGS
+    fill_mask.save_to_preset(tmp_path / "saved")
+    os.remove(tmp_path / "saved" / "vocab.txt")
+    tokenizer = bert_tf.FillMask.from_preset(tmp_path / "saved", max_seq_length=8).tokenizer
+    assert (tokenizer.settings, tokenizer.vocab) == (SETTINGS, fill_mask.tokenizer.vocab)

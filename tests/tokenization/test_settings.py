@@ -1,0 +1,221 @@
+"""Accents and ideographs as Hugging Face's settings have them; `tokenizer.json`."""
+
+import hashlib
+import importlib.util
+import itertools
+import json
+import random
+import re
+import unicodedata
+
+import hard_strings
+import pytest
+
+from bert_tf import tokenization
+from bert_tf.errors import UserError
+from bert_tf.tokenization import normalization, tokenizer_json, vocabulary
+from bert_tf.tokenization.settings import extra_settings
+
+UNICODE_14 = pytest.mark.skipif(
+    unicodedata.unidata_version != normalization.UNICODE_VERSION,
+    reason="compares with the Unicode data of this Python, which are not of version 14.0",
+)
+# do_lower_case, strip_accents, tokenize_chinese_chars
+SETTINGS = list(itertools.product((True, False), repeat=3))
+NAMES = ("do_lower_case", "strip_accents", "tokenize_chinese_chars")
+
+
+@pytest.fixture(scope="module")
+def pieces(seed):
+    """Pieces of many scripts, in upper and lower case, with and without accents."""
+    found = dict.fromkeys(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "uber", "über", "Über"])
+    for lower in (True, False):
+        found |= dict.fromkeys(hard_strings.vocabulary(lower, random.Random(f"{seed} {lower}")))
+    return [piece for piece in found if piece.split() == [piece] and piece != "##"]
+
+
+def test_table_has_the_known_digest():
+    data = normalization.CASES_PATH.read_bytes()
+    assert hashlib.sha256(data).hexdigest() == normalization.CASES_SHA256
+
+
+@UNICODE_14
+@pytest.mark.slow
+def test_tool_writes_the_same_table(root):
+    spec = importlib.util.spec_from_file_location("tool", root / "tools/make_unicode_table.py")
+    tool = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tool)
+    assert hashlib.sha256(tool.make_cases().encode()).hexdigest() == normalization.CASES_SHA256
+
+
+def release_words(text, lower, strip, chinese):
+    """The release's functions, each applied to the whole text or left out."""
+    cleaned = []
+    for char in text:
+        category = unicodedata.category(char)
+        if char in "\t\n\r" or category == "Zs":
+            cleaned.append(" ")
+        elif char not in "\0\ufffd" and category not in ("Cc", "Cf"):
+            is_ideograph = any(a <= ord(char) <= b for a, b in normalization.IDEOGRAPHS)
+            cleaned.append(f" {char} " if chinese and is_ideograph else char)
+    text = "".join(cleaned)
+    if lower:
+        text = text.lower()
+    if strip:
+        text = unicodedata.normalize("NFD", text)
+        text = "".join(char for char in text if unicodedata.category(char) != "Mn")
+    return re.sub(
+        r"[^\w\s]|_",
+        lambda match: f" {match[0]} " if is_punctuation(match[0]) else match[0],
+        text,
+    ).split()
+
+
+def is_punctuation(char):
+    is_ascii = "!" <= char <= "~" and not char.isalnum()
+    return is_ascii or unicodedata.category(char).startswith("P")
+
+
+@UNICODE_14
+@pytest.mark.parametrize("rules", SETTINGS)
+def test_words_are_those_of_the_functions_of_the_release(rng, rules):
+    basic = tokenization.BasicTokenizer(*rules)
+    for _ in range(1500):
+        text = hard_strings.string(rng).decode("utf-8", "ignore")
+        assert basic.tokenize(text) == release_words(text, *rules), ascii(text)
+
+
+@pytest.mark.parametrize("rules", [x for x in SETTINGS if x[0] != x[1] or not x[2]])
+def test_graph(pieces, write_vocab, rng, rules):
+    pytest.importorskip("tensorflow_text")
+    options = dict(zip(NAMES, rules, strict=True))
+    python = tokenization.FullTokenizer(write_vocab(pieces), **options)
+    ops = tokenization.GraphTokenizer(python.vocab, max_input_chars_per_word=200, **options)
+    texts = [hard_strings.string(rng) for _ in range(1500)]
+    assert ops.tokenize(texts).to_list() == python.encode_batch(texts)
+    offsets = [x.to_list() for x in ops.tokenize_with_offsets(texts[:500])]
+    expected = [python.encode_with_offsets(text) for text in texts[:500]]
+    assert [list(row) for row in zip(*offsets, strict=True)] == [list(row) for row in expected]
+
+
+def agrees(char):
+    """Return whether the release and the library tokenizers treat a character alike.
+
+    That library knows the categories of an old version of Unicode and the case of a newer one, so
+    only characters are compared that were the same in Unicode 3.2. It drops characters for private
+    use, and knows no final sigma, whatever the settings are.
+    """
+    category = unicodedata.category(char)
+    is_old = unicodedata.ucd_3_2_0.category(char) == category
+    return is_old and category not in ("Cn", "Co", "Cs") and char != normalization.SIGMA
+
+
+@pytest.mark.parametrize("rules", SETTINGS)
+def test_transformers(transformers, pieces, tmp_path, rng, rules):
+    options = dict(zip(NAMES, rules, strict=True))
+    vocab = {piece: index for index, piece in enumerate(pieces)}
+    theirs = transformers.BertTokenizer(vocab=vocab, split_special_tokens=True, **options)
+    theirs.save_pretrained(tmp_path)
+    assert not (tmp_path / "vocab.txt").exists()
+
+    ours = tokenization.FullTokenizer(str(tmp_path / "tokenizer.json"))
+    assert ours.settings == {**options, "max_input_chars_per_word": 100}
+    texts = [hard_strings.string(rng).decode("utf-8", "ignore") for _ in range(1000)]
+    texts = ["".join(filter(agrees, text)) for text in texts] + ["Über über", "x" * 101, "中文"]
+    expected = theirs(texts, add_special_tokens=False)["input_ids"]
+    actual = ours.encode_batch(texts)
+    assert [x for x in zip(texts, actual, expected, strict=True) if x[1] != x[2]] == []
+    ids = list(itertools.chain(*expected))
+    assert sum(index != vocab["[UNK]"] for index in ids) > 0.3 * len(ids)
+    if rules[0] != rules[1]:  # the others are compared with the Python tokenizer above
+        pytest.importorskip("tensorflow_text")
+        ops = tokenization.GraphTokenizer(str(tmp_path / "tokenizer.json"))
+        assert ops.tokenize(texts).to_list() == expected
+
+
+def test_extra_settings(write_vocab):
+    def extra(**options):
+        return extra_settings(tokenization.FullTokenizer(path, **options).settings)
+
+    path = write_vocab(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"])
+    assert extra() == extra(do_lower_case=False) == extra(strip_accents=True) == {}
+    assert extra(strip_accents=False) == {"strip_accents": False}
+    assert extra(do_lower_case=False, tokenize_chinese_chars=False, max_input_chars_per_word=9) == {
+        "tokenize_chinese_chars": False,
+        "max_input_chars_per_word": 9,
+    }
+
+
+@pytest.fixture
+def hf_folder(tmp_path):
+    """A function that writes the two files, with fields changed, and returns the folder."""
+    vocab = {x: i for i, x in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "É"])}
+    settings = {"do_lower_case": False, "strip_accents": None, "tokenize_chinese_chars": True,
+                "max_input_chars_per_word": 100}  # fmt: skip
+
+    def write(change=lambda tokenizer, config: None):
+        tokenizer = tokenizer_json.tokenizer_json(vocab, settings)
+        config = tokenizer_json.tokenizer_config(settings, 512)
+        change(tokenizer, config)
+        (tmp_path / "tokenizer.json").write_text(json.dumps(tokenizer))
+        (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+        return str(tmp_path)
+
+    return write
+
+
+def test_files_written_here(hf_folder):
+    path = f"{hf_folder()}/tokenizer.json"
+    tokenizer = tokenization.FullTokenizer(path)
+    assert tokenizer.encode("É a") == [6, 5]
+    assert vocabulary.vocabulary_text(path).split() == list(tokenizer.vocab)
+    assert tokenization.FullTokenizer(path, do_lower_case=True).encode("É a") == [1, 5]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda t, c: t["model"].update(type="BPE"), 'model.type is "BPE"'),
+        (lambda t, c: t["model"].update(unk_token="<unk>"), 'model.unk_token is "<unk>"'),
+        (
+            lambda t, c: t["model"].update(continuing_subword_prefix="@@"),
+            'model.continuing_subword_prefix is "@@"',
+        ),
+        (lambda t, c: t["model"].update(vocab=["a"]), "model.vocab is not an object"),
+        (lambda t, c: t["model"].update(max_input_chars_per_word="x"), "max_input_chars_per_word"),
+        (lambda t, c: t["normalizer"].update(type="Lowercase"), 'normalizer.type is "Lowercase"'),
+        (lambda t, c: t["normalizer"].update(clean_text=False), "normalizer.clean_text is false"),
+        (lambda t, c: t["normalizer"].update(lowercase="yes"), 'normalizer.lowercase is "yes"'),
+        (lambda t, c: t.update(normalizer=None), "normalizer is null"),
+        (lambda t, c: t.update(pre_tokenizer={"type": "Whitespace"}), 'pre_tokenizer.type is "W'),
+        (lambda t, c: t.update(post_processor=None), "post_processor.type is null"),
+        (
+            lambda t, c: t["post_processor"].update(single=[{"Sequence": {"id": "A"}}]),
+            "post_processor.single is",
+        ),
+        (
+            lambda t, c: t["added_tokens"].append({"id": 7, "content": "<e1>"}),
+            'added_tokens has "<e1>"',
+        ),
+        (lambda t, c: t["model"]["vocab"].pop("[MASK]"), "added_tokens has"),
+        (lambda t, c: c.update(tokenizer_class="XTokenizer"), 'tokenizer_class is "XTokenizer"'),
+        (lambda t, c: c.update(cls_token="<s>"), 'cls_token is "<s>"'),
+        (lambda t, c: c.update(strip_accents=1), "strip_accents is 1, expected true or false"),
+    ],
+)
+def test_other_tokenizers_are_refused(hf_folder, change, message):
+    with pytest.raises(UserError, match=rf"tokenizer(_config)?\.json: .*{re.escape(message)}"):
+        tokenization.FullTokenizer(f"{hf_folder(change)}/tokenizer.json")
+
+
+def test_which_file_counts(hf_folder, caplog):
+    def settings(change):
+        return tokenizer_json.read_tokenizer_settings(hf_folder(change))
+
+    assert settings(lambda t, c: c.update(do_lower_case=True))["do_lower_case"] is True
+    assert "different values of do_lower_case, strip_accents; as in transformers" in caplog.text
+
+    def generic(tokenizer, config):
+        config.update(do_lower_case=True, tokenizer_class="TokenizersBackend")
+
+    assert settings(generic)["do_lower_case"] is False
