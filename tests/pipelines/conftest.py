@@ -1,5 +1,6 @@
 """Small models with random weights, for the tests of the pipelines."""
 
+import keras
 import numpy as np
 import pytest
 from pipeline_texts import LINES, TOKENS, encode
@@ -13,6 +14,7 @@ def write_release_folder(folder, config):
     """Write a folder of the release with random weights, a vocabulary and texts.txt."""
     from common import write_vocab
 
+    keras.utils.set_random_seed(0)
     rng = np.random.default_rng(0)
     tensors = {
         name: v.numpy() + 0.3 * rng.normal(size=v.shape).astype("float32")
