@@ -25,7 +25,9 @@ _CLASSES = {
         "LayerCombination",
         "LayerNorm",
         "MaskedLMHead",
+        "PoolWindows",
         "Projection",
+        "RepeatForWindows",
         "TransformerLayer",
         "UnfoldChoices",
         # Names of version 0.1.

@@ -109,6 +109,7 @@ def test_tensors_of_lora(folder):
         checkpoints.weights(model)
 
 
+@pytest.mark.slow
 def test_quantized_models_have_no_weights_by_name(folder):
     model = BertClassifier(TINY, 2)
     model.quantize("int8")

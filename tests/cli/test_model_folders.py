@@ -38,6 +38,7 @@ def folders(tmp_path_factory):
     return str(folder / "hf"), str(folder / "data.tfrecord")
 
 
+@pytest.mark.slow
 def test_pretraining_run_is_exported_without_a_vocabulary_flag(run_script, folders, tmp_path):
     hf, data = folders
     run = tmp_path / "run"

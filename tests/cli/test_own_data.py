@@ -45,6 +45,7 @@ def test_columns_are_remembered(run, tmp_path):
     assert "--text_columns: body as given; the model was trained with review" in log
 
 
+@pytest.mark.slow
 def test_held_out_rows(run, tmp_path):
     write_files(tmp_path, train__csv=REVIEWS, changed__csv=REVIEWS.replace("a;b", "a;d"))
     data = [f"--train_file={tmp_path}/train.csv", "--text_columns=review", "--label_column=stars"]

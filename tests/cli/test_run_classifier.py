@@ -32,6 +32,7 @@ def run(run_script, tmp_path):
     return run
 
 
+@pytest.mark.slow
 def test_mnli_and_its_diagnostic_set(run, tmp_path):
     data, out, submission = tmp_path / "data", tmp_path / "out", tmp_path / "submission"
     data.mkdir()

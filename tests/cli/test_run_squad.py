@@ -131,6 +131,7 @@ def test_version_2(run, tmp_path):
     assert bert_tf.tasks.load_config(str(out))[1].null_score_diff_threshold == threshold
 
 
+@pytest.mark.slow
 def test_unusual_contexts_and_questions(run, tmp_path):
     """They are counted; an empty context has no window, and a window may have no answer span."""
     good = question("1", "a b c d e f", "a b C", "C", is_impossible=False)

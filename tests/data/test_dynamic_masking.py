@@ -15,6 +15,7 @@ VOCAB = {token: index for index, token in enumerate(TOKENS)}
 LENGTHS = {"S": 32, "P": 5}
 
 
+@pytest.mark.slow
 def test_masks_of_batches(corpus, tmp_path):
     config = pretraining.InstanceConfig(
         max_seq_length=32, max_predictions_per_seq=5, dupe_factor=1, dynamic_masking=True

@@ -309,6 +309,7 @@ def test_other_errors_pass_unchanged():
         b"\xff".decode()
 
 
+@pytest.mark.slow
 def test_run_pretraining_names_ids_that_the_model_lacks(run_script, tmp_path):
     values = _valid_values(records.PRETRAINING)
     values["input_ids"][3] = TINY.vocab_size

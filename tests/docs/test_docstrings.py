@@ -17,9 +17,9 @@ pytest.importorskip("tensorflow_text")
 CLASSES = [
     "BertTokenizer",
     "FillMask",
-    "QuestionAnswering",
+    pytest.param("QuestionAnswering", marks=pytest.mark.slow),
     "SentenceEncoder",
-    "TextClassifier",
+    pytest.param("TextClassifier", marks=pytest.mark.slow),
     "TokenClassification",
 ]
 

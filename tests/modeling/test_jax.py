@@ -54,6 +54,7 @@ def run(model):
 
 
 @pytest.mark.skipif(not importlib.util.find_spec("jax"), reason="JAX is not installed")
+@pytest.mark.slow
 def test_equals_tensorflow(tmp_path):
     config = bert_tf.BertConfig.from_dict(
         {**TINY.to_dict(), "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}

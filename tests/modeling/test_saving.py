@@ -251,9 +251,14 @@ def test_lora_in_a_model_of_the_user(tmp_path):
     ("make", "mode"),
     [
         (lambda: BertPretrainer(SMALLER), "int8"),
-        (lambda: BertClassifier(SMALLER, 2, dtype="mixed_bfloat16"), "int8"),
-        (lambda: BertClassifier(SMALLER, 2), "int4"),
-        (lambda: head_on_outputs(BertModel(SMALLER)), "int8"),
+        *(
+            pytest.param(make, mode, marks=pytest.mark.slow)
+            for make, mode in (
+                (lambda: BertClassifier(SMALLER, 2, dtype="mixed_bfloat16"), "int8"),
+                (lambda: BertClassifier(SMALLER, 2), "int4"),
+                (lambda: head_on_outputs(BertModel(SMALLER)), "int8"),
+            )
+        ),
     ],
 )
 def test_quantized_models(tmp_path, make, mode, recwarn):
@@ -271,6 +276,7 @@ def test_quantized_models(tmp_path, make, mode, recwarn):
     assert any(v.dtype == "int8" for v in loaded.variables)
 
 
+@pytest.mark.slow
 def test_lora_on_a_quantized_model(tmp_path):
     model = BertClassifier(SMALLER, 2)
     model.quantize("int8")

@@ -77,6 +77,7 @@ def test_batches_are_the_windows_of_the_script(encoder_folder):
         assert targets["end_logits"][i] == window.end_position
 
 
+@pytest.mark.slow
 def test_presets_and_export(trained, tmp_path):
     qa = trained[0]
     expected = qa.predict(QUESTIONS, CONTEXT)
@@ -144,6 +145,7 @@ def tagger_folder(encoder_folder, tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_token_classification(tagger_folder, tmp_path):
     ner = bert_tf.TokenClassification.from_preset(tagger_folder)
     texts = ["a b c", " ".join(WORDS[5:15]) * 3, ""]

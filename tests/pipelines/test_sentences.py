@@ -121,7 +121,10 @@ def test_poolings(model_and_tokenizer, outputs, pooling):
     assert encoder.encode([]).shape == (0, 16)
 
 
-@pytest.mark.parametrize(("layer", "pooling", "normalize"), [(0, "max", True), (-1, "cls", False)])
+@pytest.mark.parametrize(
+    ("layer", "pooling", "normalize"),
+    [(0, "max", True), pytest.param(-1, "cls", False, marks=pytest.mark.slow)],
+)
 def test_presets_and_export(
     model_and_tokenizer, outputs, tmp_path, transformers, layer, pooling, normalize
 ):

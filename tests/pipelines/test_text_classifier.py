@@ -206,6 +206,7 @@ def test_datasets(encoder_folder, dtype, labels):
     assert classifier.config.num_texts == 2
 
 
+@pytest.mark.slow
 def test_regression_and_multi_label(encoder_folder, tmp_path):
     """One eager step each: the task's loss, and answers that survive saving."""
     cases = {
@@ -232,6 +233,7 @@ def test_regression_and_multi_label(encoder_folder, tmp_path):
         assert loaded.config.task_type == task_type and loaded.predict(TEXTS[:2]) == answers
 
 
+@pytest.mark.slow
 def test_own_optimizer_and_loss(encoder_folder):
     classifier = make(encoder_folder)
     classifier.compile(keras.optimizers.SGD(0.1), run_eagerly=True)

@@ -16,7 +16,8 @@ from bert_tf import serving
 from bert_tf.serving.exporting import WARM_UP_REQUESTS, QuantizedModel
 
 # Their code is covered by the other tasks, by test_native.py and by test_predict.py.
-_SLOW = ("multi_label", "regression", "multiple_choice", "encoder", "sentence_embedding")
+_SLOW = ("multi_label", "regression", "multiple_choice", "encoder", "sentence_embedding",
+         "question_answering")  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -145,6 +145,7 @@ def flags(tmp_path):
             "--distribution_strategy=one_device"]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_from_training_to_a_saved_model(run_script, flags, tmp_path):
     out = tmp_path / "out"
     windows = ["--long_documents=windows", "--doc_stride=3", "--window_pooling=max"]

@@ -40,6 +40,7 @@ def test_the_loss_starts_at_one(scores):
     assert float(losses["teacher_loss"]) == pytest.approx(0.5, abs=0.05)
 
 
+@pytest.mark.slow
 def test_runs_in_units_of_the_data(run_script, tmp_path):
     """A run, its predictions, its head for others, a warm start from it, and an old run."""
     write_model(tmp_path, initializer_range=0.2, num_hidden_layers=1)

@@ -76,8 +76,15 @@ def test_every_code_point(golden, context, lower):
     assert digest == hard_strings.CODE_POINT_DIGESTS[context, lower]
 
 
-@pytest.mark.parametrize("keep", [False, True])
-@pytest.mark.parametrize("lower", [True, False])
+@pytest.mark.parametrize(
+    ("lower", "keep"),
+    [
+        (True, True),
+        (False, False),
+        pytest.param(True, False, marks=pytest.mark.slow),
+        pytest.param(False, True, marks=pytest.mark.slow),
+    ],
+)
 def test_random_strings(scripts, rng, lower, keep):
     python, ops = scripts(lower, keep)
     texts = [hard_strings.string(rng) for _ in range(4000)]

@@ -78,6 +78,7 @@ def text_model(tokenizer, shape=()):
     return keras.Model({"text": texts, "pair": pairs}, logits)
 
 
+@pytest.mark.slow
 def test_model_that_takes_strings(tokenizer, tmp_path):
     model = text_model(tokenizer)
     inputs = {"text": tf.constant(TEXTS), "pair": tf.constant(PAIRS)}
