@@ -11,6 +11,7 @@ from training_helpers import assert_same, mirrored, one_device
 import bert_tf
 from bert_tf import tasks, training
 from bert_tf.data import input_pipeline, records
+from bert_tf.tasks import question_answering
 
 S = 24
 
@@ -104,6 +105,37 @@ def test_short_batches_have_the_same_gradients(tmp_path):
         np.testing.assert_allclose(
             tf.convert_to_tensor(a)[:8], tf.convert_to_tensor(b)[:8], atol=1e-6
         )
+
+
+def test_masked_padding_has_no_effect_on_question_answering():
+    """Loss and best positions do not depend on the padded length; the release's do."""
+    rng = np.random.default_rng(1)
+    mask = (np.arange(12) < np.array([[5], [8], [3]])).astype("int32")
+    whole = {"input_ids": rng.integers(1, 30, (3, 12)) * mask, "input_mask": mask,
+             "segment_ids": 0 * mask, "unique_ids": np.arange(3),
+             "start_positions": np.array([1, 7, 0]),
+             "end_positions": np.array([4, 7, 0])}  # fmt: skip
+    whole = {name: tf.constant(x, tf.int32) for name, x in whole.items()}
+    short = {name: x[:, :8] if x.shape.rank == 2 else x for name, x in whole.items()}
+    for mask_padding in (True, False):
+        keras.utils.set_random_seed(0)
+        task = question_answering.QuestionAnsweringTask(
+            small_config(max_position_embeddings=S, initializer_range=0.5),
+            question_answering.DecodingConfig(n_best_size=5),
+            mask_padding=mask_padding,
+        )
+        losses, predictions = [], []
+        for batch in (whole, short):
+            outputs = task.model(batch, training=False)
+            losses.append(float(task.losses(outputs, batch, task.loss_weights(batch))["span_loss"]))
+            predictions.append(task.predictions(outputs, batch))
+        if not mask_padding:
+            assert losses[0] > losses[1] + 0.1
+            continue
+        assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+        for side in ("start", "end"):
+            np.testing.assert_array_equal(predictions[0][side][:2], predictions[1][side][:2])
+            assert int(tf.reduce_max(predictions[0][side][0])) < 5
 
 
 @pytest.mark.slow

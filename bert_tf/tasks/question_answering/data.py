@@ -49,7 +49,7 @@ class QuestionAnsweringData(TaskData):
         self.sources, self.summaries = sources, summaries
         self.config, self.options = config, options
         self.metric_names = metric_names(config.decoding_config)
-        self.extractor = None
+        self.extractor, self._mask_padding = None, False
         if "dev" in sources:
             self.extractor = AnswerExtractor(
                 sources["dev"], tokenizer, config.window_config, config.decoding_config,
@@ -61,10 +61,11 @@ class QuestionAnsweringData(TaskData):
         return [split] if split in self.sources else []
 
     def train_config(self, config):
-        if not config.train.pad_to_max_length and config.do_train:
+        self._mask_padding = not config.train.pad_to_max_length
+        if self._mask_padding and config.do_train:
             console.info(
-                "batches are padded to their longest sequence; in the release the positions of all "
-                "padding are part of the loss, which `pad_to_max_length` reproduces"
+                "positions of padding are no part of the loss; in the release they are, which "
+                "`pad_to_max_length` reproduces"
             )
         return config.train
 
@@ -85,7 +86,11 @@ class QuestionAnsweringData(TaskData):
 
     def make_task(self, dtype=None, distillation=None):
         return QuestionAnsweringTask(
-            self.config.bert_config, self.config.decoding_config, dtype, self.extractor
+            self.config.bert_config,
+            self.config.decoding_config,
+            dtype,
+            self.extractor,
+            self._mask_padding,
         )
 
     def evaluate_and_predict(self, run):

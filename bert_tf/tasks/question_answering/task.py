@@ -19,7 +19,7 @@ class QuestionAnsweringTask(Task):
 
     loss_names = ("span_loss",)
 
-    def __init__(self, config, decoding_config, dtype=None, extractor=None):
+    def __init__(self, config, decoding_config, dtype=None, extractor=None, mask_padding=False):
         """Make the model.
 
         Args:
@@ -28,7 +28,11 @@ class QuestionAnsweringTask(Task):
           dtype: a Keras dtype policy.
           extractor: the `AnswerExtractor` of the questions that `metrics` scores; None if it is not
             called.
+          mask_padding: whether to leave the positions of padding out of the loss and out of the
+            best positions, so that neither depends on the length that a batch is padded to. False
+            as in the release.
         """
+        self._mask_padding = mask_padding
         self.model = BertSpanLabeler(config, dtype=dtype)
         self.metric_names = metric_names(decoding_config)
         self._decoding_config, self._extractor = decoding_config, extractor
@@ -40,7 +44,7 @@ class QuestionAnsweringTask(Task):
         total = 0.0
         for side in ("start", "end"):
             losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
-                labels=batch[f"{side}_positions"], logits=outputs[f"{side}_logits"]
+                labels=batch[f"{side}_positions"], logits=self._logits(outputs, batch, side)
             )
             total += tf.reduce_sum(losses)
         return {"span_loss": total / (2.0 * weights["examples"])}
@@ -53,12 +57,20 @@ class QuestionAnsweringTask(Task):
         length = batch["input_ids"].shape[1]
         padding = [[0, 0], [0, size if length is None else max(size - length, 0)]]
         for side in ("start", "end"):
-            logits = outputs[f"{side}_logits"]
+            logits = self._logits(outputs, batch, side)
             padded = tf.pad(logits, padding, constant_values=logits.dtype.min)
             # Of equal logits the first position comes first, as in the release.
             best, positions = tf.math.top_k(padded, size)
             values |= {side: positions, f"{side}_logits": best, f"null_{side}": logits[:, 0]}
         return values
+
+    def _logits(self, outputs, batch, side):
+        """Return the logits (B, S) of "start" or "end"; those of masked padding are the lowest."""
+        logits = outputs[f"{side}_logits"]
+        if not self._mask_padding:
+            return logits
+        # Half of the smallest number: the softmax subtracts the maximum.
+        return tf.where(batch["input_mask"] > 0, logits, 0.5 * logits.dtype.min)
 
     def metrics(self, predictions):
         scorer = Scorer(self._decoding_config.version_2_with_negative)
