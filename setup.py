@@ -64,6 +64,7 @@ setup(
         "docs": DOCS,
         "test": [
             *DOCS,
+            "hypothesis>=6.100",
             "ipykernel>=6.29",
             "matplotlib>=3.8",
             "mypy>=1.15,<3",

@@ -86,6 +86,7 @@ print(json.dumps(vectors.numpy().tolist()))
     np.testing.assert_allclose(json.loads(process.stdout), expected, atol=1e-5, rtol=0)
 
 
+@pytest.mark.slow
 def test_saved_model(run_script, model_folder, model_and_tokenizer, tmp_path):
     run_script(
         "bert-tf embed",

@@ -68,6 +68,7 @@ def teacher(run_script, tmp_path):
             f"--teacher_dir={tmp_path}/teacher", f"--output_dir={tmp_path}/out"]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_records_have_the_logits_of_the_teacher(run_script, teacher, tmp_path, request):
     experiments = request.getfixturevalue("experiments")  # the teacher is trained
     log = run_script("run_classifier", *teacher)

@@ -142,6 +142,7 @@ window_cache(sys.argv[3], source, summary, tokenizer, config, True, num_processe
     not os.path.exists(f"/proc/{os.getpid()}/task/{os.getpid()}/children"),
     reason="/proc does not list the children of a process",
 )
+@pytest.mark.slow
 def test_killed_while_two_processes_make_features(tmp_path):
     text = "a C b d e f g h i j " * 300
     paragraphs = [(text, [question(f"{i}.{j}", "a b", text, "C") for j in range(8)])

@@ -24,6 +24,7 @@ OPTIONS = {
 }
 
 
+@pytest.mark.slow
 def test_length_of_the_host_loop_has_no_effect(plain_run, tmp_path, monkeypatch):
     monkeypatch.setattr("bert_tf.training.loop.SECONDS_PER_LOOP", 0.0)
     run(tmp_path, 20)
