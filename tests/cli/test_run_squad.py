@@ -108,7 +108,8 @@ def test_version_1(run, run_script, padded_lengths, tmp_path):
 def test_version_2(run, tmp_path):
     data, out = letters(tmp_path / "data.json", has_negative=True), tmp_path / "out"
     flags = [f"--predict_file={data}", f"--output_dir={out}", "--do_predict", "--do_eval"]
-    run("--do_train", f"--train_file={data}", "--version_2_with_negative", *flags)
+    train = ["--do_train", f"--train_file={data}", "--num_train_epochs=160"]
+    run(*train, "--version_2_with_negative", *flags)
     results = read_results(out / "eval_results.txt")
     assert float(results["eval_f1"]) == float(results["eval_best_f1"]) == 100
     assert (results["eval_HasAns_total"], results["eval_NoAns_total"]) == ("10", "5")
