@@ -36,7 +36,7 @@ ARCHITECTURES = ("BertModel", "BertForPreTraining", *_WITHOUT_POOLER, _MULTIPLE_
                  "BertForNextSentencePrediction", "BertForSequenceClassification",
                  "BertLMHeadModel")  # fmt: skip
 # `problem_type` of `transformers` for each of `tasks.TASK_CLASSES`.
-_PROBLEM_TYPES = {
+PROBLEM_TYPES = {
     "classification": "single_label_classification",
     "regression": "regression",
     "multi_label": "multi_label_classification",
@@ -132,7 +132,7 @@ def write(
     architecture = architecture or architecture_of(tensors)
     values["architectures"] = [architecture]
     if task_type:
-        values["problem_type"] = _PROBLEM_TYPES[task_type]
+        values["problem_type"] = PROBLEM_TYPES[task_type]
     if architecture in _WITHOUT_POOLER:
         pooler = [name for name in tensors if name.startswith("bert/pooler/")]
         tensors = {name: value for name, value in tensors.items() if name not in pooler}

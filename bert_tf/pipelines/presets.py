@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from bert_tf import checkpoints, console, files
+from bert_tf import checkpoints, console, files, tasks
 from bert_tf.checkpoints.metadata import (
     HUGGING_FACE_CONFIG,
     find_companion_file,
@@ -15,7 +15,7 @@ from bert_tf.checkpoints.metadata import (
 )
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
-from bert_tf.tasks.base import check_vocabulary
+from bert_tf.tasks.base import TaskConfig, check_vocabulary
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.settings import resolve_settings
 from bert_tf.tokenization.tokenizer_json import is_tokenizer_json
@@ -70,6 +70,12 @@ class ModelFiles(NamedTuple):
         )
         check_vocabulary(tokenizer.vocab, config, self.vocab)
         return config, tokenizer
+
+    def task_config(self, config_class=TaskConfig):
+        """Return the `TaskConfig` next to the weights, None if there is none of this class."""
+        path = self.checkpoint
+        _, config = tasks.load_config(path if tf.io.gfile.isdir(path) else os.path.dirname(path))
+        return config if isinstance(config, config_class) else None
 
     def tokenizer_settings(self, do_lower_case=None):
         """Return the arguments of `FullTokenizer` apart from the vocabulary, a dict.

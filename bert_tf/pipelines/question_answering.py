@@ -15,7 +15,6 @@ from bert_tf.pipelines.presets import ModelFiles, find_preset
 from bert_tf.pipelines.task_pipeline import (
     TaskPipeline,
     pad_to_multiple,
-    stored_config,
     tokenizer_options,
 )
 from bert_tf.tasks import QuestionAnsweringConfig
@@ -95,7 +94,7 @@ class QuestionAnswering(TaskPipeline):
             "max_seq_length": max_seq_length,
         }
         given = {name: value for name, value in given.items() if value is not None}
-        stored = stored_config(model_files, QuestionAnsweringConfig)
+        stored = model_files.task_config(QuestionAnsweringConfig)
         if stored:
             given = {**stored.recorded_options(), **given}
         given.update(tokenizer_options(model_files, stored, do_lower_case))

@@ -13,22 +13,14 @@ import tensorflow as tf
 
 from bert_tf import checkpoints, console, serving, tasks
 from bert_tf.errors import UserError
-from bert_tf.optimization import AdamWeightDecay, LinearWarmupDecay
+from bert_tf.optimization import make_optimizer
+from bert_tf.options import OptimizerConfig
 from bert_tf.pipelines.labelled_texts import UNKNOWN_LABEL
 from bert_tf.pipelines.saving import Exportable, replacing_preset
 from bert_tf.pipelines.tokenizer_layer import BertTokenizer
 from bert_tf.tasks.base import TaskConfig
 from bert_tf.tokenization.settings import RELEASE_SETTINGS, extra_settings, resolve_settings
 from bert_tf.training import checkpointing, length_multiple, use_xla
-
-# Of a step with warm-up and decay, as run_classifier.py and run_squad.py have it.
-WARMUP_PROPORTION = 0.1
-
-
-def default_optimizer(learning_rate, num_train_steps):
-    """Return the optimizer that `fit` uses unless another one is compiled."""
-    num_warmup_steps = int(num_train_steps * WARMUP_PROPORTION)
-    return AdamWeightDecay(LinearWarmupDecay(learning_rate, num_train_steps, num_warmup_steps))
 
 
 class TaskPipeline(Exportable):
@@ -73,14 +65,12 @@ class TaskPipeline(Exportable):
         """
         model = tasks.TASKS[cls.task_name].make_model(config, dtype)
         pipeline = cls(model, config)
-        head = [v for v in model.trainable_variables if not v.path.startswith(_ENCODER_PATHS)]
-        before = [v.numpy() for v in head]
+        loaded = []
         if load_weights:
-            checkpoints.warm_start(
+            loaded = checkpoints.warm_start(
                 model, model_files.checkpoint, labels=config.labels or None, argument="preset"
             )
-        same = [np.array_equal(v.numpy(), x) for v, x in zip(head, before, strict=True)]
-        pipeline._is_random = all(same)
+        pipeline._is_random = all(name.startswith("bert/") for name in loaded)
         if pipeline._is_random:
             console.info("the head is randomly initialized; `fit` trains it")
         return pipeline
@@ -142,8 +132,9 @@ class TaskPipeline(Exportable):
                 )
             return
         with self.model.distribute_strategy.scope():
-            self._default_optimizer = default_optimizer(
-                default_rate if learning_rate is None else learning_rate, num_steps()
+            rate = default_rate if learning_rate is None else learning_rate
+            self._default_optimizer = make_optimizer(
+                OptimizerConfig(learning_rate=rate), num_steps()
             )
         self._compile(self._default_optimizer)
 
@@ -252,19 +243,12 @@ def _naming_unknown_labels():
         raise UserError(found[0]) from None
 
 
-def stored_config(model_files, config_class):
-    """Return the `TaskConfig` next to the weights of a model, None if it has none of this class."""
-    path = model_files.checkpoint
-    _, config = tasks.load_config(path if tf.io.gfile.isdir(path) else os.path.dirname(path))
-    return config if isinstance(config, config_class) else None
-
-
 def tokenizer_options(model_files, stored, do_lower_case=None):
     """Return the attributes of a `TaskConfig` for the tokenizer of a model, a dict.
 
     Args:
       model_files: `ModelFiles`.
-      stored: the result of `stored_config`, which takes precedence.
+      stored: the `TaskConfig` next to its weights, which takes precedence, or None.
       do_lower_case: the casing, None for that of the model.
     """
     if stored:
@@ -275,10 +259,6 @@ def tokenizer_options(model_files, stored, do_lower_case=None):
     else:
         settings = model_files.tokenizer_settings(do_lower_case)
     return {"do_lower_case": settings["do_lower_case"], **extra_settings(settings)}
-
-
-# The weights of a model with a head that are not those of the head.
-_ENCODER_PATHS = ("embeddings/", "layer_", "pooler/")
 
 
 def _same(objects, others):

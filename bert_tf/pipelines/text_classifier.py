@@ -9,6 +9,7 @@ import keras
 import tensorflow as tf
 
 from bert_tf.checkpoints import load_config, open_checkpoint, read_metadata
+from bert_tf.checkpoints.hugging_face import PROBLEM_TYPES
 from bert_tf.errors import UserError
 from bert_tf.pipelines.labelled_texts import (
     LabelEncoder,
@@ -17,16 +18,9 @@ from bert_tf.pipelines.labelled_texts import (
     texts_and_pairs,
 )
 from bert_tf.pipelines.presets import ModelFiles, find_preset
-from bert_tf.pipelines.task_pipeline import TaskPipeline, stored_config, tokenizer_options
+from bert_tf.pipelines.task_pipeline import TaskPipeline, tokenizer_options
 from bert_tf.tasks import TASK_CLASSES, ClassificationConfig
 from bert_tf.tasks.base import check_labels, check_length
-
-# The types of `problem_type` in the config of Hugging Face.
-_TASK_TYPES = {
-    "single_label_classification": "classification",
-    "regression": "regression",
-    "multi_label_classification": "multi_label",
-}
 
 # Defaults of run_classifier.py.
 _LEARNING_RATE, _EPOCHS, _BATCH_SIZE = 5e-5, 3, 32
@@ -94,12 +88,17 @@ class TextClassifier(TaskPipeline):
           UserError: if there is no such model, or an argument does not fit it.
         """
         model_files = find_preset(preset)
-        stored = stored_config(model_files, ClassificationConfig)
+        stored = model_files.task_config(ClassificationConfig)
         if stored and stored.numeric_inputs:
             raise UserError(
                 f"`preset`: {model_files.checkpoint} takes the numbers "
                 f"{', '.join(stored.numeric_columns)} besides text, which `TextClassifier` does "
                 "not; export it, and use `bert_tf.serving.Predictor`"
+            )
+        if stored and stored.windows:
+            raise UserError(
+                f"`preset`: {model_files.checkpoint} reads long texts in windows, which "
+                "`TextClassifier` does not; export it, and use `bert_tf.serving.Predictor`"
             )
         if task_type is None:
             task_type = stored.task_type if stored else _recorded_task_type(model_files.checkpoint)
@@ -337,7 +336,9 @@ def _split(columns, share, validation_data):
 
 
 def _recorded_task_type(checkpoint):
-    return _TASK_TYPES.get(read_metadata(checkpoint).get("problem_type"), "classification")
+    """Return the task type of a Hugging Face folder, "classification" if it has none."""
+    task_types = {problem_type: name for name, problem_type in PROBLEM_TYPES.items()}
+    return task_types.get(read_metadata(checkpoint).get("problem_type"), "classification")
 
 
 def _choose_labels(labels, task_type, stored, checkpoint):

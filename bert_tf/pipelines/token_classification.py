@@ -7,7 +7,7 @@ from bert_tf.checkpoints import load_config, read_metadata
 from bert_tf.errors import UserError
 from bert_tf.pipelines.labelled_texts import check_list
 from bert_tf.pipelines.presets import ModelFiles, find_preset
-from bert_tf.pipelines.task_pipeline import TaskPipeline, stored_config, tokenizer_options
+from bert_tf.pipelines.task_pipeline import TaskPipeline, tokenizer_options
 from bert_tf.tasks import TokenClassificationConfig
 
 _ARCHITECTURE = "BertForTokenClassification"
@@ -51,7 +51,7 @@ class TokenClassification(TaskPipeline):
           UserError: if there is no such model.
         """
         model_files = find_preset(preset)
-        config = stored_config(model_files, TokenClassificationConfig)
+        config = model_files.task_config(TokenClassificationConfig)
         if config is None:
             metadata = read_metadata(model_files.checkpoint)
             if _ARCHITECTURE not in metadata.get("architectures", ()):

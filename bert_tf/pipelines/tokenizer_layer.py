@@ -7,7 +7,6 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from bert_tf import tasks
 from bert_tf.errors import UserError
 from bert_tf.modeling.models import INPUTS
 from bert_tf.pipelines.presets import ModelFiles, find_preset
@@ -118,9 +117,7 @@ class BertTokenizer(keras.layers.Layer):
         model_files = find_preset(preset, needs_config=False)
         settings = model_files.tokenizer_settings(options.pop("do_lower_case", None))
         options = {**options, **{x: y for x, y in settings.items() if options.get(x) is None}}
-        path = model_files.checkpoint
-        _, config = tasks.load_config(path if tf.io.gfile.isdir(path) else os.path.dirname(path))
-        if config:
+        if config := model_files.task_config():
             options.setdefault("max_seq_length", config.max_seq_length)
         return cls(model_files.vocab, **options)
 

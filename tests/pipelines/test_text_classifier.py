@@ -10,6 +10,7 @@ import tensorflow as tf
 import bert_tf
 from bert_tf import checkpoints, serving, tasks
 from bert_tf.pipelines.labelled_texts import LabelEncoder
+from bert_tf.tasks.classification.examples import NumericFeature
 
 pytest.importorskip("tensorflow_text")
 
@@ -395,3 +396,18 @@ def test_labels_that_are_numbers():
     for row in ([0, 2], [0, 1, 1], "x", ["z"]):
         with pytest.raises(bert_tf.UserError, match="`labels`: item 0"):
             encoder.encode([row], "labels")
+
+
+@pytest.mark.parametrize(
+    ("changes", "match"),
+    [
+        ({"long_documents": "windows"}, "`preset`: .* reads long texts in windows"),
+        ({"numeric_features": (NumericFeature("age", 1.0, 2.0),)}, "`preset`: .* the numbers age"),
+    ],
+)
+def test_models_with_other_inputs_are_refused(encoder_folder, tmp_path, changes, match):
+    classifier = make(encoder_folder)
+    classifier.config = dataclasses.replace(classifier.config, **changes)
+    classifier.save_to_preset(tmp_path / "saved")
+    with pytest.raises(bert_tf.UserError, match=match):
+        bert_tf.TextClassifier.from_preset(tmp_path / "saved")
