@@ -90,6 +90,7 @@ def test_runs_with_remote_paths(no_network):
         training.pretrain(training.PretrainingConfig("out", model=model, do_train=True))
 
 
+@pytest.mark.slow
 def test_scripts_with_remote_paths(root):
     """One sentence and no traceback, also where no network is simulated."""
     done = subprocess.run(

@@ -159,6 +159,7 @@ def load_tokenizer(*arguments, **options):
     return fine_tuning.load_model(config, SPEC.config_class).tokenizer
 
 
+@pytest.mark.slow
 def test_train_export_predict(transformers, tmp_path, rows, caplog):
     pytest.importorskip("tensorflow_text")
     caplog.set_level("INFO", "bert_tf")

@@ -105,6 +105,7 @@ def test_version_1(run, run_script, padded_lengths, tmp_path):
     assert [text.decode() for text in answers] == list(predictions.values())
 
 
+@pytest.mark.slow
 def test_version_2(run, tmp_path):
     data, out = letters(tmp_path / "data.json", has_negative=True), tmp_path / "out"
     flags = [f"--predict_file={data}", f"--output_dir={out}", "--do_predict", "--do_eval"]

@@ -120,6 +120,7 @@ def test_pretraining_is_evaluated_and_resumed(run_script, folder, tmp_path):
     assert json.loads((a / "bert_config.json").read_text())["num_attention_heads"] == 2
 
 
+@pytest.mark.slow
 def test_sigterm_saves_and_exits_with_a_status(root, folder, tmp_path):
     """A script in its own process: plain lines on standard error, no traceback, status 75."""
     command = [

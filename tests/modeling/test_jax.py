@@ -74,6 +74,7 @@ def test_equals_tensorflow(tmp_path):
         np.testing.assert_allclose(results[name], value, atol=2e-5, rtol=0, err_msg=name)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not importlib.util.find_spec("jax"), reason="JAX is not installed")
 def test_dropout_and_recomputation_train():
     code = """

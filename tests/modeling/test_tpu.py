@@ -66,6 +66,11 @@ VARIANTS = {
 }
 
 
+# Cases of the default suite.
+QUICK = [("pretraining", "plain"), ("pretraining", "recomputed"), ("pretraining", "bfloat16"),
+         ("question_answering", "plain"), ("token_classification", "plain")]  # fmt: skip
+
+
 def unfit(graph_def):
     """Return the number of nodes and, as messages, the outputs that a TPU cannot compile."""
     nodes = list(graph_def.node)
@@ -99,13 +104,9 @@ def trace(step, schema):
     ("task", "variant"),
     # The tasks differ from each other only after the logits.
     [
-        *(("pretraining", variant) for variant in VARIANTS),
-        *((task, "plain") for task in TASKS if task != "pretraining"),
-        *(
-            pytest.param("classification", variant, marks=pytest.mark.slow)
-            for variant in VARIANTS
-            if variant != "plain"
-        ),
+        pytest.param(task, variant, marks=() if (task, variant) in QUICK else pytest.mark.slow)
+        for task in TASKS
+        for variant in (VARIANTS if task in ("pretraining", "classification") else ["plain"])
     ],
 )
 def test_the_step_of_a_task_is_fit(task, variant):
@@ -139,13 +140,8 @@ def zeros(schema):
     }
 
 
-@pytest.mark.parametrize(
-    "task",
-    [
-        "pretraining",
-        *(pytest.param(x, marks=pytest.mark.slow) for x in ("taught", "question_answering")),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("task", ["pretraining", "taught", "question_answering"])
 def test_xla_compiles_the_whole_step_and_the_predictions(task):
     """XLA is the compiler of TPUs; on a CPU too it must support every operation."""
     make, arguments, schema = TASKS[task]

@@ -56,7 +56,7 @@ def test_script_writes_the_format_of_the_release(
 WEIGHTS = [0.5, 0.25, 1.0, 2.0, 0.75]
 
 
-@pytest.mark.parametrize("is_weighted", [False, True])
+@pytest.mark.parametrize("is_weighted", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_layer_combinations(deep_model_and_tokenizer, deep_outputs, is_weighted):
     def weighted_sum(layers):
         weights = WEIGHTS[: len(layers)] if is_weighted else [1 / len(layers)] * len(layers)

@@ -134,6 +134,7 @@ def test_fit_for_a_tpu(pipeline):
     assert tf.function(pipeline._compute_best, jit_compile=True)(batch)
 
 
+@pytest.mark.slow
 def test_strategies_agree(pipeline, hugging_face_folder):
     reduction = tf.distribute.ReductionToOneDevice()
     strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"], cross_device_ops=reduction)

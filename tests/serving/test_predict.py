@@ -102,7 +102,8 @@ def test_objects_and_endings(run_predict, exported, tmp_path):
     ("task", "old_name"),
     [pytest.param("question_answering", "answers", marks=pytest.mark.slow),
      ("token_classification", "tagging"),
-     ("fill_mask", "masked_words"), ("multiple_choice", "choice"),
+     pytest.param("fill_mask", "masked_words", marks=pytest.mark.slow),
+     ("multiple_choice", "choice"),
      pytest.param("sentence_embedding", "vectors", marks=pytest.mark.slow)],
 )  # fmt: skip
 def test_models_of_version_0_1_have_the_same_answers(task, old_name, exported, tmp_path):

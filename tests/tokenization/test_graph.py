@@ -80,7 +80,7 @@ def test_every_code_point(golden, context, lower):
     ("lower", "keep"),
     [
         (True, True),
-        (False, False),
+        pytest.param(False, False, marks=pytest.mark.slow),
         pytest.param(True, False, marks=pytest.mark.slow),
         pytest.param(False, True, marks=pytest.mark.slow),
     ],

@@ -85,7 +85,14 @@ def test_words_are_those_of_the_functions_of_the_release(rng, rules):
         assert basic.tokenize(text) == release_words(text, *rules), ascii(text)
 
 
-@pytest.mark.parametrize("rules", [x for x in SETTINGS if x[0] != x[1] or not x[2]])
+@pytest.mark.parametrize(
+    "rules",
+    [
+        pytest.param(x, marks=() if x == (True, False, False) else pytest.mark.slow)
+        for x in SETTINGS
+        if x[0] != x[1] or not x[2]
+    ],
+)
 def test_graph(pieces, write_vocab, rng, rules):
     pytest.importorskip("tensorflow_text")
     options = dict(zip(NAMES, rules, strict=True))

@@ -165,6 +165,7 @@ def wait_for_first_step(tmp_path, processes):
     raise AssertionError(log(tmp_path / "worker0"))
 
 
+@pytest.mark.slow
 def test_two_workers_make_the_same_steps(plain_run, classifier_run, tmp_path, monkeypatch):
     """In pre-training with uneven masks, and in a classifier with labels of unequal weight."""
     options = {"steps": 20, "classifier_dir": str(tmp_path / "run_classifier")}

@@ -313,6 +313,7 @@ def test_run_that_sigterm_stops_during_an_evaluation(scripted, tmp_path, monkeyp
     assert_same(scripted / "best", tmp_path / "best")
 
 
+@pytest.mark.slow
 def test_evaluation_does_not_change_the_training(scripted, tmp_path):
     trainer = training.Trainer(
         lambda: tasks.PretrainingTask(config(0.1)), one_device(), str(tmp_path)
