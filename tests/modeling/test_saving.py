@@ -209,9 +209,7 @@ def lora_matrices(model):
     return {v.path: np.array(v) for v in model.variables if v.path.endswith(names)}
 
 
-@pytest.mark.parametrize(
-    "dtype", [None, pytest.param("mixed_bfloat16", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("dtype", [None, pytest.param("mixed_bfloat16", marks=pytest.mark.slow)])
 def test_lora(tmp_path, dtype):
     model = BertClassifier(TINY, 2, dtype=dtype)
     batch = {name: features()[name] for name in model.input}
