@@ -4,13 +4,7 @@ from bert_tf.task_options import ClassificationOptions
 from bert_tf.tasks.base import TaskSpec
 from bert_tf.tasks.classification.columns import Columns, Layout
 from bert_tf.tasks.classification.config import ClassificationConfig
-from bert_tf.tasks.classification.data import (
-    ClassificationData,
-    make_model,
-    make_source,
-    read,
-    read_splits,
-)
+from bert_tf.tasks.classification.data import ClassificationData, make_model, read
 from bert_tf.tasks.classification.examples import Example, NumericFeature, class_weights
 from bert_tf.tasks.classification.features import (
     features,
@@ -21,6 +15,7 @@ from bert_tf.tasks.classification.features import (
 )
 from bert_tf.tasks.classification.glue import custom_task, find_task
 from bert_tf.tasks.classification.reading import FileSource, read_examples
+from bert_tf.tasks.classification.source import make_source, read_splits
 from bert_tf.tasks.classification.task import (
     TASK_CLASSES,
     ClassificationTask,
