@@ -41,7 +41,7 @@ setup(
         "absl-py>=2.0",
         # 4.0 is the first version that keeps the holder's process ID in a lock file.
         "filelock>=4.0",
-        "keras>=3.10",
+        "keras>=3.12",
         "numpy>=1.26",
         "requests>=2.32",
         # Metrics.

@@ -130,17 +130,17 @@ def _keep_mask(shape, rate, seed):
     """Return booleans of the given shape, each False with probability `rate`, within 2**-17.
 
     Random numbers are the expensive part of dropout on a CPU, so the two halves of each 32-bit
-    number decide on two values.
+    number decide on two values. These are unsigned: TensorFlow reshapes and compares int32 tensors
+    of a GPU on the host.
     """
     seed = FixedSeedGenerator(seed)
     axis = next((i for i, n in enumerate(shape) if isinstance(n, int) and n % 2 == 0), None)
     if axis is None:
         return keras.random.uniform(shape, seed=seed) >= rate
-    shape = (*shape[:axis], shape[axis] // 2, *shape[axis + 1 :])
-    bits = keras.random.randint(shape, -(2**31), 2**31 - 1, seed=seed)
-    limit = round(rate * 2**16)
-    halves = bits >= (limit - 2**15) * 2**16, ops.bitwise_and(bits, 2**16 - 1) >= limit
-    return ops.concatenate(halves, axis=axis)
+    half = (*shape[:axis], shape[axis] // 2, *shape[axis + 1 :])
+    bits = keras.random.randint(half, -(2**31), 2**31 - 1, seed=seed)
+    halves = ops.reshape(ops.view(ops.cast(bits, "uint32"), "uint16"), shape)
+    return halves >= ops.cast(round(rate * 2**16), "uint16")
 
 
 @register

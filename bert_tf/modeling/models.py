@@ -118,7 +118,7 @@ class BertPretrainer(PretrainedModel):
         bert = BertModel(config, dtype=dtype)
         encoded = bert(inputs)
         masked_lm = MaskedLMHead(config, bert.embeddings, name="masked_lm", dtype=dtype)
-        next_sentence = Projection(2, config.initializer_range, name="next_sentence", dtype=dtype)
+        next_sentence = Projection(2, config.initializer_range, name="next_sentence")
         outputs = {
             "masked_lm_logits": masked_lm(encoded["sequence_output"], positions),
             "next_sentence_logits": next_sentence(encoded["pooled_output"]),
@@ -158,19 +158,15 @@ class BertClassifier(PretrainedModel):
             sequences = {key: FoldChoices(name=f"fold_{key}")(inputs[key]) for key in INPUTS}
         x = BertModel(config, dtype=dtype)(sequences or inputs)["pooled_output"]
         x = Dropout(CLASSIFIER_DROPOUT, dtype=dtype, name="dropout")(x)
-        head_dtype = dtype
         if num_numeric_features:
             numbers = keras.Input((num_numeric_features,), dtype="float32", name="numbers")
             inputs["numbers"] = numbers
-            # The head is in float32 then: bfloat16 would round the numbers to two digits.
-            head_dtype = "float32"
+            # In float32: bfloat16 would round the numbers to two digits.
             if window_pooling:
-                repeat = RepeatForWindows(name="repeat_numbers", dtype=head_dtype)
+                repeat = RepeatForWindows(name="repeat_numbers", dtype="float32")
                 numbers = repeat(numbers, inputs["input_mask"])
-            x = keras.layers.Concatenate(name="with_numbers", dtype=head_dtype)([x, numbers])
-        logits = Projection(
-            num_labels, HEAD_INITIALIZER_RANGE, name="classifier", dtype=head_dtype
-        )(x)
+            x = keras.layers.Concatenate(name="with_numbers", dtype="float32")([x, numbers])
+        logits = Projection(num_labels, HEAD_INITIALIZER_RANGE, name="classifier")(x)
         if window_pooling:
             pool = PoolWindows(window_pooling, name="pool_windows", dtype="float32")
             logits = pool(logits, inputs["input_mask"])
@@ -200,9 +196,7 @@ class BertMultipleChoice(PretrainedModel):
         folded = {key: FoldChoices(name=f"fold_{key}")(inputs[key]) for key in INPUTS}
         pooled = BertModel(config, dtype=dtype)(folded)["pooled_output"]
         pooled = Dropout(CLASSIFIER_DROPOUT, dtype=dtype, name="dropout")(pooled)
-        scores = Projection(
-            1, HEAD_INITIALIZER_RANGE, use_bias=False, name="classifier", dtype=dtype
-        )(pooled)
+        scores = Projection(1, HEAD_INITIALIZER_RANGE, use_bias=False, name="classifier")(pooled)
         unfold = UnfoldChoices(name="unfold", dtype="float32")
         outputs = {"logits": unfold(scores, inputs["input_ids"])}
         super().__init__(inputs=inputs, outputs=outputs, name=name)
@@ -228,9 +222,7 @@ class BertTokenClassifier(PretrainedModel):
         inputs = token_inputs()
         tokens = BertModel(config, dtype=dtype)(inputs)["sequence_output"]
         tokens = Dropout(config.hidden_dropout_prob, dtype=dtype, name="dropout")(tokens)
-        logits = Projection(num_labels, HEAD_INITIALIZER_RANGE, name="classifier", dtype=dtype)(
-            tokens
-        )
+        logits = Projection(num_labels, HEAD_INITIALIZER_RANGE, name="classifier")(tokens)
         super().__init__(inputs=inputs, outputs={"logits": logits}, name=name)
         self._store_config(config, dtype, num_labels=num_labels)
 
@@ -249,7 +241,7 @@ class BertSpanLabeler(PretrainedModel):
     ):
         inputs = token_inputs()
         tokens = BertModel(config, dtype=dtype)(inputs)["sequence_output"]
-        logits = Projection(2, HEAD_INITIALIZER_RANGE, name="spans", dtype=dtype)(tokens)
+        logits = Projection(2, HEAD_INITIALIZER_RANGE, name="spans")(tokens)
         outputs = {"start_logits": logits[:, :, 0], "end_logits": logits[:, :, 1]}
         super().__init__(inputs=inputs, outputs=outputs, name=name)
         self._store_config(config, dtype)
@@ -306,7 +298,7 @@ class BertFeatureTokenClassifier(PretrainedModel):
             reversed_output = ops.flip(backward(x, mask=is_token), 1)
             x = ops.concatenate([forward(x, mask=is_token), reversed_output], -1)
         x = Dropout(config.hidden_dropout_prob, dtype=dtype, name="dropout_2")(x)
-        logits = Projection(num_labels, HEAD_INITIALIZER_RANGE, name="classifier", dtype=dtype)(x)
+        logits = Projection(num_labels, HEAD_INITIALIZER_RANGE, name="classifier")(x)
         super().__init__(inputs=inputs, outputs={"logits": logits}, name=name)
         self._store_config(
             config,

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 from common import WORDS, write_vocab
 from pipeline_texts import encode
-from test_tpu import unfit
+from test_accelerators import unfit
 
 import bert_tf
 from bert_tf import checkpoints
@@ -122,7 +122,7 @@ def test_masks_in_a_text_are_not_scored(pipeline, caplog):
 
 
 def test_fit_for_a_tpu(pipeline):
-    """All shapes are static and all operations known to XLA; see test_tpu.py."""
+    """All shapes are static and all operations known to XLA; see test_accelerators.py."""
     shapes = dict.fromkeys(("input_ids", "input_mask", "segment_ids"), (4, 12))
     shapes |= {"positions": (4, 2), "masked_ids": (4, 2)}
     batch = {name: tf.ones(shape, tf.int32) for name, shape in shapes.items()}

@@ -1,5 +1,8 @@
 """`TrainStep`: the same steps on several replicas and in several micro-batches."""
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -12,7 +15,12 @@ from bert_tf import modeling
 def test_replicas_make_the_same_steps(plain_run, tmp_path, count, monkeypatch):
     # One report after the first step and one after the last, however slow the machine is.
     monkeypatch.setattr("bert_tf.training.loop.SECONDS_PER_REPORT", np.inf)
-    run(tmp_path, 20, mirrored(count))
+    trainer = run(tmp_path, 20, mirrored(count))
+    weight = trainer.model.trainable_variables[0].value
+    handles = [weakref.ref(replica.handle) for replica in weight.values]
+    del trainer, weight
+    gc.collect()
+    assert [handle() for handle in handles] == [None] * count, "several seeds need more memory"
     assert_same(plain_run, tmp_path, atol=1e-5)
     one, more = curves(plain_run), curves(tmp_path)
     losses = {"masked_lm_loss", "next_sentence_loss", "loss", "gradient_norm", "learning_rate"}

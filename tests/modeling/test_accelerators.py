@@ -1,11 +1,16 @@
-"""What a TPU requires, checked without one: static shapes in all of a step, and no strings."""
+"""What accelerators require of a graph, checked without one.
+
+For a TPU: static shapes in all of a step, and no strings. For a GPU: a kernel for every operation,
+and none that keeps a large tensor in the memory of the host.
+"""
 
 import functools
+import math
 
 import pytest
 import tensorflow as tf
 from common import TINY
-from tensorflow.python.framework import op_def_registry
+from tensorflow.python.framework import kernels, op_def_registry
 
 import bert_tf
 from bert_tf import optimization, tasks, training
@@ -89,6 +94,69 @@ def unfit(graph_def):
     return len(nodes), problems
 
 
+# Operations that TensorFlow runs, or removes, without a kernel for a device.
+NO_KERNEL = {"Placeholder", "_Arg", "_Retval"}
+
+
+def attributes(node):
+    """Return the attributes of a node, and the default values of the others."""
+    op_def = op_def_registry.get(node.op)
+    defaults = {a.name: a.default_value for a in op_def.attr} if op_def else {}
+    return {**defaults, **node.attr}
+
+
+@functools.cache
+def gpu_kernels(op):
+    kernel_list = kernels.get_registered_kernels_for_op(op).kernel
+    return [x for x in kernel_list if x.device_type in ("GPU", "DEFAULT")]
+
+
+def gpu_kernel(node):
+    """Return the definition of the kernel that computes a node on a GPU, None without one."""
+    values = attributes(node)
+    for kernel in gpu_kernels(node.op):
+        if all(
+            values[constraint.name].type in constraint.allowed_values.list.type
+            for constraint in kernel.constraint
+        ):
+            return kernel
+    return None
+
+
+def size_of(shape):
+    return math.prod(dim.size for dim in shape.dim)
+
+
+def off_gpu(graph_def):
+    """Return messages: the operations of a graph that a GPU leaves to the host.
+
+    Results that are no larger than the largest input of the graph are left out: they cost little.
+    """
+    limit = max(
+        size_of(node.attr["shape"].shape) for node in graph_def.node if node.op == "Placeholder"
+    )
+    functions = {function.signature.name for function in graph_def.library.function}
+    problems = []
+    nodes = list(graph_def.node)
+    for function in graph_def.library.function:
+        nodes += function.node_def
+    for node in nodes:
+        op_def = op_def_registry.get(node.op)
+        if node.op in NO_KERNEL or node.op in functions:
+            continue
+        kernel = gpu_kernel(node)
+        if kernel is None:
+            problems.append(f"{node.op} {node.name} has no kernel for a GPU")
+            continue
+        # The results of these kernels. An operand is the result of another node.
+        shapes = node.attr["_output_shapes"].list.shape
+        for argument, shape in zip(op_def.output_arg, shapes, strict=False):
+            size = size_of(shape)
+            if argument.name in kernel.host_memory_arg and size > limit:
+                problems.append(f"{node.op} {node.name} computes {size} values on the host")
+    return problems
+
+
 def trace(step, schema):
     spec = {
         name: tf.TensorSpec(
@@ -116,20 +184,22 @@ def test_the_step_of_a_task_is_fit(task, variant):
     optimizer = kind(optimization.LinearWarmupDecay(1e-3, 10, 2))
     optimizer.build(training.checkpointing.weights(task.model))
     step = training.step.TrainStep(task, optimizer, training.TrainConfig(**VARIANTS[variant]))
-    count, problems = unfit(trace(step.replica_step, schema))
+    graph_def = trace(step.replica_step, schema)
+    count, problems = unfit(graph_def)
     assert count > 1000, "the graph has the whole step"
     assert not problems
+    assert not off_gpu(graph_def)
 
 
 @pytest.mark.parametrize("task", TASKS)
 def test_predictions_of_a_task_are_fit(task):
     make, arguments, schema = TASKS[task]
     task = make(CONFIG, *arguments)
-    count, problems = unfit(
-        trace(lambda b: task.predictions(task.model(b, training=False), b), schema)
-    )
+    graph_def = trace(lambda b: task.predictions(task.model(b, training=False), b), schema)
+    count, problems = unfit(graph_def)
     assert count > 200
     assert not problems
+    assert not off_gpu(graph_def)
 
 
 def zeros(schema):
@@ -153,6 +223,18 @@ def test_xla_compiles_the_whole_step_and_the_predictions(task):
     assert losses["loss"] > 0
     predict = tf.function(lambda b: task.predictions(task.model(b), b), jit_compile=True)
     assert predict(zeros(schema))
+
+
+def test_operations_of_the_host_are_found():
+    def compare(batch):  # int32, as in the dropout of version 0.1
+        return tf.tile(batch["input_ids"], [1, 8]) > 2
+
+    def unique(batch):
+        return tf.raw_ops.UnicodeScript(input=batch["input_ids"])
+
+    for step, message in ((compare, "computes 256 values on the host"), (unique, "has no kernel")):
+        nested = tf.function(step)
+        assert any(message in line for line in off_gpu(trace(nested, records.CLASSIFICATION)))
 
 
 def test_unfit_operations_are_found():
