@@ -104,7 +104,10 @@ def test_run_pretraining_without_pairs_and_masks(run_script, tmp_path):
         "global_step", "loss", "masked_lm_accuracy", "masked_lm_loss"
     ]  # fmt: skip
     for more, message in (
-        (["--dynamic_masking"], "--dynamic_masking .*--vocab_file"),
+        (
+            ["--dynamic_masking", "--init_checkpoint=", f"--output_dir={tmp_path}/new"],
+            "--dynamic_masking .*--vocab_file",
+        ),
         (["--masked_lm_prob=0.2"], "--masked_lm_prob .*--dynamic_masking"),
         ([], r"data12\.tfrecord.* masked_lm_positions"),
     ):
