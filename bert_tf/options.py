@@ -112,7 +112,8 @@ class TrainConfig:
         choices=("float32", "bfloat16", "float16"),
     )
     xla: bool | None = option(
-        None, "Compile training steps with XLA; by default on a GPU, not on a CPU. (bert_tf)"
+        None,
+        "Compile training steps with XLA; by default on a GPU for 2,000 steps or more. (bert_tf)",
     )
     num_frozen_layers: int = option(
         0,

@@ -95,12 +95,13 @@ def write(prefix: str, tensors: Mapping[str, np.ndarray]) -> None:
     temporary = files.temporary_name(prefix)
     names = sorted(tensors)
     try:
-        tf.raw_ops.SaveV2(
-            prefix=temporary,
-            tensor_names=names,
-            shape_and_slices=[""] * len(names),
-            tensors=[tf.convert_to_tensor(tensors[name]) for name in names],
-        )
+        with tf.device("CPU:0"):  # otherwise the values would be copied to a GPU and back
+            tf.raw_ops.SaveV2(
+                prefix=temporary,
+                tensor_names=names,
+                shape_and_slices=[""] * len(names),
+                tensors=[tf.convert_to_tensor(tensors[name]) for name in names],
+            )
         if files.system(prefix).exists(prefix + ".index"):
             files.system(prefix).remove(prefix + ".index")
         for ending in (".data-00000-of-00001", ".index"):

@@ -229,10 +229,6 @@ class Experiment:
         check_batch_sizes(train, strategy, config.do_train, evaluates, config.do_predict)
         check_metric(train.best_metric, data.metric_names)
         self.length_multiple = None
-        if not train.pad_to_max_length:
-            self.length_multiple = input_pipeline.length_multiple(
-                strategy, use_xla(train.xla, strategy), data.config.max_seq_length
-            )
         self.teacher, self.distillation = None, None
         if has_teacher:
             self.distillation = DistillationConfig(
@@ -280,6 +276,20 @@ class Experiment:
                 raise UserError(f"{path} was made from different data: {features.stale_reason}")
             self._features[split] = features
             self.data.log_truncated(split, features)
+        if not self.train_config.pad_to_max_length:
+            self.length_multiple = self._length_multiple()
+
+    def _length_multiple(self):
+        """Return the multiple to which the lengths of batches are rounded up."""
+        train, xla = self.train_config, False
+        if self.config.do_train:
+            xla = use_xla(train.xla, self.strategy, self._num_train_steps())
+        return input_pipeline.length_multiple(self.strategy, xla, self.data.config.max_seq_length)
+
+    def _num_train_steps(self):
+        (split,) = self.data.splits("train")
+        num_examples = self.data.num_train_units(self._features[split])
+        return self.train_config.num_train_steps(num_examples, self.data.unit)
 
     def _must_rebuild(self, features, runs):
         """Return whether features have to be written; all workers must call it together.
@@ -362,8 +372,7 @@ class Experiment:
 
     def _train(self, trainer, seed):
         (split,) = self.data.splits("train")
-        num_examples = self.data.num_train_units(self._features[split])
-        steps = self.train_config.num_train_steps(num_examples, self.data.unit)
+        steps = self._num_train_steps()
         batches = input_pipeline.TrainingInput(
             batch_size=self.train_config.train_batch_size, seed=seed, **self._input_options(split)
         )

@@ -232,8 +232,11 @@ def set_seed(seed):
     keras.utils.set_random_seed(seed)
 
 
-# The device files of TPU chips, of the older and the newer driver.
-_TPU_CHIPS = ("/dev/accel[0-9]*", "/dev/vfio/[0-9]*")
+# The device files of TPU chips. Those of the newer driver, VFIO, can be of any device.
+_TPU_CHIPS, _VFIO = "/dev/accel[0-9]*", "/dev/vfio/[0-9]*"
+# The identifiers of PCI devices: of Google, and of TPUs from v2 to v7 (those that JAX knows).
+_PCI_DEVICES, _GOOGLE = "/sys/bus/pci/devices", "0x1ae0"
+_TPU_IDS = {"0x0027", "0x0056", "0x005e", "0x0062", "0x0063", "0x006f", "0x0076"}
 
 # Runs in a separate process: a TPU is reserved by the process that initialised it.
 _COUNT_TPU = """\
@@ -260,6 +263,22 @@ class Devices(NamedTuple):
         return -(-minimum // self.count) * self.count
 
 
+def _has_tpu():
+    """Return whether this machine has a TPU, without initialising it."""
+    if glob.glob(_TPU_CHIPS):
+        return True
+
+    def identifier(path):
+        with open(path, encoding="ascii") as file:
+            return file.read().strip()
+
+    return bool(glob.glob(_VFIO)) and any(
+        identifier(path) == _GOOGLE
+        and identifier(os.path.join(os.path.dirname(path), "device")) in _TPU_IDS
+        for path in glob.glob(f"{_PCI_DEVICES}/*/vendor")
+    )
+
+
 def find_devices():
     """Find the devices that the scripts can train on: a TPU, else all GPUs, else the CPU.
 
@@ -269,7 +288,7 @@ def find_devices():
     Raises:
       UserError: if there is a TPU that cannot be used.
     """
-    if not any(map(glob.glob, _TPU_CHIPS)):
+    if not _has_tpu():
         gpus = len(tf.config.list_physical_devices("GPU"))
         return Devices("GPU", gpus) if gpus else Devices("CPU", 1)
     done = subprocess.run(
@@ -319,14 +338,20 @@ def per_replica(batch_size, strategy, argument, parts=1):
     return batch_size // replicas
 
 
-def use_xla(xla, strategy):
+# By default a GPU runs fewer steps than this without XLA, which compiles for about a minute for
+# each of up to four sequence lengths. An estimate: it was not measured on a GPU.
+MIN_XLA_STEPS = 2000
+
+
+def use_xla(xla, strategy, num_train_steps=None):
     """Return whether to compile training steps with XLA; `xla` None leaves it to the devices.
 
-    It is faster on a GPU and slower on a CPU. A TPU compiles everything by itself, and must not be
-    asked to.
+    It is faster on a GPU if there are many steps, and slower on a CPU. A TPU compiles everything by
+    itself, and must not be asked to.
     """
     if isinstance(strategy, tf.distribute.TPUStrategy):
         return False
     if xla is None:
-        return bool(tf.config.list_logical_devices("GPU"))
+        is_short = num_train_steps is not None and num_train_steps < MIN_XLA_STEPS
+        return bool(tf.config.list_logical_devices("GPU")) and not is_short
     return xla

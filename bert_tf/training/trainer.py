@@ -94,7 +94,9 @@ class Trainer:
         options = options or TrainConfig()
         if options.xla is not None and isinstance(self.strategy, tf.distribute.TPUStrategy):
             console.warning("`xla` has no effect on a TPU, which always compiles with it")
-        options = dataclasses.replace(options, xla=use_xla(options.xla, self.strategy))
+        options = dataclasses.replace(
+            options, xla=use_xla(options.xla, self.strategy, num_train_steps)
+        )
         check_metric(options.best_metric, self.task.metric_names)
         with (
             exclusive_directory(self.output_dir, self.workers),

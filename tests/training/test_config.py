@@ -103,12 +103,18 @@ def test_optimizer_config(caplog):
     assert "100 warm-up steps are not less than 100 training steps" in caplog.text
 
 
-def test_xla_is_for_gpus():
+def test_xla_is_for_gpus(monkeypatch):
     one_device = tf.distribute.OneDeviceStrategy("/cpu:0")
     assert training.use_xla(None, one_device) is bool(tf.config.list_logical_devices("GPU"))
-    assert training.use_xla(True, one_device) is True
+    assert training.use_xla(True, one_device, num_train_steps=1) is True
     tpu = tf.distribute.TPUStrategy.__new__(tf.distribute.TPUStrategy)
     assert training.use_xla(True, tpu) is False, "a TPU must not be asked to"
+    monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: [kind])
+    assert [training.use_xla(None, one_device, n) for n in (1999, 2000, None)] == [
+        False,
+        True,
+        True,
+    ]
 
 
 def test_model_config(monkeypatch):
