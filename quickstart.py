@@ -88,12 +88,17 @@ def make_output_folder(folder):
                 f"--output_dir: {folder} contains files that are not of an earlier quick start; "
                 "name a new or empty folder"
             )
-        for entry in os.scandir(folder):
-            if entry.is_dir(follow_symlinks=False):
-                shutil.rmtree(entry.path)
-            else:
-                os.remove(entry.path)
-    os.makedirs(folder, exist_ok=True)
+        try:
+            for entry in os.scandir(folder):
+                if entry.is_dir(follow_symlinks=False):
+                    shutil.rmtree(entry.path)
+                else:
+                    os.remove(entry.path)
+        except OSError as error:
+            raise bert_tf.UserError(
+                f"--output_dir: {error.filename} cannot be removed ({error.strerror})"
+            ) from None
+    files.make_folder(folder)
     text = "quickstart.py created this folder and deletes its files when run again.\n"
     files.write_text(os.path.join(folder, MARKER), text)
 

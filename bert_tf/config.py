@@ -2,8 +2,10 @@
 
 import copy
 import json
+import math
 from typing import Any
 
+from bert_tf import json_files
 from bert_tf.errors import UserError
 
 # "gelu" is the release's tanh approximation; "gelu_erf" is exact, and Hugging Face calls it "gelu".
@@ -41,6 +43,8 @@ _POSITIVE = (
     "max_position_embeddings",
     "type_vocab_size",
 )
+# No machine can hold a larger model; the sizes are a mistake.
+_MAX_WEIGHTS = 10**11
 _PROBABILITIES = ("hidden_dropout_prob", "attention_probs_dropout_prob")
 
 
@@ -114,9 +118,9 @@ class BertConfig:
                 raise UserError(f"{key} must be a number in [0, 1), not {value!r}")
         for key in ("initializer_range", "layer_norm_eps"):
             value = getattr(self, key)
-            if not isinstance(value, (int, float)) or value <= 0:
+            if not isinstance(value, (int, float)) or not 0 < value < math.inf:
                 raise UserError(f"{key} must be a positive number, not {value!r}")
-        if self.hidden_act not in ACTIVATIONS:
+        if not isinstance(self.hidden_act, str) or self.hidden_act not in ACTIVATIONS:
             known = ", ".join(ACTIVATIONS)
             raise UserError(f"hidden_act must be one of {known}, not {self.hidden_act!r}")
         if self.hidden_size % self.num_attention_heads:
@@ -124,6 +128,20 @@ class BertConfig:
                 f"hidden_size {self.hidden_size} is not a multiple of "
                 f"num_attention_heads {self.num_attention_heads}"
             )
+        if self._count_weights() > _MAX_WEIGHTS:
+            raise UserError(
+                f"a model of these sizes has {self._count_weights():.3g} weights, expected at most "
+                f"{_MAX_WEIGHTS:.0e}: vocab_size {self.vocab_size}, hidden_size "
+                f"{self.hidden_size}, num_hidden_layers {self.num_hidden_layers}, "
+                f"intermediate_size {self.intermediate_size}, max_position_embeddings "
+                f"{self.max_position_embeddings}, type_vocab_size {self.type_vocab_size}"
+            )
+
+    def _count_weights(self):
+        """Return the number of weights in the embedding tables and the kernels of the encoder."""
+        rows = self.vocab_size + self.max_position_embeddings + self.type_vocab_size
+        columns = 4 * self.hidden_size + 2 * self.intermediate_size
+        return self.hidden_size * (rows + self.num_hidden_layers * columns)
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "BertConfig":
@@ -136,18 +154,17 @@ class BertConfig:
             raise UserError('expected a BERT config, a JSON object with at least "vocab_size"')
         if "model_type" in values:
             values = _from_hugging_face(values)
-        return cls(**values)
+        try:
+            return cls(**values)
+        except TypeError:  # a key such as "self"
+            raise UserError("a key of the BERT config is the name of an argument") from None
 
     @classmethod
     def from_json_file(cls, path: str) -> "BertConfig":
         """Read a `bert_config.json`; a UserError names the file and the error in it."""
-        from bert_tf import files
-
-        text = files.read_text(path)
+        values = json_files.read(path)
         try:
-            return cls.from_dict(json.loads(text))
-        except json.JSONDecodeError as error:
-            raise UserError(f"{path}, line {error.lineno}: not JSON ({error.msg})") from None
+            return cls.from_dict(values)
         except UserError as error:
             raise UserError(f"{path}: {error}") from None
 
@@ -194,7 +211,7 @@ def _from_hugging_face(values):
         if values.get(key, expected) != expected:
             raise UserError(f"{key} is {values[key]!r}, but BERT requires {expected!r}")
     act = values.get("hidden_act", "gelu")
-    if act not in _HUGGING_FACE_ACTIVATIONS:
+    if not isinstance(act, str) or act not in _HUGGING_FACE_ACTIVATIONS:
         known = ", ".join(_HUGGING_FACE_ACTIVATIONS)
         raise UserError(f"hidden_act must be one of {known}, not {act!r}")
     values = {key: value for key, value in values.items() if key not in _HUGGING_FACE_ONLY}

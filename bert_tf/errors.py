@@ -1,6 +1,7 @@
 """Exceptions for mistakes in the input, as opposed to mistakes in the program."""
 
 import re
+import sys
 
 
 class UserError(ValueError):
@@ -24,6 +25,13 @@ class Stopped(Exception):
     def __init__(self, message, status):
         super().__init__(message)
         self.status = status
+
+
+def out_of_memory_errors():
+    """Return the exception classes of a lack of memory; TensorFlow's only if it is imported."""
+    loaded = sys.modules.get("tensorflow")
+    has_errors = hasattr(loaded, "errors")
+    return (MemoryError, loaded.errors.ResourceExhaustedError) if has_errors else (MemoryError,)
 
 
 # TensorFlow wraps the informative line of a message: with lines above it, with the path to the

@@ -253,6 +253,9 @@ def locked(folder, argument, activity):
     while not lock.is_locked:
         try:
             os.makedirs(folder, exist_ok=True)
+            # Older versions of filelock follow the link and truncate its target.
+            if os.path.islink(path):
+                raise OSError(errno.ELOOP, f"{path} is a symbolic link")
             lock.acquire()
         except filelock.Timeout:
             pid = "unknown"
@@ -299,8 +302,9 @@ def rename(source, target):
     system(source).rename(source, target, overwrite=True)
 
 
-# Names made by `temporary_name`, and the files that TensorFlow writes for such a checkpoint.
-_TEMPORARY = re.compile(r".+\.tmp-\d+(\.index|\.data-\d+-of-\d+)?$")
+# Names made by `temporary_name`, and the files that TensorFlow writes for such a checkpoint, which
+# have names like "model.ckpt-9.tmp-123.data-00000-of-00001.tempstate456" until they are complete.
+_TEMPORARY = re.compile(r".+\.tmp-\d+(\.index|\.data-\d+-of-\d+)?(\.tempstate\d+)?$")
 
 
 def remove_temporary_files(folder):

@@ -5,11 +5,17 @@ a flag of it, and `documented` adds it to the docstring of its class. Nothing he
 """
 
 import dataclasses
+import math
 import os
 import textwrap
 
 from bert_tf import console
 from bert_tf.errors import UserError
+
+# A batch of so many sequences already has gigabytes.
+_MAX_BATCH_SIZE = 2**20
+# TensorFlow counts the steps of a loop in 32 bits.
+_MAX_STEPS = 2**31 - 1
 
 PARTS = ("train", "dev", "test")
 
@@ -24,6 +30,24 @@ def option(default, help, **flag):
         instead of None.
     """
     return dataclasses.field(default=default, metadata={"help": help, **flag})
+
+
+def check_bounds(config):
+    """Raise UserError for a number of a configuration that is outside of its option's bounds."""
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if dataclasses.is_dataclass(value):
+            check_bounds(value)
+        if type(value) not in (int, float):
+            continue
+        low, high = field.metadata.get("minimum"), field.metadata.get("maximum")
+        bounds = [f"at least {low}"] if low is not None else []
+        bounds += [f"at most {high}"] if high is not None else []
+        is_valid = (low is None or value >= low) and (high is None or value <= high)
+        is_finite = -math.inf < value < math.inf if bounds else value == value
+        if not is_finite or not is_valid:
+            expected = " and ".join(["a finite number", *bounds])
+            raise UserError(f"`{field.name}={value}`: expected {expected}")
 
 
 def documented(cls):
@@ -83,9 +107,15 @@ class ModelConfig:
 class TrainConfig:
     """How a run trains, apart from its data, its optimizer and its devices."""
 
-    train_batch_size: int = option(32, "Total batch size for training.", minimum=1)
-    eval_batch_size: int = option(8, "Total batch size for evaluation.", minimum=1)
-    predict_batch_size: int = option(8, "Total batch size for prediction.", minimum=1)
+    train_batch_size: int = option(
+        32, "Total batch size for training.", minimum=1, maximum=_MAX_BATCH_SIZE
+    )
+    eval_batch_size: int = option(
+        8, "Total batch size for evaluation.", minimum=1, maximum=_MAX_BATCH_SIZE
+    )
+    predict_batch_size: int = option(
+        8, "Total batch size for prediction.", minimum=1, maximum=_MAX_BATCH_SIZE
+    )
     num_train_epochs: float = option(3.0, "Number of passes over the training set.", minimum=0.0)
     save_checkpoints_steps: int = option(
         1000, "How often to save a checkpoint, in steps.", minimum=1
@@ -176,6 +206,11 @@ class TrainConfig:
             raise UserError(
                 f"{count} {unit} for {self.num_train_epochs} epochs are less than one batch of "
                 f"`train_batch_size={self.train_batch_size}`; use a smaller one"
+            )
+        if steps > _MAX_STEPS:
+            raise UserError(
+                f"`num_train_epochs={self.num_train_epochs}` would be {steps:.3g} steps, expected "
+                f"at most {_MAX_STEPS}"
             )
         return steps
 
@@ -314,6 +349,7 @@ class FineTuneConfig:
 
     def check(self, spec):
         """Raise UserError for values that cannot be combined; before any data are read."""
+        check_bounds(self)
         if not (self.do_train or self.do_eval or self.do_predict):
             raise UserError("one of `do_train`, `do_eval` and `do_predict` must be set")
         self.train.check(self.do_train)

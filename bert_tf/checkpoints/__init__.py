@@ -18,7 +18,14 @@ from bert_tf.checkpoints.metadata import (
     read_settings,
 )
 from bert_tf.checkpoints.names import encoder_shapes, release_name, tensors, weights
-from bert_tf.checkpoints.release import ReleaseCheckpoint, check_path, find, remove, write
+from bert_tf.checkpoints.release import (
+    ReleaseCheckpoint,
+    check_path,
+    find,
+    named_checkpoint,
+    remove,
+    write,
+)
 from bert_tf.checkpoints.warm_start import count_labels, open_checkpoint, warm_start
 from bert_tf.deprecation import deprecated_names
 
@@ -37,6 +44,7 @@ __all__ = [
     "find_vocabulary",
     "is_local_model",
     "load_config",
+    "named_checkpoint",
     "open_checkpoint",
     "read_metadata",
     "read_settings",

@@ -217,6 +217,8 @@ def resize(tensors, config, max_position_embeddings=None, vocab_size=None, seed=
             f"`vocab_size={words}` would remove {config.vocab_size - words} of the model's "
             f"{config.vocab_size} words"
         )
+    values |= {"max_position_embeddings": positions, "vocab_size": words}
+    resized = BertConfig.from_dict(values)  # raises for sizes that are too large
     changes_positions = positions != config.max_position_embeddings
     changes_words = words != config.vocab_size
     if (changes_positions or changes_words) and any(map(TRAINING_STATE.search, tensors)):
@@ -227,7 +229,6 @@ def resize(tensors, config, max_position_embeddings=None, vocab_size=None, seed=
     if changes_positions:
         table = tensors[_POSITIONS]
         tensors[_POSITIONS] = np.resize(table, (positions, table.shape[1]))  # repeats the rows
-        values["max_position_embeddings"] = positions
         console.info("positions: %d instead of %d", positions, len(table))
     if changes_words:
         table, num_new = tensors[_WORDS], words - config.vocab_size
@@ -238,6 +239,5 @@ def resize(tensors, config, max_position_embeddings=None, vocab_size=None, seed=
         if _WORD_BIAS in tensors:
             bias = tensors[_WORD_BIAS]
             tensors[_WORD_BIAS] = np.concatenate([bias, np.full(num_new, bias.mean(), bias.dtype)])
-        values["vocab_size"] = words
         console.info("words: %d instead of %d", words, len(table))
-    return tensors, BertConfig.from_dict(values)
+    return tensors, resized

@@ -9,7 +9,7 @@ import os
 import numpy as np
 import tensorflow as tf
 
-from bert_tf import console, files
+from bert_tf import console, files, json_files
 from bert_tf.checkpoints import names
 from bert_tf.checkpoints.metadata import HUGGING_FACE_CONFIG
 from bert_tf.errors import UserError, reason
@@ -213,10 +213,8 @@ def _shards(path):
             f"{path}: its weights are pickled ({PICKLE}), which is not safe to read; convert them "
             "with transformers, whose `save_pretrained(FOLDER)` writes model.safetensors"
         )
-    try:
-        shards = sorted(set(json.loads(files.read_text(index))["weight_map"].values()))
-    except (json.JSONDecodeError, KeyError, AttributeError, TypeError) as error:
-        raise UserError(f'{index}: cannot read its "weight_map" ({reason(error)})') from None
+    values = json_files.read_object(index, {"weight_map": json_files.OBJECT}, "transformers")
+    shards = sorted({str(shard) for shard in values["weight_map"].values()})
     for shard in shards:
         if shard != os.path.basename(shard):
             raise UserError(f"{index}: the shard {shard!r} is outside the folder")

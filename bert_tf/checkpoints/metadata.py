@@ -1,14 +1,14 @@
 """Files next to a checkpoint: config, vocabulary and metadata about casing, labels and head."""
 
-import json
 import os
 import re
 
 import tensorflow as tf
 
-from bert_tf import console, files
+from bert_tf import console, files, json_files
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
+from bert_tf.json_files import BOOLEAN, NUMBER, OBJECT, TEXT, array, integer, optional, record
 from bert_tf.tokenization.settings import RELEASE_SETTINGS
 from bert_tf.tokenization.tokenizer_json import read_tokenizer_settings
 
@@ -34,16 +34,29 @@ def load_config(path):
     return BertConfig.from_json_file(config_file)
 
 
+# Fields of these files that are used.
+_FIELDS = {
+    "architectures?": optional(array(TEXT)),
+    "data_scheme?": TEXT,
+    "do_lower_case?": optional(BOOLEAN),
+    "id2label?": optional(OBJECT),
+    "labels?": array(TEXT),
+    "max_input_chars_per_word?": optional(integer(1)),
+    "max_seq_length?": optional(integer(1)),
+    "names?": array(TEXT),
+    "numbers?": array(OBJECT),
+    "problem_type?": optional(TEXT),
+    "scores?": record({"mean": NUMBER, "deviation": NUMBER}),
+    "strip_accents?": optional(BOOLEAN),
+    "task_type?": TEXT,
+    "tokenize_chinese_chars?": optional(BOOLEAN),
+}
+
+
 def read_json(folder, name):
     """Return the values of a JSON file as a dict, an empty one if the file does not exist."""
     path = os.path.join(folder, name)
-    try:
-        values = json.loads(files.read_text(path)) if tf.io.gfile.exists(path) else {}
-    except json.JSONDecodeError as error:
-        raise UserError(f"{path}, line {error.lineno}: not JSON ({error.msg})") from None
-    if not isinstance(values, dict):
-        raise UserError(f"{path}: expected a JSON object")
-    return values
+    return json_files.read_object(path, _FIELDS) if tf.io.gfile.exists(path) else {}
 
 
 def read_metadata(path):
@@ -57,7 +70,7 @@ def read_metadata(path):
         metadata.update(read_json(folder, name))
     # The head of a token classifier has the same weights as that of a text classifier.
     if "data_scheme" in metadata:
-        metadata["labels"] = metadata["names"]
+        metadata["labels"] = metadata.get("names", [])
         metadata["architectures"] = ["BertForTokenClassification"]
     return metadata
 

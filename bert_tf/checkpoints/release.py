@@ -4,10 +4,12 @@ Training runs of bert_tf write this format, too.
 """
 
 import os
+import re
 from collections.abc import Mapping
 
 import numpy as np
 import tensorflow as tf
+from google.protobuf import text_format, wrappers_pb2
 
 from bert_tf import files
 from bert_tf.errors import DamagedFile, UserError, reason
@@ -26,6 +28,49 @@ def check_path(path, argument):
         )
 
 
+# A field of TensorFlow's CheckpointState, as text.
+_NEWEST = re.compile(r"""^\s*model_checkpoint_path\s*:\s*(".*"|'.*')\s*$""", re.MULTILINE)
+
+
+def named_checkpoint(folder: str) -> str | None:
+    """Return the prefix of the checkpoint that the file `checkpoint` names, None without the file.
+
+    A checkpoint of that name in `folder` takes precedence, because the folder may have been moved.
+
+    Raises:
+      UserError: if the file is damaged, or the checkpoint that it names does not exist.
+    """
+    path = os.path.join(folder, "checkpoint")
+    if not tf.io.gfile.exists(path):
+        return None
+    match = _NEWEST.search(files.read_text(path))
+    try:
+        name = match and text_format.Parse(f"value: {match[1]}", wrappers_pb2.StringValue()).value
+    except text_format.ParseError:
+        name = None
+    if not name:
+        raise UserError(f"{path}: no model_checkpoint_path found, expected the name of one")
+    for prefix in (os.path.join(folder, os.path.basename(name)), os.path.join(folder, name)):
+        if tf.io.gfile.exists(prefix + ".index"):
+            return prefix
+    raise UserError(f"{path} names {name}, but there is no {prefix}.index")
+
+
+def _only_checkpoint(folder, argument):
+    """Return the prefix of the only checkpoint in a folder; raise UserError if it is not one."""
+    names = sorted(name.rstrip("/") for name in tf.io.gfile.listdir(folder))
+    indices = [name for name in names if name.endswith(".index")]
+    if len(indices) != 1:
+        seeds = [name for name in names if name.startswith("seed_")]
+        found = ", ".join(indices) or "none"
+        if seeds and not indices:
+            found = f"none except in the folders {', '.join(seeds)}"
+        raise UserError(
+            f"`{argument}`: expected one checkpoint in the folder {folder}, found {found}"
+        )
+    return os.path.join(folder, indices[0])
+
+
 def find(path: str, argument: str = "init_checkpoint") -> str:
     """Return the prefix of a checkpoint; raise UserError, which names `argument`, if there is none.
 
@@ -35,19 +80,7 @@ def find(path: str, argument: str = "init_checkpoint") -> str:
     check_path(path, argument)
     prefix = path
     if tf.io.gfile.isdir(path):
-        prefix = tf.train.latest_checkpoint(path)
-        if prefix is None:
-            names = sorted(name.rstrip("/") for name in tf.io.gfile.listdir(path))
-            indices = [name for name in names if name.endswith(".index")]
-            if len(indices) != 1:
-                seeds = [name for name in names if name.startswith("seed_")]
-                found = ", ".join(indices) or "none"
-                if seeds and not indices:
-                    found = f"none except in the folders {', '.join(seeds)}"
-                raise UserError(
-                    f"`{argument}`: expected one checkpoint in the folder {path}, found {found}"
-                )
-            prefix = os.path.join(path, indices[0])
+        prefix = named_checkpoint(path) or _only_checkpoint(path, argument)
     for ending in (".index", ".data-"):
         head, dot, _ = prefix.rpartition(ending)
         if dot and not files.system(prefix).exists(prefix + ".index"):

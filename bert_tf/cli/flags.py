@@ -16,7 +16,7 @@ import typing
 from absl import app, flags, logging
 
 from bert_tf import console, files
-from bert_tf.errors import Stopped, UserError
+from bert_tf.errors import Stopped, UserError, out_of_memory_errors, reason
 from bert_tf.options import ModelConfig
 
 FLAGS = flags.FLAGS
@@ -69,6 +69,9 @@ def run(main, needs_tensorflow=True):
                 main()
         except UserError as error:
             print(f"{name}: error: {error}", file=sys.stderr)
+            sys.exit(1)
+        except out_of_memory_errors() as error:
+            print(f"{name}: error: out of memory ({reason(error)})", file=sys.stderr)
             sys.exit(1)
         except Stopped as stopped:
             print(f"{name}: {stopped}", file=sys.stderr)

@@ -12,7 +12,7 @@ import re
 import sys
 from typing import NamedTuple
 
-from bert_tf import files
+from bert_tf import files, json_files
 from bert_tf.errors import UserError, reason
 
 # Names of delimiters in messages and as values of `delimiter`.
@@ -130,8 +130,8 @@ def _read_start(path):
 
 def _is_object(text):
     try:
-        return isinstance(json.loads(text.lstrip().splitlines()[0]), dict)
-    except (ValueError, RecursionError):
+        return isinstance(json_files.loads(text.lstrip().splitlines()[0]), dict)
+    except (ValueError, IndexError):
         return False
 
 
@@ -255,9 +255,9 @@ def _json_line_objects(path):
             yield number, {}, f"not UTF-8 text (the byte {ord(match[0]) - 0xDC00:#x})"
             continue
         try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            yield number, {}, f"not JSON ({getattr(error, 'msg', 'too deep')})"
+            row = json_files.loads(line)
+        except json.JSONDecodeError as error:
+            yield number, {}, f"not JSON ({error.msg})"
             continue
         if isinstance(row, dict):
             yield number, row, None
@@ -266,12 +266,7 @@ def _json_line_objects(path):
 
 
 def _json_objects(path):
-    try:
-        rows = json.loads(files.read_text(path))
-    except json.JSONDecodeError as error:
-        raise UserError(f"{path}, line {error.lineno}: not JSON ({error.msg})") from None
-    except RecursionError:
-        raise UserError(f"{path}: the JSON is nested too deep") from None
+    rows = json_files.read(path, json_files.array(json_files.ANY))
     for number, row in enumerate(rows, 1):
         is_object = isinstance(row, dict)
         problem = None if is_object else "expected a JSON object of columns by name"

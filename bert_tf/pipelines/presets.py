@@ -1,12 +1,11 @@
 """The files of a pre-trained model, and the settings of a sentence-transformers folder."""
 
-import json
 import os
 from typing import NamedTuple
 
 import tensorflow as tf
 
-from bert_tf import checkpoints, console, files, tasks
+from bert_tf import checkpoints, console, files, json_files, tasks
 from bert_tf.checkpoints.metadata import (
     HUGGING_FACE_CONFIG,
     find_companion_file,
@@ -163,13 +162,13 @@ def sentence_transformers_options(path):
     modules_file = os.path.join(folder, "modules.json")
     if not tf.io.gfile.exists(modules_file):
         return {}
-    try:
-        modules = {module["type"].rpartition(".")[2]: module["path"]
-                   for module in json.loads(files.read_text(modules_file))}  # fmt: skip
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise UserError(
-            f"{modules_file}: expected a list of modules, each with `type` and `path`"
-        ) from None
+    module_kind = json_files.record({"type": json_files.TEXT, "path": json_files.TEXT})
+    modules = {
+        module["type"].rpartition(".")[2]: module["path"]
+        for module in json_files.read(
+            modules_file, json_files.array(module_kind), "sentence-transformers"
+        )
+    }
     unsupported = sorted(set(modules) - {"Transformer", "Pooling", "Normalize"})
     if unsupported:
         raise UserError(

@@ -122,7 +122,8 @@ class DocumentClassifier(tf.Module):
         """Return the logits (B, L) for string (B,) and normalized numbers, float32 (B, F)."""
         settings = self._windows
         numbers = tf.ensure_shape(numbers, (None, self._num_numbers))
-        tokens = self.tokenizer.tokenize(texts)
+        # Without [CLS] and [SEP].
+        tokens = self.tokenizer.first_tokens(texts, settings.max_length - 2)
         num_tokens = tf.cast(tokens.row_lengths(), tf.int32)
         sizes = tf.fill(tf.shape(num_tokens), settings.size)
         windows = Windows(num_tokens, sizes, settings.stride, settings.max_windows, keep_empty=True)

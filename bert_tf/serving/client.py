@@ -10,7 +10,7 @@ import numpy as np
 
 from bert_tf import console
 from bert_tf.errors import UserError
-from bert_tf.serving.predictor import TASK_OUTPUTS, BasePredictor
+from bert_tf.serving.predictor import BasePredictor, check_outputs
 from bert_tf.serving.transports import SIGNATURE, TRANSPORTS, ServerError, validating_response
 
 # All inputs that an exported text model may have, in the order of a line.
@@ -96,13 +96,7 @@ class Client(BasePredictor):
                 f"{self._name()} has the inputs {', '.join(inputs)}, but model.json names "
                 f"{', '.join(metadata['inputs'])}"
             )
-        expected = TASK_OUTPUTS.get(metadata["task"], ())
-        missing = [name for name in expected if name not in self._output_specs]
-        if missing:
-            raise UserError(
-                f"{self._name()} lacks the outputs {', '.join(missing)} of the task "
-                f"{metadata['task']}; it has {', '.join(sorted(self._output_specs))}"
-            )
+        check_outputs(self._name(), self._output_specs, metadata)
         super().__init__(inputs, num_numeric_features, metadata, batch_size)
 
     def _run(self, columns):

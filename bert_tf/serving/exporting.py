@@ -198,7 +198,7 @@ def _write(servable, folder):
     endpoints = {"serving_default": (servable.serve_ids, servable.ids_signature)}
     if takes_text:
         endpoints = {
-            "serving_default": (servable.serve_text, servable.text_signature),
+            "serving_default": (_checking_rows(servable.serve_text), servable.text_signature),
             "ids": (servable.serve_ids, servable.ids_signature),
         }
     for name, (function, signature) in endpoints.items():
@@ -236,6 +236,22 @@ def _write(servable, folder):
         folder, servable.task, ", ".join(servable.text_signature) if takes_text else "ids",
         options.weights,
     )  # fmt: skip
+
+
+def _checking_rows(serve):
+    """Return a function like `serve` that raises an error for inputs of different lengths.
+
+    Without it, TensorFlow repeats an input of one row for all rows of the others.
+    """
+
+    def serve_equal(inputs):
+        counts = tf.stack([tf.shape(x)[0] for x in inputs.values()])
+        names = ", ".join(inputs)
+        message = f"{names}: the same number of rows was expected, found"
+        tf.debugging.Assert(tf.reduce_all(counts == counts[0]), [message, counts], summarize=9)
+        return serve(inputs)
+
+    return serve_equal
 
 
 def _write_batching_parameters(export_dir, task):

@@ -11,9 +11,10 @@ import sys
 
 import numpy as np
 
-from bert_tf import files
+from bert_tf import files, json_files
 from bert_tf.deprecation import RENAMED_TASKS
 from bert_tf.errors import UserError, reason
+from bert_tf.json_files import TEXT, array, record
 
 # File with a model's metadata, in the folder of its SavedModel.
 METADATA = os.path.join("assets.extra", "model.json")
@@ -26,6 +27,15 @@ TASK_OUTPUTS = {
     "multiple_choice": ("probabilities",),
     "encoder": ("tokens", "sequence_output"),
     "fill_mask": ("words", "probabilities"),
+}
+
+# The fields of a `model.json` that are used.
+_FIELDS = {
+    "task": TEXT,
+    "inputs": array(TEXT),
+    "labels?": array(TEXT),
+    "numbers?": array(TEXT),
+    "columns?": record({"text_columns?": array(TEXT)}),
 }
 
 # A multi-label answer lists the labels that have at least this probability.
@@ -147,9 +157,9 @@ class BasePredictor:
         names = self.inputs
         if as_json:
             try:
-                row = json.loads(line)
-            except (json.JSONDecodeError, RecursionError) as error:
-                raise ValueError(f"invalid JSON ({getattr(error, 'msg', 'too deep')})") from None
+                row = json_files.loads(line)
+            except json.JSONDecodeError as error:
+                raise ValueError(f"invalid JSON ({error.msg})") from None
             row = self._by_input(row)
         else:
             cells = line.split("\t") if len(names) > 1 else [line]
@@ -232,10 +242,17 @@ class Predictor(BasePredictor):
         tensorflow_text()  # registers the operations of the graph
         try:
             self._model = tf.saved_model.load(self.path)
-        except (OSError, tf.errors.OpError) as error:
+            self._serve = self._model.signatures["serving_default"]
+        # The reader of a damaged model raises exceptions of many classes.
+        except Exception as error:
             raise UserError(f"`model`: {self.path} cannot be loaded ({reason(error)})") from None
-        self._serve = self._model.signatures["serving_default"]
         specs = self._serve.structured_input_signature[1]
+        if specs.keys() != set(metadata["inputs"]):
+            raise UserError(
+                f"`model`: {self.path} has the inputs {', '.join(sorted(specs))}, but its "
+                f"model.json names {', '.join(metadata['inputs'])}"
+            )
+        check_outputs(f"`model`: {self.path}", self._serve.structured_outputs, metadata)
         self._dtypes = {name: specs[name].dtype for name in metadata["inputs"]}
         num_numeric_features = specs["numbers"].shape[1] if "numbers" in specs else 0
         super().__init__(metadata["inputs"], num_numeric_features, metadata, batch_size)
@@ -277,15 +294,18 @@ def read_metadata(path):
     Raises:
       UserError: if the file is not a `model.json`.
     """
-    text = files.read_text(path)
-    try:
-        metadata = json.loads(text)
-        if isinstance(metadata["task"], str) and isinstance(metadata["inputs"], list):
-            return {**metadata, "task": RENAMED_TASKS.get(metadata["task"], metadata["task"])}
-        message = "task and inputs were expected"
-    except (ValueError, LookupError, TypeError, RecursionError) as error:
-        message = reason(error)
-    raise UserError(f"{path} is not a model.json written by export_model.py ({message})")
+    metadata = json_files.read_object(path, _FIELDS, "export_model.py")
+    return {**metadata, "task": RENAMED_TASKS.get(metadata["task"], metadata["task"])}
+
+
+def check_outputs(name, outputs, metadata):
+    """Raise UserError if a model, called `name`, lacks outputs of the task in its `model.json`."""
+    expected = TASK_OUTPUTS.get(metadata["task"], ())
+    if missing := [output for output in expected if output not in outputs]:
+        raise UserError(
+            f"{name} lacks the outputs {', '.join(missing)} of the task {metadata['task']}; it has "
+            f"{', '.join(sorted(outputs))}"
+        )
 
 
 def list_versions(folder):

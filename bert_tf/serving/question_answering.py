@@ -11,6 +11,7 @@ from bert_tf.serving.sequences import Windows, substrings
 from bert_tf.tasks.question_answering.decoding import MAX_NULL_ODDS
 from bert_tf.tasks.question_answering.features import NUM_SPECIAL_TOKENS
 from bert_tf.tokenization.graph import GraphTokenizer
+from bert_tf.tokenization.graph_normalization import row_indices
 
 _MIN_SCORE = tf.float32.min
 _STRINGS = tf.TensorSpec((None,), tf.string)
@@ -46,22 +47,18 @@ class QuestionAnsweringModule(tf.Module):
           `null_odds` float32 (B,), the score of "no answer" minus that of the best span.
         """
         ids, starts, ends = self.tokenizer.tokenize_with_offsets(contexts)
-        questions = self.tokenizer.tokenize(questions)[:, : self._window_config.max_query_length]
+        max_query_length = self._window_config.max_query_length
+        questions = self.tokenizer.first_tokens(questions, max_query_length)[:, :max_query_length]
         windows = _QuestionWindows(questions, ids, self._window_config)
         scores, first_tokens, span_lengths, null = self._best_spans(windows)
         size = self._decoding.n_best_size
 
-        def by_question(values, default):
-            """Put the spans of all windows of a question in one row: (W, K) -> (B, N + K)."""
-            ragged = tf.RaggedTensor.from_row_lengths(values, windows.counts, validate=False)
-            dense = ragged.to_tensor(default)
-            dense = tf.reshape(dense, (tf.size(windows.counts), -1))
-            # K defaults at the end, for `top_k` where no context has a token.
-            return tf.pad(dense, [[0, 0], [0, size]], constant_values=default)
-
-        scores, order = tf.math.top_k(by_question(scores, _MIN_SCORE), size)
-        first = tf.gather(by_question(first_tokens, 0), order[:, 0], batch_dims=1)
-        last = first + tf.gather(by_question(span_lengths, 0), order[:, 0], batch_dims=1)
+        scores, order = _top_spans(scores, windows.counts, size)
+        first, span_length = (
+            tf.gather(tf.concat([tf.reshape(x, (-1,)), [0]], 0), order[:, 0])
+            for x in (first_tokens, span_lengths)
+        )
+        last = first + span_length
         best = scores[:, 0]
         has_span, chosen = best > _MIN_SCORE, best
         is_answered, null_odds = has_span, {}
@@ -126,6 +123,33 @@ class QuestionAnsweringModule(tf.Module):
         return windows.map(
             read, [(tf.float32, shape), (tf.int32, shape), (tf.int32, shape), (tf.float32, (None,))]
         )
+
+
+def _top_spans(scores, counts, size):
+    """Return the best spans of each question, best first.
+
+    Args:
+      scores: float32 (W, K), the scores of spans of all windows.
+      counts: int32 (B,), the number of windows of each question.
+      size: K.
+
+    Returns:
+      A pair of scores (B, K) and indices among the W * K spans (B, K). Where a question has fewer
+      spans they are `_MIN_SCORE` and W * K.
+    """
+    # One row of spans for each question would be as wide as that with the longest context, so all
+    # are sorted together: by score, then by question. `argsort` is stable.
+    num_spans = counts * size
+    questions = row_indices(num_spans)
+    scores = tf.reshape(scores, (-1,))
+    order = tf.argsort(scores, direction="DESCENDING", stable=True)
+    order = tf.gather(order, tf.argsort(tf.gather(questions, order), stable=True))
+    firsts = tf.cumsum(num_spans, exclusive=True)[:, None] + tf.range(size)
+    is_span = tf.range(size) < num_spans[:, None]
+    # An entry after the last, so that the gather is never empty.
+    indices = tf.gather(tf.concat([order, [0]], 0), tf.where(is_span, firsts, 0))
+    indices = tf.where(is_span, indices, tf.size(scores))
+    return tf.gather(tf.concat([scores, [_MIN_SCORE]], 0), indices), indices
 
 
 class _QuestionWindows(Windows):

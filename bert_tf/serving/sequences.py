@@ -6,6 +6,7 @@ Shapes: B texts, W windows of all texts, R a selection of windows, S positions o
 import tensorflow as tf
 
 from bert_tf.errors import UserError
+from bert_tf.tokenization.graph_normalization import row_indices
 
 # The model reads this number of windows at a time, so that memory does not grow with the texts.
 _WINDOWS_PER_STEP = 32
@@ -86,7 +87,7 @@ class Windows:
             self.counts = tf.minimum(self.counts, max_windows)
         if not keep_empty:
             self.counts = tf.where(num_tokens > 0, self.counts, 0)
-        self.texts = tf.repeat(tf.range(tf.size(num_tokens)), self.counts)
+        self.texts = row_indices(self.counts)
         number = tf.range(tf.size(self.texts))
         self._number = number - tf.gather(tf.cumsum(self.counts, exclusive=True), self.texts)
         self._num_tokens, self._max_length, self._step = (
@@ -165,6 +166,5 @@ def substrings(texts, indices, starts, ends):
     offsets = tf.cast(tf.gather(characters.row_starts(), indices), tf.int32)
     ranges = tf.ragged.range(offsets + starts, offsets + ends)
     selected = tf.gather(characters.values, ranges.values)
-    return tf.strings.reduce_join(
-        tf.RaggedTensor.from_row_splits(selected, ranges.row_splits, validate=False), axis=1
-    )
+    # `reduce_join` of a ragged tensor would allocate N times the longest substring.
+    return tf.strings.unsorted_segment_join(selected, row_indices(ends - starts), tf.size(starts))

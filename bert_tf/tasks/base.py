@@ -9,15 +9,16 @@ import dataclasses
 import importlib
 import json
 import os
+import typing
 from collections.abc import Callable
 from typing import Any, ClassVar
 
 import tensorflow as tf
 
-from bert_tf import console, files
+from bert_tf import console, files, json_files
 from bert_tf.config import BertConfig
 from bert_tf.data import records
-from bert_tf.errors import UserError, reason
+from bert_tf.errors import UserError
 from bert_tf.options import TaskOptions
 from bert_tf.tasks.truncation import log_truncated
 from bert_tf.tokenization.settings import (
@@ -131,8 +132,17 @@ class TaskConfig:
         return self.recorded_options()
 
     @classmethod
+    def json_fields(cls):
+        """Return the fields of the side file, as `json_files.read_object` takes them."""
+        hints = typing.get_type_hints(cls)
+        return {
+            **{name: json_files.of_type(hints[name]) for name in cls.OPTIONS},
+            **{f"{name}?": json_files.of_type(hints[name]) for name in EXTRA_SETTINGS},
+        }
+
+    @classmethod
     def from_json(cls, values, bert_config, vocab_file):
-        """Make a config from the values of a side file; may raise KeyError or TypeError."""
+        """Make a config from the values of a side file, which has valid `json_fields`."""
         return cls(bert_config, vocab_file, **{name: values[name] for name in cls.OPTIONS})
 
     @classmethod
@@ -177,19 +187,13 @@ class TaskConfig:
         path = os.path.join(folder, cls.FILE)
         if not tf.io.gfile.exists(path):
             return None
-        try:
-            values = json.loads(files.read_text(path))
-            config = cls.from_json(
-                values,
-                BertConfig.from_json_file(os.path.join(folder, files.CONFIG)),
-                os.path.join(folder, files.VOCABULARY),
-            )
-            return dataclasses.replace(config, **{x: values.get(x) for x in EXTRA_SETTINGS})
-        except (json.JSONDecodeError, KeyError, TypeError) as error:
-            script = files.TASK_FILES[cls.FILE]
-            raise UserError(
-                f"{path}: not a configuration written by {script} ({reason(error)})"
-            ) from None
+        values = json_files.read_object(path, cls.json_fields(), files.TASK_FILES[cls.FILE])
+        config = cls.from_json(
+            values,
+            BertConfig.from_json_file(os.path.join(folder, files.CONFIG)),
+            os.path.join(folder, files.VOCABULARY),
+        )
+        return dataclasses.replace(config, **{x: values.get(x) for x in EXTRA_SETTINGS})
 
     @classmethod
     def check_folder(cls, folder):

@@ -6,8 +6,9 @@ import json
 
 import tensorflow as tf
 
-from bert_tf import console, files
+from bert_tf import console, files, json_files
 from bert_tf.data import records
+from bert_tf.errors import UserError
 from bert_tf.tokenization.settings import EXTRA_SETTINGS, extra_settings
 
 # Texts to tokenize at a time.
@@ -67,8 +68,8 @@ class FeatureCache:
         if not tf.io.gfile.exists(metadata_path):
             return None, f"its metadata, {metadata_path}, are missing"
         try:
-            metadata = dict(json.loads(files.read_text(metadata_path)))
-        except (ValueError, TypeError):
+            metadata = json_files.read_object(metadata_path)
+        except UserError:
             return None, f"{metadata_path} cannot be read"
         changed = [name for name, value in self._fingerprint.items() if metadata.get(name) != value]
         if changed:

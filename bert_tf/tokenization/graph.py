@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from bert_tf.errors import UserError
 from bert_tf.tokenization import graph_normalization
+from bert_tf.tokenization.graph_normalization import row_indices
 from bert_tf.tokenization.normalization import context_characters
 from bert_tf.tokenization.settings import resolve_settings
 from bert_tf.tokenization.vocabulary import load_vocab, special_tokens
@@ -27,6 +28,9 @@ _SPACE = ord(" ")
 _BYTES_PER_CHAR = 4
 # The limit of FastWordpieceTokenizeWithOffsets.
 _MAX_BYTES_PER_PIECE = 256
+
+# How much of a long text is tokenized at first, and how much more if that has too few tokens.
+_BYTES_PER_TOKEN, _GROWTH = 16, 8
 
 # Length of `[CLS] a [SEP] b [SEP]` with one token for each text.
 _MIN_SEQ_LENGTH = 5
@@ -80,7 +84,7 @@ class GraphTokenizer(tf.Module):
         # A read-only view, which tf.Module does not track: it would save each entry.
         self.vocab = types.MappingProxyType(dict(vocab))
         self.settings = types.MappingProxyType(settings)
-        self.do_lower_case, self._strip_accents, _ = rules
+        self.do_lower_case, self._strip_accents, self._splits_ideographs = rules
         characters = context_characters(self.do_lower_case, self._strip_accents)
         self._context_class = f"[{characters}]" if characters else None
         self.special_tokens = special_tokens(self.vocab) if keep_special_tokens else ()
@@ -131,8 +135,8 @@ class GraphTokenizer(tf.Module):
         Raises:
           UserError: if `max_seq_length` is too small for two texts.
         """
-        ids_a = self.tokenize(texts)
-        ids_b = None if pairs is None else self.tokenize(pairs)
+        ids_a = self.first_tokens(texts, max_seq_length - 2)
+        ids_b = None if pairs is None else self.first_tokens(pairs, max_seq_length - 2)
         return self.pack(ids_a, ids_b, max_seq_length, pad_to_longest)
 
     def pack(
@@ -178,6 +182,40 @@ class GraphTokenizer(tf.Module):
             "input_mask": tf.cast(is_token, tf.int32),
             "segment_ids": tf.cast(is_second, tf.int32),
         }
+
+    def first_tokens(self, texts: tf.Tensor, limit: int) -> tf.RaggedTensor:
+        """Convert the beginning of strings (B,) to ids, ragged int32 (B, None).
+
+        Each row has at least the first `limit` ids of `tokenize`, or all if there are fewer. The
+        rest of a text does not cost anything, unless the text begins with a word or with white
+        space that is much longer than `limit` tokens usually are.
+        """
+        texts = tf.convert_to_tensor(texts, tf.string)
+        lengths = tf.strings.length(texts)
+
+        def cut(texts):
+            # The last character may be incomplete.
+            return graph_normalization.cut_between_words(
+                _drop_invalid_utf8(texts), self._splits_ideographs
+            )
+
+        def tokenize(sizes, *_):
+            is_long = lengths > sizes
+            prefixes = tf.strings.substr(texts, tf.zeros_like(sizes), sizes)
+            ids = self.tokenize(_map_where(is_long, cut, prefixes))
+            is_short = is_long & (tf.cast(ids.row_lengths(), tf.int32) < limit)
+            # Larger sizes without an overflow.
+            larger = tf.minimum(sizes, lengths // _GROWTH + 1) * _GROWTH
+            sizes = tf.where(is_short, larger, sizes)
+            return sizes, tf.reduce_any(is_short), ids.values, ids.row_splits
+
+        _, _, values, splits = tf.while_loop(
+            lambda sizes, is_short, *_: is_short,
+            tokenize,
+            tokenize(tf.fill(tf.shape(lengths), _BYTES_PER_TOKEN * limit)),
+            shape_invariants=tuple(tf.TensorShape(shape) for shape in ([None], [], [None], [None])),
+        )
+        return tf.RaggedTensor.from_row_splits(values, splits, validate=False)
 
     @tf.function(input_signature=[_TEXTS], autograph=False)
     def tokenize(self, texts):
@@ -225,15 +263,15 @@ class GraphTokenizer(tf.Module):
         char_of_byte = tf.cumsum(tf.cast(_bytes(texts) & 0xC0 != 0x80, tf.int32)) - 1
         byte_offsets = byte_offsets[:, :-1]  # the last one is the end of the text
         source_byte = tf.cast(byte_offsets.values, tf.int32)
-        source_byte += tf.gather(_byte_starts(texts), byte_offsets.value_rowids())
+        source_byte += tf.gather(_byte_starts(texts), _rows(byte_offsets))
         source_byte = tf.boolean_mask(source_byte, _bytes(normalized) != _SPACE)
         source = tf.gather(char_sources, tf.gather(char_of_byte, source_byte))
 
         # The tokens of a word cover it, so each of them ends where the next one starts.
         word_starts = _byte_starts(words.values)
-        token_start = piece_starts.values + tf.gather(word_starts, piece_starts.value_rowids())
+        token_start = piece_starts.values + tf.gather(word_starts, _rows(piece_starts))
         token_end = tf.concat([token_start, [tf.size(source)]], 0)[1:]
-        token = tf.repeat(tf.range(tf.size(token_start)), token_end - token_start)
+        token = row_indices(token_end - token_start)
         start = tf.math.segment_min(source, token)
         end = tf.gather(char_ends, tf.math.segment_max(source, token))
 
@@ -241,7 +279,7 @@ class GraphTokenizer(tf.Module):
         ids, is_special = self._unescape_special(ids.values)
         # Count from the beginning of each text, after its line break.
         rows = tf.RaggedTensor.from_row_splits(ids, splits, validate=False)
-        text_start = tf.cast(tf.gather(codes.row_starts(), rows.value_rowids()), tf.int32) + 1
+        text_start = tf.cast(tf.gather(codes.row_starts(), _rows(rows)), tf.int32) + 1
         # The two spaces around an escaped special token are part of its span.
         margin = tf.cast(is_special, tf.int32)
         starts, ends = start - text_start - margin, end - text_start + margin
@@ -289,6 +327,11 @@ def truncated_lengths(length_a, length_b, limit):
     kept_a = tf.minimum(length_a, tf.maximum(limit - half, limit - length_b))
     kept_b = tf.minimum(length_b, tf.maximum(half, limit - length_a))
     return kept_a, kept_b
+
+
+def _rows(ragged):
+    """Return the row of each value of a ragged (B, None), int32."""
+    return row_indices(tf.cast(ragged.row_lengths(), tf.int32))
 
 
 def _gather_columns(ragged, columns, lengths):

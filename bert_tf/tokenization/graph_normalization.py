@@ -15,6 +15,9 @@ import tensorflow as tf
 
 from bert_tf.tokenization import normalization
 
+# Blocks of ideographs whose characters are all words of their own and have no other rule.
+_IDEOGRAPHS = "\u3400-\u4dbf\u4e00-\u9fff"
+
 # The properties of a character are packed into one byte: rule, sigma, order.
 _RULES = "kdsiahmM"
 _SIGMAS = "-ci"
@@ -164,6 +167,30 @@ def _next_true(mask):
     return tf.gather(indices, tf.cumsum(tf.cast(mask, tf.int32), exclusive=True))
 
 
+def row_indices(counts):
+    """Return each index i of `counts`, int32 (B,), `counts[i]` times: int32 (sum of counts,).
+
+    `tf.repeat` and `RaggedTensor.value_rowids` give the same, but allocate B times the largest
+    count: gigabytes for one long text.
+    """
+    ends = tf.cumsum(counts)
+    total = tf.reduce_sum(counts)
+    num_ends = tf.math.unsorted_segment_sum(tf.ones_like(ends), ends, total + 1)
+    return tf.cumsum(num_ends)[:total]
+
+
+def cut_between_words(texts, tokenize_chinese_chars):
+    """Cut strings (B,), UTF-8, before their last white space or ideograph.
+
+    No rule reaches across these characters, so what is left has the same words as before the cut. A
+    text without any of them becomes "".
+    """
+    boundaries = " \t\n\r" + (_IDEOGRAPHS if tokenize_chinese_chars else "")
+    return tf.strings.regex_replace(
+        texts, f"(?s)(?:(.*)[{boundaries}])?.*", r"\1", replace_global=False
+    )
+
+
 def resolve_context(lines, do_lower_case, strip_accents):
     """Apply `normalization.resolve_context` to a batch of texts, string (B,), UTF-8.
 
@@ -175,7 +202,7 @@ def resolve_context(lines, do_lower_case, strip_accents):
       all characters of `lines`, int32 (T',).
     """
     ragged = tf.strings.unicode_decode(lines, "UTF-8")
-    codes, rows = ragged.values, tf.cast(ragged.value_rowids(), tf.int32)
+    codes, rows = ragged.values, row_indices(tf.cast(ragged.row_lengths(), tf.int32))
     if do_lower_case:
         codes = _replace_final_sigmas(codes)
     if not strip_accents:
@@ -187,7 +214,7 @@ def resolve_context(lines, do_lower_case, strip_accents):
     note = tf.clip_by_value(codes - _FIRST_NOTE, 0, len(_NOTE_COUNTS) - 1)
     is_note = (note == codes - _FIRST_NOTE) & (tf.gather(_NOTE_COUNTS, note) > 1)
     counts = tf.where(is_note, tf.gather(_NOTE_COUNTS, note), 1)
-    sources = tf.repeat(tf.range(tf.size(codes)), counts)
+    sources = row_indices(counts)
     part = tf.range(tf.size(sources)) - tf.gather(tf.cumsum(counts, exclusive=True), sources)
     parts = tf.gather_nd(_NOTE_PARTS, tf.stack([tf.gather(note, sources), part], 1))
     codes = tf.where(tf.gather(is_note, sources), parts, tf.gather(codes, sources))

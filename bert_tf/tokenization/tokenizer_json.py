@@ -7,7 +7,7 @@ BERT. Any other step would give different ids, so it is an error.
 import json
 import os
 
-from bert_tf import console, files
+from bert_tf import console, files, json_files
 from bert_tf.errors import UserError
 
 TOKENIZER, TOKENIZER_CONFIG = files.TOKENIZER, files.TOKENIZER_CONFIG
@@ -42,7 +42,7 @@ def read_tokenizer_json(path):
     Raises:
       UserError: naming the field, if the file is not the tokenizer of a BERT model.
     """
-    values = _load(path)
+    values = json_files.read_object(path)
     model = _member(path, values, "model")
     _expect(path, "model.type", model.get("type", "WordPiece"), "WordPiece")
     _expect(path, "model.unk_token", model.get("unk_token"), "[UNK]")
@@ -89,7 +89,7 @@ def read_tokenizer_settings(folder, tokenizer=TOKENIZER):
     settings = read_tokenizer_json(paths[0])[1] if has_json else {}
     if not has_config:
         return settings
-    path, values = paths[1], _load(paths[1])
+    path, values = paths[1], json_files.read_object(paths[1])
     name = values.get("tokenizer_class")
     if name not in (None, *_BERT_CLASSES) and not (has_json and name in _GENERIC_CLASSES):
         raise UserError(
@@ -193,16 +193,6 @@ def _normalizer_settings(settings):
     values = {name: settings[name] for name in _NORMALIZER_NAMES}
     if values["strip_accents"] == values["do_lower_case"]:
         values["strip_accents"] = None  # follows it
-    return values
-
-
-def _load(path):
-    try:
-        values = json.loads(files.read_text(path))
-    except json.JSONDecodeError as error:
-        raise UserError(f"{path}, line {error.lineno}: not JSON ({error.msg})") from None
-    if not isinstance(values, dict):
-        raise UserError(f"{path}: expected a JSON object")
     return values
 
 

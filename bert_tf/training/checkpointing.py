@@ -14,13 +14,20 @@ import re
 import numpy as np
 import tensorflow as tf
 
-from bert_tf import checkpoints, console, files
-from bert_tf.errors import DamagedFile, UserError, reason
+from bert_tf import checkpoints, console, files, json_files
+from bert_tf.errors import DamagedFile, UserError
+from bert_tf.json_files import NUMBER, TEXT, array, integer, optional
 
 KEEP = 5
 # The subfolder of the best checkpoint, and the file in it that records the evaluations.
 BEST = "best"
 _RECORD = "best.json"
+_FIELDS = {
+    "metric": TEXT,
+    "value": optional(NUMBER),
+    "step": optional(integer(0)),
+    "since": array(integer(0)),
+}
 
 _RUN_STATE = "bert_tf/"
 
@@ -55,12 +62,10 @@ def latest(output_dir):
     the checkpoint of the highest step is used.
     """
     try:
-        named = tf.train.latest_checkpoint(output_dir)
-    except ValueError as error:
-        console.warning("%s/checkpoint cannot be read (%s)", output_dir, reason(error))
+        named = checkpoints.named_checkpoint(output_dir)
+    except UserError as error:
+        console.warning("%s; the newest checkpoint in %s is used", error, output_dir)
         named = None
-    # The file may use a different path to the same folder.
-    named = named and os.path.join(output_dir, os.path.basename(named))
     return named or max(_list_checkpoints(output_dir), default=(0, None))[1]
 
 
@@ -191,7 +196,7 @@ def log_best_checkpoint(output_dir, argument=None):
     """
     path = os.path.join(output_dir, BEST, _RECORD)
     if tf.io.gfile.exists(path):
-        record = json.loads(files.read_text(path))
+        record = json_files.read_object(path, _FIELDS, "a training run")
         folder = os.path.dirname(path)
         usage = f"`{argument}={folder}`" if argument else f"`best_metric={record['metric']}`"
         console.info(
@@ -221,14 +226,9 @@ class BestCheckpoint:
         path = os.path.join(self.folder, _RECORD)
         if not tf.io.gfile.exists(path):
             return
-        try:
-            record = json.loads(files.read_text(path))
-            stored_metric, self.since = record["metric"], list(record["since"])
-            self.value, self.step = record["value"], record["step"]
-        except (ValueError, KeyError, TypeError) as error:
-            raise UserError(
-                f"{path}: not a record of a best checkpoint ({reason(error)})"
-            ) from None
+        record = json_files.read_object(path, _FIELDS, "a training run")
+        stored_metric, self.since = record["metric"], record["since"]
+        self.value, self.step = record["value"], record["step"]
         if stored_metric != metric:
             raise UserError(
                 f"`best_metric={metric}`, but {self.folder} holds the best by {stored_metric}; use "

@@ -12,6 +12,7 @@ from bert_tf.config import BertConfig
 from bert_tf.data import dynamic_masking, input_pipeline, records
 from bert_tf.errors import UserError
 from bert_tf.optimization import make_optimizer
+from bert_tf.options import check_bounds
 from bert_tf.tasks.base import check_length, check_vocabulary
 from bert_tf.tasks.pretraining_task import PretrainingTask
 from bert_tf.tasks.results import write_eval_results
@@ -37,6 +38,7 @@ def pretrain(config):
     files.check_all_reachable(config)
     if not (config.do_train or config.do_eval):
         raise UserError("one of `do_train` and `do_eval` must be set")
+    check_bounds(config)
     config.device.check_dtype(config.train.dtype)
     if config.masked_lm_prob is not None and not config.dynamic_masking:
         raise UserError("`masked_lm_prob` requires `dynamic_masking`")

@@ -39,6 +39,17 @@ def test_full_disk(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_temporary_files_of_killed_processes_are_removed(tmp_path):
+    names = ["x.tmp-1", "c.tmp-12.index", "c.tmp-12.index.tempstate7"]
+    data = "c.tmp-12.data-00000-of-00001"
+    names += [data, f"{data}.tempstate10894372816"]
+    kept = ["c.index", "c.data-00000-of-00001", "notes.tmp", "a.tempstate1", "x.tmp-1.txt"]
+    for name in [*names, *kept]:
+        (tmp_path / name).write_text("")
+    files.remove_temporary_files(str(tmp_path))
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(kept)
+
+
 def test_expand_prefers_an_existing_file_to_a_pattern(tmp_path):
     for name in ("g[1]", "g1"):
         (tmp_path / name).mkdir()

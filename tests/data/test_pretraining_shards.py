@@ -65,6 +65,24 @@ def test_existing_shards_are_not_created_again(text_folder, caplog):
     assert path.read_bytes() == data
 
 
+@pytest.mark.parametrize("size", [100, 1000, 2000])
+def test_full_disk(text_folder, size):
+    """One sentence, and nothing stays; simulated by a limit on the size of files."""
+    resource = pytest.importorskip("resource")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+    try:
+        with pytest.raises(UserError, match=r"cannot be written \(.*too large"):
+            make_shards("full/x").create()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    left = [path.name for path in (text_folder / "full").rglob("*") if path.is_file()]
+    assert not [name for name in left if ".tmp-" in name]
+    if "sizes.json" not in left:  # there are no complete tokens to resume from
+        assert not left
+    assert make_shards("full/x").create().instances
+
+
 def test_shards_of_another_configuration_are_not_overwritten(text_folder):
     def fails(message, **options):
         with pytest.raises(UserError, match=rf"^`output_file`: .*{message}"):

@@ -126,6 +126,8 @@ def test_deletes_only_its_own_folder(root, quickstart, tmp_path):
     assert os.listdir(own) == ["made_by_quickstart.txt"]
     with pytest.raises(UserError, match=r"--output_dir: .*thesis\.txt"):
         quickstart.make_output_folder(str(other / "thesis.txt"))
+    with pytest.raises(UserError, match=r"thesis\.txt/new: .*cannot be created"):
+        quickstart.make_output_folder(str(other / "thesis.txt" / "new"))
     done = subprocess.run(
         [sys.executable, str(root / "quickstart.py"), f"--output_dir={other}"],
         capture_output=True, text=True,

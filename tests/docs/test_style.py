@@ -17,6 +17,7 @@ LAYERS = [
         "config",
         "errors",
         "files",
+        "json_files",
         "console",
         "processes",
         "commands",

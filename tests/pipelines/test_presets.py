@@ -88,5 +88,5 @@ def test_settings_of_a_sentence_transformers_folder(tmp_path):
     with pytest.raises(bert_tf.UserError, match=f"{tmp_path}: .*pooling_mode_weightedmean_tokens"):
         options()
     modules_file.write_text("{}{")
-    with pytest.raises(bert_tf.UserError, match=f"{modules_file}: .*list of modules"):
+    with pytest.raises(bert_tf.UserError, match=f"{modules_file}, line 1: not JSON"):
         options()

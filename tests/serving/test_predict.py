@@ -129,7 +129,30 @@ def test_predictor_loads_a_model_of_version_0_1(exported, tmp_path):
     assert answers == predictor(rows) and answers[0]["choice"] in (0, 1)
 
 
-@pytest.mark.parametrize("text", ["no JSON", "[]", '{"task": 1, "inputs": []}', None])
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [({"inputs": ["text", "x"]}, "has the inputs numbers, text, but its model.json names text, x"),
+     ({"task": "fill_mask"}, "lacks the outputs words of the task fill_mask"),
+     (None, "cannot be loaded")],
+)  # fmt: skip
+def test_damaged_models(predictor, tmp_path, changes, message):
+    """A model.json that does not fit, or half of the variables."""
+    folder = shutil.copytree(predictor.path, tmp_path / "1")
+    path = folder / METADATA
+    if changes:
+        path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+    else:
+        data = folder / "variables/variables.data-00000-of-00001"
+        data.write_bytes(data.read_bytes()[: data.stat().st_size // 2])
+    with pytest.raises(bert_tf.UserError, match=f"{tmp_path}/1 {message}"):
+        serving.Predictor(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["no JSON", "[]", '{"task": 1, "inputs": []}', None, "[" * 100_000,
+     '{"task": "classification", "inputs": ["text"], "labels": 7}'],
+)  # fmt: skip
 def test_invalid_metadata(text, tmp_path):
     if text is not None:
         (tmp_path / "model.json").write_text(text)

@@ -96,8 +96,19 @@ def test_damaged_files_are_named(case, run, text):
     config.save(run)
     path = os.path.join(run, spec.config_class.FILE)
     files.write_text(path, text)
-    with pytest.raises(bert_tf.UserError, match=f"{path}: .*{spec.script}"):
+    with pytest.raises(bert_tf.UserError, match=f"{path}[:,] .*{spec.script}"):
         spec.config_class.load(run)
+
+
+@pytest.mark.parametrize("value", ["128", 0, None, [], True, 1e9])
+def test_values_of_the_wrong_type_are_named(case, run, value):
+    spec, config, _, _ = case
+    config.save(run)
+    path = os.path.join(run, spec.config_class.FILE)
+    values = {**json.loads(files.read_text(path)), "max_seq_length": value}
+    files.write_text(path, json.dumps(values))
+    with pytest.raises(bert_tf.UserError, match=f"{path}: max_seq_length is .*{spec.script}"):
+        tasks.load_config(run)
 
 
 def test_a_resumed_run_has_the_same_model(case, run, tmp_path):

@@ -124,7 +124,7 @@ def test_record_of_a_different_metric_or_damaged_is_an_error(tmp_path):
     with pytest.raises(bert_tf.UserError, match=r"`best_metric=accuracy`.*best by loss"):
         checkpointing.BestCheckpoint(str(tmp_path), "accuracy")
     (tmp_path / "best" / "best.json").write_text("{")
-    with pytest.raises(bert_tf.UserError, match=r"best\.json: not a record"):
+    with pytest.raises(bert_tf.UserError, match=r"best\.json, line 1: not JSON"):
         checkpointing.BestCheckpoint(str(tmp_path), "loss")
 
 
@@ -139,7 +139,7 @@ def test_best_checkpoint_is_logged(tmp_path, caplog):
     assert f"use it with `teacher_dir={tmp_path}/best`" in caplog.text
 
 
-def test_latest_is_named_by_the_file_or_has_the_highest_step(tmp_path):
+def test_latest_is_named_by_the_file_or_has_the_highest_step(tmp_path, caplog):
     assert checkpointing.latest(str(tmp_path / "missing")) is None
     for step in (2, 10, 4):
         variables = {"global_step": tf.Variable(step, dtype=tf.int64)}
@@ -149,6 +149,13 @@ def test_latest_is_named_by_the_file_or_has_the_highest_step(tmp_path):
     # A user resets a run by editing the file.
     (tmp_path / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-2"\n')
     assert checkpointing.latest(str(tmp_path)) == str(tmp_path / "model.ckpt-2")
+    for text in (b'model_checkpoint_path: "model.ckpt-9"', b"\x80\xff\n", b"x", b""):
+        (tmp_path / "checkpoint").write_bytes(text)
+        assert checkpointing.latest(str(tmp_path)) == str(tmp_path / "model.ckpt-10")
+        assert f"{tmp_path}/checkpoint" in caplog.text
+        with pytest.raises(bert_tf.UserError, match=f"{tmp_path}/checkpoint"):
+            bert_tf.checkpoints.find(str(tmp_path))
+        caplog.clear()
     (tmp_path / "checkpoint").unlink()
     (tmp_path / "model.ckpt-99.tmp-123.index").touch()  # of a process that was killed
     assert checkpointing.latest(str(tmp_path)) == str(tmp_path / "model.ckpt-10")

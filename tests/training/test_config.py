@@ -54,6 +54,29 @@ def test_number_of_steps():
         TrainConfig().num_train_steps(10, "windows")
 
 
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"num_train_epochs": float("nan")}, "`num_train_epochs=nan`: expected a finite number"),
+        ({"num_train_epochs": float("inf")}, "`num_train_epochs=inf`: expected a finite number"),
+        ({"train_batch_size": 10**8}, "`train_batch_size=100000000`: .* at most 1048576"),
+        ({"eval_batch_size": 0}, "`eval_batch_size=0`: .* at least 1"),
+        ({"seed": -1}, "`seed=-1`: .* at least 0"),
+    ],
+)
+def test_numbers_out_of_bounds(values, message):
+    train = TrainConfig(**values)
+    with pytest.raises(bert_tf.UserError, match=message):
+        FineTuneConfig("out", None, train=train, do_train=True).check(SPEC)
+    with pytest.raises(bert_tf.UserError, match=message):
+        training.pretrain(PretrainingConfig("in", "out", train=train, do_train=True))
+
+
+def test_more_steps_than_tensorflow_counts():
+    with pytest.raises(bert_tf.UserError, match=r"`num_train_epochs=1e\+300` would be .* steps"):
+        TrainConfig(num_train_epochs=1e300).num_train_steps(100, "examples")
+
+
 def test_dtype_policy():
     assert TrainConfig().dtype_policy == "float32"
     assert TrainConfig(dtype="bfloat16").dtype_policy == "mixed_bfloat16"

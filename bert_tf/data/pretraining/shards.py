@@ -17,7 +17,7 @@ import os
 import random
 import re
 
-from bert_tf import console, files, processes
+from bert_tf import console, files, json_files, processes
 from bert_tf.data.pretraining.corpus import ChunkTokenizer, Corpus, check_has_text, iter_chunks
 from bert_tf.data.pretraining.instances import create_instances
 from bert_tf.data.pretraining.workdir import WorkDir, to_json
@@ -116,7 +116,15 @@ class Shards:
                 console.info("%s exists", path)
             else:
                 console.info("%s exists, but its counts do not; it is created again", path)
-        create_missing()
+        try:
+            create_missing()
+        except UserError:
+            # Without any results there is nothing to resume.
+            has_shards = any(map(files.system(self._path).exists, self.paths()))
+            if not has_shards and not self._work_dir.has_sizes():
+                self._work_dir.remove()
+                files.system(self._path).remove(self._metadata_path)
+            raise
         counts = list(map(self._work_dir.read_counts, range(self.num_shards)))
         total = sum(counts, Counts())
         if not total.instances:
@@ -161,11 +169,12 @@ class Shards:
                 )
             return {"made_of": self._fingerprint}
         try:
-            metadata = json.loads(files.read_text(path))
-            saved = dict(metadata["made_of"])
-        except (ValueError, KeyError, TypeError):
-            raise UserError(f"`output_file`: {path} is not the metadata of shards") from None
-        current = self._fingerprint
+            metadata = json_files.read_object(
+                path, {"made_of": json_files.OBJECT}, "create_pretraining_data.py"
+            )
+        except UserError as error:
+            raise UserError(f"`output_file`: {error}") from None
+        saved, current = metadata["made_of"], self._fingerprint
         if name := next((name for name in current if saved.get(name) != current[name]), None):
             old, new = saved.get(name), current[name]
             if name == "input" and isinstance(old, list):

@@ -4,7 +4,7 @@ import json
 import re
 from typing import NamedTuple
 
-from bert_tf import console, files
+from bert_tf import console, files, json_files
 from bert_tf.errors import UserError
 
 INPUT_FORMATS = ("auto", "text", "jsonl")
@@ -101,12 +101,9 @@ class FileSource:
                 continue
             where = f"{path}, line {number}"
             try:
-                value = json.loads(line)
-            # A plain ValueError is an integer with more digits than Python converts.
-            except (ValueError, RecursionError) as error:
-                is_too_deep = isinstance(error, RecursionError)
-                problem = "nested too deeply" if is_too_deep else getattr(error, "msg", error)
-                raise UserError(f"{where}: expected one JSON object ({problem})") from None
+                value = json_files.loads(line)
+            except json.JSONDecodeError as error:
+                raise UserError(f"{where}: expected one JSON object ({error.msg})") from None
             if not isinstance(value, dict):
                 raise UserError(f"{where}: expected one JSON object, not {line.strip()[:40]}")
             if field not in value:

@@ -10,10 +10,10 @@ import json
 import os
 import re
 
-from bert_tf import console, files
+from bert_tf import console, files, json_files
 from bert_tf.data.pretraining.corpus import Block
 from bert_tf.data.pretraining.writing import Counts
-from bert_tf.errors import DamagedFile, UserError
+from bert_tf.errors import DamagedFile, UserError, reason
 
 # Number of bytes of tokens to buffer before writing.
 _BUFFER_SIZE = 16_000_000
@@ -55,7 +55,11 @@ class WorkDir:
                 )
             if not is_same:
                 self._clear()
-                files.write_text(path, to_json(self._fingerprint))
+                try:
+                    files.write_text(path, to_json(self._fingerprint))
+                except UserError:
+                    self.remove()
+                    raise
             yield
 
     def remove(self):
@@ -95,18 +99,25 @@ class WorkDir:
         path = self._counts_path(shard)
         if not files.system(path).exists(path):
             return None
-        return Counts(**json.loads(files.read_text(path)))
+        fields = {name: json_files.integer(0) for name in Counts._fields}
+        values = json_files.read_object(path, fields, "create_pretraining_data.py")
+        return Counts(**{name: values[name] for name in fields})
 
     def _counts_path(self, shard):
         return self._join(f"{shard:05d}.json")
 
+    def has_sizes(self):
+        """Return whether the tokens of all shards are complete."""
+        return os.path.exists(self._join("sizes.json"))
+
     def read_sizes(self):
         """Return [tokens, sentences, tokens of the largest document] of each shard, or None."""
         path = self._join("sizes.json")
-        if not os.path.exists(path):
+        if not self.has_sizes():
             return None
         console.info("reusing the tokens in %s", self.path)
-        return json.loads(files.read_text(path))
+        sizes = json_files.array(json_files.array(json_files.integer(0)))
+        return json_files.read(path, sizes, "create_pretraining_data.py")
 
     @contextlib.contextmanager
     def writing_tokens(self):
@@ -115,13 +126,15 @@ class WorkDir:
         if os.path.exists(folder):
             files.Local.rmtree(folder)
         files.make_folder(folder)
-        writer = TokenWriter(folder, self._num_shards)
-        yield writer
-        writer.flush()
-        for name in os.listdir(folder):
-            with open(os.path.join(folder, name), "r+b") as written:
-                os.fsync(written.fileno())
-        files.write_text(self._join("sizes.json"), to_json(writer.sizes))
+        try:
+            writer = TokenWriter(folder, self._num_shards)
+            yield writer
+            writer.flush()
+            writer.sync()
+            files.write_text(self._join("sizes.json"), to_json(writer.sizes))
+        except BaseException:
+            files.Local.rmtree(folder, ignore_errors=True)
+            raise
 
     def read_blocks(self, shard, size):
         """Return the `Block`s of a shard; raise DamagedFile if `size` of `read_sizes` differs."""
@@ -163,14 +176,29 @@ class TokenWriter:
             self.flush()
 
     def flush(self):
-        """Write the buffered blocks."""
+        """Write the buffered blocks; raise UserError if the disk is full."""
         for shard, blocks in enumerate(self._blocks):
             if blocks:
-                with open(os.path.join(self._folder, f"{shard:05d}"), "ab") as writer:
+                with self._opened(f"{shard:05d}", "ab") as writer:
                     for block in blocks:
                         block.write(writer)
                 blocks.clear()
         self._num_buffered = 0
+
+    def sync(self):
+        """Flush the written files to disk."""
+        for name in os.listdir(self._folder):
+            with self._opened(name, "r+b") as written:
+                os.fsync(written.fileno())
+
+    @contextlib.contextmanager
+    def _opened(self, name, mode):
+        path = os.path.join(self._folder, name)
+        try:
+            with open(path, mode) as file:
+                yield file
+        except OSError as error:
+            raise UserError(f"{path}: cannot be written ({reason(error)})") from None
 
 
 def to_json(value):

@@ -4,6 +4,7 @@ import dataclasses
 from typing import Any
 
 from bert_tf import console, files
+from bert_tf.json_files import NUMBER, OBJECT, TEXT, array, choice, integer, optional, record
 from bert_tf.tasks.base import TaskConfig, check_labels
 from bert_tf.tasks.classification.examples import DevSplit, NumericFeature, ScoreScale
 from bert_tf.tasks.windows import DocumentWindows
@@ -110,6 +111,26 @@ class ClassificationConfig(TaskConfig):
         return values
 
     @classmethod
+    def json_fields(cls):
+        fields = super().json_fields()
+        del fields["long_documents"]
+        return {
+            **fields,
+            "labels": array(TEXT),
+            "task_type?": choice("classification", "multi_label", "regression"),
+            "num_texts?": choice(1, 2),
+            "numeric_as?": choice("vector", "text"),
+            "numbers?": array(record({"name": TEXT, "mean": NUMBER, "deviation": NUMBER})),
+            "columns?": OBJECT,
+            "dev_split?": record({"fraction": NUMBER, "seed?": integer(0), "digest?": TEXT}),
+            "scores?": record({"mean": NUMBER, "deviation": NUMBER}),
+            "long_documents?": choice("truncate", "windows"),
+            "doc_stride?": optional(integer(1)),
+            "window_pooling?": choice("mean", "max"),
+            "max_windows?": integer(1),
+        }
+
+    @classmethod
     def from_json(cls, values, bert_config, vocab_file):
         return cls(
             bert_config,
@@ -119,16 +140,16 @@ class ClassificationConfig(TaskConfig):
             tuple(values["labels"]),
             # Before there were other task types.
             values.get("task_type", "classification"),
-            tuple(NumericFeature(**feature) for feature in values.get("numbers", ())),
+            tuple(_of(NumericFeature, feature) for feature in values.get("numbers", ())),
             values.get("numeric_as", "vector"),
             values.get("num_texts", 2),
             {
                 name: tuple(value) if isinstance(value, list) else value
                 for name, value in values.get("columns", {}).items()
             },
-            DevSplit(**values["dev_split"]) if "dev_split" in values else None,
+            _of(DevSplit, values["dev_split"]) if "dev_split" in values else None,
             # Before scores were standardised.
-            ScoreScale(**values["scores"]) if "scores" in values else None,
+            _of(ScoreScale, values["scores"]) if "scores" in values else None,
             **{
                 name: values[name]
                 for name in ("long_documents", *cls.WINDOW_OPTIONS)
@@ -159,3 +180,8 @@ class ClassificationConfig(TaskConfig):
         if stored.numeric_columns == self.numeric_columns:
             changes["numeric_features"] = stored.numeric_features
         return dataclasses.replace(self, **changes) if changes else self
+
+
+def _of(named_tuple, values):
+    """Make a NamedTuple of those values of a dict that it has fields for."""
+    return named_tuple(**{name: values[name] for name in named_tuple._fields if name in values})

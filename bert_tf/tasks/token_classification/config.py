@@ -4,6 +4,7 @@ import dataclasses
 
 from bert_tf import files
 from bert_tf.errors import UserError
+from bert_tf.json_files import TEXT, array, integer, optional, record
 from bert_tf.modeling import layers_of
 from bert_tf.tasks.base import TaskConfig, check_labels
 from bert_tf.tasks.token_classification.features import Tags, WindowConfig
@@ -77,6 +78,17 @@ class TokenClassificationConfig(TaskConfig):
             # "way" is the key of version 0.1.
             features = {"way": features.layer_combination, "lstm_size": features.lstm_size}
         return {**self.tags._asdict(), **super().recorded_options(), "on_features": features}
+
+    @classmethod
+    def json_fields(cls):
+        features = record({"way": TEXT, "lstm_size": optional(integer(1))})
+        return {
+            **super().json_fields(),
+            "names": array(TEXT),
+            "scheme": TEXT,
+            "data_scheme": TEXT,
+            "on_features": optional(features),
+        }
 
     @classmethod
     def from_json(cls, values, bert_config, vocab_file):

@@ -1,0 +1,115 @@
+"""Side files: whatever is in them, one sentence names the file and the place."""
+
+import json
+
+import pytest
+
+import bert_tf
+from bert_tf import json_files
+from bert_tf.json_files import BOOLEAN, NUMBER, OBJECT, TEXT, array, choice, integer, optional
+
+FIELDS = {
+    "labels": array(TEXT),
+    "length": integer(1),
+    "scale?": json_files.record({"mean": NUMBER}),
+    "pooling?": choice("mean", "max"),
+    "stride?": optional(integer(1)),
+    "lower?": BOOLEAN,
+    "columns?": OBJECT,
+}
+VALID = {
+    "labels": ["a", "b"], "length": 3, "scale": {"mean": 1, "x": 0}, "pooling": "max",
+    "stride": None, "lower": True, "columns": {}, "other": [1],
+}  # fmt: skip
+
+
+def read(tmp_path, text):
+    (tmp_path / "side.json").write_text(text)
+    return json_files.read_object(str(tmp_path / "side.json"), FIELDS, "run_x.py")
+
+
+def test_valid_values_are_returned_with_unknown_fields(tmp_path):
+    assert read(tmp_path, json.dumps(VALID)) == VALID
+    minimal = {"labels": [], "length": 1}
+    assert read(tmp_path, json.dumps(minimal)) == minimal
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"labels": None}, "labels is null, expected a list, each element a text"),
+        ({"labels": ["a", 7]}, r"labels\[1\] is 7, expected a text"),
+        ({"length": "128"}, 'length is "128", expected a whole number of at least 1'),
+        ({"length": 0}, "length is 0, expected a whole number of at least 1"),
+        ({"length": True}, "length is true, expected a whole number"),
+        ({"length": 10**30}, "length is 10{30}, expected a whole number"),
+        ({"scale": {}}, r"scale\.mean is missing, expected a finite number"),
+        ({"scale": {"mean": float("nan")}}, r"scale\.mean is NaN, expected a finite number"),
+        ({"scale": {"mean": 10**400}}, r"scale\.mean is 10+\.\.\., expected a finite number"),
+        ({"pooling": "sum"}, 'pooling is "sum", expected one of "mean", "max"'),
+        ({"pooling": ["mean"]}, r'pooling is \["mean"\], expected one of'),
+        ({"stride": "x" * 99}, r'stride is "x{39}\.\.\., expected a whole number .* or null'),
+        ({"lower": 1}, "lower is 1, expected true or false"),
+        ({"columns": []}, r"columns is \[\], expected an object"),
+    ],
+)
+def test_invalid_values_are_named(tmp_path, changes, message):
+    with pytest.raises(bert_tf.UserError, match=f"side.json: {message}.*; .* by run_x.py"):
+        read(tmp_path, json.dumps({**VALID, **changes}))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", ", line 1: not JSON"),
+        ("{\n{", ", line 2: not JSON"),
+        ("[" * 200_000, ", line 1: not JSON .nested too deeply"),
+        ('{"a":' * 200_000, ", line 1: not JSON .nested too deeply"),
+        ("9" * 5000, r", line 1: not JSON .Exceeds the limit"),
+        ("[]", r": the JSON is \[\], expected an object"),
+        ('{"labels": []}', ": length is missing"),
+        ("NaN", ": the JSON is NaN"),
+    ],
+)
+def test_text_that_is_not_such_an_object(tmp_path, text, message):
+    with pytest.raises(bert_tf.UserError, match=f"side.json{message}.* by run_x.py"):
+        read(tmp_path, text)
+
+
+def test_type_annotations():
+    for hint, valid, invalid in (
+        (int, 1, 0), (int, 1, True), (float, 0.5, "1"), (bool, False, 0), (str, "", None),
+        (int | None, None, 1.5), (bool | None, True, "true"),
+    ):  # fmt: skip
+        kind = json_files.of_type(hint)
+        assert kind.problem(valid) is None
+        assert kind.problem(invalid)
+
+
+CONFIG = {"vocab_size": 50, "hidden_size": 16, "num_attention_heads": 2}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"hidden_size": 10**9}, r"weights, expected at most 1e\+11: .* hidden_size 1000000000"),
+        ({"max_position_embeddings": 10**15}, "weights, expected at most"),
+        ({"num_hidden_layers": 10**12}, "weights, expected at most"),
+        ({"initializer_range": float("nan")}, "initializer_range must be a positive number"),
+        ({"hidden_act": ["gelu"]}, "hidden_act must be one of"),
+        ({"model_type": "bert", "hidden_act": {}}, "hidden_act must be one of"),
+        ({"self": 1}, "name of an argument"),
+    ],
+)
+def test_invalid_bert_configs(tmp_path, changes, message):
+    path = tmp_path / "bert_config.json"
+    path.write_text(json.dumps({**CONFIG, **changes}))
+    with pytest.raises(bert_tf.UserError, match=f"{path}: .*{message}"):
+        bert_tf.BertConfig.from_json_file(str(path))
+
+
+def test_nested_bert_config(tmp_path):
+    path = tmp_path / "bert_config.json"
+    path.write_text("[" * 200_000)
+    with pytest.raises(bert_tf.UserError, match=f"{path}, line 1: .*too deeply"):
+        bert_tf.BertConfig.from_json_file(str(path))

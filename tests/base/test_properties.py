@@ -1,0 +1,251 @@
+"""Whatever a user or a client gives, there is a result or a `UserError`, and no other exception.
+
+Each property is checked for some generated inputs, and for many more with `-m slow`. A failure
+shows the seed, which BERT_TF_TEST_SEED repeats.
+"""
+
+import dataclasses
+import json
+import math
+import os
+import pathlib
+import random
+
+import hypothesis
+import numpy as np
+import pytest
+from common import TINY, write_vocab
+from hypothesis import strategies as st
+
+import bert_tf
+from bert_tf import files, json_files, options, tasks
+from bert_tf.serving.predictor import BasePredictor, read_metadata
+from bert_tf.tasks import classification
+from bert_tf.tasks.token_classification import Tags
+from bert_tf.training import checkpointing
+
+SEED = int(os.environ.get("BERT_TF_TEST_SEED") or random.SystemRandom().randrange(2**32))
+
+# Not all of Unicode, whose tables hypothesis needs seconds to make.
+TEXT = st.text('ab01 {}[]",:\\\t\r\n\0\x1cé\u0301Σ中\u2028\ufeff\U0001f600\ud800', max_size=20)
+NUMBERS = (
+    st.integers() | st.floats() | st.sampled_from([0, -1, 2**31, 2**63, 10**400, 1e308, math.nan])
+)
+SCALARS = st.none() | st.booleans() | NUMBERS | TEXT
+JSON = st.recursive(
+    SCALARS,
+    lambda values: st.lists(values, max_size=3) | st.dictionaries(TEXT, values, max_size=3),
+    max_leaves=5,
+)
+
+
+@pytest.fixture(params=[20, pytest.param(400, marks=pytest.mark.slow)])
+def holds(request):
+    """Function that checks `check(*values)` for values of some strategies."""
+    print(f"BERT_TF_TEST_SEED={SEED}")
+
+    def run(check, *strategies):
+        settings = hypothesis.settings(
+            max_examples=request.param,
+            deadline=None,
+            database=None,
+            suppress_health_check=list(hypothesis.HealthCheck),
+        )
+        hypothesis.seed(SEED)(settings(hypothesis.given(*strategies)(check)))()
+
+    return run
+
+
+def changed(values):
+    """Return a strategy of JSON objects that differ from `values` in up to two fields."""
+    names = st.sampled_from([*values, "other"])
+    changes = st.dictionaries(names, JSON, min_size=1, max_size=2)
+    lost = st.sets(st.sampled_from(list(values)), max_size=1)
+    return st.builds(
+        lambda changes, lost: {k: v for k, v in {**values, **changes}.items() if k not in lost},
+        changes,
+        lost,
+    )
+
+
+def is_accepted(function, *arguments, errors=(bert_tf.UserError,)):
+    """Return whether the function returns; False for an error of one line."""
+    try:
+        function(*arguments)
+    except errors as error:
+        assert len(str(error).splitlines()) == 1 or "\n" in str(arguments), error
+        return False
+    return True
+
+
+def test_bert_configs(holds):
+    def check(values):
+        if is_accepted(bert_tf.BertConfig.from_dict, values):
+            config = bert_tf.BertConfig.from_dict(values)
+            assert bert_tf.BertConfig.from_dict(json.loads(config.to_json_string())) == config
+
+    holds(check, changed(TINY.to_dict()) | JSON)
+
+
+@pytest.mark.parametrize("name", tasks.TASKS)
+def test_side_files_of_tasks(name, holds, tmp_path):
+    config_class = tasks.TASKS[name].config_class
+    extra = {
+        "classification": {"labels": ("x", "y")},
+        "token_classification": {"tags": Tags(("O", "B-X"), "iob2", "iob2")},
+    }.get(name, {})
+    config = config_class(TINY, str(write_vocab(tmp_path)), **extra)
+    config.save(str(tmp_path))
+    path = tmp_path / config_class.FILE
+    valid = json.loads(path.read_text())
+
+    def check(values):
+        path.write_text(json.dumps(values))
+        if is_accepted(tasks.load_config, str(tmp_path)):
+            _, loaded = tasks.load_config(str(tmp_path))
+            loaded.to_json()
+            loaded.recorded_options()
+            assert type(loaded.max_seq_length) is int and loaded.max_seq_length > 0
+
+    holds(check, changed(valid) | JSON)
+
+
+def test_text_in_place_of_json(holds, tmp_path):
+    path = tmp_path / "side.json"
+
+    def check(data):
+        path.write_bytes(data)
+        is_accepted(json_files.read, str(path))
+
+    brackets = st.sampled_from([b"[" * 10_000, b'{"a":' * 10_000, b"9" * 5000, b"\xef\xbb\xbf{}"])
+    holds(check, st.binary(max_size=20) | brackets)
+
+
+def test_metadata_of_exported_models(holds, tmp_path):
+    path = tmp_path / "model.json"
+    valid = {"task": "classification", "inputs": ["text"], "labels": ["a", "b"], "columns": {}}
+
+    def check(values):
+        path.write_text(json.dumps(values))
+        if is_accepted(read_metadata, str(path)):
+            predictor = BasePredictor(["text"], 0, read_metadata(str(path)), 8)
+            outputs = {"probabilities": np.array([0.25, 0.75], "float32")}
+            is_accepted(predictor._answer, outputs)
+
+    holds(check, changed(valid))
+
+
+@pytest.mark.parametrize("name", ["best.json", "checkpoint"])
+def test_records_of_a_run(name, holds, tmp_path):
+    (tmp_path / "best").mkdir()
+
+    def check_best(values):
+        (tmp_path / "best" / "best.json").write_text(json.dumps(values))
+        is_accepted(checkpointing.BestCheckpoint, str(tmp_path), "accuracy")
+
+    def check_checkpoint(data):
+        (tmp_path / "checkpoint").write_bytes(data)
+        assert checkpointing.latest(str(tmp_path)) is None
+        is_accepted(bert_tf.checkpoints.find, str(tmp_path))
+
+    if name == "best.json":
+        record = {"metric": "accuracy", "value": 0.5, "step": 2, "since": [4]}
+        holds(check_best, changed(record) | JSON)
+    else:
+        start = st.sampled_from([b"", b"model_checkpoint_path:", b'model_checkpoint_path: "'])
+        holds(check_checkpoint, st.builds(lambda *x: b"".join(x), start, st.binary(max_size=9)))
+
+
+def test_options(holds):
+    """Numbers out of bounds, infinite or not numbers are errors that name the option."""
+    names = [x.name for x in dataclasses.fields(options.TrainConfig) if type(x.default) is not str]
+
+    def check(name, value):
+        config = dataclasses.replace(options.TrainConfig(), **{name: value})
+        if is_accepted(options.check_bounds, config) and type(value) in (int, float):
+            is_accepted(config.num_train_steps, 100, "examples")
+
+    holds(check, st.sampled_from(names), NUMBERS)
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "json", "jsonl", "txt"])
+def test_tables(ending, holds, tmp_path):
+    path = tmp_path / f"train.{ending}"
+    vocab_file = str(write_vocab(tmp_path))
+    (tmp_path / "bert_config.json").write_text(TINY.to_json_string())
+    model = options.ModelConfig(vocab_file=vocab_file)
+    task = classification.custom_task(classification.ClassificationOptions(train_file=str(path)))
+
+    def check(data):
+        path.write_bytes(data)
+        is_accepted(classification.read_examples, task, None, "train", str(path))
+
+    assert model.vocab_file == vocab_file
+    header = st.sampled_from([b"", b"text,label\n", b"text\tlabel\n", b'[{"text": "a", "label": '])
+    rows = st.binary(max_size=30) | TEXT.map(lambda x: x.encode("utf-8", "ignore"))
+    holds(check, st.builds(lambda *x: b"".join(x), header, rows) | JSON.map(_encoded))
+
+
+def _encoded(value):
+    return json.dumps(value).encode()
+
+
+def test_lines_of_requests(holds):
+    predictors = [
+        BasePredictor(inputs, 2, {"task": "classification"}, 8)
+        for inputs in (["text"], ["text", "numbers"], ["text_a", "text_b"], ["context", "endings"])
+    ]
+
+    def check(predictor, line, as_json):
+        is_accepted(predictor.read, line, as_json, errors=(ValueError,))
+
+    lines = TEXT | JSON.map(json.dumps)
+    values = st.dictionaries(
+        st.sampled_from(["text", "numbers", "text_a", "text_b", "context", "endings"]), JSON
+    )
+    holds(check, st.sampled_from(predictors), lines | values.map(json.dumps), st.booleans())
+
+
+def test_a_kill_at_any_write_leaves_a_readable_run(holds, tmp_path):
+    """Each operation of the file system may be the last one."""
+    import tensorflow as tf
+
+    variables = {"w": tf.Variable([0.0]), "global_step": tf.Variable(0)}
+    folders = iter(range(10**9))
+
+    kills = []
+
+    class Killed(BaseException):
+        pass
+
+    def check(num_operations):
+        folder = str(tmp_path / str(next(folders)))
+        left = num_operations
+
+        def counted(operation):
+            def run(*arguments, **options):
+                nonlocal left
+                left -= 1
+                if left < 0:
+                    raise Killed
+                return operation(*arguments, **options)
+
+            return run
+
+        checkpointing.save(folder, variables)
+        names = ("rename", "remove", "GFile")
+        with pytest.MonkeyPatch.context() as patch:
+            for name in names:
+                patch.setattr(files.Local, name, staticmethod(counted(getattr(files.Local, name))))
+            variables["global_step"].assign(2)
+            try:
+                checkpointing.save(folder, variables, keep=1)
+            except Killed:
+                kills.append(num_operations)
+        assert checkpointing.restore_latest(folder, variables)
+        files.remove_temporary_files(folder)
+        assert not list(pathlib.Path(folder).glob("*tmp*"))
+        variables["global_step"].assign(0)
+
+    holds(check, st.integers(0, 12))
+    assert len(set(kills)) > 3

@@ -1,0 +1,63 @@
+"""Requests that are made to exhaust a server's memory, or that do not fit together."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+import tensorflow as tf
+
+from bert_tf.serving.exporting import _checking_rows, string_specs
+
+_SIZES = (40_000, 80_000, 160_000)
+
+_PEAKS = """
+import json, resource, sys
+import tensorflow as tf
+import serving_models
+from bert_tf import serving
+
+vocab_file, task, *sizes = sys.argv[1:]
+servable = serving_models.make_servable(task, vocab_file, serving.Options())
+serve = tf.function(servable.serve_text, input_signature=[servable.text_signature])
+
+def peak(*texts):
+    row = serving_models.rows_of(task, texts)
+    serve({name: tf.constant([x[name] for x in row]) for name in row[0]})
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+first = peak("a b", "x" * 300)
+sizes = map(int, sizes)
+print(json.dumps([peak("x" * size, "a " * (size // 16), *["b"] * 20) - first for size in sizes]))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("task", ["question_answering", "token_classification"])
+def test_memory_grows_in_proportion_to_the_bytes(task, vocab_file, root):
+    """One long word and many words: words times longest word would be gigabytes."""
+    folders = [str(root), str(root / "tests"), str(root / "tests/serving")]
+    done = subprocess.run(
+        [sys.executable, "-c", _PEAKS, vocab_file, task, *map(str, _SIZES)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(folders)},
+        capture_output=True,
+        text=True,
+    )
+    assert not done.returncode, done.stderr[-2000:]
+    peaks = json.loads(done.stdout.splitlines()[-1])
+    print(dict(zip(_SIZES, peaks, strict=True)))
+    for size, peak in zip(_SIZES, peaks, strict=True):
+        assert peak < 30_000_000 + 1000 * size, peaks
+
+
+@pytest.mark.parametrize("lengths", [(1, 3), (3, 1), (2, 3)])
+def test_inputs_of_unequal_lengths(lengths):
+    """TensorFlow would repeat the only row of one input for all rows of the other."""
+    specs = string_specs("text_a", "text_b")
+    serve = tf.function(_checking_rows(dict), input_signature=[specs])
+    a, b = (tf.constant(["x"] * length) for length in lengths)
+    expected = rf"text_a, text_b: the same number of rows.*\[{lengths[0]} {lengths[1]}\]"
+    with pytest.raises(tf.errors.InvalidArgumentError, match=f"(?s){expected}"):
+        serve({"text_a": a, "text_b": b})
+    assert serve({"text_a": a, "text_b": a})["text_b"].shape == lengths[:1]
