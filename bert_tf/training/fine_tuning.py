@@ -364,8 +364,12 @@ class Experiment:
         (split,) = self.data.splits("train")
         num_examples = self.data.num_train_units(self._features[split])
         steps = self.train_config.num_train_steps(num_examples, self.data.unit)
+        count = self.count(split)
         batches = input_pipeline.TrainingInput(
-            batch_size=self.train_config.train_batch_size, seed=seed, **self._input_options(split)
+            batch_size=self.train_config.train_batch_size,
+            seed=seed,
+            counts=None if count is None else [count],
+            **self._input_options(split),
         )
         evaluation = None
         if self.train_config.eval_steps:
