@@ -5,9 +5,9 @@ and their tokens are written to a file for each shard. Then each shard is create
 a separate corpus, with a random generator seeded by the text "SEED/SHARD". So the result depends
 only on text, configuration and number of shards, and the memory on the size of a shard.
 
-OUTPUT.json is saved next to OUTPUT-00000-of-00004 and so on, with the fingerprint of the shards, and
-OUTPUT.counts.json with their numbers of records (see `record_files`).
-While they are created, OUTPUT.work has their tokens and counts (see `workdir`).
+OUTPUT.json is saved next to OUTPUT-00000-of-00004 and so on, with the fingerprint of the shards,
+and OUTPUT.counts.json with their numbers of records (see `record_files`). While they are created,
+OUTPUT.work has their tokens and counts (see `workdir`).
 """
 
 import dataclasses
