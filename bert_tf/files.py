@@ -230,7 +230,7 @@ def size_and_time(path):
 _LOCK_SECONDS = 1.0
 
 # Errors of file systems that have no locks.
-_NO_LOCKS = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL}
+NO_LOCKS = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL}
 
 
 @contextlib.contextmanager
@@ -269,7 +269,7 @@ def locked(folder, argument, activity):
                 f"`{argument}`: another process (PID {pid}) {activity} in {folder}"
             ) from None
         except OSError as error:
-            if error.errno in _NO_LOCKS:
+            if error.errno in NO_LOCKS:
                 console.info("%s cannot be locked (%s)", folder, error.strerror)
                 break
             # The previous holder may have removed the folder in between.
