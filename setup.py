@@ -31,6 +31,7 @@ setup(
     packages=find_packages(include=["bert_tf", "bert_tf.*"]),
     package_data={
         "bert_tf": ["py.typed"],
+        "bert_tf.checkpoints": ["published_sha256.txt"],
         "bert_tf.pipelines": ["page.html"],
         "bert_tf.tokenization": ["unicode_table.txt", "unicode_cases.txt"],
     },

@@ -81,11 +81,13 @@ class Ticker:
       total: the final count, if known.
       every: seconds between two log lines.
       initial: the count at the start, of an earlier process that was interrupted.
+      is_brief: whether to log nothing about a job that takes less than `every` seconds.
     """
 
-    def __init__(self, what, unit, total=None, every=5.0, initial=0):
+    def __init__(self, what, unit, total=None, every=5.0, initial=0, is_brief=False):
         self.what, self.unit, self.total, self.every = what, unit, total, every
         self.count = self._initial = initial
+        self._is_brief = is_brief
         self._start = self._last = time.monotonic()
         self._bar = _open_bar(what, unit, total, initial)
 
@@ -112,6 +114,8 @@ class Ticker:
         if self._bar is not None:
             self._bar.close()
         seconds = max(time.monotonic() - self._start, 1e-9)
+        if self._is_brief and seconds < self.every:
+            return
         rate = (self.count - self._initial) / seconds
         info(
             "%s: %d %s in %s, %.0f %s/s",

@@ -28,6 +28,10 @@ SPANS, TAGGER, CHOICE = "squad.json", "tagger.json", "choice.json"
 # The tokenizer files of Hugging Face. A pre-training run keeps the casing in the second one.
 TOKENIZER, TOKENIZER_CONFIG = "tokenizer.json", "tokenizer_config.json"
 
+# The end of the names of files with the numbers of records of TFRecord files, see
+# `data.record_files`.
+RECORD_COUNTS = ".counts.json"
+
 # The configuration file of each task and the script that writes it; `tasks.register` adds to it.
 TASK_FILES = {
     CLASSIFIER: "run_classifier.py",
@@ -135,13 +139,16 @@ def expand(patterns, argument):
     """Expand comma-separated paths and globs such as "a.txt,b*.txt" into a list of files.
 
     They are in the order of the patterns, with the matches of each pattern sorted. A pattern that
-    is itself the name of a file, such as "g[1]/data.tfrecord", stands for that file. A pattern
-    that matches nothing raises a UserError.
+    is itself the name of a file, such as "g[1]/data.tfrecord", stands for that file. Side files of
+    TFRecord files never match. A pattern that matches nothing raises a UserError.
     """
     paths = []
     for pattern in filter(None, map(str.strip, patterns.split(","))):
         exists = system(pattern).exists(pattern)
-        matches = [pattern] if exists else sorted(system(pattern).glob(pattern))
+        matches = [pattern]
+        if not exists:
+            found = sorted(system(pattern).glob(pattern))
+            matches = [path for path in found if not path.endswith(RECORD_COUNTS)]
         if not matches:
             raise UserError(f"`{argument}`: no file matches {pattern}")
         paths += matches
@@ -223,7 +230,7 @@ def size_and_time(path):
 _LOCK_SECONDS = 1.0
 
 # Errors of file systems that have no locks.
-_NO_LOCKS = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL}
+NO_LOCKS = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL}
 
 
 @contextlib.contextmanager
@@ -265,7 +272,7 @@ def locked(folder, argument, activity):
                 f"`{argument}`: another process (PID {pid}) {activity} in {folder}"
             ) from None
         except OSError as error:
-            if error.errno in _NO_LOCKS:
+            if error.errno in NO_LOCKS:
                 console.info("%s cannot be locked (%s)", folder, error.strerror)
                 break
             # The previous holder may have removed the folder in between.

@@ -4,20 +4,25 @@ The cache is `$BERT_TF_CACHE` (default `~/.cache/bert_tf`). `$BERT_TF_MODELS_URL
 of a mirror with the same paths as the original.
 """
 
+import contextlib
 import dataclasses
 import difflib
+import functools
+import hashlib
+import json
 import os
-import shutil
 import zipfile
 import zlib
 from typing import NamedTuple
 
 from bert_tf import console, files
 from bert_tf.checkpoints.convert import RELEASE_CHECKPOINT
+from bert_tf.checkpoints.download import download
 from bert_tf.checkpoints.metadata import (
     HUGGING_FACE_CONFIG,
     find_companion_file,
     find_vocabulary,
+    read_json,
     read_settings,
 )
 from bert_tf.errors import UserError, reason
@@ -25,8 +30,6 @@ from bert_tf.tokenization.vocabulary import casing_from_path
 
 BASE_URL = "https://storage.googleapis.com/bert_models"
 _BLOCK_BYTES = 1 << 20
-_TIMEOUT_SECONDS = 30
-_NUM_RETRIES = 3
 # No published model is larger; an archive that claims to be is not one of them.
 _MAX_UNPACKED_BYTES = 8 << 30
 
@@ -83,7 +86,9 @@ class ModelFiles(NamedTuple):
 def fetch(name: str, cache: str | None = None, base_url: str | None = None) -> ModelFiles:
     """Return the files of a published model, after downloading it if it is not in the cache.
 
-    An interrupted download resumes where it stopped.
+    An interrupted download resumes where it stopped. If several processes need the same model, one
+    downloads it and the others wait. The SHA-256 of the files must be the known one of the model;
+    for models without one, that of the first download, which is saved next to the folder.
 
     >>> config, checkpoint, vocab, do_lower_case = fetch("uncased_L-12_H-768_A-12")
 
@@ -93,7 +98,8 @@ def fetch(name: str, cache: str | None = None, base_url: str | None = None) -> M
       base_url: address of a mirror, None for the default.
 
     Raises:
-      UserError: if the name is unknown, the download fails or the archive is damaged.
+      UserError: if the name is unknown, the download fails, or the archive is damaged or has other
+        files.
     """
     model = MODELS.get(name)
     if model is None:
@@ -104,12 +110,10 @@ def fetch(name: str, cache: str | None = None, base_url: str | None = None) -> M
     base_url = (base_url or os.environ.get("BERT_TF_MODELS_URL") or BASE_URL).rstrip("/")
     folder = os.path.join(cache, *name.split("/"))
     if not os.path.isdir(folder):
-        archive = folder + ".zip"
-        files.make_folder(os.path.dirname(archive))
-        if not os.path.exists(archive):
-            _download(f"{base_url}/{model.archive}", archive, folder)
-        _unpack(archive, folder)
-        os.remove(archive)
+        files.make_folder(os.path.dirname(folder))
+        with _locked(folder) as is_locked:
+            if not os.path.isdir(folder):  # another process may have downloaded it meanwhile
+                _fetch(name, f"{base_url}/{model.archive}", folder, is_locked)
     paths = [os.path.join(folder, x) for x in (files.CONFIG, RELEASE_CHECKPOINT, files.VOCABULARY)]
     for path in (paths[0], paths[1] + ".index", paths[2]):
         if not os.path.exists(path):
@@ -148,116 +152,133 @@ def find_preset(preset: str, needs_config: bool = True) -> str:
     return preset
 
 
-def _download(url, path, folder):
-    """Download `url` to `path`, which appears when it is complete."""
-    import requests
-    from requests.adapters import HTTPAdapter
-    from urllib3.exceptions import HTTPError
-    from urllib3.util import Retry
+@contextlib.contextmanager
+def _locked(folder):
+    """Lock the download of a model, and wait for the process that has the lock.
 
-    if not url.lower().startswith(("http://", "https://")):
-        raise UserError(f"{url}: the address of models must begin with http:// or https://")
-    retry = Retry(
-        _NUM_RETRIES, backoff_factor=0.5, status_forcelist=(429, 500, 502, 503, 504),
-        raise_on_status=False,
-    )  # fmt: skip
-    part = path + ".part"
-    try:
-        with requests.Session() as session:
-            session.mount("http://", HTTPAdapter(max_retries=retry))
-            session.mount("https://", HTTPAdapter(max_retries=retry))
-            while not _download_rest(session, url, part):
-                console.info("%s: interrupted after %d bytes, resuming", url, os.path.getsize(part))
-    except (requests.RequestException, HTTPError) as error:
-        raise UserError(
-            f"{url} cannot be reached ({reason(_root_cause(error))}); download it on a machine "
-            f"with a network connection and save it as {path}, or unpack it into {folder}"
-        ) from None
-    except OSError as error:
-        raise UserError(f"{path}: cannot be written ({reason(error)})") from None
-    os.replace(part, path)
-
-
-def _download_rest(session, url, part):
-    """Append the rest of `url` to the file `part`.
-
-    Returns:
-      Whether the file is complete. If not, another call can resume the download.
+    Yields whether the folder is locked; some file systems have no locks.
     """
-    from urllib3.exceptions import HTTPError
+    import filelock
 
-    start = os.path.getsize(part) if os.path.exists(part) else 0
-    # Offsets count the bytes of the file: the server must not compress it.
-    headers = {"Accept-Encoding": "identity"}
-    if start:
-        headers["Range"] = f"bytes={start}-"
-    with session.get(url, headers=headers, stream=True, timeout=_TIMEOUT_SECONDS) as response:
-        if response.status_code == 416 and start:  # `part` is longer than the file: a different one
-            os.remove(part)
-            return _download_rest(session, url, part)
-        if not response.ok:
-            raise UserError(f"{url}: the server answers {response.status_code} {response.reason}")
-        if start and response.status_code != 206:  # the server cannot resume and sends everything
-            start = 0
-        total = start + int(response.headers.get("Content-Length") or 0)
-        ticker = console.Ticker(
-            f"downloading {url}", "MB", total=total >> 20 or None, initial=start >> 20
-        )
-        size = start
+    lock = filelock.FileLock(
+        os.path.join(os.path.dirname(folder), f".{os.path.basename(folder)}.lock")
+    )
+    try:
         try:
-            with open(part, "ab" if start else "wb") as writer:
-                # Unlike `iter_content`, this returns all bytes that came before an interruption.
-                for block in response.raw.stream(_BLOCK_BYTES, decode_content=False):
-                    writer.write(block)
-                    size += len(block)
-                    ticker.add((size >> 20) - ticker.count)
-        except HTTPError:
-            if size == start:
-                raise
-            return False
-        ticker.done()
-        return True
+            lock.acquire(timeout=0)
+        except filelock.Timeout:
+            console.info("%s: another process downloads the model, waiting for it", folder)
+            lock.acquire()
+    except OSError as error:
+        if error.errno not in files.NO_LOCKS:
+            raise UserError(f"{folder}: cannot be written ({reason(error)})") from None
+    try:
+        yield lock.is_locked
+    finally:
+        lock.release()
 
 
-def _root_cause(error):
-    """Return the innermost exception of the network libraries or the system."""
-    from urllib3.exceptions import HTTPError
+def _fetch(name, url, folder, is_locked):
+    """Download and unpack a model."""
+    archive = folder + ".zip"
+    if not os.path.exists(archive):
+        if not is_locked:
+            archive = files.temporary_name(archive)
+        download(url, archive, folder)
+    try:
+        _unpack(name, archive, folder)
+    except _RefusedArchive:
+        _remove(archive)
+        raise
+    _remove(archive)
 
-    while isinstance(cause := error.__cause__ or error.__context__, (OSError, HTTPError)):
-        error = cause
-    return error
+
+def _remove(archive):
+    with contextlib.suppress(FileNotFoundError):  # without locks another process may remove it
+        os.remove(archive)
 
 
-def _unpack(archive, folder):
+class _RefusedArchive(UserError):
+    """An archive that must not be used."""
+
+
+def _unpack(name, archive, folder):
     """Unpack the model's files atomically; nothing is written outside `folder`."""
     expected = (files.CONFIG, files.VOCABULARY, RELEASE_CHECKPOINT)
+    digests = {}
     try:
         with zipfile.ZipFile(archive) as opened, files.replacing_folder(folder) as temporary:
             os.makedirs(temporary)
             for entry in opened.infolist():
                 parts = entry.filename.replace("\\", "/").split("/")
                 if ".." in parts or parts[0] == "" or ":" in parts[0]:
-                    raise UserError(
-                        f"{archive}: {entry.filename!r} would be written outside the folder"
+                    raise _RefusedArchive(
+                        f"{archive}: {entry.filename!r} would be written outside the folder; it "
+                        "was removed"
                     )
             if sum(entry.file_size for entry in opened.infolist()) > _MAX_UNPACKED_BYTES:
                 limit = _MAX_UNPACKED_BYTES >> 30
-                raise UserError(f"{archive}: would unpack to more than {limit} GB")
+                raise _RefusedArchive(
+                    f"{archive}: would unpack to more than {limit} GB; it was removed"
+                )
             for entry in opened.infolist():
                 # Only some archives have a top-level folder: ignore folders.
-                name = os.path.basename(entry.filename)
-                target = os.path.join(temporary, name)
-                if name.startswith(expected):
+                base = os.path.basename(entry.filename)
+                target = os.path.join(temporary, base)
+                if base.startswith(expected):
                     with opened.open(entry) as reader, open(target, "wb") as writer:
-                        shutil.copyfileobj(reader, writer, _BLOCK_BYTES)
+                        digests[base] = _copy(reader, writer)
+            _check_digests(name, archive, folder, digests)
     except OSError as error:
+        if os.path.isdir(folder):  # another process was faster, without locks
+            return
         raise UserError(f"{folder}: cannot be written ({reason(error)})") from None
     except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError) as error:
-        os.remove(archive)
-        raise UserError(
+        raise _RefusedArchive(
             f"{archive}: not a complete zip archive ({reason(error)}); it was removed, start again "
             "to download it"
         ) from None
+
+
+def _copy(reader, writer):
+    """Copy a file and return its SHA-256 in hexadecimal digits."""
+    sha = hashlib.sha256()
+    while block := reader.read(_BLOCK_BYTES):
+        sha.update(block)
+        writer.write(block)
+    return sha.hexdigest()
+
+
+def _check_digests(name, archive, folder, digests):
+    """Compare the SHA-256 of a model's files, a dict by name; save those of a first download."""
+    expected, source = _known_digests().get(name), "the published model"
+    if expected is None:
+        path = f"{folder}.sha256.json"
+        if not os.path.exists(path):
+            files.write_text(path, json.dumps(digests, indent=2) + "\n")
+            return
+        expected = read_json(os.path.dirname(path), os.path.basename(path))
+        source = f"the first download, which are in {path}"
+    for base, digest in expected.items():
+        if digests.get(base) != digest:
+            found = f"has SHA-256 {digests[base]}" if base in digests else "is missing"
+            raise _RefusedArchive(
+                f"{archive}: {base} {found}, expected {digest} as in {source}; the archive was "
+                "removed"
+            )
+
+
+@functools.cache
+def _known_digests():
+    """Return the SHA-256 of the files of published models, a dict by name of dicts by file."""
+    digests: dict[str, dict[str, str]] = {}
+    path = os.path.join(os.path.dirname(__file__), "published_sha256.txt")
+    for line in files.read_lines(path):
+        if not line.startswith("#"):
+            digest, _, file = line.strip().partition("  ")
+            name, _, base = file.rpartition("/")
+            digests.setdefault(name, {})[base] = digest
+    return digests
 
 
 def resolve_model(config, *required):

@@ -2,17 +2,22 @@
 
 import dataclasses
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.data import records
+from bert_tf import console
+from bert_tf.data import record_files, records
 from bert_tf.data.dynamic_masking import DynamicMasking
 from bert_tf.deprecation import deprecated_names
 
 # Number of records that are shuffled together: all of most fine-tuning sets, and enough of a larger
 # set to hide its order.
 SHUFFLE_BLOCK = 100_000
+
+# Number of records that are passed on together while files are read ahead.
+_CHUNK = 1000
 
 
 @dataclasses.dataclass(eq=False)
@@ -49,12 +54,41 @@ class TrainingInput(_RecordInput):
 
     Each epoch uses every record once. The files are read in a new order and their records are
     shuffled in blocks of `SHUFFLE_BLOCK`. Other arguments as for `_RecordInput`.
+
+    Args:
+      sizes: the sizes of the files in bytes, which identify the input of a run; may be None.
+      counts: the number of records of each file; None to read the side files of
+        `data.record_files` or to count the records, when a run is resumed.
     """
 
     seed: int
     limits: dict | None = None
     length_multiple: int | None = None
     masking: DynamicMasking | None = None
+    sizes: Sequence[int] | None = None
+    counts: Sequence[int] | None = None
+
+    @property
+    def identity(self):
+        """Three integers that identify the files, see `record_files.identity`, or None."""
+        return None if self.sizes is None else record_files.identity(self.paths, self.sizes)
+
+    def load_counts(self, cache=None):
+        """Set `counts` unless it is set; a resumed run needs them to skip files.
+
+        They are read from the side files of the records or from the file `cache`. Otherwise all
+        records are counted, and the counts are saved in `cache`.
+        """
+        if self.counts is not None:
+            return
+        sizes = record_files.sizes(self.paths) if self.sizes is None else self.sizes
+        self.counts = record_files.read_counts(self.paths, sizes, cache)
+        if self.counts is None:
+            console.info("counting the records of %d files", len(self.paths))
+            self.counts = record_files.count_records(self.paths)
+            if cache:
+                counts = dict(zip(self.paths, self.counts, strict=True))
+                record_files.save_counts(cache, counts)
 
     @tf.autograph.experimental.do_not_convert
     def batches(self, first_step=0, context=None):
@@ -79,41 +113,96 @@ class TrainingInput(_RecordInput):
     def files_of(self, step):
         """Return the files from which the records of a step are read, for error messages."""
 
-        def read_names(paths):
-            paths = tf.data.Dataset.from_tensor_slices(paths)
-            return paths.flat_map(lambda path: tf.data.TFRecordDataset(path).map(lambda _: path))
+        def read_names(path):
+            return tf.data.TFRecordDataset(path).map(lambda _: path)
 
         batch = self._shuffled(read_names, step).take(self.batch_size)
         return sorted({path.decode() for path in batch.as_numpy_iterator()})
 
-    def _shuffled(self, read, first_step):
-        """Return all records from `first_step` on; `read` makes a dataset of the epoch's files."""
-        num_skipped = first_step * self.batch_size
-        # Knowing the number of records, skip whole epochs and blocks without reading them.
-        num_records = self._count_records() if num_skipped else 1
-        first_epoch, rest = divmod(num_skipped, num_records)
-        first_block, rest = divmod(rest, SHUFFLE_BLOCK)
+    def _shuffled(self, read_file, first_step):
+        """Return all records from `first_step` on; `read_file` makes a dataset of a file."""
+        start = self._position(first_step)
 
         def read_blocks(epoch):
-            seed = tf.random.experimental.stateless_fold_in([self.seed, 0], epoch)
-            start = tf.where(epoch == first_epoch, np.int64(first_block), 0)
+            seed = self._epoch_seed(epoch)
+            is_first = epoch == start.epoch
+            block = tf.where(is_first, np.int64(start.block), 0)
 
-            def shuffle(block, values):
-                block_seed = tf.random.experimental.stateless_fold_in(seed, start + block)
+            def shuffle(number, values):
+                block_seed = tf.random.experimental.stateless_fold_in(seed, block + number)
                 return tf.random.experimental.stateless_shuffle(values, block_seed)
 
             paths = tf.random.experimental.stateless_shuffle(self.paths, seed)
-            blocks = read(paths).skip(start * SHUFFLE_BLOCK).batch(SHUFFLE_BLOCK)
+            paths = paths[tf.where(is_first, np.int64(start.file), 0) :]
+            num_skipped = tf.where(is_first, np.int64(start.record), 0)
+            blocks = read_files(paths, read_file, num_skipped).rebatch(SHUFFLE_BLOCK)
             return blocks.enumerate().map(shuffle)
 
-        epochs = tf.data.Dataset.range(first_epoch, np.iinfo("int64").max)
+        epochs = tf.data.Dataset.range(start.epoch, np.iinfo("int64").max)
         # Read the next block while the current one is processed.
-        return epochs.flat_map(read_blocks).prefetch(1).unbatch().skip(rest)
+        return epochs.flat_map(read_blocks).prefetch(1).unbatch().skip(start.rest)
 
-    @tf.autograph.experimental.do_not_convert
-    def _count_records(self):
-        batches = tf.data.TFRecordDataset(self.paths).batch(1000)
-        return int(batches.reduce(np.int64(0), lambda n, x: n + tf.shape(x, tf.int64)[0]))
+    def _position(self, step):
+        """Return the `_Position` of the first record of a step."""
+        num_skipped = step * self.batch_size
+        if not num_skipped:
+            return _Position()
+        self.load_counts()
+        counts = np.array(self.counts, np.int64)
+        epoch, rest = divmod(num_skipped, int(counts.sum()))
+        block, rest = divmod(rest, SHUFFLE_BLOCK)
+        # On the CPU, like tf.data, since other devices draw other random numbers.
+        with tf.device("cpu:0"):
+            order = tf.random.experimental.stateless_shuffle(
+                np.arange(len(counts)), self._epoch_seed(np.int64(epoch))
+            )
+        ends = np.cumsum(counts[order.numpy()])
+        file = int(np.searchsorted(ends, block * SHUFFLE_BLOCK, side="right"))
+        record = block * SHUFFLE_BLOCK - (int(ends[file - 1]) if file else 0)
+        return _Position(epoch, block, file, record, rest)
+
+    def _epoch_seed(self, epoch):
+        return tf.random.experimental.stateless_fold_in([self.seed, 0], epoch)
+
+
+class _Position(NamedTuple):
+    """A position in the shuffled records, from which they can be read without those before it.
+
+    Attributes:
+      epoch: the epoch.
+      block: the block of `SHUFFLE_BLOCK` records in the epoch.
+      file: the file in the order of the epoch with the first record of the block.
+      record: the number of that record in the file.
+      rest: the number of shuffled records of the block to skip.
+    """
+
+    epoch: int = 0
+    block: int = 0
+    file: int = 0
+    record: int = 0
+    rest: int = 0
+
+
+def read_files(paths, read_file=tf.data.TFRecordDataset, num_skipped=0):
+    """Return the records of files in their order, as a dataset of string tensors (R,).
+
+    The next files are opened and read ahead while one is read.
+
+    Args:
+      paths: list or string tensor of TFRecord files.
+      read_file: function that makes the dataset of the records of a file.
+      num_skipped: number of records of the first file to skip.
+    """
+
+    def read_chunks(index, path):
+        skip = tf.where(index == 0, tf.cast(num_skipped, tf.int64), 0)
+        return read_file(path).skip(skip).batch(_CHUNK)
+
+    # With a cycle of one file, the files are read ahead but not mixed.
+    files = tf.data.Dataset.from_tensor_slices(paths).enumerate()
+    return files.interleave(
+        read_chunks, cycle_length=1, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True
+    )
 
 
 @dataclasses.dataclass(eq=False)
@@ -143,7 +232,7 @@ class EvaluationInput(_RecordInput):
             batch["is_real_example"] = is_real * batch.get("is_real_example", 1)
             return batch
 
-        batches = tf.data.TFRecordDataset(self.paths).batch(self.batch_size)
+        batches = read_files(self.paths).rebatch(self.batch_size)
         if self.max_batches is not None:
             batches = batches.take(self.max_batches)
         batches = batches.map(pad)

@@ -22,6 +22,7 @@ import tensorflow as tf
 from google.protobuf.message import DecodeError
 
 from bert_tf import console, files
+from bert_tf.data import record_files
 from bert_tf.deprecation import deprecated_names
 from bert_tf.errors import UserError, abbreviate, reason
 
@@ -241,19 +242,42 @@ def writing(paths, schema):
         yield lambda values: next(turns).write(serialize(schema, values))
 
 
-def check(paths, schema, lengths, is_unmasked=False):
-    """Check the first record of each file, see `check_lengths`.
+# Number of files whose first record is checked before a run starts.
+NUM_CHECKED = 20
+
+
+def check(paths, schema, lengths, is_unmasked=False, sizes=None, num_checked=NUM_CHECKED):
+    """Check the first records of files, see `check_lengths`, several at a time.
 
     Empty files are skipped if there are others: shards that got no document are empty.
+
+    Args:
+      paths: TFRecord files.
+      schema: the schema of their records.
+      lengths: dict with a length for each letter in the schema.
+      is_unmasked: whether there must be no masks.
+      sizes: the sizes of the files in bytes, None to look them up.
+      num_checked: check this many files, evenly distributed; None for all. The others are checked
+        when they are read, see `naming_bad_records`.
+
+    Raises:
+      UserError: about the first wrong file.
     """
-    empty = [path for path in paths if files.size_and_time(path)[0] == 0]
+    sizes = record_files.sizes(paths) if sizes is None else sizes
+    empty = [path for path, size in zip(paths, sizes, strict=True) if size == 0]
     if 0 < len(empty) < len(paths):
         console.info(
             "%d of %d files have no records: %s", len(empty), len(paths), abbreviate(empty)
         )
-        paths = [path for path in paths if path not in empty]
-    for path in paths:
+        paths = [path for path, size in zip(paths, sizes, strict=True) if size]
+    if num_checked is not None and len(paths) > num_checked:
+        console.info("checking the first records of %d of %d files", num_checked, len(paths))
+        paths = [paths[i] for i in np.linspace(0, len(paths) - 1, num_checked).astype(int)]
+
+    def check_file(path):
         check_lengths(path, schema, lengths, is_unmasked)
+
+    record_files.map_files(check_file, paths, "checking")
 
 
 def check_lengths(path, schema, lengths, is_unmasked=False):
@@ -295,22 +319,37 @@ def check_lengths(path, schema, lengths, is_unmasked=False):
 
 
 @contextlib.contextmanager
-def naming_bad_records(paths):
+def naming_bad_records(paths, check_all=None):
     """Turn TensorFlow's errors about records in `paths` into a UserError; others pass unchanged.
 
-    Covers damaged files, and records that do not match the arguments of `parse`.
+    Covers damaged files, files that cannot be read, and records that do not match the arguments of
+    `parse`. TensorFlow's errors about records do not name the file. So `check_all`, a function
+    without arguments, is called on such an error: it may raise a UserError that does.
 
-    >>> with records.naming_bad_records(paths):
+    >>> with records.naming_bad_records(paths, lambda: check(paths, ..., num_checked=None)):
     ...     for batch in dataset:
     ...         train(batch)
     """
     try:
         yield
+    except _FILE_ERRORS as error:
+        path = next((path for path in paths if path in str(error)), None)
+        if path is None:
+            raise
+        raise UserError(f"{path}: cannot be read ({reason(error)})") from None
     except (tf.errors.DataLossError, tf.errors.InvalidArgumentError, UnicodeDecodeError) as error:
         if not (problem := _describe_bad_record(error)):
             raise
+        if check_all:
+            check_all()
         raise UserError(f"{abbreviate(list(dict.fromkeys(paths)))}: {problem}") from None
 
+
+_FILE_ERRORS = (
+    tf.errors.NotFoundError,
+    tf.errors.PermissionDeniedError,
+    tf.errors.FailedPreconditionError,
+)
 
 # The message of the assertion in `parse`, and those of TensorFlow's parser.
 _OUT_OF_RANGE = "out of range"

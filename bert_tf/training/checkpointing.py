@@ -2,8 +2,9 @@
 
 `model.ckpt-1000` has the weights, `NAME/adam_m`, `NAME/adam_v` and `global_step` as the release
 wrote them. The rest of the state has names under `bert_tf/`: the state of each dropout
-(`bert_tf/seed_0`, ...), the loss scale of float16, the batch size and the seed of the input. So
-every program that reads the release's checkpoints can read these.
+(`bert_tf/seed_0`, ...), the loss scale of float16, and notes on what the run was made with: the
+batch size, the seed and the files of the input, and the optimizer. So every program that reads the
+release's checkpoints can read these.
 """
 
 import json
@@ -78,13 +79,12 @@ def step_of(prefix):
 def save(output_dir, variables, notes=None, keep=KEEP):
     """Write `model.ckpt-STEP`, name it in `checkpoint`, and remove all but the last `keep`.
 
-    `variables` have `global_step` among them; `notes` is a dict from names of options to the
-    integers that the run uses, for `check_notes`.
+    `variables` have `global_step` among them; `notes` are those that `check_notes` compares.
     """
     step = int(variables["global_step"].numpy())
     prefix = os.path.join(output_dir, f"model.ckpt-{step}")
     values = {name: variable.numpy() for name, variable in variables.items()}
-    values |= {_RUN_STATE + name: np.int64(value) for name, value in (notes or {}).items()}
+    values |= {_RUN_STATE + name: _encode(value) for name, value in (notes or {}).items()}
     checkpoints.write(prefix, values)
     prefixes = [path for number, path in _list_checkpoints(output_dir) if number <= step]
     # TensorFlow's CheckpointState as text, with relative names, so that the folder can be moved.
@@ -97,19 +97,71 @@ def save(output_dir, variables, notes=None, keep=KEEP):
     console.info("saved %s", prefix)
 
 
+def _encode(note):
+    """Return a note as an array: integers as they are, a dict as the bytes of its JSON."""
+    if isinstance(note, dict):
+        return np.frombuffer(json.dumps(note, sort_keys=True).encode(), np.uint8)
+    return np.array(note, np.int64)
+
+
+def _decode(array):
+    """Return the note of `_encode`: an integer, a list of integers or a dict."""
+    return json.loads(array.tobytes()) if array.dtype == np.uint8 else array.tolist()
+
+
 def check_notes(prefix, notes):
-    """Log a warning if a run is resumed with options that differ from those in its checkpoint."""
+    """Compare what a run is resumed with to what its checkpoint was made with.
+
+    A different input is logged as a warning, as are other settings of the optimizer. What an
+    earlier version did not save is not compared.
+
+    Args:
+      prefix: the checkpoint.
+      notes: dict with `train_batch_size` and `seed`, integers; `input`, the integers of
+        `data.record_files.identity`; `optimizer`, a dict with `class_name` and hyperparameters.
+        Each may be missing.
+
+    Raises:
+      UserError: if the optimizer is a different one.
+    """
     source = checkpoints.ReleaseCheckpoint(prefix)
     for name, value in notes.items():
         if _RUN_STATE + name not in source.shapes:
             continue
-        stored = int(source.tensor(_RUN_STATE + name))
-        if stored != value:
+        stored = _decode(source.tensor(_RUN_STATE + name))
+        if name == "optimizer":
+            _check_optimizer(prefix, stored, value)
+        elif stored != value and name == "input":
+            console.warning(
+                "%s was trained on different files (%d with %d bytes, now %d with %d bytes): the "
+                "remaining steps see different examples",
+                prefix, *stored[:2], *value[:2],
+            )  # fmt: skip
+        elif stored != value:
             console.warning(
                 "%s was trained with `%s=%d`, now it is %d: the remaining steps see different "
                 "examples than with the old value",
                 prefix, name, stored, value,
             )  # fmt: skip
+
+
+def _check_optimizer(prefix, stored, current):
+    changed = [name for name in current if name in stored and stored[name] != current[name]]
+    kind = ("class_name", "bias_correction")
+    if any(name in kind for name in changed):
+        old, new = (
+            f"{x['class_name']} {'with' if x['bias_correction'] else 'without'} bias correction"
+            for x in (stored, current)
+        )
+        raise UserError(
+            f"`optimizer`: {prefix} was trained by {old}, now it is {new}; continue with the same "
+            "optimizer, or start a new run from its weights with `init_checkpoint`"
+        )
+    for name in changed:
+        console.warning(
+            "%s was trained with %s=%s in the optimizer, now it is %s",
+            prefix, name, stored[name], current[name],
+        )  # fmt: skip
 
 
 def _list_checkpoints(output_dir):

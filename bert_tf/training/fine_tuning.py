@@ -373,8 +373,12 @@ class Experiment:
     def _train(self, trainer, seed):
         (split,) = self.data.splits("train")
         steps = self._num_train_steps()
+        count = self.count(split)
         batches = input_pipeline.TrainingInput(
-            batch_size=self.train_config.train_batch_size, seed=seed, **self._input_options(split)
+            batch_size=self.train_config.train_batch_size,
+            seed=seed,
+            counts=None if count is None else [count],
+            **self._input_options(split),
         )
         evaluation = None
         if self.train_config.eval_steps:

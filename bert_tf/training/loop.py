@@ -165,6 +165,26 @@ def _copy_of(optimizer):
     return optimizer.from_config(config)
 
 
+# What else than its learning rate, which a longer run changes, describes an optimizer.
+_HYPERPARAMETERS = (
+    "bias_correction",
+    "weight_decay",
+    "beta_1",
+    "beta_2",
+    "epsilon",
+    "global_clipnorm",
+    "exclude_from_weight_decay",
+    "layer_decay",
+)
+
+
+def _describe(optimizer):
+    """Return the class and the hyperparameters of an optimizer as a dict of JSON values."""
+    config = optimizer.get_config()
+    described = {name: config[name] for name in _HYPERPARAMETERS}
+    return {"class_name": type(optimizer).__name__, **described}
+
+
 class TrainLoop:
     """The loop of `Trainer.fit`, starting from the newest checkpoint."""
 
@@ -181,8 +201,14 @@ class TrainLoop:
             self.train_step = TrainStep(trainer.task, optimizer, options)
         self.state = checkpointing.run_state(trainer.model, optimizer, self.train_step.loss_scale)
         self.weights = {**weights, "global_step": optimizer.step}
-        # The examples of a step depend on these.
-        self.notes = {"train_batch_size": data.batch_size, "seed": data.seed}
+        # The examples of a step depend on batch size, seed and input.
+        self.notes = {
+            "train_batch_size": data.batch_size,
+            "seed": data.seed,
+            "optimizer": _describe(optimizer),
+        }
+        if data.identity:
+            self.notes["input"] = list(data.identity)
         newest = checkpointing.restore_latest(trainer.output_dir, self.state)
         if newest:
             trainer.checkpoint = newest
@@ -192,7 +218,11 @@ class TrainLoop:
         if options.best_metric:
             self.best = checkpointing.BestCheckpoint(trainer.output_dir, options.best_metric)
             self.best.rewind(self.step)
-        if self.workers.mean(self.step)[0] != self.step:
+        files_key = float(data.identity[2] % 2**40) if data.identity else 0.0
+        mean_step, mean_key = self.workers.mean(self.step, files_key)
+        if mean_key != files_key:
+            raise UserError("`input_file`: the workers see different files")
+        if mean_step != self.step:
             raise UserError(
                 f"`output_dir`: the newest checkpoint in {trainer.output_dir} is of "
                 f"step {self.step} here and of a different one on other workers: all must see the "

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import json
 import os
 
@@ -9,7 +10,7 @@ import tensorflow as tf
 
 from bert_tf import checkpoints, console, files, tokenization
 from bert_tf.config import BertConfig
-from bert_tf.data import dynamic_masking, input_pipeline, records
+from bert_tf.data import dynamic_masking, input_pipeline, record_files, records
 from bert_tf.errors import UserError
 from bert_tf.optimization import make_optimizer
 from bert_tf.options import check_bounds
@@ -19,6 +20,7 @@ from bert_tf.tasks.results import write_eval_results
 from bert_tf.tokenization.settings import resolve_settings
 from bert_tf.tokenization.tokenizer_json import is_tokenizer_json
 from bert_tf.tokenization.vocabulary import vocabulary_text
+from bert_tf.training import checkpointing
 from bert_tf.training.loop import exclusive_directory
 from bert_tf.training.strategy import Workers, check_batch_sizes, make_strategy, set_seed
 from bert_tf.training.trainer import Trainer
@@ -47,37 +49,63 @@ def pretrain(config):
     bert_config = BertConfig.from_json_file(config.model.bert_config_file)
     check_length(config.max_seq_length, bert_config)
     config.train.check_frozen_layers(bert_config)
-    train_batches, eval_batches = _make_batches(config, bert_config)
+    data = PretrainingData(config, bert_config)
+    data.check()
     strategy = make_strategy(**dataclasses.asdict(config.device))
     workers = Workers(strategy)
-    paths = [*train_batches.paths, *eval_batches.paths]
     with contextlib.ExitStack() as stack:
-        stack.enter_context(records.naming_bad_records(paths))
+        check_all = functools.partial(data.check, num_checked=None)
+        stack.enter_context(records.naming_bad_records(data.paths, check_all))
         if config.do_train:  # one process may evaluate what another one trains
             stack.enter_context(exclusive_directory(config.output_dir, workers))
             # Saved next to the checkpoints, so that other programs can load the folder.
             workers.chief_first(lambda: _check_and_save_config(config.output_dir, bert_config))
             workers.chief_first(lambda: _save_tokenizer(config, bert_config))
-        return _run(config, bert_config, strategy, train_batches, eval_batches)
+            if checkpointing.latest(config.output_dir):
+                # The chief counts, if it has to; the others read its file.
+                cache = os.path.join(config.output_dir, "records" + files.RECORD_COUNTS)
+                workers.chief_first(lambda: data.train.load_counts(cache))
+                data.train.load_counts(cache)
+        return _run(config, bert_config, strategy, data)
 
 
-def _make_batches(config, bert_config):
-    """Check the records; return a `TrainingInput` and an `EvaluationInput`."""
-    train, lengths, has_pairs = config.train, config.lengths, config.objective != "none"
-    schema = records.pretraining_schema(has_pairs, not config.dynamic_masking)
-    paths = files.expand(config.input_file, "input_file")
-    eval_paths = files.expand(config.eval_file, "eval_file") if config.eval_file else paths
-    limits = records.limits(schema, bert_config, lengths)
-    parsing = {"limits": limits, "masking": _make_masking(config, bert_config)}
-    for some_paths in (paths, eval_paths) if config.eval_file else (paths,):
-        records.check(some_paths, schema, lengths, is_unmasked=config.dynamic_masking)
-    train_batches = input_pipeline.TrainingInput(
-        paths, schema, lengths, train.train_batch_size, train.seed, **parsing
-    )
-    eval_batches = input_pipeline.EvaluationInput(
-        eval_paths, schema, lengths, train.eval_batch_size, config.max_eval_steps, **parsing
-    )
-    return train_batches, eval_batches
+class PretrainingData:
+    """The records of a run.
+
+    Attributes:
+      train: a `TrainingInput`.
+      evaluation: an `EvaluationInput`, of the same files unless there is an `eval_file`.
+      paths: all files.
+    """
+
+    def __init__(self, config, bert_config):
+        """Find the files of a `PretrainingConfig`, and make the batches for its model."""
+        train, self._config = config.train, config
+        has_pairs = config.objective != "none"
+        schema = records.pretraining_schema(has_pairs, not config.dynamic_masking)
+        paths = files.expand(config.input_file, "input_file")
+        eval_paths = files.expand(config.eval_file, "eval_file") if config.eval_file else []
+        self.paths = [*paths, *eval_paths]
+        self._sizes = record_files.sizes(self.paths)
+        self.train = input_pipeline.TrainingInput(
+            paths, schema, config.lengths, train.train_batch_size, train.seed,
+            records.limits(schema, bert_config, config.lengths),
+            masking=_make_masking(config, bert_config), sizes=self._sizes[: len(paths)],
+        )  # fmt: skip
+        self.evaluation = input_pipeline.EvaluationInput(
+            eval_paths or paths, schema, config.lengths, train.eval_batch_size,
+            config.max_eval_steps, self.train.limits, masking=self.train.masking,
+        )  # fmt: skip
+
+    def check(self, num_checked=records.NUM_CHECKED):
+        """Check `num_checked` of the files, None for all; see `records.check`."""
+        count = len(self.train.paths)
+        for part in (slice(count), slice(count, None)):
+            if paths := self.paths[part]:
+                records.check(
+                    paths, self.train.schema, self.train.lengths, self._config.dynamic_masking,
+                    self._sizes[part], num_checked,
+                )  # fmt: skip
 
 
 def _make_masking(config, bert_config):
@@ -140,7 +168,7 @@ def _save_tokenizer(config, bert_config):
         files.write_text(path, json.dumps(settings, indent=2) + "\n")
 
 
-def _run(config, bert_config, strategy, train_batches, eval_batches):
+def _run(config, bert_config, strategy, data):
     train = config.train
     set_seed(train.seed)
     evaluates = config.do_eval or train.eval_steps > 0
@@ -153,19 +181,19 @@ def _run(config, bert_config, strategy, train_batches, eval_batches):
         config.model.init_checkpoint,
     )
     if config.do_train:
-        if train.best_metric and eval_batches.paths == train_batches.paths:
+        if train.best_metric and data.evaluation.paths == data.train.paths:
             console.warning(
                 "`best_metric` without `eval_file`: the best checkpoint is chosen on the training "
                 "records"
             )
         steps = config.num_train_steps
         optimizer = make_optimizer(config.optimizer, steps, config.num_warmup_steps)
-        trainer.fit(train_batches, optimizer, steps, train, eval_batches)
+        trainer.fit(data.train, optimizer, steps, train, data.evaluation)
     if not config.do_eval:
         return None
     if train.best_metric:
         trainer.use_best(train.best_metric)
-    results = trainer.evaluate(eval_batches)
+    results = trainer.evaluate(data.evaluation)
     path = os.path.join(config.output_dir, "eval_results.txt")
     trainer.workers.chief_first(lambda: write_eval_results(path, results))
     return results

@@ -88,7 +88,8 @@ class Trainer:
           eval_data: a `data.input_pipeline.EvaluationInput` for `options.eval_steps`.
 
         Raises:
-          UserError: if a loss is not finite, or another process trains in the folder.
+          UserError: if a loss is not finite, another process trains in the folder, or the run was
+            started with a different optimizer.
           Stopped: after SIGTERM or Ctrl-C, when the state is saved; or if another worker is lost.
         """
         options = options or TrainConfig()

@@ -1,9 +1,14 @@
 """Published models, from a local server with an archive that the test writes."""
 
+import errno
+import hashlib
 import http.server
 import io
+import multiprocessing
 import os
+import re
 import threading
+import time
 import zipfile
 
 import pytest
@@ -11,7 +16,7 @@ from common import TINY, features
 
 import bert_tf
 from bert_tf import checkpoints
-from bert_tf.checkpoints import hub
+from bert_tf.checkpoints import download, hub
 
 NAME = "uncased_L-2_H-128_A-2"
 
@@ -36,7 +41,7 @@ def server(monkeypatch, tmp_path):
     """Serve `server.content` as the model `NAME`.
 
     `server.cut` is the number of bytes after which a connection closes, and `server.num_failures`
-    the number of requests that are answered with status 503.
+    the number of requests that are answered with status 503. Answers take `server.delay` seconds.
     """
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -57,6 +62,7 @@ def server(monkeypatch, tmp_path):
             body = server.content[first:]
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
+            time.sleep(server.delay)
             self.wfile.write(body[: server.cut] if server.cut else body)
 
         def log_message(self, *_):
@@ -64,8 +70,8 @@ def server(monkeypatch, tmp_path):
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.content, server.cut, server.requests = archive(tmp_path), None, []
-    server.num_failures = 0
-    monkeypatch.setattr(hub, "_NUM_RETRIES", 1)  # The first retry does not wait.
+    server.num_failures, server.delay = 0, 0.0
+    monkeypatch.setattr(download, "_NUM_RETRIES", 1)  # The first retry does not wait.
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     monkeypatch.setenv("BERT_TF_MODELS_URL", f"http://127.0.0.1:{server.server_port}/models/")
@@ -94,6 +100,11 @@ def test_names_of_the_published_models():
     assert cased == {name for name in names if "cased_" in name and "uncased_" not in name}
 
 
+def visible(folder):
+    """Return the names of the files in a folder, without locks."""
+    return sorted(name for name in os.listdir(folder) if not name.startswith("."))
+
+
 @pytest.mark.parametrize("top", [f"{NAME}/", ""])
 def test_downloads_once(server, tmp_path, top, caplog):
     caplog.set_level("INFO")
@@ -102,7 +113,7 @@ def test_downloads_once(server, tmp_path, top, caplog):
     assert model_files.do_lower_case
     assert checkpoints.fetch(NAME) == model_files
     assert len(server.requests) == 1
-    assert sorted(os.listdir(tmp_path / "cache")) == [NAME]
+    assert visible(tmp_path / "cache") == [NAME, f"{NAME}.sha256.json"]
     assert "MB" in caplog.text
     model = bert_tf.BertModel.from_preset(NAME)
     assert "39 of 39 from" in caplog.text
@@ -125,7 +136,7 @@ def test_interrupted_download_resumes(server, tmp_path):
     server.cut, server.requests[:] = None, []
     checkpoints.fetch(NAME, cache=str(part.parent))
     assert server.requests[0][1] == "bytes=1500-"
-    assert os.listdir(part.parent) == [NAME]
+    assert visible(part.parent) == [NAME, f"{NAME}.sha256.json"]
 
     # The rest of a different file is discarded.
     part.parent.joinpath(NAME).rename(tmp_path / "gone")
@@ -160,21 +171,19 @@ def test_errors(server, tmp_path, monkeypatch):
     server.content = archive(tmp_path, extra="../../evil")
     check_error("zip: '../../evil' would be written outside the folder")
     assert not (tmp_path / "evil").exists()
-    assert os.listdir(tmp_path / "cache") == [f"{NAME}.zip"]
-    os.remove(tmp_path / "cache" / f"{NAME}.zip")
+    assert visible(tmp_path / "cache") == []
 
     server.content = archive(tmp_path, extra="/absolute")
     check_error("zip: '/absolute' would be written outside the folder")
-    os.remove(tmp_path / "cache" / f"{NAME}.zip")
 
     server.content = archive(tmp_path)[:-100]
     check_error("not a complete zip archive .* start again")
-    assert os.listdir(tmp_path / "cache") == []
+    assert visible(tmp_path / "cache") == []
 
     monkeypatch.setattr(hub, "_MAX_UNPACKED_BYTES", 1000)
     server.content = archive(tmp_path)
     check_error("would unpack to more than")
-    os.remove(tmp_path / "cache" / f"{NAME}.zip")
+    assert visible(tmp_path / "cache") == []
     monkeypatch.undo()
 
     folder = tmp_path / "cache" / NAME
@@ -190,3 +199,94 @@ def test_archive_copied_into_the_cache_needs_no_network(tmp_path):
     (cache / f"{NAME}.zip").write_bytes(archive(tmp_path))
     model_files = checkpoints.fetch(NAME, cache=str(cache), base_url="http://127.0.0.1:9")
     assert bert_tf.BertConfig.from_json_file(model_files.config) == TINY
+
+
+def fetch_in_process(cache, barrier, results):
+    """Fetch the model together with other processes, and report the number of errors."""
+    barrier.wait()
+    try:
+        paths = checkpoints.fetch(NAME, cache=cache)
+        results.put(sum(not os.path.exists(path) for path in (paths.config, paths.vocab)))
+    except Exception as error:
+        results.put(repr(error))
+
+
+def fetch_together(cache, count=3):
+    """Fetch the model into a new cache in several processes; return what each reports."""
+    context = multiprocessing.get_context("fork")
+    barrier, results = context.Barrier(count), context.SimpleQueue()
+    processes = [
+        context.Process(target=fetch_in_process, args=(str(cache), barrier, results))
+        for _ in range(count)
+    ]
+    for process in processes:
+        process.start()
+    reports = [results.get() for _ in processes]
+    for process in processes:
+        process.join()
+    return reports
+
+
+def test_three_processes_fetch_one_model(server, tmp_path):
+    server.delay = 0.2
+    assert fetch_together(tmp_path / "cache") == [0, 0, 0]
+    assert len(server.requests) == 1
+    assert visible(tmp_path / "cache") == [NAME, f"{NAME}.sha256.json"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("has_locks", [True, False])
+def test_three_processes_fetch_one_model_many_times(server, tmp_path, monkeypatch, has_locks):
+    if not has_locks:
+
+        def acquire(*_, **__):
+            raise OSError(errno.ENOLCK, "no locks")
+
+        monkeypatch.setattr("filelock.FileLock.acquire", acquire)
+    server.delay = 0.01
+    for number in range(20):
+        cache = tmp_path / f"cache {number}"
+        assert fetch_together(cache) == [0, 0, 0]
+        assert visible(cache) == [NAME, f"{NAME}.sha256.json"]
+
+
+def test_changed_archive_is_refused(server, tmp_path):
+    """The files must be those of the first download, or those of the published model."""
+    cache = tmp_path / "cache"
+    checkpoints.fetch(NAME)
+    (cache / NAME).rename(tmp_path / "gone")
+    first = server.content
+    (tmp_path / "model" / "vocab.txt").write_text("[PAD]\n")
+    server.content = archive(tmp_path)
+    check_error(
+        rf"{NAME}\.zip: vocab\.txt has SHA-256 \w{{64}}, expected \w{{64}} as in the first "
+        rf"download, which are in {cache}/{NAME}\.sha256\.json; the archive was removed"
+    )
+    assert visible(cache) == [f"{NAME}.sha256.json"]
+    server.content = first
+    checkpoints.fetch(NAME)
+
+    known = "uncased_L-12_H-768_A-12"
+    (cache / f"{known}.zip").write_bytes(first)
+    check_error(
+        rf"{known}\.zip: bert_config\.json has SHA-256 \w+, expected 7b4e5f53\w+ as in the "
+        "published model; the archive was removed",
+        name=known,
+    )
+    assert not [name for name in os.listdir(cache) if name.startswith(known)]
+
+
+def test_known_digests_are_of_published_models(shared):
+    known = hub._known_digests()
+    assert len(known) == 7 and known.keys() <= checkpoints.MODELS.keys()
+    for digests in known.values():
+        assert digests.keys() == {
+            "bert_config.json",
+            "bert_model.ckpt.data-00000-of-00001",
+            "bert_model.ckpt.index",
+            "vocab.txt",
+        }
+        assert all(re.fullmatch(r"[0-9a-f]{64}", digest) for digest in digests.values())
+    vocabulary = (shared / "data/uncased_vocab.txt").read_bytes()
+    expected = known["uncased_L-12_H-768_A-12"]["vocab.txt"]
+    assert hashlib.sha256(vocabulary).hexdigest() == expected

@@ -103,12 +103,21 @@ def test_pretraining_is_evaluated_and_resumed(run_script, folder, tmp_path):
     for name in ("model.ckpt-4.index", "model.ckpt-4.data-00000-of-00001"):
         (b / name).write_bytes((a / name).read_bytes())
     (b / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-4"\n')
-    run_script("run_pretraining", *pretraining_flags(folder, b), *flags)
+    log = run_script("run_pretraining", *pretraining_flags(folder, b), *flags)
+    assert "counting the records of 1 files" in log  # which have no side file
+    assert "different files" not in log
     tensors, resumed = (
         checkpoints.ReleaseCheckpoint(str(tmp_path / run / "model.ckpt-6")) for run in "ab"
     )
     for name in tensors.shapes:
         np.testing.assert_array_equal(tensors.tensor(name), resumed.tensor(name), err_msg=name)
+
+    # Different records are logged.
+    data = (folder / "data.tfrecord").read_bytes()
+    (tmp_path / "data.tfrecord").write_bytes(data + data)
+    data_flag = f"--input_file={tmp_path}/data.tfrecord"
+    log = run_script("run_pretraining", *pretraining_flags(folder, b), *flags, data_flag)
+    assert f"model.ckpt-6 was trained on different files (1 with {len(data)} bytes, now 1 " in log
 
     # A different model in the same folder is refused before anything is overwritten.
     (tmp_path / "other.json").write_text(json.dumps({**TINY.to_dict(), "num_attention_heads": 1}))

@@ -8,7 +8,7 @@ import sys
 import pytest
 from pretraining_helpers import make_shards, shard_contents
 
-from bert_tf.data import records
+from bert_tf.data import record_files, records
 from bert_tf.data.pretraining import shards as shards_module
 from bert_tf.errors import UserError
 
@@ -40,10 +40,14 @@ def test_files(root, text_folder):
     done = _run_process(root, "--output_file=out/a.tfrecord,out/b.tfrecord")
     assert done.returncode == 0, done.stderr
     assert re.search(r"^documents +22$", done.stderr, re.MULTILINE)
-    paths = sorted((text_folder / "out").iterdir())
-    assert [path.name for path in paths] == ["a.tfrecord", "b.tfrecord"]
+    names = ["a.tfrecord", "b.tfrecord"]
+    written = {path.name for path in (text_folder / "out").iterdir()}
+    assert written == {*names, *(f"{name}.counts.json" for name in names)}
+    paths = [str(text_folder / "out" / name) for name in names]
     for path in paths:
-        records.check_lengths(str(path), records.PRETRAINING, {"S": 32, "P": 5})
+        records.check_lengths(path, records.PRETRAINING, {"S": 32, "P": 5})
+    counts = record_files.read_counts(paths, record_files.sizes(paths))
+    assert counts == record_files.count_records(paths)
 
 
 def test_the_sample_text(root, run_script, monkeypatch, tmp_path):

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 from common import TINY
 
-from bert_tf.data import input_pipeline, records
+from bert_tf.data import input_pipeline, record_files, records
 from bert_tf.errors import UserError
 
 SCHEMA = {
@@ -82,6 +82,57 @@ def test_training_resumes_where_the_whole_run_would_be(paths, block, monkeypatch
     for first_step in (1, 7, 15, 22):
         rest = _training(paths, 30 - first_step, seed=5, first_step=first_step, batch_size=8)
         assert rest == whole[first_step:]
+
+
+def test_order_is_that_of_earlier_versions(paths, monkeypatch):
+    """The first batches of a seed, and those after a step, as the first commit has them."""
+    monkeypatch.setattr(input_pipeline, "SHUFFLE_BLOCK", 25)
+    first = _training(paths, 2, seed=5, batch_size=8)
+    assert first == [[8, 40, 4, 1, 43, 46, 3, 37], [39, 36, 0, 11, 6, 47, 5, 10]]
+    resumed = _training(paths, 2, seed=5, batch_size=8, first_step=9)
+    assert resumed == [[45, 58, 55, 49, 51, 54, 59, 39], [36, 46, 38, 42, 57, 33, 12, 10]]
+
+
+@pytest.mark.parametrize("step", [40, 100_030])
+def test_resuming_reads_only_the_files_of_the_current_block(step, tmp_path, monkeypatch, root):
+    """Without the files before it, and without counting the records."""
+    monkeypatch.syspath_prepend(str(root / "benchmarks"))
+    from startup_reads import ReadCounter
+
+    monkeypatch.setattr(input_pipeline, "SHUFFLE_BLOCK", 10)
+    counts = [i % 5 for i in range(100)]  # 200 records, some files have none
+    paths = [_write(tmp_path / f"x-{i:05d}-of-00100", range(n)) for i, n in enumerate(counts)]
+    record_files.write_counts(dict(zip(paths, counts, strict=True)))
+    data = input_pipeline.TrainingInput(paths, SCHEMA, LENGTHS, 4, 0)
+    data.load_counts()
+    assert data.counts == counts
+    with ReadCounter(tmp_path) as counter:
+        next(iter(data.batches(step)))
+        opens = counter.opens()
+    # The block of ten records, the next one, and files that are read ahead.
+    assert 2 <= len(opens) <= 30
+    assert max(opens.values()) == 1
+    order = tf.random.experimental.stateless_shuffle(
+        range(100), tf.random.experimental.stateless_fold_in([0, 0], np.int64(step * 4 // 200))
+    ).numpy()
+    places = {paths[i].rpartition("/")[2]: place for place, i in enumerate(order)}
+    ends = np.cumsum(np.array(counts)[order])
+    first = int(np.searchsorted(ends, step * 4 % 200 // 10 * 10, side="right"))
+    assert min(places[name] for name in opens) == first
+
+
+def test_counts_of_side_files_and_counted_records_give_the_same_batches(paths, tmp_path):
+    counted = _training(paths, 9, first_step=21)
+    cache = str(tmp_path / "run" / "records.counts.json")
+    data = input_pipeline.TrainingInput(paths, SCHEMA, LENGTHS, 4, 0)
+    data.load_counts(cache)
+    assert data.counts == [12] * 5
+    again = input_pipeline.TrainingInput(paths, SCHEMA, LENGTHS, 4, 0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delattr(record_files, "count_records")
+        again.load_counts(cache)
+    batches = again.batches(21).take(9)
+    assert [batch["label_ids"].numpy().tolist() for batch in batches] == counted
 
 
 def test_files_of_a_step(paths, monkeypatch):

@@ -10,7 +10,7 @@ import pytest
 from pretraining_helpers import CONFIG, make_shards, shard_contents
 
 from bert_tf import files, processes, tokenization
-from bert_tf.data import pretraining
+from bert_tf.data import pretraining, record_files
 from bert_tf.errors import UserError
 
 pytestmark = pytest.mark.usefixtures("text_folder")
@@ -39,8 +39,12 @@ def test_each_shard_is_a_separate_corpus(text_folder, by_spaces):
         assert (text_folder / "part").read_bytes() == shard_contents()[f"{shard:05d}"]
     assert counts.documents == 22 and counts.instances > 50
     assert sorted(path.name for path in (text_folder / "made").iterdir()) == [
-        "x-00000-of-00003", "x-00001-of-00003", "x-00002-of-00003", "x.json"
+        "x-00000-of-00003", "x-00001-of-00003", "x-00002-of-00003", "x.counts.json", "x.json"
     ]  # fmt: skip
+    paths = [f"made/x-{shard:05d}-of-00003" for shard in range(3)]
+    numbers = record_files.read_counts(paths, record_files.sizes(paths))
+    assert numbers == record_files.count_records(paths)
+    assert sum(numbers) == counts.instances
 
 
 def test_the_number_of_processes_does_not_matter():
@@ -57,6 +61,12 @@ def test_existing_shards_are_not_created_again(text_folder, caplog):
         assert make_shards().create() == first
     assert "all 3 shards exist" in caplog.text
     assert {path: path.stat().st_mtime_ns for path in (text_folder / "made").iterdir()} == before
+    # But the side file of their counts is, which earlier versions did not write.
+    side = text_folder / "made/x.counts.json"
+    text = side.read_text()
+    side.unlink()
+    make_shards().create()
+    assert side.read_text() == text
     # A shard that was removed is created again, with the same contents.
     path = text_folder / "made/x-00002-of-00003"
     data = path.read_bytes()

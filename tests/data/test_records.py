@@ -1,5 +1,7 @@
 """Records: round trips, files of the release, and errors that name file and feature."""
 
+import shutil
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -145,6 +147,57 @@ def test_empty_files_among_others_are_skipped(tmp_path, caplog):
     )
     with pytest.raises(UserError, match=r"c: input_ids has length 8, .* 9"):
         records.check(paths, records.SQUAD, {"S": 9})
+
+
+def test_a_sample_of_many_files_is_checked(tmp_path, caplog):
+    paths = [str(tmp_path / f"{i:02d}") for i in range(41)]
+    good, bad = tmp_path / "good", tmp_path / "bad"
+    _write(good, records.SQUAD)
+    _write(bad, records.PRETRAINING)
+    for path in paths:
+        shutil.copy(good, path)
+    shutil.copy(bad, paths[1])
+    arguments = paths, records.SQUAD, {"S": 8}
+    with caplog.at_level("INFO", "bert_tf"):
+        records.check(*arguments, num_checked=21)  # each second file
+    assert "checking the first records of 21 of 41 files" in caplog.text
+    with pytest.raises(UserError, match="01: its records lack unique_ids"):
+        records.check(*arguments, num_checked=None)
+    shutil.copy(bad, paths[40])
+    with pytest.raises(UserError, match="40: its records lack unique_ids"):
+        records.check(*arguments, num_checked=2)
+
+
+def test_error_while_reading_names_the_wrong_file_among_many(tmp_path):
+    paths = [str(tmp_path / f"{i}.tfrecord") for i in range(5)]
+    for path in paths:
+        _write(path, records.SQUAD)
+    _write(paths[3], {**records.SQUAD, "input_ids": records.Feature("int64", "L")})
+    arguments = paths, records.SQUAD, {"S": 8}
+    records.check(*arguments, num_checked=2)
+
+    def read():
+        batches = tf.data.TFRecordDataset(paths).batch(5)
+        list(batches.map(lambda batch: records.parse(batch, *arguments[1:])))
+
+    with (
+        pytest.raises(
+            UserError, match=r"0\.tfrecord, .* 2 more: input_ids .* length 4, expected 8"
+        ),
+        records.naming_bad_records(paths),
+    ):
+        read()
+    with (
+        pytest.raises(UserError, match=r"/3\.tfrecord: input_ids has length 4, expected 8 because"),
+        records.naming_bad_records(paths, lambda: records.check(*arguments, num_checked=None)),
+    ):
+        read()
+    (tmp_path / "2.tfrecord").unlink()
+    with (
+        pytest.raises(UserError, match=r"/2\.tfrecord: cannot be read \(.*No such file"),
+        records.naming_bad_records(paths),
+    ):
+        read()
 
 
 def test_check_lengths_of_other_files(tmp_path):

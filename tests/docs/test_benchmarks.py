@@ -87,3 +87,22 @@ def test_saved_results_are_reused_with_the_same_flags_only(
         for name in set(bert_tf.cli.flags.FLAGS) - before:
             delattr(bert_tf.cli.flags.FLAGS, name)
     assert trained_seeds == [0, 0, 1, 2]
+
+
+@pytest.mark.slow  # test_input_pipeline.py counts the files that a resumed run opens
+def test_startup_reads_counts_files_and_bytes(root, monkeypatch, capsys):
+    monkeypatch.syspath_prepend(str(root / "benchmarks"))
+    import startup_reads
+
+    flags = {"shards": ["30"], "records": 5, "max_seq_length": 64, "batch_size": 8}
+    monkeypatch.setattr(startup_reads, "FLAGS", types.SimpleNamespace(**flags))
+    startup_reads.main([])
+    rows = [re.split(r"  +", line.strip()) for line in capsys.readouterr().out.splitlines()[1:]]
+    opened = {name: int(opens) for name, _, opens, *_ in rows}
+    assert list(opened) == list(startup_reads.CASES)
+    # The first records of 20 files, and all 30 files, which are one block.
+    assert opened["fresh"] == 50
+    assert opened["resumed at step 1"] == opened["resumed at step 1,000,000"]
+    # The shards and their side file, which a run without it does not open.
+    assert opened["the same, without counts"] >= opened["resumed at step 1"] + 29
+    assert opened["the same, counted before"] < opened["the same, without counts"] - 25

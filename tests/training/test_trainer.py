@@ -109,6 +109,39 @@ def test_changed_batch_size_or_seed_is_logged(finished, record_paths, caplog):
     assert "model.ckpt-20 was trained with `seed=0`, now it is 5" in caplog.text
 
 
+def test_run_resumed_on_different_files_is_logged(finished, caplog):
+    run(finished, 20)
+    assert not caplog.text
+    data = Batches()
+    data.identity = [2, 150, 2**62 + 1]
+    run(finished, 20, data=data)
+    assert (
+        "model.ckpt-20 was trained on different files (1 with 100 bytes, now 2 with 150 bytes): "
+        "the remaining steps see different examples"
+    ) in caplog.text
+
+
+def test_run_resumed_with_a_different_optimizer(finished, caplog):
+    for optimizer in (
+        optimization.LAMB,
+        functools.partial(optimization.AdamWeightDecay, bias_correction=True),
+    ):
+        with pytest.raises(
+            bert_tf.UserError,
+            match=r"^`optimizer`: .*model\.ckpt-20 was trained by AdamWeightDecay without bias "
+            r"correction, now it is \w+ with bias correction; .* `init_checkpoint`",
+        ):
+            run(finished, 30, optimizer=optimizer)
+    adam = optimization.AdamWeightDecay
+    run(finished, 20, rate=0.5, optimizer=functools.partial(adam, name="mine"))
+    assert not caplog.text
+    run(finished, 20, optimizer=functools.partial(adam, weight_decay=0.2, beta_2=0.5))
+    assert "model.ckpt-20 was trained with weight_decay=0.01 in the optimizer, now it is 0.2" in (
+        caplog.text
+    )
+    assert "was trained with beta_2=0.999 in the optimizer, now it is 0.5" in caplog.text
+
+
 def test_finished_run_is_not_trained_again(finished, caplog):
     caplog.set_level("INFO")
     before = tensors(finished)

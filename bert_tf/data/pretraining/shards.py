@@ -5,8 +5,9 @@ and their tokens are written to a file for each shard. Then each shard is create
 a separate corpus, with a random generator seeded by the text "SEED/SHARD". So the result depends
 only on text, configuration and number of shards, and the memory on the size of a shard.
 
-OUTPUT.json is saved next to OUTPUT-00000-of-00004 and so on, with the fingerprint of the shards.
-While they are created, OUTPUT.work has their tokens and counts (see `workdir`).
+OUTPUT.json is saved next to OUTPUT-00000-of-00004 and so on, with the fingerprint of the shards,
+and OUTPUT.counts.json with their numbers of records (see `record_files`). While they are created,
+OUTPUT.work has their tokens and counts (see `workdir`).
 """
 
 import dataclasses
@@ -18,6 +19,7 @@ import random
 import re
 
 from bert_tf import console, files, json_files, processes
+from bert_tf.data import record_files
 from bert_tf.data.pretraining.corpus import ChunkTokenizer, Corpus, check_has_text, iter_chunks
 from bert_tf.data.pretraining.instances import create_instances
 from bert_tf.data.pretraining.workdir import WorkDir, to_json
@@ -93,6 +95,7 @@ class Shards:
                 if not self._is_complete(metadata):
                     metadata = self._complete(metadata, create_missing)
                 self._work_dir.remove()
+        self._write_record_counts(metadata)
         counts = [Counts(**shard) for shard in metadata["shards"]]
         warn_about_limits(counts, self.config)
         total = sum(counts, Counts())
@@ -136,6 +139,12 @@ class Shards:
         metadata = {"made_of": self._fingerprint, "shards": [shard._asdict() for shard in counts]}
         files.write_text(self._metadata_path, to_json(metadata))
         return metadata
+
+    def _write_record_counts(self, metadata):
+        """Write the side file of the complete shards, from which training takes their counts."""
+        paths, counts = self.paths(), [shard["instances"] for shard in metadata["shards"]]
+        if record_files.read_counts(paths, record_files.sizes(paths)) != counts:
+            record_files.write_counts(dict(zip(paths, counts, strict=True)))
 
     def missing(self):
         """Return the indices of the shards that do not exist, or whose counts do not.
@@ -192,7 +201,7 @@ class Shards:
         """Remove incomplete files of a run that was killed."""
         folder, prefix = os.path.split(self._path)
         system = files.system(folder)
-        names = re.compile(re.escape(prefix) + r"(-\d{5}-of-\d{5}|\.json)\.tmp-\d+")
+        names = re.compile(re.escape(prefix) + r"(-\d{5}-of-\d{5}|(\.counts)?\.json)\.tmp-\d+")
         for name in filter(names.fullmatch, system.listdir(folder or ".")):
             system.remove(os.path.join(folder, name))
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bert_tf import console, files
-from bert_tf.data import tfrecord
+from bert_tf.data import record_files, tfrecord
 from bert_tf.data.pretraining.corpus import read_corpus
 from bert_tf.data.pretraining.instances import create_instances
 from bert_tf.data.pretraining.masking import KEEP, unpack_masks
@@ -64,7 +64,9 @@ def write(paths, instances, corpus, vocab, config, on_progress=lambda count: Non
     """Write instances to TFRecord files in turn. All files appear at the end, or none does.
 
     `on_progress` is called with a number of written instances; other arguments as for `columns`.
+    Returns the number of instances in each file, a dict by path.
     """
+    counts = dict.fromkeys(paths, 0)
     with files.replacing(*paths) as temporary, contextlib.ExitStack() as stack:
         writers = [stack.enter_context(files.system(path).GFile(path, "wb")) for path in temporary]
         turns = itertools.cycle(range(len(writers)))
@@ -74,9 +76,11 @@ def write(paths, instances, corpus, vocab, config, on_progress=lambda count: Non
             records_of_file = [[] for _ in writers]
             for record, turn in zip(tfrecord.examples(batch), turns, strict=False):
                 records_of_file[turn].append(record)
-            for writer, records in zip(writers, records_of_file, strict=True):
+            for path, writer, records in zip(paths, writers, records_of_file, strict=True):
                 writer.write(tfrecord.frame_records(records))
+                counts[path] += len(records)
             on_progress(last - first)
+    return counts
 
 
 class Counts(NamedTuple):
@@ -185,7 +189,8 @@ def create_in_memory(source, paths, tokenizer, config):
     counts = Counts.from_instances(instances, corpus, vocab, config)
     warn_about_limits([counts], config)
     ticker = console.Ticker("writing", "instances", total=len(instances))
-    write(paths, instances, corpus, vocab, config, ticker.add)
+    written = write(paths, instances, corpus, vocab, config, ticker.add)
     ticker.done()
+    record_files.write_counts(written)
     counts.log(config)
     return counts

@@ -1,0 +1,121 @@
+"""Sizes and numbers of records of files: side files, counting, and files that have changed."""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf import files
+from bert_tf.data import record_files, tfrecord
+from bert_tf.errors import UserError
+
+
+def write(path, count, size=10):
+    """Write `count` records to a file, and return its path."""
+    path.write_bytes(tfrecord.frame_records([bytes([i % 256]) * size for i in range(count)]))
+    return str(path)
+
+
+@pytest.fixture
+def shards(tmp_path):
+    """Three shards with 0, 3 and 2 records, and their sizes."""
+    counts = (0, 3, 2)
+    paths = [write(tmp_path / f"x-{i:05d}-of-00003", n) for i, n in enumerate(counts)]
+    return paths, record_files.sizes(paths)
+
+
+@pytest.mark.parametrize("block", [1, 7, 12, 100, 1 << 22])
+def test_counting_equals_that_of_tensorflow(block, tmp_path, monkeypatch):
+    monkeypatch.setattr(record_files, "_BLOCK_BYTES", block)
+    path = tmp_path / "x"
+    rng = np.random.default_rng(0)
+    path.write_bytes(tfrecord.frame_records([b"a" * n for n in rng.integers(1, 300, 20)]))
+    paths = [str(path), write(tmp_path / "one", 1), write(tmp_path / "empty", 0)]
+    expected = [len(list(tf.data.TFRecordDataset(path))) for path in paths]
+    assert record_files.count_records(paths) == expected == [20, 1, 0]
+
+
+@pytest.mark.parametrize("cut", [1, 20, 51])
+def test_counting_a_truncated_file_is_an_error(cut, tmp_path):
+    path = tmp_path / "x"
+    write(path, 2, size=20)
+    path.write_bytes(path.read_bytes()[:-cut])
+    with pytest.raises(UserError, match=r"x: record [12] is damaged or truncated"):
+        record_files.count_records([str(path)])
+    path.write_text("not a TFRecord file")
+    with pytest.raises(UserError, match="x: record 1 is damaged or truncated"):
+        record_files.count_records([str(path)])
+
+
+def test_shards_share_a_side_file_with_their_counts(shards, tmp_path):
+    paths, sizes = shards
+    other = write(tmp_path / "other.tfrecord", 4)
+    record_files.write_counts({**dict(zip(paths, (0, 3, 2), strict=True)), other: 4})
+    assert {path.name for path in tmp_path.glob("*.json")} == {
+        "x.counts.json",
+        "other.tfrecord.counts.json",
+    }
+    assert json.loads((tmp_path / "x.counts.json").read_text())["files"]["x-00001-of-00003"] == {
+        "size": sizes[1],
+        "records": 3,
+    }
+    both = [other, *reversed(paths)]
+    assert record_files.read_counts(both, record_files.sizes(both)) == [4, 2, 3, 0]
+    assert record_files.read_counts([other, "y"], [sizes[0], 7]) is None
+    # A glob that matches the records matches them alone.
+    assert files.expand(f"{tmp_path}/x*,{tmp_path}/o*", "input_file") == [*paths, other]
+
+
+def test_side_file_of_other_data_is_ignored_with_a_message(shards, tmp_path, caplog):
+    caplog.set_level("INFO", "bert_tf")
+    paths, _ = shards
+    record_files.write_counts(dict(zip(paths, (0, 3, 2), strict=True)))
+    write(tmp_path / "x-00002-of-00003", 5)
+    assert record_files.read_counts(paths, record_files.sizes(paths)) is None
+    assert f"{tmp_path}/x.counts.json is ignored, because it is of files with other sizes: " in (
+        caplog.text
+    )
+    assert caplog.text.strip().endswith(f"sizes: {paths[2]}")
+    (tmp_path / "x.counts.json").write_text("[1]")
+    assert record_files.read_counts(paths, record_files.sizes(paths)) is None
+    assert "x.counts.json: not a side file of TFRecord files, it is ignored" in caplog.text
+
+
+def test_counts_are_saved_by_path_and_read_before_side_files(tmp_path, caplog):
+    paths = []
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        paths.append(write(tmp_path / name / "same", ord(name) - 90))
+    sizes, cache = record_files.sizes(paths), str(tmp_path / "run" / "records.counts.json")
+    assert record_files.read_counts(paths, sizes, cache) is None
+    record_files.save_counts(cache, dict(zip(paths, (7, 8), strict=True)))
+    assert record_files.read_counts(paths, sizes, cache) == [7, 8]
+    write(tmp_path / "a" / "same", 1)
+    caplog.set_level("INFO", "bert_tf")
+    assert record_files.read_counts(paths, record_files.sizes(paths), cache) is None
+    assert "records.counts.json is ignored" in caplog.text
+
+
+def test_identity_depends_on_names_sizes_and_order_but_not_on_folders():
+    first = record_files.identity(["a/x", "a/y"], [1, 2])
+    assert first[:2] == [2, 3]
+    assert 0 <= first[2] < 2**63
+    assert record_files.identity(["b/x", "b/y"], np.array([1, 2])) == first
+    for names, sizes in ((["a/y", "a/x"], [2, 1]), (["a/x", "a/y"], [2, 1]), (["a/x"], [3])):
+        assert record_files.identity(names, sizes)[2] != first[2]
+
+
+def test_files_are_accessed_in_parallel_and_the_first_error_is_raised():
+    import threading
+
+    barrier = threading.Barrier(4, timeout=10)  # breaks unless four calls run together
+
+    def call(path):
+        barrier.wait()
+        if path != "0":
+            raise UserError(path)
+        return path
+
+    with pytest.raises(UserError, match=r"^1$"):
+        record_files.map_files(call, ["0", "1", "2", "3"], "testing")
