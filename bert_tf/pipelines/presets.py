@@ -14,7 +14,7 @@ from bert_tf.checkpoints.metadata import (
 )
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
-from bert_tf.tasks.base import TaskConfig, check_vocabulary
+from bert_tf.tasks.task_config import TaskConfig, check_vocabulary
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.settings import resolve_settings
 from bert_tf.tokenization.tokenizer_json import is_tokenizer_json

@@ -18,7 +18,7 @@ from bert_tf.options import OptimizerConfig
 from bert_tf.pipelines.labelled_texts import UNKNOWN_LABEL
 from bert_tf.pipelines.saving import Exportable, replacing_preset
 from bert_tf.pipelines.tokenizer_layer import BertTokenizer
-from bert_tf.tasks.base import TaskConfig
+from bert_tf.tasks.task_config import TaskConfig
 from bert_tf.tokenization.settings import RELEASE_SETTINGS, extra_settings, resolve_settings
 from bert_tf.training import checkpointing, length_multiple, use_xla
 

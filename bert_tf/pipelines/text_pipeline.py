@@ -13,8 +13,8 @@ from bert_tf.errors import UserError
 from bert_tf.modeling.models import BertModel
 from bert_tf.pipelines.presets import ModelFiles, find_preset
 from bert_tf.pipelines.runner import BatchRunner, InputFeatures
-from bert_tf.tasks.base import SHORTEST, check_length
 from bert_tf.tasks.classification.features import truncate_pair
+from bert_tf.tasks.task_config import SHORTEST, check_length
 from bert_tf.tasks.truncation import LengthCounter, log_truncated
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.training import make_strategy

@@ -13,16 +13,7 @@ from bert_tf.tasks import (
     question_answering,
     token_classification,
 )
-from bert_tf.tasks.base import (
-    RecordFormat,
-    Task,
-    TaskConfig,
-    TaskData,
-    TaskOptions,
-    TaskSpec,
-    check_length,
-    check_vocabulary,
-)
+from bert_tf.tasks.base import RecordFormat, Task, TaskData, TaskOptions, TaskSpec
 from bert_tf.tasks.classification import (
     TASK_CLASSES,
     ClassificationConfig,
@@ -35,6 +26,7 @@ from bert_tf.tasks.multiple_choice import MultipleChoiceConfig, MultipleChoiceOp
 from bert_tf.tasks.pretraining_task import PretrainingTask
 from bert_tf.tasks.question_answering import QuestionAnsweringConfig, QuestionAnsweringOptions
 from bert_tf.tasks.rows import BadRows
+from bert_tf.tasks.task_config import TaskConfig, check_length, check_vocabulary
 from bert_tf.tasks.token_classification import (
     TokenClassificationConfig,
     TokenClassificationOptions,

@@ -16,7 +16,7 @@ from bert_tf.modeling import BertMultipleChoice
 from bert_tf.options import PARTS
 from bert_tf.task_options import MultipleChoiceOptions
 from bert_tf.tasks import results
-from bert_tf.tasks.base import RecordFormat, TaskConfig, TaskData, TaskSpec
+from bert_tf.tasks.base import RecordFormat, TaskData, TaskSpec
 from bert_tf.tasks.classification.columns import ID
 from bert_tf.tasks.classification.features import pack_pair
 from bert_tf.tasks.classification.task import ClassificationTask
@@ -28,6 +28,7 @@ from bert_tf.tasks.feature_cache import (
     write_records,
 )
 from bert_tf.tasks.rows import BadRows, find_column, find_file, read_rows
+from bert_tf.tasks.task_config import TaskConfig
 from bert_tf.tasks.truncation import LengthCounter
 
 # Bump when the same data make different features.

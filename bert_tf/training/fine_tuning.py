@@ -13,8 +13,9 @@ from bert_tf.errors import UserError
 from bert_tf.optimization import make_optimizer
 from bert_tf.options import FineTuneConfig
 from bert_tf.tasks import results
-from bert_tf.tasks.base import check_length, check_vocabulary, part_of, result_file, result_name
+from bert_tf.tasks.base import part_of, result_file, result_name
 from bert_tf.tasks.classification import DistillationConfig
+from bert_tf.tasks.task_config import check_length, check_vocabulary
 from bert_tf.tokenization.settings import RELEASE_SETTINGS, extra_settings, resolve_settings
 from bert_tf.tokenization.tokenizer_json import is_tokenizer_json, read_settings_of
 from bert_tf.training import checkpointing

@@ -14,9 +14,9 @@ from bert_tf.data import dynamic_masking, input_pipeline, record_files, records
 from bert_tf.errors import UserError
 from bert_tf.optimization import make_optimizer
 from bert_tf.options import check_bounds
-from bert_tf.tasks.base import check_length, check_vocabulary
 from bert_tf.tasks.pretraining_task import PretrainingTask
 from bert_tf.tasks.results import write_eval_results
+from bert_tf.tasks.task_config import check_length, check_vocabulary
 from bert_tf.tokenization.settings import resolve_settings
 from bert_tf.tokenization.tokenizer_json import is_tokenizer_json
 from bert_tf.tokenization.vocabulary import vocabulary_text

@@ -5,8 +5,8 @@ from typing import Any
 
 from bert_tf import console, files
 from bert_tf.json_files import NUMBER, OBJECT, TEXT, array, choice, integer, optional, record
-from bert_tf.tasks.base import TaskConfig, check_labels
 from bert_tf.tasks.classification.examples import DevSplit, NumericFeature, ScoreScale
+from bert_tf.tasks.task_config import TaskConfig, check_labels
 from bert_tf.tasks.windows import DocumentWindows
 
 
