@@ -44,7 +44,9 @@ def check_bounds(config):
         bounds = [f"at least {low}"] if low is not None else []
         bounds += [f"at most {high}"] if high is not None else []
         is_valid = (low is None or value >= low) and (high is None or value <= high)
-        is_finite = -math.inf < value < math.inf if bounds else value == value
+        # TensorFlow's integers have 64 bits.
+        limit = math.inf if type(value) is float else 2**63
+        is_finite = -limit < value < limit if bounds else value == value
         if not is_finite or not is_valid:
             expected = " and ".join(["a finite number", *bounds])
             raise UserError(f"`{field.name}={value}`: expected {expected}")
@@ -201,7 +203,7 @@ class TrainConfig:
 
     def num_train_steps(self, count, unit):
         """Return the steps of `num_train_epochs` over `count` examples, called `unit` in errors."""
-        steps = int(count / self.train_batch_size * self.num_train_epochs)
+        steps = count / self.train_batch_size * self.num_train_epochs
         if steps < 1:
             raise UserError(
                 f"{count} {unit} for {self.num_train_epochs} epochs are less than one batch of "
@@ -212,7 +214,7 @@ class TrainConfig:
                 f"`num_train_epochs={self.num_train_epochs}` would be {steps:.3g} steps, expected "
                 f"at most {_MAX_STEPS}"
             )
-        return steps
+        return int(steps)
 
 
 @documented
