@@ -11,12 +11,12 @@ data for each shape and thread, so the memory is flat without it, or with a mode
 with --sequence_buckets.
 """
 
+import os
 import random
 import threading
 import time
 
 from absl import flags
-from serving_load import memory
 
 import bert_tf
 from bert_tf.cli.flags import FLAGS
@@ -40,9 +40,9 @@ HOSTILE = [
 def main():
     predictor = bert_tf.serving.Predictor(FLAGS.model)
     for number, count in enumerate((FLAGS.warm_up, FLAGS.requests)):
-        start, before = time.process_time(), memory("self")
+        start, before = time.process_time(), memory()
         send(predictor, count, FLAGS.seed + number)
-        seconds, after = time.process_time() - start, memory("self")
+        seconds, after = time.process_time() - start, memory()
         print(
             f"{('warm-up', 'soak')[number]}: {count} requests in {FLAGS.threads} threads, "
             f"{seconds / count * 1e3:.1f} ms of processor time each, memory {before:.0f} MB before "
@@ -75,6 +75,12 @@ def send(predictor, count, seed):
         thread.join()
     if failed:
         raise failed[0]
+
+
+def memory():
+    """Return the memory of this process in MB; on Linux."""
+    with open("/proc/self/statm", encoding="ascii") as reader:
+        return int(reader.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
 def row_of(predictor, rng):

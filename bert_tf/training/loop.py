@@ -293,6 +293,11 @@ class TrainLoop:
           (dict of the sums of the results of the steps, the first step with a result that is not
           finite or -1)
         """
+        if self.step:
+            # The chief counts the records, if it has to; the others read its file.
+            cache = os.path.join(self.trainer.output_dir, "records" + files.RECORD_COUNTS)
+            self.workers.chief_first(lambda: self.data.load_counts(cache))
+            self.data.load_counts(cache)
         batches = iter(
             self.strategy.distribute_datasets_from_function(
                 lambda context: self.data.batches(self.step, context)

@@ -20,7 +20,6 @@ from bert_tf.tasks.task_config import check_length, check_vocabulary
 from bert_tf.tokenization.settings import resolve_settings
 from bert_tf.tokenization.tokenizer_json import is_tokenizer_json
 from bert_tf.tokenization.vocabulary import vocabulary_text
-from bert_tf.training import checkpointing
 from bert_tf.training.loop import exclusive_directory
 from bert_tf.training.strategy import Workers, check_batch_sizes, make_strategy, set_seed
 from bert_tf.training.trainer import Trainer
@@ -61,11 +60,6 @@ def pretrain(config):
             # Saved next to the checkpoints, so that other programs can load the folder.
             workers.chief_first(lambda: _check_and_save_config(config.output_dir, bert_config))
             workers.chief_first(lambda: _save_tokenizer(config, bert_config))
-            if checkpointing.latest(config.output_dir):
-                # The chief counts, if it has to; the others read its file.
-                cache = os.path.join(config.output_dir, "records" + files.RECORD_COUNTS)
-                workers.chief_first(lambda: data.train.load_counts(cache))
-                data.train.load_counts(cache)
         return _run(config, bert_config, strategy, data)
 
 

@@ -51,6 +51,9 @@ class Batches:
             input_pipeline.shard_batches(dataset, self.batch_size, context)
         )
 
+    def load_counts(self, cache):
+        pass
+
     def files_of(self, step):
         return [f"made up for step {step}"]
 
