@@ -13,6 +13,7 @@ from bert_tf.modeling.layers import (
     Dense,
     Embeddings,
     activation,
+    gather_tokens,
     initializer,
     layer_norm,
     register,
@@ -30,8 +31,9 @@ class MaskedLMHead(ConfigLayer):
     graph is saved layer by layer, and the encoder may be a model in the graph.
 
     Call: `sequence_output` (B, S, H), `masked_lm_positions` (B, P) int32; `training` -> logits
-    (B, P, V) in float32. Only in training the product with the table is computed in the compute
-    type: bfloat16 is faster, but gives words of similar score the same logit.
+    (B, P, V) in float32. Without positions, each of the S = P tokens is a masked one. Only in
+    training the product with the table is computed in the compute type: bfloat16 is faster, but
+    gives words of similar score the same logit.
     """
 
     def __init__(self, config, embeddings=None, name="masked_lm", **kwargs):
@@ -61,7 +63,7 @@ class MaskedLMHead(ConfigLayer):
     def get_build_config(self):
         """Return None: a loaded head is built when it is called and knows its embeddings."""
 
-    def __call__(self, sequence_output, masked_lm_positions, **kwargs):
+    def __call__(self, sequence_output, masked_lm_positions=None, **kwargs):
         if isinstance(sequence_output, keras.KerasTensor):
             found = _embeddings_before(sequence_output)
             if self.embeddings is None and len(found) == 1:
@@ -81,16 +83,17 @@ class MaskedLMHead(ConfigLayer):
             shape=(self.config.vocab_size,), initializer="zeros", name="output_bias"
         )
 
-    def call(self, sequence_output, masked_lm_positions, training=False):
-        batch, length = ops.shape(sequence_output)[0], ops.shape(sequence_output)[1]
-        flat = ops.reshape(sequence_output, (-1, self.config.hidden_size))
-        rows = ops.arange(batch, dtype="int32")[:, None] * length + masked_lm_positions
-        x = ops.take(flat, ops.reshape(rows, (-1,)), axis=0)
+    def call(self, sequence_output, masked_lm_positions=None, training=False):
+        if masked_lm_positions is None:
+            x = ops.reshape(sequence_output, (-1, self.config.hidden_size))
+        else:
+            x = gather_tokens(sequence_output, masked_lm_positions)
         x = self.norm(self.dense(x))
         dtype = self.compute_dtype if training else "float32"
         table = ops.cast(self.embeddings.word_embeddings, dtype)
         logits = ops.cast(ops.matmul(ops.cast(x, dtype), ops.transpose(table)), "float32")
         logits = logits + ops.cast(self.output_bias, "float32")
+        batch = ops.shape(sequence_output)[0]
         return ops.reshape(logits, (batch, -1, self.config.vocab_size))
 
 

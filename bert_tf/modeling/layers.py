@@ -116,6 +116,13 @@ class LayerNorm(keras.layers.LayerNormalization):
         return ops.cast(x, self.compute_dtype)
 
 
+def gather_tokens(x, positions):
+    """Return the tokens of x (B, S, H) at the positions (B, P) of each sequence: (B * P, H)."""
+    batch, length, hidden = ops.shape(x)
+    rows = ops.arange(batch, dtype="int32")[:, None] * length + ops.cast(positions, "int32")
+    return ops.take(ops.reshape(x, (-1, hidden)), ops.reshape(rows, (-1,)), axis=0)
+
+
 class FixedSeedGenerator(keras.random.SeedGenerator):
     """A seed tensor (2,) in the form that `keras.random` functions accept."""
 
@@ -262,8 +269,9 @@ class TransformerLayer(ConfigLayer):
     This is the encoder layer of "Attention is all you need" (arXiv:1706.03762), section 3.1.
 
     Call: `x` (B, S, H); `input_mask` (B, S), 1 for tokens and 0 for padding; `training`,
-    `replica_id` and `recompute`, see the module -> (B, S, H), or with `with_probs` a pair of that
-    and the attention probabilities (B, N, S, S).
+    `replica_id` and `recompute`, see the module; `positions` (B, P), the tokens to compute, None
+    for all (P = S) -> (B, P, H), or with `with_probs` a pair of that and the attention
+    probabilities (B, N, P, S).
     """
 
     def __init__(self, config, with_probs=False, **kwargs):
@@ -315,40 +323,56 @@ class TransformerLayer(ConfigLayer):
             layer.build(hidden)
         self.output_dense.build((None, self.config.intermediate_size))
 
-    def call(self, x, input_mask, training=False, replica_id=None, recompute=False):
+    def call(self, x, input_mask, training=False, replica_id=None, recompute=False, positions=None):
         # Seeds are drawn outside `_forward`, so that recomputation uses the same masks.
         dropouts = (self.probs_dropout, self.attention_dropout, self.output_dropout)
         seeds = [dropout.draw_seed(replica_id) if training else None for dropout in dropouts]
         if training and recompute:
-            return keras.remat(lambda x: self._forward(x, input_mask, training, seeds))(x)
-        return self._forward(x, input_mask, training, seeds)
+            forward = keras.remat(
+                lambda x: self._forward(x, input_mask, positions, training, seeds)
+            )
+            return forward(x)
+        return self._forward(x, input_mask, positions, training, seeds)
 
-    def _forward(self, x, input_mask, training, seeds):
-        batch, length, hidden = ops.shape(x)[0], ops.shape(x)[1], self.config.hidden_size
-        x = ops.reshape(x, (-1, hidden))
-        context, probs = self._attend(x, input_mask, batch, length, training, seeds[0])
+    def _forward(self, x, input_mask, positions, training, seeds):
+        batch, length, hidden = ops.shape(x)
+        tokens = ops.reshape(x, (-1, hidden))
+        if positions is None:
+            x, num_read = tokens, length
+        else:
+            x, num_read = gather_tokens(x, positions), ops.shape(positions)[1]
+        context, probs = self._attend(
+            x, tokens, input_mask, (batch, length, num_read), training, seeds[0]
+        )
         context = self.attention_dense(context)
         context = self.attention_dropout(context, training=training, seed=seeds[1])
         x = self.attention_norm(x + context)
         output = self.output_dense(self.intermediate(x))
         output = self.output_dropout(output, training=training, seed=seeds[2])
-        x = ops.reshape(self.output_norm(x + output), (batch, length, hidden))
+        x = ops.reshape(self.output_norm(x + output), (batch, num_read, hidden))
         return (x, probs) if self.with_probs else x
 
-    def _attend(self, x, input_mask, batch, length, training, seed):
-        """Scaled dot-product attention: x (B*S, H) -> context (B*S, H), probs (B, N, S, S)."""
+    def _attend(self, x, tokens, input_mask, sizes, training, seed):
+        """Scaled dot-product attention of x (B*P, H) to tokens (B*S, H); `sizes` are B, S and P.
+
+        Returns context (B*P, H), probs (B, N, P, S).
+        """
+        batch, length, num_read = sizes
         heads = self.config.num_attention_heads
         width = self.config.hidden_size // heads
 
-        def split(y):  # (B*S, H) -> (B, N, S, D)
-            return ops.transpose(ops.reshape(y, (batch, length, heads, width)), (0, 2, 1, 3))
+        def split(y, count):  # (B*S, H) -> (B, N, S, D)
+            return ops.transpose(ops.reshape(y, (batch, count, heads, width)), (0, 2, 1, 3))
 
-        query = split(self.query(x))
-        scores = ops.matmul(query, ops.transpose(split(self.key(x)), (0, 1, 3, 2)))
+        query = split(self.query(x), num_read)
+        key = ops.transpose(split(self.key(tokens), length), (0, 1, 3, 2))
+        scores = ops.matmul(query, key)
         # Not by [:, None]: LiteRT has no such slices of an unknown length.
         is_padding = 1.0 - ops.expand_dims(ops.cast(input_mask, self.compute_dtype), (1, 2))
         # In this order product, scale and mask become one kernel on a CPU.
         probs = ops.softmax(scores * (width**-0.5) + is_padding * MASKED_SCORE)
         dropped = self.probs_dropout(probs, training=training, seed=seed)
-        context = ops.transpose(ops.matmul(dropped, split(self.value(x))), (0, 2, 1, 3))
+        context = ops.transpose(
+            ops.matmul(dropped, split(self.value(tokens), length)), (0, 2, 1, 3)
+        )
         return ops.reshape(context, (-1, self.config.hidden_size)), probs

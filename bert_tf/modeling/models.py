@@ -44,6 +44,11 @@ def token_inputs():
     return {name: keras.Input((None,), dtype="int32", name=name) for name in INPUTS}
 
 
+def first_position(inputs):
+    """Return the position of the first token of each sequence, (B, 1), for `BertModel`."""
+    return ops.zeros_like(inputs["input_ids"][:, :1])
+
+
 @register
 class BertModel(PretrainedModel):
     """The encoder (Devlin et al., arXiv:1810.04805, section 3).
@@ -55,6 +60,10 @@ class BertModel(PretrainedModel):
     the first token; `embedding_output` (B, S, H); `all_encoder_layers`, a list of (B, S, H) from
     the first layer to the last; with `with_attention_probs` also `attention_probs`, a list of
     (B, N, S, S).
+
+    Called with `positions` (B, P) int32, it computes the last layer only for these tokens, and
+    returns only `sequence_output` (B, P, H) and `pooled_output` of the first of them. So heads that
+    read few tokens save most of a layer.
 
     >>> config = bert_tf.BertConfig(vocab_size=30522, num_hidden_layers=2)
     >>> model = bert_tf.BertModel(config)
@@ -97,6 +106,36 @@ class BertModel(PretrainedModel):
         super().__init__(inputs=inputs, outputs=outputs, name=name)
         self._store_config(config, dtype, with_attention_probs=with_attention_probs)
 
+    def call(
+        self, inputs, training=None, mask=None, replica_id=None, recompute=None, positions=None
+    ):
+        """Return the outputs as `PretrainedModel.call`, or those at `positions`."""
+        if positions is None:
+            return super().call(inputs, training, mask, replica_id, recompute)
+        options = {"training": training, "replica_id": replica_id}
+        x = self.embeddings(inputs["input_ids"], inputs["segment_ids"], **options)
+        options["recompute"] = recompute
+        *lower_layers, last_layer = self._transformer_layers()
+        for layer in lower_layers:
+            x = layer(x, inputs["input_mask"], **options)
+            x = x[0] if layer.with_probs else x
+        x = last_layer(x, inputs["input_mask"], positions=positions, **options)
+        x = x[0] if last_layer.with_probs else x
+        pooler = self.get_layer("pooler")
+        return {"sequence_output": x, "pooled_output": pooler(x[:, 0])}
+
+    def compute_output_spec(
+        self, inputs, training=None, mask=None, replica_id=None, recompute=None, positions=None
+    ):
+        if positions is None:
+            return super().compute_output_spec(inputs, training=training, mask=mask)
+        (batch, count), hidden = positions.shape, self.config.hidden_size
+        shapes = {"sequence_output": (batch, count, hidden), "pooled_output": (batch, hidden)}
+        return {name: keras.KerasTensor(shape, self.compute_type) for name, shape in shapes.items()}
+
+    def _transformer_layers(self):
+        return [self.get_layer(f"layer_{i}") for i in range(self.config.num_hidden_layers)]
+
     @property
     def embeddings(self):
         """The embedding layer, whose `word_embeddings` is the (V, H) table."""
@@ -116,11 +155,12 @@ class BertPretrainer(PretrainedModel):
         inputs = token_inputs()
         positions = keras.Input((None,), dtype="int32", name="masked_lm_positions")
         bert = BertModel(config, dtype=dtype)
-        encoded = bert(inputs)
+        first = first_position(inputs)
+        encoded = bert(inputs, positions=ops.concatenate([first, positions], axis=1))
         masked_lm = MaskedLMHead(config, bert.embeddings, name="masked_lm", dtype=dtype)
         next_sentence = Projection(2, config.initializer_range, name="next_sentence")
         outputs = {
-            "masked_lm_logits": masked_lm(encoded["sequence_output"], positions),
+            "masked_lm_logits": masked_lm(encoded["sequence_output"][:, 1:]),
             "next_sentence_logits": next_sentence(encoded["pooled_output"]),
         }
         inputs["masked_lm_positions"] = positions
@@ -156,7 +196,9 @@ class BertClassifier(PretrainedModel):
         if window_pooling:
             inputs = {key: keras.Input((None, None), dtype="int32", name=key) for key in INPUTS}
             sequences = {key: FoldChoices(name=f"fold_{key}")(inputs[key]) for key in INPUTS}
-        x = BertModel(config, dtype=dtype)(sequences or inputs)["pooled_output"]
+        sequences = sequences or inputs
+        bert = BertModel(config, dtype=dtype)
+        x = bert(sequences, positions=first_position(sequences))["pooled_output"]
         x = Dropout(CLASSIFIER_DROPOUT, dtype=dtype, name="dropout")(x)
         if num_numeric_features:
             numbers = keras.Input((num_numeric_features,), dtype="float32", name="numbers")
@@ -194,7 +236,8 @@ class BertMultipleChoice(PretrainedModel):
     ):
         inputs = {key: keras.Input((None, None), dtype="int32", name=key) for key in INPUTS}
         folded = {key: FoldChoices(name=f"fold_{key}")(inputs[key]) for key in INPUTS}
-        pooled = BertModel(config, dtype=dtype)(folded)["pooled_output"]
+        bert = BertModel(config, dtype=dtype)
+        pooled = bert(folded, positions=first_position(folded))["pooled_output"]
         pooled = Dropout(CLASSIFIER_DROPOUT, dtype=dtype, name="dropout")(pooled)
         scores = Projection(1, HEAD_INITIALIZER_RANGE, use_bias=False, name="classifier")(pooled)
         unfold = UnfoldChoices(name="unfold", dtype="float32")

@@ -254,8 +254,7 @@ class FillMask(TextPipeline, Exportable):
         batch = dict(batch)
         positions = batch.pop("positions")
         ids = batch.pop("masked_ids", positions)
-        x = self._encoder(batch, training=False)["sequence_output"]
-        x = tf.gather(x, positions, batch_dims=1)  # (B, P, H)
+        x = self._encoder(batch, training=False, positions=positions)["sequence_output"]
         rows, per_row = ops.shape(x)[:2]
         count = rows * per_row
         padding = -count % _CHUNK_SIZE
@@ -263,7 +262,7 @@ class FillMask(TextPipeline, Exportable):
         ids = tf.pad(tf.reshape(ids, (count,)), [[0, padding]])
 
         def map_chunk(chunk):
-            logits = self._head(chunk[0][None], tf.range(_CHUNK_SIZE)[None])[0]
+            logits = self._head(chunk[0][None])[0]
             return function(tf.nn.log_softmax(logits), chunk[1])
 
         chunks = tf.reshape(x, (-1, _CHUNK_SIZE, x.shape[-1])), tf.reshape(ids, (-1, _CHUNK_SIZE))

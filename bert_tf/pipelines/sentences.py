@@ -14,7 +14,7 @@ from keras import ops
 from bert_tf import checkpoints, console, files, serving
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
-from bert_tf.modeling.models import BertModel
+from bert_tf.modeling.models import BertModel, first_position
 from bert_tf.pipelines.presets import ModelFiles, find_preset, sentence_transformers_options
 from bert_tf.pipelines.saving import Exportable, replacing_preset, write_pretrained
 from bert_tf.pipelines.text_pipeline import Text, TextPipeline, check_is_collection
@@ -71,7 +71,9 @@ class SentenceEncoder(TextPipeline, Exportable):
             raise UserError(f"`layer={layer}` does not exist; the model has {num_layers} layers")
         self.pooling, self.layer, self.normalize = pooling, layer, normalize
         self.width = model.config.hidden_size
-        self._runner = self._make_runner(self._compute, 4 * self.width)
+        self._runner = self._make_runner(
+            lambda batch: {"vectors": self.compute(self.model, batch)}, 4 * self.width
+        )
 
     @classmethod
     def from_preset(  # type: ignore[override]
@@ -157,15 +159,15 @@ class SentenceEncoder(TextPipeline, Exportable):
             yield encoded.text.text_a, arrays["vectors"]
         inputs.report()
 
-    def pooled(self, layers, input_mask):
-        """Return the sentence vectors, float32 (B, H), of a batch.
-
-        Args:
-          layers: outputs of all layers, each (B, S, H).
-          input_mask: (B, S), 1 for tokens and 0 for padding.
-        """
-        x = ops.cast(layers[self.layer], "float32")
-        mask = ops.expand_dims(ops.cast(input_mask, "float32"), 2)
+    def compute(self, model, batch):
+        """Return the sentence vectors, float32 (B, H), of a batch of inputs of a `BertModel`."""
+        if self.pooling == "cls" and self.layer in (-1, self.model.config.num_hidden_layers - 1):
+            first = first_position(batch)
+            x = model(batch, training=False, positions=first)["sequence_output"]
+        else:
+            x = model(batch, training=False)["all_encoder_layers"][self.layer]
+        x = ops.cast(x, "float32")
+        mask = ops.expand_dims(ops.cast(batch["input_mask"], "float32"), 2)
         if self.pooling == "cls":
             x = x[:, 0]
         elif self.pooling == "max":
@@ -175,11 +177,6 @@ class SentenceEncoder(TextPipeline, Exportable):
         if self.normalize:
             x = x / ops.maximum(ops.norm(x, axis=-1, keepdims=True), _MIN_NORM)
         return x
-
-    def _compute(self, batch):
-        """Return float32 (B, H) for a batch."""
-        layers = self.model(batch, training=False)["all_encoder_layers"]
-        return {"vectors": self.pooled(layers, batch["input_mask"])}
 
 
 def l2_normalize(vectors):

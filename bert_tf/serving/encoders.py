@@ -34,8 +34,7 @@ def sentence_embedding_servable(sentence_encoder, options):
     model, buckets = prepare_model(sentence_encoder.model, options, length)
 
     def serve_ids(inputs):
-        layers = model(inputs, training=False)["all_encoder_layers"]
-        return {"vectors": sentence_encoder.pooled(layers, inputs["input_mask"])}
+        return {"vectors": sentence_encoder.compute(model, inputs)}
 
     return _single_text_servable(
         "sentence_embedding", model, tokenizer, buckets, options, serve_ids

@@ -137,13 +137,13 @@ class QuantizedModel(tf.Module):
             tf.Variable(x.value, trainable=False) for x in model.non_trainable_variables
         ]
 
-    def __call__(self, inputs, training=False):
+    def __call__(self, inputs, training=False, **options):
         """Return the outputs of the model in inference mode."""
         weights = []
         for value, scale in zip(self.weights, self.scales, strict=True):
             weight = tf.cast(value, tf.float32)
             weights.append(weight if scale is None else weight * scale)
-        outputs, _ = self._call(weights, self._non_trainable, inputs, training=False)
+        outputs, _ = self._call(weights, self._non_trainable, inputs, training=False, **options)
         return outputs
 
 

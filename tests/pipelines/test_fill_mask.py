@@ -100,8 +100,8 @@ def test_probabilities_are_computed_in_chunks(pipeline, monkeypatch):
     head = type(pipeline.model.get_layer("masked_lm"))
     call = head.call
 
-    def recorded_call(self, sequence_output, masked_lm_positions):
-        shapes.append(tuple(masked_lm_positions.shape))
+    def recorded_call(self, sequence_output, masked_lm_positions=None):
+        shapes.append(tuple(sequence_output.shape[:2]))
         return call(self, sequence_output, masked_lm_positions)
 
     monkeypatch.setattr(head, "call", recorded_call)

@@ -1,0 +1,127 @@
+"""The last layer is computed only for the tokens that are read, with the same results."""
+
+import functools
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from common import TINY, features
+
+import bert_tf
+from bert_tf.modeling import (
+    BertClassifier,
+    BertModel,
+    BertMultipleChoice,
+    BertPretrainer,
+    Dropout,
+)
+from bert_tf.modeling.layers import Dense
+
+NO_DROPOUT = bert_tf.BertConfig.from_dict(
+    {**TINY.to_dict(), "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+)
+BATCH = features(batch=4)
+CHOICES = {name: value.reshape(2, 2, -1) for name, value in BATCH.items()}
+
+
+def _make(model_class):
+    """Return a model with large weights, its batch, and its logits from the full encoder."""
+    keras.utils.set_random_seed(3)
+    options = {"num_labels": 3} if model_class is BertClassifier else {}
+    model = model_class(NO_DROPOUT, **options)
+    for weight in model.trainable_variables:
+        if weight.path.endswith(("kernel", "output_weights")):
+            weight.assign(10 * weight.value)
+    for layer in model.layers:
+        if isinstance(layer, Dropout):
+            layer.rate = 0.0
+    bert = model.get_layer("bert")
+
+    def classify(batch):
+        return {"logits": model.get_layer("classifier")(bert(batch)["pooled_output"])}
+
+    def choose(batch):
+        batch = {name: tf.reshape(batch[name], (4, -1)) for name in bert.input}
+        return {"logits": tf.reshape(classify(batch)["logits"], (2, 2))}
+
+    def pretrain(batch):
+        encoded = bert(batch)
+        return {
+            "masked_lm_logits": model.get_layer("masked_lm")(
+                encoded["sequence_output"], batch["masked_lm_positions"]
+            ),
+            "next_sentence_logits": model.get_layer("next_sentence")(encoded["pooled_output"]),
+        }
+
+    by_class = {BertClassifier: classify, BertMultipleChoice: choose, BertPretrainer: pretrain}
+    return model, CHOICES if model_class is BertMultipleChoice else BATCH, by_class[model_class]
+
+
+@pytest.mark.parametrize(
+    ("model_class", "num_read"),
+    [(BertClassifier, 4), (BertMultipleChoice, 4), (BertPretrainer, 4 * (1 + 2))],
+)
+def test_outputs_and_gradients_equal_those_of_the_full_encoder(model_class, num_read, monkeypatch):
+    model, batch, full = _make(model_class)
+    weights = [v.value for v in model.trainable_variables]
+    num_rows = {}
+
+    def call(layer, x, *args, **kwargs):
+        num_rows[layer.name] = x.shape[0]
+        return Dense.call(layer, x, *args, **kwargs)
+
+    for name in ("query", "key", "value", "attention_dense", "intermediate", "output_dense"):
+        layer = getattr(model.get_layer("bert").get_layer("layer_1"), name)
+        monkeypatch.setattr(layer, "call", functools.partial(call, layer))
+
+    def run(function):
+        with tf.GradientTape() as tape:
+            outputs = function(batch)
+            rng = np.random.default_rng(0)
+            loss = sum(
+                tf.reduce_sum(value * rng.normal(size=value.shape).astype("float32"))
+                for _, value in sorted(outputs.items())
+            )
+        gradients = tape.gradient(loss, weights)
+        return outputs, [None if g is None else tf.convert_to_tensor(g) for g in gradients]
+
+    outputs, gradients = run(lambda batch: model(batch, training=True))
+    assert num_rows == {
+        "key": 4 * 8, "value": 4 * 8, "query": num_read, "attention_dense": num_read,
+        "intermediate": num_read, "output_dense": num_read,
+    }  # fmt: skip
+    expected_outputs, expected = run(full)
+    for name, value in outputs.items():
+        np.testing.assert_allclose(value, expected_outputs[name], atol=1e-6, rtol=1e-6)
+    for weight, gradient, other in zip(weights, gradients, expected, strict=True):
+        assert (gradient is None) == (other is None)
+        if gradient is not None:
+            limit = 1e-6 * max(float(tf.reduce_max(tf.abs(other))), 1.0)
+            np.testing.assert_allclose(gradient, other, atol=limit, rtol=1e-5, err_msg=weight.name)
+
+
+@pytest.mark.parametrize("with_attention_probs", [False, True])
+def test_positions_of_the_encoder(with_attention_probs):
+    model = BertModel(NO_DROPOUT, with_attention_probs)
+    positions = np.array([[2, 0, 1], [1, 1, 1], [0, 2, 2], [2, 1, 0]], "int32")
+    whole, read = model(BATCH), model(BATCH, positions=positions)
+    assert set(read) == {"sequence_output", "pooled_output"}
+    expected = np.take_along_axis(np.array(whole["sequence_output"]), positions[:, :, None], 1)
+    np.testing.assert_allclose(read["sequence_output"], expected, atol=1e-6)
+    first = model.get_layer("pooler")(expected[:, 0])
+    np.testing.assert_allclose(read["pooled_output"], first, atol=1e-6)
+
+
+def test_keras_file_of_a_graph_with_positions(tmp_path):
+    bert = BertModel(NO_DROPOUT)
+    positions = keras.Input((None,), dtype="int32", name="positions")
+    outputs = bert(bert.input, positions=positions)["sequence_output"]
+    model = keras.Model({**bert.input, "positions": positions}, outputs)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    batch = {
+        **{name: BATCH[name] for name in bert.input},
+        "positions": BATCH["input_ids"][:, :2] % 3,
+    }
+    np.testing.assert_allclose(loaded(batch), model(batch), atol=1e-6)
