@@ -61,7 +61,8 @@ def ask(program, folder, rows, with_text, signature="serving_default", batch_siz
       batch_size: number of rows in a batch.
 
     Returns:
-      A list of float32 arrays (rows, values), in the order of the output names.
+      A list of float32 arrays (rows, values), in the order of the output names. Outputs with the
+      names of labels are left out.
 
     Raises:
       UserError: with the program's message, if it ends with an error or a signal.
@@ -76,10 +77,17 @@ def ask(program, folder, rows, with_text, signature="serving_default", batch_siz
         messages = done.stderr.decode("utf-8", "replace").strip().splitlines() or [""]
         raise UserError(f"the C++ program ended with status {done.returncode}: {messages[-1]}")
     answers = [line.split(b"\t") for line in done.stdout.splitlines()]
-    return [
-        np.array([column.split(b" ") for column in columns], "float32")
-        for columns in zip(*answers, strict=True)
-    ]
+    columns = [[cell.split(b" ") for cell in cells] for cells in zip(*answers, strict=True)]
+    return [np.array(column, "float32") for column in columns if _is_numeric(column)]
+
+
+def _is_numeric(column):
+    """Whether the values of an output are numbers, and not the names of labels."""
+    try:
+        float(column[0][0])
+    except ValueError:
+        return False
+    return True
 
 
 def _cell(value):
