@@ -1,0 +1,43 @@
+"""The records of a pre-training run, of which only a sample is checked before it starts."""
+
+import numpy as np
+import pytest
+from common import TINY
+
+from bert_tf import UserError, training
+from bert_tf.data import records, tfrecord
+from bert_tf.training.pretraining import PretrainingData
+
+
+def write(path, length):
+    """Write two records with sequences of this length."""
+    lengths = {"S": length, "P": 2}
+    columns = {
+        name: np.ones((2, lengths.get(feature.length, feature.length)), feature.dtype)
+        for name, feature in records.PRETRAINING.items()
+    }
+    path.write_bytes(tfrecord.frame_records(tfrecord.examples(columns)))
+
+
+def test_file_that_was_not_checked_gives_the_same_error_when_it_is_read(tmp_path):
+    for i in range(25):
+        write(tmp_path / f"x-{i:05d}-of-00025", 12 if i == 9 else 8)
+    config = training.PretrainingConfig(
+        input_file=f"{tmp_path}/x-*",
+        eval_file=f"{tmp_path}/x-00000-of-00025",
+        max_seq_length=8,
+        max_predictions_per_seq=2,
+    )
+    data = PretrainingData(config, TINY)
+    assert len(data.train.identity) == 3 and data.train.identity[0] == 25
+    data.check()
+    message = r"x-00009-of-00025: input_ids has length 12, expected 8 because `max_seq_length=8`$"
+    with (
+        pytest.raises(UserError, match=message),
+        records.naming_bad_records(data.paths, lambda: data.check(num_checked=None)),
+    ):
+        list(data.train.batches().take(4))
+    # A wrong argument is found before the run starts.
+    write(tmp_path / "x-00000-of-00025", 12)
+    with pytest.raises(UserError, match=r"x-00000-of-00025: input_ids has length 12"):
+        PretrainingData(config, TINY).check()
