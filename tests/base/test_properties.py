@@ -40,7 +40,7 @@ JSON = st.recursive(
 )
 
 
-@pytest.fixture(params=[20, pytest.param(400, marks=pytest.mark.slow)])
+@pytest.fixture(params=[10, pytest.param(400, marks=pytest.mark.slow)])
 def holds(request):
     """Function that checks `check(*values)` for values of some strategies."""
     print(f"BERT_TF_TEST_SEED={SEED}")
