@@ -192,8 +192,9 @@ def from_pipeline(task, preset):
 def recorded_labels(checkpoint):
     """Return the labels in the files next to a checkpoint, in the order of their ids."""
     metadata = bert_tf.checkpoints.read_metadata(checkpoint)
-    ids = sorted(metadata.get("id2label", {}).items(), key=lambda pair: int(pair[0]))
-    return metadata.get("labels") or [label for _, label in ids]
+    id2label = metadata.get("id2label") or {}
+    in_order = [id2label[str(i)] for i in range(len(id2label)) if str(i) in id2label]
+    return metadata.get("labels") or in_order
 
 
 if __name__ == "__main__":

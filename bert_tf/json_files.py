@@ -77,7 +77,9 @@ def optional(kind: Kind) -> Kind:
 
     def problem(value):
         message = None if value is None else kind.problem(value)
-        return message and f"{message} or null"
+        # Not for a message about a part of the value.
+        is_whole = message is not None and message.startswith("is ")
+        return f"{message} or null" if is_whole else message
 
     return Kind(f"{kind.description} or null", problem)
 
@@ -90,9 +92,21 @@ def array(kind: Kind) -> Kind:
         if message := is_list.problem(value):
             return message
         messages = ((i, kind.problem(element)) for i, element in enumerate(value))
-        return next((f"[{i}] {message}" for i, message in messages if message), None)
+        return next((f"[{i}]{_joined(message)}" for i, message in messages if message), None)
 
     return Kind(is_list.description, problem)
+
+
+def mapping(kind: Kind) -> Kind:
+    """Return the kind of objects whose values are all of `kind`, whatever their names are."""
+
+    def problem(value):
+        if message := OBJECT.problem(value):
+            return message
+        messages = ((name, kind.problem(x)) for name, x in value.items())
+        return next((f"[{json.dumps(name)}]{_joined(x)}" for name, x in messages if x), None)
+
+    return Kind(f"an object, each value {kind.description}", problem)
 
 
 def record(fields: dict[str, Kind]) -> Kind:

@@ -8,7 +8,17 @@ import tensorflow as tf
 from bert_tf import console, files, json_files
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
-from bert_tf.json_files import BOOLEAN, NUMBER, OBJECT, TEXT, array, integer, optional, record
+from bert_tf.json_files import (
+    BOOLEAN,
+    NUMBER,
+    OBJECT,
+    TEXT,
+    array,
+    integer,
+    mapping,
+    optional,
+    record,
+)
 from bert_tf.tokenization.settings import RELEASE_SETTINGS
 from bert_tf.tokenization.tokenizer_json import read_tokenizer_settings
 
@@ -39,7 +49,7 @@ _FIELDS = {
     "architectures?": optional(array(TEXT)),
     "data_scheme?": TEXT,
     "do_lower_case?": optional(BOOLEAN),
-    "id2label?": optional(OBJECT),
+    "id2label?": optional(mapping(TEXT)),
     "labels?": array(TEXT),
     "max_input_chars_per_word?": optional(integer(1)),
     "max_seq_length?": optional(integer(1)),

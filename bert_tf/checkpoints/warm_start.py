@@ -52,7 +52,9 @@ def open_checkpoint(path, argument="init_checkpoint"):
         return hugging_face.HuggingFaceFolder(folder)
     checkpoint = release.ReleaseCheckpoint(path, argument)
     scores = read_json(os.path.dirname(checkpoint.path), files.CLASSIFIER).get("scores")
-    return _ScoredCheckpoint(checkpoint, **scores) if scores else checkpoint
+    if not scores:
+        return checkpoint
+    return _ScoredCheckpoint(checkpoint, scores["mean"], scores["deviation"])
 
 
 class _ScoredCheckpoint:

@@ -354,7 +354,7 @@ def _choose_labels(labels, task_type, stored, checkpoint):
     else:
         # Only labels of a head: every config of Hugging Face may have names for two labels.
         rows = open_checkpoint(checkpoint).shapes.get("output_weights", (0,))[0]
-        id2label = read_metadata(checkpoint).get("id2label", {})
+        id2label = read_metadata(checkpoint).get("id2label") or {}
         labels = [id2label.get(str(i), f"LABEL_{i}") for i in range(rows)]
     if not labels:
         raise UserError(f"`labels` must be given: {checkpoint} has no classifier")

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 import bert_tf
 from bert_tf import files, json_files, options, tasks
+from bert_tf.checkpoints.metadata import read_labels
 from bert_tf.serving.predictor import BasePredictor, read_metadata
 from bert_tf.tasks import classification
 from bert_tf.tasks.token_classification import Tags
@@ -39,7 +40,7 @@ JSON = st.recursive(
 )
 
 
-@pytest.fixture(params=[20, pytest.param(400, marks=pytest.mark.slow)])
+@pytest.fixture(params=[10, pytest.param(400, marks=pytest.mark.slow)])
 def holds(request):
     """Function that checks `check(*values)` for values of some strategies."""
     print(f"BERT_TF_TEST_SEED={SEED}")
@@ -249,3 +250,19 @@ def test_a_kill_at_any_write_leaves_a_readable_run(holds, tmp_path):
 
     holds(check, st.integers(0, 12))
     assert len(set(kills)) > 3
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer_config.json", "classifier.json"])
+def test_metadata_next_to_a_checkpoint(name, holds, tmp_path):
+    valid = {
+        "architectures": ["BertModel"], "do_lower_case": True, "id2label": {"0": "a", "1": "b"},
+        "labels": ["a", "b"], "scores": {"mean": 0.5, "deviation": 1},
+    }  # fmt: skip
+
+    def check(values):
+        (tmp_path / name).write_text(json.dumps(values))
+        is_accepted(bert_tf.checkpoints.read_metadata, str(tmp_path))
+        is_accepted(bert_tf.checkpoints.read_settings, str(tmp_path))
+        is_accepted(read_labels, str(tmp_path), 2)
+
+    holds(check, changed(valid) | JSON)
