@@ -9,21 +9,21 @@ object store transfers up to 64 MB when a file is opened, which the last column 
     python benchmarks/startup_reads.py --shards=20,4000 --records=100
 """
 
-import collections
-import ctypes
 import os
-import select
-import struct
 import tempfile
-import threading
 import time
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+from absl import flags
+from read_counter import ReadCounter
 
-from absl import app, flags
+import bert_tf
+from bert_tf.cli.flags import FLAGS
 
-FLAGS = flags.FLAGS
-_OPEN = 0x20  # IN_OPEN of inotify
+flags.DEFINE_list("shards", ["20", "4000"], "Numbers of shards.")
+flags.DEFINE_integer("records", 100, "Records in a shard.")
+flags.DEFINE_integer("max_seq_length", 128, "Sequence length.")
+flags.DEFINE_integer("batch_size", 32, "Examples in a batch.")
+
 _OBJECT_STORE_BLOCK = 64 << 20
 
 CASES = {
@@ -33,70 +33,6 @@ CASES = {
     "the same, without counts": {"step": 1_000_000, "counts": False},
     "the same, counted before": {"step": 1_000_000, "counts": False},
 }
-
-
-class ReadCounter:
-    """Counts how often the files of a folder are opened, and the bytes that this process reads.
-
-    >>> with ReadCounter("records") as counter:
-    ...     read_something()
-    ...     print(counter.opens(), counter.num_bytes())
-    """
-
-    def __init__(self, folder):
-        self._folder, self._opens = folder, collections.Counter()
-        self._lock = threading.Lock()
-
-    def __enter__(self):
-        libc = ctypes.CDLL(None, use_errno=True)
-        self._descriptor = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
-        if libc.inotify_add_watch(self._descriptor, os.fsencode(self._folder), _OPEN) < 0:
-            raise OSError(ctypes.get_errno(), f"cannot watch {self._folder}")
-        self._first_bytes = self._bytes_read()
-        self._is_done = threading.Event()
-        self._thread = threading.Thread(target=self._collect, daemon=True)
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self._is_done.set()
-        self._thread.join()
-        os.close(self._descriptor)
-
-    def opens(self):
-        """Return a `Counter` of the names of the files that were opened."""
-        self._read_events()
-        with self._lock:
-            return self._opens.copy()
-
-    def num_bytes(self):
-        """Return the number of bytes that this process has read, from any file."""
-        return self._bytes_read() - self._first_bytes
-
-    @staticmethod
-    def _bytes_read():
-        with open("/proc/self/io") as lines:
-            return int(next(lines).split()[1])
-
-    def _collect(self):
-        # The system merges equal events and drops events when there are too many.
-        while not self._is_done.is_set():
-            select.select([self._descriptor], [], [], 0.05)
-            self._read_events()
-
-    def _read_events(self):
-        with self._lock:
-            try:
-                data = os.read(self._descriptor, 1 << 20)
-            except BlockingIOError:
-                return
-            position = 0
-            while position < len(data):
-                length = struct.unpack_from("iIII", data, position)[3]
-                name = data[position + 16 : position + 16 + length].rstrip(b"\0").decode()
-                position += 16 + length
-                if name:  # not the folder itself
-                    self._opens[name] += 1
 
 
 def write_shards(folder, num_shards, num_records, lengths):
@@ -148,7 +84,7 @@ def measure(folder, step, output_dir, lengths, batch_size):
         return counter.opens(), counter.num_bytes(), time.perf_counter() - start
 
 
-def main(_):
+def main():
     from bert_tf.data import record_files
 
     lengths = {"S": FLAGS.max_seq_length, "P": 20}
@@ -176,8 +112,4 @@ def main(_):
 
 
 if __name__ == "__main__":
-    flags.DEFINE_list("shards", ["20", "4000"], "Numbers of shards.")
-    flags.DEFINE_integer("records", 100, "Records in a shard.")
-    flags.DEFINE_integer("max_seq_length", 128, "Sequence length.")
-    flags.DEFINE_integer("batch_size", 32, "Examples in a batch.")
-    app.run(main)
+    bert_tf.cli.flags.run(main)

@@ -282,8 +282,9 @@ class Experiment:
 
     def _length_multiple(self):
         """Return the multiple to which the lengths of batches are rounded up."""
-        train, xla = self.train_config, False
-        if self.config.do_train:
+        train = self.train_config
+        xla = self.config.do_train and use_xla(train.xla, self.strategy)
+        if xla:  # unless there are few steps
             xla = use_xla(train.xla, self.strategy, self._num_train_steps())
         return input_pipeline.length_multiple(self.strategy, xla, self.data.config.max_seq_length)
 

@@ -25,6 +25,7 @@ def run(run_script, tmp_path):
 REVIEWS = "nr;review;stars\n" + "".join(f'{i};"a;{"bc"[i % 2]}";{i % 2}\n' for i in range(8))
 
 
+@pytest.mark.slow
 def test_columns_are_remembered(run, tmp_path):
     write_files(tmp_path, train__csv=REVIEWS, test__csv="nr,review\n7,a b\n", bare__csv="a b\nc\n",
                 other__jsonl='{"body": "a"}\n')  # fmt: skip

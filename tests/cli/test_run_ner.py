@@ -78,6 +78,7 @@ def run(run_script, tmp_path):
     return run
 
 
+@pytest.mark.slow
 def test_entities_from_training_to_a_text(run, tmp_path):
     """Scores, written tags and the exported model agree."""
     out = tmp_path / "out"

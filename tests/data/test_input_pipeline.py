@@ -97,7 +97,7 @@ def test_order_is_that_of_earlier_versions(paths, monkeypatch):
 def test_resuming_reads_only_the_files_of_the_current_block(step, tmp_path, monkeypatch, root):
     """Without the files before it, and without counting the records."""
     monkeypatch.syspath_prepend(str(root / "benchmarks"))
-    from startup_reads import ReadCounter
+    from read_counter import ReadCounter
 
     monkeypatch.setattr(input_pipeline, "SHUFFLE_BLOCK", 10)
     counts = [i % 5 for i in range(100)]  # 200 records, some files have none

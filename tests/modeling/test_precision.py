@@ -60,6 +60,7 @@ def state_after_steps(dtype=None, dropout=0.0, steps=4, **options):
     return {name: variable.numpy() for name, variable in variables.items()}
 
 
+@pytest.mark.slow
 def test_recomputation_makes_the_same_steps(one_layer):
     """With dropout: its masks must be the same when a layer is computed again."""
     plain, recomputed = (

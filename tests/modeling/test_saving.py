@@ -247,18 +247,14 @@ def test_lora_in_a_model_of_the_user(tmp_path):
         assert_same_outputs(copy, model)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("make", "mode"),
     [
         (lambda: BertClassifier(SMALLER, 2, dtype="mixed_bfloat16"), "int8"),
-        *(
-            pytest.param(make, mode, marks=pytest.mark.slow)
-            for make, mode in (
-                (lambda: BertPretrainer(SMALLER), "int8"),
-                (lambda: BertClassifier(SMALLER, 2), "int4"),
-                (lambda: head_on_outputs(BertModel(SMALLER)), "int8"),
-            )
-        ),
+        (lambda: BertPretrainer(SMALLER), "int8"),
+        (lambda: BertClassifier(SMALLER, 2), "int4"),
+        (lambda: head_on_outputs(BertModel(SMALLER)), "int8"),
     ],
 )
 def test_quantized_models(tmp_path, make, mode, recwarn):

@@ -100,9 +100,9 @@ def test_probabilities_are_computed_in_chunks(pipeline, monkeypatch):
     head = type(pipeline.model.get_layer("masked_lm"))
     call = head.call
 
-    def recorded_call(self, sequence_output, masked_lm_positions=None):
+    def recorded_call(self, sequence_output, masked_lm_positions=None, training=False):
         shapes.append(tuple(sequence_output.shape[:2]))
-        return call(self, sequence_output, masked_lm_positions)
+        return call(self, sequence_output, masked_lm_positions, training)
 
     monkeypatch.setattr(head, "call", recorded_call)
     chunked = bert_tf.FillMask(

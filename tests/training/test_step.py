@@ -42,7 +42,8 @@ def test_replicas_make_the_same_steps_with_labels_of_unequal_weight(
     assert_same(classifier_run, tmp_path, atol=1e-5)
 
 
-@pytest.mark.parametrize("parts", [pytest.param(2, marks=pytest.mark.slow), 4])
+@pytest.mark.slow
+@pytest.mark.parametrize("parts", [2, 4])
 def test_accumulation_makes_the_same_steps(plain_run, tmp_path, parts):
     """The masked-LM weights are uneven over the micro-batches: a mean of means would differ."""
     run(tmp_path, 20, gradient_accumulation_steps=parts)
