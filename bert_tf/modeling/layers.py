@@ -146,8 +146,9 @@ def _keep_mask(shape, rate, seed):
         return keras.random.uniform(shape, seed=seed) >= rate
     half = (*shape[:axis], shape[axis] // 2, *shape[axis + 1 :])
     bits = keras.random.randint(half, -(2**31), 2**31 - 1, seed=seed)
-    halves = ops.reshape(ops.view(ops.cast(bits, "uint32"), "uint16"), shape)
-    return halves >= ops.cast(round(rate * 2**16), "uint16")
+    # `view` needs a known last axis.
+    halves = ops.view(ops.reshape(ops.cast(bits, "uint32"), (-1, 1)), "uint16")
+    return ops.reshape(halves, shape) >= ops.cast(round(rate * 2**16), "uint16")
 
 
 @register

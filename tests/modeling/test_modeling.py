@@ -329,6 +329,17 @@ def test_config_file(tmp_path):
         bert_tf.BertConfig.from_json_file(str(path))
 
 
+@pytest.mark.parametrize("shape", [(None, 2, None, None), (None, None, 4), (None, None)])
+def test_dropout_of_unknown_lengths(shape):
+    """Batches of training have different lengths, in one graph."""
+    layer = Dropout(0.5)
+    dropped = tf.function(lambda x: layer(x, training=True))
+    dropped = dropped.get_concrete_function(tf.TensorSpec(shape, tf.float32))
+    for size in (5, 6):
+        x = tf.ones([n or size for n in shape])
+        assert dropped(x).shape == x.shape
+
+
 @pytest.mark.parametrize("shape", [(2000, 3, 100), (75, 31, 100), (75, 31, 75)])
 def test_dropout_drops_independently_at_its_rate(shape):
     keras.utils.set_random_seed(1)
