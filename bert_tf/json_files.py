@@ -62,6 +62,8 @@ def _is_finite(value):
 
 
 NUMBER = _kind("a finite number", _is_finite)
+# A threshold or a loss may be infinite.
+ANY_NUMBER = _kind("a number", lambda value: type(value) in (int, float) and value == value)
 
 
 def choice(*values: Any) -> Kind:
@@ -97,18 +99,6 @@ def array(kind: Kind) -> Kind:
     return Kind(is_list.description, problem)
 
 
-def mapping(kind: Kind) -> Kind:
-    """Return the kind of objects whose values are all of `kind`, whatever their names are."""
-
-    def problem(value):
-        if message := OBJECT.problem(value):
-            return message
-        messages = ((name, kind.problem(x)) for name, x in value.items())
-        return next((f"[{json.dumps(name)}]{_joined(x)}" for name, x in messages if x), None)
-
-    return Kind(f"an object, each value {kind.description}", problem)
-
-
 def record(fields: dict[str, Kind]) -> Kind:
     """Return the kind of objects with these fields, and any others."""
 
@@ -140,7 +130,7 @@ def of_type(hint: Any) -> Kind:
     if isinstance(hint, types.UnionType):
         (hint,) = (x for x in typing.get_args(hint) if x is not type(None))
         return optional(of_type(hint))
-    return {bool: BOOLEAN, int: integer(1), float: NUMBER, str: TEXT}[hint]
+    return {bool: BOOLEAN, int: integer(1), float: ANY_NUMBER, str: TEXT}[hint]
 
 
 def loads(text: str | bytes) -> Any:

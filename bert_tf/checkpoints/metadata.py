@@ -15,7 +15,6 @@ from bert_tf.json_files import (
     TEXT,
     array,
     integer,
-    mapping,
     optional,
     record,
 )
@@ -44,29 +43,33 @@ def load_config(path):
     return BertConfig.from_json_file(config_file)
 
 
-# Fields of these files that are used.
+# Fields that are used: of any of these files, and of those that the scripts save.
 _FIELDS = {
     "architectures?": optional(array(TEXT)),
-    "data_scheme?": TEXT,
     "do_lower_case?": optional(BOOLEAN),
-    "id2label?": optional(mapping(TEXT)),
-    "labels?": array(TEXT),
+    "id2label?": optional(OBJECT),
     "max_input_chars_per_word?": optional(integer(1)),
+    "problem_type?": optional(TEXT),
+    "strip_accents?": optional(BOOLEAN),
+    "tokenize_chinese_chars?": optional(BOOLEAN),
+}
+_FIELDS_OF_TASKS = {
+    **_FIELDS,
+    "data_scheme?": TEXT,
+    "labels?": array(TEXT),
     "max_seq_length?": optional(integer(1)),
     "names?": array(TEXT),
     "numbers?": array(OBJECT),
-    "problem_type?": optional(TEXT),
     "scores?": record({"mean": NUMBER, "deviation": NUMBER}),
-    "strip_accents?": optional(BOOLEAN),
     "task_type?": TEXT,
-    "tokenize_chinese_chars?": optional(BOOLEAN),
 }
 
 
 def read_json(folder, name):
     """Return the values of a JSON file as a dict, an empty one if the file does not exist."""
     path = os.path.join(folder, name)
-    return json_files.read_object(path, _FIELDS) if tf.io.gfile.exists(path) else {}
+    fields = _FIELDS_OF_TASKS if name in files.TASK_FILES else _FIELDS
+    return json_files.read_object(path, fields) if tf.io.gfile.exists(path) else {}
 
 
 def read_metadata(path):

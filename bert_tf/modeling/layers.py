@@ -119,7 +119,9 @@ class LayerNorm(keras.layers.LayerNormalization):
 def gather_tokens(x, positions):
     """Return the tokens of x (B, S, H) at the positions (B, P) of each sequence: (B * P, H)."""
     batch, length, hidden = ops.shape(x)
-    rows = ops.arange(batch, dtype="int32")[:, None] * length + ops.cast(positions, "int32")
+    # Not by [:, None]: LiteRT has no such slices of an unknown length.
+    first_rows = ops.expand_dims(ops.arange(batch, dtype="int32") * length, 1)
+    rows = first_rows + ops.cast(positions, "int32")
     return ops.take(ops.reshape(x, (-1, hidden)), ops.reshape(rows, (-1,)), axis=0)
 
 

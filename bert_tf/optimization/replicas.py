@@ -17,5 +17,5 @@ def sum_over_replicas(values):
         pairs = [(value, value) for value in flat]
         return strategy.extended.batch_reduce_to(tf.distribute.ReduceOp.SUM, pairs)
 
-    flat = replica.merge_call(reduce, args=tf.nest.flatten(values))
+    flat = replica.merge_call(reduce, args=list(map(tf.convert_to_tensor, tf.nest.flatten(values))))
     return tf.nest.pack_sequence_as(values, flat)

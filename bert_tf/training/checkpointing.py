@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from bert_tf import checkpoints, console, files, json_files
 from bert_tf.errors import DamagedFile, UserError
-from bert_tf.json_files import NUMBER, TEXT, array, integer, optional
+from bert_tf.json_files import ANY_NUMBER, TEXT, array, integer, optional
 
 KEEP = 5
 # The subfolder of the best checkpoint, and the file in it that records the evaluations.
@@ -25,7 +25,7 @@ BEST = "best"
 _RECORD = "best.json"
 _FIELDS = {
     "metric": TEXT,
-    "value": optional(NUMBER),
+    "value": optional(ANY_NUMBER),
     "step": optional(integer(0)),
     "since": array(integer(0)),
 }

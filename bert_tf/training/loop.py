@@ -1,6 +1,7 @@
 """The training loop: steps on the devices; progress, checkpoints and evaluation on the host."""
 
 import contextlib
+import json
 import os
 import signal
 import threading
@@ -182,6 +183,8 @@ def _describe(optimizer):
     """Return the class and the hyperparameters of an optimizer as a dict of JSON values."""
     config = optimizer.get_config()
     described = {name: config[name] for name in _HYPERPARAMETERS}
+    # Hyperparameters may be NumPy's numbers.
+    described = json.loads(json.dumps(described, default=float))
     return {"class_name": type(optimizer).__name__, **described}
 
 

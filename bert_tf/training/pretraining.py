@@ -93,6 +93,8 @@ class PretrainingData:
 
     def check(self, num_checked=records.NUM_CHECKED):
         """Check `num_checked` of the files, None for all; see `records.check`."""
+        if self._config.dynamic_masking:
+            num_checked = None  # reading does not notice a file that is masked already
         count = len(self.train.paths)
         for part in (slice(count), slice(count, None)):
             if paths := self.paths[part]:

@@ -10,7 +10,7 @@ from common import TINY
 from training_helpers import assert_same, run, tensors
 
 import bert_tf
-from bert_tf import training
+from bert_tf import optimization, training
 from bert_tf.training import checkpointing
 
 
@@ -159,3 +159,8 @@ def test_latest_is_named_by_the_file_or_has_the_highest_step(tmp_path, caplog):
     (tmp_path / "checkpoint").unlink()
     (tmp_path / "model.ckpt-99.tmp-123.index").touch()  # of a process that was killed
     assert checkpointing.latest(str(tmp_path)) == str(tmp_path / "model.ckpt-10")
+
+
+def test_hyperparameters_of_numpy_are_saved():
+    optimizer = optimization.AdamWeightDecay(1e-3, weight_decay=np.float32(0.5))
+    assert json.loads(json.dumps(training.loop._describe(optimizer)))["weight_decay"] == 0.5

@@ -19,6 +19,25 @@ def write(path, length):
     path.write_bytes(tfrecord.frame_records(tfrecord.examples(columns)))
 
 
+def test_dynamic_masking_requires_a_check_of_all_files(tmp_path):
+    """Reading does not notice that one of them is masked."""
+    unmasked = records.pretraining_schema(has_masks=False)
+    (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n")
+    for i in range(25):
+        columns = {name: np.ones((2, 8 if x.length == "S" else 1), x.dtype)
+                   for name, x in unmasked.items()}  # fmt: skip
+        path = tmp_path / f"x-{i:05d}-of-00025"
+        path.write_bytes(tfrecord.frame_records(tfrecord.examples(columns)))
+    write(tmp_path / "x-00009-of-00025", 8)
+    model = training.ModelConfig(vocab_file=f"{tmp_path}/vocab.txt")
+    config = training.PretrainingConfig(
+        input_file=f"{tmp_path}/x-*", model=model, max_seq_length=8, max_predictions_per_seq=2,
+        dynamic_masking=True,
+    )  # fmt: skip
+    with pytest.raises(UserError, match="x-00009-of-00025"):
+        PretrainingData(config, TINY).check()
+
+
 def test_file_that_was_not_checked_gives_the_same_error_when_it_is_read(tmp_path):
     for i in range(25):
         write(tmp_path / f"x-{i:05d}-of-00025", 12 if i == 9 else 8)
