@@ -99,6 +99,18 @@ def array(kind: Kind) -> Kind:
     return Kind(is_list.description, problem)
 
 
+def mapping(kind: Kind) -> Kind:
+    """Return the kind of objects whose values are all of `kind`, whatever their names are."""
+
+    def problem(value):
+        if message := OBJECT.problem(value):
+            return message
+        messages = ((name, kind.problem(x)) for name, x in value.items())
+        return next((f"[{json.dumps(name)}]{_joined(x)}" for name, x in messages if x), None)
+
+    return Kind(f"an object, each value {kind.description}", problem)
+
+
 def record(fields: dict[str, Kind]) -> Kind:
     """Return the kind of objects with these fields, and any others."""
 

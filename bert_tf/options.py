@@ -12,7 +12,7 @@ import textwrap
 from bert_tf import console
 from bert_tf.errors import UserError
 
-# A batch of so many sequences already has gigabytes.
+# The inputs alone of a larger batch would take gigabytes.
 _MAX_BATCH_SIZE = 2**20
 # TensorFlow counts the steps of a loop in 32 bits.
 _MAX_STEPS = 2**31 - 1

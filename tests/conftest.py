@@ -105,10 +105,6 @@ def run_script(load_scripts):
     return run
 
 
-# The former name, until all tests use `load_scripts`.
-heard = load_scripts
-
-
 @pytest.fixture(scope="session")
 def transformers():
     """The package transformers; without it the test is skipped."""

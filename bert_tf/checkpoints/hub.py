@@ -15,14 +15,13 @@ import zipfile
 import zlib
 from typing import NamedTuple
 
-from bert_tf import console, files
+from bert_tf import console, files, json_files
 from bert_tf.checkpoints.convert import RELEASE_CHECKPOINT
 from bert_tf.checkpoints.download import download
 from bert_tf.checkpoints.metadata import (
     HUGGING_FACE_CONFIG,
     find_companion_file,
     find_vocabulary,
-    read_json,
     read_settings,
 )
 from bert_tf.errors import UserError, reason
@@ -257,7 +256,7 @@ def _check_digests(name, archive, folder, digests):
         if not os.path.exists(path):
             files.write_text(path, json.dumps(digests, indent=2) + "\n")
             return
-        expected = read_json(os.path.dirname(path), os.path.basename(path))
+        expected = json_files.read(path, json_files.mapping(json_files.TEXT))
         source = f"the first download, which are in {path}"
     for base, digest in expected.items():
         if digests.get(base) != digest:

@@ -14,13 +14,15 @@ import os
 import re
 import struct
 
-from bert_tf import console, files
+from bert_tf import console, files, json_files
 from bert_tf.errors import UserError, abbreviate, reason
+from bert_tf.json_files import integer, mapping, record
 
 # Number of files to access at the same time. An access to an object store takes tens of
 # milliseconds, and almost no processor time.
 NUM_PARALLEL = 32
 
+_FIELDS = {"files": mapping(record({"size": integer(0), "records": integer(0)}))}
 _BLOCK_BYTES = 1 << 22
 _LENGTH = struct.Struct("<Q")
 _SHARD = re.compile(r"-\d{5}-of-\d{5}$")
@@ -140,11 +142,11 @@ def _read(path):
     if not files.system(path).exists(path):
         return {}
     try:
-        entries = json.loads(files.read_text(path))["files"]
-        return {name: (int(x["size"]), int(x["records"])) for name, x in entries.items()}
-    except (ValueError, KeyError, TypeError, AttributeError, UserError):
+        entries = json_files.read_object(path, _FIELDS)["files"]
+    except UserError:
         console.warning("%s: not a side file of TFRecord files, it is ignored", path)
         return {}
+    return {name: (entry["size"], entry["records"]) for name, entry in entries.items()}
 
 
 def _match(entries, paths, sizes, sources):

@@ -12,7 +12,7 @@ from bert_tf.serving.sequences import Windows, substrings
 from bert_tf.tasks.token_classification.features import NUM_SPECIAL_TOKENS
 from bert_tf.tasks.token_classification.schemes import split_tag
 from bert_tf.tokenization.graph import GraphTokenizer
-from bert_tf.tokenization.graph_normalization import row_indices
+from bert_tf.tokenization.graph_normalization import rows_of_values
 from bert_tf.tokenization.wordpiece import BasicTokenizer
 
 _STRINGS = tf.TensorSpec((None,), tf.string)
@@ -49,7 +49,7 @@ class TokenClassificationModule(tf.Module):
         tags, probabilities = self._classify_words(ids, is_start)
         word_indices = tf.cumsum(tf.cast(is_start, tf.int32)) - 1
         num_words = tf.size(tags)
-        word_texts = tf.boolean_mask(row_indices(tf.cast(ids.row_lengths(), tf.int32)), is_start)
+        word_texts = tf.boolean_mask(rows_of_values(ids), is_start)
         # Unicode normalization can reorder combining marks, so the last token may begin first.
         word_starts = tf.math.unsorted_segment_min(starts.values, word_indices, num_words)
         word_ends = tf.math.unsorted_segment_max(ends.values, word_indices, num_words)
@@ -165,7 +165,7 @@ class _WordTable:
 
     def starts(self, ids, starts, ends):
         """Return where words start: bool (T,), of ragged ids and offsets (B, None)."""
-        row, ids = row_indices(tf.cast(ids.row_lengths(), tf.int32)), ids.values
+        row, ids = rows_of_values(ids), ids.values
         starts, ends = starts.values, ends.values
         is_separate = starts[1:] != ends[:-1]
         is_separate |= row[1:] != row[:-1]

@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from bert_tf.errors import UserError
 from bert_tf.tokenization import graph_normalization
-from bert_tf.tokenization.graph_normalization import row_indices
+from bert_tf.tokenization.graph_normalization import row_indices, rows_of_values
 from bert_tf.tokenization.normalization import context_characters
 from bert_tf.tokenization.settings import resolve_settings
 from bert_tf.tokenization.vocabulary import load_vocab, special_tokens
@@ -263,13 +263,13 @@ class GraphTokenizer(tf.Module):
         char_of_byte = tf.cumsum(tf.cast(_bytes(texts) & 0xC0 != 0x80, tf.int32)) - 1
         byte_offsets = byte_offsets[:, :-1]  # the last one is the end of the text
         source_byte = tf.cast(byte_offsets.values, tf.int32)
-        source_byte += tf.gather(_byte_starts(texts), _rows(byte_offsets))
+        source_byte += tf.gather(_byte_starts(texts), rows_of_values(byte_offsets))
         source_byte = tf.boolean_mask(source_byte, _bytes(normalized) != _SPACE)
         source = tf.gather(char_sources, tf.gather(char_of_byte, source_byte))
 
         # The tokens of a word cover it, so each of them ends where the next one starts.
         word_starts = _byte_starts(words.values)
-        token_start = piece_starts.values + tf.gather(word_starts, _rows(piece_starts))
+        token_start = piece_starts.values + tf.gather(word_starts, rows_of_values(piece_starts))
         token_end = tf.concat([token_start, [tf.size(source)]], 0)[1:]
         token = row_indices(token_end - token_start)
         start = tf.math.segment_min(source, token)
@@ -279,7 +279,7 @@ class GraphTokenizer(tf.Module):
         ids, is_special = self._unescape_special(ids.values)
         # Count from the beginning of each text, after its line break.
         rows = tf.RaggedTensor.from_row_splits(ids, splits, validate=False)
-        text_start = tf.cast(tf.gather(codes.row_starts(), _rows(rows)), tf.int32) + 1
+        text_start = tf.cast(tf.gather(codes.row_starts(), rows_of_values(rows)), tf.int32) + 1
         # The two spaces around an escaped special token are part of its span.
         margin = tf.cast(is_special, tf.int32)
         starts, ends = start - text_start - margin, end - text_start + margin
@@ -327,11 +327,6 @@ def truncated_lengths(length_a, length_b, limit):
     kept_a = tf.minimum(length_a, tf.maximum(limit - half, limit - length_b))
     kept_b = tf.minimum(length_b, tf.maximum(half, limit - length_a))
     return kept_a, kept_b
-
-
-def _rows(ragged):
-    """Return the row of each value of a ragged (B, None), int32."""
-    return row_indices(tf.cast(ragged.row_lengths(), tf.int32))
 
 
 def _gather_columns(ragged, columns, lengths):

@@ -179,6 +179,11 @@ def row_indices(counts):
     return tf.cumsum(num_ends)[:total]
 
 
+def rows_of_values(ragged):
+    """Return the row of each value of a ragged (B, None), int32; see `row_indices`."""
+    return row_indices(tf.cast(ragged.row_lengths(), tf.int32))
+
+
 def cut_between_words(texts, tokenize_chinese_chars):
     """Cut strings (B,), UTF-8, before their last white space or ideograph.
 
@@ -202,7 +207,7 @@ def resolve_context(lines, do_lower_case, strip_accents):
       all characters of `lines`, int32 (T',).
     """
     ragged = tf.strings.unicode_decode(lines, "UTF-8")
-    codes, rows = ragged.values, row_indices(tf.cast(ragged.row_lengths(), tf.int32))
+    codes, rows = ragged.values, rows_of_values(ragged)
     if do_lower_case:
         codes = _replace_final_sigmas(codes)
     if not strip_accents:

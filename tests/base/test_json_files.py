@@ -16,6 +16,7 @@ FIELDS = {
     "stride?": optional(integer(1)),
     "lower?": BOOLEAN,
     "columns?": OBJECT,
+    "names?": optional(json_files.mapping(TEXT)),
 }
 VALID = {
     "labels": ["a", "b"], "length": 3, "scale": {"mean": 1, "x": 0}, "pooling": "max",
@@ -50,6 +51,7 @@ def test_valid_values_are_returned_with_unknown_fields(tmp_path):
         ({"pooling": ["mean"]}, r'pooling is \["mean"\], expected one of'),
         ({"stride": "x" * 99}, r'stride is "x{39}\.\.\., expected a whole number .* or null'),
         ({"lower": 1}, "lower is 1, expected true or false"),
+        ({"names": {"0": "a", "x": 1}}, r'names\["x"\] is 1, expected a text'),
         ({"columns": []}, r"columns is \[\], expected an object"),
     ],
 )
