@@ -178,6 +178,11 @@ class TrainConfig:
         "Pad every batch to max_seq_length, as on a TPU, instead of to its longest sequence. "
         "(bert_tf)",
     )
+    bucket_by_length: bool = option(
+        True,
+        "Make training batches of examples of similar length, which need less padding. No effect "
+        "where batches are padded to max_seq_length. (bert_tf)",
+    )
 
     @property
     def dtype_policy(self):
