@@ -135,10 +135,8 @@ class TrainingInput(_RecordInput):
         return sorted({path.decode() for path in names.as_numpy_iterator()})
 
     def _group_size(self):
-        """Return the number of batches whose records are sorted by length together."""
         self.load_counts()
-        num_batches = sum(self.counts) // self.batch_size
-        return min(max(1, num_batches // _MIN_GROUPS), _GROUP_BATCHES)
+        return group_size(sum(self.counts), self.batch_size)
 
     def _batches_of_similar_length(self, first_step):
         """Return the batches of serialized records (B,) from `first_step` on."""
@@ -203,6 +201,11 @@ class TrainingInput(_RecordInput):
 
     def _epoch_seed(self, epoch):
         return tf.random.experimental.stateless_fold_in([self.seed, 0], epoch)
+
+
+def group_size(count, batch_size):
+    """Return how many batches of an epoch of `count` examples are sorted by length together."""
+    return min(max(1, count // batch_size // _MIN_GROUPS), _GROUP_BATCHES)
 
 
 class _Position(NamedTuple):

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from bert_tf.checkpoints import load_config, open_checkpoint, read_metadata
 from bert_tf.checkpoints.hugging_face import PROBLEM_TYPES
+from bert_tf.data.input_pipeline import group_size
 from bert_tf.errors import UserError
 from bert_tf.pipelines.labelled_texts import (
     LabelEncoder,
@@ -158,7 +159,8 @@ class TextClassifier(TaskPipeline):
           class_weight: dict from labels, or their indices, to the weight of their texts in the
             loss; 1 for the others.
           sample_weight: weight of each text in the loss.
-          shuffle: whether to shuffle the texts, anew for each epoch.
+          shuffle: whether to shuffle the texts, anew for each epoch. A batch then has texts of
+            similar length, which need less padding.
           **options: further arguments of `keras.Model.fit`, such as `verbose`.
 
         Returns:
@@ -262,19 +264,28 @@ class TextClassifier(TaskPipeline):
             columns["weights"] = weights
         return columns
 
+    @tf.autograph.experimental.do_not_convert
     def _batches(self, columns, batch_size, shuffle=False, label_weights=None):
         """Return a dataset of batches of inputs, targets and, if there are any, weights."""
+        count = len(columns["targets"])
         dataset = tf.data.Dataset.from_tensor_slices(columns)
         if shuffle:
-            dataset = dataset.shuffle(len(columns["targets"]))
+            dataset = dataset.shuffle(count)
+            size = group_size(count, batch_size)
+            groups = dataset.batch(size * batch_size).map(_sort_by_length)
+            dataset = groups.unbatch().apply(tf.data.experimental.assert_cardinality(count))
+        batches = dataset.batch(batch_size)
+        if shuffle:
+            batches = batches.shuffle(size)
         has_pairs = any(columns["text_b"])
 
         def encode(batch):
             inputs = self._encode(batch["text_a"], batch["text_b"] if has_pairs else None)
             return _weighted(inputs, batch["targets"], batch.get("weights"), label_weights)
 
-        return dataset.batch(batch_size).map(encode, tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
+        return batches.map(encode, tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
 
+    @tf.autograph.experimental.do_not_convert
     def _convert(self, dataset, argument, label_weights=None):
         """Return a dataset of batches of strings and labels as one of model inputs and targets."""
         encoder, spec = self._encoder(), dataset.element_spec
@@ -309,6 +320,13 @@ class TextClassifier(TaskPipeline):
         if not isinstance(data, (tuple, list)) or len(data) not in (2, 3):
             raise UserError("`validation_data`: expected (texts, labels) or a dataset")
         return self._batches(self._columns(*data, arguments=["validation_data"] * 3), batch_size)
+
+
+def _sort_by_length(rows):
+    """Sort rows, a dict of tensors (B,) or (B, L), by the length of their texts."""
+    num_bytes = tf.strings.length(rows["text_a"]) + tf.strings.length(rows["text_b"])
+    order = tf.argsort(num_bytes, stable=True)
+    return {name: tf.gather(values, order) for name, values in rows.items()}
 
 
 def _weighted(inputs, targets, weights, label_weights):

@@ -158,6 +158,27 @@ def captured_fit(classifier, *arguments, **options):
     return captured["train"], captured["validation"]
 
 
+def test_shuffled_batches_have_texts_of_similar_length(encoder_folder, monkeypatch):
+    classifier = make(encoder_folder)
+    monkeypatch.setattr(classifier, "_encode", lambda a, b: {"texts": a})
+    texts = ["a" * (7 * i % 64 + 1) for i in range(64)]
+    labels = [len(text) % 2 for text in texts]
+    batches, _ = captured_fit(classifier, texts, labels, batch_size=4, class_weight={"pos": 2.0})
+    assert batches.cardinality() == 16
+    seen, spread = [], 0
+    for batch, targets, weights in batches:
+        lengths = [len(text) for text in batch["texts"].numpy()]
+        assert targets.numpy().tolist() == [x % 2 for x in lengths]
+        assert weights.numpy().tolist() == [1.0 + x % 2 for x in lengths]
+        spread += max(lengths) - min(lengths)
+        seen.append(lengths)
+    assert sorted(x for lengths in seen for x in lengths) == list(range(1, 65))
+    assert spread / 16 < 25  # 39 without sorting
+    assert seen != sorted(seen)
+    again = [[len(x) for x in batch["texts"].numpy()] for batch, *_ in batches]
+    assert again != seen  # another epoch
+
+
 def test_batches_of_pairs(encoder_folder, tmp_path):
     classifier = make(encoder_folder, max_seq_length=12)
     python = bert_tf.FullTokenizer(str(encoder_folder / "vocab.txt"))
