@@ -228,9 +228,13 @@ def _unpack(name, archive, folder):
                     with opened.open(entry) as reader, open(target, "wb") as writer:
                         digests[base] = _copy(reader, writer)
             _check_digests(name, archive, folder, digests)
-    except OSError as error:
+    except _RefusedArchive:
+        raise
+    except (OSError, UserError) as error:
         if os.path.isdir(folder):  # another process was faster, without locks
             return
+        if isinstance(error, UserError):
+            raise
         raise UserError(f"{folder}: cannot be written ({reason(error)})") from None
     except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError) as error:
         raise _RefusedArchive(

@@ -7,6 +7,7 @@ import io
 import multiprocessing
 import os
 import re
+import shutil
 import threading
 import time
 import zipfile
@@ -248,6 +249,21 @@ def test_three_processes_fetch_one_model_many_times(server, tmp_path, monkeypatc
         cache = tmp_path / f"cache {number}"
         assert fetch_together(cache) == [0, 0, 0]
         assert visible(cache) == [NAME, f"{NAME}.sha256.json"]
+
+
+def test_another_process_unpacks_the_same_model_without_locks(server, tmp_path, monkeypatch):
+    cache = tmp_path / "cache"
+    compare = hub._check_digests
+
+    def unpack_elsewhere(*arguments):
+        compare(*arguments)
+        shutil.copytree(tmp_path / "model", cache / NAME)
+        # As if the folder appeared after the last look.
+        monkeypatch.setattr(os.path, "lexists", lambda _: False)
+
+    monkeypatch.setattr(hub, "_check_digests", unpack_elsewhere)
+    checkpoints.fetch(NAME)
+    assert visible(cache) == [NAME, f"{NAME}.sha256.json"]
 
 
 def test_changed_archive_is_refused(server, tmp_path):
