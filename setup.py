@@ -18,8 +18,15 @@ SCRIPTS = [
     "export_model.py",
 ]
 
-# The pages as a site. Its theme is part of the generator.
-DOCS = ["mkdocs>=1.6,<1.7"]
+RUFF = "ruff>=0.17,<0.18"
+
+# The pages as a site. The reference is made from the sources, with signatures formatted by ruff.
+DOCS = [
+    "mkdocs>=1.6,<1.7",
+    "mkdocs-material>=9.6,<10",
+    "mkdocstrings[python]>=1.0,<2",
+    RUFF,
+]
 
 setup(
     name="bert_tf",
@@ -74,7 +81,7 @@ setup(
             "pyarrow>=15",
             "pytest>=8.0",
             "pytest-xdist>=3.5",
-            "ruff>=0.17,<0.18",
+            RUFF,
             "setuptools>=68",
             "tensorflow-serving-api>=2.19,<2.22",
         ],

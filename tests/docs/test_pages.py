@@ -1,6 +1,7 @@
 """The pages: their commands, flags, links and error messages exist, and the site builds."""
 
 import ast
+import json
 import logging
 import re
 import subprocess
@@ -10,6 +11,7 @@ import pytest
 import scripts_alone
 from absl import flags
 
+import bert_tf
 from bert_tf.cli.main import COMMANDS
 
 # Other programs in bash blocks.
@@ -173,16 +175,61 @@ def strings_in_code(root):
             yield re.sub(r"`([\w\0]+)(=[^`]*)?`", r"--\1\2", text)
 
 
-def test_the_site_builds(root, tmp_path, caplog):
-    pytest.importorskip("mkdocs")
+@pytest.fixture(scope="module")
+def site(root, tmp_path_factory):
+    """The folder of the site; building it must not warn, as with --strict."""
+    for name in ("mkdocs", "material", "mkdocstrings_handlers.python"):
+        pytest.importorskip(name)
     from mkdocs.commands.build import build
     from mkdocs.config import load_config
 
-    config = load_config(str(root / "mkdocs.yml"), site_dir=str(tmp_path / "site"))
-    with caplog.at_level(logging.WARNING, "mkdocs"):
-        build(config)
-    assert not caplog.messages  # what --strict refuses
-    index = (tmp_path / "site" / "index.html").read_text()
+    folder = tmp_path_factory.mktemp("site")
+    messages = []
+    handler = logging.Handler(logging.WARNING)
+    handler.emit = lambda record: messages.append(record.getMessage())
+    logging.getLogger("mkdocs").addHandler(handler)
+    try:
+        build(load_config(str(root / "mkdocs.yml"), site_dir=str(folder)))
+    finally:
+        logging.getLogger("mkdocs").removeHandler(handler)
+    assert not messages
+    return folder
+
+
+def test_the_site_builds(root, site):
+    index = (site / "index.html").read_text(encoding="utf-8")
     for path in pages.paths(root):
         if path.parent == root / "docs" and path.stem != "index":
-            assert f"{path.stem}/" in index
+            assert f'href="{path.stem}/"' in index, path
+    found = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))
+    titles = {entry["title"] for entry in found["docs"]}
+    assert {"Long documents", "Fine-tune in Python", "BERT for the first time"} <= titles
+
+
+def test_the_site_loads_nothing_from_other_servers(site):
+    for path in site.rglob("*.html"):
+        text = path.read_text(encoding="utf-8")
+        loaded = re.findall(r"<(?:script|img|iframe)[^>]*\ssrc=[\"']?(?:https?:)?//[^\s>]*", text)
+        loaded += re.findall(
+            r"<link(?![^>]*canonical)[^>]*\shref=[\"']?(?:https?:)?//[^\s>]*", text
+        )
+        assert not loaded, (path, loaded)
+
+
+def test_the_site_highlights_code_and_shows_notebooks(root, site):
+    page = (site / "fine_tune_in_python" / "index.html").read_text(encoding="utf-8")
+    assert '<span class="kn">import</span>' in page
+    notebooks = sorted((root / "notebooks").glob("*.ipynb"))
+    assert notebooks
+    for notebook in notebooks:
+        page = (site / notebook.stem / "index.html").read_text(encoding="utf-8")
+        assert '<span class="kn">import</span>' in page and 'class="output"' in page
+
+
+def test_the_reference_has_every_public_name(site):
+    pages_of_reference = sorted((site / "api").rglob("*.html"))
+    text = "".join(path.read_text(encoding="utf-8") for path in pages_of_reference)
+    missing = [name for name in bert_tf._NAMES if not re.search(rf"\sbert_tf\.{name}\s", text)]
+    assert not missing
+    assert "<p>Total batch size for training.</p>" in text  # the help of an option
+    assert '<span class="gp">&gt;&gt;&gt; </span>' in text  # an example
