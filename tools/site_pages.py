@@ -58,13 +58,16 @@ def on_files(files, config):
         if path.endswith(".ipynb"):
             text = notebook_to_markdown(json.loads(text))
         text = _rewrite_links(_BADGE.sub("", text), path, name)
+        text = text.replace('<img src="docs/', '<img src="')
         files.append(File.generated(config, name, content=text))
     return files
 
 
 def on_page_markdown(markdown, page, **_):
-    """Rewrite the links of a page in docs/."""
+    """Rewrite the links of a page in docs/; the search shows the reference after the guides."""
     name = page.file.src_uri
+    if name.startswith("api/"):
+        page.meta["search"] = {"boost": 0.3}
     return markdown if name in PAGES.values() else _rewrite_links(markdown, f"docs/{name}", name)
 
 

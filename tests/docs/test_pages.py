@@ -15,17 +15,18 @@ import bert_tf
 from bert_tf.cli.main import COMMANDS
 
 # Other programs in bash blocks.
-PROGRAMS = {"-m", "bert-tf", "cat", "cd", "cp", "curl", "docker", "export", "git", "pip", "printf",
-            "pytest", "tensorboard"}  # fmt: skip
+PROGRAMS = {"-c", "-m", "bert-tf", "cat", "cd", "cp", "curl", "docker", "export", "gcloud", "git",
+            "pip", "printf", "pytest", "source", "tensorboard"}  # fmt: skip
 MODULES = {"venv", "pip", "pytest", "build", "mkdocs", "mypy", "ruff"}
 
 # Flags of other programs.
 OTHER_FLAGS = {
-    "batching_parameters_file", "bert_hub_module_handle", "config_file", "editable",
-    "enable_batching", "environment_config", "environment_type", "experiment", "flink_master",
-    "help", "logdir", "model_base_path", "na-prob-file", "name", "no-deps", "output", "port",
+    "accelerator-type", "batching_parameters_file", "bert_hub_module_handle", "config_file", "depth",
+    "editable",     "enable_batching", "environment_config", "environment_type", "experiment", "find-links",
+    "flink_master",     "help", "logdir", "model_base_path", "na-prob-file", "name", "no-deps", "output", "port",
     "project", "quiet", "region", "rest_api_port", "saved-model", "saved_model_dir",
     "sdk_container_image", "spark_master_url", "strict", "temp_location", "verbosity",
+    "zone",
 }  # fmt: skip
 
 
