@@ -15,7 +15,7 @@ import bert_tf
 from bert_tf.cli.main import COMMANDS
 
 # Other programs in bash blocks.
-PROGRAMS = {"-c", "-m", "bert-tf", "cat", "cd", "cp", "curl", "docker", "export", "gcloud", "git",
+PROGRAMS = {"-", "-c", "-m", "bert-tf", "cat", "cd", "cp", "curl", "docker", "export", "git",
             "pip", "printf", "pytest", "source", "tensorboard"}  # fmt: skip
 MODULES = {"venv", "pip", "pytest", "build", "mkdocs", "mypy", "ruff"}
 
