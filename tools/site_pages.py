@@ -31,6 +31,8 @@ _BADGE = re.compile(r"(?m)^!\[[^\]]*\]\(https?://[^)]*\)\n")
 _TERMINAL = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|[^\n]*\r(?!\n)")
 # Words in code that are not divided at the end of a line, such as --flags.
 _SHORT_CODE = re.compile(r"<code>(?=[^<\s]{1,44}</code>)")
+# Jupyter's anchors keep capitals.
+_JUPYTER_ANCHOR = re.compile(r"\]\(#[^)]*\)")
 # A stream of a notebook with more lines is folded.
 _MAX_LINES = 30
 
@@ -82,7 +84,7 @@ def notebook_to_markdown(notebook):
     for cell in notebook["cells"]:
         source = "".join(cell["source"])
         if cell["cell_type"] == "markdown":
-            parts.append(source)
+            parts.append(_JUPYTER_ANCHOR.sub(lambda link: link[0].lower(), source))
         elif cell["cell_type"] == "code" and source.strip():
             parts.append(_fenced(source, "python"))
             parts += map(_output, cell["outputs"])
