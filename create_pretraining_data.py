@@ -19,7 +19,7 @@ from bert_tf.cli.flags import (
     run,
     tokenizer_options,
 )
-from bert_tf.task_options import InstanceConfig
+from bert_tf.pretraining_options import InstanceConfig
 
 flags.DEFINE_string("input_file", None, "Text files: comma-separated paths or globs.")
 flags.DEFINE_string(

@@ -49,6 +49,7 @@ _PACKAGES = (
     "optimization",
     "options",
     "pipelines",
+    "pretraining_options",
     "processes",
     "serving",
     "task_options",

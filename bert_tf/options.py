@@ -178,6 +178,11 @@ class TrainConfig:
         "Pad every batch to max_seq_length, as on a TPU, instead of to its longest sequence. "
         "(bert_tf)",
     )
+    bucket_by_length: bool = option(
+        True,
+        "Make training batches of examples of similar length, which need less padding. No effect "
+        "where batches are padded to max_seq_length. (bert_tf)",
+    )
 
     @property
     def dtype_policy(self):
@@ -370,47 +375,3 @@ class FineTuneConfig:
             raise UserError("`teacher_dir`: a model cannot be its own teacher")
         if not self.do_train:
             console.warning("`teacher_dir` has no effect without `do_train`")
-
-
-@documented
-@dataclasses.dataclass(frozen=True)
-class PretrainingConfig:
-    """The configuration of `training.pretrain`."""
-
-    input_file: str = option(None, "TFRecord files: paths or globs, separated by commas.")
-    output_dir: str = option(None, "Folder for checkpoints, summaries and results.")
-    eval_file: str | None = option(
-        None, "TFRecord files to evaluate on, input_file if not given. (bert_tf)"
-    )
-    max_seq_length: int = option(128, "Length of the sequences, as in create_pretraining_data.py.")
-    max_predictions_per_seq: int = option(
-        20, "Masked words in a sequence, as in create_pretraining_data.py."
-    )
-    num_train_steps: int = option(100000, "Number of training steps.", minimum=1)
-    num_warmup_steps: int = option(10000, "Number of warm-up steps.", minimum=0)
-    max_eval_steps: int = option(100, "Maximum number of evaluation batches.", minimum=1)
-    objective: str = option(
-        "nsp",
-        "What the records teach besides masked words, as in create_pretraining_data.py: next "
-        "sentence or sentence order, which are trained alike, or nothing. (bert_tf)",
-        choices=("nsp", "sop", "none"),
-    )
-    dynamic_masking: bool = option(
-        False,
-        "Mask words during training, differently in each epoch, with vocab_file; requires records "
-        "without masks, see dynamic_masking of create_pretraining_data.py. (bert_tf)",
-    )
-    masked_lm_prob: float | None = option(
-        None, "Share of the tokens to mask with dynamic_masking. (bert_tf)", flag_default=0.15
-    )
-    do_train: bool = option(False, "Whether to train.")
-    do_eval: bool = option(False, "Whether to evaluate, after training if both are given.")
-    model: ModelConfig = dataclasses.field(default_factory=ModelConfig)
-    train: TrainConfig = dataclasses.field(default_factory=TrainConfig)
-    optimizer: OptimizerConfig = dataclasses.field(default_factory=OptimizerConfig)
-    device: DeviceConfig = dataclasses.field(default_factory=DeviceConfig)
-
-    @property
-    def lengths(self):
-        """The lengths of the records, by the letters of their schema."""
-        return {"S": self.max_seq_length, "P": self.max_predictions_per_seq}

@@ -15,8 +15,10 @@ os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
-def pytest_configure():
+def pytest_configure(config):
     """Split the CPU into four logical devices, before TensorFlow initialises it."""
+    if config.getoption("dist", "no") != "no" and not hasattr(config, "workerinput"):
+        return  # the process that distributes the tests runs none
     import tensorflow as tf
 
     cpu = tf.config.list_physical_devices("CPU")[0]

@@ -16,6 +16,12 @@ from bert_tf.deprecation import deprecated_names
 # set to hide its order.
 SHUFFLE_BLOCK = 100_000
 
+# Number of batches whose records are sorted by length together. With more of them the records of a
+# batch would have even more similar lengths, but an epoch should have several such groups, so that
+# its batches differ from those of the other epochs.
+_GROUP_BATCHES = 50
+_MIN_GROUPS = 4
+
 # Number of records that are passed on together while files are read ahead.
 _CHUNK = 1000
 
@@ -58,7 +64,10 @@ class TrainingInput(_RecordInput):
     Args:
       sizes: the sizes of the files in bytes, which identify the input of a run; may be None.
       counts: the number of records of each file; None to read the side files of
-        `data.record_files` or to count the records, when a run is resumed.
+        `data.record_files` or to count the records, when they are needed: if a run is resumed, or
+        for `bucket_by_length`.
+      bucket_by_length: whether a batch has records of similar length. Up to `_GROUP_BATCHES`
+        batches are sorted by length together, and then shuffled.
     """
 
     seed: int
@@ -67,6 +76,7 @@ class TrainingInput(_RecordInput):
     masking: DynamicMasking | None = None
     sizes: Sequence[int] | None = None
     counts: Sequence[int] | None = None
+    bucket_by_length: bool = False
 
     @property
     def identity(self):
@@ -74,7 +84,7 @@ class TrainingInput(_RecordInput):
         return None if self.sizes is None else record_files.identity(self.paths, self.sizes)
 
     def load_counts(self, cache=None):
-        """Set `counts` unless it is set; a resumed run needs them to skip files.
+        """Set `counts` unless it is set.
 
         They are read from the side files of the records or from the file `cache`. Otherwise all
         records are counted, and the counts are saved in `cache`.
@@ -98,9 +108,12 @@ class TrainingInput(_RecordInput):
         None for whole batches. The `tf.data.Dataset` has dicts of tensors (B, ...), where B is
         static and the batch size of one replica. S is static unless `length_multiple` is given.
         """
-        batches = self._shuffled(tf.data.TFRecordDataset, first_step).batch(
-            self.batch_size, drop_remainder=True
-        )
+        if self.bucket_by_length:
+            batches = self._batches_of_similar_length(first_step)
+        else:
+            batches = self._shuffled(tf.data.TFRecordDataset, first_step).batch(
+                self.batch_size, drop_remainder=True
+            )
         if self.masking:
             steps = tf.data.Dataset.range(first_step, np.iinfo("int64").max)
             noise = steps.map(lambda step: self.masking.noise(step, self.batch_size))
@@ -116,8 +129,35 @@ class TrainingInput(_RecordInput):
         def read_names(path):
             return tf.data.TFRecordDataset(path).map(lambda _: path)
 
-        batch = self._shuffled(read_names, step).take(self.batch_size)
-        return sorted({path.decode() for path in batch.as_numpy_iterator()})
+        size = self._group_size() if self.bucket_by_length else 1
+        first = step // size * size
+        names = self._shuffled(read_names, first).take(size * self.batch_size)
+        return sorted({path.decode() for path in names.as_numpy_iterator()})
+
+    def _group_size(self):
+        """Return the number of batches whose records are sorted by length together."""
+        self.load_counts()
+        num_batches = sum(self.counts) // self.batch_size
+        return min(max(1, num_batches // _MIN_GROUPS), _GROUP_BATCHES)
+
+    def _batches_of_similar_length(self, first_step):
+        """Return the batches of serialized records (B,) from `first_step` on."""
+        size = self._group_size()
+        first_group, num_skipped = divmod(first_step, size)
+
+        def sort(group, serialized):
+            num_tokens = records.num_tokens(serialized, self.schema, self.lengths)
+            order = tf.argsort(num_tokens, stable=True)
+            batches = tf.reshape(tf.gather(serialized, order), (size, self.batch_size))
+            seed = tf.random.experimental.stateless_fold_in([self.seed, 1], group)
+            return tf.random.experimental.stateless_shuffle(batches, seed)
+
+        groups = self._shuffled(tf.data.TFRecordDataset, first_group * size).batch(
+            size * self.batch_size, drop_remainder=True
+        )
+        # Sort the next group while the current one is processed.
+        batches = groups.enumerate(first_group).map(sort).prefetch(1).unbatch()
+        return batches.skip(num_skipped)
 
     def _shuffled(self, read_file, first_step):
         """Return all records from `first_step` on; `read_file` makes a dataset of a file."""

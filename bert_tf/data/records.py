@@ -203,6 +203,25 @@ def parse(serialized, schema, lengths, limits=None):
     }
 
 
+def _length(mask):
+    """Return the lengths of the sequences of a mask (..., S)."""
+    # The position of the last 1, not the sum: a mask that another program wrote may have gaps.
+    return tf.reduce_max(mask * tf.range(1, mask.shape[-1] + 1, dtype=mask.dtype), -1)
+
+
+def num_tokens(serialized, schema, lengths):
+    """Return the number of tokens (B,) of examples, with what padding to their longest adds.
+
+    An example with several sequences counts as many tokens as its longest has, times their number.
+    `serialized` is a string tensor (B,); other arguments are those of `parse`.
+    """
+    mask = parse(serialized, {"input_mask": schema["input_mask"]}, lengths)["input_mask"]
+    size = _length(mask)  # (B,), or (B, N) for N sequences
+    if size.shape.rank == 1:
+        return size
+    return tf.reduce_max(size, -1) * tf.math.count_nonzero(size, -1, dtype=size.dtype)
+
+
 def trim(batch, schema, multiple):
     """Cut off columns that are padding in all examples of a batch, as `parse` returns it.
 
@@ -210,8 +229,7 @@ def trim(batch, schema, multiple):
     S; it is not static. Windows of documents are cut off likewise.
     """
     mask = batch["input_mask"]
-    # The position of the last 1, not the sum: a mask that another program wrote may have gaps.
-    longest = tf.reduce_max(mask * tf.range(1, mask.shape[-1] + 1))
+    longest = tf.reduce_max(_length(mask))
     length = -(-tf.maximum(longest, 1) // multiple) * multiple
     trimmed = {
         name: tensor[..., :length] if schema[name].shape({})[-1:] == ["S"] else tensor

@@ -7,9 +7,9 @@ from bert_tf.options import (
     FineTuneConfig,
     ModelConfig,
     OptimizerConfig,
-    PretrainingConfig,
     TrainConfig,
 )
+from bert_tf.pretraining_options import PretrainingConfig
 from bert_tf.training.checkpointing import BestCheckpoint, check_metric, latest, log_best_checkpoint
 from bert_tf.training.distillation import Teacher
 from bert_tf.training.fine_tuning import fine_tune

@@ -112,23 +112,26 @@ def _decode(array):
 def check_notes(prefix, notes):
     """Compare what a run is resumed with to what its checkpoint was made with.
 
-    A different input is logged as a warning, as are other settings of the optimizer. What an
-    earlier version did not save is not compared.
+    A different input is logged as a warning, as are other settings of the optimizer. What version
+    0.1 did not save is not compared, except that its batches had examples of any length.
 
     Args:
       prefix: the checkpoint.
-      notes: dict with `train_batch_size` and `seed`, integers; `input`, the integers of
-        `data.record_files.identity`; `optimizer`, a dict with `class_name` and hyperparameters.
-        Each may be missing.
+      notes: dict with `train_batch_size`, `seed` and `bucket_by_length`, integers; `input`, the
+        integers of `data.record_files.identity`; `optimizer`, a dict with `class_name` and
+        hyperparameters. Each may be missing.
 
     Raises:
       UserError: if the optimizer is a different one.
     """
     source = checkpoints.ReleaseCheckpoint(prefix)
     for name, value in notes.items():
-        if _RUN_STATE + name not in source.shapes:
+        if _RUN_STATE + name in source.shapes:
+            stored = _decode(source.tensor(_RUN_STATE + name))
+        elif name == "bucket_by_length":
+            stored = 0  # version 0.1 had no such batches
+        else:
             continue
-        stored = _decode(source.tensor(_RUN_STATE + name))
         if name == "optimizer":
             _check_optimizer(prefix, stored, value)
         elif stored != value and name == "input":

@@ -380,6 +380,7 @@ class Experiment:
             batch_size=self.train_config.train_batch_size,
             seed=seed,
             counts=None if count is None else [count],
+            bucket_by_length=self.train_config.bucket_by_length and bool(self.length_multiple),
             **self._input_options(split),
         )
         evaluation = None

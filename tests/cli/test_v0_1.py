@@ -21,7 +21,10 @@ def eval_results(path):
     return {name: float(value) for name, value in (line.split(" = ") for line in lines)}
 
 
-@pytest.mark.parametrize("name", FLAGS)
+@pytest.mark.parametrize(
+    "name",
+    ["classifier", "squad", *(pytest.param(x, marks=pytest.mark.slow) for x in ("ner", "choice"))],
+)
 def test_evaluation_gives_the_recorded_results(name, run_script, tmp_path):
     folder = tmp_path / name
     shutil.copytree(RECORDED / name, folder)
@@ -52,3 +55,4 @@ def test_training_is_resumed(run_script, tmp_path):
     assert f"reusing {folder}/train.tf_record" in log
     assert "step 5 to 6" in log or "step 4 to 6" in log
     assert (folder / "model.ckpt-6.index").exists()
+    assert "was trained with --bucket_by_length=0, now it is 1" in log

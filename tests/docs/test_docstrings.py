@@ -54,10 +54,10 @@ def test_examples(name, tmp_path, monkeypatch):
     runner = doctest.DocTestRunner(
         Checker(), optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
     )
-    # Tracing would take most of the time of functions that are called once.
+    # Tracing would take most of the time of functions that are called once, and AutoGraph as well.
     tf.config.run_functions_eagerly(True)
     try:
-        runner.run(test, out=output.append)
+        tf.autograph.experimental.do_not_convert(runner.run)(test, out=output.append)
     finally:
         tf.config.run_functions_eagerly(False)
     assert not runner.failures, "".join(output)

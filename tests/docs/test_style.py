@@ -25,6 +25,7 @@ LAYERS = [
         "keras_registry",
         "options",
         "task_options",
+        "pretraining_options",
     ),
     ("modeling", "tokenization"),
     ("data", "checkpoints", "optimization"),

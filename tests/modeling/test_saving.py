@@ -76,9 +76,9 @@ FREEZE = {
     ("make", "what"),
     [
         (classifier, "sublayer"),
-        (head_on_model, "layer"),
+        pytest.param(head_on_model, "layer", marks=pytest.mark.slow),
         (head_on_outputs, "sublayer"),
-        (head_on_outputs, "model"),
+        pytest.param(head_on_outputs, "model", marks=pytest.mark.slow),
         (lambda bert: bert, "table"),
     ],
 )

@@ -109,7 +109,8 @@ def compiled(classifier, optimizer):
 OPTIONS = {"layer_decay": 0.8, "weight_decay": 0.5}
 
 
-@pytest.mark.parametrize("name", ["bert_adam", pytest.param("lamb", marks=pytest.mark.slow)])
+@pytest.mark.slow  # by default, both are compared with the release
+@pytest.mark.parametrize("name", ["bert_adam", "lamb"])
 def test_fit_equals_the_loop(name):
     """Layer rates, excluded weights and the sum over two replicas, too."""
 
@@ -189,7 +190,7 @@ def bert_classifier():
     ("kind", "rate", "make"),
     [
         ("AdamWeightDecay", lambda: bert_tf.LinearWarmupDecay(1e-2, 20, 3), small_classifier),
-        ("LAMB", lambda: 1e-2, small_classifier),
+        pytest.param("LAMB", lambda: 1e-2, small_classifier, marks=pytest.mark.slow),
         pytest.param("AdamWeightDecay", lambda: 1e-2, bert_classifier, marks=pytest.mark.slow),
     ],
 )

@@ -190,7 +190,11 @@ def test_batches_of_pairs(encoder_folder, tmp_path):
 
 @pytest.mark.parametrize(
     ("dtype", "labels"),
-    [("string", ["pos", "neg"]), ("int64", [1, 0]), ("int32", [[1], [0]])],
+    [
+        ("string", ["pos", "neg"]),
+        pytest.param("int64", [1, 0], marks=pytest.mark.slow),
+        pytest.param("int32", [[1], [0]], marks=pytest.mark.slow),
+    ],
 )
 def test_datasets(encoder_folder, dtype, labels):
     classifier = make(encoder_folder)

@@ -44,7 +44,11 @@ def first_id(tokenizer, text="Über"):
     ("make", "options"),
     [
         (bert_tf.TextClassifier, {"labels": ["a", "b"]}),
-        (bert_tf.QuestionAnswering, {"max_query_length": 3, "max_seq_length": 12}),
+        pytest.param(
+            bert_tf.QuestionAnswering,
+            {"max_query_length": 3, "max_seq_length": 12},
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_task_pipelines(folder, tmp_path, make, options):

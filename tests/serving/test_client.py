@@ -19,7 +19,7 @@ from bert_tf import serving
 from bert_tf.serving.predictor import METADATA
 
 
-@pytest.fixture(params=["rest", "grpc"])
+@pytest.fixture(params=["rest", pytest.param("grpc", marks=pytest.mark.slow)])
 def api(request):
     if request.param == "grpc":
         pytest.importorskip("tensorflow_serving")

@@ -69,6 +69,7 @@ def texts_of(same_answers):
     return texts + [" ".join(rng.choice(WORDS, n)).encode() for n in range(1, 25)]
 
 
+@pytest.mark.slow
 def test_strings_ids_and_python_give_the_same_answers(benchmarks, encoder, folders):
     _, same_answers = benchmarks
     ways = same_answers.ways(encoder, folders, batch_size=8)

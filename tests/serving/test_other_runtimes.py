@@ -69,6 +69,7 @@ def test_litert(litert, saved):
         assert_alike(runner(**inputs), expected)
 
 
+@pytest.mark.slow
 def test_onnx(onnxruntime, saved, root, tmp_path):
     path, cases = saved
     script, output = str(root / "tools" / "convert_to_onnx.py"), str(tmp_path / "m.onnx")

@@ -16,8 +16,8 @@ from bert_tf import serving
 from bert_tf.serving.exporting import WARM_UP_REQUESTS, QuantizedModel
 
 # Their code is covered by the other tasks, by test_native.py and by test_predict.py.
-_SLOW = ("multi_label", "regression", "multiple_choice", "encoder", "sentence_embedding",
-         "question_answering")  # fmt: skip
+_SLOW = ("multi_label", "regression", "fill_mask", "multiple_choice", "encoder",
+         "sentence_embedding", "question_answering")  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,12 @@ HOSTILE = [b"\xff\xfe", b"a\0b", "\U0001f600".encode() * 50, b"a" * 100_000, b"\
 
 
 @pytest.mark.parametrize(
-    "task", ["sentence_embedding", "question_answering", "token_classification"]
+    "task",
+    [
+        pytest.param("sentence_embedding", marks=pytest.mark.slow),
+        pytest.param("question_answering", marks=pytest.mark.slow),
+        "token_classification",
+    ],
 )
 def test_hostile_texts(task, vocab_file):
     """Each has the same answer alone and in a batch; the last one has a megabyte."""
@@ -202,7 +207,11 @@ def quantized(vocab_file, tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    ("weights", "share", "tolerance"), [("bfloat16", 0.55, 0.02), ("int8", 0.35, 0.1)]
+    ("weights", "share", "tolerance"),
+    [
+        pytest.param("bfloat16", 0.55, 0.02, marks=pytest.mark.slow),
+        ("int8", 0.35, 0.1),
+    ],
 )
 def test_smaller_weights(weights, share, tolerance, quantized):
     size, outputs, full_size, expected = quantized(weights)

@@ -65,7 +65,7 @@ def test_spans():
     assert ClassificationConfig(None, "", max_seq_length=10).windows is None
 
 
-@pytest.mark.parametrize("pooling", ["mean", "max"])
+@pytest.mark.parametrize("pooling", ["mean", pytest.param("max", marks=pytest.mark.slow)])
 def test_logits_are_those_of_the_windows(pooling, tokenizer, tmp_path):
     plain, pooled = models(pooling)
     windows = DocumentWindows(LENGTH, 2, 4, pooling)
@@ -97,7 +97,11 @@ def test_the_graph_has_the_same_windows(num_tokens, length, stride, max_windows)
 
 
 @pytest.mark.parametrize(
-    ("pooling", "numbers"), [("mean", ()), ("max", (NumericFeature("x", 1.0, 2.0),))]
+    ("pooling", "numbers"),
+    [
+        pytest.param("mean", (), marks=pytest.mark.slow),
+        ("max", (NumericFeature("x", 1.0, 2.0),)),
+    ],
 )
 def test_servable(pooling, numbers, tokenizer, tmp_path):
     """Text and ids give the same logits, alone and in a batch, also for an empty text."""

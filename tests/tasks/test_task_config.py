@@ -50,6 +50,17 @@ def test_every_task_is_tested():
     assert list(CASES) == list(tasks.TASKS)
 
 
+def test_help_shows_the_defaults_of_the_configuration():
+    compared = []
+    for spec in tasks.TASKS.values():
+        defaults = {field.name: field.default for field in dataclasses.fields(spec.config_class)}
+        for field in dataclasses.fields(spec.options_class):
+            if "flag_default" in field.metadata and field.name in defaults:
+                compared.append(field.name)
+                assert field.metadata["flag_default"] == defaults[field.name], field.name
+    assert {"max_seq_length", "doc_stride", "n_best_size", "max_answer_length"} <= {*compared}
+
+
 @pytest.fixture(params=CASES)
 def case(request, tmp_path):
     """Return (`TaskSpec`, `TaskConfig`, a fixed attribute, an option), see `CASES`."""

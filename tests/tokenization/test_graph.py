@@ -71,7 +71,13 @@ def test_golden_cases(golden_cases, tokenizers):
 @pytest.mark.parametrize(
     "vocab_name", ["project", pytest.param("published", marks=pytest.mark.slow)], indirect=True
 )
-@pytest.mark.parametrize(("context", "lower"), hard_strings.CODE_POINT_DIGESTS)
+@pytest.mark.parametrize(
+    ("context", "lower"),
+    [
+        pytest.param(context, lower, marks=() if context == "the{}of" else pytest.mark.slow)
+        for context, lower in hard_strings.CODE_POINT_DIGESTS
+    ],
+)
 def test_every_code_point(tokenizers, code_point_digests, context, lower):
     python, ops = tokenizers[lower]
     digest = hard_strings.digest(
@@ -262,6 +268,7 @@ def reload(folder, texts):
     }
 
 
+@pytest.mark.slow
 def test_reloaded_with_a_turkish_locale(saved, tmp_path, monkeypatch):
     """Lower-casing by the locale would turn I into a dotless i."""
     folder, texts, expected = saved

@@ -208,6 +208,7 @@ FINE_TUNING = {
     "num_train_epochs",
     "warmup_proportion",
     "pad_to_max_length",
+    "bucket_by_length",
     "do_lower_case",
     "strip_accents",
     "tokenize_chinese_chars",

@@ -13,7 +13,7 @@ from bert_tf.data.pretraining.shards import Shards
 from bert_tf.data.pretraining.sources import INPUT_FORMATS, FileSource
 from bert_tf.data.pretraining.writing import Counts, columns, create_in_memory, write
 from bert_tf.deprecation import deprecated_names
-from bert_tf.task_options import OBJECTIVES, WORD_BOUNDARIES, InstanceConfig
+from bert_tf.pretraining_options import OBJECTIVES, WORD_BOUNDARIES, InstanceConfig
 
 __all__ = [
     "INPUT_FORMATS",
