@@ -1,10 +1,15 @@
 """Installs the `bert_tf` library and its command-line scripts."""
 
 import pathlib
+import re
 
 from setuptools import find_packages, setup
 
 HERE = pathlib.Path(__file__).parent
+
+# The address of the repository, such as "https://github.com/NAME/bert_tf". With it, links of the
+# README lead there from the page of a package index; without it they are plain text there.
+REPOSITORY = ""
 
 # The release's names. Wheels put nothing else on the PATH but `bert-tf`.
 SCRIPTS = [
@@ -18,16 +23,63 @@ SCRIPTS = [
     "export_model.py",
 ]
 
-# The pages as a site. Its theme is part of the generator.
-DOCS = ["mkdocs>=1.6,<1.7"]
+RUFF = "ruff>=0.17,<0.18"
+
+# The pages as a site. The reference is made from the sources, with signatures formatted by ruff.
+DOCS = [
+    "mkdocs>=1.6,<1.7",
+    "mkdocs-material>=9.6,<10",
+    "mkdocstrings[python]>=1.0,<2",
+    RUFF,
+]
+
+
+def long_description():
+    """Return the README with its relative links as an index can show them."""
+    text = (HERE / "README.md").read_text(encoding="utf-8")
+    if REPOSITORY:
+        text = re.sub(r'src="(?!https?:)', f'src="{REPOSITORY}/raw/main/', text)
+        text = re.sub(r"\]\((?=#)", f"]({REPOSITORY}", text)
+        return re.sub(r"\]\((?!https?:)", f"]({REPOSITORY}/blob/main/", text)
+    text = re.sub(r'<img src="(?!https?:)[^>]*>\n\n', "", text)
+    return re.sub(r"(?<!!)\[([^\]]*)\]\((?!https?:)[^)]*\)", r"\1", text)
+
 
 setup(
     name="bert_tf",
     version="0.2.0.dev0",
-    description="BERT for TensorFlow and Keras 3, in the manner of the 2018 release",
-    long_description=(HERE / "README.md").read_text(encoding="utf-8"),
+    description="BERT for TensorFlow and Keras 3, compatible with the 2018 release",
+    long_description=long_description(),
     long_description_content_type="text/markdown",
     license="Apache-2.0",
+    keywords=[
+        "BERT",
+        "Keras",
+        "TensorFlow",
+        "TF Serving",
+        "named-entity recognition",
+        "natural language processing",
+        "question answering",
+        "text classification",
+        "transformer",
+    ],
+    classifiers=[
+        "Development Status :: 4 - Beta",
+        "Environment :: Console",
+        "Intended Audience :: Developers",
+        "Intended Audience :: Science/Research",
+        "Operating System :: POSIX :: Linux",
+        "Programming Language :: Python :: 3",
+        "Programming Language :: Python :: 3 :: Only",
+        "Programming Language :: Python :: 3.10",
+        "Programming Language :: Python :: 3.11",
+        "Programming Language :: Python :: 3.12",
+        "Programming Language :: Python :: 3.13",
+        "Topic :: Scientific/Engineering :: Artificial Intelligence",
+        "Topic :: Text Processing :: Linguistic",
+        "Typing :: Typed",
+    ],
+    project_urls={"Source": REPOSITORY} if REPOSITORY else {},
     packages=find_packages(include=["bert_tf", "bert_tf.*"]),
     package_data={
         "bert_tf": ["py.typed"],
@@ -74,7 +126,7 @@ setup(
             "pyarrow>=15",
             "pytest>=8.0",
             "pytest-xdist>=3.5",
-            "ruff>=0.17,<0.18",
+            RUFF,
             "setuptools>=68",
             "tensorflow-serving-api>=2.19,<2.22",
         ],

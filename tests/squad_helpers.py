@@ -1,13 +1,16 @@
 """Small SQuAD files, and the golden cases of the release, for the tests of several packages."""
 
 import json
+import lzma
+from typing import NamedTuple
 
+import golden_inputs
 import numpy as np
 
 from bert_tf.tasks.question_answering import decoding, features
 
-# The data of the golden cases, in the folder `shared`.
-GOLDEN_DATA = {"v1": "data/xquad/dev.json", "v2": "golden/squad/v2_dev.json"}
+# The data of the outputs of the release in the folder `shared`.
+SHARED_DATA = {"v1": "data/xquad/dev.json", "v2": "golden/squad/v2_dev.json"}
 
 CONTEXTS = ("a C b d", "D a b C", "b C a d", "c f D, a b", "f g h i a b d f c j b a")
 
@@ -41,11 +44,45 @@ def letters(path, has_negative=False):
     return dataset(path, paragraphs)
 
 
-def golden(shared, version):
-    """Return the manifest of a golden case and its `WindowConfig`."""
-    manifest = json.loads((shared / "golden" / "squad" / version / "manifest.json").read_text())
-    names = ("max_seq_length", "doc_stride", "max_query_length")
-    return manifest, features.WindowConfig(**{name: manifest[name] for name in names})
+class Recording(NamedTuple):
+    """Outputs of the release for a SQuAD file: digests of the windows, answers for logits."""
+
+    vocab: str
+    data: str  # path of the file
+    settings: dict  # with the digests
+    logits: tuple  # start and end logits of each window
+    answers: dict  # contents of predictions, nbest_predictions and null_odds by name
+
+    @property
+    def window_config(self):
+        names = ("max_seq_length", "doc_stride", "max_query_length")
+        return features.WindowConfig(**{name: self.settings[name] for name in names})
+
+
+def project_recording(version, golden, manifest, tmp_path):
+    """Return the `Recording` in tests/golden, about questions on the project's text."""
+    path = tmp_path / f"{version}.json"
+    path.write_text(json.dumps(golden_inputs.squad(version)), encoding="utf-8")
+    settings = manifest["squad"][version]
+    size = settings["eval_features"], settings["max_seq_length"]
+    answers = json.loads(lzma.decompress((golden / f"squad_{version}.json.xz").read_bytes()))
+    logits = golden_inputs.made_up_logits(*size)
+    return Recording(str(golden / "vocab.txt"), str(path), settings, logits, answers)
+
+
+def shared_recording(version, shared, vocab):
+    """Return the `Recording` in the folder `shared`, about questions of XQuAD."""
+    folder = shared / "golden" / "squad" / version
+
+    def read(name):
+        path = folder / f"{name}.json"
+        return json.loads(path.read_text()) if path.exists() else None
+
+    names = ("predictions", "nbest_predictions", "null_odds")
+    with np.load(folder / "logits.npz") as logits:
+        logits = logits["start_logits"], logits["end_logits"]
+    answers = {name: read(name) for name in names}
+    return Recording(vocab, str(shared / SHARED_DATA[version]), read("manifest"), logits, answers)
 
 
 def window_logits(start_logits, end_logits, size):

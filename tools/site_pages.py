@@ -1,42 +1,133 @@
-"""MkDocs hook that adds pages from outside docs/, such as README.md, to the site.
+"""MkDocs hook that adds pages from outside docs/ to the site: README.md and others, the notebooks.
 
 The files stay where people expect them in the repository, with relative links between them; the
 hook rewrites these links for the site.
 """
 
+import html
+import json
+import pathlib
 import posixpath
 import re
 
 from mkdocs.structure.files import File
 
+ROOT = pathlib.Path(__file__).resolve().parent.parent
 # Path in the repository -> name of the page.
 PAGES = {
     "README.md": "readme.md",
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
+    "SECURITY.md": "security.md",
     "benchmarks/RESULTS.md": "benchmarks.md",
+    "tests/golden/README.md": "golden.md",
 }
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+PAGES |= {f"notebooks/{path.name}": f"{path.stem}.md" for path in NOTEBOOKS}
 _LINK = re.compile(r"\[([^\]]*)\]\((?!https?://)([^)#\s]*)(#[^)\s]*)?\)")
+# Badges would be loaded from another server.
+_BADGE = re.compile(r"(?m)^!\[[^\]]*\]\(https?://[^)]*\)\n")
+# Colors and progress bars of terminals.
+_TERMINAL = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|[^\n]*\r(?!\n)")
+# Words in code that are not divided at the end of a line, such as --flags.
+_SHORT_CODE = re.compile(r"<code>(?=[^<\s]{1,44}</code>)")
+# Jupyter's anchors keep capitals.
+_JUPYTER_ANCHOR = re.compile(r"\]\(#[^)]*\)")
+# A stream of a notebook with more lines is folded.
+_MAX_LINES = 30
+
+
+# Name of each page in the navigation -> its title there.
+TITLES: dict[str, str] = {}
+
+
+def on_config(config):
+    """Add the notebooks to the navigation, after the page that describes them."""
+    for entry in config.nav:
+        if entry.get("Notebooks") == "notebooks.md":
+            entry["Notebooks"] = ["notebooks.md", *(f"{path.stem}.md" for path in NOTEBOOKS)]
+    for entry in config.nav:
+        for title, page in entry.items():
+            entries = page if isinstance(page, list) else [{title: page}]
+            TITLES.update((v, k) for x in entries if isinstance(x, dict) for k, v in x.items())
+    return config
 
 
 def on_files(files, config):
     """Add the pages."""
-    root = posixpath.dirname(config.config_file_path)
     for path, name in PAGES.items():
-        with open(posixpath.join(root, path), encoding="utf-8") as reader:
-            text = reader.read()
-        files.append(File.generated(config, name, content=_rewrite_links(text, path)))
+        text = (ROOT / path).read_text(encoding="utf-8")
+        if path.endswith(".ipynb"):
+            text = notebook_to_markdown(json.loads(text))
+        text = _rewrite_links(_BADGE.sub("", text), path, name)
+        text = text.replace('<img src="docs/', '<img src="')
+        files.append(File.generated(config, name, content=text))
     return files
 
 
 def on_page_markdown(markdown, page, **_):
-    """Rewrite the links of a page in docs/."""
-    if page.file.src_uri in PAGES.values():
-        return markdown
-    return _rewrite_links(markdown, f"docs/{page.file.src_uri}")
+    """Rewrite the links of a page in docs/; the search shows the reference after the guides."""
+    name = page.file.src_uri
+    if name.startswith("api/"):
+        page.meta["search"] = {"boost": 0.3}
+    return markdown if name in PAGES.values() else _rewrite_links(markdown, f"docs/{name}", name)
 
 
-def _rewrite_links(text, path):
+def on_page_content(content, **_):
+    """Mark short code, for site.css."""
+    return _SHORT_CODE.sub('<code class="short">', content)
+
+
+def notebook_to_markdown(notebook):
+    """Return a notebook with its saved outputs as Markdown."""
+    parts = []
+    for cell in notebook["cells"]:
+        source = "".join(cell["source"])
+        if cell["cell_type"] == "markdown":
+            parts.append(_JUPYTER_ANCHOR.sub(lambda link: link[0].lower(), source))
+        elif cell["cell_type"] == "code" and source.strip():
+            parts.append(_fenced(source, "python"))
+            parts += map(_output, cell["outputs"])
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def _output(output):
+    """Return an output of a cell as Markdown."""
+    data = {kind: "".join(value) for kind, value in output.get("data", {}).items()}
+    for kind in ("image/png", "image/jpeg"):
+        if kind in data:
+            content = data[kind].replace("\n", "")
+            return f'<p class="output"><img alt="" src="data:{kind};base64,{content}"></p>'
+    if "image/svg+xml" in data:
+        return f'<div class="output">{data["image/svg+xml"]}</div>'
+    if "text/html" in data:
+        page = data["text/html"]
+        if "<script" not in page and "<html" not in page:
+            lines = (line for line in page.splitlines() if line.strip())
+            return '<div class="output">' + "\n".join(lines) + "</div>"
+        return f'<iframe class="output" srcdoc="{html.escape(page)}"></iframe>'
+    if "text/markdown" in data:
+        return data["text/markdown"]
+    text = (
+        data.get("text/plain")
+        or "".join(output.get("text", ()))
+        or "\n".join(output.get("traceback", ()))
+    )
+    text = _TERMINAL.sub("", text).rstrip()
+    if not text:
+        return ""
+    if text.count("\n") < _MAX_LINES:
+        return f'<div class="output" markdown>\n\n{_fenced(text, "text")}\n\n</div>'
+    summary = f"<summary>{text.count(chr(10)) + 1} lines of output</summary>"
+    return f'<details class="output" markdown>{summary}\n\n{_fenced(text, "text")}\n\n</details>'
+
+
+def _fenced(text, language):
+    fence = "`" * max(3, *(len(run) + 1 for run in re.findall("`+", text)), 3)
+    return f"{fence}{language}\n{text.rstrip()}\n{fence}"
+
+
+def _rewrite_links(text, path, name):
     """Return the text of a file with its links to other files as they are on the site.
 
     Links to files that are not pages of the site become plain text.
@@ -44,6 +135,7 @@ def _rewrite_links(text, path):
     Args:
       text: Markdown.
       path: path of the file in the repository.
+      name: name of its page.
     """
 
     def rewrite(link):
@@ -51,10 +143,11 @@ def _rewrite_links(text, path):
         if not target:
             return link[0]
         target = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
-        if target in PAGES:
-            return f"[{label}]({PAGES[target]}{anchor})"
-        if target.startswith("docs/"):
-            return f"[{label}]({target.removeprefix('docs/')}{anchor})"
-        return label
+        page = PAGES.get(target) or target.removeprefix("docs/") * target.startswith("docs/")
+        if not page:
+            return label
+        if label.endswith(".md"):
+            label = TITLES.get(page, label)
+        return f"[{label}]({posixpath.relpath(page, posixpath.dirname(name) or '.')}{anchor})"
 
     return _LINK.sub(rewrite, text)

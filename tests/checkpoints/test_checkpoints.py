@@ -30,8 +30,8 @@ def test_weight_names_are_complete_and_unique():
         assert len(checkpoints.weights(model)) == len(model.trainable_variables)
 
 
-def test_names_and_shapes_match_the_release(shared):
-    folder = shared / "golden" / "model_tiny"
+def test_names_and_shapes_match_the_release(golden):
+    folder = golden / "model_tiny"
     config = bert_tf.BertConfig.from_json_file(str(folder / "bert_config.json"))
     shapes = checkpoints.ReleaseCheckpoint(str(folder / "bert_model.ckpt")).shapes
     shapes.pop("global_step", None)

@@ -6,6 +6,7 @@ import http.server
 import io
 import multiprocessing
 import os
+import pathlib
 import re
 import shutil
 import threading
@@ -292,7 +293,7 @@ def test_changed_archive_is_refused(server, tmp_path):
     assert not [name for name in os.listdir(cache) if name.startswith(known)]
 
 
-def test_known_digests_are_of_published_models(shared):
+def test_known_digests_are_of_published_models(published_vocab):
     known = hub._known_digests()
     assert len(known) == 7 and known.keys() <= checkpoints.MODELS.keys()
     for digests in known.values():
@@ -303,6 +304,6 @@ def test_known_digests_are_of_published_models(shared):
             "vocab.txt",
         }
         assert all(re.fullmatch(r"[0-9a-f]{64}", digest) for digest in digests.values())
-    vocabulary = (shared / "data/uncased_vocab.txt").read_bytes()
+    vocabulary = pathlib.Path(published_vocab).read_bytes()
     expected = known["uncased_L-12_H-768_A-12"]["vocab.txt"]
     assert hashlib.sha256(vocabulary).hexdigest() == expected

@@ -4,6 +4,7 @@ import functools
 import json
 import pickle
 
+import golden_inputs
 import numpy as np
 import pytest
 from common import TINY, features
@@ -47,7 +48,7 @@ def run_with_transformers(model, batch):
 
 @pytest.mark.slow  # folders of each head are compared with transformers below
 @pytest.mark.parametrize("num_lines", [10, 50])
-def test_real_model_after_every_conversion(shared, transformers, minilm, tmp_path, num_lines):
+def test_real_model_after_every_conversion(transformers, minilm, tmp_path, num_lines):
     """The original folder, converted to TF1, and converted back, on real text."""
     reference = load_with_transformers(transformers, minilm)
     tf1, again = str(tmp_path / "tf1"), str(tmp_path / "again")
@@ -58,8 +59,7 @@ def test_real_model_after_every_conversion(shared, transformers, minilm, tmp_pat
     models = [BertModel.from_preset(path) for path in paths]
     rewritten = load_with_transformers(transformers, again)
     tokenizer = bert_tf.FullTokenizer(f"{tf1}/vocab.txt")
-    lines = (shared / "data" / "wikitext2" / "corpus.txt").read_text().splitlines()
-    encoded = [tokenizer.encode(line)[:510] for line in lines if line.strip()][:50]
+    encoded = [tokenizer.encode(line) for line in golden_inputs.sentences()[:50]]
     encoded = sorted(encoded, key=len)[:: 50 // num_lines]
     for start in range(0, num_lines, num_lines // 5):
         rows = encoded[start : start + num_lines // 5]

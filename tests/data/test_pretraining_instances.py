@@ -8,6 +8,7 @@ import json
 import random
 import re
 
+import golden_inputs
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -70,40 +71,53 @@ def _digest(examples):
     return digest.hexdigest()
 
 
-@pytest.mark.parametrize("case", RELEASE)
-def test_instances_of_the_release(case, shared):
-    config, do_lower_case, count, sha256 = RELEASE[case]
-    tokenizer = tokenization.FullTokenizer(str(shared / "data/uncased_vocab.txt"), do_lower_case)
-    paths = [shared / "golden/pretraining" / name for name in ("input_a.txt", "input_b.txt")]
+def _check_instances(vocab, paths, config, do_lower_case, count, sha256):
+    tokenizer = tokenization.FullTokenizer(vocab, do_lower_case)
     corpus = read_corpus(paths, tokenizer)
     instances = pretraining.create_instances(corpus, tokenizer.vocab, config)
     assert len(instances) == count
     assert sha256 == _digest(feature_rows(instances, corpus, tokenizer.vocab, config))
 
 
-def test_release_cases_match_the_manifest(shared):
-    manifest = json.loads((shared / "golden/pretraining/manifest.json").read_text())
+def _cases(manifest):
+    """Return the cases of a manifest in the form of `RELEASE`."""
     cases = {}
     for case in manifest:
         config = pretraining.InstanceConfig(
             **{key: case[key] for key in pretraining.InstanceConfig.__annotations__ if key in case}
         )
         cases[case["name"]] = (config, case["do_lower_case"], case["instances"], case["sha256"])
-    assert cases == RELEASE
+    return cases
 
 
-def test_records_of_the_release(shared, tmp_path):
+@pytest.mark.parametrize("case", RELEASE)
+def test_instances_of_the_release(case, golden, manifest):
+    cases = _cases(manifest["pretraining"])
+    assert cases.keys() == RELEASE.keys()
+    _check_instances(str(golden / "vocab.txt"), [golden_inputs.TEXT], *cases[case])
+
+
+@pytest.mark.parametrize("case", RELEASE)
+def test_instances_of_the_release_from_articles(case, shared, published_vocab):
+    paths = [shared / "golden/pretraining" / name for name in ("input_a.txt", "input_b.txt")]
+    _check_instances(published_vocab, paths, *RELEASE[case])
+
+
+def test_release_cases_match_the_manifest(shared):
+    assert _cases(json.loads((shared / "golden/pretraining/manifest.json").read_text())) == RELEASE
+
+
+def test_records_of_the_release(golden, tmp_path):
     """A file that we write equals that of the release."""
     config = RELEASE["short"][0]
-    tokenizer = tokenization.FullTokenizer(str(shared / "data/uncased_vocab.txt"))
-    folder = shared / "golden/pretraining"
-    corpus = read_corpus([folder / name for name in ("input_a.txt", "input_b.txt")], tokenizer)
+    tokenizer = tokenization.FullTokenizer(str(golden / "vocab.txt"))
+    corpus = read_corpus([golden_inputs.TEXT], tokenizer)
     instances = pretraining.create_instances(corpus, tokenizer.vocab, config)
     path = str(tmp_path / "x.tfrecord")
     pretraining.write([path], instances, corpus, tokenizer.vocab, config)
     written, expected = (
         list(map(tf.train.Example.FromString, tf.data.TFRecordDataset(path).as_numpy_iterator()))
-        for path in (path, str(folder / "short.tfrecord"))
+        for path in (path, str(golden / "short.tfrecord"))
     )
     assert written == expected
 

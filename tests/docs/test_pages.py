@@ -1,6 +1,8 @@
 """The pages: their commands, flags, links and error messages exist, and the site builds."""
 
 import ast
+import importlib
+import json
 import logging
 import re
 import subprocess
@@ -10,20 +12,22 @@ import pytest
 import scripts_alone
 from absl import flags
 
+import bert_tf
 from bert_tf.cli.main import COMMANDS
 
 # Other programs in bash blocks.
-PROGRAMS = {"-m", "bert-tf", "cat", "cd", "cp", "curl", "docker", "export", "git", "pip", "printf",
-            "pytest", "tensorboard"}  # fmt: skip
+PROGRAMS = {"-", "-c", "-m", "bert-tf", "cat", "cd", "cp", "curl", "docker", "export", "git",
+            "pip", "printf", "pytest", "source", "tensorboard"}  # fmt: skip
 MODULES = {"venv", "pip", "pytest", "build", "mkdocs", "mypy", "ruff"}
 
 # Flags of other programs.
 OTHER_FLAGS = {
-    "batching_parameters_file", "bert_hub_module_handle", "config_file", "editable",
-    "enable_batching", "environment_config", "environment_type", "experiment", "flink_master",
-    "help", "logdir", "model_base_path", "na-prob-file", "name", "no-deps", "output", "port",
-    "project", "quiet", "region", "rest_api_port", "saved-model", "saved_model_dir",
-    "sdk_container_image", "spark_master_url", "strict", "temp_location", "verbosity",
+    "accelerator-type", "batching_parameters_file", "bert_hub_module_handle", "config_file",
+    "depth", "editable", "enable_batching", "environment_config", "environment_type",
+    "experiment", "find-links", "flink_master", "help", "logdir", "model_base_path",
+    "na-prob-file", "name", "no-deps", "output", "port", "project", "quiet", "region",
+    "rest_api_port", "saved-model", "saved_model_dir", "sdk_container_image",
+    "spark_master_url", "strict", "temp_location", "verbosity", "zone",
 }  # fmt: skip
 
 
@@ -173,16 +177,73 @@ def strings_in_code(root):
             yield re.sub(r"`([\w\0]+)(=[^`]*)?`", r"--\1\2", text)
 
 
-def test_the_site_builds(root, tmp_path, caplog):
-    pytest.importorskip("mkdocs")
+@pytest.fixture(scope="module")
+def site(root, tmp_path_factory):
+    """The folder of the site; building it must not warn, as with --strict."""
+    for name in ("mkdocs", "material", "mkdocstrings_handlers.python"):
+        pytest.importorskip(name)
     from mkdocs.commands.build import build
     from mkdocs.config import load_config
 
-    config = load_config(str(root / "mkdocs.yml"), site_dir=str(tmp_path / "site"))
-    with caplog.at_level(logging.WARNING, "mkdocs"):
-        build(config)
-    assert not caplog.messages  # what --strict refuses
-    index = (tmp_path / "site" / "index.html").read_text()
+    folder = tmp_path_factory.mktemp("site")
+    messages = []
+    handler = logging.Handler(logging.WARNING)
+    handler.emit = lambda record: messages.append(record.getMessage())
+    logging.getLogger("mkdocs").addHandler(handler)
+    try:
+        build(load_config(str(root / "mkdocs.yml"), site_dir=str(folder)))
+    finally:
+        logging.getLogger("mkdocs").removeHandler(handler)
+    assert not messages
+    return folder
+
+
+def test_the_site_builds(root, site):
+    index = (site / "index.html").read_text(encoding="utf-8")
     for path in pages.paths(root):
         if path.parent == root / "docs" and path.stem != "index":
-            assert f"{path.stem}/" in index
+            assert f'href="{path.stem}/"' in index, path
+    found = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))
+    titles = {entry["title"] for entry in found["docs"]}
+    assert {"Long documents", "Fine-tune in Python", "BERT for the first time"} <= titles
+
+
+def test_the_site_loads_nothing_from_other_servers(site):
+    for path in site.rglob("*.html"):
+        text = path.read_text(encoding="utf-8")
+        loaded = re.findall(r"<(?:script|img|iframe)[^>]*\ssrc=[\"']?(?:https?:)?//[^\s>]*", text)
+        loaded += re.findall(
+            r"<link(?![^>]*canonical)[^>]*\shref=[\"']?(?:https?:)?//[^\s>]*", text
+        )
+        assert not loaded, (path, loaded)
+
+
+def test_the_site_highlights_code_and_shows_notebooks(root, site):
+    page = (site / "fine_tune_in_python" / "index.html").read_text(encoding="utf-8")
+    assert '<span class="kn">import</span>' in page
+    notebooks = sorted((root / "notebooks").glob("*.ipynb"))
+    rendered = [site / path.stem / "index.html" for path in notebooks]
+    text = [path.read_text(encoding="utf-8") for path in rendered]
+    assert text and all('<span class="kn">import</span>' in page for page in text)
+    assert any('src="data:image/png' in page and 'class="output"' in page for page in text)
+
+
+def test_the_reference_names_what_exists(root):
+    """Each entry is a class or function under the name that users import; none is missing."""
+    entries = []
+    for path in sorted((root / "docs" / "api").glob("*.md")):
+        text = path.read_text(encoding="utf-8")
+        entries += re.findall(r"(?m)^::: ([\w.]+)\n    options:\n      heading: ([\w.]+)$", text)
+        assert text.count("\n::: ") == text.count("heading: "), path
+    for place, heading in entries:
+        module, _, name = place.rpartition(".")
+        package, _, public = heading.rpartition(".")
+        found = getattr(importlib.import_module(module), name)
+        assert getattr(importlib.import_module(package), public) is found, heading
+    assert {f"bert_tf.{name}" for name in bert_tf._NAMES} <= {heading for _, heading in entries}
+
+
+def test_the_reference_shows_options_and_examples(site):
+    text = (site / "api" / "training" / "index.html").read_text(encoding="utf-8")
+    assert "<p>Total batch size for training.</p>" in text  # the help of an option
+    assert '<span class="gp">&gt;&gt;&gt; </span>' in text

@@ -109,7 +109,9 @@ def folder(tmp_path, monkeypatch):
 
 
 # Pages whose blocks train.
-LONG_PAGES = ("README.md", "fine_tune_in_python.md", "keras_models.md", "keras_optimizers.md")
+LONG_PAGES = (
+    "README.md", "index.md", "fine_tune_in_python.md", "keras_models.md", "keras_optimizers.md"
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("is_long", [False, pytest.param(True, marks=pytest.mark.slow)])

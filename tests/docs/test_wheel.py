@@ -1,7 +1,9 @@
 """What `pip install .` puts into an environment: the library, its data, scripts and `bert-tf`."""
 
+import email
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -49,6 +51,22 @@ def test_contents(root, wheel):
     assert {path.name for path in root.glob("*.py")} - SCRIPTS == {
         "setup.py", "predict.py", "quickstart.py"
     }  # fmt: skip
+
+
+def test_metadata_for_an_index(root, wheel):
+    """The description has no links that work in the repository only."""
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith("/METADATA"))
+        metadata = email.message_from_bytes(archive.read(name))
+    description = metadata.get_payload()
+    links = re.findall(r"\]\(([^)]*)\)|src=\"([^\"]*)", description)
+    targets = [target for pair in links for target in pair if target]
+    assert targets and all(target.startswith("https://") for target in targets), targets
+    assert "fine-tune, save and export" in description  # a link that became text
+    assert description.count("```") == (root / "README.md").read_text("utf-8").count("```")
+    classifiers = metadata.get_all("Classifier")
+    assert {"Typing :: Typed", "Programming Language :: Python :: 3.13"} <= set(classifiers)
+    assert "question answering" in metadata["Keywords"]
 
 
 @pytest.mark.slow  # what is in the wheel is checked above

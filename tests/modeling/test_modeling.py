@@ -31,8 +31,8 @@ def tiny(**changes):
     return bert_tf.BertConfig.from_dict({**TINY.to_dict(), **changes})
 
 
-def test_equals_the_release(shared):
-    folder = shared / "golden" / "model_tiny"
+def test_equals_the_release(golden):
+    folder = golden / "model_tiny"
     golden = dict(np.load(folder / "io.npz"))
     config = bert_tf.BertConfig.from_json_file(str(folder / "bert_config.json"))
     model = BertPretrainer(config)

@@ -17,8 +17,8 @@ import bert_tf
 from bert_tf import checkpoints, modeling, optimization, tasks, training
 
 
-def golden_path(shared, case="adam_warmup"):
-    return str(shared / "golden" / "optimizer" / f"{case}.npz")
+def golden_path(golden, case="adam_warmup"):
+    return str(golden / "optimizer" / f"{case}.npz")
 
 
 def fit_golden(path, batch_size=2, jit_compile=False, **options):
@@ -36,29 +36,29 @@ def fit_golden(path, batch_size=2, jit_compile=False, **options):
     ("case", "jit_compile"),
     [("adam_warmup", True), ("adam_warmup", False), ("adam_no_warmup", False)],
 )
-def test_fit_equals_the_release(shared, case, jit_compile):
-    assert fit_golden(golden_path(shared, case), jit_compile=jit_compile) <= 1e-6
+def test_fit_equals_the_release(golden, case, jit_compile):
+    assert fit_golden(golden_path(golden, case), jit_compile=jit_compile) <= 1e-6
 
 
-def test_fit_on_replicas_equals_the_release(shared):
+def test_fit_on_replicas_equals_the_release(golden):
     """The replicas' gradients are large and nearly cancel out: clipped alone they would differ."""
     with mirrored(2).scope():
-        assert fit_golden(golden_path(shared)) <= 1e-6
+        assert fit_golden(golden_path(golden)) <= 1e-6
 
 
-def test_fit_with_accumulated_gradients_equals_the_release(shared):
+def test_fit_with_accumulated_gradients_equals_the_release(golden):
     """The schedule counts updates, not batches."""
     options = {"gradient_accumulation_steps": 2}
-    assert fit_golden(golden_path(shared), batch_size=1, **options) <= 1e-6
+    assert fit_golden(golden_path(golden), batch_size=1, **options) <= 1e-6
     with one_device().scope(), pytest.raises(bert_tf.UserError, match="`gradient_accumulation"):
-        fit_golden(golden_path(shared), batch_size=1, **options)
+        fit_golden(golden_path(golden), batch_size=1, **options)
 
 
 @pytest.mark.parametrize("backend", ["jax", pytest.param("torch", marks=pytest.mark.slow)])
-def test_fit_with_other_backends_equals_the_release(shared, backend):
+def test_fit_with_other_backends_equals_the_release(golden, backend):
     pytest.importorskip(backend)
     done = subprocess.run(
-        [sys.executable, golden_fit.__file__, golden_path(shared)],
+        [sys.executable, golden_fit.__file__, golden_path(golden)],
         env={**os.environ, "KERAS_BACKEND": backend, "PYTHONPATH": os.pathsep.join(sys.path)},
         capture_output=True,
         text=True,

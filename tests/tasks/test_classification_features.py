@@ -2,6 +2,7 @@
 
 import json
 
+import golden_inputs
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -21,14 +22,29 @@ def tokenizer(tmp_path):
     return bert_tf.FullTokenizer(str(path))
 
 
+@pytest.mark.parametrize("name", golden_inputs.CLASSIFICATION)
+def test_features_are_the_release_s(golden, name):
+    is_pair, max_seq_length = golden_inputs.CLASSIFICATION[name]
+    rows = golden_inputs.classification_examples(is_pair)
+    examples = [Example(str(i), *row) for i, row in enumerate(rows)]
+    tokenizer = bert_tf.FullTokenizer(str(golden / "vocab.txt"))
+    features = list(classification.features(examples, ("0", "1"), tokenizer, max_seq_length))
+    with np.load(golden / "classification.npz") as expected:
+        for key in ("input_ids", "input_mask", "segment_ids", "label_id"):
+            own_key = "label_ids" if key == "label_id" else key
+            actual = [values[own_key] for values in features]
+            np.testing.assert_array_equal(actual, expected[f"{name}/{key}"], err_msg=key)
+    assert sum(values["input_mask"][-1] for values in features) > 10  # texts that are truncated
+
+
 @pytest.mark.parametrize(
-    ("task", "folder", "golden"),
+    ("task", "folder", "file"),
     [("mrpc", "MRPC", "mrpc"), ("mrpc", "MRPC", "mrpc_short"), ("cola", "CoLA", "cola")],
 )
-def test_features_are_the_release_s(shared, task, folder, golden):
-    lines = (shared / "golden" / "classifier" / f"{golden}.jsonl").read_text().splitlines()
+def test_features_of_glue_are_the_release_s(shared, published_vocab, task, folder, file):
+    lines = (shared / "golden" / "classifier" / f"{file}.jsonl").read_text().splitlines()
     expected = [json.loads(line) for line in lines]
-    tokenizer = bert_tf.FullTokenizer(str(shared / "data" / "uncased_vocab.txt"))
+    tokenizer = bert_tf.FullTokenizer(published_vocab)
     task = find_task(task)
     examples = read_examples(task, str(shared / "data" / folder), "dev")
     examples = examples[: len(expected)]

@@ -6,7 +6,7 @@ import json
 import pytest
 import tensorflow as tf
 from common import write_vocab
-from squad_helpers import GOLDEN_DATA, golden, letters, record_values
+from squad_helpers import letters, record_values
 
 import bert_tf
 from bert_tf.data import records
@@ -36,12 +36,12 @@ def described(window, tokenizer, window_config, unique_id, example_index):
 
 @pytest.mark.parametrize("is_training", [True, False])
 @pytest.mark.parametrize("version", ["v1", "v2"])
-def test_windows_are_those_of_the_release(shared, version, is_training):
-    tokenizer = bert_tf.FullTokenizer(str(shared / "data" / "uncased_vocab.txt"))
-    manifest, window_config = golden(shared, version)
+def test_windows_are_those_of_the_release(recording, version, is_training):
+    tokenizer = bert_tf.FullTokenizer(recording.vocab)
+    window_config = recording.window_config
     sha, unique_id, example_index = hashlib.sha256(), features.FIRST_UNIQUE_ID, 0
     converter = features.FeatureConverter(tokenizer, window_config, is_training)
-    source = reading.JsonSource(str(shared / GOLDEN_DATA[version]), "train_file")
+    source = reading.JsonSource(recording.data, "train_file")
     for paragraph in source.paragraphs():
         for _, windows, _ in converter(paragraph):
             for window in windows:
@@ -50,8 +50,8 @@ def test_windows_are_those_of_the_release(shared, version, is_training):
                 unique_id += 1
             example_index += 1
     kind = "train" if is_training else "eval"
-    assert unique_id - features.FIRST_UNIQUE_ID == manifest[f"{kind}_features"]
-    assert sha.hexdigest() == manifest[f"{kind}_sha256"]
+    assert unique_id - features.FIRST_UNIQUE_ID == recording.settings[f"{kind}_features"]
+    assert sha.hexdigest() == recording.settings[f"{kind}_sha256"]
 
 
 @pytest.mark.parametrize("num_processes", [1, 2])

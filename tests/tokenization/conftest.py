@@ -1,6 +1,7 @@
 """Fixtures for the tests of tokenizers: seeds, vocabularies, tokenizers over them."""
 
 import json
+import lzma
 import os
 import random
 
@@ -24,9 +25,20 @@ def rng(seed, request):
 
 
 @pytest.fixture(scope="session")
-def golden_cases(shared):
+def vocab_name(request):
+    """The vocabulary of the release's tokens: "project", or "published" if parametrized so."""
+    return getattr(request, "param", "project")
+
+
+@pytest.fixture(scope="session")
+def golden_cases(vocab_name, golden, request):
     """The release's tokens: list of (bytes or str, {True: uncased tokens, False: cased tokens})."""
-    lines = (shared / "golden/tokenization/cases.jsonl").read_text(encoding="utf-8").splitlines()
+    if vocab_name == "project":
+        text = lzma.decompress((golden / "tokenization.jsonl.xz").read_bytes()).decode()
+    else:
+        shared = request.getfixturevalue("shared")
+        text = (shared / "golden/tokenization/cases.jsonl").read_text(encoding="utf-8")
+    lines = text.splitlines()
     cases = []
     for case in map(json.loads, lines):
         text = bytes.fromhex(case["bytes_hex"]) if "bytes_hex" in case else case["text"]
@@ -35,10 +47,21 @@ def golden_cases(shared):
 
 
 @pytest.fixture(scope="session")
-def golden_tokenizers(shared):
-    """`FullTokenizer` over a published vocabulary: dict from do_lower_case."""
-    vocab = str(shared / "data/uncased_vocab.txt")
+def golden_tokenizers(vocab_name, golden, request):
+    """`FullTokenizer` over the vocabulary: dict from do_lower_case."""
+    if vocab_name == "project":
+        vocab = str(golden / "vocab.txt")
+    else:
+        vocab = request.getfixturevalue("published_vocab")
     return {lower: tokenization.FullTokenizer(vocab, lower) for lower in (True, False)}
+
+
+@pytest.fixture(scope="session")
+def code_point_digests(vocab_name, manifest):
+    """Digests of the release's tokens of every code point: dict from (context, do_lower_case)."""
+    if vocab_name == "published":
+        return hard_strings.CODE_POINT_DIGESTS
+    return hard_strings.digests_of(manifest)
 
 
 @pytest.fixture(scope="session")

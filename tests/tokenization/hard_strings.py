@@ -9,8 +9,8 @@ import sys
 
 from bert_tf.tokenization import normalization
 
-# sha256 of the release's tokens of every code point but the surrogates, by Unicode 14.0: see
-# `digest`.
+# sha256 of the release's tokens of every code point but the surrogates, by Unicode 14.0, with the
+# vocabulary of the uncased models: see `digest`.
 CODE_POINT_DIGESTS = {
     ("the{}of", True): "23d133eb831e8d592dbff9be51a74ec32e1418be2a28126b9f158767ab1f370a",
     ("the{}of", False): "809df483c6f71fc36ddf1e91572fbdb9480e80e6ed771ac52c8507bb311981b9",
@@ -117,6 +117,14 @@ def write_vocabulary(path, pieces):
     """Write a vocabulary file; return its path as a str."""
     path.write_bytes("\n".join(pieces).encode() + b"\n")
     return str(path)
+
+
+def digests_of(manifest):
+    """Return the digests in a manifest of golden outputs as in `CODE_POINT_DIGESTS`."""
+    return {
+        (case["context"], case["mode"] == "uncased"): case["sha256"]
+        for case in manifest["code_points"]
+    }
 
 
 def digest(encode_batch, pieces, context):

@@ -25,8 +25,8 @@ TEXT_OPS = {"FastBertNormalize", "FastWordpieceTokenizeWithOffsets"}
 
 
 @pytest.fixture(scope="module")
-def golden(golden_tokenizers):
-    """Pairs of the Python and the graph tokenizer over a published vocabulary."""
+def tokenizers(golden_tokenizers):
+    """Pairs of the Python and the graph tokenizer over the vocabulary `vocab_name`."""
     return {
         lower: (python, graph.GraphTokenizer(python.vocab, lower))
         for lower, python in golden_tokenizers.items()
@@ -59,14 +59,18 @@ def differences(python, texts, ids, starts=None, ends=None):
     return [row for row in rows if row[1] != row[2]][:3]
 
 
-def test_golden_cases(golden_cases, golden):
+@pytest.mark.parametrize("vocab_name", ["project", "published"], indirect=True)
+def test_golden_cases(golden_cases, tokenizers):
     texts = [text if isinstance(text, bytes) else text.encode() for text, _ in golden_cases]
-    for lower, (python, ops) in golden.items():
+    for lower, (python, ops) in tokenizers.items():
         expected = [python.convert_tokens_to_ids(tokens[lower]) for _, tokens in golden_cases]
         assert ops.tokenize(texts).to_list() == expected
         assert not differences(python, texts, *ops.tokenize_with_offsets(texts))
 
 
+@pytest.mark.parametrize(
+    "vocab_name", ["project", pytest.param("published", marks=pytest.mark.slow)], indirect=True
+)
 @pytest.mark.parametrize(
     ("context", "lower"),
     [
@@ -74,12 +78,12 @@ def test_golden_cases(golden_cases, golden):
         for context, lower in hard_strings.CODE_POINT_DIGESTS
     ],
 )
-def test_every_code_point(golden, context, lower):
-    python, ops = golden[lower]
+def test_every_code_point(tokenizers, code_point_digests, context, lower):
+    python, ops = tokenizers[lower]
     digest = hard_strings.digest(
         lambda texts: ops.tokenize(texts).to_list(), python.inv_vocab, context
     )
-    assert digest == hard_strings.CODE_POINT_DIGESTS[context, lower]
+    assert digest == code_point_digests[context, lower]
 
 
 @pytest.mark.parametrize(
@@ -101,19 +105,22 @@ def test_random_strings(scripts, rng, lower, keep):
     assert not differences(python, texts, *ops.tokenize_with_offsets(texts))
 
 
+@pytest.mark.parametrize(
+    "vocab_name", ["project", pytest.param("published", marks=pytest.mark.slow)], indirect=True
+)
 @pytest.mark.parametrize("lower", [True, False])
-def test_random_strings_with_a_published_vocabulary(golden, rng, lower):
-    python, ops = golden[lower]
+def test_random_strings_with_the_golden_vocabulary(tokenizers, rng, lower):
+    python, ops = tokenizers[lower]
     texts = [hard_strings.string(rng) for _ in range(6000)]
     assert not differences(python, texts, ops.tokenize(texts))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("lower", [True, False])
-def test_many_random_strings(scripts, golden, rng, lower):
+def test_many_random_strings(scripts, tokenizers, rng, lower):
     for _ in range(20):
         texts = [hard_strings.string(rng) for _ in range(10_000)]
-        for python, ops in (golden[lower], scripts(lower, False), scripts(lower, True)):
+        for python, ops in (tokenizers[lower], scripts(lower, False), scripts(lower, True)):
             assert not differences(python, texts, ops.tokenize(texts))
             assert not differences(python, texts[:2000], *ops.tokenize_with_offsets(texts[:2000]))
 
@@ -184,8 +191,8 @@ def test_packing(scripts, rng, max_seq_length, longest):
             assert not any(any(row[name][size:]) for row in expected)
 
 
-def test_in_a_dataset(golden):
-    python, ops = golden[True]
+def test_in_a_dataset(tokenizers):
+    python, ops = tokenizers[True]
     texts, pairs = ["Hello!", "ΟΔΟΣ", "x"], ["you", "", "y z"]
     dataset = tf.data.Dataset.from_tensor_slices((texts, pairs)).batch(2)
     dataset = dataset.map(lambda a, b: ops(a, b, max_seq_length=9))

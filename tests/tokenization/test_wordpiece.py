@@ -20,6 +20,7 @@ def tokenizer(write_vocab):
     return tokenization.FullTokenizer(write_vocab(PIECES))
 
 
+@pytest.mark.parametrize("vocab_name", ["project", "published"], indirect=True)
 def test_golden_cases(golden_cases, golden_tokenizers):
     assert len(golden_cases) == 2519
     for text, expected in golden_cases:
@@ -32,21 +33,18 @@ def test_golden_cases(golden_cases, golden_tokenizers):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("vocab_name", ["project", "published"], indirect=True)
 @pytest.mark.parametrize(("context", "lower"), hard_strings.CODE_POINT_DIGESTS)
-def test_every_code_point(golden_tokenizers, context, lower):
+def test_every_code_point(golden_tokenizers, code_point_digests, context, lower):
     """The default suite has them for the tokenizer in the graph, which is faster."""
     tokenizer = golden_tokenizers[lower]
     digest = hard_strings.digest(tokenizer.encode_batch, tokenizer.inv_vocab, context)
-    assert digest == hard_strings.CODE_POINT_DIGESTS[context, lower]
+    assert digest == code_point_digests[context, lower]
 
 
 def test_digests_are_those_of_the_release(shared):
     manifest = json.loads((shared / "golden/tokenization/manifest.json").read_text())
-    digests = {
-        (case["context"], case["mode"] == "uncased"): case["sha256"]
-        for case in manifest["code_points"]
-    }
-    assert digests == hard_strings.CODE_POINT_DIGESTS
+    assert hard_strings.digests_of(manifest) == hard_strings.CODE_POINT_DIGESTS
 
 
 @pytest.mark.parametrize(

@@ -36,8 +36,8 @@ def test_it_learns(tmp_path):
     assert results["global_step"] == 600
 
 
-def test_losses_equal_the_release(shared):
-    folder = shared / "golden" / "model_tiny"
+def test_losses_equal_the_release(golden):
+    folder = golden / "model_tiny"
     golden = dict(np.load(folder / "io.npz"))
     tiny = bert_tf.BertConfig.from_json_file(str(folder / "bert_config.json"))
     task = tasks.PretrainingTask(tiny)
