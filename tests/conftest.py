@@ -16,9 +16,13 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
 def pytest_configure(config):
+    """Call `split_cpu`, except in the process that distributes the tests and runs none."""
+    if config.getoption("dist", "no") == "no" or hasattr(config, "workerinput"):
+        split_cpu()
+
+
+def split_cpu():
     """Split the CPU into four logical devices, before TensorFlow initialises it."""
-    if config.getoption("dist", "no") != "no" and not hasattr(config, "workerinput"):
-        return  # the process that distributes the tests runs none
     import tensorflow as tf
 
     cpu = tf.config.list_physical_devices("CPU")[0]

@@ -46,7 +46,7 @@ def main():
     if "TF_CONFIG" in os.environ:
         strategy = bert_tf.training.make_strategy()
     else:
-        conftest.pytest_configure()
+        conftest.split_cpu()
     import training_helpers
 
     if (count := options.pop("replicas", 1)) > 1:
