@@ -132,7 +132,11 @@ def make_source():
 
 
 def output_paths(input_paths):
-    """Return the files to write, after checking that they can be written."""
+    """Return the files to write, after checking that they can be written.
+
+    With --num_shards that is left to `Shards`, because all shards may exist in a folder that cannot
+    be written.
+    """
     paths = [path.strip() for path in FLAGS.output_file.split(",") if path.strip()]
     if not paths:
         raise bert_tf.UserError("--output_file: no file is named")
@@ -146,7 +150,8 @@ def output_paths(input_paths):
             raise bert_tf.UserError(f"--output_file: {path} is also an input file")
         if os.path.isdir(path):
             raise bert_tf.UserError(f"--output_file: {path} is a folder, expected a file")
-        bert_tf.files.check_writable(path, "output_file")
+        if not FLAGS.num_shards:
+            bert_tf.files.check_writable(path, "output_file")
     return paths
 
 

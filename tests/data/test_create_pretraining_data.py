@@ -1,5 +1,6 @@
 """The script create_pretraining_data.py: its output, resuming after a kill, and its errors."""
 
+import errno
 import re
 import signal
 import subprocess
@@ -8,6 +9,7 @@ import sys
 import pytest
 from pretraining_helpers import make_shards, shard_contents
 
+from bert_tf import files
 from bert_tf.data import record_files, records
 from bert_tf.data.pretraining import shards as shards_module
 from bert_tf.errors import UserError
@@ -113,6 +115,29 @@ def test_too_little_memory_and_the_suggested_number_of_shards(create, text_folde
     assert shard_contents() == shard_contents("again/x")
 
 
+def test_existing_shards_in_a_folder_that_cannot_be_written(create, text_folder, monkeypatch):
+    create(*SHARDS)
+    before = shard_contents()
+    side = text_folder / "made/x.counts.json"
+    side.unlink()
+
+    def read_only(path, mode):
+        if "w" in mode:
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return open(path, mode)
+
+    # Not by permissions, which do not apply to root.
+    monkeypatch.setattr(files.Local, "GFile", staticmethod(read_only))
+    log = create(*SHARDS)
+    assert "all 3 shards exist" in log
+    assert "warning: made/x.counts.json: cannot be written (Permission denied); training" in log
+    assert shard_contents() == before and not side.exists()
+    (text_folder / "made/x-00001-of-00003").unlink()
+    with pytest.raises(UserError, match=r"^--output_file: made/x\.json cannot be written \(Perm"):
+        create(*SHARDS)
+    assert not (text_folder / "made/x.work").exists()
+
+
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
@@ -121,7 +146,7 @@ def test_too_little_memory_and_the_suggested_number_of_shards(create, text_folde
         (["--input_file=missing.txt"], r"^--input_file: .*missing\.txt"),
         (["--vocab_file=missing.txt"], r"^--vocab_file: .*missing\.txt"),
         (["--output_file=made/x,made/y"], r"^--output_file: .*--num_shards"),
-        (["--output_file=vocab.txt/x"], r"^--output_file: vocab\.txt/x cannot be written"),
+        (["--output_file=vocab.txt/x"], r"^--output_file: vocab\.txt/x\.json cannot be written"),
         (["--output_file=a.txt"], r"^--output_file: a\.txt is also an input"),
         (["--num_shards=0", "--output_file=y,y"], "^--output_file: y is named twice"),
         (["--output_file=empty"], "^--output_file: empty is a folder"),
