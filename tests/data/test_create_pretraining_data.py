@@ -27,6 +27,19 @@ def create(run_script):
     return lambda *flags: run_script("create_pretraining_data", *FLAGS, *flags)
 
 
+# Kills the process before the file of a name is renamed into place.
+KILL = """
+import os, signal
+from bert_tf import files
+rename = files.Local.rename
+def killed(source, target, overwrite=False):
+    if os.path.basename(target) == {!r}:
+        os.kill(os.getpid(), signal.SIGKILL)
+    rename(source, target, overwrite)
+files.Local.rename = staticmethod(killed)
+"""
+
+
 def _run_process(root, *flags, code=""):
     """Run the script in a process of its own, after the Python lines `code`."""
     program = f"""
@@ -74,17 +87,7 @@ def test_the_sample_text(root, run_script, monkeypatch, tmp_path):
 @pytest.mark.parametrize("name", ["x-00001-of-00003", "sizes.json", "x.json", "00002.json"])
 def test_a_killed_run_resumes_with_the_same_result(root, create, text_folder, name):
     """The run is killed before the file of that name is renamed into place."""
-    kill = f"""
-import os, signal
-from bert_tf import files
-rename = files.Local.rename
-def killed(source, target, overwrite=False):
-    if os.path.basename(target) == {name!r}:
-        os.kill(os.getpid(), signal.SIGKILL)
-    rename(source, target, overwrite)
-files.Local.rename = staticmethod(killed)
-"""
-    done = _run_process(root, *SHARDS, code=kill)
+    done = _run_process(root, *SHARDS, code=KILL.format(name))
     assert done.returncode == -signal.SIGKILL, done.stderr
     before = shard_contents()
     assert len(before) == {"x-00001-of-00003": 1, "00002.json": 2}.get(name, 0)
@@ -113,6 +116,15 @@ def test_too_little_memory_and_the_suggested_number_of_shards(create, text_folde
     create(*flags, advice[1])
     assert make_shards("again/x", int(advice[2])).create().documents == 22
     assert shard_contents() == shard_contents("again/x")
+
+
+@pytest.mark.parametrize("name", ["x", "x.counts.json"])
+def test_a_killed_run_in_memory_leaves_no_partial_file(root, create, text_folder, name):
+    done = _run_process(root, "--output_file=made/x", code=KILL.format(name))
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert list((text_folder / "made").glob(f"{name}.tmp-*"))
+    create("--output_file=made/x")
+    assert {path.name for path in (text_folder / "made").iterdir()} == {"x", "x.counts.json"}
 
 
 def test_existing_shards_in_a_folder_that_cannot_be_written(create, text_folder, monkeypatch):
