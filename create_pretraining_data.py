@@ -19,7 +19,7 @@ from bert_tf.cli.flags import (
     run,
     tokenizer_options,
 )
-from bert_tf.task_options import InstanceConfig
+from bert_tf.task_options import MAX_PROCESSES, InstanceConfig
 
 flags.DEFINE_string("input_file", None, "Text files: comma-separated paths or globs.")
 flags.DEFINE_string(
@@ -61,7 +61,11 @@ flags.DEFINE_integer(
     upper_bound=99999,
 )
 flags.DEFINE_integer(
-    "num_processes", 1, "Number of processes that create shards. (bert_tf)", lower_bound=1
+    "num_processes",
+    1,
+    "Number of processes that create shards. (bert_tf)",
+    lower_bound=1,
+    upper_bound=MAX_PROCESSES,
 )
 flags.DEFINE_integer(
     "max_memory_mb",

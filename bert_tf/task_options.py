@@ -13,6 +13,10 @@ LAYER_COMBINATIONS = (
 )  # fmt: skip
 
 
+# All processes are started at once: a number with digits too many would stop the machine.
+MAX_PROCESSES = 1024
+
+
 @dataclasses.dataclass(frozen=True)
 class _FileOptions(TaskOptions):
     """Options of the files of a task; the help of `data_dir` names those in the folder."""
@@ -242,6 +246,7 @@ class QuestionAnsweringOptions(_TfdsOptions):
         0,
         "Processes that make the features; 0 for one per core if there are many. (bert_tf)",
         minimum=0,
+        maximum=MAX_PROCESSES,
     )
 
     def check(self, config, is_resumed):

@@ -90,8 +90,8 @@ def read_tokenizer_settings(folder, tokenizer=TOKENIZER):
     name = values.get("tokenizer_class")
     if name not in (None, *_BERT_CLASSES) and not (has_json and name in _GENERIC_CLASSES):
         raise UserError(
-            f"{path}: tokenizer_class is {json_files.quoted(name)}, which is not supported; expected "
-            "BertTokenizer"
+            f"{path}: tokenizer_class is {json_files.quoted(name)}, which is not supported; "
+            "expected BertTokenizer"
         )
     if values.get("do_basic_tokenize") is False:
         raise UserError(f"{path}: do_basic_tokenize is false, which is not supported")
