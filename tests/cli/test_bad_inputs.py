@@ -29,11 +29,11 @@ from bert_tf.errors import Stopped, UserError, out_of_memory_errors
 
 SEED = int(os.environ.get("BERT_TF_TEST_SEED") or random.SystemRandom().randrange(2**32))
 FIRST, LAST = map(int, os.environ.get("BERT_TF_TEST_CASES", "0-999").split("-"))
-_BLOCK = 50  # cases of one test
+_BLOCK = 25  # cases of one test
 _MAX_SECONDS = 120
 
 _NUMBERS = ["nan", "inf", "-inf", "-1", "0", "0.5", "1e400", "x", "", "True", "1,2", "\uff11"]
-_LARGE = ["1e9", "1000000", "2147483648", "9223372036854775807", "9" * 30]
+_LARGE = ["1e9", "2147483648", "9223372036854775807", "9" * 30]
 _TEXTS = ["", " ", "nothing/here", ".", "out", "/dev/null", "x" * 5000, "*", "[", "\udce9",
           "s3://b/x", "%s", "{0}", "`x`", "-", "0", "text", "model", "hf", "vocab/vocab.txt",
           "table/train.csv", "text/a.txt", "../x"]  # fmt: skip
@@ -155,19 +155,25 @@ def check_cases(numbers, command_lines, commands, inputs, server, folder):
             f"BERT_TF_TEST_SEED={SEED} case {number}: {script} {' '.join(arguments)} "
             f"({', '.join(damages)})"
         )
-        if os.environ.get("BERT_TF_TEST_LOG"):
-            with open(os.environ["BERT_TF_TEST_LOG"], "a", errors="backslashreplace") as log:
-                print(shown, file=log, flush=True)
+        log(shown)
         problem, is_error = run_case(commands, script, case_folder, arguments)
         errors += is_error
         if problem:
             failures.append(f"{shown}\n{problem}")
+            log(problem)
         shutil.rmtree(case_folder)
         if number % 20 == 19:
             keras.backend.clear_session()
     print(f"{len(numbers)} cases, {errors} of them errors of one sentence")
     assert not failures, f"{len(failures)} of {len(numbers)} cases failed:\n" + "\n".join(failures)
     assert errors > len(numbers) / 4
+
+
+def log(line):
+    """Append a line to the file BERT_TF_TEST_LOG, which also has the cases before a crash."""
+    if path := os.environ.get("BERT_TF_TEST_LOG"):
+        with open(path, "a", errors="backslashreplace") as writer:
+            print(line, file=writer)
 
 
 def damage_something(script_flags, arguments, folder, rng):
