@@ -33,7 +33,7 @@ def main():
 def row_of(predictor, size):
     """Return a row in which the last text has `size` bytes."""
     text = "a" * (size // 2) + " ab" * (size // 6)
-    values = {name: "a" for name in predictor.inputs}
+    values = dict.fromkeys(predictor.inputs, "a")
     values["numbers"] = [0.0] * predictor.num_numeric_features
     values["endings"] = [text, "b"]
     last = [name for name in predictor.inputs if name not in ("numbers", "endings")][-1]
