@@ -19,6 +19,7 @@ from bert_tf.cli.flags import (
     run,
     tokenizer_options,
 )
+from bert_tf.options import MAX_PROCESSES
 from bert_tf.pretraining_options import InstanceConfig
 
 flags.DEFINE_string("input_file", None, "Text files: comma-separated paths or globs.")
@@ -61,7 +62,11 @@ flags.DEFINE_integer(
     upper_bound=99999,
 )
 flags.DEFINE_integer(
-    "num_processes", 1, "Number of processes that create shards. (bert_tf)", lower_bound=1
+    "num_processes",
+    1,
+    "Number of processes that create shards. (bert_tf)",
+    lower_bound=1,
+    upper_bound=MAX_PROCESSES,
 )
 flags.DEFINE_integer(
     "max_memory_mb",
@@ -132,7 +137,11 @@ def make_source():
 
 
 def output_paths(input_paths):
-    """Return the files to write, after checking that they can be written."""
+    """Return the files to write, after checking that they can be written.
+
+    With --num_shards that is left to `Shards`, because all shards may exist in a folder that cannot
+    be written.
+    """
     paths = [path.strip() for path in FLAGS.output_file.split(",") if path.strip()]
     if not paths:
         raise bert_tf.UserError("--output_file: no file is named")
@@ -146,7 +155,8 @@ def output_paths(input_paths):
             raise bert_tf.UserError(f"--output_file: {path} is also an input file")
         if os.path.isdir(path):
             raise bert_tf.UserError(f"--output_file: {path} is a folder, expected a file")
-        bert_tf.files.check_writable(path, "output_file")
+        if not FLAGS.num_shards:
+            bert_tf.files.check_writable(path, "output_file")
     return paths
 
 

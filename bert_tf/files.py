@@ -95,7 +95,8 @@ _SCHEME = re.compile(r"(?!grpc:)[a-z][a-z0-9+.-]*://")
 def check_reachable(value, argument):
     """Check that remote paths, such as `gs://` paths, can be reached.
 
-    A missing file is not an error here, but a missing network, credentials or file system is.
+    A missing file is not an error here, but a missing network, credentials or file system is, and
+    so is a text that TensorFlow, if it is used, does not accept.
 
     Args:
       value: a path, comma-separated paths, a list of them, or any other value, which is ignored.
@@ -105,7 +106,11 @@ def check_reachable(value, argument):
       UserError: if TensorFlow cannot access a path.
     """
     texts = value if isinstance(value, (list, tuple)) else [value]
-    paths = [x.strip() for text in texts if isinstance(text, str) for x in text.split(",")]
+    texts = [text for text in texts if isinstance(text, str)]
+    if "tensorflow" in sys.modules and not all(map(_is_unicode, texts)):
+        shown = ", ".join(texts).encode("utf-8", "backslashreplace").decode()
+        raise UserError(f"`{argument}`: {shown} is not valid UTF-8, which TensorFlow requires")
+    paths = [x.strip() for text in texts for x in text.split(",")]
     for path in filter(_SCHEME.match, paths):
         try:
             system(path).exists(path)
@@ -114,6 +119,15 @@ def check_reachable(value, argument):
                 f"`{argument}`: {path} cannot be accessed ({reason(error)}); check the network and "
                 "the credentials, or use a local path"
             ) from None
+
+
+def _is_unicode(text):
+    """Return whether a text has no surrogates, as Python decodes bytes that are not UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def check_all_reachable(config):
@@ -324,6 +338,32 @@ def remove_temporary_files(folder):
             (gfile.rmtree if gfile.isdir(path) else gfile.remove)(path)
 
 
+def remove_partial(path):
+    """Remove the partial versions of a local file or folder that killed processes left.
+
+    Those of processes that are running on this machine stay.
+    """
+    folder, name = os.path.split(path)
+    if os.name != "posix" or "://" in path or not os.path.isdir(folder or "."):
+        return
+    side_file = re.escape(RECORD_COUNTS)
+    pattern = re.compile(rf"{re.escape(name)}({side_file})?\.tmp-(\d+)")
+    for match in filter(None, map(pattern.fullmatch, os.listdir(folder or "."))):
+        if not _is_running(int(match[2])):
+            left = os.path.join(folder, match[0])
+            _try_remove(left, shutil.rmtree if os.path.isdir(left) else os.remove)
+
+
+def _is_running(process_id):
+    try:
+        os.kill(process_id, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:  # it belongs to another user
+        pass
+    return True
+
+
 @contextlib.contextmanager
 def replacing(*paths):
     """Yield temporary names for `paths`; rename them to `paths` if the block succeeds.
@@ -373,7 +413,11 @@ def _try_remove(path, remove):
 
 
 def check_writable(path, argument):
-    """Check that `path` can be written, before hours of work; an error names `argument`."""
+    """Check that `path` can be written, before hours of work; an error names `argument`.
+
+    Removes the partial versions of it that killed processes left.
+    """
+    remove_partial(path)
     temporary = temporary_name(path)
     try:
         system(path).makedirs(os.path.dirname(path) or ".")

@@ -34,12 +34,16 @@ def _kind(description, is_valid):
     def problem(value):
         if is_valid(value):
             return None
-        text = json.dumps(value, ensure_ascii=False)
-        text = text if text.isprintable() else json.dumps(value)
-        text = text if len(text) <= 40 else f"{text[:40]}..."
-        return f"is {text}, expected {description}"
+        return f"is {quoted(value)}, expected {description}"
 
     return Kind(description, problem)
+
+
+def quoted(value: Any, limit: int = 40) -> str:
+    """Return a JSON value as printable text on one line, truncated to about `limit` characters."""
+    text = json.dumps(value, ensure_ascii=False)
+    text = text if text.isprintable() else json.dumps(value)
+    return text if len(text) <= limit else f"{text[:limit]}..."
 
 
 TEXT = _kind("a text", lambda value: isinstance(value, str))

@@ -16,6 +16,8 @@ from bert_tf.errors import UserError
 _MAX_BATCH_SIZE = 2**20
 # TensorFlow counts the steps of a loop in 32 bits.
 _MAX_STEPS = 2**31 - 1
+# All processes start at once, so a mistyped number would use up the machine.
+MAX_PROCESSES = 1024
 
 PARTS = ("train", "dev", "test")
 

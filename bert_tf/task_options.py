@@ -4,7 +4,7 @@ import dataclasses
 
 from bert_tf import console
 from bert_tf.errors import UserError
-from bert_tf.options import PARTS, TaskOptions, documented, option
+from bert_tf.options import MAX_PROCESSES, PARTS, TaskOptions, documented, option
 
 # The keys of `modeling.LAYER_COMBINATIONS`, which needs TensorFlow.
 LAYER_COMBINATIONS = (
@@ -242,6 +242,7 @@ class QuestionAnsweringOptions(_TfdsOptions):
         0,
         "Processes that make the features; 0 for one per core if there are many. (bert_tf)",
         minimum=0,
+        maximum=MAX_PROCESSES,
     )
 
     def check(self, config, is_resumed):

@@ -56,6 +56,7 @@ def imported(*scripts):
                 default = ["--output_dir=none"] if "output_dir" in flags.FLAGS else []
                 flags.FLAGS([script, *default, *map(str, arguments)])
                 with cli_flags.naming_flags():
+                    cli_flags._check_remote_paths()
                     modules[script].main()
 
         def parse(script, *arguments):

@@ -72,6 +72,7 @@ def convert(
     """
     if tf.io.gfile.exists(output_dir):
         raise UserError(f"`output_dir`: {output_dir} already exists")
+    files.remove_partial(output_dir)
     if keep_optimizer and to_format != "release":
         raise UserError(f"`keep_optimizer` cannot be combined with `format={to_format}`")
     if architecture:

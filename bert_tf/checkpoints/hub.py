@@ -108,11 +108,17 @@ def fetch(name: str, cache: str | None = None, base_url: str | None = None) -> M
     cache = cache or os.environ.get("BERT_TF_CACHE") or os.path.expanduser("~/.cache/bert_tf")
     base_url = (base_url or os.environ.get("BERT_TF_MODELS_URL") or BASE_URL).rstrip("/")
     folder = os.path.join(cache, *name.split("/"))
-    if not os.path.isdir(folder):
+    # A process that was killed after unpacking has left the archive.
+    if not os.path.isdir(folder) or os.path.exists(folder + ".zip"):
         files.make_folder(os.path.dirname(folder))
         with _locked(folder) as is_locked:
+            if is_locked:
+                files.remove_partial(folder)
+                files.remove_partial(f"{folder}.sha256.json")
             if not os.path.isdir(folder):  # another process may have downloaded it meanwhile
                 _fetch(name, f"{base_url}/{model.archive}", folder, is_locked)
+            elif is_locked:
+                _remove(folder + ".zip")
     paths = [os.path.join(folder, x) for x in (files.CONFIG, RELEASE_CHECKPOINT, files.VOCABULARY)]
     for path in (paths[0], paths[1] + ".index", paths[2]):
         if not os.path.exists(path):

@@ -79,7 +79,11 @@ def read_metadata(path):
     """
     folder = path if tf.io.gfile.isdir(path) else os.path.dirname(path)
     metadata = {}
-    for name in ("tokenizer_config.json", HUGGING_FACE_CONFIG, *files.TASK_FILES):
+    only_tasks = {name.removesuffix("?") for name in _FIELDS_OF_TASKS.keys() - _FIELDS.keys()}
+    for name in ("tokenizer_config.json", HUGGING_FACE_CONFIG):
+        values = read_json(folder, name)
+        metadata.update({key: x for key, x in values.items() if key not in only_tasks})
+    for name in files.TASK_FILES:
         metadata.update(read_json(folder, name))
     # The head of a token classifier has the same weights as that of a text classifier.
     if "data_scheme" in metadata:
@@ -135,6 +139,6 @@ def read_labels(path, num_labels):
     labels, id2label = metadata.get("labels"), metadata.get("id2label")
     if not labels and isinstance(id2label, dict):
         labels = [id2label.get(str(i)) for i in range(len(id2label))]
-    if not labels or len(labels) != num_labels or None in labels:
+    if not labels or len(labels) != num_labels or not all(isinstance(x, str) for x in labels):
         return None
-    return None if all(re.fullmatch(r"LABEL_\d+", str(x)) for x in labels) else labels
+    return None if all(re.fullmatch(r"LABEL_\d+", x) for x in labels) else labels

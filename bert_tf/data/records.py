@@ -351,8 +351,7 @@ def naming_bad_records(paths, check_all=None):
     try:
         yield
     except _FILE_ERRORS as error:
-        path = next((path for path in paths if path in str(error)), None)
-        if path is None:
+        if not (path := _named_path(paths, str(error))):
             raise
         raise UserError(f"{path}: cannot be read ({reason(error)})") from None
     except (tf.errors.DataLossError, tf.errors.InvalidArgumentError, UnicodeDecodeError) as error:
@@ -361,6 +360,18 @@ def naming_bad_records(paths, check_all=None):
         if check_all:
             check_all()
         raise UserError(f"{abbreviate(list(dict.fromkeys(paths)))}: {problem}") from None
+
+
+def _named_path(paths, message):
+    """Return the one of `paths` that a message names, None if it names another file.
+
+    The name of a file may be a part of the name of another file, so the longest counts.
+    """
+
+    def is_named(path):
+        return re.search(rf"(?<![\w./-]){re.escape(path)}(?!\.*[\w/-])", message)
+
+    return max(filter(is_named, paths), key=len, default=None)
 
 
 _FILE_ERRORS = (

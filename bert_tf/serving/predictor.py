@@ -3,6 +3,7 @@
 The module imports without TensorFlow, so that a REST client does not need it.
 """
 
+import contextlib
 import itertools
 import json
 import math
@@ -69,7 +70,7 @@ class BasePredictor:
           List of dicts that `json.dumps` accepts, one for each row.
 
         Raises:
-          UserError: if a row does not have these inputs.
+          UserError: if a row does not have these inputs, or the outputs are not those of the task.
         """
         if isinstance(rows, (str, bytes, dict)):
             raise UserError("`rows`: a list of rows was expected; put a single row into a list")
@@ -84,8 +85,23 @@ class BasePredictor:
                 columns = {name: [rows[i][name] for i in indices] for name in self.inputs}
                 outputs = self._run(columns)
                 for position, i in enumerate(indices):
-                    answers[i] = self._answer({name: x[position] for name, x in outputs.items()})
+                    row_outputs = {name: x[position] for name, x in outputs.items()}
+                    with self._naming_outputs(outputs):
+                        answers[i] = self._answer(row_outputs)
         return answers
+
+    @contextlib.contextmanager
+    def _naming_outputs(self, outputs):
+        """Turn the exceptions of outputs with unexpected shapes or types into a UserError."""
+        try:
+            yield
+        except UserError:
+            raise
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+            found = ", ".join(f"{name} {np.shape(x)}" for name, x in sorted(outputs.items()))
+            raise UserError(
+                f"the outputs of the model are not those of {self.metadata.get('task')}: {found}"
+            ) from None
 
     def _as_dict(self, index, row):
         """Return a row as a dict of its inputs by name; UserError if one is missing."""

@@ -69,7 +69,7 @@ def validating_response():
     """Raise ServerError if the code in this context fails to read a response."""
     try:
         yield
-    except (LookupError, TypeError, AttributeError, ValueError) as error:
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         message = f"not a response of TF Serving, {error!r:.100}"
         raise ServerError("INVALID_RESPONSE", message) from None
 

@@ -50,7 +50,7 @@ def read_tokenizer_json(path):
     vocab = model.get("vocab")
     if not isinstance(vocab, dict) or not all(type(x) is int and x >= 0 for x in vocab.values()):
         raise UserError(f"{path}: model.vocab is not an object of pieces and their ids")
-    _check_added_tokens(path, values.get("added_tokens") or [], vocab)
+    _check_added_tokens(path, values.get("added_tokens"), vocab)
 
     normalizer = _member(path, values, "normalizer")
     _expect(path, "normalizer.type", normalizer.get("type"), "BertNormalizer")
@@ -65,10 +65,7 @@ def read_tokenizer_json(path):
     }
     _check_types(path, settings, {x: f"normalizer.{y}" for x, y in _NORMALIZER_NAMES.items()})
     limit = model.get("max_input_chars_per_word", 100)
-    if type(limit) is not int or limit < 1:
-        raise UserError(
-            f"{path}: model.max_input_chars_per_word is {json.dumps(limit)}, expected a number"
-        )
+    _check_limit(path, "model.max_input_chars_per_word", limit)
     settings["max_input_chars_per_word"] = limit
     return dict(sorted(vocab.items(), key=lambda item: item[1])), settings
 
@@ -93,8 +90,8 @@ def read_tokenizer_settings(folder, tokenizer=TOKENIZER):
     name = values.get("tokenizer_class")
     if name not in (None, *_BERT_CLASSES) and not (has_json and name in _GENERIC_CLASSES):
         raise UserError(
-            f"{path}: tokenizer_class is {json.dumps(name)}, which is not supported; expected "
-            "BertTokenizer"
+            f"{path}: tokenizer_class is {json_files.quoted(name)}, which is not supported; "
+            "expected BertTokenizer"
         )
     if values.get("do_basic_tokenize") is False:
         raise UserError(f"{path}: do_basic_tokenize is false, which is not supported")
@@ -105,7 +102,8 @@ def read_tokenizer_settings(folder, tokenizer=TOKENIZER):
     given = {name: values[name] for name in _NORMALIZER_NAMES if name in values}
     _check_types(path, given, {name: name for name in given})
     if "max_input_chars_per_word" in values:  # only bert_tf writes it here
-        given["max_input_chars_per_word"] = values["max_input_chars_per_word"]
+        given["max_input_chars_per_word"] = limit = values["max_input_chars_per_word"]
+        _check_limit(path, "max_input_chars_per_word", limit)
     if has_json and values.get("tokenizer_class") in _GENERIC_CLASSES:
         return settings
     merged = {**settings, **given}
@@ -199,14 +197,14 @@ def _normalizer_settings(settings):
 def _member(path, values, name):
     value = values.get(name)
     if not isinstance(value, dict):
-        raise UserError(f"{path}: {name} is {json.dumps(value)[:40]}, which is not supported")
+        raise UserError(f"{path}: {name} is {json_files.quoted(value)}, which is not supported")
     return value
 
 
 def _expect(path, field, value, expected):
     if value != expected:
         raise UserError(
-            f"{path}: {field} is {json.dumps(value, ensure_ascii=False)[:80]}, which is not "
+            f"{path}: {field} is {json_files.quoted(value, 80)}, which is not "
             f"supported; expected {json.dumps(expected)}"
         )
 
@@ -215,16 +213,25 @@ def _check_types(path, settings, fields):
     for name, value in settings.items():
         if not (isinstance(value, bool) or (name == "strip_accents" and value is None)):
             raise UserError(
-                f"{path}: {fields[name]} is {json.dumps(value)[:80]}, expected true or false"
+                f"{path}: {fields[name]} is {json_files.quoted(value, 80)}, expected true or false"
             )
 
 
+def _check_limit(path, field, value):
+    if message := json_files.integer(1).problem(value):
+        raise UserError(f"{path}: {field} {message}")
+
+
 def _check_added_tokens(path, tokens, vocab):
-    for token in tokens:
-        content = token.get("content") if isinstance(token, dict) else token
-        if content not in _SPECIAL_TOKENS.values() or token.get("id") != vocab.get(content):
+    if message := json_files.optional(json_files.array(json_files.ANY)).problem(tokens):
+        raise UserError(f"{path}: added_tokens {message}")
+    for token in tokens or ():
+        content, index = token, None
+        if isinstance(token, dict):
+            content, index = token.get("content"), token.get("id")
+        if content not in _SPECIAL_TOKENS.values() or index != vocab.get(content):
             raise UserError(
-                f"{path}: added_tokens has {json.dumps(content, ensure_ascii=False)}, which is not "
+                f"{path}: added_tokens has {json_files.quoted(content)}, which is not "
                 f"supported; expected only {', '.join(_SPECIAL_TOKENS.values())} with their ids in "
                 "model.vocab"
             )
@@ -233,11 +240,12 @@ def _check_added_tokens(path, tokens, vocab):
 def _check_post_processor(path, values):
     """Raise UserError unless sequences are [CLS] A [SEP] and [CLS] A [SEP] B [SEP]."""
     values = values if isinstance(values, dict) else {"type": values}
-    if values["type"] == "BertProcessing":
-        tokens = [(values.get(name) or [None])[0] for name in ("cls", "sep")]
+    if values.get("type") == "BertProcessing":
+        pairs = [values.get(name) for name in ("cls", "sep")]
+        tokens = [pair[0] if isinstance(pair, list) and pair else pair for pair in pairs]
         _expect(path, "post_processor", tokens, ["[CLS]", "[SEP]"])
         return
-    _expect(path, "post_processor.type", values["type"], "TemplateProcessing")
+    _expect(path, "post_processor.type", values.get("type"), "TemplateProcessing")
     for name, expected in (
         ("single", "[CLS]:0 A:0 [SEP]:0"),
         ("pair", "[CLS]:0 A:0 [SEP]:0 B:1 [SEP]:1"),

@@ -218,6 +218,8 @@ def learn(words, vocab_size, min_count=2, num_unused=99):
     Raises:
       UserError: if `vocab_size` is too small for all characters.
     """
+    if num_unused >= vocab_size:
+        raise UserError(f"`vocab_size={vocab_size}` is too small for `num_unused={num_unused}`")
     pieces = ["[PAD]", *(f"[unused{index}]" for index in range(num_unused)), *REQUIRED_TOKENS]
     char_counts = Counter()
     for word, count in words.items():

@@ -169,7 +169,7 @@ def _check_optimizer(prefix, stored, current):
 
 def _list_checkpoints(output_dir):
     """Return (step, prefix) of each checkpoint of a run, oldest first."""
-    if not tf.io.gfile.exists(output_dir):
+    if not tf.io.gfile.isdir(output_dir):
         return []
     # Not by glob: the user's path may contain brackets.
     names = filter(None, map(_NAME.fullmatch, tf.io.gfile.listdir(output_dir)))

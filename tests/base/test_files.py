@@ -50,6 +50,20 @@ def test_temporary_files_of_killed_processes_are_removed(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(kept)
 
 
+def test_partial_versions_of_killed_processes_are_removed(tmp_path):
+    """But not those of processes that are running, or of other files."""
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    partial = [f"x.tmp-{dead.pid}", f"x.counts.json.tmp-{dead.pid}", f"x.tmp-{10**30}"]
+    kept = [f"x.tmp-{os.getpid()}", f"xx.tmp-{dead.pid}", f"x.json.tmp-{dead.pid}", "x.tmp-", "x"]
+    for name in [*partial, *kept]:
+        (tmp_path / name).write_text("")
+    (tmp_path / f"x.tmp-0{dead.pid}").mkdir()
+    (tmp_path / f"x.tmp-0{dead.pid}" / "weights").write_text("")
+    files.remove_partial(str(tmp_path / "x"))
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(kept)
+
+
 def test_expand_prefers_an_existing_file_to_a_pattern(tmp_path):
     for name in ("g[1]", "g1"):
         (tmp_path / name).mkdir()
@@ -88,6 +102,12 @@ def test_remote_paths(no_network, tmp_path):
         files.check_reachable(value, "x")
     with pytest.raises(UserError, match=r"`x`: nope://b/x cannot be accessed \(.*nope"):
         files.check_reachable("nope://b/x", "x")
+
+
+def test_paths_that_are_not_utf8():
+    """Python decodes the byte 0xE9 of a path to a surrogate, which TensorFlow does not encode."""
+    with pytest.raises(UserError, match=r"^`x`: a, caf\\udce9 is not valid UTF-8, which Tensor"):
+        files.check_reachable(["a", "caf\udce9"], "x")
 
 
 def test_runs_with_remote_paths(no_network):

@@ -23,6 +23,7 @@ from bert_tf.checkpoints.metadata import read_labels
 from bert_tf.serving.predictor import BasePredictor, read_metadata
 from bert_tf.tasks import classification
 from bert_tf.tasks.token_classification import Tags
+from bert_tf.tokenization import tokenizer_json
 from bert_tf.training import checkpointing
 
 SEED = int(os.environ.get("BERT_TF_TEST_SEED") or random.SystemRandom().randrange(2**32))
@@ -109,6 +110,25 @@ def test_side_files_of_tasks(name, holds, tmp_path):
             assert type(loaded.max_seq_length) is int and loaded.max_seq_length > 0
 
     holds(check, changed(valid) | JSON)
+
+
+def test_tokenizer_files(holds, tmp_path):
+    """Each field of both files, and each field of the parts of `tokenizer.json`."""
+    tokenizer = bert_tf.FullTokenizer(str(write_vocab(tmp_path)))
+    valid = tokenizer_json.tokenizer_json(tokenizer.vocab, tokenizer.settings)
+    config = tokenizer_json.tokenizer_config(tokenizer.settings, 12)
+    parts = [name for name, value in valid.items() if isinstance(value, dict)]
+
+    def check(values, config):
+        (tmp_path / "tokenizer.json").write_text(json.dumps(values))
+        (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+        if is_accepted(tokenizer_json.read_tokenizer_settings, str(tmp_path)):
+            is_accepted(bert_tf.FullTokenizer, str(tmp_path / "tokenizer.json"))
+
+    changes = [changed(valid[name]).map(lambda x, name=name: {**valid, name: x}) for name in parts]
+    tokens = st.lists(changed(valid["added_tokens"][0]) | TEXT, max_size=2)
+    changes += [changed(valid), tokens.map(lambda x: {**valid, "added_tokens": x})]
+    holds(check, st.one_of(changes), st.just(config) | changed(config))
 
 
 def test_text_in_place_of_json(holds, tmp_path):
@@ -256,7 +276,7 @@ def test_a_kill_at_any_write_leaves_a_readable_run(holds, tmp_path):
 def test_metadata_next_to_a_checkpoint(name, holds, tmp_path):
     valid = {
         "architectures": ["BertModel"], "do_lower_case": True, "id2label": {"0": "a", "1": "b"},
-        "labels": ["a", "b"], "scores": {"mean": 0.5, "deviation": 1},
+        "labels": ["a", "b"], "names": ["c"], "scores": {"mean": 0.5, "deviation": 1},
     }  # fmt: skip
 
     def check(values):

@@ -146,6 +146,22 @@ def test_interrupted_download_resumes(server, tmp_path):
     checkpoints.fetch(NAME, cache=str(part.parent))
 
 
+def test_what_a_killed_process_leaves_is_removed(server, tmp_path):
+    """Of a process that was killed while it unpacked the archive, and of one afterwards."""
+    dead = multiprocessing.get_context("fork").Process(target=int)
+    dead.start()
+    dead.join()
+    cache = tmp_path / "cache"
+    (cache / f"{NAME}.tmp-{dead.pid}").mkdir(parents=True)
+    (cache / f"{NAME}.tmp-{dead.pid}" / "vocab.txt").write_text("[PAD]\n")
+    (cache / f"{NAME}.sha256.json.tmp-{dead.pid}").write_text("{")
+    checkpoints.fetch(NAME)
+    (cache / f"{NAME}.zip").write_bytes(server.content)
+    checkpoints.fetch(NAME)
+    assert visible(cache) == [NAME, f"{NAME}.sha256.json"]
+    assert len(server.requests) == 1
+
+
 def test_server_errors_are_retried(server):
     server.num_failures = 1
     checkpoints.fetch(NAME)

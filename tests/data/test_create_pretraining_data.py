@@ -1,5 +1,6 @@
 """The script create_pretraining_data.py: its output, resuming after a kill, and its errors."""
 
+import errno
 import re
 import signal
 import subprocess
@@ -8,6 +9,7 @@ import sys
 import pytest
 from pretraining_helpers import make_shards, shard_contents
 
+from bert_tf import files
 from bert_tf.data import record_files, records
 from bert_tf.data.pretraining import shards as shards_module
 from bert_tf.errors import UserError
@@ -23,6 +25,19 @@ pytestmark = pytest.mark.usefixtures("text_folder")
 def create(run_script):
     """A function that runs the script with `FLAGS` and more, and returns its log."""
     return lambda *flags: run_script("create_pretraining_data", *FLAGS, *flags)
+
+
+# Kills the process before the file of a name is renamed into place.
+KILL = """
+import os, signal
+from bert_tf import files
+rename = files.Local.rename
+def killed(source, target, overwrite=False):
+    if os.path.basename(target) == {!r}:
+        os.kill(os.getpid(), signal.SIGKILL)
+    rename(source, target, overwrite)
+files.Local.rename = staticmethod(killed)
+"""
 
 
 def _run_process(root, *flags, code=""):
@@ -72,17 +87,7 @@ def test_the_sample_text(root, run_script, monkeypatch, tmp_path):
 @pytest.mark.parametrize("name", ["x-00001-of-00003", "sizes.json", "x.json", "00002.json"])
 def test_a_killed_run_resumes_with_the_same_result(root, create, text_folder, name):
     """The run is killed before the file of that name is renamed into place."""
-    kill = f"""
-import os, signal
-from bert_tf import files
-rename = files.Local.rename
-def killed(source, target, overwrite=False):
-    if os.path.basename(target) == {name!r}:
-        os.kill(os.getpid(), signal.SIGKILL)
-    rename(source, target, overwrite)
-files.Local.rename = staticmethod(killed)
-"""
-    done = _run_process(root, *SHARDS, code=kill)
+    done = _run_process(root, *SHARDS, code=KILL.format(name))
     assert done.returncode == -signal.SIGKILL, done.stderr
     before = shard_contents()
     assert len(before) == {"x-00001-of-00003": 1, "00002.json": 2}.get(name, 0)
@@ -113,6 +118,38 @@ def test_too_little_memory_and_the_suggested_number_of_shards(create, text_folde
     assert shard_contents() == shard_contents("again/x")
 
 
+@pytest.mark.parametrize("name", ["x", "x.counts.json"])
+def test_a_killed_run_in_memory_leaves_no_partial_file(root, create, text_folder, name):
+    done = _run_process(root, "--output_file=made/x", code=KILL.format(name))
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert list((text_folder / "made").glob(f"{name}.tmp-*"))
+    create("--output_file=made/x")
+    assert {path.name for path in (text_folder / "made").iterdir()} == {"x", "x.counts.json"}
+
+
+def test_existing_shards_in_a_folder_that_cannot_be_written(create, text_folder, monkeypatch):
+    create(*SHARDS)
+    before = shard_contents()
+    side = text_folder / "made/x.counts.json"
+    side.unlink()
+
+    def read_only(path, mode):
+        if "w" in mode:
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return open(path, mode)
+
+    # Not by permissions, which do not apply to root.
+    monkeypatch.setattr(files.Local, "GFile", staticmethod(read_only))
+    log = create(*SHARDS)
+    assert "all 3 shards exist" in log
+    assert "warning: made/x.counts.json: cannot be written (Permission denied); training" in log
+    assert shard_contents() == before and not side.exists()
+    (text_folder / "made/x-00001-of-00003").unlink()
+    with pytest.raises(UserError, match=r"^--output_file: made/x\.json cannot be written \(Perm"):
+        create(*SHARDS)
+    assert not (text_folder / "made/x.work").exists()
+
+
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
@@ -121,7 +158,7 @@ def test_too_little_memory_and_the_suggested_number_of_shards(create, text_folde
         (["--input_file=missing.txt"], r"^--input_file: .*missing\.txt"),
         (["--vocab_file=missing.txt"], r"^--vocab_file: .*missing\.txt"),
         (["--output_file=made/x,made/y"], r"^--output_file: .*--num_shards"),
-        (["--output_file=vocab.txt/x"], r"^--output_file: vocab\.txt/x cannot be written"),
+        (["--output_file=vocab.txt/x"], r"^--output_file: vocab\.txt/x\.json cannot be written"),
         (["--output_file=a.txt"], r"^--output_file: a\.txt is also an input"),
         (["--num_shards=0", "--output_file=y,y"], "^--output_file: y is named twice"),
         (["--output_file=empty"], "^--output_file: empty is a folder"),

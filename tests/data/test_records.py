@@ -1,5 +1,6 @@
 """Records: round trips, files of the release, and errors that name file and feature."""
 
+import re
 import shutil
 
 import numpy as np
@@ -198,6 +199,26 @@ def test_error_while_reading_names_the_wrong_file_among_many(tmp_path):
         records.naming_bad_records(paths),
     ):
         read()
+
+
+def test_error_names_the_missing_file_among_similar_names(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = ["a.tfrecord", "data.tfrecord", "x-1", "x-10", "x-1.tfrecord", "x 1", "my x 1"]
+    (tmp_path / "sub").mkdir()
+    for name in [*names, "sub/a.tfrecord"]:
+        _write(tmp_path / name, records.SQUAD)
+    for name in names:
+        (tmp_path / name).rename(tmp_path / "away")
+        with (
+            pytest.raises(UserError, match=rf"^{re.escape(name)}: cannot be read \(.*No such file"),
+            records.naming_bad_records(names),
+        ):
+            list(tf.data.TFRecordDataset(names))
+        (tmp_path / "away").rename(tmp_path / name)
+    # A file that is not one of them.
+    (tmp_path / "sub/a.tfrecord").unlink()
+    with pytest.raises(tf.errors.NotFoundError), records.naming_bad_records(names):
+        list(tf.data.TFRecordDataset("sub/a.tfrecord"))
 
 
 def test_check_lengths_of_other_files(tmp_path):

@@ -101,6 +101,21 @@ def test_a_wrong_number_of_answers(serve, count):
         client([{"text": "a"}, {"text": "b"}])
 
 
+def test_outputs_of_other_shapes_and_large_numbers(serve):
+    """An error of one sentence, also where the number of rows is right."""
+    metadata = {"task": "classification", "inputs": ["text"], "labels": ["x", "y"]}
+    row = [{"text": "a"}]
+    for probabilities, message in (
+        ([0.5], r"not those of classification: probabilities \(1,\), words \(1,\)$"),
+        ([[0.5, 0.25, 0.25]], "the model has 3 labels, but its model.json has 2"),
+        ([[10**400, 0]], r"INVALID_RESPONSE \(not a response of TF Serving, OverflowError"),
+    ):
+        server = serve({"words": ["a"], "probabilities": probabilities})
+        client = serving.Client(server, "m", metadata=metadata, retries=0)
+        with pytest.raises(bert_tf.UserError, match=message):
+            client(row)
+
+
 def test_invalid_responses_and_host_names(serve):
     client = serving.Client(serve(b"[" * 200_000), "m", retries=0)
     with pytest.raises(bert_tf.UserError, match=r"not JSON of TF Serving: '\[\[\["):

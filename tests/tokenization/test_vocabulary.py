@@ -244,3 +244,9 @@ def test_real_text(shared):
     tokenizer = tokenization.WordpieceTokenizer(set(pieces))
     num_pieces = sum(len(tokenizer.tokenize(word)) * count for word, count in words.items())
     assert num_pieces / sum(words.values()) < 1.3
+
+
+def test_more_unused_slots_than_pieces():
+    """Before the slots are made, which would take all memory."""
+    with pytest.raises(UserError, match=r"^`vocab_size=100` is too small for `num_unused=10{12}`$"):
+        vocabulary.learn({"a": 2}, 100, 1, 10**12)

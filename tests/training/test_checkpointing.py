@@ -1,6 +1,7 @@
 """Checkpoints of a run: which are kept, damaged ones, and the record of the best."""
 
 import json
+import os
 import types
 
 import numpy as np
@@ -164,3 +165,9 @@ def test_latest_is_named_by_the_file_or_has_the_highest_step(tmp_path, caplog):
 def test_hyperparameters_of_numpy_are_saved():
     optimizer = optimization.AdamWeightDecay(1e-3, weight_decay=np.float32(0.5))
     assert json.loads(json.dumps(training.loop._describe(optimizer)))["weight_decay"] == 0.5
+
+
+def test_a_file_in_place_of_the_folder_has_no_checkpoint(tmp_path):
+    (tmp_path / "file").write_text("")
+    for path in (str(tmp_path / "file"), os.devnull, str(tmp_path / "nothing")):
+        assert checkpointing.latest(path) is None

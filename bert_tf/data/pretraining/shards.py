@@ -88,6 +88,8 @@ class Shards:
         is_complete = self._is_complete(metadata)
         if is_complete:
             console.info("all %d shards exist", self.num_shards)
+        else:
+            files.check_writable(self._metadata_path, "output_file")
         if not is_complete or self._work_dir.exists():
             with self._work_dir.locked():
                 # Another process may have created them since.
@@ -141,10 +143,17 @@ class Shards:
         return metadata
 
     def _write_record_counts(self, metadata):
-        """Write the side file of the complete shards, from which training takes their counts."""
+        """Write the side file of the complete shards, from which training takes their counts.
+
+        Training also works without it, so a folder that cannot be written is not an error.
+        """
         paths, counts = self.paths(), [shard["instances"] for shard in metadata["shards"]]
-        if record_files.read_counts(paths, record_files.sizes(paths)) != counts:
+        if record_files.read_counts(paths, record_files.sizes(paths)) == counts:
+            return
+        try:
             record_files.write_counts(dict(zip(paths, counts, strict=True)))
+        except UserError as error:
+            console.warning("%s; training will count the records itself", error)
 
     def missing(self):
         """Return the indices of the shards that do not exist, or whose counts do not.

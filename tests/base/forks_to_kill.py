@@ -1,0 +1,128 @@
+"""Runs scripts in forks of a process that has imported everything, and kills them on request.
+
+    python tests/base/forks_to_kill.py
+
+Each line of standard input is a JSON object with the arguments of `run_and_kill`, and each line of
+output its result. Importing TensorFlow takes seconds and a fork milliseconds, and a fork is safe as
+long as TensorFlow has run nothing and has no threads.
+"""
+
+import json
+import os
+import pathlib
+import signal
+import sys
+import time
+
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+os.environ["KERAS_BACKEND"] = "tensorflow"
+_TESTS = pathlib.Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(_TESTS.parent), str(_TESTS)]
+
+# Functions that change the file system, which a fork may be killed before.
+_OPERATIONS = ["replace", "remove", "unlink", "rmdir", "mkdir"]
+
+
+def run_and_kill(run, script, arguments, log, seconds=None, operation=None):
+    """Run a script in a fork.
+
+    Args:
+      run: function that runs a script.
+      script: its name, or "fetch" for `checkpoints.fetch`.
+      arguments: its command line, a list.
+      log: file that its output is appended to.
+      seconds: after which to kill it; None for never.
+      operation: number of the operation of the file system before which it kills itself.
+
+    Returns:
+      Dict of the exit `status`, negative if it was killed, of the `seconds` and the number of
+      `operations` that it took.
+    """
+    start = time.monotonic()
+    reader, writer = os.pipe()
+    if not (child := os.fork()):
+        _run(run, script, arguments, log, operation, writer)
+    os.close(writer)
+    ended = 0
+    while not ended:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if seconds is not None and time.monotonic() - start > seconds:
+            os.kill(child, signal.SIGKILL)
+            seconds = None
+        time.sleep(0.001)
+    with os.fdopen(reader) as results:
+        operations = int(results.read() or 0)
+    return {
+        "status": os.waitstatus_to_exitcode(status),
+        "seconds": time.monotonic() - start,
+        "operations": operations,
+    }
+
+
+def _run(run, script, arguments, log, operation, results):
+    """Run the script, in the fork, and end the process."""
+    status = 1
+    try:
+        output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        count = _count_operations(operation)
+        run(script, *arguments)
+        os.write(results, str(count[0]).encode())
+        status = 0
+    except BaseException as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
+    finally:
+        os._exit(status)
+
+
+def _count_operations(last):
+    """Count the operations of this process in a list of one int; kill it before the last one.
+
+    Besides `_OPERATIONS` they are openings of files to write.
+    """
+    from bert_tf import files
+
+    count, process = [0], os.getpid()
+
+    def counted(function):
+        def call(*arguments, **options):
+            mode = arguments[1] if len(arguments) > 1 else ""
+            if function is not open or (isinstance(mode, str) and mode[:1] in ("w", "a")):
+                count[0] += os.getpid() == process
+                if count[0] == last:
+                    os.kill(process, signal.SIGKILL)
+            return function(*arguments, **options)
+
+        return call
+
+    for name in _OPERATIONS:
+        setattr(os, name, counted(getattr(os, name)))
+    files.Local.remove = staticmethod(os.remove)
+    files.Local.GFile = staticmethod(counted(open))
+    return count
+
+
+def main():
+    import scripts_alone
+
+    import bert_tf
+    from bert_tf import checkpoints, serving, training  # noqa: F401  imported before the forks
+
+    scripts = ["create_pretraining_data", "run_pretraining", "export_model"]
+    bert_tf.console.show()
+    with scripts_alone.imported(*scripts) as run_script:
+
+        def run(script, *arguments):
+            if script == "fetch":
+                checkpoints.fetch(*arguments)
+            else:
+                run_script(script, *arguments)
+
+        print("ready", flush=True)
+        for line in sys.stdin:
+            print(json.dumps(run_and_kill(run, **json.loads(line))), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,274 @@
+"""Valid command lines of every command and the small files that they read, for `test_bad_inputs`.
+
+Paths in the command lines are relative; their first component is the name of one of the `Inputs`.
+Everything is written to `out`, except by runs that are resumed.
+"""
+
+import json
+import pathlib
+import random
+import re
+import shutil
+
+import keras
+import numpy as np
+from common import TINY, WORDS
+from pretraining_helpers import TOKENS, random_text
+from serving_models import make_servable
+
+import bert_tf
+from bert_tf import checkpoints, serving
+from bert_tf.data import records
+from bert_tf.modeling import BertPretrainer
+
+CONFIG = bert_tf.BertConfig.from_dict(
+    {**TINY.to_dict(), "num_hidden_layers": 1, "vocab_size": len(WORDS)}
+)
+
+_MODEL = (
+    "--bert_config_file=model/bert_config.json --vocab_file=model/vocab.txt "
+    "--init_checkpoint=model/bert_model.ckpt"
+)
+_SHORT = "--max_seq_length=8 --distribution_strategy=one_device"
+_TUNE = f"{_SHORT} --train_batch_size=4 --num_train_epochs=1"
+_INSTANCES = "--max_seq_length=16 --max_predictions_per_seq=3 --dupe_factor=1"
+_PRETRAIN = (
+    "--bert_config_file=model/bert_config.json --max_seq_length=8 --max_predictions_per_seq=2 "
+    "--train_batch_size=4 --num_warmup_steps=0 --distribution_strategy=one_device"
+)
+_TABLES = "--train_file=table/train.csv --dev_file=table/dev.csv"
+_COLUMNS = "--train_file=columns/train.txt --dev_file=columns/train.txt"
+_CHOICES = "--train_file=choices/train.csv --dev_file=choices/train.csv"
+
+# The commands that need no training and no SavedModel, and run in a fraction of a second.
+QUICK_COMMANDS = {
+    "create_pretraining_data": [
+        f"--input_file=text/a.txt,text/b.txt --vocab_file=vocab/vocab.txt "
+        f"--output_file=out/x,out/y {_INSTANCES}",
+        f"--input_file=text/a.txt --vocab_file=vocab/vocab.txt --output_file=out/x --num_shards=2 "
+        f"{_INSTANCES}",
+        f"--input_file=text/c.jsonl --vocab_file=vocab/vocab.txt --output_file=out/x {_INSTANCES} "
+        "--dynamic_masking",
+    ],
+    "bert-tf vocab learn": [
+        "--input_file=text/a.txt,text/b.txt --vocab_file=out/vocab.txt --vocab_size=200"
+    ],
+    "bert-tf vocab add": [
+        "--vocab_file=vocab/vocab.txt --words_file=text/words.txt --output_file=out/vocab.txt"
+    ],
+    "bert-tf convert": [
+        "--input=model --output_dir=out --format=hugging_face",
+        "--input=hf --output_dir=out --format=release",
+        "--input=hf --output_dir=out --format=hugging_face --max_position_embeddings=20",
+    ],
+}
+COMMANDS = {
+    **QUICK_COMMANDS,
+    "run_pretraining": [
+        f"--input_file=records/x.tfrecord --output_dir=out --do_train --num_train_steps=1 "
+        f"--vocab_file=model/vocab.txt {_PRETRAIN}",
+        f"--input_file=records/x.tfrecord --output_dir=pretrained --do_train --num_train_steps=2 "
+        f"{_PRETRAIN}",
+        f"--input_file=records/x.tfrecord --output_dir=pretrained --do_eval {_PRETRAIN}",
+        f"--input_file=records/unmasked.tfrecord --output_dir=out --do_train --num_train_steps=1 "
+        f"--dynamic_masking --vocab_file=model/vocab.txt {_PRETRAIN}",
+    ],
+    "run_classifier": [
+        f"--task_name=tsv {_TABLES} --output_dir=out --do_train --do_eval {_MODEL} {_TUNE}",
+        f"--task_name=tsv {_TABLES} --output_dir=out --do_train --model=hf {_TUNE}",
+        f"--task_name=tsv {_TABLES} --output_dir=classifier --do_train {_MODEL} {_TUNE} "
+        "--num_train_epochs=2",
+        "--task_name=tsv --test_file=table/test.jsonl --output_dir=classifier --do_predict",
+        f"--task_name=tsv --train_file=table/scores.json --dev_file=table/scores.json "
+        f"--task_type=regression --numeric_columns=n --output_dir=out --do_train {_MODEL} {_TUNE}",
+    ],
+    "run_squad": [
+        f"--train_file=squad_data/train.json --output_dir=out --do_train {_MODEL} {_TUNE} "
+        "--max_query_length=3 --doc_stride=2",
+        "--predict_file=squad_data/train.json --output_dir=squad --do_predict --do_eval",
+    ],
+    "run_ner": [
+        f"{_COLUMNS} --output_dir=out --do_train {_MODEL} {_TUNE}",
+        "--test_file=columns/train.txt --output_dir=tagger --do_predict",
+    ],
+    "run_multiple_choice": [
+        f"{_CHOICES} --output_dir=out --do_train {_MODEL} {_TUNE}",
+        "--test_file=choices/train.csv --output_dir=choice --do_predict",
+    ],
+    "extract_features": [
+        f"--input_file=text/lines.txt --output_file=out/v.json --layers=-1 {_MODEL} {_SHORT}",
+        "--input_file=text/lines.txt --output_file=out/v.tfrecord --output_format=tfrecord "
+        f"--layer_combination=last --words=mean --model=hf {_SHORT}",
+    ],
+    "export_model": [
+        *(f"--model_dir={run} --export_dir=out --nowarm_up"
+          for run in ("classifier", "squad", "tagger", "choice")),
+        "--task=fill_mask --init_checkpoint=pretrained --export_dir=out --max_seq_length=8 "
+        "--nowarm_up",
+        "--task=encoder --model=hf --export_dir=out --max_seq_length=8 --inputs=ids --nowarm_up",
+    ],
+    "bert-tf predict": [
+        "--model=served_multi_label --input_file=table/test.csv --output_file=out/a.csv",
+        "--model=served_regression --input_file=text/lines.txt --output_file=out/a.jsonl",
+        "--model=served_question_answering --input_file=text/questions.jsonl --json "
+        "--output_file=out/a.jsonl",
+        "--model=served_token_classification --input_file=text/lines.txt --output_file=out/a",
+    ],
+    "bert-tf ask": [
+        "--server=SERVER --model_name=m --input_file=text/lines.txt --output_file=out/a "
+        "--timeout=2 --retries=0 --model_json=replies/model.json",
+        "--server=SERVER --model_name=m --input_file=text/lines.txt --output_file=out/a "
+        "--timeout=2 --retries=0",
+    ],
+    "bert-tf embed": [
+        f"--model=hf --input_file=text/lines.txt --output_file=out/v.npy --layer=-1 {_SHORT}",
+        f"--model=hf --input_file=text/lines.txt --query=a --layer=0 {_SHORT}",
+    ],
+    "bert-tf fill-mask": [
+        f"{_MODEL} --input_file=text/masks.txt --output_file=out/masks.jsonl {_SHORT}",
+        f"--model=hf --input_file=text/lines.txt --perplexity --output_file=out/a.tsv {_SHORT}",
+    ],
+    "bert-tf attention": [
+        f"--model=hf --text=a_b --output_file=out/a.html {_SHORT}",
+        f"{_MODEL} --input_file=text/lines.txt --output_file=out/a.tfrecord {_SHORT}",
+    ],
+}  # fmt: skip
+
+# The commands that make the runs among the inputs.
+_RUNS = {
+    "pretrained": ("run_pretraining", 0),
+    "classifier": ("run_classifier", 0),
+    "squad": ("run_squad", 0),
+    "tagger": ("run_ner", 0),
+    "choice": ("run_multiple_choice", 0),
+}
+
+
+class Inputs:
+    """Folders of inputs by name, each made when it is first needed.
+
+    `folder` is where they are; `run(script, folder, arguments)` runs a script in a folder.
+    """
+
+    def __init__(self, folder, run):
+        self._folder, self._run = pathlib.Path(folder), run
+
+    def copy(self, command_line, target):
+        """Copy the inputs that a command line names to a folder."""
+        command_line = command_line.replace("SERVER", "replies")
+        for name in sorted(set(re.findall(r"[=,](\w+)", command_line))):
+            if self.make(name):
+                shutil.copytree(self._folder / name, target / name)
+
+    def make(self, name):
+        """Make an input unless it exists; return whether there is one of this name."""
+        folder = self._folder / name
+        maker = getattr(self, f"_make_{name}", None)
+        if name in _RUNS:
+            maker = self._make_run
+        elif name.startswith("served_"):
+            maker = self._make_served
+        if maker and not folder.exists():
+            folder.mkdir()
+            maker(folder)
+        return maker is not None
+
+    def _make_text(self, folder):
+        for seed, name in enumerate("ab"):
+            (folder / f"{name}.txt").write_text(random_text(random.Random(seed), 4))
+        texts = [{"text": random_text(random.Random(i), 1)} for i in range(4)]
+        (folder / "c.jsonl").write_text("".join(f"{json.dumps(x)}\n" for x in texts))
+        (folder / "words.txt").write_text("new\nwords\n")
+        (folder / "lines.txt").write_text("a b c\nd\n\nab ||| c\n")
+        (folder / "masks.txt").write_text("a [MASK] c\n[MASK]\n")
+        rows = [{"question": "a b", "context": "c d a"}, {"question": "", "context": "a"}]
+        (folder / "questions.jsonl").write_text("".join(f"{json.dumps(x)}\n" for x in rows))
+
+    def _make_vocab(self, folder):
+        unused = [f"[unused{i}]" for i in range(5)]
+        (folder / "vocab.txt").write_text("".join(f"{x}\n" for x in [*TOKENS, *unused]))
+
+    def _make_model(self, folder):
+        keras.utils.set_random_seed(0)
+        tensors = {k: v.numpy() for k, v in checkpoints.weights(BertPretrainer(CONFIG)).items()}
+        checkpoints.write(str(folder / "bert_model.ckpt"), tensors)
+        (folder / "bert_config.json").write_text(CONFIG.to_json_string())
+        (folder / "vocab.txt").write_text("".join(f"{word}\n" for word in WORDS))
+
+    def _make_hf(self, folder):
+        self.make("model")
+        folder.rmdir()
+        checkpoints.convert(str(self._folder / "model"), str(folder), "hugging_face")
+
+    def _make_records(self, folder):
+        row = {
+            "input_ids": np.arange(5, 13), "input_mask": np.ones(8, int),
+            "segment_ids": np.zeros(8, int), "masked_lm_positions": np.array([1, 2]),
+            "masked_lm_ids": np.array([5, 6]), "masked_lm_weights": np.ones(2, "float32"),
+            "next_sentence_labels": np.zeros(1, int),
+        }  # fmt: skip
+        names = {"x": records.PRETRAINING}
+        names["unmasked"] = {k: v for k, v in records.PRETRAINING.items() if "masked" not in k}
+        for name, schema in names.items():
+            with records.writing([str(folder / f"{name}.tfrecord")], schema) as write:
+                for _ in range(6):
+                    write({name: row[name] for name in schema})
+
+    def _make_table(self, folder):
+        rows = [("a b", "x", 0.5), ("c, d", "y", 1), ('"e"', "x", 2)] * 2
+        for name in ("train", "dev", "test"):
+            lines = [f'"{text.replace(chr(34), 2 * chr(34))}",{label}' for text, label, _ in rows]
+            (folder / f"{name}.csv").write_text("\n".join(["text,label", *lines, ""]))
+        objects = [{"text": text, "label": label} for text, label, _ in rows]
+        (folder / "test.jsonl").write_text("".join(f"{json.dumps(x)}\n" for x in objects))
+        scores = [{"text": text, "label": score, "n": score * 2} for text, _, score in rows]
+        (folder / "scores.json").write_text(json.dumps(scores))
+
+    def _make_squad_data(self, folder):
+        qas = [
+            {"id": str(i), "question": word, "answers": [{"text": word, "answer_start": 2 * i}]}
+            for i, word in enumerate("abcd")
+        ]
+        paragraphs = [{"context": "a b c d e f", "qas": qas}]
+        data = {"version": "1.1", "data": [{"title": "x", "paragraphs": paragraphs}]}
+        (folder / "train.json").write_text(json.dumps(data))
+
+    def _make_columns(self, folder):
+        sentence = "a B-X\nb I-X\nc O\nd O\n\n"
+        (folder / "train.txt").write_text("-DOCSTART- O\n\n" + sentence * 5)
+
+    def _make_choices(self, folder):
+        lines = [f"{i},a b,c,d e,{i % 2}" for i in range(6)]
+        text = "\n".join(["id,context,ending0,ending1,label", *lines, ""])
+        (folder / "train.csv").write_text(text)
+
+    def _make_run(self, folder):
+        script, number = _RUNS[folder.name]
+        command_line = COMMANDS[script][number]
+        self.copy(command_line, folder)
+        self._run(script, folder, command_line.split())
+        for path in folder.iterdir():
+            if path.name != "out":
+                shutil.rmtree(path)
+        for path in (folder / "out").iterdir():
+            path.rename(folder / path.name)
+        (folder / "out").rmdir()
+
+    def _make_served(self, folder):
+        self.make("model")
+        task = folder.name.removeprefix("served_")
+        vocab_file = str(self._folder / "model" / "vocab.txt")
+        servable = make_servable(task, vocab_file, serving.Options(warm_up=False))
+        serving.export(servable, str(folder))
+
+    def _make_replies(self, folder):
+        """The metadata and the answers of a server, with the model.json of its model."""
+        tensor = {"dtype": "DT_STRING", "tensor_shape": {"dim": [{"size": "-1"}]}}
+        scores = {"dtype": "DT_FLOAT", "tensor_shape": {"dim": [{"size": "-1"}, {"size": "2"}]}}
+        signature = {"inputs": {"text": tensor}, "outputs": {"probabilities": scores}}
+        signatures = {"signature_def": {"serving_default": signature}}
+        metadata = {"metadata": {"signature_def": signatures}}
+        (folder / "metadata.json").write_text(json.dumps(metadata))
+        (folder / "predict.json").write_text(json.dumps({"outputs": [[0.25, 0.75]] * 4}))
+        model = {"task": "classification", "inputs": ["text"], "labels": ["x", "y"]}
+        (folder / "model.json").write_text(json.dumps(model))

@@ -1,0 +1,277 @@
+"""Bad inputs of every command: one sentence as an error, or success, and no partial files.
+
+Each case is a valid command line of `good_inputs` with one or two flags or input files damaged. It
+depends only on a seed and its number. A failure shows both; to repeat cases 40 to 49 of seed 7:
+
+    BERT_TF_TEST_SEED=7 BERT_TF_TEST_CASES=40-49 pytest -m slow tests/cli/test_bad_inputs.py
+"""
+
+import contextlib
+import hashlib
+import http.server
+import os
+import pathlib
+import random
+import re
+import shutil
+import signal
+import threading
+import traceback
+
+import bad_files
+import good_inputs
+import keras
+import pytest
+import scripts_alone
+from absl import flags
+
+from bert_tf.errors import Stopped, UserError, out_of_memory_errors
+
+SEED = int(os.environ.get("BERT_TF_TEST_SEED") or random.SystemRandom().randrange(2**32))
+FIRST, LAST = map(int, os.environ.get("BERT_TF_TEST_CASES", "0-999").split("-"))
+_BLOCK = 25  # cases of one test
+_MAX_SECONDS = 60
+
+_NUMBERS = ["nan", "inf", "-inf", "-1", "0", "0.5", "1e400", "x", "", "True", "1,2", "\uff11"]
+_LARGE = ["1e9", "2147483648", "9223372036854775807", "9" * 30]
+_TEXTS = ["", " ", "nothing/here", ".", "out", "/dev/null", "x" * 5000, "*", "[", "\udce9",
+          "s3://b/x", "%s", "{0}", "`x`", "-", "0", "text", "model", "hf", "vocab/vocab.txt",
+          "table/train.csv", "text/a.txt", "../x"]  # fmt: skip
+_LISTS = ["", ",", "a,a", "1,2,x", "-1", "9" * 30, "nan", "0", *"x"]
+
+# A large value of these is valid and would take days, or start thousands of processes.
+_ENDLESS = {
+    "num_train_steps", "num_train_epochs", "num_seeds", "dupe_factor", "num_processes",
+    "num_shards", "timeout", "retries", "max_eval_steps",
+}  # fmt: skip
+# They look for machines in the network.
+_NETWORK = {"use_tpu", "tpu_name", "master", "tpu_zone", "gcp_project", "server", "api"}
+
+# What a failed run may leave in its folder: complete files that a repetition uses.
+_KEPT = re.compile(
+    r"\.lock|(bert_config|classifier|squad|tagger|choice|tokenizer_config|best)\.json|vocab\.txt|"
+    r"(train|eval|dev|test|predict)\w*\.tf_record(\.json)?|checkpoint|events\.out\..*|"
+    r"model\.ckpt-\d+\.(index|data-00000-of-00001)|\w+_results\.\w+|\w*predictions\.\w+|"
+    r"null_odds\.json|input_counts\.json|batching_parameters\.txt"
+)
+_TEMPORARY = re.compile(r"\.tmp-|tempstate|\.part$|_temp/|\.work/")
+# A message that only repeats an exception of Python or TensorFlow.
+_RAW = re.compile(
+    r"Traceback|\{\{node|\[Op:|<class '|object at 0x|NoneType|has no attribute|subscriptable|"
+    r"positional argument|must be (str|real)|unsupported operand|Tensor\(|\bErrno\b"
+)
+
+
+@pytest.fixture(scope="module")
+def commands():
+    """A function `run(script, folder, arguments)`; its `flags_of` has the flags of each script."""
+    with scripts_alone.imported(*good_inputs.COMMANDS) as run_script:
+
+        def run(script, folder, arguments):
+            before = os.getcwd()
+            os.chdir(folder)
+            try:
+                run_script(script, *arguments)
+            finally:
+                os.chdir(before)
+
+        run.flags_of = run_script.flags_of
+        yield run
+
+
+@pytest.fixture(scope="module")
+def inputs(commands, tmp_path_factory):
+    return good_inputs.Inputs(tmp_path_factory.mktemp("inputs"), commands)
+
+
+@pytest.fixture(scope="module")
+def server():
+    """host:port of a server whose answers are the files in `replies` of the working directory."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            name = "metadata" if self.path.endswith("/metadata") else "predict"
+            try:
+                data = pathlib.Path(f"replies/{name}.json").read_bytes()
+            except OSError:
+                return self.send_error(404)
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def do_POST(self):
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.do_GET()
+
+        def log_message(self, *_):
+            pass
+
+    httpd = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=httpd.serve_forever, daemon=True).start()
+    yield f"127.0.0.1:{httpd.server_address[1]}"
+    httpd.shutdown()
+    httpd.server_close()
+
+
+def test_quick_commands(commands, inputs, server, tmp_path):
+    check_cases(range(30), good_inputs.QUICK_COMMANDS, commands, inputs, server, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(FIRST, LAST + 1, _BLOCK))
+def test_all_commands(first, commands, inputs, server, tmp_path):
+    numbers = range(first, min(first + _BLOCK, LAST + 1))
+    check_cases(numbers, good_inputs.COMMANDS, commands, inputs, server, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("script", good_inputs.COMMANDS)
+def test_without_damage(script, commands, inputs, server, tmp_path):
+    """The command lines are valid, so it is the damage that the other tests are about."""
+    for number, command_line in enumerate(good_inputs.COMMANDS[script]):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        inputs.copy(command_line, folder)
+        commands(script, folder, command_line.replace("SERVER", server).split())
+
+
+def check_cases(numbers, command_lines, commands, inputs, server, folder):
+    """Run cases and report all that fail."""
+    failures, errors = [], 0
+    for number in numbers:
+        case_folder = folder / str(number)
+        case_folder.mkdir()
+        rng = random.Random(f"{SEED}/{number}")
+        script = rng.choice(list(command_lines))
+        command_line = rng.choice(command_lines[script])
+        inputs.copy(command_line, case_folder)
+        arguments = command_line.replace("SERVER", server).split()
+        damages = [
+            damage_something(commands.flags_of[script], arguments, case_folder, rng)
+            for _ in range(rng.choice([1, 1, 1, 2]))
+        ]
+        shown = (
+            f"BERT_TF_TEST_SEED={SEED} case {number}: {script} {' '.join(arguments)} "
+            f"({', '.join(damages)})"
+        )
+        log(shown)
+        problem, is_error = run_case(commands, script, case_folder, arguments)
+        errors += is_error
+        if problem:
+            failures.append(f"{shown}\n{problem}")
+            log(problem)
+        shutil.rmtree(case_folder)
+        if number % 20 == 19:
+            keras.backend.clear_session()
+    print(f"{len(numbers)} cases, {errors} of them errors of one sentence")
+    assert not failures, f"{len(failures)} of {len(numbers)} cases failed:\n" + "\n".join(failures)
+    assert errors > len(numbers) / 4
+
+
+def log(line):
+    """Append a line to the file BERT_TF_TEST_LOG, which also has the cases before a crash."""
+    if path := os.environ.get("BERT_TF_TEST_LOG"):
+        with open(path, "a", errors="backslashreplace") as writer:
+            print(line, file=writer)
+
+
+def damage_something(script_flags, arguments, folder, rng):
+    """Change the arguments or an input file; return a description."""
+    paths = sorted(
+        path for path in folder.rglob("*") if path.is_file() and "events.out" not in path.name
+    )
+    if paths and rng.random() < 0.6:
+        return bad_files.damage(str(rng.choice(paths)), rng)
+    flag = rng.choice([x for x in script_flags if x.name not in _NETWORK])
+    given = [x for x in script_flags if f"--{x.name}=" in " ".join(arguments)]
+    if given and rng.random() < 0.5:
+        flag = rng.choice(given)
+    change = rng.random()
+    if change < 0.05:
+        arguments.append(rng.choice(["--nothing=1", "extra", "--", f"--{flag.name}"]))
+        return "an argument more"
+    if change < 0.15:
+        arguments.remove(rng.choice(arguments))
+        return "an argument less"
+    arguments.append(f"--{flag.name}={bad_value(flag, rng)}")
+    return "a flag"
+
+
+def bad_value(flag, rng):
+    """Return a value for a flag, as text, that may be wrong."""
+    kind = flag.flag_type()
+    if kind in ("int", "float"):
+        return rng.choice(_NUMBERS + (_LARGE if flag.name not in _ENDLESS else []))
+    if kind == "bool":
+        return rng.choice(["true", "false", "maybe", "", "2"])
+    if kind == "string enum":
+        return rng.choice([*flag.parser.enum_values, "", "other", "x,y"])
+    return rng.choice(_LISTS + _TEXTS if "list" in kind or "multi" in kind else _TEXTS)
+
+
+def run_case(commands, script, folder, arguments):
+    """Run a command; return (what is wrong with how it ends or None, whether it is an error)."""
+    before = contents(folder)
+    error = None
+    try:
+        with deadline(_MAX_SECONDS):
+            commands(script, folder, arguments)
+    except (UserError, flags.Error, Stopped, *out_of_memory_errors()) as exception:
+        error = exception
+    except BaseException as exception:
+        if isinstance(exception, KeyboardInterrupt):
+            raise
+        lines = traceback.format_exc().splitlines()
+        return "\n".join([*lines[-8:], repr(exception)[:500]]), True
+    after = contents(folder)
+    changed = [name for name in before if after.get(name) != before[name]]
+    new = [name for name in after if name not in before]
+    runs = ("out/", "none/", "pretrained/", "classifier/", "squad/", "tagger/", "choice/")
+    # A command may overwrite the file that it is told to write.
+    given = {argument.partition("=")[2] for argument in arguments}
+    problems = [f"changed: {x}" for x in changed if not x.startswith(runs) and x not in given]
+    problems += [f"left: {name}" for name in new if _TEMPORARY.search(name)]
+    if error is not None:
+        # Answers to lines are written if some lines are invalid, too.
+        is_kept = "lines were invalid" in str(error)
+        left = [x for x in new if not is_kept and not _KEPT.fullmatch(x.rpartition("/")[2])]
+        problems += [f"left: {name}" for name in left]
+        message = str(error)
+        is_quoted = any(x in " ".join(arguments) for x in "\n`")
+        if not message or (len(message.splitlines()) > 1 and not is_quoted):
+            problems.append("not one line")
+        if _RAW.search(message):
+            problems.append("not a sentence for users")
+        if problems:
+            problems.append(f"{type(error).__name__}: {message[:1000]}")
+    return "\n".join(problems) or None, error is not None
+
+
+def contents(folder):
+    """Return a dict from the relative path of each file to a digest of its bytes."""
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).digest()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+class TooLong(BaseException):
+    """A command takes too long."""
+
+
+@contextlib.contextmanager
+def deadline(seconds):
+    """Raise TooLong in this thread if the block takes more processor time."""
+
+    def expire(*_):
+        raise TooLong(f"not finished after {seconds} s of processor time")
+
+    previous = signal.signal(signal.SIGPROF, expire)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, previous)
