@@ -128,7 +128,8 @@ def _run_script(words, extra_flags):
     name, *rest = words
     if name == "-m":
         name, *rest = rest
-        script = next((x for x in extra_flags if f"bert-tf {' '.join(rest)} ".startswith(f"{x} ")), "")
+        command = f"bert-tf {' '.join(rest)} "
+        script = next((x for x in extra_flags if command.startswith(f"{x} ")), "")
         sys.argv = [name, *rest, *extra_flags.get(script, ())]
         sys.path.insert(0, os.getcwd())
         runpy.run_module(name, run_name="__main__", alter_sys=True)

@@ -1,8 +1,6 @@
 """The shell blocks of README.md and docs/, run by bash on small models and stand-in data."""
 
-import gzip
 import json
-import os
 import shutil
 
 import pages
