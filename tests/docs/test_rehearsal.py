@@ -43,7 +43,7 @@ QUICK = {
     "run_squad.py": ["--max_seq_length=48", "--doc_stride=16", "--max_query_length=16",
                      "--num_train_epochs=1", "--train_batch_size=8"],
     "export_model.py": ["--nowarm_up"],
-    "extract_features.py": ["--max_seq_length=16"],
+    "extract_features.py": ["--max_seq_length=16", "--layers=-1,-2"],
     "bert-tf fill-mask": ["--max_seq_length=32"],
 }  # fmt: skip
 SMALL = {**TINY.to_dict(), "max_position_embeddings": 128}
@@ -143,12 +143,10 @@ def write_data(folder):
         (folder / name).write_text("a fine inn\na cab\n")
     (folder / "pairs.tsv").write_text("a fine inn\ta cab\nb\tc\n")
     (folder / "words.txt").write_text("lynx\n")
+    rows = [f"{i},a fine inn,a cab {i},{i % 2},{i % 2},{i},2.5" for i in range(24)]
     for name in ("reviews.csv", "held_out.csv", "new.csv", "sales.csv"):
-        rows = [f"{i},a fine inn {i},{'no' if i % 2 else 'yes'},{i % 2},{i},2.5" for i in range(24)]
-        columns = "id,text,label,stars,age,price"
-        if name in ("sales.csv", "held_out.csv"):
-            columns = "id,review,again,label,age,price"
-        (folder / name).write_text("\n".join([columns, *rows]) + "\n")
+        head = "id,text,review,label,again,age,price"
+        (folder / name).write_text("\n".join([head, *rows]) + "\n")
     for name in ("sts-train.csv", "sts-dev.csv"):
         rows = [f"main\tx\t2012\t{i}\t{i % 5}.5\ta fine inn\tb cab" for i in range(24)]
         (folder / name).write_text("\n".join(rows) + "\n")
