@@ -11,7 +11,6 @@ import types
 import pytest
 
 import bert_tf
-from bert_tf.toy_corpus import SAMPLE_TEXTS
 
 nbformat = pytest.importorskip("nbformat")
 
@@ -160,4 +159,4 @@ def test_run_without_network(root, name, tmp_path, monkeypatch):
     else:
         assert "http://127.0.0.1:9" in text and "pairs of invented sentences" in text
         assert re.search(r"eval_accuracy = [01]\.\d", text)
-        assert all(sample in text for sample in SAMPLE_TEXTS)
+        assert len(re.findall(r"(?m)^[01] \(\d+\.\d%\)", text)) == 3
