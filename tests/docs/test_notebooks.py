@@ -63,7 +63,7 @@ def test_saved_outputs(root, name):
 def test_saved_results_make_sense(root):
     """Fine-tuning is worth its time, and the page of attention is embedded."""
     cells = code_cells(read(root, "bert_for_the_first_time"))
-    text = "".join(map(output_text, cells))
+    text = "\n".join(map(output_text, cells))
     accuracy = {
         name: float(re.search(rf"(?m)^{name} +([\d.]+)%$", text)[1])
         for name in ("guessing", "counted words", "BERT, frozen", "BERT, fine-tuned")
@@ -73,7 +73,7 @@ def test_saved_results_make_sense(root):
     data = [output.get("data", {}) for cell in cells for output in cell.outputs]
     (page,) = (x["text/html"] for x in data if "text/html" in x)
     assert "srcdoc" in page and "script" in page
-    text = "".join(map(output_text, code_cells(read(root, "bert_finetuning_with_cloud_tpus"))))
+    text = "\n".join(map(output_text, code_cells(read(root, "bert_finetuning_with_cloud_tpus"))))
     assert float(re.search(r"eval_accuracy = (0\.\d+)", text)[1]) > 0.7
 
 
@@ -152,7 +152,7 @@ def test_run_without_network(root, name, tmp_path, monkeypatch):
         resources={"metadata": {"path": str(tmp_path)}},
     ).execute()  # fmt: skip
     assert count_images(notebook) == NUM_IMAGES[name]
-    text = "".join(map(output_text, code_cells(notebook)))
+    text = "\n".join(map(output_text, code_cells(notebook)))
     assert "I0000" not in text
     if name == "bert_for_the_first_time":
         assert "so a toy model is trained" in text and "BERT, fine-tuned" in text
