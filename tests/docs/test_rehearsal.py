@@ -30,7 +30,7 @@ NOT_RUN = {
 _FINE_TUNING = ["--max_seq_length=16", "--num_train_epochs=1", "--train_batch_size=8",
                 "--eval_batch_size=8"]  # fmt: skip
 QUICK = {
-    "bert-tf vocab learn": ["--vocab_size=200", "--num_unused=0", "--min_count=1"],
+    "bert-tf vocab learn": ["--vocab_size=200", "--num_unused=1", "--min_count=1"],
     "create_pretraining_data.py": ["--max_seq_length=32", "--max_predictions_per_seq=5",
                                    "--dupe_factor=1"],
     "run_pretraining.py": ["--max_seq_length=32", "--max_predictions_per_seq=5",
