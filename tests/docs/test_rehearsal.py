@@ -1,139 +1,266 @@
-"""The commands of docs/own_corpus.md and docs/quick_start.md, run on small models in few steps."""
+"""The shell blocks of README.md and docs/, run by bash on small models and stand-in data."""
 
 import json
-import re
-import subprocess
-import sys
+import shutil
 
 import pages
 import pytest
-import scripts_alone
+import shell
 from common import TINY
 
 import bert_tf
 from bert_tf import checkpoints, toy_corpus
 
+# Blocks that are not run: a part of each, and the reason.
+NOT_RUN = {
+    "-m venv": "installs packages from a network",
+    "pip install": "the same",
+    "tests/": "test_native.py compiles and runs the program, pytest runs the tests",
+    "tflite_convert": "test_other_runtimes.py converts models, where the converters are installed",
+    "python benchmarks/": "measures for minutes; test_pages.py checks the flags",
+    "--use_tpu": "needs a TPU",
+    "TF_CONFIG=": "needs two machines; train_alone.py is run in two processes by test_strategy.py",
+    "DataflowRunner": "needs a cloud project; test_pretraining_shards.py runs Beam on this machine",
+    "docker run": "needs the container of TF Serving",
+    "tensorflow_model_server": "needs TF Serving",
+    "localhost:8501": "needs a server; test_client.py and test_transports.py use a stand-in",
+}
+
 # Flags that replace a page's own values, to be quick.
+_FINE_TUNING = ["--max_seq_length=16", "--num_train_epochs=1", "--train_batch_size=8",
+                "--eval_batch_size=8"]  # fmt: skip
 QUICK = {
-    "bert-tf vocab learn": ["--vocab_size=200", "--num_unused=0"],
+    "bert-tf vocab learn": ["--vocab_size=200", "--num_unused=1", "--min_count=1"],
     "create_pretraining_data.py": ["--max_seq_length=32", "--max_predictions_per_seq=5",
                                    "--dupe_factor=1"],
     "run_pretraining.py": ["--max_seq_length=32", "--max_predictions_per_seq=5",
                            "--train_batch_size=8", "--gradient_accumulation_steps=1",
                            "--num_train_steps=2", "--num_warmup_steps=1", "--eval_steps=2",
-                           "--max_eval_steps=1"],
-    "run_classifier.py": ["--max_seq_length=16", "--num_train_epochs=1", "--train_batch_size=16"],
+                           "--eval_batch_size=8", "--max_eval_steps=1"],
+    "run_classifier.py": _FINE_TUNING,
+    "run_ner.py": _FINE_TUNING,
+    "run_multiple_choice.py": _FINE_TUNING,
+    "run_squad.py": ["--max_seq_length=48", "--doc_stride=16", "--max_query_length=16",
+                     "--num_train_epochs=1", "--train_batch_size=8"],
     "export_model.py": ["--nowarm_up"],
+    "extract_features.py": ["--max_seq_length=16", "--layers=-1,-2"],
     "bert-tf fill-mask": ["--max_seq_length=32"],
 }  # fmt: skip
 SMALL = {**TINY.to_dict(), "max_position_embeddings": 128}
+PRESETS = ("uncased_L-4_H-256_A-4", "uncased_L-12_H-768_A-12", "cased_L-12_H-768_A-12")
+
+# The folders of a page's commands, all moved into the test's folder.
+MOVED = {"/tmp/": "tmp/", "/models/": "models/", "/path/to/": "path/to/"}
+
+# What blocks need that earlier blocks of their page do not make.
+_MRPC = "python run_classifier.py --task_name=MRPC --data_dir=glue/MRPC --do_train --model=MODEL"
+_TABLE = "python run_classifier.py --train_file=reviews.csv --do_train --model=MODEL"
+PREPARED = {
+    "docs/classification.md": f"{_TABLE} --output_dir=tmp/stars",
+    "docs/features.md": "mkdir quickstart_output; cp -r MODEL quickstart_output/pretrained; "
+    "cp vocab.txt quickstart_output",
+    "docs/fine_tune_in_python.md": f"{_MRPC} --output_dir=sentiment",
+    "docs/models.md": f"{_MRPC} --output_dir=tmp/mrpc_output; cp -r MODEL tmp/some_hf_folder",
+    "docs/pretraining.md": "mkdir text; gzip -c corpus.txt > text/wiki.txt.gz; "
+    "cp -r path/to/uncased_L-12_H-768_A-12 .; for n in 128 512; do "
+    "python create_pretraining_data.py --input_file=corpus.txt --vocab_file=vocab.txt "
+    "--output_file=records$n/wiki --num_shards=2; done",
+    "docs/quick_start.md": "python -m bert_tf.toy_corpus --output_dir=quickstart_output/text",
+    "docs/results.md": "rm vocab.txt",
+    "docs/serving.md": f"{_MRPC} --output_dir=tmp/mrpc_output; {_TABLE} --output_dir=tmp/reviews; "
+    "bert-tf convert --input=tmp/mrpc_output --output_dir=tmp/hugging_face_folder "
+    "--format=hugging_face; python export_model.py --model_dir=tmp/reviews "
+    "--export_dir=models/reviews",
+    "docs/tokenizer.md": "mkdir corpus; cp corpus.txt corpus; rm vocab.txt",
+}
 
 
-@pytest.fixture
-def rehearse(root, monkeypatch, tmp_path, capsys):
-    """A function that runs the bash blocks of a page in an empty folder and returns their output.
-
-    Scripts run in this process, blocks without a script in bash. The page is one of docs/; blocks
-    that contain `skip` are left out, and it stops before a block that contains `until`;
-    `after_bash` is called after each block that bash ran.
-    """
-    monkeypatch.syspath_prepend(str(root))
-    monkeypatch.chdir(tmp_path)
-
-    def run_page(page, skip, until=None, after_bash=None):
-        blocks = []
-        for block in pages.blocks(root):
-            if block.page == f"docs/{page}" and block.language == "bash":
-                if until and until in block.text:
-                    break
-                if skip not in block.text:
-                    blocks.append(block)
-        scripts = {block: [c for c in pages.commands(block) if c.is_script] for block in blocks}
-        names = {command.words[0] for commands in scripts.values() for command in commands}
-        with scripts_alone.imported(*sorted(names)) as run:
-            for block, commands in scripts.items():
-                if not commands:
-                    subprocess.run(["bash", "-euc", block.text], check=True)
-                    after_bash()
-                for command in commands:
-                    script, *flags = command.words
-                    flags = [flag.replace("$GLUE_DIR", "glue") for flag in flags]
-                    (tmp_path / "stdin").write_text(printf_text(block))
-                    with open(tmp_path / "stdin") as stdin, monkeypatch.context() as patch:
-                        patch.setattr(sys, "stdin", stdin)
-                        run(script, *flags, *QUICK.get(script, ()))
-        return capsys.readouterr().out
-
-    return run_page
+def shell_blocks(root):
+    """Return a dict from each page to its blocks of shell commands."""
+    found = {}
+    for block in pages.blocks(root):
+        if block.page.startswith(("README", "docs/")) and block.language in ("bash", "sh"):
+            found.setdefault(block.page, []).append(block)
+    return found
 
 
-def printf_text(block):
-    """Return what a block pipes into its script by printf."""
-    match = re.search(r"(?m)^printf '(.*)'", block.text)
-    return match[1].replace("\\n", "\n") if match else ""
+def reason(block):
+    """Return why a block is not run, or None."""
+    return next((why for part, why in NOT_RUN.items() if part in block.text), None)
 
 
-@pytest.fixture
-def own_corpus(rehearse, tmp_path):
-    """A function that runs docs/own_corpus.md on a small text, up to a block, and its output."""
-    sentences = [f"our {x} was {y}." for x in ("cabin", "soup", "book") for y in "abcdefgh"]
-    for name in ("corpus.txt", "heldout.txt"):
-        (tmp_path / name).write_text("\n\n".join(" ".join(sentences[i:]) for i in range(20)))
-
-    def shrink_config():
-        """Check the config that the page's command wrote, and make the model small."""
-        path = tmp_path / "bert_config.json"
-        config = bert_tf.BertConfig.from_json_file(str(path))
-        num_words = len((tmp_path / "vocab.txt").read_text().splitlines())
-        assert config.vocab_size == num_words
-        path.write_text(json.dumps({**SMALL, "vocab_size": num_words, "num_hidden_layers": 1}))
-
-    def run(until=None):
-        return rehearse("own_corpus.md", "bert_tf.toy_corpus", until, shrink_config)
-
-    return run
-
-
-def test_own_corpus_until_pretraining(own_corpus, tmp_path):
-    own_corpus(until="run_pretraining.py")
-    assert len(list((tmp_path / "records").glob("corpus-*-of-00004"))) == 4
-    assert (tmp_path / "records/heldout.tfrecord").stat().st_size > 0
-
-
-@pytest.mark.slow  # the test above runs the first steps, other tests each of the scripts
-def test_own_corpus(own_corpus, tmp_path):
-    (tmp_path / "glue/CoLA").mkdir(parents=True)
-    for split in ("train", "dev"):
-        rows = "".join(f"x\t{i % 2}\t\t{'ab'[i % 2]} cabin\n" for i in range(20))
-        (tmp_path / f"glue/CoLA/{split}.tsv").write_text(rows)
-    rows = "".join(f"{i}\ta cabin\n" for i in range(9))
-    (tmp_path / "glue/CoLA/test.tsv").write_text("index\tsentence\n" + rows)
-    output = own_corpus()
-    assert "token" in output and '"probabilities"' in output
-    assert "masked_lm_accuracy" in (tmp_path / "pretrained/eval_results.txt").read_text()
-    assert "eval_matthews" in (tmp_path / "cola/eval_results.txt").read_text()
-    assert len((tmp_path / "submission/CoLA.tsv").read_text().splitlines()) == 10
-    assert (tmp_path / "mine/model.safetensors").exists()
-    assert (tmp_path / "mine_release/bert_model.ckpt.index").exists()
-
-
-@pytest.mark.slow  # its commands are those of the other page
-def test_quick_start(rehearse, tmp_path, monkeypatch):
-    toy_corpus.write(str(tmp_path / "quickstart_output/text"), 0)
-    write_presets(tmp_path / "cache", monkeypatch)
-    output = rehearse("quick_start.md", "quickstart.py")
-    assert output.count('"label"') == 2
-    assert "eval_accuracy" in (tmp_path / "moods/eval_results.txt").read_text()
-
-
-def write_presets(cache, monkeypatch):
+def write_presets(cache, monkeypatch=None):
     """Write small models under the names of the published ones that the pages use."""
-    monkeypatch.setenv("BERT_TF_CACHE", str(cache))
+    if monkeypatch:
+        monkeypatch.setenv("BERT_TF_CACHE", str(cache))
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghij", "fine", "inn"]
     words += [f"##{letter}" for letter in "abcdefghijklmnopqrstuvwxyz"]
     model = bert_tf.BertPretrainer(bert_tf.BertConfig(**SMALL))
     values = {name: v.numpy() for name, v in checkpoints.weights(model).items()}
-    for name in ("uncased_L-4_H-256_A-4", "uncased_L-12_H-768_A-12"):
+    for name in PRESETS:
         checkpoints.write(str(cache / name / "bert_model.ckpt"), values)
         (cache / name / "bert_config.json").write_text(json.dumps(SMALL))
         (cache / name / "vocab.txt").write_text("\n".join(words) + "\n")
+
+
+def write_glue(folder):
+    """Write 24 rows of each split of MRPC, CoLA and MNLI."""
+    heads = {
+        "MRPC": ("Quality\t#1 ID\t#2 ID\t#1 String\t#2 String", "{label}\t1\t2\ta {i}\tb {i}"),
+        "CoLA": ("", "x\t{label}\t\ta cab {i}"),
+        "MNLI": ("\t".join(["index", *"xxxxxxx", "sentence1", "sentence2", "label1", "gold_label"]),
+                 "{i}" + "\tx" * 7 + "\ta {i}\tb\tneutral\t{nli}"),
+    }  # fmt: skip
+    names = {"MNLI": ("train", "dev_matched", "dev_mismatched")}
+    for task, (head, row) in heads.items():
+        (folder / task).mkdir(parents=True)
+        rows = [
+            row.format(i=i, label=i % 2, nli=("neutral", "entailment", "contradiction")[i % 3])
+            for i in range(24)
+        ]
+        for split in names.get(task, ("train", "dev", "test")):
+            lines = [head, *rows] if head else rows
+            if task == "CoLA" and split == "test":
+                lines = ["index\tsentence", *(f"{i}\ta cab" for i in range(24))]
+            (folder / task / f"{split}.tsv").write_text("\n".join(lines) + "\n")
+
+
+def write_data(folder):
+    """Write the files that commands of the pages read."""
+    write_glue(folder / "glue")
+    documents = toy_corpus.make(corpus=30, heldout=8)
+    for name in ("corpus.txt", "train.txt", "mine.txt"):
+        (folder / name).write_text(documents["corpus"])
+    for name in ("heldout.txt", "held_out.txt"):
+        (folder / name).write_text(documents["heldout"])
+    for name in ("input.txt", "sentences.txt", "lines.txt"):
+        (folder / name).write_text("a fine inn\na cab\n")
+    (folder / "pairs.tsv").write_text("a fine inn\ta cab\nb\tc\n")
+    (folder / "words.txt").write_text("lynx\n")
+    rows = [f"{i},a fine inn,a cab {i},{i % 2},{i % 2},{i},2.5" for i in range(24)]
+    for name in ("reviews.csv", "held_out.csv", "new.csv", "sales.csv"):
+        head = "id,text,review,label,again,age,price"
+        (folder / name).write_text("\n".join([head, *rows]) + "\n")
+    for name in ("sts-train.csv", "sts-dev.csv"):
+        rows = [f"main\tx\t2012\t{i}\t{i % 5}.5\ta fine inn\tb cab" for i in range(24)]
+        (folder / name).write_text("\n".join(rows) + "\n")
+    question = {"question": "a cab", "answers": [{"text": "fine", "answer_start": 2}]}
+    questions = [{**question, "id": str(i)} for i in range(16)]
+    paragraph = {"context": "a fine inn", "qas": questions}
+    articles = json.dumps({"version": "1.1", "data": [{"title": "a", "paragraphs": [paragraph]}]})
+    (folder / "squad").mkdir()
+    for name in ("train-v1.1.json", "dev-v1.1.json"):
+        (folder / "squad" / name).write_text(articles)
+    (folder / "conll").mkdir()
+    sentences = "".join(f"a{i} NN O\nfine NN B-PER\ninn NN I-PER\n\n" for i in range(16))
+    for name in ("train.txt", "dev.txt", "test.txt"):
+        (folder / "conll" / name).write_text(sentences)
+    (folder / "swag").mkdir()
+    head = ",video-id,fold-ind,startphrase,sent1,sent2,gold-source,ending0,ending1,ending2,ending3"
+    rows = [f"{i},v,{i},a fine inn,a fine,inn,gold,a,b,c,d,{i % 4}" for i in range(16)]
+    for name in ("train.csv", "val.csv", "test.csv"):
+        (folder / "swag" / name).write_text("\n".join([f"{head},label", *rows]) + "\n")
+    shutil.copytree(folder / "swag", folder / "sentences")
+    for name in ("bert_config.json", "4x256.json"):
+        config = {**SMALL, "vocab_size": 200}
+        (folder / name).write_text(json.dumps(config))
+
+
+@pytest.fixture
+def rehearse(root, tmp_path):
+    """A function that runs a page's blocks, up to one that contains `until`.
+
+    It returns the folder, and the output of each block that was run.
+    """
+
+    def run_page(page, until=None):
+        folder = tmp_path / "folder"
+        for name in ("tmp", "models", "path/to/bert"):
+            (folder / name).mkdir(parents=True)
+        for path in [*root.glob("*.py"), root / "sample_text.txt", root / "tools"]:
+            (folder / path.name).symlink_to(path)
+        write_data(folder)
+        cache = tmp_path / "cache"
+        write_presets(cache)
+        preset = cache / "uncased_L-12_H-768_A-12"
+        for name in (f"path/to/{preset.name}", f"path/to/bert/{preset.name}"):
+            (folder / name).symlink_to(preset)
+        (folder / "path/to/glue").symlink_to(folder / "glue")
+        shutil.copy(preset / "vocab.txt", folder)
+        environment = {
+            "BERT_TF_CACHE": str(cache),
+            "BERT_TF_MODELS_URL": "http://127.0.0.1:9",
+            "BERT_BASE_DIR": str(preset),
+            "GLUE_DIR": "glue",
+            "SQUAD_DIR": "squad",
+            "CONLL_DIR": "conll",
+            "SWAG_DIR": "swag",
+            "PYTHONPATH": str(root),
+        }
+        outputs = {}
+        with shell.bash(folder, environment, QUICK, preload=until is None) as run:
+            if until is None:
+                run(
+                    f"bert-tf convert --input={preset} --output_dir=MODEL --format=hugging_face\n"
+                    "for name in all-MiniLM-L6-v2 bert-base-uncased; do cp -r MODEL $name; done"
+                )
+                run(PREPARED.get(page, ""))
+            for block in shell_blocks(root)[page]:
+                if until and until in block.text:
+                    break
+                if reason(block):
+                    continue
+                text = block.text
+                for old, new in MOVED.items():
+                    text = text.replace(old, new)
+                try:
+                    outputs[block] = run(text)
+                except AssertionError as error:
+                    raise AssertionError(f"{block.place}: {error}") from None
+        return folder, outputs
+
+    return run_page
+
+
+def pages_with_shell():
+    root = pages.pathlib.Path(__file__).resolve().parents[2]
+    return [page for page, blocks in shell_blocks(root).items() if not all(map(reason, blocks))]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", pages_with_shell())
+def test_blocks_run(rehearse, page):
+    """Every block of a page runs as pasted, in a fresh folder, in the order of the page."""
+    folder, outputs = rehearse(page)
+    assert outputs
+    output = "".join(outputs.values())
+    if page == "docs/own_corpus.md":
+        assert "token" in output and '"probabilities"' in output
+        assert "masked_lm_accuracy" in (folder / "pretrained/eval_results.txt").read_text()
+        assert "eval_matthews" in (folder / "cola/eval_results.txt").read_text()
+        assert len((folder / "submission/CoLA.tsv").read_text().splitlines()) == 25
+        assert (folder / "mine/model.safetensors").exists()
+        assert (folder / "mine_release/bert_model.ckpt.index").exists()
+    if page == "docs/quick_start.md":
+        assert output.count('"label"') == 2
+        assert "eval_accuracy" in (folder / "moods/eval_results.txt").read_text()
+
+
+def test_blocks_that_are_not_run(root):
+    """The reasons are those of blocks that exist, most blocks are run, and all have a language."""
+    for block in pages.blocks(root):
+        if block.page.startswith("docs/") and not block.language:
+            assert not block.text.startswith(("python ", "python3 ", "bert-tf ")), block.place
+    blocks = [block for blocks in shell_blocks(root).values() for block in blocks]
+    unused = [part for part in NOT_RUN if not any(part in block.text for block in blocks)]
+    assert not unused
+    assert len([block for block in blocks if not reason(block)]) > 40
+    assert set(PREPARED) <= set(shell_blocks(root))
+
+
+def test_own_corpus_until_pretraining(rehearse):
+    folder, _ = rehearse("docs/own_corpus.md", until="run_pretraining.py")
+    assert len(list((folder / "records").glob("corpus-*-of-00004"))) == 4
+    assert (folder / "records/heldout.tfrecord").stat().st_size > 0
+    config = bert_tf.BertConfig.from_json_file(str(folder / "bert_config.json"))
+    assert config.vocab_size == len((folder / "vocab.txt").read_text().splitlines())
