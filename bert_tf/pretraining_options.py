@@ -8,6 +8,7 @@ from bert_tf.options import (
     ModelConfig,
     OptimizerConfig,
     TrainConfig,
+    check_bounds,
     documented,
     option,
 )
@@ -15,17 +16,36 @@ from bert_tf.options import (
 OBJECTIVES = ("nsp", "sop", "none")
 WORD_BOUNDARIES = ("pieces", "spaces")
 
+# Longer sequences or more passes would not end.
+_MAX_COUNT = 2**20
+
 
 @documented
 @dataclasses.dataclass(frozen=True)
 class InstanceConfig:
     """How to create instances. The defaults are those of the release."""
 
-    max_seq_length: int = option(128, "Number of tokens of an instance, including padding.")
-    max_predictions_per_seq: int = option(20, "Maximum number of masked tokens of an instance.")
-    masked_lm_prob: float = option(0.15, "Fraction of the tokens to mask.")
-    short_seq_prob: float = option(0.1, "Fraction of the documents with shorter instances.")
-    dupe_factor: int = option(10, "Number of passes through the text, each with different masks.")
+    max_seq_length: int = option(
+        128,
+        "Number of tokens of an instance, including padding.",
+        minimum=5,  # [CLS] a [SEP] b [SEP]
+        maximum=_MAX_COUNT,
+    )
+    max_predictions_per_seq: int = option(
+        20, "Maximum number of masked tokens of an instance.", minimum=1, maximum=_MAX_COUNT
+    )
+    masked_lm_prob: float = option(
+        0.15, "Fraction of the tokens to mask.", minimum=0.0, maximum=1.0
+    )
+    short_seq_prob: float = option(
+        0.1, "Fraction of the documents with shorter instances.", minimum=0.0, maximum=1.0
+    )
+    dupe_factor: int = option(
+        10,
+        "Number of passes through the text, each with different masks.",
+        minimum=1,
+        maximum=_MAX_COUNT,
+    )
     do_whole_word_mask: bool = option(False, "Whether to mask whole words, not single tokens.")
     random_seed: int = option(12345, "Seed of all random draws.")
     objective: str = option(
@@ -35,7 +55,10 @@ class InstanceConfig:
         choices=OBJECTIVES,
     )
     max_ngram: int = option(
-        1, "Maximum number of consecutive words that are masked together. (bert_tf)"
+        1,
+        "Maximum number of consecutive words that are masked together. (bert_tf)",
+        minimum=1,
+        maximum=_MAX_COUNT,
     )
     word_boundaries: str = option(
         "pieces",
@@ -51,18 +74,7 @@ class InstanceConfig:
 
     def validate(self):
         """Return self, or raise UserError naming the first invalid attribute."""
-        minimums = {
-            "max_seq_length": 5,  # [CLS] a [SEP] b [SEP]
-            "max_predictions_per_seq": 1,
-            "dupe_factor": 1,
-            "max_ngram": 1,
-        }
-        for name, minimum in minimums.items():
-            if getattr(self, name) < minimum:
-                raise UserError(f"`{name}` must be at least {minimum}, not {getattr(self, name)}")
-        for name in ("masked_lm_prob", "short_seq_prob"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise UserError(f"`{name}` must be from 0 to 1, not {getattr(self, name)}")
+        check_bounds(self)
         for name, choices in (("objective", OBJECTIVES), ("word_boundaries", WORD_BOUNDARIES)):
             if getattr(self, name) not in choices:
                 raise UserError(

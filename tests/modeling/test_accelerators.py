@@ -190,7 +190,10 @@ def test_the_step_of_a_task_is_fit(task, variant):
     assert not off_gpu(graph_def)
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize(
+    "task",
+    [pytest.param(x, marks=() if x in dict(QUICK) else pytest.mark.slow) for x in TASKS],
+)
 def test_predictions_of_a_task_are_fit(task):
     make, arguments, schema = TASKS[task]
     task = make(CONFIG, *arguments)

@@ -88,7 +88,7 @@ def test_masked_lm_head_is_tied_to_the_word_embeddings():
     assert sum(v.path.endswith("word_embeddings") for v in model.variables) == 1
 
 
-@pytest.mark.parametrize("dtype", [None, "mixed_bfloat16"])
+@pytest.mark.parametrize("dtype", [pytest.param(None, marks=pytest.mark.slow), "mixed_bfloat16"])
 @pytest.mark.parametrize(
     "make", [BertModel, BertPretrainer, lambda c, **k: BertClassifier(c, 3, **k)]
 )
@@ -156,8 +156,8 @@ def load_v0_1(name):
     ("name", "new_class"),
     [
         ("BertClassifier", "BertClassifier"),
-        ("BertTagger", "BertTokenClassifier"),
-        ("BertSpanFinder", "BertSpanLabeler"),
+        pytest.param("BertTagger", "BertTokenClassifier", marks=pytest.mark.slow),
+        pytest.param("BertSpanFinder", "BertSpanLabeler", marks=pytest.mark.slow),
         ("BertChooser", "BertMultipleChoice"),
         ("BertFeatureTagger", "BertFeatureTokenClassifier"),
     ],

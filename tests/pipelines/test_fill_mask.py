@@ -121,6 +121,7 @@ def test_masks_in_a_text_are_not_scored(pipeline, caplog):
     assert "2 [MASK], which are not scored" in caplog.text
 
 
+@pytest.mark.slow
 def test_fit_for_a_tpu(pipeline):
     """All shapes are static and all operations known to XLA; see test_accelerators.py."""
     shapes = dict.fromkeys(("input_ids", "input_mask", "segment_ids"), (4, 12))

@@ -94,6 +94,7 @@ def test_presets_and_export(trained, tmp_path):
         assert answer["answer"] == other["answer"] and answer["start"] == other["start"]
 
 
+@pytest.mark.slow
 def test_questions_without_answer(encoder_folder, caplog):
     qa = make(encoder_folder, version_2_with_negative=True)
     qa.compile("sgd", run_eagerly=True)

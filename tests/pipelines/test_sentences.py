@@ -106,7 +106,7 @@ def test_saved_model(run_script, model_folder, model_and_tokenizer, tmp_path):
     assert serve(text=tf.constant([], tf.string))["vectors"].shape == (0, 16)
 
 
-@pytest.mark.parametrize("pooling", ["mean", "max", "cls"])
+@pytest.mark.parametrize("pooling", ["mean", "max", pytest.param("cls", marks=pytest.mark.slow)])
 def test_poolings(model_and_tokenizer, outputs, pooling):
     indices = [i for i, line in enumerate(LINES) if "|||" not in line]
     lines = [LINES[i] for i in indices]
@@ -124,8 +124,9 @@ def test_poolings(model_and_tokenizer, outputs, pooling):
 
 @pytest.mark.parametrize(
     ("layer", "pooling", "normalize"),
-    [(0, "max", True), pytest.param(-1, "cls", False, marks=pytest.mark.slow)],
+    [(0, "max", True), (-1, "cls", False)],
 )
+@pytest.mark.slow
 def test_presets_and_export(
     model_and_tokenizer, outputs, tmp_path, transformers, layer, pooling, normalize
 ):

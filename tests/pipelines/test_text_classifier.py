@@ -179,6 +179,7 @@ def test_shuffled_batches_have_texts_of_similar_length(encoder_folder, monkeypat
     assert again != seen  # another epoch
 
 
+@pytest.mark.slow
 def test_batches_of_pairs(encoder_folder, tmp_path):
     classifier = make(encoder_folder, max_seq_length=12)
     python = bert_tf.FullTokenizer(str(encoder_folder / "vocab.txt"))

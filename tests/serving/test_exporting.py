@@ -80,6 +80,7 @@ def test_requests_with_outputs_of_variable_width_are_not_split(tmp_path):
     assert entities == [row["text"].split() for row in rows]
 
 
+@pytest.mark.slow
 def test_files_of_ids_models(vocab_file, tmp_path, caplog):
     """model.json, versions, batching parameters; the graph requires TensorFlow alone."""
     options = serving.Options("ids", (), "int8", warm_up=False)

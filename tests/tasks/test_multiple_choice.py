@@ -160,7 +160,7 @@ def test_mirrored_devices_make_the_same_steps(tmp_path):
     np.testing.assert_allclose(probabilities[0], probabilities[1], atol=1e-5)
 
 
-@pytest.mark.parametrize("bias", [0.0, 3.0])
+@pytest.mark.parametrize("bias", [pytest.param(0.0, marks=pytest.mark.slow), 3.0])
 def test_equals_transformers(transformers, tmp_path, bias):
     """The head of transformers has a bias, which adds the same to all choices of an example."""
     import torch

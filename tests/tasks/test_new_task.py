@@ -51,7 +51,7 @@ def config(topics, tmp_path):
     return make
 
 
-def test_it_trains_resumes_and_exports(topics, config, run_script, tmp_path, caplog):
+def test_it_trains_and_resumes(topics, config, tmp_path, caplog):
     spec = tasks.TASKS["topics"]
     results = training.fine_tune(spec, config(do_train=True, do_eval=True))
     assert results["dev"]["eval_accuracy"] == 1.0
@@ -66,6 +66,10 @@ def test_it_trains_resumes_and_exports(topics, config, run_script, tmp_path, cap
     with pytest.raises(ValueError, match=r"`output_dir`.*run_topics\.py.*topics\.json"):
         training.fine_tune(other, config(do_train=True))
 
+
+@pytest.mark.slow
+def test_it_is_exported(topics, config, run_script, tmp_path):
+    training.fine_tune(tasks.TASKS["topics"], config(do_train=True))
     run_script(
         "export_model", f"--model_dir={tmp_path}/out", f"--export_dir={tmp_path}/export",
         "--nowarm_up",

@@ -117,7 +117,9 @@ def agrees(char):
     return is_old and category not in ("Cn", "Co", "Cs") and char != normalization.SIGMA
 
 
-@pytest.mark.parametrize("rules", SETTINGS)
+@pytest.mark.parametrize(
+    "rules", [pytest.param(x, marks=[pytest.mark.slow] * (sum(x) % 2)) for x in SETTINGS]
+)
 def test_transformers(transformers, pieces, tmp_path, rng, rules):
     options = dict(zip(NAMES, rules, strict=True))
     vocab = {piece: index for index, piece in enumerate(pieces)}
