@@ -181,9 +181,10 @@ class TrainConfig:
         "(bert_tf)",
     )
     bucket_by_length: bool = option(
-        True,
-        "Make training batches of examples of similar length, which need less padding. No effect "
-        "where batches are padded to max_seq_length. (bert_tf)",
+        False,
+        "Make training batches of examples of similar length: faster, because they need less "
+        "padding, but the batches are less random. No effect where batches are padded to "
+        "max_seq_length. (bert_tf)",
     )
 
     @property

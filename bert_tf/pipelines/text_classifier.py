@@ -137,6 +137,7 @@ class TextClassifier(TaskPipeline):
         class_weight: Mapping[Any, float] | None = None,
         sample_weight: Any = None,
         shuffle: bool = True,
+        bucket_by_length: bool = False,
         **options: Any,
     ) -> keras.callbacks.History:
         """Train the model, with `keras.Model.fit`.
@@ -159,8 +160,9 @@ class TextClassifier(TaskPipeline):
           class_weight: dict from labels, or their indices, to the weight of their texts in the
             loss; 1 for the others.
           sample_weight: weight of each text in the loss.
-          shuffle: whether to shuffle the texts, anew for each epoch. A batch then has texts of
-            similar length, which need less padding.
+          shuffle: whether to shuffle the texts, anew for each epoch.
+          bucket_by_length: whether a batch of shuffled texts has texts of similar length: faster,
+            because they need less padding, but the batches are less random.
           **options: further arguments of `keras.Model.fit`, such as `verbose`.
 
         Returns:
@@ -186,7 +188,7 @@ class TextClassifier(TaskPipeline):
                 validation = self._batches(held_out, batch_size)
             else:
                 validation = self._validation(validation_data, batch_size)
-            dataset = self._batches(columns, batch_size, shuffle, weights)
+            dataset = self._batches(columns, batch_size, shuffle, weights, bucket_by_length)
         if is_pair:
             self.config = dataclasses.replace(self.config, num_texts=2)
         options["callbacks"] = callbacks
@@ -265,17 +267,18 @@ class TextClassifier(TaskPipeline):
         return columns
 
     @tf.autograph.experimental.do_not_convert
-    def _batches(self, columns, batch_size, shuffle=False, label_weights=None):
+    def _batches(self, columns, batch_size, shuffle=False, label_weights=None, bucket=False):
         """Return a dataset of batches of inputs, targets and, if there are any, weights."""
         count = len(columns["targets"])
         dataset = tf.data.Dataset.from_tensor_slices(columns)
         if shuffle:
             dataset = dataset.shuffle(count)
-            size = group_size(count, batch_size)
+        size = group_size(count, batch_size) if shuffle and bucket else 1
+        if size > 1:
             groups = dataset.batch(size * batch_size).map(_sort_by_length)
             dataset = groups.unbatch().apply(tf.data.experimental.assert_cardinality(count))
         batches = dataset.batch(batch_size)
-        if shuffle:
+        if size > 1:
             batches = batches.shuffle(size)
         has_pairs = any(columns["text_b"])
 

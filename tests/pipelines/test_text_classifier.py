@@ -158,12 +158,14 @@ def captured_fit(classifier, *arguments, **options):
     return captured["train"], captured["validation"]
 
 
-def test_shuffled_batches_have_texts_of_similar_length(encoder_folder, monkeypatch):
+def test_bucketed_batches_have_texts_of_similar_length(encoder_folder, monkeypatch):
     classifier = make(encoder_folder)
     monkeypatch.setattr(classifier, "_encode", lambda a, b: {"texts": a})
     texts = ["a" * (7 * i % 64 + 1) for i in range(64)]
     labels = [len(text) % 2 for text in texts]
-    batches, _ = captured_fit(classifier, texts, labels, batch_size=4, class_weight={"pos": 2.0})
+    batches, _ = captured_fit(
+        classifier, texts, labels, batch_size=4, class_weight={"pos": 2.0}, bucket_by_length=True
+    )
     assert batches.cardinality() == 16
     seen, spread = [], 0
     for batch, targets, weights in batches:
