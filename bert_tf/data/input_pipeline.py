@@ -66,8 +66,8 @@ class TrainingInput(_RecordInput):
       counts: the number of records of each file; None to read the side files of
         `data.record_files` or to count the records, when they are needed: if a run is resumed, or
         for `bucket_by_length`.
-      bucket_by_length: whether a batch has records of similar length. Up to `_GROUP_BATCHES`
-        batches are sorted by length together, and then shuffled.
+      bucket_by_length: whether a batch has records of similar length. Up to 50 batches, at most a
+        quarter of an epoch, are sorted by length together, and then shuffled.
     """
 
     seed: int

@@ -171,10 +171,13 @@ class TextClassifier(TaskPipeline):
         Raises:
           UserError: if an argument is not valid.
         """
+        if bucket_by_length and not shuffle:
+            raise UserError("`bucket_by_length` requires `shuffle`")
         weights = self._encoder().label_weights(class_weight)
         if isinstance(texts, tf.data.Dataset):
             given = {"labels": labels, "sample_weight": sample_weight,
-                     "validation_split": validation_split or None}  # fmt: skip
+                     "validation_split": validation_split or None,
+                     "bucket_by_length": bucket_by_length or None}  # fmt: skip
             if names := [name for name, value in given.items() if value is not None]:
                 raise UserError(f"`{names[0]}` cannot be combined with a dataset as `texts`")
             dataset = self._convert(texts, "texts", weights)

@@ -84,10 +84,10 @@ class BasePredictor:
             while indices := list(itertools.islice(group, batch_size or self._batch_size)):
                 columns = {name: [rows[i][name] for i in indices] for name in self.inputs}
                 outputs = self._run(columns)
-                for position, i in enumerate(indices):
-                    row_outputs = {name: x[position] for name, x in outputs.items()}
-                    with self._naming_outputs(outputs):
-                        answers[i] = self._answer(row_outputs)
+                with self._naming_outputs(outputs):
+                    for position, i in enumerate(indices):
+                        row = {name: x[position] for name, x in outputs.items()}
+                        answers[i] = self._answer(row)
         return answers
 
     @contextlib.contextmanager

@@ -279,6 +279,10 @@ class Experiment:
             self.data.log_truncated(split, features)
         if not self.train_config.pad_to_max_length:
             self.length_multiple = self._length_multiple()
+        if self.train_config.bucket_by_length and self.length_multiple is None:
+            console.warning(
+                "`bucket_by_length` has no effect, because batches are padded to `max_seq_length`"
+            )
 
     def _length_multiple(self):
         """Return the multiple to which the lengths of batches are rounded up."""
@@ -380,7 +384,8 @@ class Experiment:
             batch_size=self.train_config.train_batch_size,
             seed=seed,
             counts=None if count is None else [count],
-            bucket_by_length=self.train_config.bucket_by_length and bool(self.length_multiple),
+            bucket_by_length=self.train_config.bucket_by_length
+            and self.length_multiple is not None,
             **self._input_options(split),
         )
         evaluation = None

@@ -390,6 +390,14 @@ def test_wrong_data(encoder_folder, arguments, message):
         make(encoder_folder).fit(*arguments, verbose=0)
 
 
+def test_buckets_that_would_be_ignored(encoder_folder):
+    classifier = make(encoder_folder)
+    with pytest.raises(bert_tf.UserError, match="`bucket_by_length` cannot be combined with a da"):
+        classifier.fit(DATASET.batch(2), bucket_by_length=True)
+    with pytest.raises(bert_tf.UserError, match="`bucket_by_length` requires `shuffle`"):
+        classifier.fit(["a"], ["pos"], bucket_by_length=True, shuffle=False)
+
+
 def test_unknown_label_in_a_dataset(encoder_folder):
     classifier = make(encoder_folder)
     classifier.compile("sgd", run_eagerly=True)

@@ -77,14 +77,17 @@ def test_length_multiple():
     assert training.length_multiple(tpu, False, 128) is None
 
 
-@pytest.mark.parametrize(("flags", "expected"), [([], 8), (["--pad_to_max_length"], None)])
+@pytest.mark.parametrize(
+    ("flags", "expected"), [([], 8), (["--pad_to_max_length", "--bucket_by_length"], None)]
+)
 def test_flag(run_script, experiments, tmp_path, flags, expected):
     write_files(tmp_path, train__tsv="text\tlabel\na\tx\nb\ty\n")
-    run_script(
+    log = run_script(
         "run_classifier", f"--data_dir={tmp_path}", "--task_name=tsv", "--do_train", *QUICK_RUN,
         *write_model(tmp_path), f"--output_dir={tmp_path}/out", *flags,
     )  # fmt: skip
     assert experiments[0].length_multiple == expected
+    assert ("--bucket_by_length has no effect" in log) == (expected is None)
 
 
 def test_short_batches_have_the_same_gradients(tmp_path):
