@@ -15,7 +15,7 @@ import zipfile
 import zlib
 from typing import NamedTuple
 
-from bert_tf import console, files, json_files
+from bert_tf import console, files, json_files, locks
 from bert_tf.checkpoints.convert import RELEASE_CHECKPOINT
 from bert_tf.checkpoints.download import download
 from bert_tf.checkpoints.metadata import (
@@ -175,7 +175,7 @@ def _locked(folder):
             console.info("%s: another process downloads the model, waiting for it", folder)
             lock.acquire()
     except OSError as error:
-        if error.errno not in files.NO_LOCKS:
+        if error.errno not in locks.NO_LOCKS:
             raise UserError(f"{folder}: cannot be written ({reason(error)})") from None
     try:
         yield lock.is_locked

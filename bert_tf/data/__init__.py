@@ -8,6 +8,7 @@ _MODULES = (
     "dynamic_masking",
     "input_pipeline",
     "pretraining",
+    "record_checks",
     "records",
     "tables",
     "tfds_builder",

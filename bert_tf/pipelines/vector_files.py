@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf import files
-from bert_tf.data import records
+from bert_tf.data import record_checks
 from bert_tf.errors import UserError
 
 FORMATS = ("json", "tfrecord")
@@ -82,8 +82,8 @@ def read_vectors(path):
     Raises:
       UserError: if the file is damaged or contains other records.
     """
-    records.check_lengths(path, {}, {})
-    with records.naming_bad_records([path]):
+    record_checks.check_lengths(path, {}, {})
+    with record_checks.naming_bad_records([path]):
         for serialized in tf.data.TFRecordDataset(path).as_numpy_iterator():
             features = tf.train.Example.FromString(serialized).features.feature
             if "shape" not in features or "values" not in features:

@@ -14,7 +14,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from bert_tf import console, files
+from bert_tf import console, files, locks
 from bert_tf.data.tfrecord import varint
 from bert_tf.errors import UserError
 from bert_tf.modeling.models import INPUTS
@@ -174,8 +174,8 @@ def export(servable, export_dir, version=None):
     Raises:
       UserError: if that version exists, or another process is exporting to the same folder.
     """
-    with files.locked(export_dir, "export_dir", "exports"):
-        files.remove_temporary_files(export_dir)
+    with locks.locked(export_dir, "export_dir", "exports"):
+        locks.remove_temporary_files(export_dir)
         versions = [int(name) for name in list_versions(export_dir)]
         if version is None:
             version = max(versions, default=0) + 1

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 import tensorflow as tf
 
 from bert_tf.errors import UserError
-from bert_tf.tokenization import graph_normalization
+from bert_tf.tokenization import graph_normalization, string_ops
 from bert_tf.tokenization.graph_normalization import row_indices, rows_of_values
 from bert_tf.tokenization.normalization import context_characters
 from bert_tf.tokenization.settings import resolve_settings
@@ -196,13 +196,13 @@ class GraphTokenizer(tf.Module):
         def cut(texts):
             # The last character may be incomplete.
             return graph_normalization.cut_between_words(
-                _drop_invalid_utf8(texts), self._splits_ideographs
+                string_ops.drop_invalid_utf8(texts), self._splits_ideographs
             )
 
         def tokenize(sizes, *_):
             is_long = lengths > sizes
             prefixes = tf.strings.substr(texts, tf.zeros_like(sizes), sizes)
-            ids = self.tokenize(_map_where(is_long, cut, prefixes))
+            ids = self.tokenize(string_ops.map_where(is_long, cut, prefixes))
             is_short = is_long & (tf.cast(ids.row_lengths(), tf.int32) < limit)
             # Larger sizes without an overflow.
             larger = tf.minimum(sizes, lengths // _GROWTH + 1) * _GROWTH
@@ -220,11 +220,11 @@ class GraphTokenizer(tf.Module):
     @tf.function(input_signature=[_TEXTS], autograph=False)
     def tokenize(self, texts):
         """Convert strings (B,), UTF-8, to ids, ragged int32 (B, None)."""
-        texts = self._escape_special(_drop_invalid_utf8(texts))
+        texts = self._escape_special(string_ops.drop_invalid_utf8(texts))
         if self._context_class:
-            needs_context = _contains(texts, self._context_class)
+            needs_context = string_ops.contains(texts, self._context_class)
             # The line break in front becomes a space, which changes nothing.
-            texts = _map_where(
+            texts = string_ops.map_where(
                 needs_context, lambda x: self._resolve_context(tf.strings.join(["\n", x]))[0], texts
             )
         words = tf.strings.split(self._normalizer.normalize(texts))
@@ -244,12 +244,12 @@ class GraphTokenizer(tf.Module):
           A triple (ids, starts, ends), each ragged int32 (B, None). The end is exclusive.
         """
         # A line break in front keeps each text apart from the one before when all are concatenated.
-        texts = tf.strings.join(["\n", self._escape_special(_drop_invalid_utf8(texts))])
+        texts = tf.strings.join(["\n", self._escape_special(string_ops.drop_invalid_utf8(texts))])
         codes = tf.strings.unicode_decode(texts, "UTF-8")
         char_ends = graph_normalization.span_ends(codes.values, self._strip_accents)
         char_sources = tf.range(tf.size(codes.values))
         if self._context_class:
-            needs_context = tf.reduce_any(_contains(texts, self._context_class))
+            needs_context = tf.reduce_any(string_ops.contains(texts, self._context_class))
             texts, char_sources = tf.cond(
                 needs_context,
                 lambda: self._resolve_context(texts),
@@ -260,15 +260,19 @@ class GraphTokenizer(tf.Module):
         ids, piece_starts = self._split_words(words.values)
 
         # For each byte of the concatenated words, the character of the original text.
-        char_of_byte = tf.cumsum(tf.cast(_bytes(texts) & 0xC0 != 0x80, tf.int32)) - 1
+        char_of_byte = (
+            tf.cumsum(tf.cast(string_ops.concatenated_bytes(texts) & 0xC0 != 0x80, tf.int32)) - 1
+        )
         byte_offsets = byte_offsets[:, :-1]  # the last one is the end of the text
         source_byte = tf.cast(byte_offsets.values, tf.int32)
-        source_byte += tf.gather(_byte_starts(texts), rows_of_values(byte_offsets))
-        source_byte = tf.boolean_mask(source_byte, _bytes(normalized) != _SPACE)
+        source_byte += tf.gather(string_ops.byte_starts(texts), rows_of_values(byte_offsets))
+        source_byte = tf.boolean_mask(
+            source_byte, string_ops.concatenated_bytes(normalized) != _SPACE
+        )
         source = tf.gather(char_sources, tf.gather(char_of_byte, source_byte))
 
         # The tokens of a word cover it, so each of them ends where the next one starts.
-        word_starts = _byte_starts(words.values)
+        word_starts = string_ops.byte_starts(words.values)
         token_start = piece_starts.values + tf.gather(word_starts, rows_of_values(piece_starts))
         token_end = tf.concat([token_start, [tf.size(source)]], 0)[1:]
         token = row_indices(token_end - token_start)
@@ -295,7 +299,7 @@ class GraphTokenizer(tf.Module):
             is_long = tf.strings.length(words, unit="UTF8_CHAR") > limit
             return tf.where(is_long, "x" * (_BYTES_PER_CHAR * limit + 1), words)
 
-        words = _map_where(tf.strings.length(words) > limit, replace_long, words)
+        words = string_ops.map_where(tf.strings.length(words) > limit, replace_long, words)
         ids, starts, _ = self._wordpiece.tokenize_with_offsets(words)
         return ids, tf.cast(starts, tf.int32)
 
@@ -385,40 +389,3 @@ def _escapes(vocab, special):
     escapes = [(f"[{''.join(chars)}]", other)]
     escapes += [(re.escape(token), f" {word} ") for token, word in zip(special, words, strict=True)]
     return escapes, words
-
-
-def _contains(texts, char_class):
-    """Return bool (B,): whether strings (B,) contain a character of a class such as "[ab]"."""
-    return tf.strings.regex_full_match(texts, f"(?s).*{char_class}.*")
-
-
-def _map_where(mask, function, texts):
-    """Apply `function` to those strings (B,) whose `mask` is True."""
-
-    def changed():
-        return tf.tensor_scatter_nd_update(
-            texts, tf.where(mask), function(tf.boolean_mask(texts, mask))
-        )
-
-    return tf.cond(tf.reduce_any(mask), changed, lambda: texts)
-
-
-def _drop_invalid_utf8(texts):
-    def transcode(texts):
-        return tf.strings.unicode_transcode(
-            texts, "UTF-8", "UTF-8", errors="ignore", replace_control_characters=False
-        )
-
-    # Most texts are plain ASCII and skip the conversion.
-    not_ascii = ~tf.strings.regex_full_match(texts, r"[\x00-\x7f]*")
-    return _map_where(not_ascii, transcode, texts)
-
-
-def _byte_starts(texts):
-    """Return int32 (B,): the offset in bytes of each of strings (B,) in their concatenation."""
-    return tf.cumsum(tf.strings.length(texts), exclusive=True)
-
-
-def _bytes(texts):
-    """Return uint8: the bytes of the concatenation of strings (B,)."""
-    return tf.io.decode_raw(tf.strings.reduce_join(texts), tf.uint8)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from bert_tf import checkpoints, console, files, tokenization
 from bert_tf.config import BertConfig
-from bert_tf.data import input_pipeline, records
+from bert_tf.data import input_pipeline, record_checks
 from bert_tf.errors import UserError
 from bert_tf.optimization import make_optimizer
 from bert_tf.options import FineTuneConfig
@@ -369,7 +369,7 @@ class Experiment:
         )
         if not train.best_metric and not config.do_train:
             log_best_checkpoint(folder)
-        with records.naming_bad_records(self.paths.values()):
+        with record_checks.naming_bad_records(self.paths.values()):
             if config.do_train:
                 self._train(trainer, seed)
             if train.best_metric:

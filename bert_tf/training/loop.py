@@ -10,7 +10,7 @@ import time
 import numpy as np
 import tensorflow as tf
 
-from bert_tf import console, files
+from bert_tf import console, files, locks
 from bert_tf.errors import Stopped, UserError
 from bert_tf.optimization import AdamWeightDecay, trainable_weights
 from bert_tf.training import checkpointing
@@ -33,9 +33,9 @@ def exclusive_directory(output_dir, workers=None):
         yield
         return
     files.make_folder(output_dir)
-    with files.locked(output_dir, "output_dir", "trains"):
-        files.remove_temporary_files(output_dir)
-        files.remove_temporary_files(os.path.join(output_dir, checkpointing.BEST))
+    with locks.locked(output_dir, "output_dir", "trains"):
+        locks.remove_temporary_files(output_dir)
+        locks.remove_temporary_files(os.path.join(output_dir, checkpointing.BEST))
         _LOCKED.add(folder)
         try:
             yield

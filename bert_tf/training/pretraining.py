@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from bert_tf import checkpoints, console, files, tokenization
 from bert_tf.config import BertConfig
-from bert_tf.data import dynamic_masking, input_pipeline, record_files, records
+from bert_tf.data import dynamic_masking, input_pipeline, record_checks, record_files, records
 from bert_tf.errors import UserError
 from bert_tf.optimization import make_optimizer
 from bert_tf.options import check_bounds
@@ -54,7 +54,7 @@ def pretrain(config):
     workers = Workers(strategy)
     with contextlib.ExitStack() as stack:
         check_all = functools.partial(data.check, num_checked=None)
-        stack.enter_context(records.naming_bad_records(data.paths, check_all))
+        stack.enter_context(record_checks.naming_bad_records(data.paths, check_all))
         if config.do_train:  # one process may evaluate what another one trains
             stack.enter_context(exclusive_directory(config.output_dir, workers))
             # Saved next to the checkpoints, so that other programs can load the folder.
@@ -91,14 +91,14 @@ class PretrainingData:
             config.max_eval_steps, self.train.limits, masking=self.train.masking,
         )  # fmt: skip
 
-    def check(self, num_checked=records.NUM_CHECKED):
-        """Check `num_checked` of the files, None for all; see `records.check`."""
+    def check(self, num_checked=record_checks.NUM_CHECKED):
+        """Check `num_checked` of the files, None for all; see `record_checks.check`."""
         if self._config.dynamic_masking:
             num_checked = None  # reading does not notice a file that is masked already
         count = len(self.train.paths)
         for part in (slice(count), slice(count, None)):
             if paths := self.paths[part]:
-                records.check(
+                record_checks.check(
                     paths, self.train.schema, self.train.lengths, self._config.dynamic_masking,
                     self._sizes[part], num_checked,
                 )  # fmt: skip

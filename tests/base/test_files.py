@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 from test_input_pipeline import _write
 
-from bert_tf import errors, files, tasks, training
+from bert_tf import errors, files, locks, tasks, training
 from bert_tf.errors import UserError
 
 
@@ -46,7 +46,7 @@ def test_temporary_files_of_killed_processes_are_removed(tmp_path):
     kept = ["c.index", "c.data-00000-of-00001", "notes.tmp", "a.tempstate1", "x.tmp-1.txt"]
     for name in [*names, *kept]:
         (tmp_path / name).write_text("")
-    files.remove_temporary_files(str(tmp_path))
+    locks.remove_temporary_files(str(tmp_path))
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(kept)
 
 
@@ -163,10 +163,10 @@ def test_reason_is_the_informative_line(text, line):
 
 
 def test_lock_names_its_holder_and_ends_with_it(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "_LOCK_SECONDS", 0.2)
+    monkeypatch.setattr(locks, "_LOCK_SECONDS", 0.2)
     program = (
-        "import time; from bert_tf import files\n"
-        f"with files.locked({str(tmp_path)!r}, 'output_dir', 'trains'):\n"
+        "import time; from bert_tf import locks\n"
+        f"with locks.locked({str(tmp_path)!r}, 'output_dir', 'trains'):\n"
         "    print('locked', flush=True); time.sleep(60)"
     )
     holder = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
@@ -175,12 +175,12 @@ def test_lock_names_its_holder_and_ends_with_it(tmp_path, monkeypatch):
         for _ in range(2):  # a failed attempt does not remove the process ID
             with (
                 pytest.raises(UserError, match=rf"`output_dir`: .*\(PID {holder.pid}\) trains in"),
-                files.locked(str(tmp_path), "output_dir", "trains"),
+                locks.locked(str(tmp_path), "output_dir", "trains"),
             ):
                 pass
         holder.kill()
         holder.wait()
-        with files.locked(str(tmp_path), "output_dir", "trains"):
+        with locks.locked(str(tmp_path), "output_dir", "trains"):
             assert (tmp_path / ".lock").read_text() == str(os.getpid())
     finally:
         holder.kill()
@@ -192,7 +192,7 @@ def test_lock_does_not_follow_a_symbolic_link(tmp_path):
     (tmp_path / ".lock").symlink_to(tmp_path / "precious")
     with (
         pytest.raises(UserError, match="`output_dir`: cannot write into"),
-        files.locked(str(tmp_path), "output_dir", "trains"),
+        locks.locked(str(tmp_path), "output_dir", "trains"),
     ):
         pass
     assert (tmp_path / "precious").read_text() == "text"

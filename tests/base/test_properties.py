@@ -18,7 +18,7 @@ from common import TINY, write_vocab
 from hypothesis import strategies as st
 
 import bert_tf
-from bert_tf import files, json_files, options, tasks
+from bert_tf import files, json_files, locks, options, tasks
 from bert_tf.checkpoints.metadata import read_labels
 from bert_tf.serving.predictor import BasePredictor, read_metadata
 from bert_tf.tasks import classification
@@ -264,7 +264,7 @@ def test_a_kill_at_any_write_leaves_a_readable_run(holds, tmp_path):
             except Killed:
                 kills.append(num_operations)
         assert checkpointing.restore_latest(folder, variables)
-        files.remove_temporary_files(folder)
+        locks.remove_temporary_files(folder)
         assert not list(pathlib.Path(folder).glob("*tmp*"))
         variables["global_step"].assign(0)
 

@@ -10,7 +10,7 @@ import pytest
 from pretraining_helpers import make_shards, shard_contents
 
 from bert_tf import files
-from bert_tf.data import record_files, records
+from bert_tf.data import record_checks, record_files, records
 from bert_tf.data.pretraining import shards as shards_module
 from bert_tf.errors import UserError
 
@@ -60,7 +60,7 @@ def test_files(root, text_folder):
     assert written == {*names, *(f"{name}.counts.json" for name in names)}
     paths = [str(text_folder / "out" / name) for name in names]
     for path in paths:
-        records.check_lengths(path, records.PRETRAINING, {"S": 32, "P": 5})
+        record_checks.check_lengths(path, records.PRETRAINING, {"S": 32, "P": 5})
     counts = record_files.read_counts(paths, record_files.sizes(paths))
     assert counts == record_files.count_records(paths)
 
@@ -81,7 +81,7 @@ def test_the_sample_text(root, run_script, monkeypatch, tmp_path):
     assert re.search(r"documents +40\n", log) and re.search(r"sentences +160\n", log)
     assert re.search(r"unknown tokens +0\.00 %", log)
     path = str(tmp_path / "tf_examples.tfrecord")
-    records.check_lengths(path, records.PRETRAINING, {"S": 128, "P": 20})
+    record_checks.check_lengths(path, records.PRETRAINING, {"S": 128, "P": 20})
 
 
 @pytest.mark.parametrize("name", ["x-00001-of-00003", "sizes.json", "x.json", "00002.json"])

@@ -9,7 +9,14 @@ from common import TINY
 from pretraining_helpers import TOKENS
 
 import bert_tf
-from bert_tf.data import dynamic_masking, input_pipeline, pretraining, records, tfrecord
+from bert_tf.data import (
+    dynamic_masking,
+    input_pipeline,
+    pretraining,
+    record_checks,
+    records,
+    tfrecord,
+)
 
 VOCAB = {token: index for index, token in enumerate(TOKENS)}
 LENGTHS = {"S": 32, "P": 5}
@@ -123,10 +130,10 @@ def test_masked_records_are_not_masked_again(tmp_path):
     }
     path.write_bytes(tfrecord.frame_records(tfrecord.examples(columns)))
     schema = records.pretraining_schema(has_masks=False)
-    records.check([str(path)], schema, LENGTHS)
+    record_checks.check([str(path)], schema, LENGTHS)
     message = r"masked\.tfrecord: `dynamic_masking` .*masked_lm_ids"
     with pytest.raises(bert_tf.UserError, match=message):
-        records.check([str(path)], schema, LENGTHS, is_unmasked=True)
+        record_checks.check([str(path)], schema, LENGTHS, is_unmasked=True)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 from common import TINY
 
-from bert_tf.data import input_pipeline, record_files, records
+from bert_tf.data import input_pipeline, record_checks, record_files, records
 from bert_tf.errors import UserError
 
 SCHEMA = {
@@ -280,7 +280,7 @@ def _loop(path, schema, limits=None, strategy=None):
             total += strategy.experimental_local_results(values)[0]
         return total
 
-    with records.naming_bad_records([path]):
+    with record_checks.naming_bad_records([path]):
         return run_steps(
             iter(strategy.distribute_datasets_from_function(lambda c: data.batches(0, c))),
             tf.constant(20),
@@ -291,7 +291,7 @@ def _predict(path, schema, limits=None):
     """Read all batches like evaluation and prediction."""
     strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
     data = input_pipeline.EvaluationInput([path], schema, LONG, 4, limits=limits)
-    with records.naming_bad_records([path]):
+    with record_checks.naming_bad_records([path]):
         return list(strategy.distribute_datasets_from_function(data.batches))
 
 
@@ -386,7 +386,7 @@ WRONG_RECORDS = {
 def test_later_records_that_do_not_match_the_schema_are_named(run, last, message, tmp_path):
     schema = {"input_ids": records.Feature("int64", "S")}
     path = _write_with_last(tmp_path / "x.tfrecord", schema, last)
-    records.check_lengths(path, schema, LONG)  # which reads the first one
+    record_checks.check_lengths(path, schema, LONG)  # which reads the first one
     with pytest.raises(UserError, match=rf"x\.tfrecord: {message}$"):
         run(path, schema)
 
@@ -415,9 +415,9 @@ def test_damaged_files_are_named(damage, reason, replicas, tmp_path):
 
 def test_other_errors_pass_unchanged():
     ids = tf.constant([9])
-    with pytest.raises(tf.errors.InvalidArgumentError), records.naming_bad_records(["x"]):
+    with pytest.raises(tf.errors.InvalidArgumentError), record_checks.naming_bad_records(["x"]):
         tf.gather(tf.zeros(3), ids)
-    with pytest.raises(UnicodeDecodeError), records.naming_bad_records(["x"]):
+    with pytest.raises(UnicodeDecodeError), record_checks.naming_bad_records(["x"]):
         b"\xff".decode()
 
 

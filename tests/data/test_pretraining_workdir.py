@@ -7,7 +7,7 @@ import time
 import pytest
 from pretraining_helpers import make_shards, shard_contents
 
-from bert_tf import files
+from bert_tf import files, locks
 from bert_tf.data import pretraining
 from bert_tf.data.pretraining.workdir import WorkDir
 from bert_tf.errors import DamagedFile, UserError
@@ -123,7 +123,7 @@ def test_a_lock_that_was_removed_is_none(monkeypatch):
         times.append(how)
 
     monkeypatch.setattr(fcntl, "flock", late)
-    with files.locked("w", "output_file", "makes shards"):
+    with locks.locked("w", "output_file", "makes shards"):
         assert pathlib.Path("w/.lock").exists()
     assert times.count(fcntl.LOCK_EX | fcntl.LOCK_NB) == 2
 
@@ -156,10 +156,10 @@ def test_waiting_for_a_lock(monkeypatch):
     thread = threading.Thread(target=hold)
     thread.start()
     assert is_locked.wait(20)
-    monkeypatch.setattr(files, "_LOCK_SECONDS", 0.0)
+    monkeypatch.setattr(locks, "_LOCK_SECONDS", 0.0)
     with pytest.raises(UserError, match=r"^`output_file`: another process"):
         works[1].locked().__enter__()
-    monkeypatch.setattr(files, "_LOCK_SECONDS", 20.0)
+    monkeypatch.setattr(locks, "_LOCK_SECONDS", 20.0)
     threading.Timer(0.3, may_end.set).start()
     start = time.monotonic()
     with works[1].locked():

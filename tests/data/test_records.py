@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf.data import records
+from bert_tf.data import record_checks, records
 from bert_tf.errors import UserError
 
 SCHEMAS = {
@@ -42,7 +42,7 @@ def _write(path, schema, count=1):
 def test_round_trip(schema, tmp_path):
     path = str(tmp_path / "x.tfrecord")
     examples = _write(path, schema, 4)
-    records.check_lengths(path, schema, LENGTHS)
+    record_checks.check_lengths(path, schema, LENGTHS)
     dataset = tf.data.TFRecordDataset(path).batch(4, drop_remainder=True)
     dataset = dataset.map(lambda batch: records.parse(batch, schema, LENGTHS))
     for name, spec in dataset.element_spec.items():
@@ -72,7 +72,7 @@ def test_feature_names_of_the_release():
 def test_reads_the_records_of_the_release(golden):
     path = str(golden / "short.tfrecord")
     lengths = {"S": 64, "P": 10}
-    records.check_lengths(path, records.PRETRAINING, lengths)
+    record_checks.check_lengths(path, records.PRETRAINING, lengths)
     dataset = tf.data.TFRecordDataset(path).batch(1000)
     batch = records.parse(next(iter(dataset)), records.PRETRAINING, lengths)
     assert batch["input_ids"].shape == (92, 64)
@@ -121,17 +121,17 @@ def test_check_lengths_names_the_argument(tmp_path):
     _write(path, records.PRETRAINING)
     message = r"x\.tfrecord: input_ids has length 8, .* 16 .*`max_seq_length=16`$"
     with pytest.raises(UserError, match=message):
-        records.check_lengths(str(path), records.PRETRAINING, {"S": 16, "P": 3})
+        record_checks.check_lengths(str(path), records.PRETRAINING, {"S": 16, "P": 3})
     message = r"masked_lm_positions has length 3, .* 5 .*`max_predictions_per_seq=5`$"
     with pytest.raises(UserError, match=message):
-        records.check_lengths(str(path), records.PRETRAINING, {"S": 8, "P": 5})
+        record_checks.check_lengths(str(path), records.PRETRAINING, {"S": 8, "P": 5})
     with pytest.raises(
         UserError, match=r"x\.tfrecord: .* label_ids, is_real_example; they have in"
     ):
-        records.check_lengths(str(path), records.CLASSIFICATION, {"S": 8})
+        record_checks.check_lengths(str(path), records.CLASSIFICATION, {"S": 8})
     floats = {"masked_lm_weights": records.Feature("int64", 3)}
     with pytest.raises(UserError, match=r"masked_lm_weights is a float_list, .*int64_list"):
-        records.check_lengths(str(path), floats, {})
+        record_checks.check_lengths(str(path), floats, {})
 
 
 def test_empty_files_among_others_are_skipped(tmp_path, caplog):
@@ -139,15 +139,15 @@ def test_empty_files_among_others_are_skipped(tmp_path, caplog):
     for path in paths:
         open(path, "wb").close()
     with pytest.raises(UserError, match="a: the file is empty"):
-        records.check(paths, records.SQUAD, {"S": 8})
+        record_checks.check(paths, records.SQUAD, {"S": 8})
     _write(paths[2], records.SQUAD)
     with caplog.at_level("INFO", "bert_tf"):
-        records.check(paths, records.SQUAD, {"S": 8})
+        record_checks.check(paths, records.SQUAD, {"S": 8})
     assert f"4 of 5 files have no records: {paths[0]}, {paths[1]}, {paths[3]} and 1 more" in (
         caplog.text
     )
     with pytest.raises(UserError, match=r"c: input_ids has length 8, .* 9"):
-        records.check(paths, records.SQUAD, {"S": 9})
+        record_checks.check(paths, records.SQUAD, {"S": 9})
 
 
 def test_a_sample_of_many_files_is_checked(tmp_path, caplog):
@@ -160,13 +160,13 @@ def test_a_sample_of_many_files_is_checked(tmp_path, caplog):
     shutil.copy(bad, paths[1])
     arguments = paths, records.SQUAD, {"S": 8}
     with caplog.at_level("INFO", "bert_tf"):
-        records.check(*arguments, num_checked=21)  # each second file
+        record_checks.check(*arguments, num_checked=21)  # each second file
     assert "checking the first records of 21 of 41 files" in caplog.text
     with pytest.raises(UserError, match="01: its records lack unique_ids"):
-        records.check(*arguments, num_checked=None)
+        record_checks.check(*arguments, num_checked=None)
     shutil.copy(bad, paths[40])
     with pytest.raises(UserError, match="40: its records lack unique_ids"):
-        records.check(*arguments, num_checked=2)
+        record_checks.check(*arguments, num_checked=2)
 
 
 def test_error_while_reading_names_the_wrong_file_among_many(tmp_path):
@@ -175,7 +175,7 @@ def test_error_while_reading_names_the_wrong_file_among_many(tmp_path):
         _write(path, records.SQUAD)
     _write(paths[3], {**records.SQUAD, "input_ids": records.Feature("int64", "L")})
     arguments = paths, records.SQUAD, {"S": 8}
-    records.check(*arguments, num_checked=2)
+    record_checks.check(*arguments, num_checked=2)
 
     def read():
         batches = tf.data.TFRecordDataset(paths).batch(5)
@@ -185,18 +185,20 @@ def test_error_while_reading_names_the_wrong_file_among_many(tmp_path):
         pytest.raises(
             UserError, match=r"0\.tfrecord, .* 2 more: input_ids .* length 4, expected 8"
         ),
-        records.naming_bad_records(paths),
+        record_checks.naming_bad_records(paths),
     ):
         read()
     with (
         pytest.raises(UserError, match=r"/3\.tfrecord: input_ids has length 4, expected 8 because"),
-        records.naming_bad_records(paths, lambda: records.check(*arguments, num_checked=None)),
+        record_checks.naming_bad_records(
+            paths, lambda: record_checks.check(*arguments, num_checked=None)
+        ),
     ):
         read()
     (tmp_path / "2.tfrecord").unlink()
     with (
         pytest.raises(UserError, match=r"/2\.tfrecord: cannot be read \(.*No such file"),
-        records.naming_bad_records(paths),
+        record_checks.naming_bad_records(paths),
     ):
         read()
 
@@ -211,34 +213,34 @@ def test_error_names_the_missing_file_among_similar_names(tmp_path, monkeypatch)
         (tmp_path / name).rename(tmp_path / "away")
         with (
             pytest.raises(UserError, match=rf"^{re.escape(name)}: cannot be read \(.*No such file"),
-            records.naming_bad_records(names),
+            record_checks.naming_bad_records(names),
         ):
             list(tf.data.TFRecordDataset(names))
         (tmp_path / "away").rename(tmp_path / name)
     # A file that is not one of them.
     (tmp_path / "sub/a.tfrecord").unlink()
-    with pytest.raises(tf.errors.NotFoundError), records.naming_bad_records(names):
+    with pytest.raises(tf.errors.NotFoundError), record_checks.naming_bad_records(names):
         list(tf.data.TFRecordDataset("sub/a.tfrecord"))
 
 
 def test_check_lengths_of_other_files(tmp_path):
     path = tmp_path / "x.tfrecord"
     with pytest.raises(UserError, match=r"x\.tfrecord: cannot be read"):
-        records.check_lengths(str(path), records.SQUAD, {"S": 8})
+        record_checks.check_lengths(str(path), records.SQUAD, {"S": 8})
     path.write_bytes(b"")
     with pytest.raises(UserError, match=r"x\.tfrecord: the file is empty"):
-        records.check_lengths(str(path), records.SQUAD, {"S": 8})
+        record_checks.check_lengths(str(path), records.SQUAD, {"S": 8})
     path.write_text("A line of text instead of a record.\n" * 3)
     with pytest.raises(UserError, match=r"x\.tfrecord: not a TFRecord file, or its first record"):
-        records.check_lengths(str(path), records.SQUAD, {"S": 8})
+        record_checks.check_lengths(str(path), records.SQUAD, {"S": 8})
     _write(path, records.SQUAD)
     path.write_bytes(path.read_bytes()[:-6])
     with pytest.raises(UserError, match=r"x\.tfrecord: .*first record is truncated"):
-        records.check_lengths(str(path), records.SQUAD, {"S": 8})
+        record_checks.check_lengths(str(path), records.SQUAD, {"S": 8})
     with tf.io.TFRecordWriter(str(path)) as write:
         write.write(b"\xff\xff\xff not a message")
     with pytest.raises(UserError, match=r"x\.tfrecord: .* not tf\.train\.Example messages"):
-        records.check_lengths(str(path), records.SQUAD, {"S": 8})
+        record_checks.check_lengths(str(path), records.SQUAD, {"S": 8})
 
 
 @pytest.mark.parametrize("damage", [lambda data: data[:-6], lambda data: data[:-30] + b"x" * 30])
@@ -248,6 +250,6 @@ def test_damaged_files_are_named(damage, tmp_path):
     path.write_bytes(damage(path.read_bytes()))
     with (
         pytest.raises(UserError, match=r"x\.tfrecord: a record is damaged or truncated"),
-        records.naming_bad_records([str(path)]),
+        record_checks.naming_bad_records([str(path)]),
     ):
         list(tf.data.TFRecordDataset(str(path)))

@@ -18,6 +18,7 @@ LAYERS = [
         "errors",
         "files",
         "json_files",
+        "locks",
         "console",
         "processes",
         "commands",

@@ -14,7 +14,7 @@ from serving_models import LENGTH, TASKS, TINY, make_servable
 from serving_stand_in import StandIn, Version, signature
 
 import bert_tf
-from bert_tf import files, serving, tasks
+from bert_tf import locks, serving, tasks
 from bert_tf.serving import exporting
 
 
@@ -113,7 +113,7 @@ def test_exports_at_the_same_time_and_after_a_killed_one(vocab_file, tmp_path):
     servable = make_servable("sentence_embedding", vocab_file, options)
     (tmp_path / "4.tmp-12345" / "variables").mkdir(parents=True)
     (tmp_path / "batching_parameters.txt.tmp-12345").write_text("")
-    with files.locked(str(tmp_path), "export_dir", "exports"), pytest.raises(
+    with locks.locked(str(tmp_path), "export_dir", "exports"), pytest.raises(
         bert_tf.UserError, match=r"`export_dir`: another process \(PID \d+\)"
     ):  # fmt: skip
         serving.export(servable, str(tmp_path))

@@ -5,7 +5,7 @@ import pytest
 from common import TINY
 
 from bert_tf import UserError, training
-from bert_tf.data import records, tfrecord
+from bert_tf.data import record_checks, records, tfrecord
 from bert_tf.training.pretraining import PretrainingData
 
 
@@ -53,7 +53,7 @@ def test_file_that_was_not_checked_gives_the_same_error_when_it_is_read(tmp_path
     message = r"x-00009-of-00025: input_ids has length 12, expected 8 because `max_seq_length=8`$"
     with (
         pytest.raises(UserError, match=message),
-        records.naming_bad_records(data.paths, lambda: data.check(num_checked=None)),
+        record_checks.naming_bad_records(data.paths, lambda: data.check(num_checked=None)),
     ):
         list(data.train.batches().take(4))
     # A wrong argument is found before the run starts.

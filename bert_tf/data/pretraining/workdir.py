@@ -10,7 +10,7 @@ import json
 import os
 import re
 
-from bert_tf import console, files, json_files
+from bert_tf import console, files, json_files, locks
 from bert_tf.data.pretraining.corpus import Block
 from bert_tf.data.pretraining.writing import Counts
 from bert_tf.errors import DamagedFile, UserError, reason
@@ -41,7 +41,7 @@ class WorkDir:
 
         Raises UserError if another process holds the lock, or the folder is not a work folder.
         """
-        with files.locked(self.path, "output_file", "makes shards"):
+        with locks.locked(self.path, "output_file", "makes shards"):
             path = self._join("made_of.json")
             system = files.system(self.path)
             if system.exists(path):
