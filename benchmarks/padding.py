@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-r"""Measure the time that padding batches to their longest text saves over --pad_to_max_length.
+r"""Measure the time of training steps with batches padded and computed in different ways.
 
-Training steps of a classifier on the texts of a task, with each kind of padding in turn. The model
-has the sizes of a config (of the release or of Hugging Face) and random weights.
+Steps of a classifier on the texts of a task take turns: with batches padded to max_seq_length as in
+the release, padded to their longest text, and with that padding left out of the computation, as a
+run on a CPU does. The model has the sizes of a config (of the release or of Hugging Face) and
+random weights.
 
     python benchmarks/padding.py --task_name=cola --data_dir=CoLA --vocab_file=vocab.txt \
       --bert_config_file=config.json
@@ -24,7 +26,8 @@ flags.DEFINE_string("task_name", "cola", "Task of run_classifier.py.")
 flags.DEFINE_string("data_dir", None, "Folder with the files of the task.")
 flags.DEFINE_integer("batch_size", 32, "Batch size.")
 flags.DEFINE_integer("max_seq_length", 128, "Maximum sequence length.")
-flags.DEFINE_integer("turns", 20, "Number of steps with each kind of padding.")
+flags.DEFINE_enum("dtype", "float32", ["float32", "bfloat16"], "Type to compute in.")
+flags.DEFINE_integer("turns", 20, "Number of steps of each kind.")
 flags.mark_flags_as_required(["vocab_file", "bert_config_file", "data_dir"])
 
 
@@ -38,24 +41,38 @@ def main():
     strategy = bert_tf.training.make_strategy(distribution_strategy="one_device")
     kind = bert_tf.tasks.TASK_CLASSES["classification"]
     with strategy.scope():
-        model_task = kind(config, len(task.labels))
+        options = bert_tf.training.TrainConfig(dtype=FLAGS.dtype)
+        model_task = kind(config, len(task.labels), dtype=options.dtype_policy)
         optimizer = bert_tf.optimization.AdamWeightDecay(1e-5)
         optimizer.build(bert_tf.training.checkpointing.weights(model_task.model))
-        step = bert_tf.training.TrainStep(model_task, optimizer, bert_tf.training.TrainConfig())
 
-    @tf.function
-    def run(batches):  # takes a batch inside, as the loop does, so that any length is traced once
-        batch = next(batches)
-        loss = strategy.run(step.replica_step, args=(batch,))["loss"]
-        return loss, tf.shape(batch["input_ids"])[1]
+    def make_step(skip_padding):
+        step = bert_tf.training.TrainStep(model_task, optimizer, options)
+
+        @tf.function
+        def run(batches):  # takes a batch inside, as the loop does: any length is traced once
+            batch = next(batches)
+            model_task.model.skip_padding = skip_padding
+            loss = strategy.run(step.replica_step, args=(batch,))["loss"]
+            return (
+                loss,
+                tf.shape(batch["input_ids"])[1],
+                tf.reduce_mean(tf.cast(batch["input_mask"], tf.float32)),
+            )
+
+        return run
 
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "train.tf_record")
         bert_tf.tasks.classification.write_features(
             path, examples, task.labels, tokenizer, FLAGS.max_seq_length
         )
-        iterators = {}
-        for name, multiple in (("to max_seq_length", None), ("to the longest", 8)):
+        kinds = {}
+        for name, multiple, skip_padding in (
+            ("padded to max_seq_length", None, False),
+            ("padded to the longest", 8, False),
+            ("padding left out", 8, True),
+        ):
             data = bert_tf.data.input_pipeline.TrainingInput(
                 [path],
                 kind.schema,
@@ -64,22 +81,34 @@ def main():
                 0,
                 length_multiple=multiple,
             )
-            iterators[name] = iter(data.batches())
-        seconds, lengths = {name: [] for name in iterators}, {name: [] for name in iterators}
+            kinds[name] = make_step(skip_padding), iter(data.batches())
+        seconds, lengths, tokens = ({name: [] for name in kinds} for _ in range(3))
         for turn in range(FLAGS.turns + 2):
-            for name, batches in iterators.items():
+            for name, (run, batches) in kinds.items():
                 start = time.perf_counter()
-                length = int(run(batches)[1])
+                _, length, share = (x.numpy() for x in run(batches))
                 if turn >= 2:  # the first steps trace
                     seconds[name].append(time.perf_counter() - start)
                     lengths[name].append(length)
-    padded, short = iterators
-    for name in iterators:
-        median, length = statistics.median(seconds[name]), statistics.mean(lengths[name])
-        print(f"{FLAGS.task_name:6} {name:18} {median:6.3f} s per step, length {length:.1f}")
-    ratio = [b / a for a, b in zip(seconds[padded], seconds[short], strict=True)]
-    share = statistics.median(ratio)
-    print(f"{FLAGS.task_name:6} padding to the longest takes {share:.2f} of the time")
+                    tokens[name].append(share)
+    print(
+        "| | seconds per step | length | tokens | time, the first is 1 | time, the one above is 1 |"
+    )
+    print("| --- | --- | --- | --- | --- | --- |")
+    names = list(kinds)
+    for above, name in zip([names[0], *names], names, strict=False):
+        print(
+            f"| {FLAGS.task_name}, {FLAGS.dtype}, {name} "
+            f"| {statistics.median(seconds[name]):.3f} | "
+            f"{statistics.mean(lengths[name]):.1f} | {100 * statistics.mean(tokens[name]):.0f} % | "
+            f"{_ratio(seconds[name], seconds[names[0]])} | "
+            f"{_ratio(seconds[name], seconds[above])} |"
+        )
+
+
+def _ratio(times, baseline):
+    """Return the median ratio of turns, so that other work affects both."""
+    return f"{statistics.median(a / b for a, b in zip(times, baseline, strict=True)):.2f}"
 
 
 if __name__ == "__main__":

@@ -13,11 +13,11 @@ from bert_tf.modeling.layers import (
     Dense,
     Embeddings,
     activation,
-    gather_tokens,
     initializer,
     layer_norm,
     register,
 )
+from bert_tf.modeling.token_rows import gather_tokens
 
 
 @register

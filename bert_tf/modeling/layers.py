@@ -1,12 +1,13 @@
 """The layers of the encoder: embeddings, the transformer layer and dropout.
 
-Shapes: B batch, S sequence, H hidden, N heads, D width of a head (H = N * D), V vocabulary.
+Shapes: B batch, S sequence, H hidden, N heads, D width of a head (H = N * D), V vocabulary, T
+tokens of a batch without padding.
 
 Matrix products take their left operand as (B*S, H): kernels of every device are fastest for plain
 two-dimensional products, and the reshape is free.
 
-Layers that drop out take two call arguments next to Keras' `training`. A model passes them on to
-its layers, see `PretrainedModel.call`:
+A model passes these call arguments on to its layers, next to Keras' `training`, see
+`PretrainedModel.call`:
 
 - `replica_id`: an int or an integer scalar tensor. Dropout draws from a different random stream
   for each value. A strategy mirrors the state of the generators, so without it all replicas would
@@ -14,6 +15,9 @@ its layers, see `PretrainedModel.call`:
 - `recompute`: whether to keep only the input of each transformer layer for the backward pass and
   compute the rest again there (Chen et al., arXiv:1604.06174): less memory, about a third more
   time.
+- `skip_padding`: whether to compute only tokens, except for the attention's scores. The outputs
+  for tokens are the same, those for padding are 0. The number of tokens is not static, so XLA and
+  the compiler of JAX cannot do it.
 """
 
 import keras
@@ -21,8 +25,9 @@ from keras import ops
 
 from bert_tf.config import BertConfig
 from bert_tf.modeling import layer_states
+from bert_tf.modeling.token_rows import gather_tokens
 
-CALL_ARGUMENTS = ("replica_id", "recompute")
+CALL_ARGUMENTS = ("replica_id", "recompute", "skip_padding")
 
 # The release adds this to the attention scores of padding. A finite number keeps the softmax of a
 # row that is all padding a distribution.
@@ -114,15 +119,6 @@ class LayerNorm(keras.layers.LayerNormalization):
         variance = ops.mean(ops.square(x), axis=-1, keepdims=True)
         x = x * (ops.rsqrt(variance + self.epsilon) * gamma) + beta
         return ops.cast(x, self.compute_dtype)
-
-
-def gather_tokens(x, positions):
-    """Return the tokens of x (B, S, H) at the positions (B, P) of each sequence: (B * P, H)."""
-    batch, length, hidden = ops.shape(x)
-    # Not by [:, None]: LiteRT has no such slices of an unknown length.
-    first_rows = ops.expand_dims(ops.arange(batch, dtype="int32") * length, 1)
-    rows = first_rows + ops.cast(positions, "int32")
-    return ops.take(ops.reshape(x, (-1, hidden)), ops.reshape(rows, (-1,)), axis=0)
 
 
 class FixedSeedGenerator(keras.random.SeedGenerator):
@@ -274,7 +270,8 @@ class TransformerLayer(ConfigLayer):
     Call: `x` (B, S, H); `input_mask` (B, S), 1 for tokens and 0 for padding; `training`,
     `replica_id` and `recompute`, see the module; `positions` (B, P), the tokens to compute, None
     for all (P = S) -> (B, P, H), or with `with_probs` a pair of that and the attention
-    probabilities (B, N, P, S).
+    probabilities (B, N, P, S). With `rows`, the `TokenRows` of the mask, `x` is (T, H), and so is
+    the output for all tokens.
     """
 
     def __init__(self, config, with_probs=False, **kwargs):
@@ -326,56 +323,75 @@ class TransformerLayer(ConfigLayer):
             layer.build(hidden)
         self.output_dense.build((None, self.config.intermediate_size))
 
-    def call(self, x, input_mask, training=False, replica_id=None, recompute=False, positions=None):
+    def call(
+        self,
+        x,
+        input_mask,
+        training=False,
+        replica_id=None,
+        recompute=False,
+        positions=None,
+        rows=None,
+    ):
         # Seeds are drawn outside `_forward`, so that recomputation uses the same masks.
         dropouts = (self.probs_dropout, self.attention_dropout, self.output_dropout)
         seeds = [dropout.draw_seed(replica_id) if training else None for dropout in dropouts]
         if training and recompute:
             forward = keras.remat(
-                lambda x: self._forward(x, input_mask, positions, training, seeds)
+                lambda x: self._forward(x, input_mask, positions, rows, training, seeds)
             )
             return forward(x)
-        return self._forward(x, input_mask, positions, training, seeds)
+        return self._forward(x, input_mask, positions, rows, training, seeds)
 
-    def _forward(self, x, input_mask, positions, training, seeds):
-        batch, length, hidden = ops.shape(x)
-        tokens = ops.reshape(x, (-1, hidden))
+    def _forward(self, x, input_mask, positions, rows, training, seeds):
+        tokens = ops.reshape(x, (-1, self.config.hidden_size))
         if positions is None:
-            x, num_read = tokens, length
+            x = tokens
         else:
-            x, num_read = gather_tokens(x, positions), ops.shape(positions)[1]
-        context, probs = self._attend(
-            x, tokens, input_mask, (batch, length, num_read), training, seeds[0]
-        )
+            x = gather_tokens(x, positions) if rows is None else rows.gather(x, positions)
+        context, probs = self._attend(x, tokens, input_mask, positions, rows, training, seeds[0])
         context = self.attention_dense(context)
         context = self.attention_dropout(context, training=training, seed=seeds[1])
         x = self.attention_norm(x + context)
         output = self.output_dense(self.intermediate(x))
         output = self.output_dropout(output, training=training, seed=seeds[2])
-        x = ops.reshape(self.output_norm(x + output), (batch, num_read, hidden))
+        x = self.output_norm(x + output)
+        if positions is not None or rows is None:
+            read = input_mask if positions is None else positions
+            x = ops.reshape(x, (*ops.shape(read), self.config.hidden_size))
         return (x, probs) if self.with_probs else x
 
-    def _attend(self, x, tokens, input_mask, sizes, training, seed):
-        """Scaled dot-product attention of x (B*P, H) to tokens (B*S, H); `sizes` are B, S and P.
+    def _attend(self, x, tokens, input_mask, positions, rows, training, seed):
+        """Scaled dot-product attention of x (B*P, H) to tokens (B*S, H).
 
-        Returns context (B*P, H), probs (B, N, P, S).
+        With `rows`, `tokens` is (T, H), and `x` too if `positions` is None.
+
+        Returns context, of the shape of x, and probs (B, N, P, S).
         """
-        batch, length, num_read = sizes
+        batch, length = ops.shape(input_mask)
         heads = self.config.num_attention_heads
         width = self.config.hidden_size // heads
 
         def split(y, count):  # (B*S, H) -> (B, N, S, D)
             return ops.transpose(ops.reshape(y, (batch, count, heads, width)), (0, 2, 1, 3))
 
-        query = split(self.query(x), num_read)
-        key = ops.transpose(split(self.key(tokens), length), (0, 1, 3, 2))
+        def split_tokens(y):  # (T, H) with `rows`
+            # Padding has no influence on other positions, and no gradient.
+            y = y if rows is None else rows.unpack(y, fill_padding=False)
+            return split(y, length)
+
+        query = self.query(x)
+        if positions is None:
+            query = split_tokens(query)
+        else:
+            query = split(query, ops.shape(positions)[1])
+        key = ops.transpose(split_tokens(self.key(tokens)), (0, 1, 3, 2))
         scores = ops.matmul(query, key)
         # Not by [:, None]: LiteRT has no such slices of an unknown length.
         is_padding = 1.0 - ops.expand_dims(ops.cast(input_mask, self.compute_dtype), (1, 2))
         # In this order product, scale and mask become one kernel on a CPU.
         probs = ops.softmax(scores * (width**-0.5) + is_padding * MASKED_SCORE)
         dropped = self.probs_dropout(probs, training=training, seed=seed)
-        context = ops.transpose(
-            ops.matmul(dropped, split(self.value(tokens), length)), (0, 2, 1, 3)
-        )
-        return ops.reshape(context, (-1, self.config.hidden_size)), probs
+        context = ops.matmul(dropped, split_tokens(self.value(tokens)))
+        context = ops.reshape(ops.transpose(context, (0, 2, 1, 3)), (-1, self.config.hidden_size))
+        return context if rows is None or positions is not None else rows.pack(context), probs

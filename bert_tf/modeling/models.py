@@ -30,6 +30,7 @@ from bert_tf.modeling.layers import (
     register,
 )
 from bert_tf.modeling.pretrained import PretrainedModel
+from bert_tf.modeling.token_rows import TokenRows
 
 INPUTS = ("input_ids", "input_mask", "segment_ids")
 
@@ -107,25 +108,52 @@ class BertModel(PretrainedModel):
         self._store_config(config, dtype, with_attention_probs=with_attention_probs)
 
     def call(
-        self, inputs, training=None, mask=None, replica_id=None, recompute=None, positions=None
+        self,
+        inputs,
+        training=None,
+        mask=None,
+        replica_id=None,
+        recompute=None,
+        skip_padding=None,
+        positions=None,
     ):
         """Return the outputs as `PretrainedModel.call`, or those at `positions`."""
-        if positions is None:
-            return super().call(inputs, training, mask, replica_id, recompute)
+        skip_padding = self.skip_padding if skip_padding is None else skip_padding
+        if positions is None and not skip_padding:
+            return super().call(inputs, training, mask, replica_id, recompute, skip_padding)
+        input_mask = inputs["input_mask"]
         options = {"training": training, "replica_id": replica_id}
         x = self.embeddings(inputs["input_ids"], inputs["segment_ids"], **options)
-        options["recompute"] = recompute
-        *lower_layers, last_layer = self._transformer_layers()
-        for layer in lower_layers:
-            x = layer(x, inputs["input_mask"], **options)
-            x = x[0] if layer.with_probs else x
-        x = last_layer(x, inputs["input_mask"], positions=positions, **options)
-        x = x[0] if last_layer.with_probs else x
-        pooler = self.get_layer("pooler")
-        return {"sequence_output": x, "pooled_output": pooler(x[:, 0])}
+        outputs = {"embedding_output": x, "all_encoder_layers": []}
+        if self._options["with_attention_probs"]:
+            outputs["attention_probs"] = []
+        rows = TokenRows(input_mask) if skip_padding else None
+        x = x if rows is None else rows.pack(x)
+        layers = self._transformer_layers()
+        for layer in layers:
+            read = positions if layer is layers[-1] else None
+            x = layer(x, input_mask, positions=read, recompute=recompute, rows=rows, **options)
+            if layer.with_probs:
+                x, probs = x
+                outputs["attention_probs"].append(probs)
+            y = x
+            if read is None and rows is not None:
+                y = ops.reshape(rows.unpack(x), (*ops.shape(input_mask), x.shape[-1]))
+            outputs["all_encoder_layers"].append(y)
+        pooled = self.get_layer("pooler")(y[:, 0])
+        if positions is not None:
+            return {"sequence_output": y, "pooled_output": pooled}
+        return {**outputs, "sequence_output": y, "pooled_output": pooled}
 
     def compute_output_spec(
-        self, inputs, training=None, mask=None, replica_id=None, recompute=None, positions=None
+        self,
+        inputs,
+        training=None,
+        mask=None,
+        replica_id=None,
+        recompute=None,
+        skip_padding=None,
+        positions=None,
     ):
         if positions is None:
             return super().compute_output_spec(inputs, training=training, mask=mask)

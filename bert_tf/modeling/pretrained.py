@@ -23,6 +23,9 @@ class PretrainedModel(keras.Model):
     # Whether the outputs depend on the pooler. If not, a checkpoint may lack its weights.
     uses_pooler = True
 
+    # What the call argument `skip_padding` is if it is not given, as in Keras' `fit`.
+    skip_padding = False
+
     def _store_config(self, config, dtype, **options):
         """Store the constructor's arguments. To be called at the end of the constructor."""
         self.config = config
@@ -159,15 +162,23 @@ class PretrainedModel(keras.Model):
 
         super().quantize(mode, config=config, filters=filters, **kwargs)
 
-    def call(self, inputs, training=None, mask=None, replica_id=None, recompute=None):
+    def call(
+        self, inputs, training=None, mask=None, replica_id=None, recompute=None, skip_padding=None
+    ):
         """Return the outputs for a dict of inputs, in which unknown names are ignored.
 
-        `replica_id` and `recompute` are described in `bert_tf.modeling.layers`; `mask` is not used.
+        `replica_id`, `recompute` and `skip_padding` are described in `bert_tf.modeling.layers`;
+        `mask` is not used.
         """
         # Keras would take a dict with an additional key by position, and compute nonsense.
         inputs = {tensor.name: inputs[tensor.name] for tensor in self.inputs}
         return super().call(
-            inputs, training=training, mask=mask, replica_id=replica_id, recompute=recompute
+            inputs,
+            training=training,
+            mask=mask,
+            replica_id=replica_id,
+            recompute=recompute,
+            skip_padding=self.skip_padding if skip_padding is None else skip_padding,
         )
 
     def compute_output_spec(self, inputs, training=None, mask=None, **_):

@@ -48,6 +48,7 @@ class QuestionAnswering(TaskPipeline):
     """
 
     task_name = "question_answering"
+    _reads_padding = True
     config: QuestionAnsweringConfig
 
     @classmethod

@@ -20,7 +20,7 @@ from bert_tf.pipelines.saving import Exportable, replacing_preset
 from bert_tf.pipelines.tokenizer_layer import BertTokenizer
 from bert_tf.tasks.task_config import TaskConfig
 from bert_tf.tokenization.settings import RELEASE_SETTINGS, extra_settings, resolve_settings
-from bert_tf.training import checkpointing, length_multiple, use_xla
+from bert_tf.training import checkpointing, length_multiple, use_skip_padding, use_xla
 
 
 class TaskPipeline(Exportable):
@@ -36,6 +36,8 @@ class TaskPipeline(Exportable):
     """
 
     task_name = ""
+    # Whether the loss depends on the outputs for padding.
+    _reads_padding = False
 
     def __init__(self, model: keras.Model, config: TaskConfig):
         """Create the pipeline from a model and the `TaskConfig` of its training."""
@@ -154,9 +156,10 @@ class TaskPipeline(Exportable):
         with _naming_unknown_labels(), warnings.catch_warnings():
             if not self.model.uses_pooler:
                 warnings.filterwarnings("ignore", r"Gradients do not exist for .*\['pooler/")
-            history = self.model.fit(
-                dataset, epochs=epochs, validation_data=validation, shuffle=False, **options
-            )
+            with self._skipping_padding():
+                history = self.model.fit(
+                    dataset, epochs=epochs, validation_data=validation, shuffle=False, **options
+                )
         self._is_random = False
         return history
 
@@ -164,8 +167,23 @@ class TaskPipeline(Exportable):
         """Return loss and metrics on a dataset of batches as a dict."""
         if not self.model.compiled:
             self.compile()
-        with _naming_unknown_labels():
+        with _naming_unknown_labels(), self._skipping_padding():
             return self.model.evaluate(dataset, return_dict=True, **options)
+
+    @contextlib.contextmanager
+    def _skipping_padding(self):
+        """Leave out padding in what Keras compiles in the context, but not in exported models."""
+        model = self.model
+        previous = model.skip_padding
+        model.skip_padding = (
+            use_skip_padding(model.distribute_strategy)
+            and not model.jit_compile
+            and not self._reads_padding
+        )
+        try:
+            yield
+        finally:
+            model.skip_padding = previous
 
     def _encode(self, text_a, text_b=None):
         """Convert strings (B,) to the model's inputs, in `tf.data`.

@@ -29,6 +29,9 @@ class Task:
     model = None
     loss_names: tuple[str, ...] = ()
     metric_names: tuple[str, ...] = ()
+    # Whether losses or predictions depend on the outputs for padding. If not, a CPU does not
+    # compute them: they are 0.
+    reads_padding = False
 
     def loss_weights(self, batch):
         """Return this batch's share of the denominator of each loss: a dict of float32 scalars.

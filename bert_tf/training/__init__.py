@@ -24,6 +24,7 @@ from bert_tf.training.strategy import (
     on_all_replicas,
     per_replica,
     set_seed,
+    use_skip_padding,
     use_xla,
 )
 from bert_tf.training.trainer import Trainer
@@ -63,5 +64,6 @@ __all__ = [
     "per_replica",
     "pretrain",
     "set_seed",
+    "use_skip_padding",
     "use_xla",
 ]

@@ -13,6 +13,7 @@ import types
 import keras
 import pytest
 import scripts_alone
+import serving_models
 import tensorflow as tf
 from serving_models import TINY, WORDS, classifier_config, rows_of, write_vocab
 
@@ -61,11 +62,13 @@ def test_invalid_lines_are_answered_with_an_error(run_predict, classifier, tmp_p
             raise ValueError(answer["error"])
 
 
-def test_rows_in_python(exported):
+def test_rows_in_python(vocab_file):
     """A list of texts is enough for a model with one input; another row is described."""
-    sentences = exported("token_classification")
+    sentences, pairs = (
+        serving.ServablePredictor(serving_models.make_servable(task, vocab_file, serving.Options()))
+        for task in ("token_classification", "multiple_choice")
+    )
     assert sentences(["a b", b"c"]) == sentences([{"text": "a b"}, {"text": "c"}])
-    pairs = exported("multiple_choice")
     for model, rows, message in [
         (sentences, "a b", "`rows`: a list of rows was expected"),
         (sentences, [1], "row 0: a text or a dict with text was expected, found 1"),

@@ -32,7 +32,7 @@ class QuestionAnsweringTask(Task):
             best positions, so that neither depends on the length that a batch is padded to. False
             as in the release.
         """
-        self._mask_padding = mask_padding
+        self._mask_padding, self.reads_padding = mask_padding, not mask_padding
         self.model = BertSpanLabeler(config, dtype=dtype)
         self.metric_names = metric_names(decoding_config)
         self._decoding_config, self._extractor = decoding_config, extractor

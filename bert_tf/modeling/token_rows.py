@@ -1,0 +1,103 @@
+"""Choosing rows of a batch: a few tokens of each sequence, or all tokens without the padding.
+
+Shapes: B batch, S sequence, H hidden, P positions, T tokens of a batch without padding.
+"""
+
+import functools
+
+import keras
+from keras import ops
+
+
+def gather_tokens(x, positions):
+    """Return the tokens of x (B, S, H) at the positions (B, P) of each sequence: (B * P, H)."""
+    batch, length, hidden = ops.shape(x)
+    # Not by [:, None]: LiteRT has no such slices of an unknown length.
+    first_rows = ops.expand_dims(ops.arange(batch, dtype="int32") * length, 1)
+    rows = first_rows + ops.cast(positions, "int32")
+    return ops.take(ops.reshape(x, (-1, hidden)), ops.reshape(rows, (-1,)), axis=0)
+
+
+class TokenRows:
+    """Which of the B * S positions of a batch are tokens, to leave out padding.
+
+    Args:
+      input_mask: (B, S), 1 for tokens and 0 for padding.
+    """
+
+    def __init__(self, input_mask):
+        self._shape = ops.shape(input_mask)
+        is_token = ops.cast(ops.not_equal(ops.reshape(input_mask, (-1,)), 0), "int32")
+        # The first row always counts, since a replica's share of the last batch of an evaluation
+        # may be all padding.
+        is_token = ops.concatenate([ops.ones((1,), "int32"), is_token[1:]], 0)
+        # The position of each token (T,), and one plus the token of each position (B * S,).
+        self._positions = ops.cast(ops.nonzero(is_token)[0], "int32")
+        self._tokens = ops.cumsum(is_token) * is_token
+
+    def pack(self, x):
+        """Return the tokens (T, H) of x (B, S, H) or (B * S, H)."""
+        x = ops.reshape(x, (-1, x.shape[-1]))
+        return _move(x, _take, self._positions, _take_or_zero, self._tokens)
+
+    def unpack(self, x, fill_padding=True):
+        """Return (B * S, H) for the tokens x (T, H), with 0 for padding.
+
+        Without `fill_padding`, which is faster, the rows of padding are those of another token: the
+        result must not depend on them.
+        """
+        if fill_padding:
+            return _move(x, _take_or_zero, self._tokens, _take, self._positions)
+        return _move(x, _take, ops.maximum(self._tokens - 1, 0), _take, self._positions)
+
+    def gather(self, x, positions):
+        """Return `gather_tokens` of the tokens x (T, H): (B * P, H), 0 for padding."""
+        tokens = gather_tokens(ops.reshape(self._tokens, (*self._shape, 1)), positions)
+        return _take_or_zero(x, ops.reshape(tokens, (-1,)))
+
+
+def _take(x, rows):
+    """Return rows of x (T, H)."""
+    return ops.take(x, rows, axis=0)
+
+
+def _take_or_zero(x, rows):
+    """Return rows of x (T, H) by one plus their index, 0 for 0."""
+    return ops.take(ops.pad(x, ((1, 0), (0, 0))), rows, axis=0)
+
+
+def _move(x, function, rows, gradient, gradient_rows):
+    """Return `function(x, rows)`, with the gradient `gradient(upstream, gradient_rows)`.
+
+    The gradient is that of the function, which would add rows instead of moving them: in bfloat16
+    that takes as long as the product with an (H, H) matrix. It is used in graphs of TensorFlow.
+    """
+    if keras.backend.backend() != "tensorflow":
+        return function(x, rows)
+    import tensorflow as tf
+
+    if tf.executing_eagerly():
+        return function(x, rows)
+    y = _with_gradient(function, gradient, x.dtype)(x, rows, gradient_rows)
+    y.set_shape((None, x.shape[-1]))
+    return y
+
+
+@functools.cache
+def _with_gradient(function, gradient, dtype):
+    """Return a TensorFlow function of x (R, H), rows and gradient_rows, see `_move`.
+
+    It is traced once, without anything around it: TensorFlow keeps a custom gradient, and the graph
+    that it is in, for the rest of the process.
+    """
+    import tensorflow as tf
+
+    @tf.custom_gradient
+    def differentiable(x, rows, gradient_rows):
+        return function(x, rows), lambda upstream: (gradient(upstream, gradient_rows), None, None)
+
+    indices = tf.TensorSpec((None,), tf.int32)
+    with tf.init_scope():
+        return tf.function(differentiable, autograph=False).get_concrete_function(
+            tf.TensorSpec((None, None), dtype), indices, indices
+        )
