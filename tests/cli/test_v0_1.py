@@ -43,6 +43,7 @@ def test_evaluation_gives_the_recorded_results(name, run_script, tmp_path):
         assert predictions == json.loads((RECORDED / name / "predictions.json").read_text())
 
 
+@pytest.mark.slow
 def test_training_is_resumed(run_script, tmp_path):
     folder, data = tmp_path / "classifier", RECORDED / "data"
     shutil.copytree(RECORDED / "classifier", folder)

@@ -198,6 +198,7 @@ def site(root, tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_the_site_builds(root, site):
     index = (site / "index.html").read_text(encoding="utf-8")
     for path in pages.paths(root):

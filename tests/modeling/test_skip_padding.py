@@ -131,6 +131,7 @@ def test_outputs_and_gradients_are_the_same(model_class):
         )
 
 
+@pytest.mark.slow
 def test_recomputation_and_mixed_precision():
     model, batch = _make(BertClassifier, "mixed_bfloat16")
     _, plain = _run(model, batch)

@@ -226,6 +226,7 @@ def test_a_model_without_masked_lm_head_is_an_error(tiny_config, tmp_path):
         bert_tf.FillMask.from_preset(path, max_seq_length=12)
 
 
+@pytest.mark.slow
 def test_preset_and_export(pipeline, tmp_path):
     pipeline.save_to_preset(tmp_path / "saved")
     loaded = bert_tf.FillMask.from_preset(tmp_path / "saved", num_best=3, max_seq_length=12)

@@ -48,6 +48,7 @@ def test_batches_follow_the_parameters(tmp_path):
         read_parameters(path)
 
 
+@pytest.mark.slow
 def test_rest(served, predictor):
     """Rows and columns, one and several inputs, status and metadata, errors."""
     assert request(served, "/m") == request(served, "/m/versions/1")
