@@ -8,6 +8,10 @@ import functools
 import keras
 from keras import ops
 
+# The number of tokens is rounded up to a multiple of this by repeating the first one. oneDNN keeps
+# memory for each number in which a product was computed.
+_ROWS = 16
+
 
 def gather_tokens(x, positions):
     """Return the tokens of x (B, S, H) at the positions (B, P) of each sequence: (B * P, H)."""
@@ -32,7 +36,12 @@ class TokenRows:
         # may be all padding.
         is_token = ops.concatenate([ops.ones((1,), "int32"), is_token[1:]], 0)
         # The position of each token (T,), and one plus the token of each position (B * S,).
-        self._positions = ops.cast(ops.nonzero(is_token)[0], "int32")
+        positions = ops.cast(ops.nonzero(is_token)[0], "int32")
+        num_surplus = -ops.shape(positions)[0] % _ROWS
+        surplus = ops.zeros((_ROWS,), "int32")[:num_surplus]
+        self._positions = ops.concatenate([positions, surplus], 0)
+        # One plus the positions, 0 for the surplus: nothing depends on it, so its gradient is 0.
+        self._read_positions = ops.concatenate([positions + 1, surplus], 0)
         self._tokens = ops.cumsum(is_token) * is_token
 
     def pack(self, x):
@@ -47,8 +56,9 @@ class TokenRows:
         result must not depend on them.
         """
         if fill_padding:
-            return _move(x, _take_or_zero, self._tokens, _take, self._positions)
-        return _move(x, _take, ops.maximum(self._tokens - 1, 0), _take, self._positions)
+            return _move(x, _take_or_zero, self._tokens, _take_or_zero, self._read_positions)
+        rows = ops.maximum(self._tokens - 1, 0)
+        return _move(x, _take, rows, _take_or_zero, self._read_positions)
 
     def gather(self, x, positions):
         """Return `gather_tokens` of the tokens x (T, H): (B * P, H), 0 for padding."""
