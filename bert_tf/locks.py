@@ -1,4 +1,4 @@
-"""One process at a time writes into a folder, and removes what killed ones left there."""
+"""Locks of folders, and removal of the partial files of killed processes."""
 
 import contextlib
 import errno

@@ -15,9 +15,10 @@ A model passes these call arguments on to its layers, next to Keras' `training`,
 - `recompute`: whether to keep only the input of each transformer layer for the backward pass and
   compute the rest again there (Chen et al., arXiv:1604.06174): less memory, about a third more
   time.
-- `skip_padding`: whether to compute only tokens, except for the attention's scores. The outputs
-  for tokens are the same, those for padding are 0. The number of tokens is not static, so XLA and
-  the compiler of JAX cannot do it.
+- `skip_padding`: whether the transformer layers compute only tokens, except for the attention's
+  scores. The outputs for tokens are the same; those of the layers are 0 for padding, and what a
+  head returns there has no meaning. The first position of a sequence must be a token. The number of
+  tokens is not static, so XLA cannot compile it.
 """
 
 import keras
@@ -376,8 +377,8 @@ class TransformerLayer(ConfigLayer):
             return ops.transpose(ops.reshape(y, (batch, count, heads, width)), (0, 2, 1, 3))
 
         def split_tokens(y):  # (T, H) with `rows`
-            # Padding has no influence on other positions, and no gradient.
-            y = y if rows is None else rows.unpack(y, fill_padding=False)
+            # What stands at padding influences no token, and has no gradient.
+            y = y if rows is None else rows.unpack(y, zero_padding=False)
             return split(y, length)
 
         query = self.query(x)

@@ -23,7 +23,7 @@ class PretrainedModel(keras.Model):
     # Whether the outputs depend on the pooler. If not, a checkpoint may lack its weights.
     uses_pooler = True
 
-    # What the call argument `skip_padding` is if it is not given, as in Keras' `fit`.
+    # The default of the call argument `skip_padding`, for Keras' `fit`, which does not pass it.
     skip_padding = False
 
     def _store_config(self, config, dtype, **options):

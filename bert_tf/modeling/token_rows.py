@@ -8,9 +8,9 @@ import functools
 import keras
 from keras import ops
 
-# The number of tokens is rounded up to a multiple of this by repeating the first one. oneDNN keeps
-# memory for each number in which a product was computed.
-_ROWS = 16
+# The number of tokens is rounded up to a multiple of this by repeating the first one. oneDNN caches
+# memory for each number of rows that a matrix product has had, so few different numbers save it.
+_ROW_MULTIPLE = 16
 
 
 def gather_tokens(x, positions):
@@ -32,16 +32,19 @@ class TokenRows:
     def __init__(self, input_mask):
         self._shape = ops.shape(input_mask)
         is_token = ops.cast(ops.not_equal(ops.reshape(input_mask, (-1,)), 0), "int32")
-        # The first row always counts, since a replica's share of the last batch of an evaluation
-        # may be all padding.
-        is_token = ops.concatenate([ops.ones((1,), "int32"), is_token[1:]], 0)
-        # The position of each token (T,), and one plus the token of each position (B * S,).
+        # The first row always counts as a token, so that there is one: a replica's share of the
+        # last batch of an evaluation may be all padding. It may also be empty.
+        is_first = ops.equal(ops.arange(ops.shape(is_token)[0]), 0)
+        is_token = ops.maximum(is_token, ops.cast(is_first, "int32"))
         positions = ops.cast(ops.nonzero(is_token)[0], "int32")
-        num_surplus = -ops.shape(positions)[0] % _ROWS
-        surplus = ops.zeros((_ROWS,), "int32")[:num_surplus]
-        self._positions = ops.concatenate([positions, surplus], 0)
-        # One plus the positions, 0 for the surplus: nothing depends on it, so its gradient is 0.
-        self._read_positions = ops.concatenate([positions + 1, surplus], 0)
+        num_repeated = -ops.shape(positions)[0] % _ROW_MULTIPLE
+        repeated = ops.zeros((_ROW_MULTIPLE,), "int32")[:num_repeated]
+        # The position of each token (T,).
+        self._positions = ops.concatenate([positions, repeated], 0)
+        # One plus the positions, and 0 for the repeated token: no result depends on the
+        # repetitions, so their gradient is 0.
+        self._read_positions = ops.concatenate([positions + 1, repeated], 0)
+        # One plus the index of the token at each position (B * S,), 0 for padding.
         self._tokens = ops.cumsum(is_token) * is_token
 
     def pack(self, x):
@@ -49,13 +52,13 @@ class TokenRows:
         x = ops.reshape(x, (-1, x.shape[-1]))
         return _move(x, _take, self._positions, _take_or_zero, self._tokens)
 
-    def unpack(self, x, fill_padding=True):
+    def unpack(self, x, zero_padding=True):
         """Return (B * S, H) for the tokens x (T, H), with 0 for padding.
 
-        Without `fill_padding`, which is faster, the rows of padding are those of another token: the
+        Without `zero_padding`, which is faster, the rows of padding are those of another token: the
         result must not depend on them.
         """
-        if fill_padding:
+        if zero_padding:
             return _move(x, _take_or_zero, self._tokens, _take_or_zero, self._read_positions)
         rows = ops.maximum(self._tokens - 1, 0)
         return _move(x, _take, rows, _take_or_zero, self._read_positions)
@@ -79,8 +82,9 @@ def _take_or_zero(x, rows):
 def _move(x, function, rows, gradient, gradient_rows):
     """Return `function(x, rows)`, with the gradient `gradient(upstream, gradient_rows)`.
 
-    The gradient is that of the function, which would add rows instead of moving them: in bfloat16
-    that takes as long as the product with an (H, H) matrix. It is used in graphs of TensorFlow.
+    TensorFlow's own gradient of `take` adds rows, which in bfloat16 takes as long as a product with
+    an (H, H) matrix. This one copies them, with the same result where the gradient of padding is 0.
+    Outside of TensorFlow's graphs the own one is used.
     """
     if keras.backend.backend() != "tensorflow":
         return function(x, rows)

@@ -176,7 +176,7 @@ class TaskPipeline(Exportable):
         model = self.model
         previous = model.skip_padding
         model.skip_padding = (
-            use_skip_padding(model.distribute_strategy)
+            (previous or use_skip_padding(model.distribute_strategy))
             and not model.jit_compile
             and not self._reads_padding
         )

@@ -29,8 +29,8 @@ class Task:
     model = None
     loss_names: tuple[str, ...] = ()
     metric_names: tuple[str, ...] = ()
-    # Whether losses or predictions depend on the outputs for padding. If not, a CPU does not
-    # compute them: they are 0.
+    # Whether losses or predictions read the model's outputs for padding. If not, they are not
+    # computed on a CPU (`skip_padding` in `modeling.layers`).
     reads_padding = False
 
     def loss_weights(self, batch):

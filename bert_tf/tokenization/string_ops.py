@@ -23,6 +23,8 @@ def map_where(mask, function, texts):
 
 
 def drop_invalid_utf8(texts):
+    """Return strings (B,) without the bytes that are not UTF-8."""
+
     def transcode(texts):
         return tf.strings.unicode_transcode(
             texts, "UTF-8", "UTF-8", errors="ignore", replace_control_characters=False

@@ -344,9 +344,9 @@ MIN_XLA_STEPS = 2000
 
 
 def use_skip_padding(strategy):
-    """Return whether models are to leave out padding, see `modeling.layers`, on these devices.
+    """Return whether models should leave out padding on these devices, see `modeling.layers`.
 
-    TPUs need static shapes. On a GPU it was not measured.
+    TPUs need static shapes. On a GPU it was not tried.
     """
     is_tpu = isinstance(strategy, tf.distribute.TPUStrategy)
     return not is_tpu and not tf.config.list_logical_devices("GPU")

@@ -99,7 +99,7 @@ class Trainer:
         options = dataclasses.replace(
             options, xla=use_xla(options.xla, self.strategy, num_train_steps)
         )
-        self.model.skip_padding &= not options.xla  # which needs static shapes
+        self.model.skip_padding &= not options.xla  # XLA needs static shapes
         check_metric(options.best_metric, self.task.metric_names)
         with (
             exclusive_directory(self.output_dir, self.workers),

@@ -183,3 +183,11 @@ def test_dropout():
     assert not np.allclose(run(), run())
     zeros = np.array(run()) == 0
     np.testing.assert_array_equal(zeros.all(-1), batch["input_mask"] == 0)
+
+
+def test_an_empty_batch():
+    """With Keras' `evaluate` it is the share of a replica in the last batch."""
+    model, batch = _make(BertTokenClassifier)
+    empty = {name: value[:0] for name, value in batch.items()}
+    run = tf.function(lambda: model(empty, skip_padding=True)["logits"])
+    assert run().shape == (0, 8, 3)

@@ -52,6 +52,14 @@ def test_fit(trained):
         assert answer["answer"] == CONTEXT[answer["start"] : answer["end"]]
 
 
+def test_fit_computes_padding(encoder_folder, monkeypatch):
+    """The loss is a softmax over all positions."""
+    seen = []
+    monkeypatch.setattr(keras.Model, "fit", lambda model, *_, **__: seen.append(model.skip_padding))
+    make(encoder_folder).fit(QUESTIONS, [CONTEXT] * 3, ANSWERS)
+    assert seen == [False]
+
+
 def test_batches_are_the_windows_of_the_script(encoder_folder):
     qa = make(encoder_folder)
     tokenizer = bert_tf.FullTokenizer(str(encoder_folder / "vocab.txt"))

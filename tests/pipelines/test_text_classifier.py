@@ -67,6 +67,24 @@ def test_fit(trained):
     assert [answer["label"] for answer in classifier.predict(TEXTS)] == LABELS
 
 
+def test_fit_leaves_out_padding(encoder_folder, monkeypatch):
+    """In what it compiles: without XLA, and not in a model that is exported later."""
+    seen = []
+
+    def record(model, *_, **__):
+        seen.append(model.skip_padding)
+
+    monkeypatch.setattr(keras.Model, "fit", record)
+    monkeypatch.setattr(keras.Model, "evaluate", record)
+    classifier = make(encoder_folder)
+    classifier.fit(TEXTS, LABELS)
+    classifier.evaluate(TEXTS, LABELS)
+    classifier.compile(jit_compile=True)
+    classifier.fit(TEXTS, LABELS)
+    assert seen == [True, True, False]
+    assert not classifier.model.skip_padding
+
+
 def test_answers(trained):
     classifier = trained[0]
     rows = [("a b", ""), ("c d e", "")]

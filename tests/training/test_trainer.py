@@ -7,6 +7,7 @@ import os
 import pathlib
 import shutil
 import signal
+import unittest.mock
 import weakref
 
 import numpy as np
@@ -26,6 +27,27 @@ from training_helpers import (
 import bert_tf
 from bert_tf import checkpoints, optimization, tasks, training
 from bert_tf.data import input_pipeline, records
+
+
+@pytest.mark.parametrize(
+    ("mask_padding", "xla", "expected"),
+    [(True, None, True), (False, None, False), (True, True, False)],
+)
+def test_padding_is_left_out_where_nothing_reads_it(
+    tmp_path, monkeypatch, mask_padding, xla, expected
+):
+    decoding = tasks.question_answering.decoding.DecodingConfig(2, 3, False, 0.0)
+
+    def make_task():
+        return tasks.question_answering.QuestionAnsweringTask(
+            config(), decoding, mask_padding=mask_padding
+        )
+
+    trainer = training.Trainer(make_task, one_device(), str(tmp_path))
+    assert trainer.model.skip_padding is mask_padding
+    monkeypatch.setattr("bert_tf.training.trainer.TrainLoop", unittest.mock.Mock())
+    trainer.fit(None, None, 10, training.TrainConfig(xla=xla))
+    assert trainer.model.skip_padding is expected
 
 
 @pytest.mark.slow
