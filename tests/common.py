@@ -16,6 +16,9 @@ TINY = bert_tf.BertConfig(
     max_position_embeddings=12,
     type_vocab_size=2,
 )
+NO_DROPOUT = bert_tf.BertConfig.from_dict(
+    {**TINY.to_dict(), "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+)
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghij", *(f"##{c}" for c in "abc")]
 
 # Flags that keep a run of a fine-tuning script short.
@@ -33,6 +36,16 @@ def features(batch=3, length=8, seed=0):
         "segment_ids": (rng.integers(0, 2, (batch, length)) * mask).astype("int32"),
         "masked_lm_positions": rng.integers(0, 3, (batch, 2)).astype("int32"),
     }
+
+
+def enlarge_weights(model):
+    """Multiply the matrices of a model by 10, and switch off the dropout before its head."""
+    for weight in model.trainable_variables:
+        if weight.path.endswith(("kernel", "output_weights")):
+            weight.assign(10 * weight.value)
+    for layer in model.layers:
+        if isinstance(layer, bert_tf.modeling.Dropout):
+            layer.rate = 0.0
 
 
 def write_vocab(folder, words=WORDS):

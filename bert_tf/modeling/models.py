@@ -145,16 +145,7 @@ class BertModel(PretrainedModel):
             return {"sequence_output": y, "pooled_output": pooled}
         return {**outputs, "sequence_output": y, "pooled_output": pooled}
 
-    def compute_output_spec(
-        self,
-        inputs,
-        training=None,
-        mask=None,
-        replica_id=None,
-        recompute=None,
-        skip_padding=None,
-        positions=None,
-    ):
+    def compute_output_spec(self, inputs, training=None, mask=None, positions=None, **_):
         if positions is None:
             return super().compute_output_spec(inputs, training=training, mask=mask)
         (batch, count), hidden = positions.shape, self.config.hidden_size

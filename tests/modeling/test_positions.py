@@ -6,21 +6,16 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from common import TINY, features
+from common import NO_DROPOUT, enlarge_weights, features
 
-import bert_tf
 from bert_tf.modeling import (
     BertClassifier,
     BertModel,
     BertMultipleChoice,
     BertPretrainer,
-    Dropout,
 )
 from bert_tf.modeling.layers import Dense
 
-NO_DROPOUT = bert_tf.BertConfig.from_dict(
-    {**TINY.to_dict(), "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-)
 BATCH = features(batch=4)
 CHOICES = {name: value.reshape(2, 2, -1) for name, value in BATCH.items()}
 
@@ -30,12 +25,7 @@ def _make(model_class):
     keras.utils.set_random_seed(3)
     options = {"num_labels": 3} if model_class is BertClassifier else {}
     model = model_class(NO_DROPOUT, **options)
-    for weight in model.trainable_variables:
-        if weight.path.endswith(("kernel", "output_weights")):
-            weight.assign(10 * weight.value)
-    for layer in model.layers:
-        if isinstance(layer, Dropout):
-            layer.rate = 0.0
+    enlarge_weights(model)
     bert = model.get_layer("bert")
 
     def classify(batch):

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from common import TINY, features
+from common import NO_DROPOUT, TINY, enlarge_weights, features
 
 import bert_tf
 from bert_tf.modeling import (
@@ -15,13 +15,9 @@ from bert_tf.modeling import (
     BertPretrainer,
     BertSpanLabeler,
     BertTokenClassifier,
-    Dropout,
 )
 from bert_tf.modeling.layers import Dense
 
-NO_DROPOUT = bert_tf.BertConfig.from_dict(
-    {**TINY.to_dict(), "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-)
 LABELS = {"num_labels": 3}
 _OF_SEQUENCES = ("pooled_output", "masked_lm_logits", "next_sentence_logits")
 MODELS = {
@@ -48,12 +44,7 @@ def _make(model_class, dtype=None):
     """Return a model with large weights and without dropout, and its batch."""
     keras.utils.set_random_seed(3)
     model = model_class(NO_DROPOUT, dtype=dtype, **MODELS[model_class])
-    for weight in model.trainable_variables:
-        if weight.path.endswith(("kernel", "output_weights")):
-            weight.assign(10 * weight.value)
-    for layer in model.layers:
-        if isinstance(layer, Dropout):
-            layer.rate = 0.0
+    enlarge_weights(model)
     batch = _batch()
     if model_class is BertMultipleChoice:
         batch = {name: value.reshape(2, 2, -1) for name, value in batch.items()}
