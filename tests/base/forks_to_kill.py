@@ -46,7 +46,7 @@ def run_and_kill(run, script, arguments, log, seconds=None, operation=None):
     ended = 0
     while not ended:
         ended, status = os.waitpid(child, os.WNOHANG)
-        if seconds is not None and time.monotonic() - start > seconds:
+        if not ended and seconds is not None and time.monotonic() - start > seconds:
             os.kill(child, signal.SIGKILL)
             seconds = None
         time.sleep(0.001)

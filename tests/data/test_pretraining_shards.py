@@ -64,9 +64,11 @@ def test_existing_shards_are_not_created_again(text_folder, caplog):
     # But the side file of their counts is, which earlier versions did not write.
     side = text_folder / "made/x.counts.json"
     text = side.read_text()
-    side.unlink()
+    # A process that was killed while writing it leaves a partial one.
+    partial = side.rename(f"{side}.tmp-{10**30}")
     make_shards().create()
     assert side.read_text() == text
+    assert not partial.exists()
     # A shard that was removed is created again, with the same contents.
     path = text_folder / "made/x-00002-of-00003"
     data = path.read_bytes()

@@ -150,6 +150,7 @@ class Shards:
         paths, counts = self.paths(), [shard["instances"] for shard in metadata["shards"]]
         if record_files.read_counts(paths, record_files.sizes(paths)) == counts:
             return
+        files.remove_partial(self._path)  # and partial side files
         try:
             record_files.write_counts(dict(zip(paths, counts, strict=True)))
         except UserError as error:
