@@ -2,7 +2,7 @@
 
 import copy
 import json
-import math
+import sys
 from typing import Any
 
 from bert_tf import json_files
@@ -45,6 +45,7 @@ _POSITIVE = (
 )
 # No machine can hold a larger model; the sizes are a mistake.
 _MAX_WEIGHTS = 10**11
+_MAX_INTEGER = 2**31 - 1
 _PROBABILITIES = ("hidden_dropout_prob", "attention_probs_dropout_prob")
 
 
@@ -110,19 +111,22 @@ class BertConfig:
     def _check(self):
         for key in _POSITIVE:
             value = getattr(self, key)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise UserError(f"{key} must be an integer of at least 1, not {value!r}")
+            is_integer = isinstance(value, int) and not isinstance(value, bool)
+            if not is_integer or not 1 <= value <= _MAX_INTEGER:
+                raise UserError(
+                    f"{key} must be an integer from 1 to {_MAX_INTEGER}, not {value!r:.40}"
+                )
         for key in _PROBABILITIES:
             value = getattr(self, key)
             if not isinstance(value, (int, float)) or not 0 <= value < 1:
-                raise UserError(f"{key} must be a number in [0, 1), not {value!r}")
+                raise UserError(f"{key} must be a number in [0, 1), not {value!r:.40}")
         for key in ("initializer_range", "layer_norm_eps"):
             value = getattr(self, key)
-            if not isinstance(value, (int, float)) or not 0 < value < math.inf:
-                raise UserError(f"{key} must be a positive number, not {value!r}")
+            if not isinstance(value, (int, float)) or not 0 < value <= sys.float_info.max:
+                raise UserError(f"{key} must be a positive number, not {value!r:.40}")
         if not isinstance(self.hidden_act, str) or self.hidden_act not in ACTIVATIONS:
             known = ", ".join(ACTIVATIONS)
-            raise UserError(f"hidden_act must be one of {known}, not {self.hidden_act!r}")
+            raise UserError(f"hidden_act must be one of {known}, not {self.hidden_act!r:.40}")
         if self.hidden_size % self.num_attention_heads:
             raise UserError(
                 f"hidden_size {self.hidden_size} is not a multiple of "

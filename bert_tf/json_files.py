@@ -9,6 +9,7 @@ name that ends in "?" may be missing:
 
 import json
 import math
+import sys
 import types
 import typing
 from collections.abc import Callable
@@ -58,16 +59,16 @@ def integer(minimum: int, maximum: int = 2**63 - 1) -> Kind:
     return _kind(description, lambda value: type(value) is int and minimum <= value <= maximum)
 
 
-def _is_finite(value):
-    try:
-        return type(value) in (int, float) and math.isfinite(value)
-    except OverflowError:  # an integer that is too large for a float
-        return False
+def _is_number(value):
+    """Return whether a value is a float that is not NaN, or an integer that a float can hold."""
+    if type(value) is int:
+        return abs(value) <= sys.float_info.max
+    return type(value) is float and not math.isnan(value)
 
 
-NUMBER = _kind("a finite number", _is_finite)
+NUMBER = _kind("a finite number", lambda value: _is_number(value) and math.isfinite(value))
 # A threshold or a loss may be infinite.
-ANY_NUMBER = _kind("a number", lambda value: type(value) in (int, float) and value == value)
+ANY_NUMBER = _kind("a number", _is_number)
 
 
 def choice(*values: Any) -> Kind:
