@@ -65,6 +65,18 @@ flags.DEFINE_enum(
     ["float32", "bfloat16", "int8"],
     "Type of the weights; bfloat16 and int8 make the files half and a quarter as large.",
 )
+flags.DEFINE_enum(
+    "dtype",
+    "float32",
+    ["float32", "bfloat16", "float16"],
+    "Type to compute in; bfloat16 is faster on CPUs that have it, on GPUs and TPUs.",
+)
+flags.DEFINE_bool(
+    "skip_padding",
+    None,
+    "Whether to compute only tokens, not padding; if not given, for models that take text and have "
+    "no sequence_buckets. XLA, TPUs and converters need models that compute padding.",
+)
 flags.DEFINE_bool("warm_up", True, "Whether to write requests for TF Serving to warm up with.")
 flags.mark_flag_as_required("export_dir")
 
@@ -115,7 +127,9 @@ def export_options():
         buckets = tuple(map(int, FLAGS.sequence_buckets))
     except ValueError:
         raise bert_tf.UserError("--sequence_buckets: whole numbers were expected") from None
-    return bert_tf.serving.Options(FLAGS.inputs, buckets, FLAGS.weights, FLAGS.warm_up)
+    return bert_tf.serving.Options(
+        FLAGS.inputs, buckets, FLAGS.weights, FLAGS.warm_up, FLAGS.dtype, FLAGS.skip_padding
+    )
 
 
 def from_run():

@@ -64,7 +64,7 @@ def main():
     )
     if FLAGS.export_dir:
         serving = bert_tf.serving
-        servable = serving.sentence_embedding_servable(encoder, serving.Options())
+        servable = serving.sentence_embedding_servable(encoder, serving.Options(dtype=FLAGS.dtype))
         serving.export(servable, FLAGS.export_dir, FLAGS.version)
     if FLAGS.input_file:
         sentences, vectors = embed(encoder)

@@ -127,7 +127,7 @@ class BertModel(PretrainedModel):
         outputs = {"embedding_output": x, "all_encoder_layers": []}
         if self._options["with_attention_probs"]:
             outputs["attention_probs"] = []
-        rows = TokenRows(input_mask) if skip_padding else None
+        rows = TokenRows(input_mask, training) if skip_padding else None
         x = x if rows is None else rows.pack(x)
         layers = self._transformer_layers()
         for layer in layers:

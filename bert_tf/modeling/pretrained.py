@@ -39,6 +39,11 @@ class PretrainedModel(keras.Model):
         """The dtype of the computation, such as "bfloat16". That of the weights may differ."""
         return self._policy.compute_dtype
 
+    @property
+    def weight_type(self):
+        """The dtype of the weights, such as "float32". Heads may have others."""
+        return self._policy.variable_dtype
+
     def _encoder(self):
         """Return the `BertModel` in this model, or the model itself.
 

@@ -27,9 +27,11 @@ class TokenRows:
 
     Args:
       input_mask: (B, S), 1 for tokens and 0 for padding.
+      training: whether there will be gradients.
     """
 
-    def __init__(self, input_mask):
+    def __init__(self, input_mask, training=True):
+        self._training = training
         self._shape = ops.shape(input_mask)
         is_token = ops.cast(ops.not_equal(ops.reshape(input_mask, (-1,)), 0), "int32")
         # The first row always counts as a token, so that there is one: a replica's share of the
@@ -50,7 +52,7 @@ class TokenRows:
     def pack(self, x):
         """Return the tokens (T, H) of x (B, S, H) or (B * S, H)."""
         x = ops.reshape(x, (-1, x.shape[-1]))
-        return _move(x, _take, self._positions, _take_or_zero, self._tokens)
+        return self._move(x, _take, self._positions, _take_or_zero, self._tokens)
 
     def unpack(self, x, zero_padding=True):
         """Return (B * S, H) for the tokens x (T, H), with 0 for padding.
@@ -59,14 +61,32 @@ class TokenRows:
         result must not depend on them.
         """
         if zero_padding:
-            return _move(x, _take_or_zero, self._tokens, _take_or_zero, self._read_positions)
+            return self._move(x, _take_or_zero, self._tokens, _take_or_zero, self._read_positions)
         rows = ops.maximum(self._tokens - 1, 0)
-        return _move(x, _take, rows, _take_or_zero, self._read_positions)
+        return self._move(x, _take, rows, _take_or_zero, self._read_positions)
 
     def gather(self, x, positions):
         """Return `gather_tokens` of the tokens x (T, H): (B * P, H), 0 for padding."""
         tokens = gather_tokens(ops.reshape(self._tokens, (*self._shape, 1)), positions)
         return _take_or_zero(x, ops.reshape(tokens, (-1,)))
+
+    def _move(self, x, function, rows, gradient, gradient_rows):
+        """Return `function(x, rows)`, with the gradient `gradient(upstream, gradient_rows)`.
+
+        TensorFlow's own gradient of `take` adds rows, which in bfloat16 takes as long as a product
+        with an (H, H) matrix. This one copies them, with the same result where the gradient of
+        padding is 0. Outside of training, where it could not be saved with the model, and outside
+        of TensorFlow's graphs the own one is used.
+        """
+        if not self._training or keras.backend.backend() != "tensorflow":
+            return function(x, rows)
+        import tensorflow as tf
+
+        if tf.executing_eagerly():
+            return function(x, rows)
+        y = _with_gradient(function, gradient, x.dtype)(x, rows, gradient_rows)
+        y.set_shape((None, x.shape[-1]))
+        return y
 
 
 def _take(x, rows):
@@ -79,27 +99,9 @@ def _take_or_zero(x, rows):
     return ops.take(ops.pad(x, ((1, 0), (0, 0))), rows, axis=0)
 
 
-def _move(x, function, rows, gradient, gradient_rows):
-    """Return `function(x, rows)`, with the gradient `gradient(upstream, gradient_rows)`.
-
-    TensorFlow's own gradient of `take` adds rows, which in bfloat16 takes as long as a product with
-    an (H, H) matrix. This one copies them, with the same result where the gradient of padding is 0.
-    Outside of TensorFlow's graphs the own one is used.
-    """
-    if keras.backend.backend() != "tensorflow":
-        return function(x, rows)
-    import tensorflow as tf
-
-    if tf.executing_eagerly():
-        return function(x, rows)
-    y = _with_gradient(function, gradient, x.dtype)(x, rows, gradient_rows)
-    y.set_shape((None, x.shape[-1]))
-    return y
-
-
 @functools.cache
 def _with_gradient(function, gradient, dtype):
-    """Return a TensorFlow function of x (R, H), rows and gradient_rows, see `_move`.
+    """Return a TensorFlow function of x (R, H), rows and gradient_rows for `TokenRows._move`.
 
     It is traced once, without anything around it: TensorFlow keeps a custom gradient, and the graph
     that it is in, for the rest of the process.

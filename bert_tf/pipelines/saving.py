@@ -3,6 +3,7 @@
 import contextlib
 import os
 import tempfile
+from typing import Any
 
 from bert_tf import checkpoints, files, serving
 from bert_tf.checkpoints.metadata import HUGGING_FACE_CONFIG, find_companion_file
@@ -12,6 +13,8 @@ from bert_tf.tokenization.vocabulary import to_text
 
 class Exportable:
     """Base of the pipelines that a SavedModel can replace. Subclasses define `_servable`."""
+
+    model: Any
 
     def _servable(self, options):
         """Return the `serving.Servable` for `serving.Options`."""
@@ -25,6 +28,8 @@ class Exportable:
         buckets: tuple = (),
         weights: str = "float32",
         warm_up: bool = True,
+        dtype: str | None = None,
+        skip_padding: bool | None = None,
     ) -> str:
         """Write a SavedModel for TF Serving and for programs without bert_tf.
 
@@ -38,6 +43,9 @@ class Exportable:
           buckets: lengths to pad sequences to; empty for the longest of a batch.
           weights: the type to store the weights in: "float32", "bfloat16" or "int8".
           warm_up: whether to write requests that TF Serving warms the model up with.
+          dtype: the type to compute in: "float32", "bfloat16" or "float16"; None for that of the
+            model.
+          skip_padding: whether to compute only tokens, see `serving.Options`.
 
         Returns:
           The folder written, FOLDER/VERSION.
@@ -47,7 +55,8 @@ class Exportable:
         """
         if inputs not in ("text", "ids"):
             raise UserError(f"`inputs={inputs}`: expected text or ids")
-        options = serving.Options(inputs, tuple(buckets), weights, warm_up)
+        dtype = dtype or self.model.compute_type
+        options = serving.Options(inputs, tuple(buckets), weights, warm_up, dtype, skip_padding)
         return serving.export(self._servable(options), os.fspath(folder), version)
 
 

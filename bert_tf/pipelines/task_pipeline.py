@@ -202,9 +202,9 @@ class TaskPipeline(Exportable):
         self._warn_if_random("the answers of the exported model")
         return self._make_servable(self.config, options)
 
-    def _make_servable(self, config, options=None):
+    def _make_servable(self, config, options):
         spec = tasks.TASKS[self.task_name]
-        return spec.make_servable(self.model, config, options or serving.Options())
+        return spec.make_servable(self.model, config, options)
 
     def _prediction_config(self):
         """Return the config of the servable that predicts."""
@@ -215,7 +215,9 @@ class TaskPipeline(Exportable):
         self._warn_if_random("the answers")
         # A model whose variables were replaced, as by `quantize`, is traced again.
         if self._predictor is None or not _same(self._predictor_variables, self.model.variables):
-            servable = self._make_servable(self._prediction_config())
+            skip_padding = use_skip_padding(self.model.distribute_strategy)
+            options = serving.Options(skip_padding=skip_padding)
+            servable = self._make_servable(self._prediction_config(), options)
             self._predictor = serving.ServablePredictor(servable)
             self._predictor_variables = self.model.variables
         return self._predictor(rows, batch_size)

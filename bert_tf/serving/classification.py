@@ -22,7 +22,7 @@ def classification_servable(model, config, options):
     A model of long documents reads texts in windows, as in training; its token ids are (B, W, S),
     and windows whose mask is 0 do not count.
     """
-    model, buckets = prepare_model(model, options, config.max_seq_length)
+    model, call, buckets = prepare_model(model, options, config.max_seq_length)
     tokenizer = GraphTokenizer(config.vocab_file, **config.tokenizer_settings)
     numbers = config.numeric_inputs
 
@@ -30,7 +30,7 @@ def classification_servable(model, config, options):
         if numbers:
             normalised = tf.cast(normalize(inputs["numbers"], numbers), tf.float32)
             inputs = {**inputs, "numbers": normalised}
-        return answers_of(model(inputs, training=False)["logits"])
+        return answers_of(call(inputs)["logits"])
 
     def answers_of(logits):
         answers = TASK_CLASSES[config.task_type].answers(logits)
@@ -49,7 +49,7 @@ def classification_servable(model, config, options):
     trackables: tuple = (model, tokenizer)
     ids_specs = token_id_specs()
     if config.windows:
-        documents = DocumentClassifier(model, config, buckets, tokenizer)
+        documents = DocumentClassifier(call, config, buckets, tokenizer)
         trackables, ids_specs = (model, documents), token_id_specs(None, None, None)
 
         def serve_text(inputs):
@@ -108,10 +108,10 @@ def _label_names(config, logits):
 class DocumentClassifier(tf.Module):
     """Classifies texts of any length by the windows of their tokens, as in training."""
 
-    def __init__(self, model, config, buckets, tokenizer):
-        """Store the model of a `ClassificationConfig` with `windows`, and what it needs."""
+    def __init__(self, call, config, buckets, tokenizer):
+        """Store the `PreparedModel.call` of a `ClassificationConfig` with `windows`."""
         super().__init__()
-        self._model, self._buckets, self.tokenizer = model, buckets, tokenizer
+        self._call, self._buckets, self.tokenizer = call, buckets, tokenizer
         self._windows, self._num_labels = config.windows, config.num_outputs
         self._num_numbers = len(config.numeric_inputs)
 
@@ -151,7 +151,7 @@ class DocumentClassifier(tf.Module):
             inputs = {name: value[:, None] for name, value in inputs.items()}
             if self._num_numbers:
                 inputs["numbers"] = tf.gather(numbers, row_texts)
-            return [self._model(inputs, training=False)["logits"]]
+            return [self._call(inputs)["logits"]]
 
         (logits,) = windows.map(read, [(tf.float32, (None, self._num_labels))])
         pool = tf.math.segment_max if settings.pooling == "max" else tf.math.segment_mean
@@ -165,11 +165,11 @@ def multiple_choice_servable(model, config, options):
     and `probabilities`, float32 (B, C); `choice`, int32 (B,), the number of the most probable
     ending from 0; for texts `ending`, string (B,). Token ids are (B, C, S).
     """
-    model, buckets = prepare_model(model, options, config.max_seq_length)
+    model, call, buckets = prepare_model(model, options, config.max_seq_length)
     tokenizer = GraphTokenizer(config.vocab_file, **config.tokenizer_settings)
 
     def serve_ids(inputs):
-        logits = model(inputs, training=False)["logits"]
+        logits = call(inputs)["logits"]
         choice = tf.argmax(logits, -1, tf.int32)
         return {"logits": logits, "probabilities": tf.nn.softmax(logits), "choice": choice}
 

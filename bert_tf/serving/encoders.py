@@ -17,10 +17,10 @@ def encoder_servable(model, tokenizer, max_seq_length, options):
     int32 (B, S), the token ids with 0 for padding. The first and last vectors of a text are those
     of [CLS] and [SEP].
     """
-    model, buckets = prepare_model(model, options, max_seq_length)
+    model, call, buckets = prepare_model(model, options, max_seq_length)
 
     def serve_ids(inputs):
-        outputs = model(inputs, training=False)
+        outputs = call(inputs)
         outputs = {name: outputs[name] for name in ("sequence_output", "pooled_output")}
         outputs = {name: tf.cast(x, tf.float32) for name, x in outputs.items()}
         return {**outputs, "tokens": tf.identity(inputs["input_ids"])}
@@ -31,10 +31,10 @@ def encoder_servable(model, tokenizer, max_seq_length, options):
 def sentence_embedding_servable(sentence_encoder, options):
     """Return a `pipelines.SentenceEncoder` as a `Servable`: `text` to `vectors`, float32 (B, H)."""
     length, tokenizer = sentence_encoder.max_seq_length, sentence_encoder.tokenizer
-    model, buckets = prepare_model(sentence_encoder.model, options, length)
+    model, call, buckets = prepare_model(sentence_encoder.model, options, length)
 
     def serve_ids(inputs):
-        return {"vectors": sentence_encoder.compute(model, inputs)}
+        return {"vectors": sentence_encoder.compute(call, inputs)}
 
     return _single_text_servable(
         "sentence_embedding", model, tokenizer, buckets, options, serve_ids
@@ -49,7 +49,7 @@ def fill_mask_servable(model, tokenizer, max_seq_length, options, num_best=5):
     `probabilities`, float32 (B, P, K); "" and 0 after the last mask of a text. `num_best` is K, and
     the `FullTokenizer` must keep special tokens.
     """
-    model, buckets = prepare_model(model, options, max_seq_length)
+    model, call, buckets = prepare_model(model, options, max_seq_length)
     mask_id, id_to_token = tokenizer.vocab["[MASK]"], tokenizer.inv_vocab
     words = [id_to_token.get(i, "") for i in range(max(id_to_token) + 1)]
     num_words = len(words)
@@ -64,7 +64,7 @@ def fill_mask_servable(model, tokenizer, max_seq_length, options, num_best=5):
         is_mask = tf.sequence_mask(positions.row_lengths())[:, :, None]
         inputs = {name: inputs[name] for name in INPUTS}
         inputs["masked_lm_positions"] = positions.to_tensor()
-        logits = model(inputs, training=False)["masked_lm_logits"]
+        logits = call(inputs)["masked_lm_logits"]
         # The embedding table may have more rows than the vocabulary has words.
         probabilities = tf.nn.softmax(logits)[:, :, :num_words]
         probabilities, best = tf.math.top_k(probabilities, min(num_best, num_words))

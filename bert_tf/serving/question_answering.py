@@ -25,10 +25,10 @@ class QuestionAnsweringModule(tf.Module):
     among them.
     """
 
-    def __init__(self, model, config, buckets):
-        """Store a `BertSpanLabeler` or `QuantizedModel`, its configuration, and `Buckets`."""
+    def __init__(self, call, config, buckets):
+        """Store the `PreparedModel.call` of a `BertSpanLabeler`, its config and `Buckets`."""
         super().__init__()
-        self._model, self._buckets = model, buckets
+        self._call, self._buckets = call, buckets
         self.tokenizer = GraphTokenizer(config.vocab_file, **config.tokenizer_settings)
         self._window_config, self._decoding = config.window_config, config.decoding_config
 
@@ -102,7 +102,7 @@ class QuestionAnsweringModule(tf.Module):
             inputs, may_start, may_end, token_indices = windows.inputs(
                 rows, self.tokenizer.vocab["[CLS]"], self.tokenizer.vocab["[SEP]"], self._buckets
             )
-            outputs = self._model(inputs, training=False)
+            outputs = self._call(inputs)
             start, end = outputs["start_logits"], outputs["end_logits"]
             null = start[:, 0] + end[:, 0]
             start = tf.where(may_start, start, _MIN_SCORE)
@@ -211,11 +211,11 @@ def question_answering_servable(model, config, options):
     Text inputs and outputs are those of `QuestionAnsweringModule`; the outputs for token ids are
     `start_logits` and `end_logits`.
     """
-    model, buckets = prepare_model(model, options, config.max_seq_length)
-    module = QuestionAnsweringModule(model, config, buckets)
+    model, call, buckets = prepare_model(model, options, config.max_seq_length)
+    module = QuestionAnsweringModule(call, config, buckets)
 
     def serve_ids(inputs):
-        outputs = model(inputs, training=False)
+        outputs = call(inputs)
         return {name: outputs[name] for name in ("start_logits", "end_logits")}
 
     return Servable(

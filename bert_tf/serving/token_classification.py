@@ -21,10 +21,10 @@ _STRINGS = tf.TensorSpec((None,), tf.string)
 class TokenClassificationModule(tf.Module):
     """Finds entities in texts, with the words and windows of run_ner.py."""
 
-    def __init__(self, model, config, buckets):
-        """Store a token classifier or `QuantizedModel`, its configuration, and `Buckets`."""
+    def __init__(self, call, config, buckets):
+        """Store the `PreparedModel.call` of a token classifier, its config and `Buckets`."""
         super().__init__()
-        self._model, self._window_config = model, config.window_config
+        self._call, self._window_config = call, config.window_config
         self._buckets = buckets
         self.tokenizer = GraphTokenizer(config.vocab_file, **config.tokenizer_settings)
         self._tags = _TagTable(config.tags)
@@ -104,7 +104,7 @@ class TokenClassificationModule(tf.Module):
                 "input_mask": tf.cast(position <= length, tf.int32),
                 "segment_ids": tf.zeros_like(input_ids),
             }
-            scores = tf.nn.softmax(self._model(inputs, training=False)["logits"])
+            scores = tf.nn.softmax(self._call(inputs)["logits"])
             # Each word in the window of its maximum context; over all windows they are in order.
             is_read = tf.gather(is_start, token_indices) & windows.is_max_context(rows, position)
             scores = tf.boolean_mask(scores, is_read)
@@ -203,8 +203,8 @@ def token_classification_servable(model, config, options):
     Text inputs and outputs are those of `TokenClassificationModule`; the output for token ids is
     `logits`.
     """
-    model, buckets = prepare_model(model, options, config.max_seq_length)
-    module = TokenClassificationModule(model, config, buckets)
+    model, call, buckets = prepare_model(model, options, config.max_seq_length)
+    module = TokenClassificationModule(call, config, buckets)
     return Servable(
         task="token_classification",
         trackables=(model, module),
@@ -213,7 +213,7 @@ def token_classification_servable(model, config, options):
         serve_text=lambda inputs: module(inputs["text"]),
         text_signature=string_specs("text"),
         sample_text=lambda text: {"text": text},
-        serve_ids=lambda inputs: {"logits": model(inputs, training=False)["logits"]},
+        serve_ids=lambda inputs: {"logits": call(inputs)["logits"]},
         metadata={"labels": config.tags.names},
         options=options,
     )

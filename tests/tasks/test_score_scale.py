@@ -53,7 +53,7 @@ def test_runs_in_units_of_the_data(run_script, tmp_path):
         run_script("run_classifier", f"--output_dir={tmp_path}/{output}", *data, *flags)
         return np.float64(read_table(tmp_path / output / "test_results.tsv"))[:, 0]
 
-    train = [*model_flags(tmp_path), *QUICK_RUN, "--do_train", "--learning_rate=0.01"]
+    train = [*model_flags(tmp_path), *QUICK_RUN, "--do_train", "--learning_rate=0.003"]
     low, high = run("out", *train, "--do_predict", "--num_train_epochs=15")
     assert low < 30 and high > 70
     # The weights outside of the run.

@@ -1,0 +1,125 @@
+"""How exported models compute: without padding, and in half precision."""
+
+import os
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from serving_models import LENGTH, TASKS, make_servable, model_of, rows_of
+
+import bert_tf
+from bert_tf import serving
+from bert_tf.serving.exporting import prepare_model
+
+BUCKETS = (5, 9)
+
+# Their ids are those of sequences, as in the other tasks, or tested in Python.
+_SLOW = ("multi_label", "regression", "multiple_choice", "sentence_embedding")
+
+
+def padded_ids(servable):
+    """Return inputs of the signature `ids`, two sequences of different lengths, and their mask."""
+    rng = np.random.default_rng(0)
+    inputs = {}
+    for name, spec in servable.ids_signature.items():
+        shape = [2, *(x or LENGTH for x in spec.shape[1:])]
+        inputs[name] = rng.integers(0, 2, shape).astype(spec.dtype.as_numpy_dtype)
+    inputs["input_ids"][..., 1] = 4  # [MASK]
+    mask = inputs["input_mask"]
+    mask[:] = 1
+    mask[0, ..., 7:], mask[1, ..., 4:] = 0, 0
+    return {name: tf.constant(value) for name, value in inputs.items()}, mask
+
+
+@pytest.mark.parametrize(
+    "task", [pytest.param(x, marks=[pytest.mark.slow] * (x in _SLOW)) for x in TASKS]
+)
+def test_padded_ids_have_the_same_outputs_without_padding(task, vocab_file):
+    outputs = {}
+    for skip_padding in (True, False):
+        options = serving.Options(skip_padding=skip_padding)
+        servable = make_servable(task, vocab_file, options)
+        inputs, mask = padded_ids(servable)
+        outputs[skip_padding] = servable.serve_ids(inputs)
+    for name, value in outputs[True].items():
+        expected = outputs[False][name]
+        if value.dtype == tf.string:
+            assert value.numpy().tolist() == expected.numpy().tolist()
+            continue
+        value, expected = value.numpy(), expected.numpy()
+        if value.shape[: mask.ndim] == mask.shape:  # of tokens
+            value, expected = value[mask == 1], expected[mask == 1]
+        np.testing.assert_allclose(value, expected, atol=1e-5, err_msg=name)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (serving.Options(), True),
+        (serving.Options(skip_padding=False), False),
+        # Converters, compilers and devices that need few shapes lack the operations.
+        (serving.Options("ids"), False),
+        (serving.Options("ids", skip_padding=True), True),
+        (serving.Options(buckets=BUCKETS), False),
+        (serving.Options(buckets=BUCKETS, skip_padding=True), True),
+        (serving.Options(weights="int8"), True),
+    ],
+)
+def test_when_padding_is_left_out(options, expected, vocab_file):
+    servable = make_servable("encoder", vocab_file, options)
+    inputs, mask = padded_ids(servable)
+    vectors = servable.serve_ids(inputs)["sequence_output"].numpy()
+    assert (vectors[mask == 1] != 0).any(-1).all()
+    assert (vectors[mask == 0] == 0).all() == expected
+
+
+@pytest.mark.parametrize(
+    "task", [pytest.param(x, marks=[pytest.mark.slow] * (x != "classification"))
+             for x in TASKS]
+)  # fmt: skip
+def test_half_precision(task, vocab_file, tmp_path):
+    """Weights are stored in it, and the outputs are float32 near those of the model."""
+    sizes, answers = {}, {}
+    for dtype in ("float32", "bfloat16"):
+        options = serving.Options(dtype=dtype, warm_up=False)
+        servable = make_servable(task, vocab_file, options)
+        inputs, mask = padded_ids(servable)
+        folder = serving.export(servable, str(tmp_path / dtype))
+        sizes[dtype] = os.path.getsize(f"{folder}/variables/variables.data-00000-of-00001")
+        predictor = serving.Predictor(folder)
+        assert len(predictor(rows_of(task))) == len(rows_of(task))
+        answers[dtype] = predictor._model.signatures["ids"](**inputs)
+    assert sizes["bfloat16"] < 0.8 * sizes["float32"]  # tokenizers have tables, too
+    for name, value in answers["bfloat16"].items():
+        expected = answers["float32"][name]
+        assert value.dtype == expected.dtype
+        if value.dtype == tf.float32 and value.shape[: mask.ndim] == mask.shape:
+            assert 0 < np.abs(value - expected)[mask == 1].max() < 0.2, name
+        elif value.dtype == tf.float32:
+            assert 0 < np.abs(value - expected).max() < 0.2, name
+
+
+def test_half_precision_is_that_of_keras(vocab_file):
+    """But weights are converted once and not in each call; the model itself stays as it is."""
+    mixed = bert_tf.BertModel(model_of("encoder").config, dtype="mixed_bfloat16")
+    mixed.set_weights(model_of("encoder").get_weights())
+    inputs, _ = padded_ids(make_servable("encoder", vocab_file, serving.Options()))
+    expected = mixed(inputs, training=False)["pooled_output"]
+    for dtype, weight_type in ((None, "float32"), ("bfloat16", "bfloat16")):
+        model, call, _ = prepare_model(mixed, serving.Options(dtype=dtype), LENGTH)
+        assert (model is mixed) == (dtype is None)
+        assert model.compute_type == "bfloat16" and model.weight_type == weight_type
+        pooled = call(inputs)["pooled_output"]
+        assert pooled.dtype == tf.bfloat16
+        np.testing.assert_allclose(
+            tf.cast(pooled, tf.float32), tf.cast(expected, tf.float32), atol=0.03
+        )
+    assert mixed.weight_type == "float32"
+
+
+def test_keras_quantized_models_keep_their_precision():
+    model = bert_tf.BertModel(model_of("encoder").config)
+    model.quantize("int8")
+    assert prepare_model(model, serving.Options(dtype="float32"), LENGTH).model is model
+    with pytest.raises(bert_tf.UserError, match="`dtype=bfloat16`: the model is quantized"):
+        prepare_model(model, serving.Options(dtype="bfloat16"), LENGTH)
