@@ -1,79 +1,94 @@
 #!/usr/bin/env python3
-r"""Compare the speed of three ways to classify lines of text with the same model.
+r"""Compare the speed of predictions with that of the pipeline of transformers.
 
-    bert-tf convert --input=RUN --output_dir=/tmp/hf --format=hugging_face
-    python export_model.py --model_dir=RUN --export_dir=/tmp/served
-    python benchmarks/predicting.py --model=/tmp/served --peer=/tmp/hf --input_file=lines.txt
+    python benchmarks/predicting.py --model=FOLDER --input_file=lines.txt
 
-They are `serving.Predictor`, which predict.py uses (batches of lines of similar length); the same
-model with every text padded to the maximum sequence length, in the order of the lines; and the
-`text-classification` pipeline of transformers, with the same weights and batch size. They take
-turns. The script prints medians in lines per second, by wall-clock and by processor time, and the
-largest difference between probabilities.
+The model is a pre-trained encoder or a classifier of two labels, the same weights for all. It is
+exported in each of --dtypes, and `serving.Predictor`, which `bert-tf predict` uses, answers the
+lines. The pipeline `text-classification` of transformers gets them sorted by length, in the same
+types. All take turns. A line is a text, or two texts separated by a tab. The script prints medians
+in lines per second, by wall-clock and by processor time, and the largest difference between a
+probability and that of the first one.
 """
 
+import dataclasses
+import os
 import statistics
+import tempfile
 import time
 
 import numpy as np
-import tensorflow as tf
 from absl import flags
 
 import bert_tf
 from bert_tf.cli.flags import FLAGS
-from bert_tf.tokenization.settings import RELEASE_SETTINGS
+from bert_tf.pipelines.saving import write_pretrained
 
-flags.DEFINE_string("model", None, "Exported classifier of single texts.", required=True)
-flags.DEFINE_string("peer", None, "Hugging Face folder with the same weights.", required=True)
-flags.DEFINE_string("input_file", None, "Text file, one text per line.", required=True)
+flags.DEFINE_string("model", None, "Folder of the model.", required=True)
+flags.DEFINE_string("input_file", None, "Text file, one or two texts per line.", required=True)
 flags.DEFINE_integer("num_lines", 1000, "Number of lines to classify.")
 flags.DEFINE_integer("turns", 5, "Number of runs of each.")
-flags.DEFINE_integer("batch_size", 32, "Batch size.")
+flags.DEFINE_integer("peer_batch_size", 32, "Batch size of transformers.")
+flags.DEFINE_list("dtypes", ["float32", "bfloat16"], "Types to compute in.")
 
 
 def main():
-    import transformers
+    rows = [line.rstrip("\n").split("\t") for line in bert_tf.files.read_lines(FLAGS.input_file)]
+    rows = [row for row in rows if row[0].strip()][: FLAGS.num_lines]
+    classifier = bert_tf.TextClassifier.from_preset(FLAGS.model, labels=["0", "1"])
+    config = dataclasses.replace(classifier.config, num_texts=max(map(len, rows)))
+    with tempfile.TemporaryDirectory() as folder:
+        methods = {}
+        for dtype in FLAGS.dtypes:
+            options = bert_tf.serving.Options(dtype=dtype, warm_up=False)
+            servable = bert_tf.serving.classification_servable(classifier.model, config, options)
+            served = bert_tf.serving.export(servable, os.path.join(folder, dtype))
+            methods[f"bert_tf, {dtype}"] = predicting(served, rows)
+        peer, model = os.path.join(folder, "peer"), classifier.model
+        tensors = bert_tf.checkpoints.tensors(model)
+        tokenizer = bert_tf.FullTokenizer(config.vocab_file)
+        write_pretrained(peer, tensors, model.config, tokenizer)
+        for dtype in FLAGS.dtypes:
+            methods[f"transformers, {dtype}"] = transformers_predicting(
+                peer, dtype, rows, config.max_seq_length
+            )
+        print_times(len(rows), methods)
 
-    lines = [line.strip() for line in bert_tf.files.read_lines(FLAGS.input_file)]
-    lines = [line for line in lines if line][: FLAGS.num_lines]
-    predictor = bert_tf.serving.Predictor(FLAGS.model, FLAGS.batch_size)
-    extra = f"{predictor.path}/assets.extra"
-    metadata = bert_tf.serving.read_metadata(f"{extra}/model.json")
-    if "do_lower_case" not in metadata:
-        raise bert_tf.UserError(
-            f"{extra}/model.json has no `do_lower_case`; export the model again"
-        )
-    max_seq_length = metadata["max_seq_length"]
-    settings = {name: metadata.get(name) for name in RELEASE_SETTINGS}
-    tokenizer = bert_tf.GraphTokenizer(f"{extra}/vocab.txt", **settings)
-    by_ids = tf.saved_model.load(predictor.path).signatures["ids"]
-    pipeline = transformers.pipeline(
-        "text-classification", FLAGS.peer, top_k=None, batch_size=FLAGS.batch_size
-    )
-    labels = list(predictor([{"text": lines[0]}])[0]["probabilities"])
+
+def predicting(folder, rows):
+    """Return a function that returns the probabilities (rows, 2) of an exported model."""
+    predictor = bert_tf.serving.Predictor(folder)
+    rows = [dict(zip(predictor.inputs, [*row, ""], strict=False)) for row in rows]
 
     def predict():
-        answers = predictor([{"text": line} for line in lines])
-        return [[x["probabilities"][label] for label in labels] for x in answers]
+        return [[x["probabilities"][label] for label in ("0", "1")] for x in predictor(rows)]
 
-    def predict_padded():
-        probabilities = []
-        for start in range(0, len(lines), FLAGS.batch_size):
-            texts = tf.constant(lines[start : start + FLAGS.batch_size])
-            outputs = by_ids(**tokenizer(texts, max_seq_length=max_seq_length))
-            probabilities.extend(outputs["probabilities"].numpy())
+    return predict
+
+
+def transformers_predicting(folder, dtype, rows, max_seq_length):
+    """Return a function that returns the probabilities (rows, 2) of the peer's pipeline."""
+    import transformers
+
+    pipeline = transformers.pipeline(
+        "text-classification", folder, top_k=None, batch_size=FLAGS.peer_batch_size, dtype=dtype
+    )
+
+    def predict():
+        order = sorted(range(len(rows)), key=lambda i: sum(map(len, rows[i])))
+        inputs = [dict(zip(("text", "text_pair"), rows[i], strict=False)) for i in order]
+        answers = pipeline(inputs, truncation=True, max_length=max_seq_length)
+        probabilities = np.zeros((len(rows), 2))
+        for i, answer in zip(order, answers, strict=True):
+            for x in answer:
+                probabilities[i, int(x["label"][-1])] = x["score"]
         return probabilities
 
-    def predict_transformers():
-        answers = pipeline(lines, truncation=True, max_length=max_seq_length)
-        scores = [{x["label"]: x["score"] for x in row} for row in answers]
-        return [[row[label] for label in labels] for row in scores]
+    return predict
 
-    methods = {
-        "predict.py": predict,
-        f"padded to {max_seq_length}": predict_padded,
-        "transformers": predict_transformers,
-    }
+
+def print_times(num_lines, methods):
+    """Run the methods in turns and print a table."""
     results = {name: np.array(method()) for name, method in methods.items()}  # also warms up
     clock, processor = ({name: [] for name in methods} for _ in range(2))
     for _ in range(FLAGS.turns):
@@ -87,7 +102,8 @@ def main():
         seconds, busy = statistics.median(clock[name]), statistics.median(processor[name])
         difference = np.abs(results[name] - results[first]).max()
         print(
-            f"{name:14} {len(lines) / seconds:7.1f} lines per second, "
+            f"{name:22} {num_lines / seconds:7.1f} lines per second "
+            f"({num_lines / max(clock[name]):.1f} - {num_lines / min(clock[name]):.1f}), "
             f"{seconds / statistics.median(clock[first]):5.2f} times as long, processor "
             f"{busy / statistics.median(processor[first]):5.2f}; difference {difference:.1e}"
         )

@@ -33,8 +33,6 @@ INPUTS = {
     "conll_dir": "CoNLL-2003 folder.",
     "squad_dir": "Folder with train.json and dev.json of SQuAD 1.1.",
     "release_dir": "Folder with the release's create_pretraining_data.py.",
-    "served": "Exported classifier of single texts, to predict with.",
-    "served_peer": "Hugging Face folder with the same weights.",
     "lines": "Text file to classify, one text per line.",
     "cases": "JSON lines with texts and the release's tokens.",
     "official_python": "Python interpreter with tf-models-official.",
@@ -51,7 +49,7 @@ BENCHMARKS = {
     "pretraining data, the release": f"{_PRETRAINING_DATA} --release_dir={{release_dir}}",
     "squad features": "squad_features.py --input_file={squad_dir}/train.json "
     "--vocab_file={vocab_file}",
-    "prediction": "predicting.py --model={served} --peer={served_peer} --input_file={lines}",
+    "prediction": "predicting.py --model={model_dir} --input_file={lines}",
     "mrpc": f"fine_tuning.py --task_name=mrpc {_FINE_TUNING % ('mrpc_dir', 'mrpc')}",
     "cola": f"fine_tuning.py --task_name=cola {_FINE_TUNING % ('cola_dir', 'cola')}",
     "conll": f"ner_fine_tuning.py {_FINE_TUNING % ('conll_dir', 'conll')}",

@@ -11,11 +11,11 @@ import sys
 import types
 
 import keras
+import numpy as np
 import pytest
 import scripts_alone
 import serving_models
-import tensorflow as tf
-from serving_models import TINY, WORDS, classifier_config, rows_of, write_vocab
+from serving_models import LENGTH, TINY, classifier_config, rows_of, write_vocab
 
 import bert_tf
 from bert_tf import serving
@@ -200,32 +200,32 @@ def test_without_input_or_model(run_predict, classifier, monkeypatch, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_benchmark_tokenizes_like_the_model(root, monkeypatch, tmp_path, capsys):
-    """For a cased model with short sequences; transformers is replaced."""
-    config = bert_tf.BertConfig.from_dict({**TINY.to_dict(), "vocab_size": len(WORDS) + 2})
-    task_config = classifier_config(
-        write_vocab(tmp_path, [*WORDS, "A", "B"]), labels=("no", "yes"), bert_config=config,
-        max_seq_length=6, do_lower_case=False,
-    )  # fmt: skip
+def test_the_benchmark_gives_transformers_the_same_texts(root, monkeypatch, tmp_path, capsys):
+    """Sorted by length; transformers is replaced."""
+    task_config = classifier_config(write_vocab(tmp_path), labels=("0", "1"))
     keras.utils.set_random_seed(0)
-    model = bert_tf.BertClassifier(config, 2)
-    for weight in model.trainable_weights:
-        weight.assign_add(tf.random.normal(weight.shape, stddev=0.3))
-    options = serving.Options(warm_up=False)
-    servable = serving.classification_servable(model, task_config, options)
-    serving.export(servable, f"{tmp_path}/m")
-    (tmp_path / "lines").write_text("A b A\nB B B B B B B B B a\n")
+    model = bert_tf.BertClassifier(TINY, 2)
+    bert_tf.TextClassifier(model, task_config).save_to_preset(tmp_path / "m")
+    (tmp_path / "lines").write_text("a b a\tc\n\na\tb\n")
 
-    def pipeline(lines, max_length, **options):
-        assert max_length == 6
-        return [[{"label": "no", "score": 0.5}, {"label": "yes", "score": 0.5}] for _ in lines]
+    def make_pipeline(task, folder, dtype, **options):
+        weights = bert_tf.TextClassifier.from_preset(folder).model.get_weights()
+        for weight, expected in zip(weights, model.get_weights(), strict=True):
+            np.testing.assert_array_equal(weight, expected)
+        return pipeline
 
-    fake = types.SimpleNamespace(pipeline=lambda *args, **kwargs: pipeline)
+    def pipeline(inputs, max_length, **options):
+        assert max_length == LENGTH
+        pairs = [{"text": "a", "text_pair": "b"}, {"text": "a b a", "text_pair": "c"}]
+        assert inputs == pairs
+        return [[{"label": "LABEL_0", "score": 0.9}, {"label": "LABEL_1", "score": 0.1}]] * 2
+
+    fake = types.SimpleNamespace(pipeline=make_pipeline)
     monkeypatch.setitem(sys.modules, "transformers", fake)
     monkeypatch.syspath_prepend(str(root / "benchmarks"))
     with scripts_alone.imported("predicting") as run_script:
-        run_script("predicting", f"--model={tmp_path}/m", "--peer=x", "--turns=1",
+        run_script("predicting", f"--model={tmp_path}/m", "--turns=1",
                    f"--input_file={tmp_path}/lines")  # fmt: skip
-    _, padded, peer = capsys.readouterr().out.splitlines()
-    assert padded.startswith("padded to 6") and float(padded.split()[-1]) < 1e-5
-    assert float(peer.split()[-1]) > 1e-3
+    _, half, *peers = capsys.readouterr().out.splitlines()
+    assert half.startswith("bert_tf, bfloat16") and 0 < float(half.split()[-1]) < 0.01
+    assert len(peers) == 2 and all(float(line.split()[-1]) > 1e-3 for line in peers)
