@@ -22,7 +22,7 @@ flags.DEFINE_string(
 )
 flags.DEFINE_float("timeout", 60.0, "Seconds that a request may take, including retries.", 0.001)
 flags.DEFINE_integer("retries", 5, "Maximum number of retries if the server is unavailable.", 0)
-lines.define_line_flags()
+lines.define_line_flags(batch_size=32)
 
 # The REST client does not use TensorFlow.
 NEEDS_TENSORFLOW = False

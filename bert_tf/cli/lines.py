@@ -26,8 +26,8 @@ flags.disclaim_key_flags()
 _CHUNK_SIZE = 2048
 
 
-def define_line_flags():
-    """Define the flags of input lines and output answers."""
+def define_line_flags(batch_size=None):
+    """Define the flags of input lines and output answers; `batch_size` is its default."""
     flags.DEFINE_string(
         "input_file", None, "File of lines, or a table; standard input if not given."
     )
@@ -45,7 +45,12 @@ def define_line_flags():
         "character; found if not given.",
     )
     flags.DEFINE_bool("json", False, "Whether each line is a JSON object of inputs or columns.")
-    flags.DEFINE_integer("batch_size", 32, "Maximum number of lines in a batch.", lower_bound=1)
+    flags.DEFINE_integer(
+        "batch_size",
+        batch_size,
+        "Maximum number of lines in a batch" + ("." if batch_size else ", 32 to 256 if not given."),
+        lower_bound=1,
+    )
 
 
 def check_line_flags():

@@ -212,12 +212,13 @@ class TextClassifier(TaskPipeline):
             dataset = self._batches(self._columns(texts, labels, sample_weight), batch_size)
         return self._evaluate(dataset, options)
 
-    def predict(self, texts: Any, batch_size: int = _BATCH_SIZE) -> list[dict[str, Any]]:
+    def predict(self, texts: Any, batch_size: int | None = None) -> list[dict[str, Any]]:
         """Return the answers of the model to texts.
 
         Args:
           texts: list of texts, or of pairs (text_a, text_b).
-          batch_size: number of texts that the model reads at a time.
+          batch_size: number of texts that the model reads at a time; None for 32 to 256, fewer of
+            longer texts.
 
         Returns:
           For each text a dict, as `bert_tf.serving.Predictor` returns it: "label", or "labels" for

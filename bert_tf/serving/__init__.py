@@ -8,7 +8,7 @@ import importlib
 # The module of each name; modules are imported on first use, because most need tensorflow-text.
 _MODULES = {
     "Client": "client",
-    "Options": "exporting",
+    "Options": "prepared_model",
     "Predictor": "predictor",
     "Servable": "exporting",
     "ServablePredictor": "predictor",

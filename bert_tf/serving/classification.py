@@ -3,7 +3,8 @@
 import tensorflow as tf
 
 from bert_tf import console
-from bert_tf.serving.exporting import Servable, prepare_model, string_specs, token_id_specs
+from bert_tf.serving.exporting import Servable, string_specs, token_id_specs
+from bert_tf.serving.prepared_model import prepare_model
 from bert_tf.serving.sequences import Windows
 from bert_tf.tasks import TASK_CLASSES
 from bert_tf.tasks.classification.examples import normalize

@@ -3,7 +3,8 @@
 import tensorflow as tf
 
 from bert_tf.modeling.models import INPUTS
-from bert_tf.serving.exporting import Servable, prepare_model, string_specs
+from bert_tf.serving.exporting import Servable, string_specs
+from bert_tf.serving.prepared_model import prepare_model
 from bert_tf.tokenization.graph import GraphTokenizer
 
 # Of one text: the probabilities of the whole vocabulary are in memory for each mask of a batch.

@@ -42,6 +42,12 @@ _FIELDS = {
 # A multi-label answer lists the labels that have at least this probability.
 _LABEL_THRESHOLD = 0.5
 
+# Without a batch size, a batch has at least and at most this number of rows, and in between about
+# this number of tokens: more are no faster, and fewer take longer by the time of each operation.
+_MIN_ROWS, _MAX_ROWS = 32, 256
+_BATCH_TOKENS = 3000
+_CHARACTERS_PER_TOKEN = 4  # about, in English
+
 
 class BasePredictor:
     """Answers rows in batches of similar length; subclasses run the model in `_run`.
@@ -53,7 +59,10 @@ class BasePredictor:
     """
 
     def __init__(self, inputs, num_numeric_features, metadata, batch_size):
-        """Store the attributes, the dict of a `model.json`, and the maximum rows of a batch."""
+        """Store the attributes, the dict of a `model.json`, and the maximum rows of a batch.
+
+        With `batch_size` None, a batch has 32 to 256 rows, fewer of longer texts.
+        """
         self.inputs, self.num_numeric_features = tuple(inputs), num_numeric_features
         self.metadata, self._batch_size = metadata, batch_size
 
@@ -81,7 +90,7 @@ class BasePredictor:
         order = sorted(range(len(rows)), key=keys.__getitem__)
         answers = [None] * len(rows)
         for _, group in itertools.groupby(order, lambda i: keys[i][0]):
-            while indices := list(itertools.islice(group, batch_size or self._batch_size)):
+            for indices in _batches(group, keys, batch_size or self._batch_size):
                 columns = {name: [rows[i][name] for i in indices] for name in self.inputs}
                 outputs = self._run(columns)
                 with self._naming_outputs(outputs):
@@ -237,10 +246,11 @@ class Predictor(BasePredictor):
     [{"label": "1", "probabilities": {"0": 0.1, "1": 0.9}}]
     """
 
-    def __init__(self, path, batch_size=32):
+    def __init__(self, path, batch_size=None):
         """Load the newest version in a folder written by `export`, or the folder of one version.
 
-        `batch_size` is the maximum number of rows in a batch.
+        `batch_size` is the maximum number of rows in a batch, None for 32 to 256, fewer of longer
+        texts.
 
         Raises:
           UserError: if there is no such model or it does not take texts.
@@ -283,10 +293,10 @@ class Predictor(BasePredictor):
 class ServablePredictor(BasePredictor):
     """A `Servable` that answers like `Predictor`, without being exported."""
 
-    def __init__(self, servable, batch_size=32):
+    def __init__(self, servable, batch_size=None):
         """Trace the function that the `Servable` exports for texts.
 
-        `batch_size` is the maximum number of rows in a batch.
+        `batch_size` as of `Predictor`.
         """
         import tensorflow as tf
 
@@ -346,6 +356,26 @@ def _sort_key(row):
     endings = row.get("endings", ())
     texts = [value for value in row.values() if isinstance(value, (str, bytes))]
     return len(endings), sum(map(len, texts)) + sum(map(len, endings))
+
+
+def _batches(indices, keys, batch_size):
+    """Yield lists of the indices of rows, which are sorted by their keys, see `_sort_key`."""
+    indices = iter(indices)
+    if batch_size:
+        while batch := list(itertools.islice(indices, batch_size)):
+            yield batch
+        return
+    batch: list[int] = []
+    for index in indices:
+        num_endings, length = keys[index]
+        num_tokens = max(num_endings, 1) * (length / _CHARACTERS_PER_TOKEN + 3)
+        limit = min(max(_MIN_ROWS, _BATCH_TOKENS / num_tokens), _MAX_ROWS)
+        if len(batch) + 1 > limit:
+            yield batch
+            batch = []
+        batch.append(index)
+    if batch:
+        yield batch
 
 
 def _plain(value):

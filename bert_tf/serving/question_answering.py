@@ -6,7 +6,8 @@ the maximum answer length in tokens, K spans (`n_best_size`), T tokens of all co
 
 import tensorflow as tf
 
-from bert_tf.serving.exporting import Servable, prepare_model, string_specs
+from bert_tf.serving.exporting import Servable, string_specs
+from bert_tf.serving.prepared_model import prepare_model
 from bert_tf.serving.sequences import Windows, substrings
 from bert_tf.tasks.question_answering.decoding import MAX_NULL_ODDS
 from bert_tf.tasks.question_answering.features import NUM_SPECIAL_TOKENS

@@ -7,7 +7,8 @@ positions of a window, E entities of the text that has the most.
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.serving.exporting import Servable, prepare_model, string_specs
+from bert_tf.serving.exporting import Servable, string_specs
+from bert_tf.serving.prepared_model import prepare_model
 from bert_tf.serving.sequences import Windows, substrings
 from bert_tf.tasks.token_classification.features import NUM_SPECIAL_TOKENS
 from bert_tf.tasks.token_classification.schemes import split_tag

@@ -4,6 +4,7 @@ import io
 import json
 import os
 import pathlib
+import random
 import shutil
 import signal
 import subprocess
@@ -197,6 +198,26 @@ def test_without_input_or_model(run_predict, classifier, monkeypatch, tmp_path):
     for folder in ("nowhere", str(tmp_path)):
         with pytest.raises(bert_tf.UserError, match=f"--model: {folder} "):
             run_predict(f"--model={folder}")
+
+
+def test_batches_have_fewer_rows_of_longer_texts():
+    """All rows are answered in their order; a batch size is kept to."""
+    sizes = []
+
+    class Recorder(BasePredictor):
+        def _run(self, columns):
+            sizes.append(len(columns["text"]))
+            return {"lengths": np.array([len(text) for text in columns["text"]])}
+
+    predictor = Recorder(["text"], 0, {"task": "other"}, None)
+    rows = [{"text": "a" * length} for length in [20] * 600 + [200] * 100 + [20_000] * 40]
+    random.Random(0).shuffle(rows)
+    answers = predictor(rows)
+    assert [x["lengths"] for x in answers] == [len(row["text"]) for row in rows]
+    assert sizes == [256, 256, 88, 56, 44, 32, 8]
+    sizes.clear()
+    predictor(rows, batch_size=100)
+    assert sizes == [100] * 7 + [40]
 
 
 @pytest.mark.slow

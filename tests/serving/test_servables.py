@@ -13,7 +13,8 @@ from tensorflow.python.saved_model import loader_impl
 
 import bert_tf
 from bert_tf import serving
-from bert_tf.serving.exporting import WARM_UP_REQUESTS, QuantizedModel
+from bert_tf.serving.exporting import WARM_UP_REQUESTS
+from bert_tf.serving.prepared_model import QuantizedModel
 
 # Their code is covered by the other tasks, by test_native.py and by test_predict.py.
 _SLOW = ("multi_label", "regression", "fill_mask", "multiple_choice", "encoder",

@@ -1,0 +1,181 @@
+"""Models as they are exported: what they compute in, how weights are stored, without padding."""
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.errors import UserError
+from bert_tf.modeling.layer_states import named_layers
+from bert_tf.serving.sequences import Buckets
+
+WEIGHT_TYPES = ("float32", "bfloat16", "int8")
+COMPUTE_TYPES = ("float32", "bfloat16", "float16")
+
+# Smaller variables (norms, biases) stay in float32: they are a thousandth of all weights.
+_MIN_QUANTIZED_SIZE = 4096
+
+# A file of Protocol Buffers, which a graph is, can have 2 GB.
+_MAX_CONSTANT_BYTES = 1.9e9
+
+
+class Options(NamedTuple):
+    """How to export a model of any task.
+
+    Attributes:
+      inputs: "text" for a `serving_default` that takes strings and a signature `ids`; "ids" for a
+        `serving_default` that takes token ids in a graph that requires TensorFlow alone.
+      buckets: lengths to pad the sequences of texts to; empty for the longest of a batch.
+      weights: the type to store the weights in, one of `WEIGHT_TYPES`; "float32" for the type that
+        they are used in.
+      warm_up: whether to write requests that TF Serving warms the model up with.
+      dtype: the type to compute in, one of `COMPUTE_TYPES`; None for the model as it is.
+      skip_padding: whether to compute only tokens, see `modeling.layers`, for both signatures; None
+        for a model that takes text and has no buckets. Buckets are for devices and compilers that
+        need few shapes, and converters of models that take ids may lack the operations.
+    """
+
+    inputs: str = "text"
+    buckets: tuple = ()
+    weights: str = "float32"
+    warm_up: bool = True
+    dtype: str | None = None
+    skip_padding: bool | None = None
+
+    @property
+    def stored_type(self):
+        """The type that the weights are stored in."""
+        return (self.dtype or "float32") if self.weights == "float32" else self.weights
+
+    @property
+    def computes_padding(self):
+        """Whether padding is computed."""
+        if self.skip_padding is None:
+            return self.inputs != "text" or bool(self.buckets)
+        return not self.skip_padding
+
+
+class QuantizedModel(tf.Module):
+    """Wraps a Keras model and stores its weights in bfloat16 or 8 bits, for smaller files.
+
+    They are converted back where they are used, so the outputs are those of the model with rounded
+    weights, and the speed does not improve.
+    """
+
+    def __init__(self, model, weight_type):
+        """Copy and round the weights of a model; the model itself does not change.
+
+        int8 is symmetric, with one scale for each word of an embedding table and each output of a
+        kernel: its largest absolute value / 127 (Jacob et al., arXiv:1712.05877, section 2, with
+        zero point 0).
+        """
+        super().__init__()
+        # Not the model itself, because tf.Module would save its weights too.
+        self._call = model.stateless_call
+        self.weights, self.scales = [], []
+        for variable in model.trainable_variables:
+            value = variable.numpy().astype("float32")
+            is_large = value.size >= _MIN_QUANTIZED_SIZE and value.ndim == 2
+            scale = None
+            if weight_type == "int8" and is_large:
+                name = variable.path.split("/")[-1]
+                axis = 1 if "embeddings" in name or name == "output_weights" else 0
+                scale = np.abs(value).max(axis, keepdims=True) / 127
+                scale = np.where(scale == 0, 1, scale).astype("float32")
+                value = np.rint(value / scale).astype("int8")
+            elif weight_type == "bfloat16" and is_large:
+                value = tf.cast(value, tf.bfloat16)
+            self.weights.append(tf.Variable(value, trainable=False, name=variable.path))
+            self.scales.append(None if scale is None else tf.Variable(scale, trainable=False))
+        self._non_trainable = [
+            tf.Variable(x.value, trainable=False) for x in model.non_trainable_variables
+        ]
+
+    def __call__(self, inputs, training=False, **options):
+        """Return the outputs of the model in inference mode."""
+        weights = []
+        for value, scale in zip(self.weights, self.scales, strict=True):
+            # `stateless_call` converts them to the types of the model's variables.
+            weights.append(value if scale is None else tf.cast(value, tf.float32) * scale)
+        outputs, _ = self._call(weights, self._non_trainable, inputs, training=False, **options)
+        return outputs
+
+
+class PreparedModel(NamedTuple):
+    """A model to which `Options` were applied.
+
+    Attributes:
+      model: the object to save, a Keras model or a `QuantizedModel`.
+      call: function from a dict of inputs to the outputs in inference mode, as of a Keras model.
+      buckets: the `Buckets` of sequence lengths.
+    """
+
+    model: Any
+    call: Callable
+    buckets: Buckets
+
+
+def prepare_model(model, options, max_seq_length):
+    """Return the `PreparedModel` of a Keras model, which itself does not change."""
+    for name, values in (("weights", WEIGHT_TYPES), ("dtype", (*COMPUTE_TYPES, None))):
+        value = getattr(options, name)
+        if value not in values:
+            expected = ", ".join(filter(None, values))
+            raise UserError(f"`{name}={value}`: expected one of {expected}")
+    buckets = Buckets(options.buckets, max_seq_length)
+    call = model
+    if options.dtype not in (None, model.weight_type):
+        call = model = _convert(model, options.dtype)
+    if options.weights not in ("float32", model.weight_type):
+        call = model = QuantizedModel(model, options.weights)
+    elif options.dtype == model.weight_type != "float32":
+        call = _with_constants(model)
+    call = functools.partial(call, training=False, skip_padding=not options.computes_padding)
+    return PreparedModel(model, call, buckets)
+
+
+def _convert(model, dtype):
+    """Return a copy of a model whose layers have weights of this type and compute in it.
+
+    In Keras' mixed precision the weights are float32 and converted in each call, which takes longer
+    than the products of a small batch. Heads that always compute in float32 still do.
+    """
+    if any(getattr(layer, "quantization_mode", None) for _, layer in named_layers(model)):
+        if dtype == model.compute_type:
+            return model
+        raise UserError(
+            f"`dtype={dtype}`: the model is quantized and computes in {model.compute_type}"
+        )
+    copy = type(model).from_config({**model.get_config(), "dtype": dtype})
+    for source, target in zip(model.weights, copy.weights, strict=True):
+        target.assign(source)
+    return copy
+
+
+def _with_constants(model):
+    """Return a function like a model, whose weights are constants of the graph.
+
+    oneDNN rearranges the matrices of products in half precision, for constants only once, which
+    halves the time of the products.
+    """
+    trainable, others = (
+        [variable.numpy() for variable in variables]
+        for variables in (model.trainable_variables, model.non_trainable_variables)
+    )
+    size = sum(value.nbytes for value in (*trainable, *others))
+    if size > _MAX_CONSTANT_BYTES:
+        raise UserError(
+            f"`dtype={model.weight_type}`: the model has {size / 1e9:.1f} GB of weights, expected "
+            f"at most {_MAX_CONSTANT_BYTES / 1e9:.1f} GB; export it in float32"
+        )
+
+    # One function for all signatures, so that the constants are stored once.
+    @tf.function(autograph=False, reduce_retracing=True)
+    def call(inputs, **options):
+        weights = [[tf.constant(value) for value in values] for values in (trainable, others)]
+        outputs, _ = model.stateless_call(*weights, inputs, **options)
+        return outputs
+
+    return call
