@@ -19,6 +19,9 @@ INPUTS = ("text", "text_a", "text_b", "question", "context", "endings", "numbers
 # Seconds before the first retry; the wait doubles each time, up to the limit.
 _FIRST_WAIT, _MAX_WAIT = 0.1, 5.0
 
+# Sockets cannot wait for an infinite time.
+_MAX_TIMEOUT = 1_000_000
+
 # Without metadata, an output or input that only models of one task have gives the task. The first
 # that a model has counts: a classifier has `label` and `labels`.
 _TASK_OF_TENSOR = {
@@ -53,7 +56,7 @@ class Client(BasePredictor):
           metadata: dict returned by `read_metadata`. It is needed only for the names of the labels
             of a classifier exported by version 0.1, whose answers without it are its raw outputs.
           batch_size: maximum number of rows in a request.
-          timeout: seconds that a request may take, including retries.
+          timeout: seconds that a request may take, including retries; at most a million.
           retries: maximum number of retries if the server is unavailable. Other errors, including
             an exceeded deadline, are not retried.
           about: deprecated name of `metadata`.
@@ -69,6 +72,8 @@ class Client(BasePredictor):
             raise UserError(f"`server={server}`: expected host:port")
         if api not in TRANSPORTS:
             raise UserError(f"`api={api}`: expected one of {', '.join(TRANSPORTS)}")
+        if not 1e-3 <= timeout <= _MAX_TIMEOUT:
+            raise UserError(f"`timeout={timeout}`: expected seconds from 0.001 to {_MAX_TIMEOUT}")
         self.server, self._model, self._version = server, model, version
         self._timeout, self._retries = timeout, retries
         self._transport = TRANSPORTS[api](server, model, version)

@@ -268,6 +268,12 @@ def test_a_missing_server(connect, served, api):
         connect(server=served.grpc if api == "rest" else served.rest)
 
 
+@pytest.mark.parametrize("timeout", [0, float("inf"), float("nan")])
+def test_invalid_timeouts(connect, timeout):
+    with pytest.raises(bert_tf.UserError, match=f"`timeout={timeout}`: expected seconds"):
+        connect(timeout=timeout)
+
+
 def test_labels_of_another_model(connect):
     metadata = {"task": "classification", "inputs": ["text", "numbers"], "labels": ["x"]}
     with pytest.warns(FutureWarning, match="`metadata`"):
