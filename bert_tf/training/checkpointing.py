@@ -34,6 +34,7 @@ _RUN_STATE = "bert_tf/"
 
 # Excludes files that a killed process was writing, model.ckpt-9.tmp-123.index.
 _NAME = re.compile(r"model\.ckpt-(\d+)\.index$")
+_DATA_NAME = re.compile(r"(model\.ckpt-\d+)\.data-\d+-of-\d+")
 
 
 def weights(model, trainable_only=False):
@@ -177,6 +178,18 @@ def _list_checkpoints(output_dir):
         (int(match.group(1)), os.path.join(output_dir, match.group().removesuffix(".index")))
         for match in names
     )
+
+
+def remove_incomplete(output_dir):
+    """Remove the data files of checkpoints without an index, which killed processes left."""
+    system = files.system(output_dir)
+    names = set(system.listdir(output_dir))
+    for name in sorted(names):
+        match = _DATA_NAME.fullmatch(name)
+        if match and f"{match[1]}.index" not in names:
+            path = os.path.join(output_dir, name)
+            system.remove(path)
+            console.info("removed %s, which has no index: a process was killed", path)
 
 
 def restore_latest(output_dir, variables):

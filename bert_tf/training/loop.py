@@ -36,6 +36,7 @@ def exclusive_directory(output_dir, workers=None):
     with locks.locked(output_dir, "output_dir", "trains"):
         locks.remove_temporary_files(output_dir)
         locks.remove_temporary_files(os.path.join(output_dir, checkpointing.BEST))
+        checkpointing.remove_incomplete(output_dir)
         _LOCKED.add(folder)
         try:
             yield

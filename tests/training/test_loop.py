@@ -43,14 +43,17 @@ def test_nan_stops_the_run(tmp_path):
 def test_folder_of_a_running_process_is_an_error(plain_run, tmp_path, monkeypatch):
     shutil.copytree(plain_run, tmp_path, dirs_exist_ok=True)
     temporary = tmp_path / "model.ckpt-9.tmp-123.index"
+    incomplete = tmp_path / "model.ckpt-77.data-00000-of-00001"  # its index was removed first
     with training.exclusive_directory(str(tmp_path)):
         temporary.write_text("of a run that was killed")
+        incomplete.write_text("of a run that was killed")
         monkeypatch.setattr(training.loop, "_LOCKED", set())  # as if this were another process
         with pytest.raises(bert_tf.UserError, match=rf"`output_dir`.*PID {os.getpid()}\)"):
             run(tmp_path, 20)
         monkeypatch.undo()
+    before = {path.name for path in tmp_path.iterdir()} - {temporary.name, incomplete.name}
     run(tmp_path, 20)  # nothing to do
-    assert not temporary.exists()
+    assert {path.name for path in tmp_path.iterdir()} == before
 
 
 def test_signals_are_requests_until_the_second_ctrl_c():
