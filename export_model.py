@@ -61,15 +61,16 @@ flags.DEFINE_list(
 )
 flags.DEFINE_enum(
     "weights",
-    "float32",
+    None,
     ["float32", "bfloat16", "int8"],
-    "Type of the weights; bfloat16 and int8 make the files half and a quarter as large.",
+    "Type to store the weights in, that of dtype if not given; bfloat16 and int8 make the files "
+    "half and a quarter as large.",
 )
 flags.DEFINE_enum(
     "dtype",
     "float32",
     ["float32", "bfloat16", "float16"],
-    "Type to compute in; bfloat16 is faster on CPUs that have it, on GPUs and TPUs.",
+    "Type to compute in; bfloat16 is faster on CPUs that have instructions for it.",
 )
 flags.DEFINE_bool(
     "skip_padding",

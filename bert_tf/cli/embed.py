@@ -42,7 +42,8 @@ flags.DEFINE_integer("num_nearest", 5, "Number of neighbors to print.", lower_bo
 flags.DEFINE_string(
     "export_dir",
     None,
-    "Folder to export a SavedModel to, from strings to vectors, as a numbered version.",
+    "Folder to export a SavedModel to, from strings to vectors, as a numbered version. "
+    "export_model.py --task=sentence_embedding has more options.",
 )
 flags.DEFINE_integer(
     "version", None, "Version number of the export; the next free one by default.", lower_bound=0

@@ -48,7 +48,8 @@ def define_line_flags(batch_size=None):
     flags.DEFINE_integer(
         "batch_size",
         batch_size,
-        "Maximum number of lines in a batch" + ("." if batch_size else ", 32 to 256 if not given."),
+        "Maximum number of lines in a batch"
+        + ("." if batch_size else "; if not given 32 long lines to 256 short ones."),
         lower_bound=1,
     )
 

@@ -76,7 +76,7 @@ class TokenRows:
         TensorFlow's own gradient of `take` adds rows, which in bfloat16 takes as long as a product
         with an (H, H) matrix. This one copies them, with the same result where the gradient of
         padding is 0. Outside of training, where it could not be saved with the model, and outside
-        of TensorFlow's graphs the own one is used.
+        of TensorFlow's graphs, that of `take` is used.
         """
         if not self._training or keras.backend.backend() != "tensorflow":
             return function(x, rows)

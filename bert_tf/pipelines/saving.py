@@ -26,7 +26,7 @@ class Exportable:
         version: int | None = None,
         inputs: str = "text",
         buckets: tuple = (),
-        weights: str = "float32",
+        weights: str | None = None,
         warm_up: bool = True,
         dtype: str | None = None,
         skip_padding: bool | None = None,
@@ -41,7 +41,8 @@ class Exportable:
           inputs: "text" for a model that takes strings, and ids by a second signature; "ids" for
             one that takes ids and does not require tensorflow-text.
           buckets: lengths to pad sequences to; empty for the longest of a batch.
-          weights: the type to store the weights in: "float32", "bfloat16" or "int8".
+          weights: the type to store the weights in: "float32", "bfloat16" or "int8"; None for the
+            type to compute in.
           warm_up: whether to write requests that TF Serving warms the model up with.
           dtype: the type to compute in: "float32", "bfloat16" or "float16"; None for that of the
             model.
@@ -55,7 +56,8 @@ class Exportable:
         """
         if inputs not in ("text", "ids"):
             raise UserError(f"`inputs={inputs}`: expected text or ids")
-        dtype = dtype or self.model.compute_type
+        if dtype is None and self.model.compute_type != "float64":
+            dtype = self.model.compute_type
         options = serving.Options(inputs, tuple(buckets), weights, warm_up, dtype, skip_padding)
         return serving.export(self._servable(options), os.fspath(folder), version)
 

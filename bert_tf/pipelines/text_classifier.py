@@ -217,8 +217,8 @@ class TextClassifier(TaskPipeline):
 
         Args:
           texts: list of texts, or of pairs (text_a, text_b).
-          batch_size: number of texts that the model reads at a time; None for 32 to 256, fewer of
-            longer texts.
+          batch_size: number of texts that the model reads at a time; None for 32 long
+            texts to 256 short ones.
 
         Returns:
           For each text a dict, as `bert_tf.serving.Predictor` returns it: "label", or "labels" for

@@ -61,7 +61,7 @@ class BasePredictor:
     def __init__(self, inputs, num_numeric_features, metadata, batch_size):
         """Store the attributes, the dict of a `model.json`, and the maximum rows of a batch.
 
-        With `batch_size` None, a batch has 32 to 256 rows, fewer of longer texts.
+        With `batch_size` None, a batch has at most 32 rows of long texts, and 256 of short ones.
         """
         self.inputs, self.num_numeric_features = tuple(inputs), num_numeric_features
         self.metadata, self._batch_size = metadata, batch_size
@@ -249,8 +249,8 @@ class Predictor(BasePredictor):
     def __init__(self, path, batch_size=None):
         """Load the newest version in a folder written by `export`, or the folder of one version.
 
-        `batch_size` is the maximum number of rows in a batch, None for 32 to 256, fewer of longer
-        texts.
+        `batch_size` is the maximum number of rows in a batch, None for 32 of long texts to 256 of
+        short ones.
 
         Raises:
           UserError: if there is no such model or it does not take texts.

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from bert_tf import console
 from bert_tf.errors import UserError
 from bert_tf.modeling.layer_states import named_layers
 from bert_tf.serving.sequences import Buckets
@@ -17,8 +18,9 @@ COMPUTE_TYPES = ("float32", "bfloat16", "float16")
 # Smaller variables (norms, biases) stay in float32: they are a thousandth of all weights.
 _MIN_QUANTIZED_SIZE = 4096
 
-# A file of Protocol Buffers, which a graph is, can have 2 GB.
-_MAX_CONSTANT_BYTES = 1.9e9
+# A graph can have 2 GB. Classifiers of windows have the constants twice, for inputs of different
+# shapes.
+_MAX_CONSTANT_BYTES = 0.95e9
 
 
 class Options(NamedTuple):
@@ -28,18 +30,18 @@ class Options(NamedTuple):
       inputs: "text" for a `serving_default` that takes strings and a signature `ids`; "ids" for a
         `serving_default` that takes token ids in a graph that requires TensorFlow alone.
       buckets: lengths to pad the sequences of texts to; empty for the longest of a batch.
-      weights: the type to store the weights in, one of `WEIGHT_TYPES`; "float32" for the type that
-        they are used in.
+      weights: the type to store the weights in, one of `WEIGHT_TYPES`; None for `dtype`.
       warm_up: whether to write requests that TF Serving warms the model up with.
       dtype: the type to compute in, one of `COMPUTE_TYPES`; None for the model as it is.
       skip_padding: whether to compute only tokens, see `modeling.layers`, for both signatures; None
         for a model that takes text and has no buckets. Buckets are for devices and compilers that
-        need few shapes, and converters of models that take ids may lack the operations.
+        need few shapes, and converters of models that take ids may lack the operations. A task
+        whose answers depend on the outputs for padding needs False.
     """
 
     inputs: str = "text"
     buckets: tuple = ()
-    weights: str = "float32"
+    weights: str | None = None
     warm_up: bool = True
     dtype: str | None = None
     skip_padding: bool | None = None
@@ -47,7 +49,7 @@ class Options(NamedTuple):
     @property
     def stored_type(self):
         """The type that the weights are stored in."""
-        return (self.dtype or "float32") if self.weights == "float32" else self.weights
+        return self.weights or self.dtype or "float32"
 
     @property
     def computes_padding(self):
@@ -118,17 +120,23 @@ class PreparedModel(NamedTuple):
 
 
 def prepare_model(model, options, max_seq_length):
-    """Return the `PreparedModel` of a Keras model, which itself does not change."""
-    for name, values in (("weights", WEIGHT_TYPES), ("dtype", (*COMPUTE_TYPES, None))):
+    """Return the `PreparedModel` of a Keras model, which itself does not change.
+
+    Raises:
+      UserError: if an option is not valid, or does not fit the model: one that Keras quantized
+        computes in the type that it has.
+    """
+    for name, values in (("weights", WEIGHT_TYPES), ("dtype", COMPUTE_TYPES)):
         value = getattr(options, name)
-        if value not in values:
-            expected = ", ".join(filter(None, values))
-            raise UserError(f"`{name}={value}`: expected one of {expected}")
+        if value not in (*values, None):
+            raise UserError(f"`{name}={value}`: expected one of {', '.join(values)}")
+    if options.weights == "float32" and options.dtype not in ("float32", None):
+        raise UserError(f"`weights=float32` cannot be combined with `dtype={options.dtype}`")
     buckets = Buckets(options.buckets, max_seq_length)
     call = model
-    if options.dtype not in (None, model.weight_type):
+    if options.dtype and {model.compute_type, model.weight_type} != {options.dtype}:
         call = model = _convert(model, options.dtype)
-    if options.weights not in ("float32", model.weight_type):
+    if options.weights not in (None, model.weight_type):
         call = model = QuantizedModel(model, options.weights)
     elif options.dtype == model.weight_type != "float32":
         call = _with_constants(model)
@@ -155,7 +163,7 @@ def _convert(model, dtype):
 
 
 def _with_constants(model):
-    """Return a function like a model, whose weights are constants of the graph.
+    """Return a function like a model whose weights are constants of the graph, or the model.
 
     oneDNN rearranges the matrices of products in half precision, for constants only once, which
     halves the time of the products.
@@ -166,12 +174,13 @@ def _with_constants(model):
     )
     size = sum(value.nbytes for value in (*trainable, *others))
     if size > _MAX_CONSTANT_BYTES:
-        raise UserError(
-            f"`dtype={model.weight_type}`: the model has {size / 1e9:.1f} GB of weights, expected "
-            f"at most {_MAX_CONSTANT_BYTES / 1e9:.1f} GB; export it in float32"
-        )
+        console.info(
+            "the %.1f GB of weights do not fit into a graph as constants; they stay variables, and "
+            "products take longer", size / 1e9,
+        )  # fmt: skip
+        return model
 
-    # One function for all signatures, so that the constants are stored once.
+    # One function for both signatures, so that the constants are stored once.
     @tf.function(autograph=False, reduce_retracing=True)
     def call(inputs, **options):
         weights = [[tf.constant(value) for value in values] for values in (trainable, others)]

@@ -10,6 +10,7 @@ from serving_models import LENGTH, TASKS, TINY, make_servable, model_of, rows_of
 
 import bert_tf
 from bert_tf import serving
+from bert_tf.modeling.models import INPUTS
 from bert_tf.serving import prepared_model
 from bert_tf.serving.prepared_model import prepare_model
 
@@ -115,10 +116,18 @@ def test_size_in_half_precision(vocab_file, tmp_path):
     assert sizes["float32"] - sizes["bfloat16"] == pytest.approx(half, rel=0.1)
 
 
-def test_too_many_weights_for_constants(monkeypatch):
+def test_too_many_weights_for_constants(monkeypatch, caplog):
+    caplog.set_level("INFO", "bert_tf")
+    options = serving.Options(dtype="bfloat16")
+    inputs = {name: tf.ones((1, 3), tf.int32) for name in INPUTS}
+    _, call, _ = prepare_model(model_of("encoder"), options, LENGTH)
+    assert "constants" not in caplog.text
     monkeypatch.setattr(prepared_model, "_MAX_CONSTANT_BYTES", 1000)
-    with pytest.raises(bert_tf.UserError, match=r"`dtype=bfloat16`: .* GB of weights"):
-        prepare_model(model_of("encoder"), serving.Options(dtype="bfloat16"), LENGTH)
+    model, other_call, _ = prepare_model(model_of("encoder"), options, LENGTH)
+    assert "of weights do not fit into a graph as constants" in caplog.text
+    assert model.weight_type == "bfloat16"
+    pooled = [tf.cast(x(inputs)["pooled_output"], tf.float32) for x in (call, other_call)]
+    np.testing.assert_allclose(*pooled, atol=0.05)
 
 
 def test_half_precision_is_that_of_keras(vocab_file):
@@ -127,16 +136,27 @@ def test_half_precision_is_that_of_keras(vocab_file):
     mixed.set_weights(model_of("encoder").get_weights())
     inputs, _ = padded_ids(make_servable("encoder", vocab_file, serving.Options()))
     expected = mixed(inputs, training=False)["pooled_output"]
-    for dtype, weight_type in ((None, "float32"), ("bfloat16", "bfloat16")):
+    types = {None: ("bfloat16", "float32"), "bfloat16": ("bfloat16",) * 2,
+             "float32": ("float32",) * 2}  # fmt: skip
+    for dtype, (compute_type, weight_type) in types.items():
         model, call, _ = prepare_model(mixed, serving.Options(dtype=dtype), LENGTH)
         assert (model is mixed) == (dtype is None)
-        assert model.compute_type == "bfloat16" and model.weight_type == weight_type
+        assert model.compute_type == compute_type and model.weight_type == weight_type
         pooled = call(inputs)["pooled_output"]
-        assert pooled.dtype == tf.bfloat16
+        assert pooled.dtype == compute_type
         np.testing.assert_allclose(
             tf.cast(pooled, tf.float32), tf.cast(expected, tf.float32), atol=0.05
         )
     assert mixed.weight_type == "float32"
+
+
+def test_float64():
+    """TensorFlow has no fused normalization in it."""
+    model = bert_tf.BertModel(TINY, dtype="float64")
+    _, call, _ = prepare_model(model, serving.Options(), LENGTH)
+    inputs = {name: tf.ones((2, 3), tf.int32) for name in INPUTS}
+    pooled = tf.function(call)(inputs)["pooled_output"]
+    np.testing.assert_allclose(pooled, model(inputs)["pooled_output"], atol=1e-12)
 
 
 def test_keras_quantized_models_keep_their_precision():

@@ -239,6 +239,7 @@ def test_weights_of_8_bits_are_the_nearest():
     [
         (serving.Options(buckets=(13,)), "`sequence_buckets`: 13 .* 1 to 12"),
         (serving.Options(weights="int4"), "`weights=int4`: .* float32, bfloat16, int8"),
+        (serving.Options(weights="float32", dtype="bfloat16"), "`weights=float32` cannot be"),
         (serving.Options(dtype="int8"), "`dtype=int8`: .* float32, bfloat16, float16"),
     ],
 )
