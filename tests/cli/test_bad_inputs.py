@@ -52,7 +52,7 @@ _KEPT = re.compile(
     r"\.lock|(bert_config|classifier|squad|tagger|choice|tokenizer_config|best)\.json|vocab\.txt|"
     r"(train|eval|dev|test|predict)\w*\.tf_record(\.json)?|checkpoint|events\.out\..*|"
     r"model\.ckpt-\d+\.(index|data-00000-of-00001)|\w+_results\.\w+|\w*predictions\.\w+|"
-    r"null_odds\.json|input_counts\.json|batching_parameters\.txt"
+    r"null_odds\.json|(input_counts|records\.counts)\.json|batching_parameters\.txt"
 )
 _TEMPORARY = re.compile(r"\.tmp-|tempstate|\.part$|_temp/|\.work/")
 # A message that only repeats an exception of Python or TensorFlow.
