@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from bert_tf import console
 from bert_tf.errors import UserError
 from bert_tf.modeling.layer_states import named_layers
 from bert_tf.serving.sequences import Buckets
@@ -18,9 +17,9 @@ COMPUTE_TYPES = ("float32", "bfloat16", "float16")
 # Smaller variables (norms, biases) stay in float32: they are a thousandth of all weights.
 _MIN_QUANTIZED_SIZE = 4096
 
-# A graph can have 2 GB. Classifiers of windows have the constants twice, for inputs of different
-# shapes.
-_MAX_CONSTANT_BYTES = 0.95e9
+# Larger models are as fast with variables, and TensorFlow takes 20 seconds and 3 GB of memory to
+# optimize a graph with the constants of BERT-Base.
+_MAX_CONSTANT_BYTES = 0.1e9
 
 
 class Options(NamedTuple):
@@ -163,7 +162,7 @@ def _convert(model, dtype):
 
 
 def _with_constants(model):
-    """Return a function like a model whose weights are constants of the graph, or the model.
+    """Return a function like a small model, whose weights are constants of the graph.
 
     oneDNN rearranges the matrices of products in half precision, for constants only once, which
     halves the time of the products.
@@ -174,10 +173,6 @@ def _with_constants(model):
     )
     size = sum(value.nbytes for value in (*trainable, *others))
     if size > _MAX_CONSTANT_BYTES:
-        console.info(
-            "the %.1f GB of weights do not fit into a graph as constants; they stay variables, and "
-            "products take longer", size / 1e9,
-        )  # fmt: skip
         return model
 
     # One function for both signatures, so that the constants are stored once.
