@@ -113,8 +113,8 @@ class Dense(keras.layers.Dense):
 class LayerNorm(keras.layers.LayerNormalization):
     """Keras' layer normalization in float32, with two thirds of its operations.
 
-    With `fused`, in a graph of TensorFlow's, x (T, H) is normalized as T channels of a batch, which
-    TensorFlow on a CPU replaces by one operation of oneDNN. It sums in float32, but its result and
+    With `fused`, in a TensorFlow graph, x (T, H) is normalized as T channels of a batch, which
+    TensorFlow replaces on a CPU by one operation of oneDNN. It sums in float32, but its result and
     the scale have the dtype of x. That takes a third of the time, or twice the time where oneDNN is
     turned off.
     """
@@ -386,7 +386,7 @@ class TransformerLayer(ConfigLayer):
         context, probs = self._attend(x, tokens, input_mask, positions, rows, training, seeds[0])
         context = self.attention_dense(context)
         context = self.attention_dropout(context, training=training, seed=seeds[1])
-        # Only CPUs leave out padding, unless a caller asks for it.
+        # Padding is left out on CPUs, where the fused form is fast; it has no fast gradient.
         fused = rows is not None and not training
         x = self.attention_norm(x + context, fused=fused)
         output = self.output_dense(self.intermediate(x))

@@ -296,7 +296,7 @@ class ServablePredictor(BasePredictor):
     def __init__(self, servable, batch_size=None):
         """Trace the function that the `Servable` exports for texts.
 
-        `batch_size` as of `Predictor`.
+        `batch_size` is that of `Predictor`.
         """
         import tensorflow as tf
 

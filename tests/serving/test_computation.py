@@ -16,7 +16,7 @@ from bert_tf.serving.prepared_model import prepare_model
 
 BUCKETS = (5, 9)
 
-# Their ids are those of sequences, as in the other tasks, or tested in Python.
+# Their code is covered by the other tasks.
 _SLOW = ("multi_label", "regression", "multiple_choice", "sentence_embedding")
 
 
