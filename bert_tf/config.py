@@ -9,7 +9,8 @@ from bert_tf import json_files
 from bert_tf.errors import UserError
 
 # "gelu" is the release's tanh approximation; "gelu_erf" is exact, and Hugging Face calls it "gelu".
-ACTIVATIONS = ("gelu", "gelu_erf", "relu", "tanh", "linear")
+RELEASE_ACTIVATIONS = ("gelu", "relu", "tanh", "linear")
+ACTIVATIONS = (*RELEASE_ACTIVATIONS, "gelu_erf")
 
 LAYER_NORM_EPS = 1e-12
 

@@ -16,7 +16,7 @@ from bert_tf.checkpoints.metadata import (
 )
 from bert_tf.checkpoints.names import encoder_shapes, is_known, to_hugging_face
 from bert_tf.checkpoints.warm_start import TRAINING_STATE, check_compatible, open_checkpoint
-from bert_tf.config import BertConfig
+from bert_tf.config import RELEASE_ACTIVATIONS, BertConfig
 from bert_tf.errors import UserError, abbreviate
 from bert_tf.tokenization.settings import extra_settings, resolve_settings
 from bert_tf.tokenization.tokenizer_json import is_tokenizer_json
@@ -117,7 +117,7 @@ def convert(
             "`do_lower_case` and `architecture`",
             " and ".join(lost), path, output_dir,
         )  # fmt: skip
-    if config.hidden_act == "gelu_erf" or "layer_norm_eps" in config.to_dict():
+    if config.hidden_act not in RELEASE_ACTIVATIONS or "layer_norm_eps" in config.to_dict():
         console.warning(
             "%s has hidden_act=%s and layer_norm_eps=%g, which the release's code does not support",
             files.CONFIG, config.hidden_act, config.layer_norm_eps,

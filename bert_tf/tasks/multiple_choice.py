@@ -194,7 +194,6 @@ class MultipleChoiceTask(ClassificationTask):
         """Make the model of a `BertConfig` and a Keras dtype policy."""
         self.model = BertMultipleChoice(config, dtype)
         self.metric_names = self.metric_names_with()
-        self.class_weights = self.distillation = None
 
 
 class MultipleChoiceData(TaskData):

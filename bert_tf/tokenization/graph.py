@@ -17,7 +17,7 @@ import tensorflow as tf
 from bert_tf.errors import UserError
 from bert_tf.tokenization import graph_normalization, string_ops
 from bert_tf.tokenization.graph_normalization import row_indices, rows_of_values
-from bert_tf.tokenization.normalization import context_characters
+from bert_tf.tokenization.normalization import ACCENTS, context_characters
 from bert_tf.tokenization.settings import resolve_settings
 from bert_tf.tokenization.vocabulary import load_vocab, special_tokens
 
@@ -87,6 +87,9 @@ class GraphTokenizer(tf.Module):
         self.do_lower_case, self._strip_accents, self._splits_ideographs = rules
         characters = context_characters(self.do_lower_case, self._strip_accents)
         self._context_class = f"[{characters}]" if characters else None
+        if self._strip_accents:
+            characters += ACCENTS
+        self._span_class = f"[{characters}]" if characters else None
         self.special_tokens = special_tokens(self.vocab) if keep_special_tokens else ()
         self._first_special_id = max(self.vocab.values()) + 1
         self._special_ids = [self.vocab[token] for token in self.special_tokens]
@@ -228,7 +231,7 @@ class GraphTokenizer(tf.Module):
                 needs_context, lambda x: self._resolve_context(tf.strings.join(["\n", x]))[0], texts
             )
         words = tf.strings.split(self._normalizer.normalize(texts))
-        ids, _ = self._split_words(words.values)
+        ids, _, _ = self._split_words(words.values)
         splits = tf.gather(ids.row_splits, words.row_splits)
         ids, _ = self._unescape_special(ids.values)
         return tf.RaggedTensor.from_row_splits(ids, splits, validate=False)
@@ -245,63 +248,89 @@ class GraphTokenizer(tf.Module):
         """
         # A line break in front keeps each text apart from the one before when all are concatenated.
         texts = tf.strings.join(["\n", self._escape_special(string_ops.drop_invalid_utf8(texts))])
-        codes = tf.strings.unicode_decode(texts, "UTF-8")
-        char_ends = graph_normalization.span_ends(codes.values, self._strip_accents)
-        char_sources = tf.range(tf.size(codes.values))
-        if self._context_class:
-            needs_context = tf.reduce_any(string_ops.contains(texts, self._context_class))
-            texts, char_sources = tf.cond(
-                needs_context,
-                lambda: self._resolve_context(texts),
-                lambda: (texts, char_sources),
-            )
+        text_starts = tf.cumsum(tf.strings.length(texts, unit="UTF8_CHAR"), exclusive=True)
+        # Few texts have such characters; for the others, only the ends of tokens are looked up.
+        in_context = tf.constant(False)
+        if self._span_class:
+            in_context = tf.reduce_any(string_ops.contains(texts, self._span_class))
+        no_characters = tf.zeros((0,), tf.int32)
+        texts, char_sources, char_ends = tf.cond(
+            in_context,
+            lambda: self._resolve_spans(texts),
+            lambda: (texts, no_characters, no_characters),
+        )
         normalized, byte_offsets = self._normalizer.normalize_with_offsets(texts)
         words = tf.strings.split(normalized)
-        ids, piece_starts = self._split_words(words.values)
+        ids, piece_starts, piece_ends = self._split_words(words.values)
+        text_of_word, word_of_token = rows_of_values(words), rows_of_values(ids)
+        text_of_token = tf.gather(text_of_word, word_of_token)
 
-        # For each byte of the concatenated words, the character of the original text.
-        char_of_byte = (
-            tf.cumsum(tf.cast(string_ops.concatenated_bytes(texts) & 0xC0 != 0x80, tf.int32)) - 1
+        # All texts begin with a space, so each word does after a space.
+        is_space = string_ops.concatenated_bytes(normalized) == _SPACE
+        before_word = tf.where(is_space[:-1] & ~is_space[1:])[:, 0]
+        # There is one offset more than bytes in each text, that of its end.
+        word_start = tf.cast(before_word, tf.int32) + 1 + text_of_word
+        token_word = tf.gather(word_start, word_of_token)
+        token_start, token_end = piece_starts + token_word, piece_ends + token_word
+        byte_of_text = tf.gather(string_ops.byte_starts(texts), text_of_token)
+        char_of_byte = tf.cumsum(
+            tf.cast(string_ops.concatenated_bytes(texts) & 0xC0 != 0x80, tf.int32)
         )
-        byte_offsets = byte_offsets[:, :-1]  # the last one is the end of the text
-        source_byte = tf.cast(byte_offsets.values, tf.int32)
-        source_byte += tf.gather(string_ops.byte_starts(texts), rows_of_values(byte_offsets))
-        source_byte = tf.boolean_mask(
-            source_byte, string_ops.concatenated_bytes(normalized) != _SPACE
-        )
-        source = tf.gather(char_sources, tf.gather(char_of_byte, source_byte))
 
-        # The tokens of a word cover it, so each of them ends where the next one starts.
-        word_starts = string_ops.byte_starts(words.values)
-        token_start = piece_starts.values + tf.gather(word_starts, rows_of_values(piece_starts))
-        token_end = tf.concat([token_start, [tf.size(source)]], 0)[1:]
-        token = row_indices(token_end - token_start)
-        start = tf.math.segment_min(source, token)
-        end = tf.gather(char_ends, tf.math.segment_max(source, token))
+        def characters(normalized_bytes, byte_of_text):
+            """Return the characters that bytes of the normalized texts come from."""
+            in_text = tf.cast(tf.gather(byte_offsets.values, normalized_bytes), tf.int32)
+            return tf.gather(char_of_byte, in_text + byte_of_text) - 1
+
+        def spans():
+            starts = characters(token_start, byte_of_text)
+            return starts, characters(token_end - 1, byte_of_text) + 1
+
+        def spans_in_context():
+            sizes = token_end - token_start
+            token = row_indices(sizes)
+            first = token_start - tf.cumsum(sizes, exclusive=True)
+            indices = tf.range(tf.size(token)) + tf.gather(first, token)
+            source = tf.gather(char_sources, characters(indices, tf.gather(byte_of_text, token)))
+            ends = tf.gather(char_ends, tf.math.segment_max(source, token))
+            return tf.math.segment_min(source, token), ends
+
+        starts, ends = tf.cond(in_context, spans_in_context, spans)
 
         splits = tf.gather(ids.row_splits, words.row_splits)
         ids, is_special = self._unescape_special(ids.values)
-        # Count from the beginning of each text, after its line break.
         rows = tf.RaggedTensor.from_row_splits(ids, splits, validate=False)
-        text_start = tf.cast(tf.gather(codes.row_starts(), rows_of_values(rows)), tf.int32) + 1
-        # The two spaces around an escaped special token are part of its span.
+        # Count from the beginning of each text, after its line break. The two spaces around an
+        # escaped special token are part of its span.
+        text_start = tf.gather(text_starts, text_of_token) + 1
         margin = tf.cast(is_special, tf.int32)
-        starts, ends = start - text_start - margin, end - text_start + margin
+        starts, ends = starts - text_start - margin, ends - text_start + margin
         return rows, rows.with_values(starts), rows.with_values(ends)
 
+    def _resolve_spans(self, texts):
+        """Return the result of `_resolve_context`, and the ends of the spans of characters."""
+        codes = tf.strings.unicode_decode(texts, "UTF-8").values
+        ends = graph_normalization.span_ends(codes, self._strip_accents)
+        if self._context_class:
+            return *self._resolve_context(texts), ends
+        return texts, tf.range(tf.size(codes)), ends
+
     def _split_words(self, words):
-        """Return the ids of words (W,) and their byte offsets in the word, ragged (W, None)."""
-        # The limit of the op counts bytes. A word that has too many characters is replaced by one
-        # that has too many bytes, so that both are [UNK].
+        """Return the ids of words (W,), ragged (W, None), and where in the word they start and end.
+
+        Starts and ends count bytes, int32 (N,).
+        """
+        # The limit of the op counts bytes. A word that has too many characters is replaced by as
+        # many spaces as it has bytes, which are unknown too.
         limit = self._max_chars
 
         def replace_long(words):
             is_long = tf.strings.length(words, unit="UTF8_CHAR") > limit
-            return tf.where(is_long, "x" * (_BYTES_PER_CHAR * limit + 1), words)
+            return tf.where(is_long, tf.strings.regex_replace(words, r"\C", " "), words)
 
         words = string_ops.map_where(tf.strings.length(words) > limit, replace_long, words)
-        ids, starts, _ = self._wordpiece.tokenize_with_offsets(words)
-        return ids, tf.cast(starts, tf.int32)
+        ids, starts, ends = self._wordpiece.tokenize_with_offsets(words)
+        return ids, tf.cast(starts.values, tf.int32), tf.cast(ends.values, tf.int32)
 
     def _resolve_context(self, texts):
         return graph_normalization.resolve_context(texts, self.do_lower_case, self._strip_accents)
@@ -361,7 +390,7 @@ def _pieces_by_id(vocab, max_chars):
     """
     pieces = [f" {index}" for index in range(max(vocab.values()) + 1)]
     for piece, index in vocab.items():
-        if piece in ("", "##") or "\0" in piece or len(piece) > max_chars + len("##"):
+        if piece in ("", "##") or {"\0", " "} & {*piece} or len(piece) > max_chars + len("##"):
             continue
         if len(piece.removeprefix("##").encode()) > _MAX_BYTES_PER_PIECE:
             raise UserError(

@@ -173,6 +173,9 @@ _COMMON_RANK = Counter(SORTED_MARKS.values()).most_common(1)[0][0]
 _RARE_MARKS = [code for code, rank in SORTED_MARKS.items() if rank != _COMMON_RANK]
 CONTEXT_CHARACTERS = SIGMA + "".join(map(chr, [*_RARE_MARKS, *MUSICAL_NOTES]))
 
+# Marks that are stripped with the accents.
+ACCENTS = "".join(chr(code) for (rule, _, _), codes in RUNS if rule == "a" for code in codes)
+
 
 def context_characters(do_lower_case, strip_accents):
     """Return the characters whose neighbours matter, as a str."""

@@ -83,8 +83,9 @@ def is_accepted(function, *arguments, errors=(bert_tf.UserError,)):
 def test_bert_configs(holds):
     def check(values):
         if is_accepted(bert_tf.BertConfig.from_dict, values):
-            config = bert_tf.BertConfig.from_dict(values)
-            assert bert_tf.BertConfig.from_dict(json.loads(config.to_json_string())) == config
+            # Compared as text, because a NaN in a field of another library is not equal to itself.
+            text = bert_tf.BertConfig.from_dict(values).to_json_string()
+            assert bert_tf.BertConfig.from_dict(json.loads(text)).to_json_string() == text
 
     holds(check, changed(TINY.to_dict()) | JSON)
 

@@ -5,6 +5,7 @@ import json
 import locale
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -103,6 +104,22 @@ def test_random_strings(scripts, rng, lower, keep):
     num_known = sum(index != python.vocab["[UNK]"] for index in ids.values.numpy())
     assert num_known > 0.3 * len(ids.values)  # [UNK] alone would prove little
     assert not differences(python, texts, *ops.tokenize_with_offsets(texts))
+
+
+@pytest.mark.parametrize("lower", [True, False])
+def test_spans_of_texts_without_context(scripts, rng, lower):
+    """A batch with an accent of its own takes another way to the spans than one without."""
+    python, ops = scripts(lower, True)
+    context = re.compile(ops._span_class or "(?!)")
+    texts = [hard_strings.string(rng) for _ in range(4000)]
+    texts = [text for text in texts if not context.search(text.decode("utf-8", "ignore"))]
+    texts += [b"ab " + "\u4e01x".encode() * 200 + b" b", b"x" * 202 + b" [MASK]"]
+    assert len(texts) > 500
+    plain = ops.tokenize_with_offsets(texts)
+    assert not differences(python, texts, *plain)
+    with_accent = ops.tokenize_with_offsets([*texts, "Ae\u0301 \u03a3".encode()])
+    for values, expected in zip(with_accent, plain, strict=True):
+        assert values[:-1].to_list() == expected.to_list()
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,8 @@ class ClassificationTask(Task):
     # Further ones for data that are not those of a published task, which has its own metrics.
     own_data_metrics: tuple[str, ...] = ("f1_macro", "f1_weighted", "precision_macro",
                                          "recall_macro")  # fmt: skip
+    # Those of a task like `MultipleChoiceTask`, whose constructor has no such arguments.
+    class_weights = distillation = scores = None
 
     def __init__(
         self,
