@@ -10,6 +10,7 @@ import json
 import logging
 import os
 import sys
+import time
 
 import numpy as np
 from absl import flags
@@ -125,7 +126,7 @@ def train(model, batch_of, count, num_steps, batch_size, learning_rate, seed):
 
 
 def compare(train_bert_tf, train_transformers, seeds):
-    """Train with the libraries of --libraries, seed by seed, and print the results.
+    """Train with the libraries of --libraries in turn, seed by seed, and print the results.
 
     Args:
       train_bert_tf: function from a seed to a dict of results.
@@ -135,12 +136,12 @@ def compare(train_bert_tf, train_transformers, seeds):
     run = {"bert_tf": train_bert_tf, "transformers": train_transformers}
     defined = FLAGS.get_key_flags_for_module(sys.argv[0])
     settings = {flag.name: flag.value for flag in defined if flag.name not in _UNRELATED}
-    results_of = {}
-    for library in FLAGS.libraries:
-        path = os.path.join(FLAGS.output_dir, f"{library}.json")
-        results_of[library] = run_seeds(path, seeds, run[library], settings)
-    for library, results in results_of.items():
-        print_results(library, results)
+    paths = {x: os.path.join(FLAGS.output_dir, f"{x}.json") for x in FLAGS.libraries}
+    for seed in seeds:
+        for library, path in paths.items():
+            run_seeds(path, [seed], run[library], settings)
+    for library, path in paths.items():
+        print_results(library, run_seeds(path, seeds, run[library], settings))
 
 
 def run_seeds(path, seeds, run, settings):
@@ -153,7 +154,7 @@ def run_seeds(path, seeds, run, settings):
       settings: dict of the flags that the results depend on, for JSON.
 
     Returns:
-      List of dicts in the order of `seeds`.
+      List of dicts in the order of `seeds`, with the `seconds` that a run took, start-up included.
 
     Raises:
       UserError: if the file has results of different settings.
@@ -170,7 +171,9 @@ def run_seeds(path, seeds, run, settings):
         )
     for seed in map(str, seeds):
         if seed not in results:
+            started = time.perf_counter()
             results[seed] = run(int(seed))
+            results[seed]["seconds"] = time.perf_counter() - started
             print(f"{path}, seed {seed}: {results[seed]}", flush=True)
             bert_tf.files.write_text(path, json.dumps(saved, indent=1) + "\n")
     return [results[str(seed)] for seed in seeds]

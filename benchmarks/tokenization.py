@@ -34,13 +34,19 @@ def tensorflow_turn(tokenize, lines):
     batches = [tf.constant(lines[i : i + FLAGS.batch]) for i in range(0, len(lines), FLAGS.batch)]
     if FLAGS.threads == 1:
         function = tf.function(tokenize, input_signature=[tf.TensorSpec((None,), tf.string)])
-        return lambda: sum(function(batch).values.shape[0] for batch in batches)
+        return lambda: sum(num_tokens(function(batch)) for batch in batches)
     dataset = tf.data.Dataset.from_tensor_slices(lines).batch(FLAGS.batch)
     dataset = dataset.map(tokenize, num_parallel_calls=FLAGS.threads)
     options = tf.data.Options()
     options.threading.private_threadpool_size = FLAGS.threads
     dataset = dataset.with_options(options)
-    return lambda: sum(ids.values.shape[0] for ids in dataset)
+    return lambda: sum(num_tokens(batch) for batch in dataset)
+
+
+def num_tokens(batch):
+    """Return the number of tokens of a batch: ragged ids, alone or with starts and ends."""
+    ids = batch[0] if isinstance(batch, tuple) else batch
+    return ids.values.shape[0]
 
 
 def tokenizers(texts):
@@ -77,17 +83,12 @@ def tokenizers(texts):
             for encoding in hugging_face.encode_batch(batch, add_special_tokens=False)
         )
 
-    def with_offsets(batch):
-        # TensorFlow would not compute outputs that are not returned.
-        ids, starts, ends = graph.tokenize_with_offsets(batch)
-        return ids.with_values(tf.stack([ids.values, starts.values, ends.values], 1))
-
     def words_joined(batch):
         return stock.tokenize(batch).merge_dims(-2, -1)
 
     turns = {
         "bert_tf, graph": tensorflow_turn(graph.tokenize, lines),
-        "bert_tf, graph, offsets": tensorflow_turn(with_offsets, lines),
+        "bert_tf, graph, offsets": tensorflow_turn(graph.tokenize_with_offsets, lines),
         "bert_tf, Python, empty cache": lambda: python(bert_tf.FullTokenizer(FLAGS.vocab_file)),
         "bert_tf, Python": lambda: python(warm),
         "plain port": lambda: sum(len(plain.encode(text)) for text in texts),

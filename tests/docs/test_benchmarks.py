@@ -80,7 +80,7 @@ def test_saved_results_are_reused_with_the_same_flags_only(
         assert trained_seeds == [0, 0]
         compare(3, "--libraries=bert_tf")
         assert trained_seeds == [0, 0, 1, 2]
-        assert "mean 0.1000" in capsys.readouterr().out.split("bert_tf ")[-1]
+        assert "mean 0.1000" in capsys.readouterr().out.split("bert_tf ")[-2]
         with pytest.raises(bert_tf.UserError, match=r"bert_tf\.json has results .*batch_size"):
             compare(3, "--batch_size=4")
     finally:
