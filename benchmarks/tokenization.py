@@ -9,6 +9,7 @@ tensors in TensorFlow. With `--threads=2`, tokenizers that can use two threads d
     python benchmarks/tokenization.py --input_file=corpus.txt --vocab_file=vocab.txt
 """
 
+import multiprocessing.pool
 import os
 import statistics
 import time
@@ -28,19 +29,13 @@ flags.DEFINE_bool("plain", True, "Whether to measure the slow plain port.")
 
 
 def tensorflow_turn(tokenize, lines):
-    """Return a turn of a tokenizer of tensors, which uses tf.data if there are several threads."""
+    """Return a turn of a tokenizer of tensors, called by --threads threads as a server does."""
     import tensorflow as tf
 
     batches = [tf.constant(lines[i : i + FLAGS.batch]) for i in range(0, len(lines), FLAGS.batch)]
-    if FLAGS.threads == 1:
-        function = tf.function(tokenize, input_signature=[tf.TensorSpec((None,), tf.string)])
-        return lambda: sum(num_tokens(function(batch)) for batch in batches)
-    dataset = tf.data.Dataset.from_tensor_slices(lines).batch(FLAGS.batch)
-    dataset = dataset.map(tokenize, num_parallel_calls=FLAGS.threads)
-    options = tf.data.Options()
-    options.threading.private_threadpool_size = FLAGS.threads
-    dataset = dataset.with_options(options)
-    return lambda: sum(num_tokens(batch) for batch in dataset)
+    function = tf.function(tokenize, input_signature=[tf.TensorSpec((None,), tf.string)])
+    threads = multiprocessing.pool.ThreadPool(FLAGS.threads)
+    return lambda: sum(threads.imap_unordered(lambda batch: num_tokens(function(batch)), batches))
 
 
 def num_tokens(batch):
@@ -87,8 +82,10 @@ def tokenizers(texts):
         return stock.tokenize(batch).merge_dims(-2, -1)
 
     turns = {
-        "bert_tf, graph": tensorflow_turn(graph.tokenize, lines),
-        "bert_tf, graph, offsets": tensorflow_turn(graph.tokenize_with_offsets, lines),
+        "bert_tf, graph": tensorflow_turn(lambda batch: graph.tokenize(batch), lines),
+        "bert_tf, graph, offsets": tensorflow_turn(
+            lambda batch: graph.tokenize_with_offsets(batch), lines
+        ),
         "bert_tf, Python, empty cache": lambda: python(bert_tf.FullTokenizer(FLAGS.vocab_file)),
         "bert_tf, Python": lambda: python(warm),
         "plain port": lambda: sum(len(plain.encode(text)) for text in texts),

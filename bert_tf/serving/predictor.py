@@ -362,7 +362,7 @@ def _batches(indices, keys, batch_size):
     """Yield lists of the indices of rows, which are sorted by their keys, see `_sort_key`."""
     indices = iter(indices)
     if batch_size:
-        while batch := list(itertools.islice(indices, batch_size)):
+        while batch := list(itertools.islice(indices, min(batch_size, sys.maxsize))):
             yield batch
         return
     batch: list[int] = []

@@ -161,7 +161,7 @@ def _change_cell(path, rng):
 
 
 def _change_vocabulary(path, rng):
-    words = _read(path).decode().split("\n")
+    words = _read(path).decode("utf-8", "surrogateescape").split("\n")
     change = rng.randrange(5)
     if change == 0:
         words.remove(rng.choice([x for x in words if x.startswith("[")]))
@@ -173,7 +173,7 @@ def _change_vocabulary(path, rng):
         words = words[: _position(words, rng)]
     else:
         words += [f"new{i}" for i in range(rng.choice([1, 100]))]
-    _write(path, "\n".join(words).encode())
+    _write(path, "\n".join(words).encode("utf-8", "surrogateescape"))
 
 
 # JSON.

@@ -9,12 +9,14 @@ depends only on a seed and its number. A failure shows both; to repeat cases 40 
 import contextlib
 import hashlib
 import http.server
+import io
 import os
 import pathlib
 import random
 import re
 import shutil
 import signal
+import sys
 import threading
 import traceback
 
@@ -68,12 +70,10 @@ def commands():
     with scripts_alone.imported(*good_inputs.COMMANDS) as run_script:
 
         def run(script, folder, arguments):
-            before = os.getcwd()
-            os.chdir(folder)
-            try:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.chdir(folder)
+                patch.setattr(sys, "stdin", io.StringIO("a question\n"))
                 run_script(script, *arguments)
-            finally:
-                os.chdir(before)
 
         run.flags_of = run_script.flags_of
         yield run
