@@ -25,6 +25,8 @@ PAGES = {
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 PAGES |= {f"notebooks/{path.name}": f"{path.stem}.md" for path in NOTEBOOKS}
 _LINK = re.compile(r"\[([^\]]*)\]\((?!https?://)([^)#\s]*)(#[^)\s]*)?\)")
+# An image of README.md in HTML, which has its width on an index.
+_IMAGE = re.compile(r'<img src="docs/([^"]*)"[^>]* alt="([^"]*)">')
 # Badges would be loaded from another server.
 _BADGE = re.compile(r"(?m)^!\[[^\]]*\]\(https?://[^)]*\)\n")
 # Colors and progress bars of terminals.
@@ -60,7 +62,7 @@ def on_files(files, config):
         if path.endswith(".ipynb"):
             text = notebook_to_markdown(json.loads(text))
         text = _rewrite_links(_BADGE.sub("", text), path, name)
-        text = text.replace('<img src="docs/', '<img src="')
+        text = _IMAGE.sub(r"![\2](\1)", text)
         files.append(File.generated(config, name, content=text))
     return files
 

@@ -219,6 +219,16 @@ def test_the_site_loads_nothing_from_other_servers(site):
         assert not loaded, (path, loaded)
 
 
+def test_the_site_has_its_images(site):
+    found = 0
+    for path in site.rglob("*.html"):
+        for source in re.findall(r'<img[^>]*\ssrc="([^"]*)"', path.read_text(encoding="utf-8")):
+            if not source.startswith(("data:", "/")):
+                assert (path.parent / source).exists(), (path, source)
+                found += 1
+    assert found > 2
+
+
 def test_the_site_highlights_code_and_shows_notebooks(root, site):
     page = (site / "fine_tune_in_python" / "index.html").read_text(encoding="utf-8")
     assert '<span class="kn">import</span>' in page
