@@ -48,7 +48,7 @@ def named_checkpoint(folder: str) -> str | None:
         name = match and text_format.Parse(f"value: {match[1]}", wrappers_pb2.StringValue()).value
     except text_format.ParseError:
         name = None
-    if not name:
+    if not name or not name.isprintable():
         raise UserError(f"{path}: no model_checkpoint_path found, expected the name of one")
     for prefix in (os.path.join(folder, os.path.basename(name)), os.path.join(folder, name)):
         if tf.io.gfile.exists(prefix + ".index"):

@@ -299,8 +299,8 @@ class BestCheckpoint:
         self.value, self.step = record["value"], record["step"]
         if stored_metric != metric:
             raise UserError(
-                f"`best_metric={metric}`, but {self.folder} holds the best by {stored_metric}; use "
-                "that metric, or remove the folder"
+                f"`best_metric={metric}`, but {self.folder} holds the best by {stored_metric!r}; "
+                "use that metric, or remove the folder"
             )
 
     def rewind(self, step):
