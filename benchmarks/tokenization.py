@@ -81,6 +81,7 @@ def tokenizers(texts):
     def words_joined(batch):
         return stock.tokenize(batch).merge_dims(-2, -1)
 
+    # The lambdas keep the tokenizer, to which its functions have only weak references.
     turns = {
         "bert_tf, graph": tensorflow_turn(lambda batch: graph.tokenize(batch), lines),
         "bert_tf, graph, offsets": tensorflow_turn(

@@ -10,7 +10,7 @@ from bert_tf.errors import UserError
 
 # "gelu" is the release's tanh approximation; "gelu_erf" is exact, and Hugging Face calls it "gelu".
 RELEASE_ACTIVATIONS = ("gelu", "relu", "tanh", "linear")
-ACTIVATIONS = (*RELEASE_ACTIVATIONS, "gelu_erf")
+ACTIVATIONS = ("gelu", "gelu_erf", "relu", "tanh", "linear")
 
 LAYER_NORM_EPS = 1e-12
 

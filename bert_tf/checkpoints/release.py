@@ -48,12 +48,13 @@ def named_checkpoint(folder: str) -> str | None:
         name = match and text_format.Parse(f"value: {match[1]}", wrappers_pb2.StringValue()).value
     except text_format.ParseError:
         name = None
-    if not name or not name.isprintable():
+    if not name or "\0" in name:
         raise UserError(f"{path}: no model_checkpoint_path found, expected the name of one")
     for prefix in (os.path.join(folder, os.path.basename(name)), os.path.join(folder, name)):
         if tf.io.gfile.exists(prefix + ".index"):
             return prefix
-    raise UserError(f"{path} names {name}, but there is no {prefix}.index")
+    index = os.path.basename(name) + ".index"
+    raise UserError(f"{path} names {name!r}, but there is no {index!r} in {folder}")
 
 
 def _only_checkpoint(folder, argument):

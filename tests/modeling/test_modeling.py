@@ -308,7 +308,7 @@ def test_too_long_sequence_is_rejected():
         ({"vocab_size": 0}, "vocab_size must be an integer from 1 to 2147483647, not 0"),
         ({"num_hidden_layers": "2"}, "num_hidden_layers must be an integer"),
         ({"hidden_dropout_prob": 1.5}, "hidden_dropout_prob must be a number in"),
-        ({"hidden_act": "swish2"}, "hidden_act must be one of gelu, relu, tanh, linear, gelu_erf"),
+        ({"hidden_act": "swish2"}, "hidden_act must be one of gelu, gelu_erf, relu, tanh, linear"),
     ],
 )
 def test_config_rejects_nonsense(change, message):
