@@ -12,6 +12,7 @@ lib/hash/crc32c.h).
 import functools
 import struct
 
+import google_crc32c
 import numpy as np
 
 
@@ -105,58 +106,23 @@ def _rows(parts):
 
 
 def frame_records(records):
-    """Return records (list of bytes, none empty) as the contents of a TFRecord file.
+    """Return records (list of bytes) as the contents of a TFRecord file.
 
     The results of several calls can be concatenated.
     """
-    if not records:
-        return b""
     parts = []
-    for record, checksum in zip(records, _checksums(records), strict=True):
-        parts += _header(len(record)), record, checksum
+    for record in records:
+        parts += _header(len(record)), record, _checksum(record)
     return b"".join(parts)
 
 
 @functools.lru_cache(maxsize=100_000)
 def _header(size):
     length = struct.pack("<Q", size)
-    return length + _checksums([length])[0]
+    return length + _checksum(length)
 
 
-# CRC-32C of one byte with its bits reversed (RFC 3720, appendix B.4).
-_POLYNOMIAL = 0x82F63B78
-
-
-@functools.cache
-def _tables(size):
-    """Return lookup tables of CRC-32C, which is linear in the bytes of the data.
-
-    Returns:
-      uint32 (`size`, 256), the contribution of a byte by the number of bytes that follow it, and
-      uint32 (`size`,), the checksum of n zero bytes.
-    """
-    one = np.arange(256, dtype=np.uint32)
-    for _ in range(8):
-        one = np.where(one & 1, one >> 1 ^ np.uint32(_POLYNOMIAL), one >> 1)
-    of_bytes, of_lengths = np.empty((size, 256), np.uint32), np.empty(size, np.uint32)
-    row, state = one, 0xFFFFFFFF
-    for length in range(size):
-        of_bytes[length], of_lengths[length] = row, state ^ 0xFFFFFFFF
-        row, state = one[row & 0xFF] ^ row >> 8, int(one[state & 0xFF]) ^ state >> 8
-    return of_bytes, of_lengths
-
-
-def _checksums(records):
-    """Return the masked CRC-32C of each record as 4 bytes; no record may be empty."""
-    sizes = np.fromiter(map(len, records), np.int64, len(records))
-    longest = int(sizes.max())
-    # A power of two, so that records that become longer rarely need new tables.
-    of_bytes, of_lengths = _tables(max(1024, 1 << longest.bit_length()))
-    # Leading zeros contribute nothing.
-    data = np.frombuffer(b"".join([record.rjust(longest, b"\0") for record in records]), np.uint8)
-    offsets = data.reshape(len(records), longest) + np.arange(longest - 1, -1, -1) * 256
-    contributions = of_bytes.ravel().take(offsets)
-    sums = np.bitwise_xor.reduce(contributions, axis=1) ^ of_lengths[sizes]
-    masked = (sums >> 15 | sums << 17) + np.uint32(0xA282EAD8)
-    joined = masked.astype("<u4").tobytes()
-    return [joined[start : start + 4] for start in range(0, len(joined), 4)]
+def _checksum(data):
+    """Return the masked CRC-32C of bytes, as 4 bytes."""
+    checksum = google_crc32c.value(data)
+    return struct.pack("<I", ((checksum >> 15 | checksum << 17) + 0xA282EAD8) & 0xFFFFFFFF)

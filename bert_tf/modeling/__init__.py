@@ -1,4 +1,4 @@
-"""The model: layers, `BertModel` and the models for the tasks, in `keras` and `keras.ops` only."""
+"""The model: layers, `BertModel` and the models for the tasks."""
 
 from bert_tf.deprecation import deprecated_names
 from bert_tf.modeling.heads import (

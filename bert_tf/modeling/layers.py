@@ -25,7 +25,7 @@ import keras
 from keras import ops
 
 from bert_tf.config import BertConfig
-from bert_tf.modeling import layer_states
+from bert_tf.modeling import cpu_graph, layer_states
 from bert_tf.modeling.token_rows import gather_tokens
 
 CALL_ARGUMENTS = ("replica_id", "recompute", "skip_padding")
@@ -113,46 +113,24 @@ class Dense(keras.layers.Dense):
 class LayerNorm(keras.layers.LayerNormalization):
     """Keras' layer normalization in float32, with two thirds of its operations.
 
-    With `fused`, in a TensorFlow graph, x (T, H) is normalized as T channels of a batch, which
-    TensorFlow replaces on a CPU by one operation of oneDNN. It sums in float32, but its result and
-    the scale have the dtype of x. That takes a third of the time, or twice the time where oneDNN is
-    turned off.
+    With `on_cpu`, x (T, H) is normalized by the functions of `cpu_graph`.
     """
 
-    def call(self, x, fused=False):
-        if fused and self._can_be_fused(x):
-            return self._fused(x)
-        gamma, beta = (ops.cast(v, "float32") for v in (self.gamma, self.beta))
-        x = ops.cast(x, "float32")
-        x = x - ops.mean(x, axis=-1, keepdims=True)
-        variance = ops.mean(ops.square(x), axis=-1, keepdims=True)
-        x = x * (ops.rsqrt(variance + self.epsilon) * gamma) + beta
+    def call(self, x, training=False, on_cpu=False):
+        on_cpu = on_cpu and cpu_graph.is_traced()
+        dtype = keras.backend.standardize_dtype(x.dtype)
+        is_fused = on_cpu and not training and dtype != "float64"
+        dtype = dtype if is_fused else "float32"
+        x, gamma, beta = (ops.cast(v, dtype) for v in (x, self.gamma, self.beta))
+        if is_fused:
+            x = cpu_graph.layer_norm_of_inference(x, gamma, beta, self.epsilon)
+        elif on_cpu and training:
+            x = cpu_graph.layer_norm(x, gamma, beta, self.epsilon)
+        else:
+            x = x - ops.mean(x, axis=-1, keepdims=True)
+            variance = ops.mean(ops.square(x), axis=-1, keepdims=True)
+            x = x * (ops.rsqrt(variance + self.epsilon) * gamma) + beta
         return ops.cast(x, self.compute_dtype)
-
-    @staticmethod
-    def _can_be_fused(x):
-        if keras.backend.backend() != "tensorflow":
-            return False
-        import tensorflow as tf
-
-        return not tf.executing_eagerly() and x.dtype in (tf.float32, tf.bfloat16, tf.float16)
-
-    def _fused(self, x):
-        import tensorflow as tf
-
-        shape = tf.shape(x)
-        # In this form TensorFlow recognizes a layer normalization.
-        x = tf.raw_ops.FusedBatchNormV3(
-            x=tf.reshape(x, (1, shape[0], shape[1], 1)),
-            scale=tf.fill(shape[:1], 1.0),
-            offset=tf.fill(shape[:1], 0.0),
-            mean=tf.constant([]),
-            variance=tf.constant([]),
-            epsilon=self.epsilon,
-            data_format="NCHW",
-        ).y
-        gamma, beta = (ops.cast(v, x.dtype) for v in (self.gamma, self.beta))
-        return tf.reshape(x, shape) * gamma + beta
 
 
 class FixedSeedGenerator(keras.random.SeedGenerator):
@@ -312,10 +290,9 @@ class TransformerLayer(ConfigLayer):
         super().__init__(config, **kwargs)
         self.with_probs = with_probs
 
-        def dense(units, name, act=None):
+        def dense(units, name):
             return Dense(
                 units,
-                activation=act,
                 kernel_initializer=initializer(config),
                 dtype=self.dtype_policy,
                 name=name,
@@ -327,9 +304,8 @@ class TransformerLayer(ConfigLayer):
         self.value = dense(hidden, "value")
         self.attention_dense = dense(hidden, "attention_dense")
         self.attention_norm = layer_norm(config, "attention_norm", self.dtype_policy)
-        self.intermediate = dense(
-            config.intermediate_size, "intermediate", activation(config.hidden_act)
-        )
+        self.intermediate = dense(config.intermediate_size, "intermediate")
+        self.activation = activation(config.hidden_act)
         self.output_dense = dense(hidden, "output_dense")
         self.output_norm = layer_norm(config, "output_norm", self.dtype_policy)
 
@@ -386,16 +362,20 @@ class TransformerLayer(ConfigLayer):
         context, probs = self._attend(x, tokens, input_mask, positions, rows, training, seeds[0])
         context = self.attention_dense(context)
         context = self.attention_dropout(context, training=training, seed=seeds[1])
-        # Padding is left out on CPUs, where the fused form is fast; it has no fast gradient.
-        fused = rows is not None and not training
-        x = self.attention_norm(x + context, fused=fused)
-        output = self.output_dense(self.intermediate(x))
-        output = self.output_dropout(output, training=training, seed=seeds[2])
-        x = self.output_norm(x + output, fused=fused)
+        on_cpu = rows is not None  # only there is padding left out
+        x = self.attention_norm(x + context, training=training, on_cpu=on_cpu)
+        output = self._activate(self.intermediate(x), on_cpu and training)
+        output = self.output_dropout(self.output_dense(output), training=training, seed=seeds[2])
+        x = self.output_norm(x + output, training=training, on_cpu=on_cpu)
         if positions is not None or rows is None:
             read = input_mask if positions is None else positions
             x = ops.reshape(x, (*ops.shape(read), self.config.hidden_size))
         return (x, probs) if self.with_probs else x
+
+    def _activate(self, x, trains_on_cpu):
+        if trains_on_cpu and self.activation is gelu and cpu_graph.is_traced():
+            return cpu_graph.gelu(x)
+        return self.activation(x)
 
     def _attend(self, x, tokens, input_mask, positions, rows, training, seed):
         """Scaled dot-product attention of x (B*P, H) to tokens (B*S, H).

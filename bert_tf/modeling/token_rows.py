@@ -5,8 +5,9 @@ Shapes: B batch, S sequence, H hidden, P positions, T tokens of a batch without 
 
 import functools
 
-import keras
 from keras import ops
+
+from bert_tf.modeling import cpu_graph
 
 # The number of tokens is rounded up to a multiple of this by repeating the first one. oneDNN caches
 # memory for each number of rows that a matrix product has had, so few different numbers save it.
@@ -78,15 +79,11 @@ class TokenRows:
         padding is 0. Outside of training, where it could not be saved with the model, and outside
         of TensorFlow's graphs, that of `take` is used.
         """
-        if not self._training or keras.backend.backend() != "tensorflow":
+        if not self._training or not cpu_graph.is_traced():
             return function(x, rows)
-        import tensorflow as tf
-
-        if tf.executing_eagerly():
-            return function(x, rows)
-        y = _with_gradient(function, gradient, x.dtype)(x, rows, gradient_rows)
-        y.set_shape((None, x.shape[-1]))
-        return y
+        return cpu_graph.call_with_gradient(
+            _with_gradient(function, gradient), x, rows, gradient_rows
+        )
 
 
 def _take(x, rows):
@@ -100,20 +97,10 @@ def _take_or_zero(x, rows):
 
 
 @functools.cache
-def _with_gradient(function, gradient, dtype):
-    """Return a TensorFlow function of x (R, H), rows and gradient_rows for `TokenRows._move`.
+def _with_gradient(function, gradient):
+    """Return `function` and its gradient for `cpu_graph.call_with_gradient`."""
 
-    It is traced once, without anything around it: TensorFlow keeps a custom gradient, and the graph
-    that it is in, for the rest of the process.
-    """
-    import tensorflow as tf
-
-    @tf.custom_gradient
     def differentiable(x, rows, gradient_rows):
         return function(x, rows), lambda upstream: (gradient(upstream, gradient_rows), None, None)
 
-    indices = tf.TensorSpec((None,), tf.int32)
-    with tf.init_scope():
-        return tf.function(differentiable, autograph=False).get_concrete_function(
-            tf.TensorSpec((None, None), dtype), indices, indices
-        )
+    return differentiable

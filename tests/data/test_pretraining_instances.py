@@ -7,12 +7,13 @@ import itertools
 import json
 import random
 import re
+import sys
 
 import golden_inputs
 import numpy as np
 import pytest
 import tensorflow as tf
-from pretraining_helpers import TOKENS, feature_rows, read_corpus
+from pretraining_helpers import TOKENS, feature_rows, random_text, read_corpus
 
 from bert_tf import tokenization
 from bert_tf.data import pretraining, records
@@ -90,7 +91,15 @@ def _cases(manifest):
     return cases
 
 
+@pytest.fixture(params=["python", "numba"])
+def draw(request, monkeypatch):
+    """Draw instances in Python, and then by compiled code."""
+    least = 0 if request.param == "numba" else sys.maxsize
+    monkeypatch.setattr(pretraining.instances, "_MIN_TOKENS_TO_COMPILE", least)
+
+
 @pytest.mark.parametrize("case", RELEASE)
+@pytest.mark.usefixtures("draw")
 def test_instances_of_the_release(case, golden, manifest):
     cases = _cases(manifest["pretraining"])
     assert cases.keys() == RELEASE.keys()
@@ -101,6 +110,60 @@ def test_instances_of_the_release(case, golden, manifest):
 def test_instances_of_the_release_from_articles(case, shared, published_vocab):
     paths = [shared / "golden/pretraining" / name for name in ("input_a.txt", "input_b.txt")]
     _check_instances(published_vocab, paths, *RELEASE[case])
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_compiled_draws_are_those_of_python(seed, tokenizer, tmp_path, monkeypatch):
+    rng = random.Random(seed)
+    (tmp_path / "text.txt").write_text(random_text(rng, rng.choice([1, 2, 40])))
+    corpus = read_corpus([tmp_path / "text.txt"], tokenizer)
+    config = pretraining.InstanceConfig(
+        max_seq_length=rng.choice([5, 16, 33, 64]),
+        max_predictions_per_seq=rng.choice([1, 5, 100]),
+        masked_lm_prob=rng.choice([0.0, 0.15, 1.0]),
+        short_seq_prob=rng.choice([0.0, 0.1, 1.0]),
+        dupe_factor=rng.choice([1, 3]),
+        do_whole_word_mask=seed % 3 == 1,
+        dynamic_masking=seed % 3 == 2,
+    )
+    monkeypatch.setattr("bert_tf.data.pretraining.compiled._BLOCK_SIZE", rng.choice([1, 100]))
+    results = []
+    for least in (sys.maxsize, 0):
+        monkeypatch.setattr(pretraining.instances, "_MIN_TOKENS_TO_COMPILE", least)
+        generator, done = random.Random(seed), []
+        made = pretraining.create_instances(corpus, tokenizer.vocab, config, generator, done.append)
+        assert sum(done) == config.dupe_factor * (len(corpus.documents) - 1)
+        arrays = (made.order, made.segments, made.starts, made.masks)
+        results.append([*(a.tolist() for a in arrays), generator.getstate()])
+    assert results[0] == results[1]
+
+
+def test_what_is_compiled(monkeypatch):
+    instances = pretraining.instances
+
+    def is_compiled(num_tokens, **options):
+        draw = instances._choose_draw(num_tokens, pretraining.InstanceConfig(**options))
+        return draw is not instances._draw
+
+    assert is_compiled(20_000_000, dupe_factor=1)
+    assert is_compiled(2_000_000, do_whole_word_mask=True)
+    assert not is_compiled(1_999_999)
+    assert not is_compiled(20_000_000, max_ngram=2)
+    assert not is_compiled(20_000_000, objective="sop")
+    monkeypatch.setattr(instances.importlib.util, "find_spec", lambda name: None)
+    assert not is_compiled(20_000_000)
+
+
+def test_advice_without_numba(monkeypatch, caplog):
+    caplog.set_level("INFO")
+    config = pretraining.InstanceConfig()
+    pretraining.instances.advise(20_000_000, config)
+    assert "Numba" not in caplog.text
+    monkeypatch.setattr(pretraining.instances.importlib.util, "find_spec", lambda name: None)
+    pretraining.instances.advise(1_000, config)
+    assert "Numba" not in caplog.text
+    pretraining.instances.advise(20_000_000, config)
+    assert 'pip install "bert_tf[numba]"' in caplog.text
 
 
 def test_release_cases_match_the_manifest(shared):

@@ -44,7 +44,9 @@ def test_contents(root, wheel):
             "[console_scripts]", "bert-tf", "=", "bert_tf.cli.main:main"
         ]  # fmt: skip
     library = (path.relative_to(root) for path in (root / "bert_tf").rglob("*"))
-    expected = {path.as_posix() for path in library if path.suffix not in ("", ".pyc")}
+    expected = {
+        path.as_posix() for path in library if path.suffix and path.parent.name != "__pycache__"
+    }
     assert {name for name in names if name.startswith("bert_tf/")} == expected
     scripts = {pathlib.PurePath(name).name for name in names if ".data/scripts/" in name}
     assert scripts == SCRIPTS

@@ -12,7 +12,7 @@ KEEP = -1
 # A mask is packed into one integer, position * 2**20 + replacement + 1. Up to position 1023 it is a
 # single digit of a Python integer, which keeps arithmetic and sorting fast.
 _REPLACEMENT_BITS = 20
-_POSITION = 1 << _REPLACEMENT_BITS
+PACKED_POSITION = 1 << _REPLACEMENT_BITS
 
 
 class Masker:
@@ -20,8 +20,8 @@ class Masker:
 
     def __init__(self, corpus, vocab, config):
         self._config = config
-        if max(vocab.values()) + 1 >= _POSITION:
-            raise UserError(f"`vocab_file`: token ids must be less than {_POSITION - 1}")
+        if max(vocab.values()) + 1 >= PACKED_POSITION:
+            raise UserError(f"`vocab_file`: token ids must be less than {PACKED_POSITION - 1}")
         self._packed_mask = vocab["[MASK]"] + 1
         self._packed_tokens = [index + 1 for index in vocab.values()]
         self._singles = list(range(config.max_seq_length))
@@ -32,14 +32,18 @@ class Masker:
             for length in range(config.max_seq_length + 1)
         ]
         if config.word_boundaries == "spaces":
-            self._is_continuation = corpus.is_continuation
+            self.is_continuation = corpus.is_continuation
         elif config.do_whole_word_mask:
             is_continuation = np.zeros(max(vocab.values()) + 1, bool)
             is_continuation[[i for token, i in vocab.items() if token.startswith("##")]] = True
-            self._is_continuation = is_continuation[corpus.ids]
+            self.is_continuation = is_continuation[corpus.ids]
         # Cumulative probabilities of the lengths of n-grams: n words have a weight of 1 / n.
         weights = list(accumulate(1 / n for n in range(1, config.max_ngram + 1)))
         self._ngrams = [weight / weights[-1] for weight in weights]
+
+    def tables(self):
+        """Return the number of tokens to mask by length, all tokens and [MASK], packed."""
+        return np.array(self._counts), np.array(self._packed_tokens), self._packed_mask
 
     def __call__(self, bounds, rng):
         """Return a list of packed masks, sorted by position, for `unpack_masks`.
@@ -61,7 +65,7 @@ class Masker:
         random, tokens, mask, keep = rng.random, self._packed_tokens, self._packed_mask, KEEP + 1
         # 80% become [MASK], 10% stay, 10% become a random token.
         masked = [
-            position * _POSITION
+            position * PACKED_POSITION
             + (
                 mask
                 if random() < 0.8
@@ -82,7 +86,7 @@ class Masker:
             if not self._config.do_whole_word_mask:
                 words += [[position] for position in range(first, first + end - start)]
                 continue
-            flags = self._is_continuation[start:end].tolist()
+            flags = self.is_continuation[start:end].tolist()
             for position, is_continuation in enumerate(flags, first):
                 # If b starts within a word, its tokens join the last word of a, as in the release.
                 if is_continuation and words:
@@ -122,7 +126,7 @@ class Masker:
 
 def unpack_masks(masks):
     """Return the positions and replacements (or `KEEP`) of packed masks, as two int32 arrays."""
-    replacements = (masks & _POSITION - 1) - 1
+    replacements = (masks & PACKED_POSITION - 1) - 1
     return (masks >> _REPLACEMENT_BITS).astype(np.int32), replacements.astype(np.int32)
 
 

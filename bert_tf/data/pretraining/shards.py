@@ -21,7 +21,7 @@ import re
 from bert_tf import console, files, json_files, processes
 from bert_tf.data import record_files
 from bert_tf.data.pretraining.corpus import ChunkTokenizer, Corpus, check_has_text, iter_chunks
-from bert_tf.data.pretraining.instances import create_instances
+from bert_tf.data.pretraining.instances import advise, create_instances
 from bert_tf.data.pretraining.workdir import WorkDir, to_json
 from bert_tf.data.pretraining.writing import Counts, check_has_instances, warn_about_limits, write
 from bert_tf.errors import UserError
@@ -270,6 +270,7 @@ class Shards:
     def _create_missing(self, num_processes, max_memory_mb):
         sizes = self._write_tokens(num_processes)
         self._check_memory(sizes, num_processes, max_memory_mb)
+        advise(max(tokens for tokens, *_ in sizes), self.config)
         missing = self.missing()
         thousands = [sizes[shard][0] / 1000 for shard in missing]
         ticker = console.Ticker("creating shards", "thousand tokens", sum(thousands))

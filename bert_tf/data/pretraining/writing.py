@@ -9,7 +9,7 @@ import numpy as np
 from bert_tf import console, files
 from bert_tf.data import record_files, tfrecord
 from bert_tf.data.pretraining.corpus import read_corpus
-from bert_tf.data.pretraining.instances import create_instances
+from bert_tf.data.pretraining.instances import advise, create_instances
 from bert_tf.data.pretraining.masking import KEEP, unpack_masks
 from bert_tf.errors import UserError
 
@@ -181,6 +181,7 @@ def create_in_memory(source, paths, tokenizer, config):
     """
     corpus = read_corpus(source, tokenizer, config.word_boundaries == "spaces")
     vocab = tokenizer.vocab
+    advise(len(corpus.ids), config)
     total = config.dupe_factor * (len(corpus.documents) - 1)
     ticker = console.Ticker("creating", "documents", total)
     instances = create_instances(corpus, vocab, config, on_progress=ticker.add)

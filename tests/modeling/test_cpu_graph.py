@@ -1,0 +1,68 @@
+"""Operations for CPUs: the same results and gradients as the plain ones."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from keras import ops
+
+from bert_tf.modeling import cpu_graph
+from bert_tf.modeling.layers import LayerNorm
+
+
+def _results(function, *arguments):
+    """Return a function's result in a graph, and the gradients of its arguments."""
+
+    @tf.function
+    def run(*arguments):
+        with tf.GradientTape() as tape:
+            tape.watch(arguments)
+            y = function(*arguments)
+        upstream = tf.cast(tf.sin(tf.range(tf.size(y), dtype=tf.float32)), y.dtype)
+        return y, *tape.gradient(y, arguments, tf.reshape(upstream, tf.shape(y)))
+
+    return [np.asarray(tf.cast(y, tf.float64)) for y in run(*map(tf.constant, arguments))]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"), [("float32", 3e-6), ("float64", 1e-13), ("bfloat16", 0.04)]
+)
+def test_gelu(dtype, tolerance):
+    x = tf.cast(np.linspace(-12, 12, 1200).reshape(30, 40), dtype)
+    exact = tf.cast(x, tf.float64)
+
+    def formula(x):  # the plain operation has a constant in float32, even in float64
+        return 0.5 * x * (1 + tf.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+
+    expected = _results(formula, exact)
+    for got, right in zip(_results(cpu_graph.gelu, x), expected, strict=True):
+        np.testing.assert_allclose(got, right, rtol=0, atol=tolerance)
+    plain = _results(lambda x: ops.gelu(x, approximate=True), x)
+    for got, right in zip(_results(cpu_graph.gelu, x), plain, strict=True):
+        np.testing.assert_allclose(got, right, rtol=0, atol=max(tolerance, 5e-6))
+
+
+def test_layer_norm():
+    rng = np.random.default_rng(0)
+    x = (rng.normal(size=(50, 24)) * 3 + 5).astype("float32")
+    gamma, beta = rng.normal(size=(2, 24)).astype("float32")
+    x[7] = 1.0  # a row without variance
+    layer = LayerNorm(epsilon=1e-3)
+    layer.build(x.shape)
+
+    def plain(x, gamma, beta):
+        x = tf.cast(x, tf.float64)
+        x = x - tf.reduce_mean(x, -1, keepdims=True)
+        scale = tf.math.rsqrt(tf.reduce_mean(tf.square(x), -1, keepdims=True) + layer.epsilon)
+        return x * scale * tf.cast(gamma, tf.float64) + tf.cast(beta, tf.float64)
+
+    def fast(x, gamma, beta):
+        return cpu_graph.layer_norm(x, gamma, beta, layer.epsilon)
+
+    expected = _results(plain, x, gamma, beta)
+    for got, right in zip(_results(fast, x, gamma, beta), expected, strict=True):
+        np.testing.assert_allclose(got, right, rtol=0, atol=1e-5 * np.abs(right).max())
+    layer.gamma.assign(gamma)
+    layer.beta.assign(beta)
+    for training in (False, True):
+        call = tf.function(lambda x, t=training: layer(x, training=t, on_cpu=True))
+        np.testing.assert_allclose(call(x), expected[0], rtol=0, atol=1e-5)
