@@ -69,10 +69,11 @@ def varints(rows):
     return [joined[start:end] for start, end in zip([0, *ends], ends, strict=False)]
 
 
-def examples(columns):
+def examples(columns, varints=varints):
     """Return a list of R serialized `tf.train.Example`s.
 
-    `columns` is a dict from name to array (R, C), float32 or integers from 0 to 2**28 - 1.
+    `columns` is a dict from name to array (R, C), float32 or integers from 0 to 2**28 - 1. Another
+    function may be given that does the same as `varints`.
     """
     parts, fixed = [], []
     for name, rows in sorted(columns.items()):

@@ -142,8 +142,8 @@ def test_what_is_compiled(monkeypatch):
     instances = pretraining.instances
 
     def is_compiled(num_tokens, **options):
-        draw = instances._choose_draw(num_tokens, pretraining.InstanceConfig(**options))
-        return draw is not instances._draw
+        config = pretraining.InstanceConfig(**options)
+        return instances.find_compiled(num_tokens, config) is not None
 
     assert is_compiled(20_000_000, dupe_factor=1)
     assert is_compiled(2_000_000, do_whole_word_mask=True)

@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.data import records, tfrecord
+from bert_tf.data.pretraining import compiled
 
 
 def test_tensorflow_reads_the_files(tmp_path):
@@ -20,14 +21,16 @@ def test_tensorflow_reads_the_files(tmp_path):
     assert list(tf.data.TFRecordDataset(str(path)).as_numpy_iterator()) == data
 
 
-def test_varints():
+@pytest.mark.parametrize("varints", [tfrecord.varints, compiled.varints])
+def test_varints(varints):
     rows = np.array([[0, 1, 127, 128, 300], [16383, 16384, 2**21, 2**28 - 1, 0]])
-    assert tfrecord.varints(rows) == [b"".join(map(tfrecord.varint, row)) for row in rows.tolist()]
+    assert varints(rows) == [b"".join(map(tfrecord.varint, row)) for row in rows.tolist()]
     assert tfrecord.varint(300) == b"\xac\x02"
 
 
+@pytest.mark.parametrize("varints", [tfrecord.varints, compiled.varints])
 @pytest.mark.parametrize("most", [100, 30000])
-def test_examples_equal_serialize(most):
+def test_examples_equal_serialize(most, varints):
     rng = np.random.default_rng(most)
     columns = {
         name: rng.integers(0, most, (7, {"S": 12, "P": 3}.get(length, length)))
@@ -39,4 +42,4 @@ def test_examples_equal_serialize(most):
         records.serialize(records.PRETRAINING, {name: x[row] for name, x in columns.items()})
         for row in range(7)
     ]
-    assert tfrecord.examples(columns) == expected
+    assert tfrecord.examples(columns, varints) == expected

@@ -30,7 +30,7 @@ from bert_tf import console
 from bert_tf.data.pretraining.corpus import starts_of
 from bert_tf.data.pretraining.masking import Masker, randbelow, shuffle, unpack_masks
 
-# Tokens of all passes together from which compiled code is used. Loading it takes 0.4 seconds, and
+# Tokens of all passes together from which compiled code is used. Loading it takes 0.6 seconds, and
 # compiling it, which is done once, 5. As many tokens take 3 seconds without it.
 _MIN_TOKENS_TO_COMPILE = 20_000_000
 
@@ -98,7 +98,8 @@ def create_instances(corpus, vocab, config, rng=None, on_progress=lambda count: 
     documents = [(bounds[index], bounds[index + 1]) for index in order]
     masker = None if config.dynamic_masking else Masker(corpus, vocab, config)
     parts = array("q"), array("i"), array("q")
-    draw = _choose_draw(len(corpus.ids), config)
+    compiled = find_compiled(len(corpus.ids), config)
+    draw = compiled.draw if compiled else _draw
     for _ in range(config.dupe_factor):
         draw(corpus, documents, config, masker, rng, parts, on_progress)
     return Instances(*parts, rng)
@@ -110,18 +111,18 @@ def advise(num_tokens, config):
         console.info('creating takes about half as long with Numba (pip install "bert_tf[numba]")')
 
 
+def find_compiled(num_tokens, config):
+    """Return the module `compiled`, None if it cannot be used or would not save time."""
+    if not _can_be_compiled(num_tokens, config) or not importlib.util.find_spec("numba"):
+        return None
+    from bert_tf.data.pretraining import compiled
+
+    return compiled
+
+
 def _can_be_compiled(num_tokens, config):
     is_covered = config.objective == "nsp" and config.max_ngram == 1
     return is_covered and config.dupe_factor * num_tokens >= _MIN_TOKENS_TO_COMPILE
-
-
-def _choose_draw(num_tokens, config):
-    """Return the function for one pass through the documents: `_draw`, or the compiled one."""
-    if not _can_be_compiled(num_tokens, config) or not importlib.util.find_spec("numba"):
-        return _draw
-    from bert_tf.data.pretraining import compiled
-
-    return compiled.draw
 
 
 def _draw(corpus, documents, config, masker, rng, parts, on_progress):

@@ -9,7 +9,7 @@ import numpy as np
 from bert_tf import console, files
 from bert_tf.data import record_files, tfrecord
 from bert_tf.data.pretraining.corpus import read_corpus
-from bert_tf.data.pretraining.instances import advise, create_instances
+from bert_tf.data.pretraining.instances import advise, create_instances, find_compiled
 from bert_tf.data.pretraining.masking import KEEP, unpack_masks
 from bert_tf.errors import UserError
 
@@ -67,6 +67,7 @@ def write(paths, instances, corpus, vocab, config, on_progress=lambda count: Non
     Returns the number of instances in each file, a dict by path.
     """
     counts = dict.fromkeys(paths, 0)
+    varints = (find_compiled(len(corpus.ids), config) or tfrecord).varints
     with files.replacing(*paths) as temporary, contextlib.ExitStack() as stack:
         writers = [stack.enter_context(files.system(path).GFile(path, "wb")) for path in temporary]
         turns = itertools.cycle(range(len(writers)))
@@ -74,7 +75,7 @@ def write(paths, instances, corpus, vocab, config, on_progress=lambda count: Non
             last = min(first + _BATCH_SIZE, len(instances))
             batch = columns(instances, first, last, corpus, vocab, config)
             records_of_file = [[] for _ in writers]
-            for record, turn in zip(tfrecord.examples(batch), turns, strict=False):
+            for record, turn in zip(tfrecord.examples(batch, varints), turns, strict=False):
                 records_of_file[turn].append(record)
             for path, writer, records in zip(paths, writers, records_of_file, strict=True):
                 writer.write(tfrecord.frame_records(records))
