@@ -143,16 +143,16 @@ def main(_):
                 f"--num_processes={count}",
             ]
         print(f"{os.path.getsize(text) / 1e6:.1f} MB of text, dupe_factor {FLAGS.dupe_factor}")
-        print("| | processor, s | of which workers | clock, s | times as fast | MB |")
+        print("| | processor, s | of which workers | clock, s | times the first | MB |")
         print("| --- | --- | --- | --- | --- | --- |")
         for _ in range(FLAGS.turns):
-            slowest = 0
+            baseline = 0
             for name, command in commands.items():
                 for shards in pathlib.Path(folder).glob("shards*"):
                     shutil.rmtree(shards)
                 own, workers, clock, peak = run(*command)
-                slowest = slowest or own + workers
-                times = f"{slowest / (own + workers):.1f}"
+                baseline = baseline or own + workers
+                times = f"{baseline / (own + workers):.1f}"
                 print(
                     f"| {name} | {own + workers:.2f} | {workers:.2f} | {clock:.1f} | {times} | "
                     f"{peak:.0f} |",

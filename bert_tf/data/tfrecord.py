@@ -69,11 +69,11 @@ def varints(rows):
     return [joined[start:end] for start, end in zip([0, *ends], ends, strict=False)]
 
 
-def examples(columns, varints=varints):
+def examples(columns, encode=varints):
     """Return a list of R serialized `tf.train.Example`s.
 
-    `columns` is a dict from name to array (R, C), float32 or integers from 0 to 2**28 - 1. Another
-    function may be given that does the same as `varints`.
+    `columns` is a dict from name to array (R, C), float32 or integers from 0 to 2**28 - 1. `encode`
+    does what `varints` does.
     """
     parts, fixed = [], []
     for name, rows in sorted(columns.items()):
@@ -85,7 +85,7 @@ def examples(columns, varints=varints):
         else:
             if fixed:
                 parts.append(_rows(fixed))
-            parts.append([int64_feature(encoded, value) for value in varints(rows)])
+            parts.append([int64_feature(encoded, value) for value in encode(rows)])
             fixed = []
     if fixed:
         parts.append(_rows(fixed))

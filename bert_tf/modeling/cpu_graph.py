@@ -1,4 +1,4 @@
-"""Operations in the form that is fastest in a TensorFlow graph on a CPU.
+"""Operations in the form that is fastest in a TensorFlow graph on a CPU, used without padding.
 
 Shapes: T tokens of a batch without padding, H their width, R rows.
 
@@ -66,7 +66,7 @@ def _gelu(x):
     y = x * sigmoid
 
     def gradient(upstream):
-        return upstream * (sigmoid + (y - y * sigmoid) * (tf.square(x) * b3 + a))
+        return upstream * (sigmoid + y * (1 - sigmoid) * (tf.square(x) * b3 + a))
 
     return y, gradient
 
@@ -89,7 +89,7 @@ def _layer_norm(epsilon):
             # Sums as products, which read each operand once.
             product = upstream * x
             ones = tf.ones((1, tf.shape(x)[0]))
-            sums = (tf.reshape(tf.matmul(ones, y), (-1,)) for y in (product, upstream))
+            sums = (tf.reshape(tf.matmul(ones, z), (-1,)) for z in (product, upstream))
             weights = tf.reshape(gamma, (-1, 1)) / tf.cast(tf.size(gamma), gamma.dtype)
             slope, mean = tf.matmul(product, weights), tf.matmul(upstream, weights)
             return (upstream * gamma - (x * slope + mean)) * scale, *sums

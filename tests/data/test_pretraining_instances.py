@@ -5,8 +5,11 @@ import dataclasses
 import hashlib
 import itertools
 import json
+import os
+import pathlib
 import random
 import re
+import subprocess
 import sys
 
 import golden_inputs
@@ -17,7 +20,7 @@ from pretraining_helpers import TOKENS, feature_rows, random_text, read_corpus
 
 from bert_tf import tokenization
 from bert_tf.data import pretraining, records
-from bert_tf.data.pretraining import masking, writing
+from bert_tf.data.pretraining import compiled, masking, writing
 from bert_tf.errors import UserError
 
 VOCAB = {token: index for index, token in enumerate(TOKENS)}
@@ -72,10 +75,10 @@ def _digest(examples):
     return digest.hexdigest()
 
 
-def _check_instances(vocab, paths, config, do_lower_case, count, sha256):
+def _check_instances(vocab, paths, config, do_lower_case, count, sha256, compiled=None):
     tokenizer = tokenization.FullTokenizer(vocab, do_lower_case)
     corpus = read_corpus(paths, tokenizer)
-    instances = pretraining.create_instances(corpus, tokenizer.vocab, config)
+    instances = pretraining.create_instances(corpus, tokenizer.vocab, config, compiled=compiled)
     assert len(instances) == count
     assert sha256 == _digest(feature_rows(instances, corpus, tokenizer.vocab, config))
 
@@ -91,19 +94,13 @@ def _cases(manifest):
     return cases
 
 
-@pytest.fixture(params=["python", "numba"])
-def draw(request, monkeypatch):
-    """Draw instances in Python, and then by compiled code."""
-    least = 0 if request.param == "numba" else sys.maxsize
-    monkeypatch.setattr(pretraining.instances, "_MIN_TOKENS_TO_COMPILE", least)
-
-
 @pytest.mark.parametrize("case", RELEASE)
-@pytest.mark.usefixtures("draw")
-def test_instances_of_the_release(case, golden, manifest):
+@pytest.mark.parametrize("compiled", [None, compiled], ids=["python", "numba"])
+def test_instances_of_the_release(case, compiled, golden, manifest):
     cases = _cases(manifest["pretraining"])
     assert cases.keys() == RELEASE.keys()
-    _check_instances(str(golden / "vocab.txt"), [golden_inputs.TEXT], *cases[case])
+    vocab = str(golden / "vocab.txt")
+    _check_instances(vocab, [golden_inputs.TEXT], *cases[case], compiled)
 
 
 @pytest.mark.parametrize("case", RELEASE)
@@ -112,58 +109,84 @@ def test_instances_of_the_release_from_articles(case, shared, published_vocab):
     _check_instances(published_vocab, paths, *RELEASE[case])
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_compiled_draws_are_those_of_python(seed, tokenizer, tmp_path, monkeypatch):
+@pytest.mark.parametrize("seed", range(16))
+def test_compiled_draws_are_those_of_python(seed, tmp_path, monkeypatch):
     rng = random.Random(seed)
+    gap = "again\n" * rng.choice([0, 29])  # between the ids of the vocabulary
+    (tmp_path / "vocab.txt").write_text("".join(f"{token}\n{gap}" for token in TOKENS))
+    tokenizer = tokenization.FullTokenizer(str(tmp_path / "vocab.txt"))
     (tmp_path / "text.txt").write_text(random_text(rng, rng.choice([1, 2, 40])))
-    corpus = read_corpus([tmp_path / "text.txt"], tokenizer)
+    whole_words = seed % 4 in (1, 2)
     config = pretraining.InstanceConfig(
-        max_seq_length=rng.choice([5, 16, 33, 64]),
-        max_predictions_per_seq=rng.choice([1, 5, 100]),
+        max_seq_length=rng.choice([5, 16, 33, 64, 1500]),
+        max_predictions_per_seq=rng.choice([1, 5, 400]),
         masked_lm_prob=rng.choice([0.0, 0.15, 1.0]),
         short_seq_prob=rng.choice([0.0, 0.1, 1.0]),
         dupe_factor=rng.choice([1, 3]),
-        do_whole_word_mask=seed % 3 == 1,
-        dynamic_masking=seed % 3 == 2,
+        do_whole_word_mask=whole_words,
+        word_boundaries="spaces" if seed % 4 == 2 else "pieces",
+        dynamic_masking=seed % 4 == 3,
     )
-    monkeypatch.setattr("bert_tf.data.pretraining.compiled._BLOCK_SIZE", rng.choice([1, 100]))
+    source = pretraining.FileSource([str(tmp_path / "text.txt")])
+    corpus = pretraining.read_corpus(source, tokenizer, config.word_boundaries == "spaces")
+    monkeypatch.setattr(compiled, "_BLOCK_SIZE", rng.choice([1, 7, 5000]))
     results = []
-    for least in (sys.maxsize, 0):
-        monkeypatch.setattr(pretraining.instances, "_MIN_TOKENS_TO_COMPILE", least)
+    for module in (None, compiled):
         generator, done = random.Random(seed), []
-        made = pretraining.create_instances(corpus, tokenizer.vocab, config, generator, done.append)
+        made = pretraining.create_instances(
+            corpus, tokenizer.vocab, config, generator, done.append, module
+        )
         assert sum(done) == config.dupe_factor * (len(corpus.documents) - 1)
+        paths = [str(tmp_path / "0"), str(tmp_path / "1")]
+        pretraining.write(paths, made, corpus, tokenizer.vocab, config, compiled=module)
+        written = [pathlib.Path(path).read_bytes() for path in paths]
         arrays = (made.order, made.segments, made.starts, made.masks)
-        results.append([*(a.tolist() for a in arrays), generator.getstate()])
+        results.append([*(a.tolist() for a in arrays), generator.getstate(), written])
     assert results[0] == results[1]
 
 
-def test_what_is_compiled(monkeypatch):
-    instances = pretraining.instances
-
-    def is_compiled(num_tokens, **options):
-        config = pretraining.InstanceConfig(**options)
-        return instances.find_compiled(num_tokens, config) is not None
-
-    assert is_compiled(20_000_000, dupe_factor=1)
-    assert is_compiled(2_000_000, do_whole_word_mask=True)
-    assert not is_compiled(1_999_999)
-    assert not is_compiled(20_000_000, max_ngram=2)
-    assert not is_compiled(20_000_000, objective="sop")
-    monkeypatch.setattr(instances.importlib.util, "find_spec", lambda name: None)
-    assert not is_compiled(20_000_000)
+def test_when_code_is_compiled():
+    config = pretraining.InstanceConfig(dupe_factor=10)
+    assert pretraining.instances.find_compiled(2_000_000, config) is compiled
+    assert pretraining.instances.find_compiled(1_999_999, config) is None
+    assert compiled.covers(config)
+    assert not compiled.covers(dataclasses.replace(config, max_ngram=2))
+    assert not compiled.covers(dataclasses.replace(config, objective="sop"))
 
 
-def test_advice_without_numba(monkeypatch, caplog):
-    caplog.set_level("INFO")
-    config = pretraining.InstanceConfig()
-    pretraining.instances.advise(20_000_000, config)
-    assert "Numba" not in caplog.text
-    monkeypatch.setattr(pretraining.instances.importlib.util, "find_spec", lambda name: None)
-    pretraining.instances.advise(1_000, config)
-    assert "Numba" not in caplog.text
-    pretraining.instances.advise(20_000_000, config)
-    assert 'pip install "bert_tf[numba]"' in caplog.text
+@pytest.mark.parametrize(
+    "broken", ["", "raise ImportError('Numba needs NumPy 2.0 or less')"], ids=["none", "broken"]
+)
+def test_without_numba(broken, tmp_path):
+    (tmp_path / "numba.py").write_text(broken)  # without njit
+    code = f"""
+import sys
+sys.path.insert(0, {str(tmp_path)!r})
+if not {broken!r}:
+    sys.modules["numba"] = None  # as if it were not installed
+from bert_tf import console
+from bert_tf.data import pretraining
+console.show()
+for _ in range(2):
+    print(pretraining.instances.find_compiled(10**9, pretraining.InstanceConfig()))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "None\nNone\n"
+    assert done.stderr.count("takes longer without Numba") == 1
+    assert "needs NumPy" in done.stderr or not broken
+
+
+def test_folder_for_compiled_code_that_cannot_be_written(tmp_path):
+    """Numba then has no place for its cache, and the code is compiled for each process."""
+    source = pathlib.Path(compiled.__file__).read_text()
+    script = tmp_path / "copied.py"
+    script.write_text(source + "\nprint(varints(np.array([[1, 300]])))\n")
+    environment = {**os.environ, "NUMBA_CACHE_DIR": "/proc/none", "HOME": "/proc/none"}
+    code = f"exec(compile({script.read_text()!r}, '<string>', 'exec'))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment
+    )
+    assert done.stdout == "[b'\\x01\\xac\\x02']\n", done.stderr
 
 
 def test_release_cases_match_the_manifest(shared):

@@ -23,22 +23,18 @@ def _results(function, *arguments):
     return [np.asarray(tf.cast(y, tf.float64)) for y in run(*map(tf.constant, arguments))]
 
 
-@pytest.mark.parametrize(
-    ("dtype", "tolerance"), [("float32", 3e-6), ("float64", 1e-13), ("bfloat16", 0.04)]
-)
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 3e-6), ("float64", 1e-13)])
 def test_gelu(dtype, tolerance):
     x = tf.cast(np.linspace(-12, 12, 1200).reshape(30, 40), dtype)
-    exact = tf.cast(x, tf.float64)
 
     def formula(x):  # the plain operation has a constant in float32, even in float64
         return 0.5 * x * (1 + tf.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
 
-    expected = _results(formula, exact)
-    for got, right in zip(_results(cpu_graph.gelu, x), expected, strict=True):
-        np.testing.assert_allclose(got, right, rtol=0, atol=tolerance)
+    exact = _results(formula, tf.cast(x, tf.float64))
     plain = _results(lambda x: ops.gelu(x, approximate=True), x)
-    for got, right in zip(_results(cpu_graph.gelu, x), plain, strict=True):
-        np.testing.assert_allclose(got, right, rtol=0, atol=max(tolerance, 5e-6))
+    for got, right, usual in zip(_results(cpu_graph.gelu, x), exact, plain, strict=True):
+        np.testing.assert_allclose(got, right, rtol=0, atol=tolerance)
+        assert np.square(got - right).mean() <= np.square(usual - right).mean()
 
 
 def test_layer_norm():
@@ -64,5 +60,5 @@ def test_layer_norm():
     layer.gamma.assign(gamma)
     layer.beta.assign(beta)
     for training in (False, True):
-        call = tf.function(lambda x, t=training: layer(x, training=t, on_cpu=True))
+        call = tf.function(lambda x, t=training: layer(x, training=t, in_rows=True))
         np.testing.assert_allclose(call(x), expected[0], rtol=0, atol=1e-5)

@@ -14,8 +14,8 @@ import numpy as np
 
 from bert_tf.data.pretraining.masking import KEEP, PACKED_POSITION
 
-# Number of sentences to process at a time.
-_BLOCK_SIZE = 20_000
+# Number of instances to draw in one call.
+_BLOCK_SIZE = 5_000
 
 
 def _compile(function):
@@ -28,7 +28,7 @@ def _compile(function):
 def varints(rows):
     """Do what `tfrecord.varints` does."""
     rows = np.ascontiguousarray(rows, np.uint32)
-    encoded, ends = np.empty(4 * rows.size, np.uint8), np.empty(len(rows), np.int64)
+    encoded, ends = np.empty(5 * rows.size, np.uint8), np.empty(len(rows), np.int64)
     _encode_varints(rows, encoded, ends)
     ends = ends.tolist()
     joined = encoded[: max(ends, default=0)].tobytes()
@@ -57,6 +57,8 @@ class _Masking(NamedTuple):
     counts: np.ndarray  # int64 (S + 1,), the number of masks by sequence length
     tokens: np.ndarray  # int64 (V,), packed, as are those of the masks
     mask: int
+    keep: int
+    position: int  # what a position is multiplied by
     is_continuation: np.ndarray  # bool (T,), with `by_words`
 
     @classmethod
@@ -64,46 +66,47 @@ class _Masking(NamedTuple):
         """Return the tables of a `Masker`, empty ones for None."""
         if masker is None:
             empty = np.zeros(1, np.int64)
-            return cls(False, False, empty, empty, 0, np.zeros(0, bool))
+            return cls(False, False, empty, empty, 0, 0, 0, np.zeros(0, bool))
         by_words = config.do_whole_word_mask
         is_continuation = masker.is_continuation if by_words else np.zeros(0, bool)
-        return cls(True, by_words, *masker.tables(), is_continuation)
+        return cls(True, by_words, *masker.tables(), KEEP + 1, PACKED_POSITION, is_continuation)
+
+
+def covers(config):
+    """Return whether `draw` can be used with an `InstanceConfig`."""
+    return config.objective == "nsp" and config.max_ngram == 1
 
 
 def draw(corpus, documents, config, masker, rng, parts, on_progress):
-    """Do what `instances._draw` does, for the objective "nsp" and without n-grams."""
+    """Do what `instances._draw` does; see `covers`."""
     documents = np.array(documents)
     masking = _Masking.of(masker, config)
     version, words, gauss = rng.getstate()
     state = np.array(words, np.uint32)
-    ends = np.cumsum(documents[:, 1] - documents[:, 0])
-    first = 0
-    while first < len(documents):
-        done = int(ends[first - 1]) if first else 0
-        last = max(int(np.searchsorted(ends, done + _BLOCK_SIZE, "right")), first + 1)
-        # There are at most as many instances as sentences.
-        capacity = int(ends[last - 1]) - done
-        segments = np.empty((capacity, 5), np.int64)
-        counts = np.empty(capacity, np.int32)
-        masks = np.empty(capacity * int(masking.counts.max()), np.int64)
-        num_instances, num_masks = _draw_documents(
-            corpus.sentences, documents, first, last, config.max_seq_length, config.short_seq_prob,
-            masking, state, segments, counts, masks,
+    # The next document, its next sentence and its target length, both 0 if it is not begun.
+    place = np.zeros(3, np.int64)
+    segments = np.empty((_BLOCK_SIZE, 5), np.int64)
+    counts = np.empty(_BLOCK_SIZE, np.int32)
+    masks = np.empty(_BLOCK_SIZE * int(masking.counts.max()), np.int64)
+    while place[0] < len(documents):
+        first = int(place[0])
+        num_instances, num_masks = _draw_block(
+            corpus.sentences, documents, config.max_seq_length, config.short_seq_prob, masking,
+            place, state, segments, counts, masks,
         )  # fmt: skip
         drawn = segments[:num_instances], counts[:num_instances], masks[:num_masks]
         for part, values in zip(parts, drawn, strict=True):
             part.frombytes(values.tobytes())
-        on_progress(last - first)
-        first = last
+        on_progress(int(place[0]) - first)
     rng.setstate((version, tuple(state.tolist()), gauss))
 
 
 @_compile
-def _draw_documents(
-    sentences, documents, first, last, max_seq_length, short_seq_prob, masking,
-    state, segments, counts, masks,
+def _draw_block(
+    sentences, documents, max_seq_length, short_seq_prob, masking,
+    place, state, segments, counts, masks,
 ):  # fmt: skip
-    """Fill `segments`, `counts` and `masks`; return the numbers of instances and of masks."""
+    """Fill `segments`, `counts` and `masks` from `place` on; return numbers of instances, masks."""
     max_length = max_seq_length - 3
     # Positions, and words and their order.
     scratch = (
@@ -112,12 +115,16 @@ def _draw_documents(
         np.empty(max_seq_length, np.int64),
     )
     num_instances = num_masks = 0
-    for number in range(first, last):
+    while place[0] < len(documents) and num_instances < len(segments):
+        number = place[0]
         sentence, end_sentence = documents[number]
-        target = max_length
-        if _random(state) < short_seq_prob:
-            target = 2 + _below(max_length - 1, state)
-        while sentence < end_sentence:
+        if place[2]:
+            sentence, target = place[1], place[2]
+        else:
+            target = max_length
+            if _random(state) < short_seq_prob:
+                target = 2 + _below(max_length - 1, state)
+        while sentence < end_sentence and num_instances < len(segments):
             end = _chunk_end(sentences, sentence, end_sentence, target)
             cut = sentence + 1
             if end - sentence > 1:
@@ -156,6 +163,10 @@ def _draw_documents(
                 num_masks += counts[num_instances]
             num_instances += 1
             sentence = end
+        if sentence < end_sentence:
+            place[1], place[2] = sentence, target
+        else:
+            place[0], place[1], place[2] = number + 1, 0, 0
     return num_instances, num_masks
 
 
@@ -174,10 +185,10 @@ def _draw_masks(bounds, masking, scratch, masks, state):
         if _random(state) < 0.8:
             replacement = masking.mask
         elif _random(state) < 0.5:
-            replacement = KEEP + 1
+            replacement = masking.keep
         else:
             replacement = masking.tokens[_below(len(masking.tokens), state)]
-        masks[index] = positions[index] * PACKED_POSITION + replacement
+        masks[index] = positions[index] * masking.position + replacement
     masks[:count].sort()
     return count
 

@@ -18,7 +18,7 @@ sentence. The target is the maximum length to make full use of the computation, 
 documents, where it is shorter to reduce the mismatch between pre-training and fine-tuning.
 """
 
-import importlib.util
+import functools
 import random
 from array import array
 from bisect import bisect_left
@@ -31,7 +31,7 @@ from bert_tf.data.pretraining.corpus import starts_of
 from bert_tf.data.pretraining.masking import Masker, randbelow, shuffle, unpack_masks
 
 # Tokens of all passes together from which compiled code is used. Loading it takes 0.6 seconds, and
-# compiling it, which is done once, 5. As many tokens take 3 seconds without it.
+# compiling it, which is done once, 5. Drawing as many takes 3 seconds without it.
 _MIN_TOKENS_TO_COMPILE = 20_000_000
 
 
@@ -85,11 +85,14 @@ class Instances:
         return a_end - a_start + b_end - b_start + 2 + (b_end > b_start)
 
 
-def create_instances(corpus, vocab, config, rng=None, on_progress=lambda count: None):
+def create_instances(
+    corpus, vocab, config, rng=None, on_progress=lambda count: None, compiled=None
+):
     """Return the `Instances` of a `Corpus` for a vocabulary and an `InstanceConfig`.
 
     `rng` is a `random.Random`, None to create one from `config.random_seed`. `on_progress` is
-    called with a number of processed documents; each counts `dupe_factor` times.
+    called with a number of processed documents; each counts `dupe_factor` times. `compiled` is a
+    result of `find_compiled`, which saves time and changes nothing else.
     """
     rng = rng or random.Random(config.random_seed)
     order = list(range(len(corpus.documents) - 1))
@@ -98,31 +101,30 @@ def create_instances(corpus, vocab, config, rng=None, on_progress=lambda count: 
     documents = [(bounds[index], bounds[index + 1]) for index in order]
     masker = None if config.dynamic_masking else Masker(corpus, vocab, config)
     parts = array("q"), array("i"), array("q")
-    compiled = find_compiled(len(corpus.ids), config)
-    draw = compiled.draw if compiled else _draw
+    draw = compiled.draw if compiled and compiled.covers(config) else _draw
     for _ in range(config.dupe_factor):
         draw(corpus, documents, config, masker, rng, parts, on_progress)
     return Instances(*parts, rng)
 
 
-def advise(num_tokens, config):
-    """Log that Numba would help, if it is not there, with a corpus of so many tokens."""
-    if _can_be_compiled(num_tokens, config) and not importlib.util.find_spec("numba"):
-        console.info('creating takes about half as long with Numba (pip install "bert_tf[numba]")')
-
-
 def find_compiled(num_tokens, config):
-    """Return the module `compiled`, None if it cannot be used or would not save time."""
-    if not _can_be_compiled(num_tokens, config) or not importlib.util.find_spec("numba"):
-        return None
-    from bert_tf.data.pretraining import compiled
+    """Return the module `compiled`; None if it cannot be loaded or so few tokens are not worth it.
 
+    `num_tokens` is the size of all corpora that a process creates instances from.
+    """
+    if config.dupe_factor * num_tokens < _MIN_TOKENS_TO_COMPILE:
+        return None
+    try:
+        from bert_tf.data.pretraining import compiled
+    except ImportError as error:  # Numba is not there, or not for this NumPy
+        _log_without_numba(str(error))
+        return None
     return compiled
 
 
-def _can_be_compiled(num_tokens, config):
-    is_covered = config.objective == "nsp" and config.max_ngram == 1
-    return is_covered and config.dupe_factor * num_tokens >= _MIN_TOKENS_TO_COMPILE
+@functools.cache  # once
+def _log_without_numba(error):
+    console.info('creating takes longer without Numba (pip install "bert_tf[numba]"): %s', error)
 
 
 def _draw(corpus, documents, config, masker, rng, parts, on_progress):

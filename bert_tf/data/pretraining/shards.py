@@ -21,7 +21,7 @@ import re
 from bert_tf import console, files, json_files, processes
 from bert_tf.data import record_files
 from bert_tf.data.pretraining.corpus import ChunkTokenizer, Corpus, check_has_text, iter_chunks
-from bert_tf.data.pretraining.instances import advise, create_instances
+from bert_tf.data.pretraining.instances import create_instances, find_compiled
 from bert_tf.data.pretraining.workdir import WorkDir, to_json
 from bert_tf.data.pretraining.writing import Counts, check_has_instances, warn_about_limits, write
 from bert_tf.errors import UserError
@@ -33,6 +33,7 @@ _VERSION = 2
 # Memory of a process without its shard, and bytes for each token, sentence, instance and mask of
 # the shard; all measured, see benchmarks/RESULTS.md.
 _PROCESS_MB = 130
+_COMPILED_MB = 120  # what compiled code adds to a process
 _TOKEN, _SENTENCE, _INSTANCE, _MASK = 8, 12, 80, 12
 
 
@@ -228,11 +229,11 @@ class Shards:
             self.check_unchanged()
         return writer.sizes
 
-    def _check_memory(self, sizes, num_processes, max_memory_mb):
+    def _check_memory(self, sizes, num_processes, max_memory_mb, process_mb=_PROCESS_MB):
         """Raise UserError if the shards exceed the memory limit."""
         shard_mb = max(self._estimate_mb(tokens, sentences) for tokens, sentences, _ in sizes)
         # With several processes, one more reads the text and waits.
-        base_mb = _PROCESS_MB * (num_processes + (num_processes > 1))
+        base_mb = process_mb * (num_processes + (num_processes > 1))
         total_mb = base_mb + num_processes * shard_mb
         console.info(
             "the largest of %d shards takes about %.0f MB, all processes together %.0f MB",
@@ -269,12 +270,15 @@ class Shards:
 
     def _create_missing(self, num_processes, max_memory_mb):
         sizes = self._write_tokens(num_processes)
-        self._check_memory(sizes, num_processes, max_memory_mb)
-        advise(max(tokens for tokens, *_ in sizes), self.config)
         missing = self.missing()
+        num_tokens = sum(sizes[shard][0] for shard in missing) // num_processes
+        # Loaded here, so that forked processes share its memory.
+        compiled = find_compiled(num_tokens, self.config)
+        process_mb = _PROCESS_MB + (_COMPILED_MB if compiled else 0)
+        self._check_memory(sizes, num_processes, max_memory_mb, process_mb)
         thousands = [sizes[shard][0] / 1000 for shard in missing]
         ticker = console.Ticker("creating shards", "thousand tokens", sum(thousands))
-        items = [(shard, sizes[shard]) for shard in missing]
+        items = [(shard, sizes[shard], num_tokens) for shard in missing]
         # Remote files are written by TensorFlow, which does not work in a fork.
         fork = "://" not in self._path
         created = processes.shared_map(self._create_from_tokens, items, num_processes, fork)
@@ -282,18 +286,22 @@ class Shards:
             ticker.add(count)
         ticker.done()
 
-    def _create_from_tokens(self, shard_and_size):
-        shard, size = shard_and_size
-        self.create_shard(shard, self._work_dir.read_blocks(shard, size))
+    def _create_from_tokens(self, item):
+        shard, size, num_tokens = item
+        self.create_shard(shard, self._work_dir.read_blocks(shard, size), num_tokens)
 
-    def create_shard(self, shard, blocks):
-        """Create a shard from its `Block`s, in the order of its documents."""
+    def create_shard(self, shard, blocks, num_tokens=None):
+        """Create a shard from its `Block`s, in the order of its documents.
+
+        `num_tokens` is the size of all shards that this process creates, by default of this one.
+        """
         vocab, config = self.vocab, self.config
         corpus = Corpus.from_blocks(blocks)
         del blocks
         rng = random.Random(f"{config.random_seed}/{shard}")
-        instances = create_instances(corpus, vocab, config, rng)
+        compiled = find_compiled(num_tokens or len(corpus.ids), config)
+        instances = create_instances(corpus, vocab, config, rng, compiled=compiled)
         # The counts are saved before the shard, so that a restart finds both.
         counts = Counts.from_instances(instances, corpus, vocab, config)
         self._work_dir.write_counts(shard, counts)
-        write([self.paths()[shard]], instances, corpus, vocab, config)
+        write([self.paths()[shard]], instances, corpus, vocab, config, compiled=compiled)

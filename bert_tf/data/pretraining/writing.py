@@ -9,7 +9,7 @@ import numpy as np
 from bert_tf import console, files
 from bert_tf.data import record_files, tfrecord
 from bert_tf.data.pretraining.corpus import read_corpus
-from bert_tf.data.pretraining.instances import advise, create_instances, find_compiled
+from bert_tf.data.pretraining.instances import create_instances, find_compiled
 from bert_tf.data.pretraining.masking import KEEP, unpack_masks
 from bert_tf.errors import UserError
 
@@ -60,14 +60,15 @@ def columns(instances, first, last, corpus, vocab, config):
     return features
 
 
-def write(paths, instances, corpus, vocab, config, on_progress=lambda count: None):
+def write(paths, instances, corpus, vocab, config, on_progress=lambda count: None, compiled=None):
     """Write instances to TFRecord files in turn. All files appear at the end, or none does.
 
-    `on_progress` is called with a number of written instances; other arguments as for `columns`.
+    `on_progress` is called with a number of written instances; other arguments as for `columns` and
+    `create_instances`.
     Returns the number of instances in each file, a dict by path.
     """
     counts = dict.fromkeys(paths, 0)
-    varints = (find_compiled(len(corpus.ids), config) or tfrecord).varints
+    encode = compiled.varints if compiled else tfrecord.varints
     with files.replacing(*paths) as temporary, contextlib.ExitStack() as stack:
         writers = [stack.enter_context(files.system(path).GFile(path, "wb")) for path in temporary]
         turns = itertools.cycle(range(len(writers)))
@@ -75,7 +76,7 @@ def write(paths, instances, corpus, vocab, config, on_progress=lambda count: Non
             last = min(first + _BATCH_SIZE, len(instances))
             batch = columns(instances, first, last, corpus, vocab, config)
             records_of_file = [[] for _ in writers]
-            for record, turn in zip(tfrecord.examples(batch, varints), turns, strict=False):
+            for record, turn in zip(tfrecord.examples(batch, encode), turns, strict=False):
                 records_of_file[turn].append(record)
             for path, writer, records in zip(paths, writers, records_of_file, strict=True):
                 writer.write(tfrecord.frame_records(records))
@@ -182,16 +183,16 @@ def create_in_memory(source, paths, tokenizer, config):
     """
     corpus = read_corpus(source, tokenizer, config.word_boundaries == "spaces")
     vocab = tokenizer.vocab
-    advise(len(corpus.ids), config)
+    compiled = find_compiled(len(corpus.ids), config)
     total = config.dupe_factor * (len(corpus.documents) - 1)
     ticker = console.Ticker("creating", "documents", total)
-    instances = create_instances(corpus, vocab, config, on_progress=ticker.add)
+    instances = create_instances(corpus, vocab, config, on_progress=ticker.add, compiled=compiled)
     ticker.done()
     check_has_instances(source, len(instances))
     counts = Counts.from_instances(instances, corpus, vocab, config)
     warn_about_limits([counts], config)
     ticker = console.Ticker("writing", "instances", total=len(instances))
-    written = write(paths, instances, corpus, vocab, config, ticker.add)
+    written = write(paths, instances, corpus, vocab, config, ticker.add, compiled)
     ticker.done()
     record_files.write_counts(written)
     counts.log(config)
