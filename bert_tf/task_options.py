@@ -321,7 +321,8 @@ class TokenClassificationOptions(_FileOptions, _TfdsOptions):
                 if self.is_given(name):
                     raise UserError(f"`{name}` requires `features_only`")
             return
-        if config.do_train and not (config.model.init_checkpoint or is_resumed):
+        model = config.model
+        if config.do_train and not (model.model or model.init_checkpoint or is_resumed):
             raise UserError(
                 "`features_only` requires `init_checkpoint`: the features of random weights are "
                 "meaningless"

@@ -64,10 +64,9 @@ class ModelFiles(NamedTuple):
                     f"{self.checkpoint}"
                 )
         config = BertConfig.from_json_file(self.config)
-        tokenizer = FullTokenizer(
-            self.vocab, keep_special_tokens=keep_special_tokens, **self.tokenizer_settings()
-        )
-        check_vocabulary(tokenizer.vocab, config, self.vocab)
+        settings = self.tokenizer_settings()
+        tokenizer = FullTokenizer(self.vocab, keep_special_tokens=keep_special_tokens, **settings)
+        check_vocabulary(tokenizer.vocab, config, self.vocab, settings["do_lower_case"])
         return config, tokenizer
 
     def task_config(self, config_class=TaskConfig):

@@ -17,7 +17,7 @@ from bert_tf.tokenization.settings import (
     extra_settings,
     resolve_settings,
 )
-from bert_tf.tokenization.vocabulary import vocabulary_text
+from bert_tf.tokenization.vocabulary import validate_case_matches_vocabulary, vocabulary_text
 
 
 @dataclasses.dataclass(frozen=True)
@@ -214,8 +214,10 @@ def check_length(max_seq_length, config):
         raise UserError(f"`max_seq_length={max_seq_length}` is less than {SHORTEST}")
 
 
-def check_vocabulary(vocab, config, vocab_file):
+def check_vocabulary(vocab, config, vocab_file, do_lower_case=None):
     """Raise UserError if the vocabulary has ids that the model has no embedding for.
+
+    With `do_lower_case` given, also warn if it contradicts the capital letters of the pieces.
 
     A smaller vocabulary only gives a warning, because tables are sometimes rounded up. But it may
     belong to a different model, cased instead of uncased, and nothing else would reveal that.
@@ -232,3 +234,5 @@ def check_vocabulary(vocab, config, vocab_file):
             "of this model",
             vocab_file, needed, config.vocab_size,
         )  # fmt: skip
+    if do_lower_case is not None:
+        validate_case_matches_vocabulary(do_lower_case, vocab, vocab_file)

@@ -10,6 +10,7 @@ from bert_tf.tokenization.vocabulary import (
     casing_from_path,
     load_vocab,
     validate_case_matches_checkpoint,
+    validate_case_matches_vocabulary,
 )
 from bert_tf.tokenization.wordpiece import (
     BasicTokenizer,
@@ -30,6 +31,7 @@ __all__ = [
     "extra_settings",
     "load_vocab",
     "validate_case_matches_checkpoint",
+    "validate_case_matches_vocabulary",
     "vocabulary",
     "whitespace_tokenize",
 ]

@@ -85,6 +85,11 @@ def to_text(vocab):
     return "".join(f"{line}\n" for line in lines)
 
 
+# Above this share of pieces with capital letters a vocabulary is that of a cased model. The Chinese
+# model has a few, although it is uncased.
+_CASED_SHARE = 0.2
+
+
 def special_tokens(vocab):
     """Return those `SPECIAL_TOKENS` that are in `vocab`, a tuple."""
     return tuple(token for token in SPECIAL_TOKENS if token in vocab)
@@ -113,6 +118,23 @@ def validate_case_matches_checkpoint(do_lower_case, init_checkpoint):
             "but `do_lower_case=%s` was given",
             model, expected, do_lower_case,
         )  # fmt: skip
+
+
+def validate_case_matches_vocabulary(do_lower_case, vocab, vocab_file):
+    """Warn if `do_lower_case` contradicts the capital letters of the pieces, a dict or list."""
+    pieces = [piece for piece in vocab if not piece.startswith("[")]  # not [CLS], [unused1]
+    num_capital = sum(piece != piece.lower() for piece in pieces)
+    if do_lower_case and num_capital > _CASED_SHARE * len(pieces):
+        console.warning(
+            "%d of the %d pieces of %s have capital letters, as of a cased model, but "
+            "`do_lower_case=True`",
+            num_capital, len(pieces), vocab_file,
+        )  # fmt: skip
+    elif not do_lower_case and not num_capital and any(map(str.isalpha, pieces)):
+        console.warning(
+            "no piece of %s has capital letters, as of an uncased model, but `do_lower_case=False`",
+            vocab_file,
+        )
 
 
 def add_words(pieces, words, do_lower_case=True):

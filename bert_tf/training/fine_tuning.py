@@ -122,10 +122,9 @@ def load_model(config, config_class):
     config.train.check_frozen_layers(bert_config)
     settings = _infer_settings(config, model, config_class)
     tokenizer = tokenization.FullTokenizer(model.vocab_file, **settings)
-    check_vocabulary(tokenizer.vocab, bert_config, model.vocab_file)
-    return LoadedModel(
-        bert_config, tokenizer, model.vocab_file, settings["do_lower_case"], model.init_checkpoint
-    )
+    lower_case = settings["do_lower_case"]
+    check_vocabulary(tokenizer.vocab, bert_config, model.vocab_file, lower_case)
+    return LoadedModel(bert_config, tokenizer, model.vocab_file, lower_case, model.init_checkpoint)
 
 
 def _infer_settings(config, model, config_class):

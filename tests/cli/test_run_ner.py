@@ -287,6 +287,13 @@ def test_invalid_flags(run, tmp_path, flags, match):
     assert not list(tmp_path.glob("x/t*"))
 
 
+def test_features_of_the_model_of_a_folder(run, tmp_path):
+    """`--model` gives the weights as well as `--init_checkpoint`."""
+    with pytest.raises(bert_tf.UserError, match="--model"):
+        run("run_ner", "--do_train", "--features_only", f"--model={tmp_path}/none",
+            f"--data_dir={tmp_path}", f"--output_dir={tmp_path}/x")  # fmt: skip
+
+
 def test_documents_must_be_marked(run, tmp_path):
     (tmp_path / "train.txt").write_text("a O\n")
     with pytest.raises(bert_tf.UserError, match=r"--document_context: .*train\.txt.*-DOCSTART-"):

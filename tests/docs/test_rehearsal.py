@@ -56,7 +56,8 @@ MOVED = {"/tmp/": "tmp/", "/models/": "models/", "/path/to/": "path/to/"}
 _MRPC = "python run_classifier.py --task_name=MRPC --data_dir=glue/MRPC --do_train --model=MODEL"
 _TABLE = "python run_classifier.py --train_file=reviews.csv --do_train --model=MODEL"
 PREPARED = {
-    "docs/classification.md": f"{_TABLE} --output_dir=tmp/stars",
+    "docs/classification.md": "mkdir mydata; for part in train dev; do for n in 1 2 3 4 5 6; do "
+    r"printf 'a fine inn\tgood\nno soup\tbad\n'; done > mydata/$part.tsv; done",
     "docs/features.md": "mkdir quickstart_output; cp -r MODEL quickstart_output/pretrained; "
     "cp vocab.txt quickstart_output",
     "docs/fine_tune_in_python.md": f"{_MRPC} --output_dir=sentiment",
@@ -202,7 +203,7 @@ def rehearse(root, tmp_path):
             if until is None:
                 run(
                     f"bert-tf convert --input={preset} --output_dir=MODEL --format=hugging_face\n"
-                    "for name in all-MiniLM-L6-v2 bert-base-uncased; do cp -r MODEL $name; done"
+                    "cp -r MODEL all-MiniLM-L6-v2; cp -r MODEL path/to/bert-base-uncased"
                 )
                 run(PREPARED.get(page, ""))
             for block in shell_blocks(root)[page]:

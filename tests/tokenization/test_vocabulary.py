@@ -65,6 +65,26 @@ def test_validate_case(checkpoint, lower, warned, caplog):
         assert f"`do_lower_case={lower}` was given" in caplog.text
 
 
+@pytest.mark.parametrize(
+    ("pieces", "lower", "warning"),
+    [
+        (["the", "##s", "The", "London"], True, "2 of the 4 pieces of v.txt have capital letters"),
+        (["the", "##s", "The", "London"], False, None),
+        (["the", "##s", "a"], False, "no piece of v.txt has capital letters"),
+        (["the", "##s", "a"], True, None),
+        (["\u5317"] * 99 + ["A"], True, None),  # the Chinese model
+        (["1", ".", "##2"], False, None),
+    ],
+)
+def test_validate_case_of_the_pieces(pieces, lower, warning, caplog):
+    vocab = ["[PAD]", "[unused1]", "[CLS]", *pieces]
+    with caplog.at_level("WARNING", "bert_tf"):
+        tokenization.validate_case_matches_vocabulary(lower, vocab, "v.txt")
+    assert (warning or "") in caplog.text
+    assert bool(caplog.records) == bool(warning)
+    assert not warning or f"`do_lower_case={lower}`" in caplog.text
+
+
 def test_names_of_version_0_1():
     with pytest.warns(FutureWarning, match="add_words"):
         assert tokenization.put_words is tokenization.add_words

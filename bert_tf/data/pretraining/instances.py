@@ -124,7 +124,7 @@ def find_compiled(num_tokens, config):
 
 @functools.cache  # once
 def _log_without_numba(error):
-    console.info('creating takes longer without Numba (pip install "bert_tf[numba]"): %s', error)
+    console.info("creating takes longer without Numba (pip install numba): %s", error)
 
 
 def _draw(corpus, documents, config, masker, rng, parts, on_progress):
