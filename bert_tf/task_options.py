@@ -324,8 +324,8 @@ class TokenClassificationOptions(_FileOptions, _TfdsOptions):
         model = config.model
         if config.do_train and not (model.model or model.init_checkpoint or is_resumed):
             raise UserError(
-                "`features_only` requires `init_checkpoint`: the features of random weights are "
-                "meaningless"
+                "`features_only` requires `model` or `init_checkpoint`: the features of random "
+                "weights are meaningless"
             )
         given = {"num_frozen_layers": config.train, "layer_decay": config.optimizer}
         for name, options in given.items():

@@ -374,7 +374,7 @@ class TransformerLayer(ConfigLayer):
 
     def _activate(self, x, use_cpu_graph):
         # In half precision its gradient would be no faster, and less precise.
-        is_faster = self.activation is gelu and self.compute_dtype == "float32"
+        is_faster = self.activation is gelu and self.compute_dtype not in ("bfloat16", "float16")
         if use_cpu_graph and is_faster and cpu_graph.is_traced():
             return cpu_graph.gelu(x)
         return self.activation(x)

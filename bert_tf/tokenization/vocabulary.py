@@ -130,7 +130,7 @@ def validate_case_matches_vocabulary(do_lower_case, vocab, vocab_file):
             "`do_lower_case=True`",
             num_capital, len(pieces), vocab_file,
         )  # fmt: skip
-    elif not do_lower_case and not num_capital and any(map(str.isalpha, pieces)):
+    elif not do_lower_case and not num_capital and any(piece != piece.upper() for piece in pieces):
         console.warning(
             "no piece of %s has capital letters, as of an uncased model, but `do_lower_case=False`",
             vocab_file,

@@ -287,11 +287,23 @@ def test_invalid_flags(run, tmp_path, flags, match):
     assert not list(tmp_path.glob("x/t*"))
 
 
-def test_features_of_the_model_of_a_folder(run, tmp_path):
+def test_features_of_the_model_of_a_folder(run, run_script, tmp_path):
     """`--model` gives the weights as well as `--init_checkpoint`."""
-    with pytest.raises(bert_tf.UserError, match="--model"):
-        run("run_ner", "--do_train", "--features_only", f"--model={tmp_path}/none",
-            f"--data_dir={tmp_path}", f"--output_dir={tmp_path}/x")  # fmt: skip
+    folder = tmp_path / "model"
+    folder.mkdir()
+    write_model(folder, TINY, WORDS, vocab_size=len(WORDS))
+    config = bert_tf.BertConfig.from_json_file(folder / "config.json")
+    weights = bert_tf.checkpoints.weights(bert_tf.BertModel(config))
+    initial = {name: variable.numpy() for name, variable in weights.items()}
+    bert_tf.checkpoints.release.write(str(folder / "bert_model.ckpt"), initial)
+    (folder / "config.json").rename(folder / "bert_config.json")
+    out = tmp_path / "out"
+    run_script("run_ner", *QUICK_RUN, "--do_train", "--features_only", "--layer_combination=last",
+               f"--model={folder}", "--num_train_epochs=0.1", f"--data_dir={tmp_path}",
+               f"--output_dir={out}")  # fmt: skip
+    trained = bert_tf.checkpoints.ReleaseCheckpoint(bert_tf.training.latest(str(out)))
+    for name, value in initial.items():
+        np.testing.assert_array_equal(trained.tensor(name), value, name)
 
 
 def test_documents_must_be_marked(run, tmp_path):

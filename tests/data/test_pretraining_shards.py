@@ -11,6 +11,7 @@ from pretraining_helpers import CONFIG, make_shards, shard_contents
 
 from bert_tf import files, processes, tokenization
 from bert_tf.data import pretraining, record_files
+from bert_tf.data.pretraining import compiled
 from bert_tf.errors import UserError
 
 pytestmark = pytest.mark.usefixtures("text_folder")
@@ -127,6 +128,49 @@ def test_memory_limit():
         make_shards()._check_memory(sizes, 1, 200)
     with pytest.raises(UserError, match=r"^`max_memory_mb=100` .* processes alone take 130 MB"):
         make_shards()._check_memory(sizes, 1, 100)
+
+
+def test_memory_of_compiled_code(caplog):
+    """It counts in each process that creates shards, and is left out where it has no room."""
+    caplog.set_level("INFO", "bert_tf")
+    shards, sizes = make_shards(), [[1_000, 100, 100]]
+
+    def check(num_processes, limit, is_compiled):
+        caplog.clear()
+        return shards._check_memory(sizes, num_processes, limit, is_compiled)
+
+    assert check(2, 0, True)
+    assert "all processes together 630 MB" in caplog.text  # 3 x 130 + 2 x 120
+    assert check(2, 640, True)
+    assert not check(2, 620, True)
+    assert "`max_memory_mb=620` leaves no memory for compiled code" in caplog.text
+    assert "all processes together 390 MB" in caplog.text
+    assert not check(2, 620, False)
+    with pytest.raises(UserError, match=r"^`max_memory_mb=380` is not enough"):
+        check(2, 380, True)
+
+
+@pytest.mark.parametrize("num_processes", [1, 2])
+def test_compiled_shards_are_those_of_python(num_processes, monkeypatch):
+    make_shards("made/x").create()
+    monkeypatch.setattr(pretraining.instances, "_MIN_TOKENS_TO_COMPILE", 0)
+    draw, calls = compiled.draw, []
+    monkeypatch.setattr(compiled, "draw", lambda *a: calls.append(1) or draw(*a))
+    make_shards("made/y").create(num_processes=num_processes)
+    assert shard_contents("made/x") == shard_contents("made/y") != {}
+    assert len(calls) == 3 * CONFIG.dupe_factor if num_processes == 1 else not calls
+
+
+@pytest.mark.parametrize(("num_processes", "num_working"), [(1, 1), (3, 3), (4, 3)])
+def test_tokens_of_a_process_decide_about_compiling(num_processes, num_working, monkeypatch):
+    """More processes than shards do not make the work of one smaller."""
+    asked = []
+    monkeypatch.setattr(
+        pretraining.shards, "find_compiled", lambda tokens, config: asked.append(tokens)
+    )
+    make_shards(work_dir="work").create(num_processes=num_processes)
+    total = sum(shard["tokens"] for shard in json.loads(files.read_text("made/x.json"))["shards"])
+    assert asked[0] == total // num_working
 
 
 def test_warnings_count_all_shards(caplog):

@@ -34,7 +34,7 @@ def test_gelu(dtype, tolerance):
     plain = _results(lambda x: ops.gelu(x, approximate=True), x)
     for got, right, usual in zip(_results(cpu_graph.gelu, x), exact, plain, strict=True):
         np.testing.assert_allclose(got, right, rtol=0, atol=tolerance)
-        assert np.square(got - right).mean() <= np.square(usual - right).mean()
+        assert np.square(got - right).mean() <= 2 * np.square(usual - right).mean()
 
 
 def test_layer_norm():

@@ -74,6 +74,7 @@ def test_validate_case(checkpoint, lower, warned, caplog):
         (["the", "##s", "a"], True, None),
         (["\u5317"] * 99 + ["A"], True, None),  # the Chinese model
         (["1", ".", "##2"], False, None),
+        (["\u5317", "\u4eac", "##\u4eac", "\u0939"], False, None),  # scripts without case
     ],
 )
 def test_validate_case_of_the_pieces(pieces, lower, warning, caplog):

@@ -116,7 +116,8 @@ def find_compiled(num_tokens, config):
         return None
     try:
         from bert_tf.data.pretraining import compiled
-    except ImportError as error:  # Numba is not there, or not for this NumPy
+    # Numba is not there, or not for this NumPy; or its library cannot be loaded.
+    except (ImportError, OSError) as error:
         _log_without_numba(str(error))
         return None
     return compiled
@@ -124,7 +125,7 @@ def find_compiled(num_tokens, config):
 
 @functools.cache  # once
 def _log_without_numba(error):
-    console.info("creating takes longer without Numba (pip install numba): %s", error)
+    console.info("creating takes longer without a working Numba (pip install numba): %s", error)
 
 
 def _draw(corpus, documents, config, masker, rng, parts, on_progress):

@@ -33,7 +33,7 @@ _VERSION = 2
 # Memory of a process without its shard, and bytes for each token, sentence, instance and mask of
 # the shard; all measured, see benchmarks/RESULTS.md.
 _PROCESS_MB = 130
-_COMPILED_MB = 120  # what compiled code adds to a process
+_COMPILED_MB = 120  # what compiled code adds to a process that uses it
 _TOKEN, _SENTENCE, _INSTANCE, _MASK = 8, 12, 80, 12
 
 
@@ -229,18 +229,26 @@ class Shards:
             self.check_unchanged()
         return writer.sizes
 
-    def _check_memory(self, sizes, num_processes, max_memory_mb, process_mb=_PROCESS_MB):
-        """Raise UserError if the shards exceed the memory limit."""
+    def _check_memory(self, sizes, num_processes, max_memory_mb, is_compiled=False):
+        """Raise UserError if the shards exceed the memory limit; return whether code is compiled.
+
+        Without a limit, or below it, that is `is_compiled`.
+        """
         shard_mb = max(self._estimate_mb(tokens, sentences) for tokens, sentences, _ in sizes)
         # With several processes, one more reads the text and waits.
-        base_mb = process_mb * (num_processes + (num_processes > 1))
+        base_mb = _PROCESS_MB * (num_processes + (num_processes > 1))
         total_mb = base_mb + num_processes * shard_mb
+        compiled_mb = num_processes * _COMPILED_MB
+        if is_compiled and max_memory_mb and total_mb <= max_memory_mb < total_mb + compiled_mb:
+            is_compiled = False
+            console.info("`max_memory_mb=%d` leaves no memory for compiled code", max_memory_mb)
+        total_mb += compiled_mb * is_compiled
         console.info(
             "the largest of %d shards takes about %.0f MB, all processes together %.0f MB",
             self.num_shards, shard_mb, total_mb,
         )  # fmt: skip
         if not max_memory_mb or total_mb <= max_memory_mb:
-            return
+            return is_compiled
         available_mb, largest_document = max_memory_mb - base_mb, max(size[2] for size in sizes)
         if available_mb <= 0:
             advice = f"the processes alone take {base_mb} MB"
@@ -271,11 +279,11 @@ class Shards:
     def _create_missing(self, num_processes, max_memory_mb):
         sizes = self._write_tokens(num_processes)
         missing = self.missing()
-        num_tokens = sum(sizes[shard][0] for shard in missing) // num_processes
-        # Loaded here, so that forked processes share its memory.
-        compiled = find_compiled(num_tokens, self.config)
-        process_mb = _PROCESS_MB + (_COMPILED_MB if compiled else 0)
-        self._check_memory(sizes, num_processes, max_memory_mb, process_mb)
+        num_tokens = sum(sizes[shard][0] for shard in missing)
+        num_tokens //= max(1, min(num_processes, len(missing)))
+        is_compiled = find_compiled(num_tokens, self.config) is not None
+        if not self._check_memory(sizes, num_processes, max_memory_mb, is_compiled):
+            num_tokens = 0
         thousands = [sizes[shard][0] / 1000 for shard in missing]
         ticker = console.Ticker("creating shards", "thousand tokens", sum(thousands))
         items = [(shard, sizes[shard], num_tokens) for shard in missing]
@@ -299,7 +307,8 @@ class Shards:
         corpus = Corpus.from_blocks(blocks)
         del blocks
         rng = random.Random(f"{config.random_seed}/{shard}")
-        compiled = find_compiled(num_tokens or len(corpus.ids), config)
+        num_tokens = len(corpus.ids) if num_tokens is None else num_tokens
+        compiled = find_compiled(num_tokens, config)
         instances = create_instances(corpus, vocab, config, rng, compiled=compiled)
         # The counts are saved before the shard, so that a restart finds both.
         counts = Counts.from_instances(instances, corpus, vocab, config)
