@@ -11,9 +11,10 @@ import math
 
 import keras
 
-# GELU by tanh (Hendrycks and Gimpel, arXiv:1606.08415, section 2) is x * sigmoid(x * (A + B x^2)).
-_A = 2 * math.sqrt(2 / math.pi)
-_B = 0.044715 * _A
+# GELU by tanh (Hendrycks and Gimpel, arXiv:1606.08415, section 2) is
+# 0.5 * x * (1 + tanh(SCALE * (x + CUBIC * x^3))).
+_SCALE = math.sqrt(2 / math.pi)
+_CUBIC = 0.044715
 
 
 def is_traced():
@@ -61,14 +62,19 @@ def gelu(x):
 def _gelu(x):
     import tensorflow as tf
 
-    a, b, b3 = (tf.constant(value, x.dtype) for value in (_A, _B, 3 * _B))
-    sigmoid = tf.sigmoid(x * (tf.square(x) * b + a))
-    y = x * sigmoid
+    def constant(value):
+        return tf.constant(value, x.dtype)
+
+    # As in `tf.nn.gelu`, so that the result has the same rounding errors.
+    tanh = tf.tanh(constant(_SCALE) * (x + constant(_CUBIC) * tf.pow(x, 3)))
 
     def gradient(upstream):
-        return upstream * (sigmoid + y * (1 - sigmoid) * (tf.square(x) * b3 + a))
+        slope = tf.square(x) * constant(3 * _CUBIC * _SCALE) + constant(_SCALE)
+        half = constant(0.5)
+        # TanhGrad multiplies by 1 - tanh^2.
+        return upstream * (tf.raw_ops.TanhGrad(y=tanh, dy=half * x * slope) + (half * tanh + half))
 
-    return y, gradient
+    return constant(0.5) * x * (constant(1.0) + tanh), gradient
 
 
 def layer_norm(x, gamma, beta, epsilon):

@@ -23,7 +23,7 @@ def _results(function, *arguments):
     return [np.asarray(tf.cast(y, tf.float64)) for y in run(*map(tf.constant, arguments))]
 
 
-@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 3e-6), ("float64", 1e-13)])
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 5e-6), ("float64", 1e-13)])
 def test_gelu(dtype, tolerance):
     x = tf.cast(np.linspace(-12, 12, 1200).reshape(30, 40), dtype)
 
@@ -32,7 +32,10 @@ def test_gelu(dtype, tolerance):
 
     exact = _results(formula, tf.cast(x, tf.float64))
     plain = _results(lambda x: ops.gelu(x, approximate=True), x)
-    for got, right, usual in zip(_results(cpu_graph.gelu, x), exact, plain, strict=True):
+    results = _results(cpu_graph.gelu, x)
+    if dtype == "float32":
+        np.testing.assert_allclose(results[0], plain[0], rtol=0, atol=1e-6)
+    for got, right, usual in zip(results, exact, plain, strict=True):
         np.testing.assert_allclose(got, right, rtol=0, atol=tolerance)
         assert np.square(got - right).mean() <= 2 * np.square(usual - right).mean()
 
