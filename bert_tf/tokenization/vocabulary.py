@@ -31,6 +31,10 @@ _PUBLISHED_MODEL = re.compile(
     r"(?:^|/)((?:wwm_|multi_)?(uncased|cased|multilingual|chinese)_L-\d+_H-\d+_A-\d+)(?:/|$)"
 )
 
+# Above this share of pieces with capital letters a vocabulary is that of a cased model. The Chinese
+# model has a few, although it is uncased.
+_CASED_SHARE = 0.2
+
 
 def load_vocab(vocab_file):
     """Read a vocabulary file as a dict from piece to id, in the order of the file.
@@ -83,11 +87,6 @@ def to_text(vocab):
         if piece.split() == [piece]:  # white space never occurs in a word
             lines[index] = piece
     return "".join(f"{line}\n" for line in lines)
-
-
-# Above this share of pieces with capital letters a vocabulary is that of a cased model. The Chinese
-# model has a few, although it is uncased.
-_CASED_SHARE = 0.2
 
 
 def special_tokens(vocab):
