@@ -58,16 +58,16 @@ def make_functions(num_layers):
     task.model.skip_padding = True
     optimizer = bert_tf.optimization.AdamWeightDecay(1e-5)
     optimizer.build(bert_tf.training.checkpointing.weights(task.model))
-    step = bert_tf.training.TrainStep(task, optimizer, bert_tf.training.TrainConfig())
     strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
     batch = make_batch()
 
-    def forward():
+    def make_forward():
         inputs = {name: batch[name] for name in ("input_ids", "input_mask", "segment_ids")}
-        return task.model(inputs, training=False)["logits"]
+        return tf.function(lambda: task.model(inputs, training=False)["logits"])
 
-    def train():
-        return strategy.run(step.replica_step, args=(batch,))["loss"]
+    def make_train():
+        step = bert_tf.training.TrainStep(task, optimizer, bert_tf.training.TrainConfig())
+        return tf.function(lambda: strategy.run(step.replica_step, args=(batch,))["loss"])
 
     call = bert_tf.BertModel.call
 
@@ -76,8 +76,8 @@ def make_functions(num_layers):
         return {name: outputs[name] for name in ("sequence_output", "pooled_output")}
 
     results = {}
-    for name, function in (("forward", forward), ("train", train)):
-        whole, first = tf.function(function), tf.function(lambda f=function: f())
+    for name, make in (("forward", make_forward), ("train", make_train)):
+        whole, first = make(), make()
         with mock.patch.object(bert_tf.BertModel, "call", call_for_all_tokens):
             expected = whole()  # traced here
         if name == "forward":  # training steps have different dropout

@@ -113,14 +113,16 @@ def _decode(array):
 def check_notes(prefix, notes):
     """Compare what a run is resumed with to what its checkpoint was made with.
 
-    A different input is logged as a warning, as are other settings of the optimizer. What version
-    0.1 did not save is not compared, except that its batches had examples of any length.
+    A different input is logged as a warning, as are other settings of the optimizer, and another
+    learning rate or number of steps as information. What earlier versions did not save is not
+    compared, except that the batches of version 0.1 had examples of any length.
 
     Args:
       prefix: the checkpoint.
       notes: dict with `train_batch_size`, `seed` and `bucket_by_length`, integers; `input`, the
         integers of `data.record_files.identity`; `optimizer`, a dict with `class_name` and
-        hyperparameters. Each may be missing.
+        hyperparameters; `learning_rate`, a dict with the arguments of the schedule. Each may be
+        missing.
 
     Raises:
       UserError: if the optimizer is a different one.
@@ -135,6 +137,11 @@ def check_notes(prefix, notes):
             continue
         if name == "optimizer":
             _check_optimizer(prefix, stored, value)
+        elif name == "learning_rate":
+            for key in sorted(stored | value):
+                old, new = stored.get(key), value.get(key)
+                if old != new:
+                    console.info("%s was trained with %s=%s, now it is %s", prefix, key, old, new)
         elif stored != value and name == "input":
             console.warning(
                 "%s was trained on different files (%d with %d bytes, now %d with %d bytes): the "

@@ -189,6 +189,13 @@ def _describe(optimizer):
     return {"class_name": type(optimizer).__name__, **described}
 
 
+def _describe_rate(optimizer):
+    """Return the learning rate of an optimizer, or the arguments of its schedule, as a dict."""
+    rate = optimizer.get_config()["learning_rate"]
+    described = rate["config"] if isinstance(rate, dict) else {"learning_rate": rate}
+    return json.loads(json.dumps(described, default=float))
+
+
 class TrainLoop:
     """The loop of `Trainer.fit`, starting from the newest checkpoint."""
 
@@ -211,6 +218,7 @@ class TrainLoop:
             "seed": data.seed,
             "bucket_by_length": int(data.bucket_by_length),
             "optimizer": _describe(optimizer),
+            "learning_rate": _describe_rate(optimizer),
         }
         if data.identity:
             self.notes["input"] = list(data.identity)

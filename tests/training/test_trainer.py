@@ -164,6 +164,15 @@ def test_run_resumed_with_a_different_optimizer(finished, caplog):
     assert "was trained with beta_2=0.999 in the optimizer, now it is 0.5" in caplog.text
 
 
+def test_run_resumed_with_another_learning_rate_is_logged(finished, caplog):
+    caplog.set_level("INFO")
+    run(finished, 20)
+    assert "was trained with" not in caplog.text
+    run(finished, 22, rate=0.5)
+    assert "model.ckpt-20 was trained with learning_rate=0.001, now it is 0.5" in caplog.text
+    assert "model.ckpt-20 was trained with num_train_steps=20, now it is 22" in caplog.text
+
+
 def test_finished_run_is_not_trained_again(finished, caplog):
     caplog.set_level("INFO")
     before = tensors(finished)
