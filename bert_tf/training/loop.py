@@ -184,16 +184,18 @@ def _describe(optimizer):
     """Return the class and the hyperparameters of an optimizer as a dict of JSON values."""
     config = optimizer.get_config()
     described = {name: config[name] for name in _HYPERPARAMETERS}
-    # Hyperparameters may be NumPy's numbers.
-    described = json.loads(json.dumps(described, default=float))
-    return {"class_name": type(optimizer).__name__, **described}
+    return {"class_name": type(optimizer).__name__, **_json_values(described)}
 
 
 def _describe_rate(optimizer):
     """Return the learning rate of an optimizer, or the arguments of its schedule, as a dict."""
     rate = optimizer.get_config()["learning_rate"]
-    described = rate["config"] if isinstance(rate, dict) else {"learning_rate": rate}
-    return json.loads(json.dumps(described, default=float))
+    return _json_values(rate["config"] if isinstance(rate, dict) else {"learning_rate": rate})
+
+
+def _json_values(values):
+    """Return a dict as JSON reads it back; its values may be NumPy's numbers."""
+    return json.loads(json.dumps(values, default=float))
 
 
 class TrainLoop:
