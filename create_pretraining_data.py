@@ -19,8 +19,8 @@ from bert_tf.cli.flags import (
     run,
     tokenizer_options,
 )
-from bert_tf.options import MAX_PROCESSES
-from bert_tf.pretraining_options import InstanceConfig
+from bert_tf.configs.pretraining import InstanceConfig
+from bert_tf.configs.train import MAX_PROCESSES
 
 flags.DEFINE_string("input_file", None, "Text files: comma-separated paths or globs.")
 flags.DEFINE_string(
@@ -125,7 +125,7 @@ def make_source():
         return bert_tf.data.tfds_builder.TfdsTextSource(
             FLAGS.tfds_name, FLAGS.tfds_split, FLAGS.text_field, FLAGS.tfds_data_dir
         )
-    paths = bert_tf.files.expand(FLAGS.input_file, "input_file")
+    paths = bert_tf.io.files.expand(FLAGS.input_file, "input_file")
     source = bert_tf.data.pretraining.FileSource(
         paths, FLAGS.input_format, FLAGS.text_field, FLAGS.split_sentences
     )
@@ -156,7 +156,7 @@ def output_paths(input_paths):
         if os.path.isdir(path):
             raise bert_tf.UserError(f"--output_file: {path} is a folder, expected a file")
         if not FLAGS.num_shards:
-            bert_tf.files.check_writable(path, "output_file")
+            bert_tf.io.files.check_writable(path, "output_file")
     return paths
 
 
@@ -165,7 +165,7 @@ def main():
     config = from_flags(InstanceConfig).validate()
     check_flag_combinations()
     source = make_source()
-    bert_tf.files.require(FLAGS.vocab_file, "vocab_file")
+    bert_tf.io.files.require(FLAGS.vocab_file, "vocab_file")
     tokenizer = bert_tf.FullTokenizer(FLAGS.vocab_file, **tokenizer_options())
     paths = output_paths(getattr(source, "paths", []))
     if not FLAGS.num_shards:

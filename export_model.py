@@ -6,8 +6,7 @@ from absl import flags
 import bert_tf
 from bert_tf.cli import pipelines
 from bert_tf.cli.flags import FLAGS, define_options, run
-from bert_tf.deprecation import RENAMED_TASKS
-from bert_tf.options import ModelConfig
+from bert_tf.configs.train import ModelConfig
 
 # Values of --task: the types of classification, other names in `tasks.TASKS`, and pipelines.
 _CLASSIFICATION = ("classification", "multi_label", "regression")
@@ -22,9 +21,9 @@ flags.DEFINE_string(
 flags.DEFINE_enum(
     "task",
     None,
-    [*_PIPELINES, *_FINE_TUNED, *RENAMED_TASKS],
+    [*_PIPELINES, *_FINE_TUNED],
     "Without model_dir: the task of the model of init_checkpoint (of the release, or a Hugging "
-    "Face folder). The last five are deprecated names.",
+    "Face folder).",
 )
 flags.DEFINE_list("labels", None, "Without model_dir: labels, if no file next to it has them.")
 flags.DEFINE_integer(
@@ -96,11 +95,8 @@ _TASKS_OF = {
 
 
 def main():
-    task = RENAMED_TASKS.get(FLAGS.task, FLAGS.task)
-    if task != FLAGS.task:
-        bert_tf.console.warning("--task=%s is deprecated; use --task=%s", FLAGS.task, task)
-    check_flags(task)
-    servable = from_run() if FLAGS.model_dir else from_pretrained(task)
+    check_flags(FLAGS.task)
+    servable = from_run() if FLAGS.model_dir else from_pretrained(FLAGS.task)
     bert_tf.serving.export(servable, FLAGS.export_dir, FLAGS.version)
 
 
@@ -138,7 +134,7 @@ def from_run():
     folder = FLAGS.model_dir
     spec, config = bert_tf.tasks.load_config(folder)
     if spec is None:
-        names = bert_tf.files.TASK_FILES
+        names = bert_tf.io.files.TASK_FILES
         raise bert_tf.UserError(
             f"--model_dir: {folder} is not the output_dir of a run of {', '.join(names.values())} "
             f"that has trained: it has none of {', '.join(names)}"

@@ -24,7 +24,6 @@ flags.DEFINE_enum(
     "A single vector computed from several layers, as in table 7 of the BERT paper, instead of "
     "--layers. (bert_tf)",
 )
-bert_tf.cli.flags.define_alias("way", "layer_combination")
 flags.DEFINE_list(
     "layer_weights", None, "Weights of the layers in a weighted sum; equal by default. (bert_tf)"
 )
@@ -70,8 +69,8 @@ def check_flags():
     """Raise UserError for flags that cannot be used or combined."""
     for flag, number_type in (("layers", int), ("layer_weights", float)):
         pipelines.parse_numbers(flag, number_type)
-    bert_tf.files.require(FLAGS.input_file, "input_file")
-    bert_tf.files.check_writable(FLAGS.output_file, "output_file")
+    bert_tf.io.files.require(FLAGS.input_file, "input_file")
+    bert_tf.io.files.check_writable(FLAGS.output_file, "output_file")
     if FLAGS.float16 and FLAGS.output_format == "json":
         raise bert_tf.UserError("--float16 requires --output_format=tfrecord")
     is_weighted = (FLAGS.layer_combination or "").startswith("weighted")

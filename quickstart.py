@@ -17,8 +17,9 @@ import time
 from absl import flags
 
 import bert_tf
-from bert_tf import commands, files, toy_corpus
+from bert_tf import commands, toy_corpus
 from bert_tf.cli.flags import FLAGS
+from bert_tf.io import files
 
 flags.DEFINE_string(
     "output_dir", "./quickstart_output", "Folder for all output; an earlier quick start is deleted."

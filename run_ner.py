@@ -2,11 +2,10 @@
 """Fine-tunes BERT to tag words (named entities, parts of speech), evaluates it and predicts."""
 
 from bert_tf.cli import fine_tuning
-from bert_tf.cli.flags import FLAGS, define_alias, run
+from bert_tf.cli.flags import FLAGS, run
 from bert_tf.task_options import TokenClassificationOptions
 
 fine_tuning.define_flags(TokenClassificationOptions)
-define_alias("feature_way", "layer_combination")
 # Names are written with capitals (BERT paper, section 5.3), so the model is cased by default.
 FLAGS.set_default("do_lower_case", False)
 

@@ -5,7 +5,7 @@ from absl import flags
 
 import bert_tf
 from bert_tf.cli.flags import define_options, from_flags, run
-from bert_tf.pretraining_options import PretrainingConfig
+from bert_tf.configs.pretraining import PretrainingConfig
 
 # Those of fine-tuning only.
 _SKIP = ("do_lower_case", "strip_accents", "tokenize_chinese_chars", "num_train_epochs",

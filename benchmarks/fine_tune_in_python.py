@@ -70,9 +70,9 @@ def copy_rows():
         return FLAGS.data_dir
     folder = os.path.join(FLAGS.output_dir, "data")
     for name in ("train.tsv", "dev.tsv"):
-        lines = bert_tf.files.read_text(os.path.join(FLAGS.data_dir, name)).splitlines(True)
+        lines = bert_tf.io.files.read_text(os.path.join(FLAGS.data_dir, name)).splitlines(True)
         text = "".join(lines[: FLAGS.num_rows + 1])  # after the header
-        bert_tf.files.write_text(os.path.join(folder, name), text)
+        bert_tf.io.files.write_text(os.path.join(folder, name), text)
     return folder
 
 
@@ -101,7 +101,7 @@ def train_in_python(seed, data_dir):
     answers = classifier.predict(pairs)
     predicted = np.array([task.labels.index(answer["label"]) for answer in answers])
     true = np.array([task.labels.index(label) for label in labels])
-    metrics = bert_tf.tasks.metrics.METRICS
+    metrics = bert_tf.training.metrics.METRICS
     return {f"eval_{name}": float(metrics[name](true, predicted)) for name in ("accuracy", "f1")}
 
 

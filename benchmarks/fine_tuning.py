@@ -72,7 +72,7 @@ def train_transformers(seed):
             logits.append(model(**batch_of(dev[start : start + 8])).logits.numpy())
     predicted = np.concatenate(logits).argmax(-1)
     true = np.array([task.labels.index(example.label) for example in dev])
-    metrics = bert_tf.tasks.metrics.METRICS
+    metrics = bert_tf.training.metrics.METRICS
     names = ("accuracy", *task.metrics)
     return {f"eval_{name}": float(metrics[name](true, predicted)) for name in names}
 

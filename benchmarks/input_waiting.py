@@ -44,13 +44,13 @@ def main(_):
     optimizer = bert_tf.optimization.AdamWeightDecay(1e-4)
     optimizer.build(checkpointing.weights(task.model))
     run_step = tf.function(
-        bert_tf.training.TrainStep(task, optimizer, bert_tf.training.TrainConfig()).replica_step
+        bert_tf.training.TrainStep(task, optimizer, bert_tf.configs.TrainConfig()).replica_step
     )
     lengths = {"S": 128, "P": 20}
     schema = records.pretraining_schema(has_masks=not FLAGS.dynamic_masking)
     masker = dynamic_masking.DynamicMasking
     mask = masker(vocab, lengths, 0.15, 0) if FLAGS.dynamic_masking else None
-    paths = bert_tf.files.expand(FLAGS.input_file, "input_file")
+    paths = bert_tf.io.files.expand(FLAGS.input_file, "input_file")
     limits = records.limits(schema, config, lengths)
     data = input_pipeline.TrainingInput(
         paths, schema, lengths, FLAGS.batch_size, 0, limits, masking=mask

@@ -66,7 +66,7 @@ def make_functions(num_layers):
         return tf.function(lambda: task.model(inputs, training=False)["logits"])
 
     def make_train():
-        step = bert_tf.training.TrainStep(task, optimizer, bert_tf.training.TrainConfig())
+        step = bert_tf.training.TrainStep(task, optimizer, bert_tf.configs.TrainConfig())
         return tf.function(lambda: strategy.run(step.replica_step, args=(batch,))["loss"])
 
     call = bert_tf.BertModel.call

@@ -69,7 +69,7 @@ def measure(setting):
     optimizer = bert_tf.optimization.AdamWeightDecay(1e-4)
     optimizer.build(checkpointing.weights(task.model))
     step = bert_tf.training.TrainStep(
-        task, optimizer, bert_tf.training.TrainConfig(**SETTINGS[setting])
+        task, optimizer, bert_tf.configs.TrainConfig(**SETTINGS[setting])
     )
     shape = (FLAGS.batch_size, FLAGS.max_seq_length)
     rng = np.random.default_rng(0)

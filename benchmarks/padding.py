@@ -41,7 +41,7 @@ def main():
     strategy = bert_tf.training.make_strategy(distribution_strategy="one_device")
     kind = bert_tf.tasks.TASK_CLASSES["classification"]
     with strategy.scope():
-        options = bert_tf.training.TrainConfig(dtype=FLAGS.dtype)
+        options = bert_tf.configs.TrainConfig(dtype=FLAGS.dtype)
         model_task = kind(config, len(task.labels), dtype=options.dtype_policy)
         optimizer = bert_tf.optimization.AdamWeightDecay(1e-5)
         optimizer.build(bert_tf.training.checkpointing.weights(model_task.model))

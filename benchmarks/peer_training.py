@@ -161,7 +161,7 @@ def run_seeds(path, seeds, run, settings):
     """
     saved = {"settings": settings, "seeds": {}}
     if os.path.exists(path):
-        saved = json.loads(bert_tf.files.read_text(path))
+        saved = json.loads(bert_tf.io.files.read_text(path))
     saved_settings, results = saved.get("settings"), saved.get("seeds")
     if saved_settings != settings:
         names = sorted(x for x in settings if (saved_settings or {}).get(x) != settings[x])
@@ -175,7 +175,7 @@ def run_seeds(path, seeds, run, settings):
             results[seed] = run(int(seed))
             results[seed]["seconds"] = time.perf_counter() - started
             print(f"{path}, seed {seed}: {results[seed]}", flush=True)
-            bert_tf.files.write_text(path, json.dumps(saved, indent=1) + "\n")
+            bert_tf.io.files.write_text(path, json.dumps(saved, indent=1) + "\n")
     return [results[str(seed)] for seed in seeds]
 
 
@@ -192,7 +192,7 @@ def print_results(library, results):
 
 def eval_results(folder):
     """Return the metrics of eval_results.txt as a dict of floats, without loss and step."""
-    lines = bert_tf.files.read_text(os.path.join(folder, "eval_results.txt")).splitlines()
+    lines = bert_tf.io.files.read_text(os.path.join(folder, "eval_results.txt")).splitlines()
     results = dict(line.split(" = ") for line in lines)
     other = ("loss", "eval_loss", "global_step")
     return {name: float(value) for name, value in results.items() if name not in other}

@@ -33,7 +33,7 @@ flags.DEFINE_list("dtypes", ["float32", "bfloat16"], "Types to compute in.")
 
 
 def main():
-    rows = [line.rstrip("\n").split("\t") for line in bert_tf.files.read_lines(FLAGS.input_file)]
+    rows = [line.rstrip("\n").split("\t") for line in bert_tf.io.files.read_lines(FLAGS.input_file)]
     rows = [row for row in rows if row[0].strip()][: FLAGS.num_lines]
     classifier = bert_tf.TextClassifier.from_preset(FLAGS.model, labels=["0", "1"])
     config = dataclasses.replace(classifier.config, num_texts=max(map(len, rows)))
@@ -41,7 +41,9 @@ def main():
         methods = {}
         for dtype in FLAGS.dtypes:
             options = bert_tf.serving.Options(dtype=dtype, warm_up=False)
-            servable = bert_tf.serving.classification_servable(classifier.model, config, options)
+            from bert_tf.tasks.classification.servable import classification_servable
+
+            servable = classification_servable(classifier.model, config, options)
             served = bert_tf.serving.export(servable, os.path.join(folder, dtype))
             methods[f"bert_tf, {dtype}"] = predicting(served, rows)
         peer, model = os.path.join(folder, "peer"), classifier.model

@@ -54,7 +54,9 @@ HOSTILE = {
 
 def read_tsv(path):
     """Return the cells of a tab-separated file that have more than one word."""
-    cells = (cell.strip() for line in bert_tf.files.read_lines(path) for cell in line.split("\t"))
+    cells = (
+        cell.strip() for line in bert_tf.io.files.read_lines(path) for cell in line.split("\t")
+    )
     return [cell for cell in cells if " " in cell]
 
 
@@ -72,7 +74,7 @@ def read_squad(path):
 
 def read_lines(path):
     """Return the lines of a text file that are not blank."""
-    return [line.strip() for line in bert_tf.files.read_lines(path) if line.strip()]
+    return [line.strip() for line in bert_tf.io.files.read_lines(path) if line.strip()]
 
 
 READERS = {"tsv_files": read_tsv, "column_files": read_columns, "squad_files": read_squad,

@@ -16,7 +16,7 @@ import tensorflow as tf
 from absl import flags
 
 import bert_tf
-from bert_tf import tasks, training
+from bert_tf import configs, tasks, training
 from bert_tf.cli.flags import FLAGS, run
 from bert_tf.training import fine_tuning
 
@@ -71,13 +71,13 @@ def make_config(folder):
     rows = "".join(f"{'a b c' if i % 2 else 'd e'}\t{i % 2}\n" for i in range(32))
     texts = {"vocab.txt": "\n".join(_WORDS) + "\n", "bert_config.json": config.to_json_string()}
     texts |= {f"{part}.tsv": f"text\tlabel\n{rows}" for part in ("train", "dev")}
-    bert_tf.files.write_texts({os.path.join(folder, name): text for name, text in texts.items()})
+    bert_tf.io.files.write_texts({os.path.join(folder, name): text for name, text in texts.items()})
     options = tasks.ClassificationOptions(task_name="tsv", data_dir=folder, max_seq_length=16)
-    model = training.ModelConfig(
+    model = configs.ModelConfig(
         bert_config_file=f"{folder}/bert_config.json", vocab_file=f"{folder}/vocab.txt"
     )
-    train = training.TrainConfig(train_batch_size=8, num_train_epochs=1.0)
-    return training.FineTuneConfig(
+    train = configs.TrainConfig(train_batch_size=8, num_train_epochs=1.0)
+    return configs.FineTuneConfig(
         f"{folder}/out", options, model, do_train=True, do_eval=True, train=train,
         num_seeds=FLAGS.num_seeds,
     )  # fmt: skip

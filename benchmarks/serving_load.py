@@ -68,7 +68,7 @@ def measure(server, pids):
     """Run the load test; `pids` maps names to process IDs whose memory is measured."""
     # Retries would hide requests that the server refuses.
     client = bert_tf.serving.Client(server, FLAGS.model_name, api=FLAGS.api, retries=0)
-    lines = (line.rstrip("\r\n") for line in bert_tf.files.read_lines(FLAGS.input_file))
+    lines = (line.rstrip("\r\n") for line in bert_tf.io.files.read_lines(FLAGS.input_file))
     rows = [client.read(line) for line in lines if line]
     if not rows:
         raise bert_tf.UserError(f"--input_file: {FLAGS.input_file} has no lines")

@@ -86,7 +86,7 @@ def main():
         if status:
             failed.append(name)
         # After each benchmark, so that a later failure loses nothing.
-        bert_tf.files.write_text(FLAGS.output_file, "\n".join(report) + "\n")
+        bert_tf.io.files.write_text(FLAGS.output_file, "\n".join(report) + "\n")
     if failed:
         raise bert_tf.UserError(
             f"failed: {', '.join(failed)}; the other results are in {FLAGS.output_file}"

@@ -64,8 +64,8 @@ def write_shards(folder, num_shards, num_records, lengths):
 def measure(folder, step, output_dir, lengths, batch_size):
     """Return (opened files, bytes, seconds) before the batch of a step is ready."""
     from bert_tf import BertConfig
-    from bert_tf.options import TrainConfig
-    from bert_tf.pretraining_options import PretrainingConfig
+    from bert_tf.configs.pretraining import PretrainingConfig
+    from bert_tf.configs.train import TrainConfig
     from bert_tf.training import pretraining
 
     config = PretrainingConfig(

@@ -121,7 +121,7 @@ def _keras_train(model, inputs, labels):
 def bert_tf_step(job):
     import tensorflow as tf
 
-    from bert_tf import BertConfig, modeling, optimization, tasks, training
+    from bert_tf import BertConfig, configs, modeling, optimization, tasks, training
 
     config, batch = BertConfig(**sizes(job)), features(job)
     if not job.trains:
@@ -137,7 +137,7 @@ def bert_tf_step(job):
     optimizer.build(training.checkpointing.weights(trainer.model))
     dataset = tf.data.Dataset.from_tensors(batch).repeat()
     batches = iter(strategy.experimental_distribute_dataset(dataset))
-    step = training.TrainStep(trainer.task, optimizer, training.TrainConfig())
+    step = training.TrainStep(trainer.task, optimizer, configs.TrainConfig())
     run_step = tf.function(lambda: strategy.run(step.replica_step, args=(next(batches),))["loss"])
     return lambda: run_step().numpy()
 

@@ -50,7 +50,7 @@ def write_stand_ins(folder, num_train_rows, num_dev_rows):
         if not os.path.exists(path):
             rng = random.Random(i)
             text = "".join("\t".join(_row(rng, number)) + "\n" for number in range(count))
-            bert_tf.files.write_text(path, text)
+            bert_tf.io.files.write_text(path, text)
             print(f"wrote a stand-in with {count} rows: {path}")
 
 
@@ -127,7 +127,7 @@ def train_transformers(seed):
         for start in range(0, len(dev), 8):
             predicted.append(model(**batch_of(dev[start : start + 8])).logits[:, 0].numpy())
     true = np.array([example.label for example in dev])
-    metrics = bert_tf.tasks.metrics.METRICS
+    metrics = bert_tf.training.metrics.METRICS
     return {
         f"eval_{name}": float(metrics[name](true, np.concatenate(predicted)))
         for name in ("pearson", "spearman")

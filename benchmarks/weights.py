@@ -17,7 +17,7 @@ from absl import flags
 
 import bert_tf
 from bert_tf import serving, tasks
-from bert_tf.tasks.metrics import METRICS
+from bert_tf.training.metrics import METRICS
 
 FLAGS = flags.FLAGS
 flags.DEFINE_string("task_name", None, "Task of run_classifier.py.", required=True)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from bert_tf import keras_registry
 
 if TYPE_CHECKING:  # for editors and type checkers, which do not run `__getattr__`
-    from bert_tf.config import BertConfig as BertConfig
+    from bert_tf.configs.model import BertConfig as BertConfig
     from bert_tf.errors import UserError as UserError
     from bert_tf.modeling import BertClassifier as BertClassifier
     from bert_tf.modeling import BertModel as BertModel
@@ -25,12 +25,14 @@ if TYPE_CHECKING:  # for editors and type checkers, which do not run `__getattr_
     from bert_tf.optimization import LAMB as LAMB
     from bert_tf.optimization import AdamWeightDecay as AdamWeightDecay
     from bert_tf.optimization import LinearWarmupDecay as LinearWarmupDecay
-    from bert_tf.pipelines.fill_mask import FillMask as FillMask
-    from bert_tf.pipelines.question_answering import QuestionAnswering as QuestionAnswering
-    from bert_tf.pipelines.sentences import SentenceEncoder as SentenceEncoder
-    from bert_tf.pipelines.text_classifier import TextClassifier as TextClassifier
-    from bert_tf.pipelines.token_classification import TokenClassification as TokenClassification
     from bert_tf.pipelines.tokenizer_layer import BertTokenizer as BertTokenizer
+    from bert_tf.tasks.classification.pipeline import TextClassifier as TextClassifier
+    from bert_tf.tasks.fill_mask.pipeline import FillMask as FillMask
+    from bert_tf.tasks.question_answering.pipeline import QuestionAnswering as QuestionAnswering
+    from bert_tf.tasks.sentence_embedding.pipeline import SentenceEncoder as SentenceEncoder
+    from bert_tf.tasks.token_classification.pipeline import (
+        TokenClassification as TokenClassification,
+    )
     from bert_tf.tokenization import FullTokenizer as FullTokenizer
     from bert_tf.tokenization.graph import GraphTokenizer as GraphTokenizer
 
@@ -40,17 +42,14 @@ _PACKAGES = (
     "checkpoints",
     "cli",
     "commands",
-    "config",
+    "configs",
     "console",
     "data",
     "errors",
-    "files",
+    "io",
     "modeling",
     "optimization",
-    "options",
     "pipelines",
-    "pretraining_options",
-    "processes",
     "serving",
     "task_options",
     "tasks",
@@ -59,12 +58,12 @@ _PACKAGES = (
     "training",
 )
 
-# The most common names, and the package of each.
+# The most common names, and the module of each.
 _NAMES = {
     "AdamWeightDecay": "optimization",
     "BertMultipleChoice": "modeling",
     "BertClassifier": "modeling",
-    "BertConfig": "config",
+    "BertConfig": "configs.model",
     "BertModel": "modeling",
     "BertPretrainer": "modeling",
     "BertSpanLabeler": "modeling",
@@ -74,22 +73,14 @@ _NAMES = {
     "GraphTokenizer": "tokenization",
     "LAMB": "optimization",
     "LinearWarmupDecay": "optimization",
-    "FillMask": "pipelines",
-    "QuestionAnswering": "pipelines",
-    "SentenceEncoder": "pipelines",
-    "TextClassifier": "pipelines",
-    "TokenClassification": "pipelines",
+    "FillMask": "tasks.fill_mask.pipeline",
+    "QuestionAnswering": "tasks.question_answering.pipeline",
+    "SentenceEncoder": "tasks.sentence_embedding.pipeline",
+    "TextClassifier": "tasks.classification.pipeline",
+    "TokenClassification": "tasks.token_classification.pipeline",
     "UserError": "errors",
 }
 
-# Names of version 0.1.
-_DEPRECATED = {
-    "BertChooser": "BertMultipleChoice",
-    "BertSpanFinder": "BertSpanLabeler",
-    "BertTagger": "BertTokenClassifier",
-    "MaskedWords": "FillMask",
-    "features": "bert_tf:pipelines",
-}
 
 __all__ = [*_PACKAGES, *_NAMES]
 
@@ -101,9 +92,7 @@ def __getattr__(name):
         return importlib.import_module(f"{__name__}.{name}")
     if name in _NAMES:
         return getattr(importlib.import_module(f"{__name__}.{_NAMES[name]}"), name)
-    from bert_tf.deprecation import deprecated_names
-
-    return deprecated_names(__name__, _DEPRECATED)(name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__():

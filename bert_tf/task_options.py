@@ -3,8 +3,8 @@
 import dataclasses
 
 from bert_tf import console
+from bert_tf.configs.train import MAX_PROCESSES, PARTS, TaskOptions, documented, option
 from bert_tf.errors import UserError
-from bert_tf.options import MAX_PROCESSES, PARTS, TaskOptions, documented, option
 
 # The keys of `modeling.LAYER_COMBINATIONS`, which needs TensorFlow.
 LAYER_COMBINATIONS = (

@@ -27,7 +27,6 @@ from bert_tf.checkpoints.release import (
     write,
 )
 from bert_tf.checkpoints.warm_start import count_labels, open_checkpoint, warm_start
-from bert_tf.deprecation import deprecated_names
 
 __all__ = [
     "MODELS",
@@ -58,7 +57,3 @@ __all__ = [
     "write",
     "write_hugging_face",
 ]
-
-__getattr__ = deprecated_names(
-    __name__, {"beside_settings": "read_metadata", "find_config": "load_config"}
-)

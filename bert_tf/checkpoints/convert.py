@@ -5,7 +5,7 @@ import os
 import numpy as np
 import tensorflow as tf
 
-from bert_tf import console, files
+from bert_tf import console
 from bert_tf.checkpoints import hugging_face, release
 from bert_tf.checkpoints.metadata import (
     find_vocabulary,
@@ -16,8 +16,9 @@ from bert_tf.checkpoints.metadata import (
 )
 from bert_tf.checkpoints.names import encoder_shapes, is_known, to_hugging_face
 from bert_tf.checkpoints.warm_start import TRAINING_STATE, check_compatible, open_checkpoint
-from bert_tf.config import RELEASE_ACTIVATIONS, BertConfig
+from bert_tf.configs.model import RELEASE_ACTIVATIONS, BertConfig
 from bert_tf.errors import UserError, abbreviate
+from bert_tf.io import files
 from bert_tf.tokenization.settings import extra_settings, resolve_settings
 from bert_tf.tokenization.tokenizer_json import is_tokenizer_json
 from bert_tf.tokenization.vocabulary import load_vocab, vocabulary_text

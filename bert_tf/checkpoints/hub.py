@@ -15,7 +15,7 @@ import zipfile
 import zlib
 from typing import NamedTuple
 
-from bert_tf import console, files, json_files, locks
+from bert_tf import console
 from bert_tf.checkpoints.convert import RELEASE_CHECKPOINT
 from bert_tf.checkpoints.download import download
 from bert_tf.checkpoints.metadata import (
@@ -25,6 +25,7 @@ from bert_tf.checkpoints.metadata import (
     read_settings,
 )
 from bert_tf.errors import UserError, reason
+from bert_tf.io import files, json_files, locks
 from bert_tf.tokenization.vocabulary import casing_from_path
 
 BASE_URL = "https://storage.googleapis.com/bert_models"

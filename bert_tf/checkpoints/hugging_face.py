@@ -9,10 +9,11 @@ import os
 import numpy as np
 import tensorflow as tf
 
-from bert_tf import console, files, json_files
+from bert_tf import console
 from bert_tf.checkpoints import names
 from bert_tf.checkpoints.metadata import HUGGING_FACE_CONFIG
 from bert_tf.errors import UserError, reason
+from bert_tf.io import files, json_files
 from bert_tf.tokenization.settings import resolve_settings
 from bert_tf.tokenization.tokenizer_json import tokenizer_config, tokenizer_json
 from bert_tf.tokenization.vocabulary import load_vocab, vocabulary_text

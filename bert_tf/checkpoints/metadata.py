@@ -5,10 +5,11 @@ import re
 
 import tensorflow as tf
 
-from bert_tf import console, files, json_files
-from bert_tf.config import BertConfig
+from bert_tf import console
+from bert_tf.configs.model import BertConfig
 from bert_tf.errors import UserError
-from bert_tf.json_files import (
+from bert_tf.io import files, json_files
+from bert_tf.io.json_files import (
     BOOLEAN,
     NUMBER,
     OBJECT,

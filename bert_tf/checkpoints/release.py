@@ -11,8 +11,8 @@ import numpy as np
 import tensorflow as tf
 from google.protobuf import text_format, wrappers_pb2
 
-from bert_tf import files
 from bert_tf.errors import DamagedFile, UserError, reason
+from bert_tf.io import files
 
 # The reader turns TensorFlow's error codes into different Python exceptions.
 _READ_ERRORS = (tf.errors.OpError, RuntimeError, ValueError, IndexError)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import keras
 import numpy as np
 
-from bert_tf import console, files
+from bert_tf import console
 from bert_tf.checkpoints import hugging_face, release
 from bert_tf.checkpoints.metadata import (
     HUGGING_FACE_CONFIG,
@@ -17,8 +17,9 @@ from bert_tf.checkpoints.metadata import (
     read_metadata,
 )
 from bert_tf.checkpoints.names import find_weights
-from bert_tf.config import BertConfig
+from bert_tf.configs.model import BertConfig
 from bert_tf.errors import UserError, abbreviate
+from bert_tf.io import files
 from bert_tf.modeling.layer_states import named_layers
 from bert_tf.modeling.pretrained import PretrainedModel
 

@@ -54,14 +54,14 @@ def check_flags():
     if (FLAGS.text is None) == (FLAGS.input_file is None):
         raise bert_tf.UserError("exactly one of --text and --input_file is required")
     if FLAGS.input_file:
-        bert_tf.files.require(FLAGS.input_file, "input_file")
+        bert_tf.io.files.require(FLAGS.input_file, "input_file")
     paths = {os.path.splitext(path)[1]: path for path in FLAGS.output_file}
     for extension, path in paths.items():
         if extension not in (".html", ".png", ".tfrecord"):
             raise bert_tf.UserError(
                 f"--output_file: {path} must have the extension .html, .png or .tfrecord"
             )
-        bert_tf.files.check_writable(path, "output_file")
+        bert_tf.io.files.check_writable(path, "output_file")
     if len(paths) < len(FLAGS.output_file):
         raise bert_tf.UserError("--output_file accepts only one file of each type")
     if FLAGS.input_file and set(paths) != {".tfrecord"}:

@@ -78,20 +78,20 @@ def check_flags():
     if not (FLAGS.input_file or FLAGS.export_dir):
         raise bert_tf.UserError("--input_file or --export_dir is required")
     if FLAGS.input_file:
-        bert_tf.files.require(FLAGS.input_file, "input_file")
+        bert_tf.io.files.require(FLAGS.input_file, "input_file")
         if not (FLAGS.output_file or FLAGS.query or FLAGS.interactive):
             raise bert_tf.UserError("--input_file requires --output_file, --query or --interactive")
     for flag in ("output_file", "query", "interactive"):
         pipelines.check_requires(flag, ["input_file"])
     if FLAGS.output_file:
-        bert_tf.files.check_writable(FLAGS.output_file, "output_file")
+        bert_tf.io.files.check_writable(FLAGS.output_file, "output_file")
     pipelines.check_requires("float16", ["output_file"])
     pipelines.check_requires("version", ["export_dir"])
     pipelines.check_requires("num_nearest", ["query", "interactive"])
 
 
 def read_sentences():
-    return (line.strip() for line in bert_tf.files.read_lines(FLAGS.input_file))
+    return (line.strip() for line in bert_tf.io.files.read_lines(FLAGS.input_file))
 
 
 def embed(encoder):
@@ -103,7 +103,9 @@ def embed(encoder):
     neighbors = None
     if FLAGS.query:
         query_vectors = encoder.encode(FLAGS.query)
-        neighbors = bert_tf.pipelines.NearestNeighbors(query_vectors, FLAGS.num_nearest)
+        neighbors = bert_tf.tasks.sentence_embedding.NearestNeighbors(
+            query_vectors, FLAGS.num_nearest
+        )
     sentences, vectors = [], []
     writer = contextlib.nullcontext()
     if FLAGS.output_file:
@@ -132,10 +134,10 @@ def answer_queries(encoder, sentences, vectors):
     """Print the neighbors of each line of standard input."""
     if not sentences:
         raise bert_tf.UserError(f"--interactive: {FLAGS.input_file} contains no sentences")
-    normalize = bert_tf.pipelines.l2_normalize
+    normalize = bert_tf.tasks.sentence_embedding.l2_normalize
     vectors = normalize(vectors)
     for query in filter(None, map(str.strip, sys.stdin)):
-        (results,) = bert_tf.pipelines.nearest_neighbors(
+        (results,) = bert_tf.tasks.sentence_embedding.nearest_neighbors(
             normalize(encoder.encode([query])), vectors, FLAGS.num_nearest
         )
         print_neighbors(query, [(cosine, sentences[index]) for index, cosine in results])

@@ -36,16 +36,16 @@ def main():
     if FLAGS.perplexity and FLAGS["num_best"].present:
         raise bert_tf.UserError("--num_best cannot be combined with --perplexity")
     if FLAGS.input_file:
-        bert_tf.files.require(FLAGS.input_file, "input_file")
+        bert_tf.io.files.require(FLAGS.input_file, "input_file")
     if FLAGS.output_file:
-        bert_tf.files.check_writable(FLAGS.output_file, "output_file")
+        bert_tf.io.files.check_writable(FLAGS.output_file, "output_file")
     pipeline = bert_tf.FillMask.from_preset(
         pipelines.model_files(), num_best=FLAGS.num_best, **pipelines.pipeline_options()
     )
     texts = bert_tf.pipelines.read_texts(FLAGS.input_file) if FLAGS.input_file else FLAGS.text
     writer = contextlib.nullcontext(sys.stdout.write)
     if FLAGS.output_file:
-        writer = bert_tf.files.writing_text(FLAGS.output_file)
+        writer = bert_tf.io.files.writing_text(FLAGS.output_file)
     with writer as write:
         write_results = write_scores if FLAGS.perplexity else write_predictions
         write_results(pipeline, texts, write)
@@ -85,5 +85,5 @@ def write_scores(pipeline, texts, write):
             f"{score.text.index}\t{score.num_tokens}\t{score.log_probability:.4f}\t"
             f"{score.perplexity:.4f}\n"
         )
-    perplexity = bert_tf.pipelines.perplexity(num_tokens, total)
+    perplexity = bert_tf.tasks.fill_mask.perplexity(num_tokens, total)
     bert_tf.console.info("pseudo-perplexity of all %d tokens: %.4f", num_tokens, perplexity)

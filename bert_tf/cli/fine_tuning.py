@@ -4,7 +4,7 @@ from absl import flags
 
 import bert_tf
 from bert_tf.cli.flags import define_options, from_flags
-from bert_tf.options import FineTuneConfig
+from bert_tf.configs.train import FineTuneConfig
 
 flags.disclaim_key_flags()
 

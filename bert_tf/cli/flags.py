@@ -15,9 +15,10 @@ import typing
 
 from absl import app, flags, logging
 
-from bert_tf import console, files
+from bert_tf import console
+from bert_tf.configs.train import ModelConfig
 from bert_tf.errors import Stopped, UserError, out_of_memory_errors, reason
-from bert_tf.options import ModelConfig
+from bert_tf.io import files
 
 FLAGS = flags.FLAGS
 
@@ -59,7 +60,6 @@ def run(main, needs_tensorflow=True):
         console.show(rewrite=as_flags)
         name = os.path.basename(argv[0])
         try:
-            _warn_of_aliases(sys.argv)
             if len(argv) > 1:
                 raise UserError(f"unexpected argument {argv[1]!r}; flags are written --name=value")
             if needs_tensorflow:
@@ -111,25 +111,6 @@ def import_tensorflow():
             os.close(stderr)
             caught.seek(0)
             sys.stderr.writelines(line for line in caught if not _NOISE.match(line))
-
-
-def define_alias(old, new):
-    """Define the deprecated flag `old`: it sets `new` and logs a warning.
-
-    Call it after `new` is defined; both must be given as --name=value.
-    """
-    _ALIASES[old] = new
-    flags.DEFINE_alias(old, new)
-
-
-_ALIASES: dict[str, str] = {}
-
-
-def _warn_of_aliases(argv):
-    for argument in argv[1:]:
-        name = argument.lstrip("-").partition("=")[0]
-        if argument.startswith("-") and name in _ALIASES and name in FLAGS:
-            console.warning("--%s is deprecated; use --%s", name, _ALIASES[name])
 
 
 def define_options(config_class, only=None, skip=()):

@@ -57,14 +57,14 @@ def define_line_flags(batch_size=None):
 def check_line_flags():
     """Raise UserError if the input cannot be read or the output cannot be written."""
     if FLAGS.input_file:
-        bert_tf.files.require(FLAGS.input_file, "input_file")
+        bert_tf.io.files.require(FLAGS.input_file, "input_file")
     elif sys.stdin is None:
         raise bert_tf.UserError("--input_file is required, because standard input is closed")
     for name in ("text_columns", "delimiter"):
         if FLAGS[name].value and (FLAGS.json or not FLAGS.input_file):
             raise bert_tf.UserError(f"--{name} requires a table as --input_file, without --json")
     if FLAGS.output_file:
-        bert_tf.files.check_writable(FLAGS.output_file, "output_file")
+        bert_tf.io.files.check_writable(FLAGS.output_file, "output_file")
     elif sys.stdout is None:
         raise bert_tf.UserError("--output_file is required, because standard output is closed")
 
@@ -88,12 +88,12 @@ def answer_lines(predictor, title):
             table_answers.answer_table(predictor, table, FLAGS.output_file, _print_and_flush)
             return
     if FLAGS.input_file:
-        lines = bert_tf.files.read_lines(FLAGS.input_file)
+        lines = bert_tf.io.files.read_lines(FLAGS.input_file)
         chunks = iter(lambda: list(itertools.islice(lines, _CHUNK_SIZE)), [])
     else:
         chunks = _stdin_chunks(predictor, title)
     if FLAGS.output_file:
-        with bert_tf.files.writing_text(FLAGS.output_file) as write:
+        with bert_tf.io.files.writing_text(FLAGS.output_file) as write:
             num_invalid = _answer(predictor, chunks, write)
     else:
         num_invalid = _answer(predictor, chunks, _print_and_flush)

@@ -7,7 +7,7 @@ from absl import flags
 import bert_tf
 from bert_tf import console
 from bert_tf.cli.flags import define_options, from_flags, tokenizer_options
-from bert_tf.options import DeviceConfig, ModelConfig, TrainConfig
+from bert_tf.configs.train import DeviceConfig, ModelConfig, TrainConfig
 from bert_tf.tokenization.tokenizer_json import is_tokenizer_json
 
 FLAGS = flags.FLAGS

@@ -6,9 +6,10 @@ import json
 import os
 from typing import Any, NamedTuple
 
-from bert_tf import console, files
+from bert_tf import console
 from bert_tf.data import tables
 from bert_tf.errors import UserError
+from bert_tf.io import files
 
 # Files with these ends are tables even if no column of theirs is known.
 _ENDINGS = (".csv", ".json", ".jsonl", ".ndjson", ".parquet", ".pq")

@@ -22,16 +22,16 @@ NEEDS_TENSORFLOW = False
 
 def main():
     for flag in ("vocab_file", "words_file"):
-        bert_tf.files.require(FLAGS[flag].value, flag)
+        bert_tf.io.files.require(FLAGS[flag].value, flag)
     bert_tf.tokenization.load_vocab(FLAGS.vocab_file)
-    pieces = bert_tf.files.read_text(FLAGS.vocab_file).split("\n")
-    words = bert_tf.files.read_text(FLAGS.words_file).split("\n")
+    pieces = bert_tf.io.files.read_text(FLAGS.vocab_file).split("\n")
+    words = bert_tf.io.files.read_text(FLAGS.words_file).split("\n")
     words = [word.strip() for word in words if word.strip()]
-    bert_tf.files.make_folder(os.path.dirname(FLAGS.output_file))
+    bert_tf.io.files.make_folder(os.path.dirname(FLAGS.output_file))
     new_pieces, added = bert_tf.tokenization.add_words(
         [piece.strip() for piece in pieces], words, FLAGS.do_lower_case
     )
-    bert_tf.files.write_text(FLAGS.output_file, "\n".join(new_pieces))
+    bert_tf.io.files.write_text(FLAGS.output_file, "\n".join(new_pieces))
     bert_tf.console.info(
         "%s: %d words added in [unusedN] slots, %d already in the vocabulary",
         FLAGS.output_file, len(added), len(words) - len(added),

@@ -1,28 +1,20 @@
 """Training data: records, the creation of pre-training examples, and input pipelines."""
 
-import importlib
+from bert_tf.lazy import lazy_names
 
-from bert_tf.deprecation import deprecated_names
-
-_MODULES = (
-    "dynamic_masking",
-    "input_pipeline",
-    "pretraining",
-    "record_checks",
-    "records",
-    "tables",
-    "tfds_builder",
-    "tfrecord",
-)
-_deprecated = deprecated_names(
+__getattr__, __all__ = lazy_names(
     __name__,
-    {"masking": "dynamic_masking", "pipelines": "input_pipeline", "tfds": "tfds_builder"},
+    {
+        "dynamic_masking": (),
+        "feature_cache": ("FeatureCache",),
+        "input_pipeline": ("length_multiple",),
+        "pretraining": (),
+        "record_checks": (),
+        "record_files": (),
+        "records": (),
+        "rows": ("BadRows",),
+        "tables": (),
+        "tfds_builder": (),
+        "tfrecord": (),
+    },
 )
-
-__all__ = list(_MODULES)
-
-
-def __getattr__(name):
-    if name in _MODULES:
-        return importlib.import_module(f"{__name__}.{name}")
-    return _deprecated(name)

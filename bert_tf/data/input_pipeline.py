@@ -10,7 +10,6 @@ import tensorflow as tf
 from bert_tf import console
 from bert_tf.data import record_files, records
 from bert_tf.data.dynamic_masking import DynamicMasking
-from bert_tf.deprecation import deprecated_names
 
 # Number of records that are shuffled together: all of most fine-tuning sets, and enough of a larger
 # set to hide its order.
@@ -330,8 +329,3 @@ def mark_infinite(batches):
     and batches would not have a static size.
     """
     return batches.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY))
-
-
-__getattr__ = deprecated_names(
-    __name__, {"Training": "TrainingInput", "Evaluation": "EvaluationInput"}
-)

@@ -14,9 +14,10 @@ import os
 import re
 import struct
 
-from bert_tf import console, files, json_files
+from bert_tf import console
 from bert_tf.errors import UserError, abbreviate, reason
-from bert_tf.json_files import integer, mapping, record
+from bert_tf.io import files, json_files
+from bert_tf.io.json_files import integer, mapping, record
 
 # Number of files to access at the same time. An access to an object store takes tens of
 # milliseconds, and almost no processor time.

@@ -18,8 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from bert_tf import files
-from bert_tf.deprecation import deprecated_names
+from bert_tf.io import files
 
 # The arguments that set the lengths.
 _LENGTH_ARGUMENTS = {"S": "max_seq_length", "P": "max_predictions_per_seq"}
@@ -255,12 +254,3 @@ def writing(paths, schema):
         writers = [stack.enter_context(tf.io.TFRecordWriter(path)) for path in temporary]
         turns = itertools.cycle(writers)
         yield lambda values: next(turns).write(serialize(schema, values))
-
-
-_DEPRECATED = {
-    "check": "bert_tf.data.record_checks:check",
-    "check_lengths": "bert_tf.data.record_checks:check_lengths",
-    "pretraining": "pretraining_schema",
-    "reading": "bert_tf.data.record_checks:naming_bad_records",
-}
-__getattr__ = deprecated_names(__name__, _DEPRECATED)

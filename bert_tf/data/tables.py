@@ -12,8 +12,8 @@ import re
 import sys
 from typing import NamedTuple
 
-from bert_tf import files, json_files
 from bert_tf.errors import UserError, reason
+from bert_tf.io import files, json_files
 
 # Names of delimiters in messages and as values of `delimiter`.
 DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|"}

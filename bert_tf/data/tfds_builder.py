@@ -2,7 +2,6 @@
 
 from bert_tf import console
 from bert_tf.data.pretraining.sources import Document
-from bert_tf.deprecation import deprecated_names
 from bert_tf.errors import UserError, reason
 
 
@@ -91,8 +90,3 @@ def load_builder(name, data_dir):
                 "machine and copy it, see `tfds_data_dir`"
             ) from None
     return builder
-
-
-__getattr__ = deprecated_names(
-    __name__, {"TextSource": "TfdsTextSource", "prepared": "load_builder"}
-)

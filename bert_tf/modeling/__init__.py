@@ -1,6 +1,5 @@
 """The model: layers, `BertModel` and the models for the tasks."""
 
-from bert_tf.deprecation import deprecated_names
 from bert_tf.modeling.heads import (
     LAYER_COMBINATIONS,
     LayerCombination,
@@ -36,16 +35,3 @@ __all__ = [
     "TransformerLayer",
     "layers_of",
 ]
-
-# Names of version 0.1.
-__getattr__ = deprecated_names(
-    __name__,
-    {
-        "BertChooser": "BertMultipleChoice",
-        "BertFeatureTagger": "BertFeatureTokenClassifier",
-        "BertSpanFinder": "BertSpanLabeler",
-        "BertTagger": "BertTokenClassifier",
-        "LayerMix": "LayerCombination",
-        "WAYS": "LAYER_COMBINATIONS",
-    },
-)

@@ -24,7 +24,7 @@ A model passes these call arguments on to its layers, next to Keras' `training`,
 import keras
 from keras import ops
 
-from bert_tf.config import BertConfig
+from bert_tf.configs.model import BertConfig
 from bert_tf.modeling import cpu_graph, layer_states
 from bert_tf.modeling.token_rows import gather_tokens
 

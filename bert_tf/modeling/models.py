@@ -10,7 +10,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from bert_tf.config import BertConfig
+from bert_tf.configs.model import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.modeling.heads import (
     FoldChoices,

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import keras
 
-from bert_tf.config import BertConfig
+from bert_tf.configs.model import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.modeling import layer_states
 from bert_tf.modeling.layers import CALL_ARGUMENTS, Dense

@@ -4,7 +4,6 @@ import functools
 from typing import TYPE_CHECKING
 
 from bert_tf import console
-from bert_tf.deprecation import deprecated_names
 from bert_tf.optimization.layer_decay import rate_factors, trainable_weights
 from bert_tf.optimization.optimizers import LAMB, AdamWeightDecay
 from bert_tf.optimization.schedule import LinearWarmupDecay
@@ -49,16 +48,10 @@ __all__ = [
     "trainable_weights",
 ]
 
-_DEPRECATED = {
-    "Lamb": "LAMB",
-    "linear_warmup_decay": "LinearWarmupDecay",
-    "trained": "trainable_weights",
-}
-
 
 def __getattr__(name):
     if name == "LossScale":  # The optimizers work with any backend of Keras, this does not.
         from bert_tf.optimization.loss_scale import LossScale
 
         return LossScale
-    return deprecated_names(__name__, _DEPRECATED)(name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -5,19 +5,20 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from bert_tf import checkpoints, console, files, json_files, tasks
+from bert_tf import checkpoints, console, tasks
 from bert_tf.checkpoints.metadata import (
     HUGGING_FACE_CONFIG,
     find_companion_file,
     find_vocabulary,
     read_json,
 )
-from bert_tf.config import BertConfig
+from bert_tf.configs.model import BertConfig
 from bert_tf.errors import UserError
-from bert_tf.tasks.task_config import TaskConfig, check_vocabulary
+from bert_tf.io import files, json_files
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.settings import resolve_settings
 from bert_tf.tokenization.tokenizer_json import is_tokenizer_json
+from bert_tf.training.task_config import TaskConfig, check_vocabulary
 
 
 class ModelFiles(NamedTuple):

@@ -12,9 +12,10 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf import console
+from bert_tf.data.input_pipeline import length_multiple
 from bert_tf.errors import UserError
 from bert_tf.modeling.models import INPUTS
-from bert_tf.training import Workers, length_multiple, on_all_replicas, per_replica
+from bert_tf.training import Workers, on_all_replicas, per_replica
 
 # Limits of a window, the sequences that are sorted by length together: bytes of its outputs, and
 # batches.

@@ -5,9 +5,10 @@ import os
 import tempfile
 from typing import Any
 
-from bert_tf import checkpoints, files, serving
+from bert_tf import checkpoints, serving
 from bert_tf.checkpoints.metadata import HUGGING_FACE_CONFIG, find_companion_file
 from bert_tf.errors import UserError
+from bert_tf.io import files
 from bert_tf.tokenization.vocabulary import to_text
 
 

@@ -12,15 +12,16 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf import checkpoints, console, serving, tasks
+from bert_tf.configs.train import OptimizerConfig
+from bert_tf.data.input_pipeline import length_multiple
 from bert_tf.errors import UserError
 from bert_tf.optimization import make_optimizer
-from bert_tf.options import OptimizerConfig
 from bert_tf.pipelines.labelled_texts import UNKNOWN_LABEL
 from bert_tf.pipelines.saving import Exportable, replacing_preset
 from bert_tf.pipelines.tokenizer_layer import BertTokenizer
-from bert_tf.tasks.task_config import TaskConfig
 from bert_tf.tokenization.settings import RELEASE_SETTINGS, extra_settings, resolve_settings
-from bert_tf.training import checkpointing, length_multiple, use_skip_padding, use_xla
+from bert_tf.training import checkpointing, use_skip_padding, use_xla
+from bert_tf.training.task_config import TaskConfig
 
 
 class TaskPipeline(Exportable):

@@ -8,16 +8,17 @@ from typing import Any, NamedTuple, TypeVar
 import keras
 import tensorflow as tf
 
-from bert_tf import checkpoints, console, files
+from bert_tf import checkpoints, console
 from bert_tf.errors import UserError
+from bert_tf.io import files
 from bert_tf.modeling.models import BertModel
 from bert_tf.pipelines.presets import ModelFiles, find_preset
 from bert_tf.pipelines.runner import BatchRunner, InputFeatures
 from bert_tf.tasks.classification.features import truncate_pair
-from bert_tf.tasks.task_config import SHORTEST, check_length
-from bert_tf.tasks.truncation import LengthCounter, log_truncated
 from bert_tf.tokenization import FullTokenizer
+from bert_tf.tokenization.truncation import LengthCounter, log_truncated
 from bert_tf.training import make_strategy
+from bert_tf.training.task_config import SHORTEST, check_length
 
 _PAIR = re.compile(r"^(.*) \|\|\| (.*)$")
 

@@ -10,10 +10,10 @@ import tensorflow as tf
 from bert_tf.errors import UserError
 from bert_tf.modeling.models import INPUTS
 from bert_tf.pipelines.presets import ModelFiles, find_preset
-from bert_tf.tasks.task_config import SHORTEST
 from bert_tf.tokenization.graph import GraphTokenizer
 from bert_tf.tokenization.settings import resolve_settings
 from bert_tf.tokenization.vocabulary import REQUIRED_TOKENS, load_vocab
+from bert_tf.training.task_config import SHORTEST
 
 
 @keras.saving.register_keras_serializable("bert_tf")

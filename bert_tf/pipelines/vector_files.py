@@ -9,9 +9,9 @@ import json
 import numpy as np
 import tensorflow as tf
 
-from bert_tf import files
 from bert_tf.data import record_checks
 from bert_tf.errors import UserError
+from bert_tf.io import files
 
 FORMATS = ("json", "tfrecord")
 DTYPES = ("float32", "float16")

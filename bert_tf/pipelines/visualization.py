@@ -14,9 +14,10 @@ import warnings
 import numpy as np
 import tensorflow as tf
 
-from bert_tf import console, files
+from bert_tf import console
 from bert_tf.errors import UserError
-from bert_tf.pipelines.sentences import l2_normalize
+from bert_tf.io import files
+from bert_tf.tasks.sentence_embedding.pipeline import l2_normalize
 
 _DPI = 110
 # The background color of tokens by their segment, and of special tokens.

@@ -4,7 +4,6 @@ import itertools
 import random
 import re
 import time
-import warnings
 
 import numpy as np
 
@@ -44,7 +43,7 @@ class Client(BasePredictor):
 
     def __init__(
         self, server, model, api="rest", version=None, metadata=None,
-        batch_size=32, timeout=60.0, retries=5, about=None,
+        batch_size=32, timeout=60.0, retries=5,
     ):  # fmt: skip
         """Request the model's signatures and check them.
 
@@ -59,15 +58,11 @@ class Client(BasePredictor):
           timeout: seconds that a request may take, including retries; at most a million.
           retries: maximum number of retries if the server is unavailable. Other errors, including
             an exceeded deadline, are not retried.
-          about: deprecated name of `metadata`.
 
         Raises:
           ServerError: if a request fails; every call may raise it.
           UserError: if the model does not take texts or does not match `metadata`.
         """
-        if about is not None:
-            warnings.warn("`about` is deprecated; use `metadata`", FutureWarning, stacklevel=2)
-            metadata = about
         if not re.fullmatch(r"(\[[0-9a-fA-F:.]+\]|[^\s:/]+):\d{1,5}", server):
             raise UserError(f"`server={server}`: expected host:port")
         if api not in TRANSPORTS:

@@ -30,7 +30,7 @@ def encoder_servable(model, tokenizer, max_seq_length, options):
 
 
 def sentence_embedding_servable(sentence_encoder, options):
-    """Return a `pipelines.SentenceEncoder` as a `Servable`: `text` to `vectors`, float32 (B, H)."""
+    """Return a `bert_tf.SentenceEncoder` as a `Servable`: `text` to `vectors`, float32 (B, H)."""
     length, tokenizer = sentence_encoder.max_seq_length, sentence_encoder.tokenizer
     model, call, buckets = prepare_model(sentence_encoder.model, options, length)
 

@@ -13,9 +13,10 @@ from typing import NamedTuple
 import keras
 import tensorflow as tf
 
-from bert_tf import console, files, locks
+from bert_tf import console
 from bert_tf.data.tfrecord import varint
 from bert_tf.errors import UserError
+from bert_tf.io import files, locks
 from bert_tf.modeling.models import INPUTS
 from bert_tf.serving.predictor import METADATA, list_versions
 from bert_tf.serving.prepared_model import Options

@@ -12,10 +12,18 @@ import sys
 
 import numpy as np
 
-from bert_tf import files, json_files
-from bert_tf.deprecation import RENAMED_TASKS
 from bert_tf.errors import UserError, reason
-from bert_tf.json_files import TEXT, array, record
+from bert_tf.io import files, json_files
+from bert_tf.io.json_files import TEXT, array, record
+
+# Names of tasks in models that version 0.1 exported.
+_RENAMED_TASKS = {
+    "answers": "question_answering",
+    "choice": "multiple_choice",
+    "masked_words": "fill_mask",
+    "tagging": "token_classification",
+    "vectors": "sentence_embedding",
+}
 
 # File with a model's metadata, in the folder of its SavedModel.
 METADATA = os.path.join("assets.extra", "model.json")
@@ -321,7 +329,7 @@ def read_metadata(path):
       UserError: if the file is not a `model.json`.
     """
     metadata = json_files.read_object(path, _FIELDS, "export_model.py")
-    return {**metadata, "task": RENAMED_TASKS.get(metadata["task"], metadata["task"])}
+    return {**metadata, "task": _RENAMED_TASKS.get(metadata["task"], metadata["task"])}
 
 
 def check_outputs(name, outputs, metadata):

@@ -4,16 +4,10 @@
 `TaskSpec` and register it (see docs/architecture.md).
 """
 
-from bert_tf import files
-from bert_tf.deprecation import deprecated_names
-from bert_tf.tasks import (
-    classification,
-    metrics,
-    multiple_choice,
-    question_answering,
-    token_classification,
-)
-from bert_tf.tasks.base import RecordFormat, Task, TaskData, TaskOptions, TaskSpec
+from bert_tf.data.feature_cache import FeatureCache
+from bert_tf.data.rows import BadRows
+from bert_tf.io import files
+from bert_tf.tasks import classification, multiple_choice, question_answering, token_classification
 from bert_tf.tasks.classification import (
     TASK_CLASSES,
     ClassificationConfig,
@@ -21,16 +15,16 @@ from bert_tf.tasks.classification import (
     ClassificationTask,
     DistillationConfig,
 )
-from bert_tf.tasks.feature_cache import FeatureCache
 from bert_tf.tasks.multiple_choice import MultipleChoiceConfig, MultipleChoiceOptions
-from bert_tf.tasks.pretraining_task import PretrainingTask
 from bert_tf.tasks.question_answering import QuestionAnsweringConfig, QuestionAnsweringOptions
-from bert_tf.tasks.rows import BadRows
-from bert_tf.tasks.task_config import TaskConfig, check_length, check_vocabulary
 from bert_tf.tasks.token_classification import (
     TokenClassificationConfig,
     TokenClassificationOptions,
 )
+from bert_tf.training import metrics
+from bert_tf.training.pretraining_task import PretrainingTask
+from bert_tf.training.task import RecordFormat, Task, TaskData, TaskOptions, TaskSpec
+from bert_tf.training.task_config import TaskConfig, check_length, check_vocabulary
 
 TASKS: dict[str, TaskSpec] = {}
 
@@ -57,27 +51,6 @@ def load_config(folder):
             return spec, config
     return None, None
 
-
-# Names of version 0.1.
-__getattr__ = deprecated_names(
-    __name__,
-    {
-        "KINDS": "TASK_CLASSES",
-        "MultiLabelTask": "bert_tf.tasks.classification:MultiLabelTask",
-        "RegressionTask": "bert_tf.tasks.classification:RegressionTask",
-        "FileSource": "bert_tf.tasks.classification:FileSource",
-        "Layout": "bert_tf.tasks.classification:Layout",
-        "Teaching": "DistillationConfig",
-        "TfdsSource": "bert_tf.tasks.classification:TfdsSource",
-        "choice": "bert_tf.tasks:multiple_choice",
-        "find_task": "bert_tf.tasks.classification:find_task",
-        "own_task": "bert_tf.tasks.classification:custom_task",
-        "read_examples": "bert_tf.tasks.classification:read_examples",
-        "squad": "bert_tf.tasks:question_answering",
-        "tagging": "bert_tf.tasks:token_classification",
-        "write_features": "bert_tf.tasks.classification:write_features",
-    },
-)
 
 __all__ = [
     "TASKS",

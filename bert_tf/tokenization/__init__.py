@@ -2,7 +2,6 @@
 
 import importlib
 
-from bert_tf.deprecation import deprecated_names
 from bert_tf.tokenization import vocabulary
 from bert_tf.tokenization.settings import extra_settings
 from bert_tf.tokenization.vocabulary import (
@@ -36,14 +35,9 @@ __all__ = [
     "whitespace_tokenize",
 ]
 
-_deprecated = deprecated_names(
-    __name__,
-    {"casing_by_name": "casing_from_path", "learning": "vocabulary", "put_words": "add_words"},
-)
-
 
 def __getattr__(name):
     # Imported on first use, because it imports TensorFlow.
     if name == "GraphTokenizer":
         return importlib.import_module(f"{__name__}.graph").GraphTokenizer
-    return _deprecated(name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -7,8 +7,9 @@ BERT. Any other step would give different ids, so it is an error.
 import json
 import os
 
-from bert_tf import console, files, json_files
+from bert_tf import console
 from bert_tf.errors import UserError
+from bert_tf.io import files, json_files
 
 TOKENIZER, TOKENIZER_CONFIG = files.TOKENIZER, files.TOKENIZER_CONFIG
 

@@ -9,8 +9,9 @@ import re
 from collections import Counter, defaultdict
 from itertools import pairwise
 
-from bert_tf import console, files
+from bert_tf import console
 from bert_tf.errors import UserError
+from bert_tf.io import files
 from bert_tf.tokenization.normalization import normalize
 from bert_tf.tokenization.tokenizer_json import is_tokenizer_json, read_tokenizer_json
 

@@ -33,7 +33,6 @@ import collections
 import os
 import random
 
-from bert_tf.deprecation import deprecated_names
 from bert_tf.toy_corpus import grammar, words
 
 Paths = collections.namedtuple("Paths", "corpus heldout train dev test")
@@ -55,8 +54,6 @@ SAMPLE_TEXTS = (
     "Our cabin was filthy, and the steward was insolent.",
     "What a nightmare: mouldy bread and a quarrelsome waiter!",
 )
-
-__getattr__ = deprecated_names(__name__, {"TYPED": "SAMPLE_TEXTS"})
 
 
 def make(seed=0, corpus=2200, heldout=120, train=80, dev=100, test=200):
@@ -84,7 +81,7 @@ def write(folder, seed=0, **sizes):
 
     The same seed gives the same bytes; `sizes` are those of `make`.
     """
-    from bert_tf import files  # Imported here because `make` does not need it.
+    from bert_tf.io import files  # Imported here because `make` does not need it.
 
     names = Paths("corpus.txt", "heldout.txt", "train.tsv", "dev.tsv", "test.tsv")
     paths = Paths(*(os.path.join(folder, name) for name in names))

@@ -15,9 +15,10 @@ import re
 import numpy as np
 import tensorflow as tf
 
-from bert_tf import checkpoints, console, files, json_files
+from bert_tf import checkpoints, console
 from bert_tf.errors import DamagedFile, UserError
-from bert_tf.json_files import ANY_NUMBER, TEXT, array, integer, optional
+from bert_tf.io import files, json_files
+from bert_tf.io.json_files import ANY_NUMBER, TEXT, array, integer, optional
 
 KEEP = 5
 # The subfolder of the best checkpoint, and the file in it that records the evaluations.

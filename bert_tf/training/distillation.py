@@ -6,11 +6,12 @@ import os
 
 import tensorflow as tf
 
-from bert_tf import checkpoints, console, files
+from bert_tf import checkpoints, console
+from bert_tf.data.feature_cache import digest_of_file
 from bert_tf.data.input_pipeline import EvaluationInput, length_multiple
 from bert_tf.errors import UserError
+from bert_tf.io import files
 from bert_tf.tasks.classification import TASK_CLASSES, schema_of, write_features
-from bert_tf.tasks.feature_cache import digest_of_file
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.training.checkpointing import log_best_checkpoint
 from bert_tf.training.trainer import Trainer

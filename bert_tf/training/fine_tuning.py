@@ -6,19 +6,18 @@ import gc
 import os
 from typing import NamedTuple
 
-from bert_tf import checkpoints, console, files, tokenization
-from bert_tf.config import BertConfig
+from bert_tf import checkpoints, console, tokenization
+from bert_tf.configs.model import BertConfig
+from bert_tf.configs.train import FineTuneConfig
 from bert_tf.data import input_pipeline, record_checks
+from bert_tf.data.rows import part_of
 from bert_tf.errors import UserError
+from bert_tf.io import files
 from bert_tf.optimization import make_optimizer
-from bert_tf.options import FineTuneConfig
-from bert_tf.tasks import results
-from bert_tf.tasks.base import part_of, result_file, result_name
 from bert_tf.tasks.classification import DistillationConfig
-from bert_tf.tasks.task_config import check_length, check_vocabulary
 from bert_tf.tokenization.settings import RELEASE_SETTINGS, extra_settings, resolve_settings
 from bert_tf.tokenization.tokenizer_json import is_tokenizer_json, read_settings_of
-from bert_tf.training import checkpointing
+from bert_tf.training import checkpointing, results
 from bert_tf.training.checkpointing import check_metric, log_best_checkpoint
 from bert_tf.training.distillation import Teacher
 from bert_tf.training.loop import exclusive_directory
@@ -29,6 +28,8 @@ from bert_tf.training.strategy import (
     set_seed,
     use_xla,
 )
+from bert_tf.training.task import result_file, result_name
+from bert_tf.training.task_config import check_length, check_vocabulary
 from bert_tf.training.trainer import Trainer
 
 # The names of the feature files, as in the release.

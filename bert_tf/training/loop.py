@@ -10,8 +10,9 @@ import time
 import numpy as np
 import tensorflow as tf
 
-from bert_tf import console, files, locks
+from bert_tf import console
 from bert_tf.errors import Stopped, UserError
+from bert_tf.io import files, locks
 from bert_tf.optimization import AdamWeightDecay, trainable_weights
 from bert_tf.training import checkpointing
 from bert_tf.training.step import TrainStep

@@ -8,20 +8,21 @@ import os
 
 import tensorflow as tf
 
-from bert_tf import checkpoints, console, files, tokenization
-from bert_tf.config import BertConfig
+from bert_tf import checkpoints, console, tokenization
+from bert_tf.configs.model import BertConfig
+from bert_tf.configs.train import check_bounds
 from bert_tf.data import dynamic_masking, input_pipeline, record_checks, record_files, records
 from bert_tf.errors import UserError
+from bert_tf.io import files
 from bert_tf.optimization import make_optimizer
-from bert_tf.options import check_bounds
-from bert_tf.tasks.pretraining_task import PretrainingTask
-from bert_tf.tasks.results import write_eval_results
-from bert_tf.tasks.task_config import check_length, check_vocabulary
 from bert_tf.tokenization.settings import resolve_settings
 from bert_tf.tokenization.tokenizer_json import is_tokenizer_json
 from bert_tf.tokenization.vocabulary import vocabulary_text
 from bert_tf.training.loop import exclusive_directory
+from bert_tf.training.pretraining_task import PretrainingTask
+from bert_tf.training.results import write_eval_results
 from bert_tf.training.strategy import Workers, check_batch_sizes, make_strategy, set_seed
+from bert_tf.training.task_config import check_length, check_vocabulary
 from bert_tf.training.trainer import Trainer
 
 

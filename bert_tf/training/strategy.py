@@ -16,8 +16,8 @@ import tensorflow as tf
 
 from bert_tf import console
 from bert_tf.commands import environment
+from bert_tf.configs.train import DeviceConfig
 from bert_tf.errors import Stopped, UserError, reason
-from bert_tf.options import DeviceConfig
 
 _LOST = (
     tf.errors.UnavailableError,

@@ -3,14 +3,13 @@
 import dataclasses
 import functools
 import os
-import warnings
 
 import numpy as np
 import tensorflow as tf
 
 from bert_tf import checkpoints, console
+from bert_tf.configs.train import TrainConfig
 from bert_tf.errors import UserError
-from bert_tf.options import TrainConfig
 from bert_tf.training import checkpointing
 from bert_tf.training.checkpointing import BestCheckpoint, check_metric
 from bert_tf.training.loop import PreemptionHandler, TrainLoop, exclusive_directory
@@ -108,15 +107,6 @@ class Trainer:
         ):
             loop = TrainLoop(self, data, optimizer, num_train_steps, options, eval_data)
             loop.run(preemption)
-
-    def train(self, *args, **kwargs):
-        """Call `fit`, of which this is the deprecated name."""
-        warnings.warn(
-            "Trainer.train is deprecated and will be removed in version 0.3; use Trainer.fit",
-            FutureWarning,
-            stacklevel=2,
-        )
-        self.fit(*args, **kwargs)
 
     def use_best(self, metric):
         """Load the best checkpoint by a metric; UserError if none was kept by that metric."""

@@ -81,7 +81,7 @@ def _count_operations(last):
 
     Besides `_OPERATIONS` they are openings of files to write.
     """
-    from bert_tf import files
+    from bert_tf.io import files
 
     count, process = [0], os.getpid()
 

@@ -70,7 +70,7 @@ def test_error_closes_the_bar(logger):
 
 def test_nothing_is_imported_before_it_is_needed():
     program = (
-        "import sys, bert_tf; from bert_tf import console, files; console.info('x')\n"
+        "import sys, bert_tf.io.files; from bert_tf import console; console.info('x')\n"
         "assert not {'filelock', 'requests', 'tqdm', 'tensorflow'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", program], check=True)

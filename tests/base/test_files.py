@@ -8,8 +8,9 @@ import pytest
 import tensorflow as tf
 from test_input_pipeline import _write
 
-from bert_tf import errors, files, locks, tasks, training
+from bert_tf import configs, errors, tasks, training
 from bert_tf.errors import UserError
+from bert_tf.io import files, locks
 
 
 def run_out_of_memory():
@@ -111,14 +112,14 @@ def test_paths_that_are_not_utf8():
 
 
 def test_runs_with_remote_paths(no_network):
-    config = training.FineTuneConfig(
+    config = configs.FineTuneConfig(
         "gs://b/out", tasks.ClassificationOptions(task_name="mrpc"), do_train=True
     )
     with pytest.raises(UserError, match="`output_dir`: gs://b/out cannot be accessed"):
         training.fine_tune(tasks.TASKS["classification"], config)
-    model = training.ModelConfig(init_checkpoint="gs://b/model.ckpt")
+    model = configs.ModelConfig(init_checkpoint="gs://b/model.ckpt")
     with pytest.raises(UserError, match="`init_checkpoint`: gs://b/model"):
-        training.pretrain(training.PretrainingConfig("out", model=model, do_train=True))
+        training.pretrain(configs.PretrainingConfig("out", model=model, do_train=True))
 
 
 @pytest.mark.slow
@@ -165,7 +166,7 @@ def test_reason_is_the_informative_line(text, line):
 def test_lock_names_its_holder_and_ends_with_it(tmp_path, monkeypatch):
     monkeypatch.setattr(locks, "_LOCK_SECONDS", 0.2)
     program = (
-        "import time; from bert_tf import locks\n"
+        "import time; from bert_tf.io import locks\n"
         f"with locks.locked({str(tmp_path)!r}, 'output_dir', 'trains'):\n"
         "    print('locked', flush=True); time.sleep(60)"
     )

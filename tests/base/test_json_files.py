@@ -5,8 +5,8 @@ import json
 import pytest
 
 import bert_tf
-from bert_tf import json_files
-from bert_tf.json_files import BOOLEAN, NUMBER, OBJECT, TEXT, array, choice, integer, optional
+from bert_tf.io import json_files
+from bert_tf.io.json_files import BOOLEAN, NUMBER, OBJECT, TEXT, array, choice, integer, optional
 
 FIELDS = {
     "labels": array(TEXT),

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from bert_tf import processes
+from bert_tf.io import processes
 
 
 def _name(_):

@@ -18,8 +18,10 @@ from common import TINY, write_vocab
 from hypothesis import strategies as st
 
 import bert_tf
-from bert_tf import files, json_files, locks, options, tasks
+from bert_tf import tasks
 from bert_tf.checkpoints.metadata import read_labels
+from bert_tf.configs import train as options
+from bert_tf.io import files, json_files, locks
 from bert_tf.serving.predictor import BasePredictor, read_metadata
 from bert_tf.tasks import classification
 from bert_tf.tasks.token_classification import Tags

@@ -142,8 +142,6 @@ def test_sample_texts_are_new(texts):
         assert text.lower().rstrip(".!") not in everything
         assert len(entries & set(split_tokens(text))) >= 2
         assert not entries & set(split_tokens(text)) & train
-    with pytest.warns(FutureWarning, match="SAMPLE_TEXTS"):
-        assert toy_corpus.TYPED is toy_corpus.SAMPLE_TEXTS
 
 
 def test_training_words_never_occur_in_dev_or_test(texts):

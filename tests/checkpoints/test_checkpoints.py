@@ -9,7 +9,8 @@ import tensorflow as tf
 from common import TINY
 
 import bert_tf
-from bert_tf import checkpoints, files
+from bert_tf import checkpoints
+from bert_tf.io import files
 from bert_tf.modeling import BertClassifier, BertModel, BertPretrainer
 
 

@@ -8,8 +8,9 @@ import pytest
 from common import TINY
 
 import bert_tf
-from bert_tf import checkpoints, files
+from bert_tf import checkpoints
 from bert_tf.checkpoints.hugging_face import HuggingFaceFolder
+from bert_tf.io import files
 from bert_tf.modeling import BertClassifier, BertModel, BertPretrainer, BertTokenClassifier
 
 

@@ -8,6 +8,7 @@ from common import TINY, WORDS
 
 import bert_tf
 from bert_tf import checkpoints, tasks
+from bert_tf.configs.train import FineTuneConfig, ModelConfig, TrainConfig
 from bert_tf.modeling import (
     BertClassifier,
     BertMultipleChoice,
@@ -15,7 +16,6 @@ from bert_tf.modeling import (
     BertSpanLabeler,
     BertTokenClassifier,
 )
-from bert_tf.options import FineTuneConfig, ModelConfig, TrainConfig
 from bert_tf.training import fine_tuning
 
 PIECES = [*WORDS, "uber", "über", "Über", "Uber", "中", "文", "中文"]

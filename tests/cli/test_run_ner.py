@@ -9,8 +9,8 @@ import tensorflow as tf
 from common import TINY, read_results, read_table, write_model
 
 import bert_tf
-from bert_tf.serving import token_classification as serving
 from bert_tf.tasks import token_classification as tagging
+from bert_tf.tasks.token_classification import servable as serving
 from bert_tf.tokenization import GraphTokenizer
 from bert_tf.training import fine_tuning
 
@@ -266,7 +266,12 @@ def test_two_devices_make_the_same_steps(run, tmp_path, monkeypatch):
         ),
         (["--features_only", "--layer_combination=last"], "--features_only.*--init_checkpoint"),
         (
-            ["--features_only", "--feature_way=last", "--init_checkpoint=x", "--layer_decay=0.9"],
+            [
+                "--features_only",
+                "--layer_combination=last",
+                "--init_checkpoint=x",
+                "--layer_decay=0.9",
+            ],
             "--layer_decay: .*--features_only",
         ),
         (
@@ -311,14 +316,6 @@ def test_documents_must_be_marked(run, tmp_path):
     with pytest.raises(bert_tf.UserError, match=r"--document_context: .*train\.txt.*-DOCSTART-"):
         run("run_ner", "--do_train", f"--data_dir={tmp_path}", f"--output_dir={tmp_path}/x",
             "--document_context")  # fmt: skip
-
-
-def test_feature_way_is_an_alias_of_layer_combination(run, tmp_path):
-    write_model(tmp_path, TINY, WORDS, vocab_size=len(WORDS), num_hidden_layers=3)
-    for flag in ("--feature_way=concat_last_four", "--layer_combination=concat_last_four"):
-        with pytest.raises(bert_tf.UserError, match=r"--layer_combination=concat_last_four.*3"):
-            run("run_ner", "--do_train", f"--data_dir={tmp_path}", f"--output_dir={tmp_path}/x",
-                "--features_only", "--init_checkpoint=x", flag)  # fmt: skip
 
 
 def test_words_of_a_text(tmp_path):

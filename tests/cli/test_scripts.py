@@ -13,7 +13,6 @@ from common import TINY, WORDS, model_flags, read_results, write_files, write_mo
 from bert_tf import checkpoints
 from bert_tf.cli.main import COMMANDS
 from bert_tf.data import records
-from bert_tf.deprecation import RENAMED_TASKS
 from bert_tf.errors import UserError
 
 PRETRAINING_FLAGS = [
@@ -239,15 +238,6 @@ def test_mistakes_are_located_and_leave_nothing(run_script, folder, tmp_path):
         assert not [x for x in names if x.startswith(("model.ckpt", "eval_results"))], names
 
 
-@pytest.mark.parametrize(("old", "new"), RENAMED_TASKS.items())
-def test_task_names_of_version_0_1(run_script, tmp_path, caplog, old, new):
-    """They still select the task, with a warning; then the files of the model are missing."""
-    with pytest.raises(UserError, match="--init_checkpoint"):
-        run_script("export_model", f"--task={old}", f"--export_dir={tmp_path}/export")
-    assert f"warning: --task={old} is deprecated; use --task={new}" in caplog.text
-    assert not (tmp_path / "export").exists()
-
-
 SCRIPTS = (
     "create_pretraining_data.py",
     "run_pretraining.py",
@@ -296,7 +286,6 @@ def test_help_and_flag_errors_do_not_wait_for_tensorflow(root, tmp_path):
     commands = {f"{name} --help": [name, "--help"] for name in SCRIPTS}
     commands |= {f"bert-tf {x} --help": ["bert-tf", *x.split(), "--help"] for x in COMMANDS}
     commands["stray"] = ["run_classifier.py", "--output_dir=x", "train"]
-    commands["alias"] = ["run_ner.py", "--output_dir=x", "--feature_way=last", "train"]
     commands["unknown"] = ["run_ner.py", "--output_dir=x", "--max_seq_lenth=8"]
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, json.dumps([list(commands.items()), SCRIPTS])],
@@ -312,9 +301,6 @@ def test_help_and_flag_errors_do_not_wait_for_tensorflow(root, tmp_path):
             assert "flags:" in outputs[name] and "\nstatus 1\n" in outputs[name], errors[name]
     assert outputs["stray"] == "status 1\n"
     assert errors["stray"].startswith("run_classifier.py: error: unexpected argument 'train'")
-    assert errors["alias"].splitlines()[0] == (
-        "warning: --feature_way is deprecated; use --layer_combination"
-    )
     assert outputs["unknown"] == "status 1\n"
     assert "Unknown command line flag 'max_seq_lenth'" in errors["unknown"]
     assert (

@@ -9,10 +9,10 @@ import sys
 import pytest
 from pretraining_helpers import make_shards, shard_contents
 
-from bert_tf import files
 from bert_tf.data import record_checks, record_files, records
 from bert_tf.data.pretraining import shards as shards_module
 from bert_tf.errors import UserError
+from bert_tf.io import files
 
 FLAGS = ["--max_seq_length=32", "--max_predictions_per_seq=5", "--dupe_factor=2",
          "--input_file=a.txt,b.txt", "--vocab_file=vocab.txt"]  # fmt: skip
@@ -30,7 +30,7 @@ def create(run_script):
 # Kills the process before the file of a name is renamed into place.
 KILL = """
 import os, signal
-from bert_tf import files
+from bert_tf.io import files
 rename = files.Local.rename
 def killed(source, target, overwrite=False):
     if os.path.basename(target) == {!r}:

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 from pretraining_helpers import CONFIG, make_shards, shard_contents
 
-from bert_tf import files, processes, tokenization
+from bert_tf import tokenization
 from bert_tf.data import pretraining, record_files
 from bert_tf.data.pretraining import compiled
 from bert_tf.errors import UserError
+from bert_tf.io import files, processes
 
 pytestmark = pytest.mark.usefixtures("text_folder")
 

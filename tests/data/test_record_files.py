@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf import files
 from bert_tf.data import record_files, tfrecord
 from bert_tf.errors import UserError
+from bert_tf.io import files
 
 
 def write(path, count, size=10):

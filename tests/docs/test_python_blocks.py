@@ -13,6 +13,9 @@ from test_rehearsal import SMALL, write_glue, write_presets
 import bert_tf
 from bert_tf import serving, tasks
 from bert_tf.tasks import token_classification
+from bert_tf.tasks.classification.servable import classification_servable, multiple_choice_servable
+from bert_tf.tasks.question_answering.servable import question_answering_servable
+from bert_tf.tasks.token_classification.servable import token_classification_servable
 
 pytest.importorskip("tensorflow_text")
 
@@ -36,23 +39,23 @@ def servables():
     def classifier():
         task_config = tasks.ClassificationConfig(*COMMON, labels=("0", "1"))
         model = bert_tf.BertClassifier(config, 2)
-        return serving.classification_servable(model, task_config, options)
+        return classification_servable(model, task_config, options)
 
     def span_labeler():
         task_config = tasks.QuestionAnsweringConfig(*COMMON, doc_stride=8, max_query_length=8)
         model = bert_tf.BertSpanLabeler(config)
-        return serving.question_answering_servable(model, task_config, options)
+        return question_answering_servable(model, task_config, options)
 
     def token_classifier():
         tags = token_classification.Tags(("O", "B-PER", "I-PER"), "iob2", "iob2")
         task_config = tasks.TokenClassificationConfig(*COMMON, tags=tags)
         model = bert_tf.BertTokenClassifier(config, 3)
-        return serving.token_classification_servable(model, task_config, options)
+        return token_classification_servable(model, task_config, options)
 
     def multiple_choice():
         model = bert_tf.BertMultipleChoice(config)
         task_config = tasks.MultipleChoiceConfig(*COMMON)
-        return serving.multiple_choice_servable(model, task_config, options)
+        return multiple_choice_servable(model, task_config, options)
 
     def sentence_encoder():
         model, tokenizer = bert_tf.BertModel(config), bert_tf.FullTokenizer("vocab.txt")

@@ -13,7 +13,7 @@ from common import TINY
 from tensorflow.python.framework import kernels, op_def_registry
 
 import bert_tf
-from bert_tf import optimization, tasks, training
+from bert_tf import configs, optimization, tasks, training
 from bert_tf.data import records
 
 # One layer is enough: the others have the same operations.
@@ -182,7 +182,7 @@ def test_the_step_of_a_task_is_fit(task, variant):
     kind = optimization.OPTIMIZERS["lamb" if variant == "lamb" else "bert_adam"]
     optimizer = kind(optimization.LinearWarmupDecay(1e-3, 10, 2))
     optimizer.build(training.checkpointing.weights(task.model))
-    step = training.step.TrainStep(task, optimizer, training.TrainConfig(**VARIANTS[variant]))
+    step = training.step.TrainStep(task, optimizer, configs.TrainConfig(**VARIANTS[variant]))
     graph_def = trace(step.replica_step, schema)
     count, problems = unfit(graph_def)
     assert count > 1000, "the graph has the whole step"
@@ -220,7 +220,7 @@ def test_xla_compiles_the_whole_step_and_the_predictions(task):
     task = make(CONFIG, *arguments)
     optimizer = optimization.AdamWeightDecay(1e-3)
     optimizer.build(training.checkpointing.weights(task.model))
-    step = training.TrainStep(task, optimizer, training.TrainConfig(gradient_accumulation_steps=2))
+    step = training.TrainStep(task, optimizer, configs.TrainConfig(gradient_accumulation_steps=2))
     losses = tf.function(step.replica_step, jit_compile=True)(zeros(schema))
     assert losses["loss"] > 0
     predict = tf.function(lambda b: task.predictions(task.model(b), b), jit_compile=True)

@@ -178,11 +178,6 @@ def test_keras_file_of_version_0_1_with_the_layer_mix():
     np.testing.assert_allclose(model(inputs), expected["output"], atol=1e-6, rtol=0)
 
 
-def test_names_of_version_0_1():
-    with pytest.warns(FutureWarning, match="BertTokenClassifier"):
-        assert modeling.BertTagger is modeling.BertTokenClassifier
-
-
 class Streams:
     """Models in training with a large dropout, each from the same state of its random numbers."""
 

@@ -15,7 +15,7 @@ from training_helpers import (
 )
 
 import bert_tf
-from bert_tf import modeling, optimization, tasks, training
+from bert_tf import configs, modeling, optimization, tasks, training
 from bert_tf.optimization import loss_scale
 
 
@@ -52,7 +52,7 @@ def state_after_steps(dtype=None, dropout=0.0, steps=4, **options):
     task = tasks.PretrainingTask(training_helpers.config(dropout), dtype)
     optimizer = optimization.AdamWeightDecay(optimization.LinearWarmupDecay(1e-3, steps))
     optimizer.build(training.checkpointing.weights(task.model))
-    step = training.step.TrainStep(task, optimizer, training.TrainConfig(**options))
+    step = training.step.TrainStep(task, optimizer, configs.TrainConfig(**options))
     for i in range(steps):
         step.replica_step(batch_of_step(i))
     variables = {**optimizer.weights, **optimizer.slots}
@@ -88,7 +88,7 @@ def graph_of_step(**options):
     task = tasks.PretrainingTask(training_helpers.config(0.1))
     optimizer = optimization.AdamWeightDecay(1e-3)
     optimizer.build(training.checkpointing.weights(task.model))
-    step = training.step.TrainStep(task, optimizer, training.TrainConfig(**options))
+    step = training.step.TrainStep(task, optimizer, configs.TrainConfig(**options))
     batch = batch_of_step(0)
     graph = tf.function(step.replica_step).get_concrete_function(batch).graph.as_graph_def()
     nodes = [node for function in graph.library.function for node in function.node_def]
@@ -141,9 +141,7 @@ def test_xla_is_the_default_on_gpus_and_off_on_tpus(tmp_path, one_layer, caplog)
     trainer = new_trainer(tmp_path)
     trainer.strategy = OnTpu()
     with pytest.raises(bert_tf.UserError, match="no_such_metric"):  # after the warning
-        trainer.fit(
-            Batches(), None, 1, training.TrainConfig(xla=True, best_metric="no_such_metric")
-        )
+        trainer.fit(Batches(), None, 1, configs.TrainConfig(xla=True, best_metric="no_such_metric"))
     assert "`xla`" in caplog.text and "TPU" in caplog.text
 
 
@@ -247,7 +245,7 @@ def test_loss_scaling_keeps_gradients_that_float16_would_lose(one_layer):
         task = Small(training_helpers.config(), "mixed_float16" if float16 else None)
         optimizer = optimization.AdamWeightDecay(0.0)
         optimizer.build(training.checkpointing.weights(task.model))
-        step = training.step.TrainStep(task, optimizer, training.TrainConfig())
+        step = training.step.TrainStep(task, optimizer, configs.TrainConfig())
         batch = batch_of_step(0)
         step.replica_step(batch)
         # The first moment is a tenth of the gradient.

@@ -14,7 +14,7 @@ from common import TINY
 from training_helpers import Batches, config, mirrored, one_device
 
 import bert_tf
-from bert_tf import checkpoints, modeling, optimization, tasks, training
+from bert_tf import checkpoints, configs, modeling, optimization, tasks, training
 
 
 def golden_path(golden, case="adam_warmup"):
@@ -121,7 +121,7 @@ def test_fit_equals_the_loop(name):
     start = without_dropout(task.model).get_weights()
     in_loop = optimizer()
     in_loop.build(checkpoints.weights(task.model))
-    step = training.TrainStep(task, in_loop, training.TrainConfig())
+    step = training.TrainStep(task, in_loop, configs.TrainConfig())
     run_step = tf.function(step.replica_step)
     for i in range(4):
         inputs, labels = label_batch(i)
@@ -259,14 +259,6 @@ def test_the_loop_refuses_what_it_would_ignore(optimizer, message, tmp_path):
     trainer = training.Trainer(lambda: tasks.PretrainingTask(config()), one_device(), str(tmp_path))
     with pytest.raises(bert_tf.UserError, match=message):
         trainer.fit(Batches(), optimizer(), 1)
-
-
-def test_names_of_version_0_1():
-    with pytest.warns(FutureWarning, match="LinearWarmupDecay"):
-        schedule = optimization.linear_warmup_decay(1.0, 10, 4)
-    assert isinstance(schedule, bert_tf.LinearWarmupDecay)
-    with pytest.warns(FutureWarning, match="LAMB"):
-        assert optimization.Lamb is bert_tf.LAMB
 
 
 @pytest.mark.parametrize("module", [optimization.optimizers, optimization.schedule])

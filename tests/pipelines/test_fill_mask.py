@@ -14,7 +14,7 @@ from test_accelerators import unfit
 import bert_tf
 from bert_tf import checkpoints
 from bert_tf.modeling import BertModel, BertPretrainer
-from bert_tf.pipelines import fill_mask
+from bert_tf.tasks.fill_mask import pipeline as fill_mask
 
 TEXTS = ["a [MASK] c", "[MASK] b ||| d [MASK] [MASK]", "j", "", "b a c"]
 TOKENS = [["[CLS]", *text.replace("|||", "[SEP]").split(), "[SEP]"] for text in TEXTS]
@@ -237,9 +237,3 @@ def test_preset_and_export(pipeline, tmp_path):
     predictor = bert_tf.serving.Predictor(pipeline.export(tmp_path / "served", warm_up=False))
     (answer,) = predictor([{"text": TEXTS[0]}])
     assert answer["words"] == [[token for token, _ in expected.best[0]]]
-
-
-def test_names_of_version_0_1(pipeline):
-    with pytest.warns(FutureWarning, match="predict"):
-        results = pipeline.guess(TEXTS[:1])
-    assert [result.positions for result in results] == [[2]]

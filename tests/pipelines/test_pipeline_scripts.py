@@ -41,7 +41,7 @@ from bert_tf import pipelines
         ),
         (
             "extract_features",
-            ["--input_file=IN", "--output_file=OUT", "--way=last", "--layers=-1"],
+            ["--input_file=IN", "--output_file=OUT", "--layer_combination=last", "--layers=-1"],
             "--layers .*--layer_combination=last",
         ),
         (
@@ -87,14 +87,3 @@ def test_attention_command_writes_all_formats(run_script, model_folder, tmp_path
     ((_, tokens, layers, values),) = pipelines.read_vectors(paths[2])
     assert (tokens, layers) == (["[CLS]", "a", "b", "[SEP]"], ["1"])
     assert values.shape == (1, 2, 4, 4)
-
-
-def test_names_of_version_0_1():
-    """Old names resolve to the new ones, with a warning."""
-    names = "MaskedWords Nearest ONE_PROCESS Row Runner TextRows draw draw_guesses draw_nearness"
-    names += " files_of matplotlib_parts nearest_of unit write_page"
-    for name in names.split():
-        with pytest.warns(FutureWarning, match=rf"pipelines\.{name} is deprecated"):
-            getattr(pipelines, name)
-    with pytest.warns(FutureWarning):
-        assert pipelines.files_of is pipelines.find_model_files

@@ -11,7 +11,6 @@ import tensorflow as tf
 from pipeline_texts import LINES
 
 import bert_tf
-from bert_tf import pipelines
 
 SENTENCES = [
     "A man is eating pasta.",
@@ -153,7 +152,7 @@ def test_presets_and_export(
 def test_nearest_neighbors():
     rng = np.random.default_rng(0)
     vectors, queries = rng.normal(size=(3000, 8)), rng.normal(size=(3, 8))
-    neighbors = pipelines.NearestNeighbors(queries, 4)
+    neighbors = bert_tf.tasks.sentence_embedding.NearestNeighbors(queries, 4)
     for i, vector in enumerate(vectors):
         neighbors.add(vector, f"text {i}")
     unit = [x / np.linalg.norm(x, axis=-1, keepdims=True) for x in (queries, vectors)]

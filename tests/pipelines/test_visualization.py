@@ -13,7 +13,7 @@ import tensorflow as tf
 import bert_tf
 from bert_tf import pipelines
 from bert_tf.pipelines.feature_extraction import EmbeddedText, TextVectors
-from bert_tf.pipelines.fill_mask import MaskPredictions
+from bert_tf.tasks.fill_mask.pipeline import MaskPredictions
 
 
 @pytest.fixture(scope="module")

@@ -276,7 +276,6 @@ def test_invalid_timeouts(connect, timeout):
 
 def test_labels_of_another_model(connect):
     metadata = {"task": "classification", "inputs": ["text", "numbers"], "labels": ["x"]}
-    with pytest.warns(FutureWarning, match="`metadata`"):
-        client = connect(metadata=None, about=metadata)  # the argument's name in version 0.1
+    client = connect(metadata=metadata)
     with pytest.raises(bert_tf.UserError, match=r"2 labels, but its model.json has 1"):
         client(rows_of(1))

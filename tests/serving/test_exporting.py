@@ -14,7 +14,8 @@ from serving_models import LENGTH, TASKS, TINY, make_servable
 from serving_stand_in import StandIn, Version, signature
 
 import bert_tf
-from bert_tf import locks, serving, tasks
+from bert_tf import serving, tasks
+from bert_tf.io import locks
 from bert_tf.serving import exporting
 
 

@@ -20,6 +20,7 @@ import bert_tf
 from bert_tf import serving
 from bert_tf.modeling.models import INPUTS
 from bert_tf.pipelines.text_pipeline import Text, TextPreprocessor
+from bert_tf.tasks.classification.servable import classification_servable
 
 PAIRS = [("a b", "c"), ("", ""), ("a b c d e f g h i j a b c", "a b c d e f"), ("\tab\\n", "\n"),
          (b"\xff a\0b", "a\u0301 \ud55c"), ("c", "\U0001f600")]  # fmt: skip
@@ -131,7 +132,7 @@ def test_the_program_classifies(benchmarks, encoder, program, folder):
     task_config = classifier_config(str(folder / "vocab.txt"), num_texts=2)
     for inputs, batch in (("text", PAIRS), ("ids", rows)):
         options = serving.Options(inputs=inputs, warm_up=False)
-        servable = serving.classification_servable(model, task_config, options)
+        servable = classification_servable(model, task_config, options)
         saved = serving.export(servable, str(folder / f"classifier_{inputs}"))
         outputs = native.ask(program, saved, batch, inputs == "text", batch_size=4)
         np.testing.assert_allclose(outputs[0], expected, atol=1e-5)

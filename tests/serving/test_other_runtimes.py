@@ -14,6 +14,7 @@ from serving_models import TINY, classifier_config, randomized
 
 import bert_tf
 from bert_tf import serving
+from bert_tf.tasks.classification.servable import classification_servable
 
 SHAPES = [(1, 5), (3, 9)]
 
@@ -36,7 +37,7 @@ def saved(vocab_file, tmp_path_factory):
     task_config = classifier_config(vocab_file, bert_config=config)
     options = serving.Options(inputs="ids", warm_up=False)
     model = randomized(bert_tf.BertClassifier(config, 3))
-    servable = serving.classification_servable(model, task_config, options)
+    servable = classification_servable(model, task_config, options)
     path = serving.export(servable, str(tmp_path_factory.mktemp("runtimes")))
     serve = tf.saved_model.load(path).signatures["serving_default"]
     rng = np.random.default_rng(0)

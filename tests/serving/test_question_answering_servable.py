@@ -9,11 +9,11 @@ from serving_models import TINY, model_of
 from squad_helpers import record_values, window_logits
 
 import bert_tf
-from bert_tf.serving import question_answering as serving
 from bert_tf.serving import sequences
 from bert_tf.serving.sequences import Buckets
 from bert_tf.tasks.question_answering import QuestionAnsweringConfig, features, reading
 from bert_tf.tasks.question_answering import decoding as decoding_module
+from bert_tf.tasks.question_answering import servable as serving
 
 
 @pytest.mark.parametrize("stride", [1, 3, 7, 16, 40])

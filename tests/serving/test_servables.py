@@ -246,8 +246,3 @@ def test_weights_of_8_bits_are_the_nearest():
 def test_invalid_options(options, message, vocab_file):
     with pytest.raises(bert_tf.UserError, match=message):
         make_servable("sentence_embedding", vocab_file, options)
-
-
-def test_names_of_version_0_1():
-    with pytest.warns(FutureWarning, match="serving.classification_servable"):
-        assert serving.classifier is serving.classification_servable

@@ -8,9 +8,9 @@ from common import QUICK_RUN, read_results, write_files, write_model
 from task_helpers import SMALL, make_task_and_batch
 
 import bert_tf
+from bert_tf.configs import FineTuneConfig
 from bert_tf.tasks import ClassificationOptions
 from bert_tf.tasks.classification import Example, class_weights
-from bert_tf.training import FineTuneConfig
 
 
 def weights(task_type, choice, *label_values, labels=("x", "y")):

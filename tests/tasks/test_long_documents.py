@@ -18,7 +18,8 @@ from bert_tf.modeling.models import INPUTS
 from bert_tf.serving.sequences import Windows
 from bert_tf.tasks import ClassificationConfig, classification
 from bert_tf.tasks.classification import Example, NumericFeature
-from bert_tf.tasks.windows import DocumentWindows
+from bert_tf.tasks.classification.servable import classification_servable
+from bert_tf.tokenization.windows import DocumentWindows
 
 LENGTH = 6
 TEXTS = ["a b", "a b c d", "a b c d e", "a b c d e f g h i j a b", "j", "c " * 50]
@@ -111,7 +112,7 @@ def test_servable(pooling, numbers, tokenizer, tmp_path):
         num_texts=1, long_documents="windows", doc_stride=3, window_pooling=pooling, max_windows=9,
         numeric_features=numbers,
     )  # fmt: skip
-    servable = serving.classification_servable(pooled, config, serving.Options(buckets=(4,)))
+    servable = classification_servable(pooled, config, serving.Options(buckets=(4,)))
     texts = ["", *TEXTS]
     extra = {"numbers": tf.range(7.0, dtype=tf.float64)[:, None]} if numbers else {}
     outputs = servable.serve_text({"text": tf.constant(texts), **extra})

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bert_tf.tasks import metrics
+from bert_tf.training import metrics
 
 
 def test_two_labels():

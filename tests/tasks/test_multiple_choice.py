@@ -15,12 +15,12 @@ from task_helpers import SMALL, small_config
 from training_helpers import mirrored, one_device
 
 import bert_tf
-from bert_tf import checkpoints, modeling, optimization, training
+from bert_tf import checkpoints, configs, modeling, optimization, training
 from bert_tf.data import input_pipeline, records
+from bert_tf.data.feature_cache import write_records
+from bert_tf.data.rows import find_file
 from bert_tf.tasks import MultipleChoiceOptions, multiple_choice
-from bert_tf.tasks.feature_cache import write_records
 from bert_tf.tasks.multiple_choice import read_examples
-from bert_tf.tasks.rows import find_file
 
 HEADER = [
     "", "video-id", "fold-ind", "startphrase", "sent1", "sent2", "gold-source",
@@ -150,7 +150,7 @@ def test_mirrored_devices_make_the_same_steps(tmp_path):
         trainer = training.Trainer(make_task, strategy, str(tmp_path / name))
         data = input_pipeline.TrainingInput([path], records.CHOICE, lengths, 8, 0, None, 8)
         optimizer = optimization.AdamWeightDecay(1e-3)
-        options = training.TrainConfig(gradient_accumulation_steps=2)
+        options = configs.TrainConfig(gradient_accumulation_steps=2)
         trainer.fit(data, optimizer, 3, options)
         evaluation = input_pipeline.EvaluationInput(
             [path], records.CHOICE, lengths, 6, length_multiple=8

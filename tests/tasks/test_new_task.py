@@ -9,7 +9,8 @@ import pytest
 import tensorflow as tf
 from common import TINY, WORDS, write_model
 
-from bert_tf import files, tasks, training
+from bert_tf import configs, tasks, training
+from bert_tf.io import files
 
 
 @pytest.fixture
@@ -34,17 +35,17 @@ def config(topics, tmp_path):
         (tmp_path / split / "consonants.txt").write_text("b c\nc d\nf g\ng h\n" * 2)
 
     def make(**values):
-        return training.FineTuneConfig(
+        return configs.FineTuneConfig(
             str(tmp_path / "out"),
             topics.TopicsOptions(max_seq_length=8, data_dir=str(tmp_path), smoothing=0.05),
-            training.ModelConfig(
+            configs.ModelConfig(
                 bert_config_file=f"{tmp_path}/config.json", vocab_file=f"{tmp_path}/vocab.txt"
             ),
-            training.TrainConfig(
+            configs.TrainConfig(
                 train_batch_size=4, num_train_epochs=10, eval_steps=20, best_metric="eval_accuracy"
             ),
-            training.OptimizerConfig(learning_rate=3e-3),
-            training.DeviceConfig(distribution_strategy="one_device"),
+            configs.OptimizerConfig(learning_rate=3e-3),
+            configs.DeviceConfig(distribution_strategy="one_device"),
             **values,
         )
 

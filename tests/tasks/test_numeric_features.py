@@ -9,6 +9,7 @@ from common import QUICK_RUN, WORDS, read_data, read_results, read_table, write_
 from task_helpers import SMALL
 
 import bert_tf
+from bert_tf.data.rows import BadRows
 from bert_tf.tasks.classification import (
     Example,
     FileSource,
@@ -18,7 +19,6 @@ from bert_tf.tasks.classification import (
     read_examples,
 )
 from bert_tf.tasks.classification.examples import measure, normalize
-from bert_tf.tasks.rows import BadRows
 
 
 def test_normalization(caplog):

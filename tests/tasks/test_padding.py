@@ -9,7 +9,7 @@ from task_helpers import small_config
 from training_helpers import assert_same, mirrored, one_device
 
 import bert_tf
-from bert_tf import tasks, training
+from bert_tf import configs, tasks, training
 from bert_tf.data import input_pipeline, records
 from bert_tf.tasks import question_answering
 
@@ -70,11 +70,11 @@ def test_masks_with_gaps():
 def test_length_multiple():
     strategy = one_device()
     multiples = [
-        training.length_multiple(strategy, xla, n) for xla in (False, True) for n in (128, 70)
+        input_pipeline.length_multiple(strategy, xla, n) for xla in (False, True) for n in (128, 70)
     ]
     assert multiples == [8, 8, 32, 24]
     tpu = tf.distribute.TPUStrategy.__new__(tf.distribute.TPUStrategy)
-    assert training.length_multiple(tpu, False, 128) is None
+    assert input_pipeline.length_multiple(tpu, False, 128) is None
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_short_batches_make_the_same_steps(tmp_path):
             make_input(input_pipeline.TrainingInput, path, multiple, seed=0),
             bert_tf.optimization.AdamWeightDecay(rate),
             12,
-            training.TrainConfig(gradient_accumulation_steps=parts),
+            configs.TrainConfig(gradient_accumulation_steps=parts),
         )
         results[name] = trainer.evaluate(make_input(input_pipeline.EvaluationInput, path, multiple))
     assert_same(tmp_path / "whole", tmp_path / "short", atol=1e-5)

@@ -9,9 +9,8 @@ from task_helpers import SMALL
 from training_helpers import assert_same
 
 import bert_tf
-from bert_tf.tasks import results
 from bert_tf.tasks.classification import find_task
-from bert_tf.training import fine_tuning
+from bert_tf.training import fine_tuning, results
 
 
 def test_predictions_as_text():

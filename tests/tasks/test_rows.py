@@ -3,8 +3,8 @@
 import pytest
 
 import bert_tf
+from bert_tf.data.rows import BadRows
 from bert_tf.tasks.classification import Layout, custom_task, find_task, read_examples
-from bert_tf.tasks.rows import BadRows
 
 
 @pytest.fixture

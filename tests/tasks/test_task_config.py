@@ -8,7 +8,8 @@ import pytest
 from common import TINY, write_vocab
 
 import bert_tf
-from bert_tf import files, tasks
+from bert_tf import tasks
+from bert_tf.io import files
 from bert_tf.tasks.classification import NumericFeature
 from bert_tf.tasks.token_classification.config import FeatureBasedConfig
 from bert_tf.tasks.token_classification.features import Tags

@@ -10,6 +10,7 @@ import pytest
 from common import read_data
 
 import bert_tf
+from bert_tf.data.rows import BadRows
 from bert_tf.tasks.classification import (
     ClassificationOptions,
     Layout,
@@ -17,7 +18,6 @@ from bert_tf.tasks.classification import (
     find_task,
     make_source,
 )
-from bert_tf.tasks.rows import BadRows
 
 pytest.importorskip("tensorflow_datasets")
 

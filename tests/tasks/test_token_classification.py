@@ -9,9 +9,9 @@ import tensorflow as tf
 from common import TINY
 
 import bert_tf
-from bert_tf.tasks import rows as rows_module
+from bert_tf.data import rows as rows_module
+from bert_tf.data.rows import BadRows
 from bert_tf.tasks import token_classification as tagging
-from bert_tf.tasks.rows import BadRows
 from bert_tf.tasks.token_classification import features, reading, schemes, scoring
 
 Span = schemes.Span

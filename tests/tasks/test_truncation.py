@@ -6,7 +6,7 @@ from task_helpers import SMALL
 
 import bert_tf
 from bert_tf.pipelines.text_pipeline import TextPreprocessor
-from bert_tf.tasks.truncation import LengthCounter, log_truncated
+from bert_tf.tokenization.truncation import LengthCounter, log_truncated
 
 
 def test_one_line(caplog):

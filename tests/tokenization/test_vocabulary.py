@@ -86,15 +86,6 @@ def test_validate_case_of_the_pieces(pieces, lower, warning, caplog):
     assert not warning or f"`do_lower_case={lower}`" in caplog.text
 
 
-def test_names_of_version_0_1():
-    with pytest.warns(FutureWarning, match="add_words"):
-        assert tokenization.put_words is tokenization.add_words
-    with pytest.warns(FutureWarning, match="vocabulary"):
-        assert tokenization.learning.learn is vocabulary.learn
-    with pytest.warns(FutureWarning, match="casing_from_path"):
-        assert tokenization.casing_by_name is tokenization.casing_from_path
-
-
 def test_added_words_take_the_slots_in_order():
     new_pieces, added = tokenization.add_words(PIECES, ["lynx", "cat", "##ish", "lynx"])
     assert added == ["lynx", "##ish"]

@@ -9,8 +9,7 @@ from common import TINY
 
 import bert_tf
 from bert_tf import tasks, training
-from bert_tf.optimization import make_optimizer
-from bert_tf.training import (
+from bert_tf.configs import (
     DeviceConfig,
     FineTuneConfig,
     ModelConfig,
@@ -18,6 +17,7 @@ from bert_tf.training import (
     PretrainingConfig,
     TrainConfig,
 )
+from bert_tf.optimization import make_optimizer
 
 SPEC = tasks.TASKS["classification"]
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from common import TINY
 
-from bert_tf import UserError, training
+from bert_tf import UserError, configs
 from bert_tf.data import record_checks, records, tfrecord
 from bert_tf.training.pretraining import PretrainingData
 
@@ -29,8 +29,8 @@ def test_dynamic_masking_requires_a_check_of_all_files(tmp_path):
         path = tmp_path / f"x-{i:05d}-of-00025"
         path.write_bytes(tfrecord.frame_records(tfrecord.examples(columns)))
     write(tmp_path / "x-00009-of-00025", 8)
-    model = training.ModelConfig(vocab_file=f"{tmp_path}/vocab.txt")
-    config = training.PretrainingConfig(
+    model = configs.ModelConfig(vocab_file=f"{tmp_path}/vocab.txt")
+    config = configs.PretrainingConfig(
         input_file=f"{tmp_path}/x-*", model=model, max_seq_length=8, max_predictions_per_seq=2,
         dynamic_masking=True,
     )  # fmt: skip
@@ -41,7 +41,7 @@ def test_dynamic_masking_requires_a_check_of_all_files(tmp_path):
 def test_file_that_was_not_checked_gives_the_same_error_when_it_is_read(tmp_path):
     for i in range(25):
         write(tmp_path / f"x-{i:05d}-of-00025", 12 if i == 9 else 8)
-    config = training.PretrainingConfig(
+    config = configs.PretrainingConfig(
         input_file=f"{tmp_path}/x-*",
         eval_file=f"{tmp_path}/x-00000-of-00025",
         max_seq_length=8,

@@ -23,6 +23,7 @@ from training_helpers import (
 
 import bert_tf
 from bert_tf import tasks, training
+from bert_tf.data import input_pipeline
 from bert_tf.training import Devices, find_devices, strategy
 
 
@@ -73,11 +74,13 @@ def test_tf_config_of_one_worker(monkeypatch, caplog):
 
 def test_batches_are_padded_to_a_multiple():
     lengths = [
-        training.length_multiple(one_device(), xla, n) for xla in (False, True) for n in (128, 70)
+        input_pipeline.length_multiple(one_device(), xla, n)
+        for xla in (False, True)
+        for n in (128, 70)
     ]
     assert lengths == [8, 8, 32, 24]
     tpu = tf.distribute.TPUStrategy.__new__(tf.distribute.TPUStrategy)
-    assert training.length_multiple(tpu, False, 128) is None
+    assert input_pipeline.length_multiple(tpu, False, 128) is None
 
 
 @pytest.fixture

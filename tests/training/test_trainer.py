@@ -25,7 +25,7 @@ from training_helpers import (
 )
 
 import bert_tf
-from bert_tf import checkpoints, optimization, tasks, training
+from bert_tf import checkpoints, configs, optimization, tasks, training
 from bert_tf.data import input_pipeline, records
 
 
@@ -46,7 +46,7 @@ def test_padding_is_left_out_where_nothing_reads_it(
     trainer = training.Trainer(make_task, one_device(), str(tmp_path))
     assert trainer.model.skip_padding is mask_padding
     monkeypatch.setattr("bert_tf.training.trainer.TrainLoop", unittest.mock.Mock())
-    trainer.fit(None, None, 10, training.TrainConfig(xla=xla))
+    trainer.fit(None, None, 10, configs.TrainConfig(xla=xla))
     assert trainer.model.skip_padding is expected
 
 
@@ -179,8 +179,7 @@ def test_finished_run_is_not_trained_again(finished, caplog):
     trainer = run(finished, 20, init="nowhere")
     assert "nothing to do" in caplog.text
     assert "`init_checkpoint` is not read" in caplog.text
-    with pytest.warns(FutureWarning, match=r"use Trainer\.fit"):
-        trainer.train(Batches(), optimization.AdamWeightDecay(1e-3), 20)
+    trainer.fit(Batches(), optimization.AdamWeightDecay(1e-3), 20)
     for name, value in tensors(finished).items():
         np.testing.assert_array_equal(value, before[name])
     (finished / "checkpoint").unlink()  # the checkpoint is found without this file
@@ -255,7 +254,7 @@ def run_scripted(output_dir, script, steps, start=0, **options):
         Batches(),
         optimization.AdamWeightDecay(1e-3),
         steps,
-        training.TrainConfig(eval_steps=2, **options),
+        configs.TrainConfig(eval_steps=2, **options),
         SomeBatches(),
     )
     return trainer

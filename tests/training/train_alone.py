@@ -18,7 +18,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 def die_before(operation, name, count):
     """Kill this process before the count-th `operation` (rename or remove) on a file of a name."""
-    from bert_tf import files
+    from bert_tf.io import files
 
     function = getattr(files.Local, operation)
     remaining = [count]

@@ -12,7 +12,7 @@ import tensorflow as tf
 from common import TINY
 
 import bert_tf
-from bert_tf import checkpoints, optimization, tasks, training
+from bert_tf import checkpoints, configs, optimization, tasks, training
 from bert_tf.data import input_pipeline
 
 
@@ -152,7 +152,7 @@ def run(
         init,
     )
     schedule = optimization.LinearWarmupDecay(rate, total or steps)
-    options = training.TrainConfig(save_checkpoints_steps=save, **options)
+    options = configs.TrainConfig(save_checkpoints_steps=save, **options)
     trainer.fit(data or Batches(), optimizer(schedule), steps, options, SomeBatches())
     return trainer
 

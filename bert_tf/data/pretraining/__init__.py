@@ -5,6 +5,7 @@
 processes or with `beam`. TensorFlow is needed only for remote files and tensorflow-datasets.
 """
 
+from bert_tf.configs.pretraining import OBJECTIVES, WORD_BOUNDARIES, InstanceConfig
 from bert_tf.data.pretraining import beam
 from bert_tf.data.pretraining.corpus import read_corpus
 from bert_tf.data.pretraining.instances import Instance, Instances, create_instances
@@ -12,8 +13,6 @@ from bert_tf.data.pretraining.masking import KEEP
 from bert_tf.data.pretraining.shards import Shards
 from bert_tf.data.pretraining.sources import INPUT_FORMATS, FileSource
 from bert_tf.data.pretraining.writing import Counts, columns, create_in_memory, write
-from bert_tf.deprecation import deprecated_names
-from bert_tf.pretraining_options import OBJECTIVES, WORD_BOUNDARIES, InstanceConfig
 
 __all__ = [
     "INPUT_FORMATS",
@@ -33,11 +32,3 @@ __all__ = [
     "read_corpus",
     "write",
 ]
-
-_DEPRECATED = {
-    "BOUNDARIES": "WORD_BOUNDARIES",
-    "FORMATS": "INPUT_FORMATS",
-    "Settings": "InstanceConfig",
-    "make_whole": "create_in_memory",
-}
-__getattr__ = deprecated_names(__name__, _DEPRECATED)

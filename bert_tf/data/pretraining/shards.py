@@ -18,13 +18,14 @@ import os
 import random
 import re
 
-from bert_tf import console, files, json_files, processes
+from bert_tf import console
 from bert_tf.data import record_files
 from bert_tf.data.pretraining.corpus import ChunkTokenizer, Corpus, check_has_text, iter_chunks
 from bert_tf.data.pretraining.instances import create_instances, find_compiled
 from bert_tf.data.pretraining.workdir import WorkDir, to_json
 from bert_tf.data.pretraining.writing import Counts, check_has_instances, warn_about_limits, write
 from bert_tf.errors import UserError
+from bert_tf.io import files, json_files, processes
 from bert_tf.tokenization.settings import extra_settings
 
 # Bump when the same text and configuration give different shards.

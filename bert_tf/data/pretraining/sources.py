@@ -4,8 +4,9 @@ import json
 import re
 from typing import NamedTuple
 
-from bert_tf import console, files, json_files
+from bert_tf import console
 from bert_tf.errors import UserError
+from bert_tf.io import files, json_files
 
 INPUT_FORMATS = ("auto", "text", "jsonl")
 

@@ -10,10 +10,11 @@ import json
 import os
 import re
 
-from bert_tf import console, files, json_files, locks
+from bert_tf import console
 from bert_tf.data.pretraining.corpus import Block
 from bert_tf.data.pretraining.writing import Counts
 from bert_tf.errors import DamagedFile, UserError, reason
+from bert_tf.io import files, json_files, locks
 
 # Number of bytes of tokens to buffer before writing.
 _BUFFER_SIZE = 16_000_000

@@ -6,12 +6,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bert_tf import console, files
+from bert_tf import console
 from bert_tf.data import record_files, tfrecord
 from bert_tf.data.pretraining.corpus import read_corpus
 from bert_tf.data.pretraining.instances import create_instances, find_compiled
 from bert_tf.data.pretraining.masking import KEEP, unpack_masks
 from bert_tf.errors import UserError
+from bert_tf.io import files
 
 # Number of instances to serialize at a time.
 _BATCH_SIZE = 250

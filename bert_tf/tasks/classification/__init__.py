@@ -1,7 +1,7 @@
 """Classifying or scoring a text or a pair of texts (BERT paper, section 4.1)."""
 
+from bert_tf.lazy import lazy_names
 from bert_tf.task_options import ClassificationOptions
-from bert_tf.tasks.base import TaskSpec
 from bert_tf.tasks.classification.columns import Columns, Layout
 from bert_tf.tasks.classification.config import ClassificationConfig
 from bert_tf.tasks.classification.data import ClassificationData, make_model, read
@@ -24,6 +24,7 @@ from bert_tf.tasks.classification.task import (
     RegressionTask,
 )
 from bert_tf.tasks.classification.tfds_source import TfdsSource
+from bert_tf.training.task import TaskSpec
 
 SPEC = TaskSpec(
     name="classification",
@@ -32,9 +33,12 @@ SPEC = TaskSpec(
     config_class=ClassificationConfig,
     read=read,
     make_model=make_model,
-    servable="bert_tf.serving.classification:classification_servable",
+    servable="bert_tf.tasks.classification.servable:classification_servable",
     can_distill=True,
 )
+
+# These need tensorflow-text.
+__getattr__, _ = lazy_names(__name__, {"pipeline": (), "servable": ()})
 
 __all__ = [
     "SPEC",

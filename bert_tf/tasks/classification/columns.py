@@ -3,8 +3,8 @@
 import dataclasses
 
 from bert_tf import console
+from bert_tf.data.rows import find_column
 from bert_tf.errors import UserError
-from bert_tf.tasks.rows import find_column
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,11 +3,11 @@
 import itertools
 
 from bert_tf import console
+from bert_tf.configs.train import PARTS
+from bert_tf.data.feature_cache import FeatureCache, digest, tokenizer_fingerprint
+from bert_tf.data.rows import part_of
 from bert_tf.errors import UserError
 from bert_tf.modeling import BertClassifier
-from bert_tf.options import PARTS
-from bert_tf.tasks import metrics, results
-from bert_tf.tasks.base import RecordFormat, TaskData, part_of
 from bert_tf.tasks.classification.config import ClassificationConfig
 from bert_tf.tasks.classification.examples import (
     DevSplit,
@@ -22,7 +22,8 @@ from bert_tf.tasks.classification.source import (
     with_remembered_columns,
 )
 from bert_tf.tasks.classification.task import TASK_CLASSES
-from bert_tf.tasks.feature_cache import FeatureCache, digest, tokenizer_fingerprint
+from bert_tf.training import metrics, results
+from bert_tf.training.task import RecordFormat, TaskData
 
 # Bump when the same data make different features.
 _VERSION = 2

@@ -1,11 +1,11 @@
 """Conversion of labelled texts to features, as in the release."""
 
 from bert_tf.data import records
+from bert_tf.data.feature_cache import encode_batches, write_records
 from bert_tf.errors import UserError
 from bert_tf.tasks.classification.examples import normalize
 from bert_tf.tasks.classification.task import ClassificationTask
-from bert_tf.tasks.feature_cache import encode_batches, write_records
-from bert_tf.tasks.truncation import LengthCounter
+from bert_tf.tokenization.truncation import LengthCounter
 
 CLS, SEP = "[CLS]", "[SEP]"
 

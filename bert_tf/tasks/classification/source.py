@@ -4,6 +4,7 @@ import dataclasses
 import os
 
 from bert_tf import console
+from bert_tf.data.rows import BadRows
 from bert_tf.errors import UserError
 from bert_tf.tasks.classification.columns import Layout
 from bert_tf.tasks.classification.examples import (
@@ -15,7 +16,6 @@ from bert_tf.tasks.classification.examples import (
 from bert_tf.tasks.classification.glue import custom_task, find_task
 from bert_tf.tasks.classification.reading import FileSource
 from bert_tf.tasks.classification.tfds_source import TfdsSource
-from bert_tf.tasks.rows import BadRows
 
 # Options of columns that a run remembers, and their fields in `Layout`.
 _REMEMBERED = {

@@ -8,8 +8,8 @@ import tensorflow as tf
 from bert_tf.checkpoints import names
 from bert_tf.data import records
 from bert_tf.modeling import BertClassifier
-from bert_tf.tasks import metrics
-from bert_tf.tasks.base import Task
+from bert_tf.training import metrics
+from bert_tf.training.task import Task
 
 
 class DistillationConfig(NamedTuple):

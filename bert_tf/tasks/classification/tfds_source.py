@@ -4,13 +4,12 @@ import dataclasses
 
 import numpy as np
 
+from bert_tf.data.rows import BadRows, TfdsRows, part_of
 from bert_tf.errors import UserError
-from bert_tf.tasks.base import part_of
 from bert_tf.tasks.classification.columns import ID, LABEL, TEXT_A, TEXT_B, Layout
 from bert_tf.tasks.classification.examples import Example, with_numbers
 from bert_tf.tasks.classification.glue import custom_task, find_task
 from bert_tf.tasks.classification.reading import has_text
-from bert_tf.tasks.rows import BadRows, TfdsRows
 
 # The names of the splits in tensorflow-datasets.
 _SPLITS = {

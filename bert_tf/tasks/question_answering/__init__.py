@@ -6,8 +6,8 @@ into answers, `scoring` compares them with those of the data, and `data` ties th
 run.
 """
 
+from bert_tf.lazy import lazy_names
 from bert_tf.task_options import QuestionAnsweringOptions
-from bert_tf.tasks.base import TaskSpec
 from bert_tf.tasks.question_answering.config import QuestionAnsweringConfig
 from bert_tf.tasks.question_answering.data import (
     PredictionWriter,
@@ -20,6 +20,7 @@ from bert_tf.tasks.question_answering.features import WindowConfig, window_cache
 from bert_tf.tasks.question_answering.reading import JsonSource, TfdsQuestions, validate_and_count
 from bert_tf.tasks.question_answering.scoring import Scorer
 from bert_tf.tasks.question_answering.task import AnswerExtractor, QuestionAnsweringTask
+from bert_tf.training.task import TaskSpec
 
 SPEC = TaskSpec(
     name="question_answering",
@@ -28,8 +29,11 @@ SPEC = TaskSpec(
     config_class=QuestionAnsweringConfig,
     read=read,
     make_model=make_model,
-    servable="bert_tf.serving.question_answering:question_answering_servable",
+    servable="bert_tf.tasks.question_answering.servable:question_answering_servable",
 )
+
+# These need tensorflow-text.
+__getattr__, _ = lazy_names(__name__, {"pipeline": (), "servable": ()})
 
 __all__ = [
     "SPEC",

@@ -2,10 +2,10 @@
 
 import dataclasses
 
-from bert_tf import files
+from bert_tf.io import files
 from bert_tf.tasks.question_answering.decoding import DecodingConfig
 from bert_tf.tasks.question_answering.features import NUM_SPECIAL_TOKENS, WindowConfig
-from bert_tf.tasks.task_config import TaskConfig
+from bert_tf.training.task_config import TaskConfig
 
 
 def _names(config_class):

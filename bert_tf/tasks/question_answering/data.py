@@ -7,12 +7,11 @@ import os
 
 import tensorflow as tf
 
-from bert_tf import console, files
+from bert_tf import console
 from bert_tf.data import records
 from bert_tf.errors import UserError
+from bert_tf.io import files
 from bert_tf.modeling import BertSpanLabeler
-from bert_tf.tasks import results
-from bert_tf.tasks.base import RecordFormat, TaskData, result_file
 from bert_tf.tasks.question_answering.config import QuestionAnsweringConfig
 from bert_tf.tasks.question_answering.features import window_cache
 from bert_tf.tasks.question_answering.reading import (
@@ -26,6 +25,8 @@ from bert_tf.tasks.question_answering.task import (
     QuestionAnsweringTask,
     metric_names,
 )
+from bert_tf.training import results
+from bert_tf.training.task import RecordFormat, TaskData, result_file
 
 PREDICTIONS, N_BEST, NULL_ODDS = "predictions.json", "nbest_predictions.json", "null_odds.json"
 

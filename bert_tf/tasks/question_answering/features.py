@@ -11,13 +11,14 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from bert_tf import console, files, processes
+from bert_tf import console
 from bert_tf.data import records, tfrecord
+from bert_tf.data.feature_cache import FeatureCache, digest, tokenizer_fingerprint
+from bert_tf.data.rows import BadRows
 from bert_tf.errors import UserError
-from bert_tf.tasks.feature_cache import FeatureCache, digest, tokenizer_fingerprint
+from bert_tf.io import files, processes
 from bert_tf.tasks.question_answering.alignment import Context, WordIds
-from bert_tf.tasks.rows import BadRows
-from bert_tf.tasks.windows import SlidingWindows
+from bert_tf.tokenization.windows import SlidingWindows
 
 CLS, SEP = "[CLS]", "[SEP]"
 FIRST_UNIQUE_ID = 1_000_000_000

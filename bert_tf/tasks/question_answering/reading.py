@@ -6,11 +6,12 @@ import json
 import operator
 from typing import NamedTuple
 
-from bert_tf import console, files
+from bert_tf import console
+from bert_tf.data.rows import BadRows, TfdsRows
 from bert_tf.errors import UserError
+from bert_tf.io import files
 from bert_tf.tasks.question_answering.alignment import Words
 from bert_tf.tasks.question_answering.streaming_json import read_articles
-from bert_tf.tasks.rows import BadRows, TfdsRows
 
 
 class Answer(NamedTuple):

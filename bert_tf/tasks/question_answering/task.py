@@ -5,10 +5,10 @@ import tensorflow as tf
 
 from bert_tf.errors import UserError
 from bert_tf.modeling import BertSpanLabeler
-from bert_tf.tasks.base import Task
 from bert_tf.tasks.question_answering.decoding import AnswerDecoder, WindowLogits
 from bert_tf.tasks.question_answering.features import FIRST_UNIQUE_ID, FeatureConverter
 from bert_tf.tasks.question_answering.scoring import Scorer
+from bert_tf.training.task import Task
 
 # The predictions that are the fields of `WindowLogits`, in their order.
 _WINDOW_LOGITS = ("start", "start_logits", "end", "end_logits", "null_start", "null_end")

@@ -1,7 +1,7 @@
 """Tagging words: named entities, parts of speech (BERT paper, section 5.3)."""
 
+from bert_tf.lazy import lazy_names
 from bert_tf.task_options import TokenClassificationOptions
-from bert_tf.tasks.base import TaskSpec
 from bert_tf.tasks.token_classification import schemes, scoring
 from bert_tf.tasks.token_classification.config import (
     FeatureBasedConfig,
@@ -20,6 +20,7 @@ from bert_tf.tasks.token_classification.task import (
     make_model,
     metric_names,
 )
+from bert_tf.training.task import TaskSpec
 
 SPEC = TaskSpec(
     name="token_classification",
@@ -28,8 +29,11 @@ SPEC = TaskSpec(
     config_class=TokenClassificationConfig,
     read=read,
     make_model=make_model,
-    servable="bert_tf.serving.token_classification:token_classification_servable",
+    servable="bert_tf.tasks.token_classification.servable:token_classification_servable",
 )
+
+# These need tensorflow-text.
+__getattr__, _ = lazy_names(__name__, {"pipeline": (), "servable": ()})
 
 __all__ = [
     "SPEC",

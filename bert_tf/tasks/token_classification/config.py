@@ -2,13 +2,13 @@
 
 import dataclasses
 
-from bert_tf import files
 from bert_tf.errors import UserError
-from bert_tf.json_files import TEXT, array, integer, optional, record
+from bert_tf.io import files
+from bert_tf.io.json_files import TEXT, array, integer, optional, record
 from bert_tf.modeling import layers_of
-from bert_tf.tasks.task_config import TaskConfig, check_labels
 from bert_tf.tasks.token_classification.features import Tags, WindowConfig
 from bert_tf.tasks.token_classification.schemes import infer_scheme
+from bert_tf.training.task_config import TaskConfig, check_labels
 
 _DEFAULT_LAYERS = "concat_last_four"
 

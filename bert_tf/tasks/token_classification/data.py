@@ -2,19 +2,18 @@
 
 import dataclasses
 
-from bert_tf import console, files
+from bert_tf import console
+from bert_tf.configs.train import PARTS
 from bert_tf.data import records
-from bert_tf.errors import UserError
-from bert_tf.options import PARTS
-from bert_tf.tasks import results
-from bert_tf.tasks.base import RecordFormat, TaskData, result_file
-from bert_tf.tasks.feature_cache import (
+from bert_tf.data.feature_cache import (
     FeatureCache,
     digest,
     tokenizer_fingerprint,
     write_records,
 )
-from bert_tf.tasks.rows import BadRows
+from bert_tf.data.rows import BadRows
+from bert_tf.errors import UserError
+from bert_tf.io import files
 from bert_tf.tasks.token_classification import schemes, scoring
 from bert_tf.tasks.token_classification.config import (
     TokenClassificationConfig,
@@ -27,6 +26,8 @@ from bert_tf.tasks.token_classification.features import (
 )
 from bert_tf.tasks.token_classification.reading import ColumnFiles, TfdsSentences
 from bert_tf.tasks.token_classification.task import TokenClassificationTask, metric_names
+from bert_tf.training import results
+from bert_tf.training.task import RecordFormat, TaskData, result_file
 
 # Bump when the same data make different features.
 _VERSION = 1

@@ -17,7 +17,7 @@ from bert_tf.tasks.token_classification.schemes import (
     spans_from_tags,
     tag_names,
 )
-from bert_tf.tasks.windows import SlidingWindows
+from bert_tf.tokenization.windows import SlidingWindows
 
 CLS, SEP, UNKNOWN = "[CLS]", "[SEP]", "[UNK]"
 

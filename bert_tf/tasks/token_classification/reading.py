@@ -5,9 +5,9 @@ import re
 
 import tensorflow as tf
 
-from bert_tf import files
+from bert_tf.data.rows import BadRows, TfdsRows, find_file
 from bert_tf.errors import UserError, reason
-from bert_tf.tasks.rows import BadRows, TfdsRows, find_file
+from bert_tf.io import files
 
 DOCUMENT_START = "-DOCSTART-"
 

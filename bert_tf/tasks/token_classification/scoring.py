@@ -12,8 +12,8 @@ import collections
 
 import numpy as np
 
-from bert_tf.tasks import metrics
 from bert_tf.tasks.token_classification.schemes import spans_from_tags
+from bert_tf.training import metrics
 
 
 class SpanCounts:

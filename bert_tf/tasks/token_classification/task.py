@@ -7,10 +7,10 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.modeling import BertFeatureTokenClassifier, BertTokenClassifier
-from bert_tf.tasks.base import Task
 from bert_tf.tasks.token_classification.features import NOT_WORD_START, SENTENCE_START
 from bert_tf.tasks.token_classification.schemes import convert_tags
 from bert_tf.tasks.token_classification.scoring import accuracy, count_spans
+from bert_tf.training.task import Task
 
 
 class TokenClassificationTask(Task):

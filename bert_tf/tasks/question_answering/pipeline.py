@@ -9,6 +9,7 @@ import keras
 import tensorflow as tf
 
 from bert_tf.checkpoints import load_config
+from bert_tf.data.rows import BadRows
 from bert_tf.errors import UserError
 from bert_tf.pipelines.labelled_texts import check_list, check_same_length
 from bert_tf.pipelines.presets import ModelFiles, find_preset
@@ -20,7 +21,6 @@ from bert_tf.pipelines.task_pipeline import (
 from bert_tf.tasks import QuestionAnsweringConfig
 from bert_tf.tasks.question_answering.features import FeatureConverter
 from bert_tf.tasks.question_answering.reading import Answer, Paragraph, Question
-from bert_tf.tasks.rows import BadRows
 from bert_tf.tokenization import FullTokenizer
 
 # Defaults of run_squad.py.

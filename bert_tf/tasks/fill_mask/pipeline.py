@@ -6,7 +6,6 @@ Shapes: B batch, S sequence, H hidden, P masked positions, K best tokens, V voca
 import collections
 import math
 import os
-import warnings
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -160,12 +159,6 @@ class FillMask(TextPipeline, Exportable):
         return serving.fill_mask_servable(
             self.model, self.tokenizer, self.max_seq_length, options, self._num_best
         )
-
-    def guess(self, texts: Iterable[str | Text]) -> Iterator[MaskPredictions]:
-        """Call `predict`, which replaces this method of version 0.1."""
-        message = "FillMask.guess is deprecated and will be removed in version 0.3; use predict"
-        warnings.warn(message, FutureWarning, stacklevel=2)
-        return self.predict(texts)
 
     def score(self, texts: Iterable[str | Text]) -> Iterator[Score]:
         """Yield a `Score` for each text; the model runs once per token.

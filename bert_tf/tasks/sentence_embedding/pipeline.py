@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from keras import ops
 
-from bert_tf import checkpoints, console, files, serving
-from bert_tf.config import BertConfig
+from bert_tf import checkpoints, console, serving
+from bert_tf.configs.model import BertConfig
 from bert_tf.errors import UserError
+from bert_tf.io import files
 from bert_tf.modeling.models import BertModel, first_position
 from bert_tf.pipelines.presets import ModelFiles, find_preset, sentence_transformers_options
 from bert_tf.pipelines.saving import Exportable, replacing_preset, write_pretrained

@@ -8,9 +8,10 @@ from typing import ClassVar
 
 import tensorflow as tf
 
-from bert_tf import console, files, json_files
-from bert_tf.config import BertConfig
+from bert_tf import console
+from bert_tf.configs.model import BertConfig
 from bert_tf.errors import UserError
+from bert_tf.io import files, json_files
 from bert_tf.tokenization.settings import (
     EXTRA_SETTINGS,
     RELEASE_SETTINGS,

@@ -2,8 +2,7 @@
 
 import dataclasses
 
-from bert_tf.errors import UserError
-from bert_tf.options import (
+from bert_tf.configs.train import (
     DeviceConfig,
     ModelConfig,
     OptimizerConfig,
@@ -12,6 +11,7 @@ from bert_tf.options import (
     documented,
     option,
 )
+from bert_tf.errors import UserError
 
 OBJECTIVES = ("nsp", "sop", "none")
 WORD_BOUNDARIES = ("pieces", "spaces")

@@ -5,8 +5,8 @@ import json
 import sys
 from typing import Any
 
-from bert_tf import json_files
 from bert_tf.errors import UserError
+from bert_tf.io import json_files
 
 # "gelu" is the release's tanh approximation; "gelu_erf" is exact, and Hugging Face calls it "gelu".
 RELEASE_ACTIVATIONS = ("gelu", "relu", "tanh", "linear")

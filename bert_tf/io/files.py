@@ -18,7 +18,6 @@ import sys
 import zlib
 
 from bert_tf import console
-from bert_tf.deprecation import deprecated_names
 from bert_tf.errors import UserError, reason
 
 # Files that are saved next to a model's checkpoint and belong to it.
@@ -388,12 +387,3 @@ def replacing_folder(path):
             system(path).rename(temporary, path)
     finally:
         _try_remove(temporary, system(path).rmtree)
-
-
-_DEPRECATED = {
-    "clear_left_overs": "bert_tf.locks:remove_temporary_files",
-    "copy_beside": "copy_model_files",
-    "errors": "io_errors",
-    "locked": "bert_tf.locks:locked",
-}
-__getattr__ = deprecated_names(__name__, _DEPRECATED)

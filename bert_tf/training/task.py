@@ -11,10 +11,11 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+from bert_tf.configs.train import TaskOptions
 from bert_tf.data import records
-from bert_tf.options import TaskOptions
-from bert_tf.tasks.task_config import TaskConfig
-from bert_tf.tasks.truncation import log_truncated
+from bert_tf.data.rows import part_of
+from bert_tf.tokenization.truncation import log_truncated
+from bert_tf.training.task_config import TaskConfig
 
 
 class Task:
@@ -110,7 +111,7 @@ class TaskData:
         raise NotImplementedError
 
     def train_config(self, config):
-        """Return the `training.TrainConfig` to train with, for a `training.FineTuneConfig`."""
+        """Return the `configs.TrainConfig` to train with, for a `configs.FineTuneConfig`."""
         return config.train
 
     def features(self, split, path, tokenizer, teacher=None):
@@ -216,11 +217,6 @@ class TaskSpec:
         """Make the `serving.Servable` of a trained model; see `servable`."""
         module, _, function = self.servable.partition(":")
         return getattr(importlib.import_module(module), function)(model, config, options)
-
-
-def part_of(split):
-    """Return the part that a split belongs to: "dev" for "dev_mismatched"."""
-    return split.partition("_")[0]
 
 
 def result_name(stem, split, ending):

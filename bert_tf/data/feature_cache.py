@@ -6,9 +6,10 @@ import json
 
 import tensorflow as tf
 
-from bert_tf import console, files, json_files
+from bert_tf import console
 from bert_tf.data import records
 from bert_tf.errors import UserError
+from bert_tf.io import files, json_files
 from bert_tf.tokenization.settings import EXTRA_SETTINGS, extra_settings
 
 # Texts to tokenize at a time.

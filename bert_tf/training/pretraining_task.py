@@ -4,7 +4,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.modeling import BertPretrainer
-from bert_tf.tasks.base import Task
+from bert_tf.training.task import Task
 
 
 class PretrainingTask(Task):

@@ -7,9 +7,10 @@ import zipfile
 import numpy as np
 import tensorflow as tf
 
-from bert_tf import console, files
+from bert_tf import console
 from bert_tf.errors import UserError
-from bert_tf.tasks.base import result_file
+from bert_tf.io import files
+from bert_tf.training.task import result_file
 
 
 def write_eval_results(path, results):

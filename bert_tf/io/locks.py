@@ -6,8 +6,9 @@ import os
 import re
 import time
 
-from bert_tf import console, files
+from bert_tf import console
 from bert_tf.errors import UserError
+from bert_tf.io import files
 
 # How long to wait for a lock: worker processes of a process that was killed keep its lock until
 # they notice.

@@ -9,27 +9,28 @@ Letters of shapes: B examples, C choices, S sequence.
 import dataclasses
 import re
 
-from bert_tf import console, files
+from bert_tf import console
+from bert_tf.configs.train import PARTS
 from bert_tf.data import records
-from bert_tf.errors import UserError
-from bert_tf.modeling import BertMultipleChoice
-from bert_tf.options import PARTS
-from bert_tf.task_options import MultipleChoiceOptions
-from bert_tf.tasks import results
-from bert_tf.tasks.base import RecordFormat, TaskData, TaskSpec
-from bert_tf.tasks.classification.columns import ID
-from bert_tf.tasks.classification.features import pack_pair
-from bert_tf.tasks.classification.task import ClassificationTask
-from bert_tf.tasks.feature_cache import (
+from bert_tf.data.feature_cache import (
     FeatureCache,
     digest,
     encode_batches,
     tokenizer_fingerprint,
     write_records,
 )
-from bert_tf.tasks.rows import BadRows, find_column, find_file, read_rows
-from bert_tf.tasks.task_config import TaskConfig
-from bert_tf.tasks.truncation import LengthCounter
+from bert_tf.data.rows import BadRows, find_column, find_file, read_rows
+from bert_tf.errors import UserError
+from bert_tf.io import files
+from bert_tf.modeling import BertMultipleChoice
+from bert_tf.task_options import MultipleChoiceOptions
+from bert_tf.tasks.classification.columns import ID
+from bert_tf.tasks.classification.features import pack_pair
+from bert_tf.tasks.classification.task import ClassificationTask
+from bert_tf.tokenization.truncation import LengthCounter
+from bert_tf.training import results
+from bert_tf.training.task import RecordFormat, TaskData, TaskSpec
+from bert_tf.training.task_config import TaskConfig
 
 # Bump when the same data make different features.
 _VERSION = 1
@@ -283,5 +284,5 @@ SPEC = TaskSpec(
     config_class=MultipleChoiceConfig,
     read=read,
     make_model=make_model,
-    servable="bert_tf.serving.classification:multiple_choice_servable",
+    servable="bert_tf.tasks.classification.servable:multiple_choice_servable",
 )

@@ -15,8 +15,8 @@ import typing
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from bert_tf import files
 from bert_tf.errors import UserError
+from bert_tf.io import files
 
 
 class Kind(NamedTuple):

@@ -21,7 +21,7 @@ from bert_tf.pipelines.labelled_texts import (
 from bert_tf.pipelines.presets import ModelFiles, find_preset
 from bert_tf.pipelines.task_pipeline import TaskPipeline, tokenizer_options
 from bert_tf.tasks import TASK_CLASSES, ClassificationConfig
-from bert_tf.tasks.task_config import check_labels, check_length
+from bert_tf.training.task_config import check_labels, check_length
 
 # Defaults of run_classifier.py.
 _LEARNING_RATE, _EPOCHS, _BATCH_SIZE = 5e-5, 3, 32
