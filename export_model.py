@@ -6,14 +6,14 @@ from absl import flags
 import bert_tf
 from bert_tf.cli import pipelines
 from bert_tf.cli.flags import FLAGS, define_options, run
-from bert_tf.configs.train import ModelConfig
+from bert_tf.configs.model import ModelConfig
 
 # Values of --task: the types of classification, other names in `tasks.TASKS`, and pipelines.
 _CLASSIFICATION = ("classification", "multi_label", "regression")
 _FINE_TUNED = (*_CLASSIFICATION, "question_answering", "token_classification", "multiple_choice")
 _PIPELINES = ("encoder", "sentence_embedding", "fill_mask")
 
-define_options(ModelConfig)
+define_options(ModelConfig())
 flags.DEFINE_string("model_dir", None, "output_dir of the script that trained the model.")
 flags.DEFINE_string(
     "checkpoint", None, "A checkpoint of that run, the newest in model_dir if not given."

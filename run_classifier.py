@@ -3,9 +3,9 @@
 
 from bert_tf.cli import fine_tuning
 from bert_tf.cli.flags import run
-from bert_tf.task_options import ClassificationOptions
+from bert_tf.tasks.classification.config import ClassificationConfig
 
-fine_tuning.define_flags(ClassificationOptions, can_distill=True)
+fine_tuning.define_flags(ClassificationConfig, can_distill=True)
 
 
 def main():

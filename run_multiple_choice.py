@@ -3,9 +3,9 @@
 
 from bert_tf.cli import fine_tuning
 from bert_tf.cli.flags import run
-from bert_tf.task_options import MultipleChoiceOptions
+from bert_tf.tasks.multiple_choice.config import MultipleChoiceConfig
 
-fine_tuning.define_flags(MultipleChoiceOptions)
+fine_tuning.define_flags(MultipleChoiceConfig)
 
 
 def main():

@@ -2,12 +2,10 @@
 """Fine-tunes BERT to tag words (named entities, parts of speech), evaluates it and predicts."""
 
 from bert_tf.cli import fine_tuning
-from bert_tf.cli.flags import FLAGS, run
-from bert_tf.task_options import TokenClassificationOptions
+from bert_tf.cli.flags import run
+from bert_tf.tasks.token_classification.config import TokenClassificationConfig
 
-fine_tuning.define_flags(TokenClassificationOptions)
-# Names are written with capitals (BERT paper, section 5.3), so the model is cased by default.
-FLAGS.set_default("do_lower_case", False)
+fine_tuning.define_flags(TokenClassificationConfig)
 
 
 def main():

@@ -3,9 +3,9 @@
 
 from bert_tf.cli import fine_tuning
 from bert_tf.cli.flags import run
-from bert_tf.task_options import QuestionAnsweringOptions
+from bert_tf.tasks.question_answering.config import QuestionAnsweringConfig
 
-fine_tuning.define_flags(QuestionAnsweringOptions)
+fine_tuning.define_flags(QuestionAnsweringConfig)
 
 
 def main():

@@ -26,12 +26,13 @@ flags.DEFINE_integer("examples", 5, "Number of differences to show.")
 
 def main(_):
     import bert_tf
+    from bert_tf.tasks.question_answering import QuestionAnsweringConfig as Config
     from bert_tf.tasks.question_answering import alignment, features, reading
-    from bert_tf.tasks.question_answering.decoding import AnswerDecoder, DecodingConfig
+    from bert_tf.tasks.question_answering.decoding import AnswerDecoder
 
     tokenizer = bert_tf.FullTokenizer(FLAGS.vocab_file, FLAGS.do_lower_case)
-    by_words = AnswerDecoder(DecodingConfig())
-    by_characters = AnswerDecoder(DecodingConfig(), by_offsets=True)
+    by_words = AnswerDecoder(Config().resolve())
+    by_characters = AnswerDecoder(Config(answer_alignment="offsets").resolve())
     counts, shown = collections.Counter(), 0
     for paragraph in reading.JsonSource(FLAGS.input_file, "input_file").paragraphs():
         context = alignment.Context(paragraph.context, tokenizer)

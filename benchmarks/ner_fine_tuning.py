@@ -44,7 +44,7 @@ def train_transformers(seed):
     tags = tagging.infer_tags(sentences["train"])
     vocab_file = os.path.join(FLAGS.model_dir, "vocab.txt")
     tokenizer = bert_tf.FullTokenizer(vocab_file, FLAGS.do_lower_case)
-    window = tagging.WindowConfig(FLAGS.max_seq_length)
+    window = tagging.TokenClassificationConfig(max_seq_length=FLAGS.max_seq_length)
     rows = {
         split: list(tagging.features.convert_sentences(sentences[split], tags, tokenizer, window))
         for split in sentences

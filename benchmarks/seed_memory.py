@@ -72,7 +72,7 @@ def make_config(folder):
     texts = {"vocab.txt": "\n".join(_WORDS) + "\n", "bert_config.json": config.to_json_string()}
     texts |= {f"{part}.tsv": f"text\tlabel\n{rows}" for part in ("train", "dev")}
     bert_tf.io.files.write_texts({os.path.join(folder, name): text for name, text in texts.items()})
-    options = tasks.ClassificationOptions(task_name="tsv", data_dir=folder, max_seq_length=16)
+    options = tasks.ClassificationConfig(task_name="tsv", data_dir=folder, max_seq_length=16)
     model = configs.ModelConfig(
         bert_config_file=f"{folder}/bert_config.json", vocab_file=f"{folder}/vocab.txt"
     )

@@ -81,9 +81,9 @@ def main(_):
             # A new tokenizer each time, with an empty cache.
             tokenizer = bert_tf.FullTokenizer(FLAGS.vocab_file)
             before, start = cpu_seconds(), time.monotonic()
-            windows = write_windows(path, source, tokenizer, squad.WindowConfig(), True, processes)[
-                "windows"
-            ]
+            windows = write_windows(
+                path, source, tokenizer, squad.QuestionAnsweringConfig().resolve(), True, processes
+            )["windows"]
             seconds = time.monotonic() - start
             own, workers = (x - y for x, y in zip(cpu_seconds(), before, strict=True))
             rate = questions / (own + workers)

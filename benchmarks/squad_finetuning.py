@@ -116,7 +116,8 @@ def train_transformers(seed):
         seed,
     )
     windows = read(os.path.join(folder, "eval.tf_record"), records.SQUAD)
-    decoding, outputs_of_batches = squad.DecodingConfig(), []
+    config = squad.QuestionAnsweringConfig(max_seq_length=FLAGS.max_seq_length).resolve()
+    outputs_of_batches: list = []
     for start in range(0, len(windows["input_ids"]), 16):
         batch = select(windows, slice(start, start + 16))
         with torch.no_grad():
@@ -124,15 +125,14 @@ def train_transformers(seed):
         values = {"unique_ids": batch["unique_ids"]}
         for side in ("start", "end"):
             logits = outputs[f"{side}_logits"].numpy()
-            best = np.argsort(-logits, axis=-1, kind="stable")[:, : decoding.n_best_size]
+            best = np.argsort(-logits, axis=-1, kind="stable")[:, : config.n_best_size]
             values |= {side: best, f"null_{side}": logits[:, 0]}
             values[f"{side}_logits"] = np.take_along_axis(logits, best, -1)
         outputs_of_batches.append(values)
     tokenizer = bert_tf.FullTokenizer(os.path.join(FLAGS.model, "vocab.txt"))
     source = squad.JsonSource(FLAGS.predict_file, "predict_file")
-    predictions = squad.PredictionWriter(decoding)
-    window = squad.WindowConfig(max_seq_length=FLAGS.max_seq_length)
-    extractor = squad.AnswerExtractor(source, tokenizer, window, decoding)
+    predictions = squad.PredictionWriter(config)
+    extractor = squad.AnswerExtractor(source, tokenizer, config)
     predictions.collect(extractor.answers(outputs_of_batches))
     scores = predictions.score().results()
     return {f"eval_{name}": float(scores[name]) for name in ("exact_match", "f1")}

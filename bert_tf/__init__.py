@@ -51,7 +51,6 @@ _PACKAGES = (
     "optimization",
     "pipelines",
     "serving",
-    "task_options",
     "tasks",
     "tokenization",
     "toy_corpus",

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bert_tf.tasks.question_answering import decoding, features
+from bert_tf.tasks.question_answering import QuestionAnsweringConfig, decoding
 from tests import golden_inputs
 
 # The data of the outputs of the release in the folder `shared`.
@@ -54,9 +54,10 @@ class Recording(NamedTuple):
     answers: dict  # contents of predictions, nbest_predictions and null_odds by name
 
     @property
-    def window_config(self):
-        names = ("max_seq_length", "doc_stride", "max_query_length")
-        return features.WindowConfig(**{name: self.settings[name] for name in names})
+    def config(self):
+        names = QuestionAnsweringConfig.saved_options()
+        given = {name: self.settings[name] for name in names if name in self.settings}
+        return QuestionAnsweringConfig(**given).resolve()
 
 
 def project_recording(version, golden, manifest, tmp_path):

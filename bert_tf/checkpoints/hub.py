@@ -267,7 +267,7 @@ def _check_digests(name, archive, folder, digests):
         if not os.path.exists(path):
             files.write_text(path, json.dumps(digests, indent=2) + "\n")
             return
-        expected = json_files.read(path, json_files.mapping(json_files.TEXT))
+        expected = json_files.read(path, dict[str, str])
         source = f"the first download, which are in {path}"
     for base, digest in expected.items():
         if digests.get(base) != digest:
@@ -292,7 +292,7 @@ def _known_digests():
 
 
 def resolve_model(config, *required):
-    """Return an `options.ModelConfig` with the files of the model that it names.
+    """Return a `configs.ModelConfig` with the files of the model that it names.
 
     The model is a published one, or a folder of the release, of Hugging Face or of a training run.
     Without `model` the files next to `init_checkpoint` are used.

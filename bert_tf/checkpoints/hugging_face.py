@@ -214,7 +214,7 @@ def _shards(path):
             f"{path}: its weights are pickled ({PICKLE}), which is not safe to read; convert them "
             "with transformers, whose `save_pretrained(FOLDER)` writes model.safetensors"
         )
-    values = json_files.read_object(index, {"weight_map": json_files.OBJECT}, "transformers")
+    values = json_files.read(index, {"weight_map": dict}, "transformers")
     shards = sorted({str(shard) for shard in values["weight_map"].values()})
     for shard in shards:
         if shard != os.path.basename(shard):

@@ -9,16 +9,7 @@ from bert_tf import console
 from bert_tf.configs.model import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.io import files, json_files
-from bert_tf.io.json_files import (
-    BOOLEAN,
-    NUMBER,
-    OBJECT,
-    TEXT,
-    array,
-    integer,
-    optional,
-    record,
-)
+from bert_tf.io.json_files import Finite, Positive
 from bert_tf.tokenization.settings import RELEASE_SETTINGS
 from bert_tf.tokenization.tokenizer_json import read_tokenizer_settings
 
@@ -46,23 +37,23 @@ def load_config(path):
 
 # Fields that are used: of any of these files, and of those that the scripts save.
 _FIELDS = {
-    "architectures?": optional(array(TEXT)),
-    "do_lower_case?": optional(BOOLEAN),
-    "id2label?": optional(OBJECT),
-    "max_input_chars_per_word?": optional(integer(1)),
-    "problem_type?": optional(TEXT),
-    "strip_accents?": optional(BOOLEAN),
-    "tokenize_chinese_chars?": optional(BOOLEAN),
+    "architectures?": list[str] | None,
+    "do_lower_case?": bool | None,
+    "id2label?": dict | None,
+    "max_input_chars_per_word?": Positive | None,
+    "problem_type?": str | None,
+    "strip_accents?": bool | None,
+    "tokenize_chinese_chars?": bool | None,
 }
 _FIELDS_OF_TASKS = {
     **_FIELDS,
-    "data_scheme?": TEXT,
-    "labels?": array(TEXT),
-    "max_seq_length?": optional(integer(1)),
-    "names?": array(TEXT),
-    "numbers?": array(OBJECT),
-    "scores?": record({"mean": NUMBER, "deviation": NUMBER}),
-    "task_type?": TEXT,
+    "data_scheme?": str,
+    "labels?": list[str],
+    "max_seq_length?": Positive | None,
+    "names?": list[str],
+    "numbers?": list[dict],
+    "scores?": {"mean": Finite, "deviation": Finite},
+    "task_type?": str,
 }
 
 
@@ -70,7 +61,7 @@ def read_json(folder, name):
     """Return the values of a JSON file as a dict, an empty one if the file does not exist."""
     path = os.path.join(folder, name)
     fields = _FIELDS_OF_TASKS if name in files.TASK_FILES else _FIELDS
-    return json_files.read_object(path, fields) if tf.io.gfile.exists(path) else {}
+    return json_files.read(path, fields) if tf.io.gfile.exists(path) else {}
 
 
 def read_metadata(path):

@@ -16,7 +16,8 @@ import typing
 from absl import app, flags, logging
 
 from bert_tf import console
-from bert_tf.configs.train import ModelConfig
+from bert_tf.configs.model import ModelConfig
+from bert_tf.configs.options import Config
 from bert_tf.errors import Stopped, UserError, out_of_memory_errors, reason
 from bert_tf.io import files
 
@@ -113,31 +114,34 @@ def import_tensorflow():
             sys.stderr.writelines(line for line in caught if not _NOISE.match(line))
 
 
-def define_options(config_class, only=None, skip=()):
-    """Define a flag for each `options.option` of a dataclass, or for `only` some of them.
+def define_options(config, only=None, skip=()):
+    """Define a flag for each option of a `Config` with its defaults, or for `only` some of them.
 
-    A field that is itself a configuration gets the flags of its options.
+    The configurations in it get flags for their options, too.
     """
-    hints = typing.get_type_hints(config_class)
-    for field in dataclasses.fields(config_class):
-        name, values = field.name, dict(field.metadata)
-        if dataclasses.is_dataclass(field.default_factory) and name not in skip:
-            define_options(field.default_factory, skip=skip)
-        if "help" not in values or name in skip or (only is not None and name not in only):
+    hints = typing.get_type_hints(type(config))
+    for field in dataclasses.fields(config):
+        name, metadata, default = field.name, field.metadata, getattr(config, field.name)
+        if isinstance(default, Config):
+            define_options(default, only, skip)
+        help = metadata.get("help")
+        if not help or name in skip or (only is not None and name not in only):
             continue
-        default = values.get("flag_default", field.default)
+        default = metadata["default"] if default is None else default
         types = typing.get_args(hints[name]) or (hints[name],)
-        if choices := values.get("choices"):
-            flags.DEFINE_enum(name, default, choices, values["help"])
-        elif tuple in types:
-            flags.DEFINE_list(name, list(default) or None, values["help"])
+        if metadata["choices"]:
+            flags.DEFINE_enum(name, default, metadata["choices"], help)
+        elif typing.get_origin(hints[name]) is list:
+            flags.DEFINE_multi_string(name, list(default), help)
+        elif typing.get_origin(hints[name]) is tuple:
+            flags.DEFINE_list(name, list(default) or None, help)
         elif bool in types:
-            flags.DEFINE_bool(name, default, values["help"])
+            flags.DEFINE_bool(name, default, help)
         elif int in types or float in types:
             define = flags.DEFINE_integer if int in types else flags.DEFINE_float
-            define(name, default, values["help"], values.get("minimum"), values.get("maximum"))
+            define(name, default, help, metadata["minimum"], metadata["maximum"])
         else:
-            flags.DEFINE_string(name, default, values["help"])
+            flags.DEFINE_string(name, default, help)
 
 
 TOKENIZER_FLAGS = ("do_lower_case", "strip_accents", "tokenize_chinese_chars")
@@ -145,7 +149,7 @@ TOKENIZER_FLAGS = ("do_lower_case", "strip_accents", "tokenize_chinese_chars")
 
 def define_tokenizer_flags():
     """Define the flags of vocabulary, casing, accents and Chinese characters."""
-    define_options(ModelConfig, only=("vocab_file", *TOKENIZER_FLAGS))
+    define_options(ModelConfig(), only=("vocab_file", *TOKENIZER_FLAGS))
 
 
 def tokenizer_options():
@@ -153,20 +157,21 @@ def tokenizer_options():
     return {name: FLAGS[name].value for name in TOKENIZER_FLAGS if FLAGS[name].present}
 
 
-def from_flags(config_class, **values):
-    """Make a configuration dataclass from the flags named like its fields.
+def from_flags(config):
+    """Return a `Config` with the values of the flags named like its options.
 
-    A field whose default is None gets the flag's value only if the flag is given, and a field that
-    is a configuration is made from its own flags. `values` are for the fields that have no flag.
+    An option that is None gets the value of its flag only if the flag is given.
     """
-    for field in dataclasses.fields(config_class):
-        name = field.name
-        if name in values:
-            continue
-        if dataclasses.is_dataclass(field.default_factory):
-            values[name] = from_flags(field.default_factory)
-        elif name in FLAGS:
-            flag = FLAGS[name]
-            value = None if field.default is None and not flag.present else flag.value
-            values[name] = tuple(value or ()) if field.default == () else value
-    return config_class(**values)
+    values = {}
+    for field in dataclasses.fields(config):
+        name, value = field.name, getattr(config, field.name)
+        if isinstance(value, Config):
+            values[name] = from_flags(value)
+        elif (
+            field.metadata.get("help")
+            and name in FLAGS
+            and (value is not None or FLAGS[name].present)
+        ):
+            given = FLAGS[name].value
+            values[name] = tuple(given or ()) if isinstance(value, tuple) else given
+    return dataclasses.replace(config, **values)

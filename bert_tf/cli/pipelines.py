@@ -7,7 +7,8 @@ from absl import flags
 import bert_tf
 from bert_tf import console
 from bert_tf.cli.flags import define_options, from_flags, tokenizer_options
-from bert_tf.configs.train import DeviceConfig, ModelConfig, TrainConfig
+from bert_tf.configs.model import ModelConfig
+from bert_tf.configs.train import DeviceConfig, TrainConfig
 from bert_tf.tokenization.tokenizer_json import is_tokenizer_json
 
 FLAGS = flags.FLAGS
@@ -17,8 +18,8 @@ flags.disclaim_key_flags()
 
 def define_pipeline_flags():
     """Define the flags for the model, its tokenizer, devices and batches."""
-    define_options(ModelConfig)
-    define_options(DeviceConfig)
+    define_options(ModelConfig())
+    define_options(DeviceConfig())
     flags.DEFINE_integer(
         "max_seq_length", 128, "Maximum number of tokens; longer texts are truncated."
     )
@@ -37,7 +38,7 @@ def model_files():
     The configuration, vocabulary and casing default to those next to --init_checkpoint, or in the
     folder --model.
     """
-    given = config = from_flags(ModelConfig)
+    given = config = from_flags(ModelConfig())
     source, settings = config.model or config.init_checkpoint, {}
     if source and (not config.model or bert_tf.checkpoints.is_local_model(source)):
         # Report a missing checkpoint before anything that is missing next to it.
@@ -67,7 +68,7 @@ def pipeline_options():
     """Return the flags for devices and batches as arguments of `TextPipeline.from_preset`."""
     if bert_tf.training.strategy.tf_config() > 1:
         raise bert_tf.UserError(bert_tf.pipelines.SINGLE_PROCESS_MESSAGE)
-    device = from_flags(DeviceConfig)
+    device = from_flags(DeviceConfig())
     device.check_dtype(FLAGS.dtype)
     return {
         "dtype": TrainConfig(dtype=FLAGS.dtype).dtype_policy,

@@ -1,10 +1,12 @@
-"""`BertConfig`: the hyperparameters in the release's `bert_config.json`."""
+"""`BertConfig`: the hyperparameters in the release's `bert_config.json`; and `ModelConfig`."""
 
 import copy
+import dataclasses
 import json
 import sys
 from typing import Any
 
+from bert_tf.configs.options import Config, option
 from bert_tf.errors import UserError
 from bert_tf.io import json_files
 
@@ -221,3 +223,44 @@ def _from_hugging_face(values):
         raise UserError(f"hidden_act must be one of {known}, not {act!r}")
     values = {key: value for key, value in values.items() if key not in _HUGGING_FACE_ONLY}
     return {**values, "hidden_act": _HUGGING_FACE_ACTIVATIONS[act]}
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelConfig(Config):
+    """The files of a pre-trained model."""
+
+    model: str | None = option(
+        None,
+        "Model of the 2018 release by name, such as uncased_L-12_H-768_A-12, or a folder of the "
+        "release, of Hugging Face or of a training run; provides bert_config_file, "
+        "init_checkpoint, vocab_file and do_lower_case if not given. (bert_tf)",
+    )
+    bert_config_file: str | None = option(
+        None,
+        "JSON file with the sizes of the BERT model; the one next to init_checkpoint if not given.",
+    )
+    init_checkpoint: str | None = option(
+        None,
+        "Checkpoint to start from (usually a pre-trained BERT model). Not read when output_dir "
+        "already has a checkpoint: then that run is resumed.",
+    )
+    vocab_file: str | None = option(
+        None,
+        "The vocabulary that the BERT model was trained on, or a tokenizer.json; the one next to "
+        "init_checkpoint if not given.",
+    )
+    do_lower_case: bool | None = option(
+        True,
+        "Whether to lower case the text: True for uncased models, False for cased ones.",
+        saved=True,
+    )
+    strip_accents: bool | None = option(
+        None,
+        "Whether to strip accents; if not given, as in the files of the model, else as "
+        "do_lower_case. (bert_tf)",
+    )
+    tokenize_chinese_chars: bool | None = option(
+        None,
+        "Whether each Chinese character is a word; if not given, as in the files of the model, "
+        "else true. (bert_tf)",
+    )

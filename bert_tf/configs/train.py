@@ -1,15 +1,11 @@
-"""Typed configuration of a run, from which the flags of the scripts are made.
-
-Each option is declared once, as a field with its default and help. `cli.flags.define_options` makes
-a flag of it, and `documented` adds it to the docstring of its class. Nothing here needs TensorFlow.
-"""
+"""The configurations of training: the loop, the optimizer, the devices, and fine-tuning."""
 
 import dataclasses
-import math
 import os
-import textwrap
 
 from bert_tf import console
+from bert_tf.configs.model import ModelConfig
+from bert_tf.configs.options import Config, option
 from bert_tf.errors import UserError
 
 # The inputs alone of a larger batch would take gigabytes.
@@ -19,96 +15,9 @@ _MAX_STEPS = 2**31 - 1
 # All processes start at once, so a mistyped number would use up the machine.
 MAX_PROCESSES = 1024
 
-PARTS = ("train", "dev", "test")
 
-
-def option(default, help, **flag):
-    """Declare an option of a configuration dataclass.
-
-    Args:
-      default: the default. None means "not given": the trained model or the task decides.
-      help: what the option does, one or two sentences.
-      **flag: of its flag: `choices`, `minimum`, `maximum`, or `flag_default`, which --help shows
-        instead of None.
-    """
-    return dataclasses.field(default=default, metadata={"help": help, **flag})
-
-
-def check_bounds(config):
-    """Raise UserError for a number of a configuration that is outside of its option's bounds."""
-    for field in dataclasses.fields(config):
-        value = getattr(config, field.name)
-        if dataclasses.is_dataclass(value):
-            check_bounds(value)
-        if type(value) not in (int, float):
-            continue
-        low, high = field.metadata.get("minimum"), field.metadata.get("maximum")
-        bounds = [f"at least {low}"] if low is not None else []
-        bounds += [f"at most {high}"] if high is not None else []
-        is_valid = (low is None or value >= low) and (high is None or value <= high)
-        # TensorFlow's integers have 64 bits.
-        limit = math.inf if type(value) is float else 2**63
-        is_finite = -limit < value < limit if bounds else value == value
-        if not is_finite or not is_valid:
-            expected = " and ".join(["a finite number", *bounds])
-            raise UserError(f"`{field.name}={value}`: expected {expected}")
-
-
-def documented(cls):
-    """Add the help of each option to the docstring of a configuration dataclass."""
-    lines = []
-    for field in dataclasses.fields(cls):
-        text = f"{field.name}: {field.metadata.get('help', 'see the class.')}"
-        lines += textwrap.wrap(text, 90, initial_indent="  ", subsequent_indent="    ")
-    cls.__doc__ += "\n\nAttributes:\n" + "\n".join(lines) + "\n"
-    return cls
-
-
-@documented
 @dataclasses.dataclass(frozen=True)
-class ModelConfig:
-    """The files of a pre-trained model."""
-
-    model: str | None = option(
-        None,
-        "Model of the 2018 release by name, such as uncased_L-12_H-768_A-12, or a folder of the "
-        "release, of Hugging Face or of a training run; provides bert_config_file, "
-        "init_checkpoint, vocab_file and do_lower_case if not given. (bert_tf)",
-    )
-    bert_config_file: str | None = option(
-        None,
-        "JSON file with the sizes of the BERT model; the one next to init_checkpoint if not given.",
-    )
-    init_checkpoint: str | None = option(
-        None,
-        "Checkpoint to start from (usually a pre-trained BERT model). Not read when output_dir "
-        "already has a checkpoint: then that run is resumed.",
-    )
-    vocab_file: str | None = option(
-        None,
-        "The vocabulary that the BERT model was trained on, or a tokenizer.json; the one next to "
-        "init_checkpoint if not given.",
-    )
-    do_lower_case: bool | None = option(
-        None,
-        "Whether to lower case the text: True for uncased models, False for cased ones.",
-        flag_default=True,
-    )
-    strip_accents: bool | None = option(
-        None,
-        "Whether to strip accents; if not given, as in the files of the model, else as "
-        "do_lower_case. (bert_tf)",
-    )
-    tokenize_chinese_chars: bool | None = option(
-        None,
-        "Whether each Chinese character is a word; if not given, as in the files of the model, "
-        "else true. (bert_tf)",
-    )
-
-
-@documented
-@dataclasses.dataclass(frozen=True)
-class TrainConfig:
+class TrainConfig(Config):
     """How a run trains, apart from its data, its optimizer and its devices."""
 
     train_batch_size: int = option(
@@ -168,6 +77,7 @@ class TrainConfig:
         "Stop after this number of evaluations without a better best_metric; 0 for never. "
         "(bert_tf)",
         minimum=0,
+        requires="best_metric",
     )
     seed: int = option(
         0,
@@ -198,8 +108,6 @@ class TrainConfig:
             raise UserError(f"`best_metric={self.best_metric}` requires `eval_steps`")
         if self.eval_steps and not do_train:
             console.warning("`eval_steps` has no effect without `do_train`")
-        if self.early_stopping_patience and not self.best_metric:
-            raise UserError("`early_stopping_patience` requires `best_metric`")
 
     def check_frozen_layers(self, config):
         """Raise UserError if a `BertConfig` has fewer layers than are to be frozen."""
@@ -225,10 +133,12 @@ class TrainConfig:
         return int(steps)
 
 
-@documented
 @dataclasses.dataclass(frozen=True)
-class OptimizerConfig:
-    """The optimizer and its schedule; `optimization.make_optimizer` makes it."""
+class OptimizerConfig(Config):
+    """The optimizer and its schedule; `optimization.make_optimizer` makes it.
+
+    If `num_warmup_steps` is not given, the warm-up takes `warmup_proportion` of the steps.
+    """
 
     optimizer: str = option(
         "bert_adam",
@@ -246,11 +156,18 @@ class OptimizerConfig:
     warmup_proportion: float = option(
         0.1, "Share of the steps to warm up in.", minimum=0.0, maximum=1.0
     )
+    num_warmup_steps: int | None = option(None, "Number of warm-up steps.", minimum=0)
+
+    def validate(self):
+        """Return self, or raise UserError naming the first invalid attribute."""
+        super().validate()
+        if self.is_given("warmup_proportion") and self.num_warmup_steps is not None:
+            raise UserError("`warmup_proportion` cannot be combined with `num_warmup_steps`")
+        return self
 
 
-@documented
 @dataclasses.dataclass(frozen=True)
-class DeviceConfig:
+class DeviceConfig(Config):
     """Where the model runs."""
 
     use_tpu: bool = option(False, "Whether to run on a Cloud TPU.")
@@ -260,7 +177,7 @@ class DeviceConfig:
     tpu_zone: str | None = option(None, "Zone of the Cloud TPU, inferred if not given.")
     gcp_project: str | None = option(None, "Project of the Cloud TPU, inferred if not given.")
     master: str | None = option(None, "TensorFlow master address, the older name of tpu_name.")
-    num_tpu_cores: int = option(8, "Expected number of TPU cores.")
+    num_tpu_cores: int = option(8, "Expected number of TPU cores.", minimum=1)
     distribution_strategy: str = option(
         "auto",
         "auto uses the workers in the environment variable TF_CONFIG, else all GPUs of this "
@@ -275,48 +192,11 @@ class DeviceConfig:
 
 
 @dataclasses.dataclass(frozen=True)
-class TaskOptions:
-    """Base of the options of a task: its data, and how to read and learn from them.
-
-    An option that is None has the value of the trained model in the output folder, else the default
-    of the task's config.
-    """
-
-    max_seq_length: int | None = option(
-        None, "Longest sequence in tokens; longer ones are truncated.", flag_default=128
-    )
-
-    def completed(self, config_class, stored=None):
-        """Fill in options that are None from a run's `TaskConfig`, else from the class's defaults.
-
-        Returns:
-          (the completed options, list of the names taken from `stored`)
-        """
-        recorded = stored.recorded_options() if stored else {}
-        known = {**config_class.default_options(), **recorded}
-        names = [field.name for field in dataclasses.fields(self)]
-        missing = [name for name in names if getattr(self, name) is None and name in known]
-        options = dataclasses.replace(self, **{name: known[name] for name in missing})
-        return options, [name for name in missing if name in recorded]
-
-    def check(self, config, is_resumed):
-        """Raise UserError for options that cannot be combined, before any data are read.
-
-        `config` is the `FineTuneConfig`; `is_resumed`: whether the output folder has a checkpoint.
-        """
-
-    def is_given(self, name):
-        """Return whether an option differs from its default."""
-        return getattr(self, name) != getattr(type(self), name)
-
-
-@documented
-@dataclasses.dataclass(frozen=True)
-class FineTuneConfig:
-    """The configuration of `training.fine_tune`; `task` is the `TaskOptions` of the task."""
+class FineTuneConfig(Config):
+    """The configuration of `training.fine_tune`; `task` is the `TaskConfig` of the task."""
 
     output_dir: str = option(None, "Folder for checkpoints, summaries and results.")
-    task: TaskOptions = dataclasses.field(default_factory=TaskOptions)
+    task: Config | None = None
     model: ModelConfig = dataclasses.field(default_factory=ModelConfig)
     train: TrainConfig = dataclasses.field(default_factory=TrainConfig)
     optimizer: OptimizerConfig = dataclasses.field(default_factory=OptimizerConfig)
@@ -340,11 +220,13 @@ class FineTuneConfig:
         "Share of the loss on the teacher's logits; the labels have the rest. (bert_tf)",
         minimum=0.0,
         maximum=1.0,
+        requires="teacher_dir",
     )
     teacher_temperature: float = option(
         1.0,
         "Divisor of the logits of both models before they are compared. (bert_tf)",
         minimum=0.01,
+        requires="teacher_dir",
     )
 
     @property
@@ -359,7 +241,7 @@ class FineTuneConfig:
 
     def check(self, spec):
         """Raise UserError for values that cannot be combined; before any data are read."""
-        check_bounds(self)
+        self.validate()
         if not (self.do_train or self.do_eval or self.do_predict):
             raise UserError("one of `do_train`, `do_eval` and `do_predict` must be set")
         self.train.check(self.do_train)
@@ -367,9 +249,6 @@ class FineTuneConfig:
         if self.num_seeds > 1 and not self.do_eval:
             console.warning("`num_seeds` without `do_eval`: there will be no eval_seeds.tsv")
         if not self.teacher_dir:
-            for name in ("teacher_weight", "teacher_temperature"):
-                if getattr(self, name) != getattr(type(self), name):
-                    raise UserError(f"`{name}` requires `teacher_dir`")
             return
         if not spec.can_distill:
             raise UserError(f"`teacher_dir` is not supported by {spec.name}")

@@ -69,7 +69,7 @@ class FeatureCache:
         if not tf.io.gfile.exists(metadata_path):
             return None, f"its metadata, {metadata_path}, are missing"
         try:
-            metadata = json_files.read_object(metadata_path)
+            metadata = json_files.read(metadata_path, dict)
         except UserError:
             return None, f"{metadata_path} cannot be read"
         changed = [name for name, value in self._fingerprint.items() if metadata.get(name) != value]

@@ -13,20 +13,30 @@ import json
 import os
 import re
 import struct
+from typing import NamedTuple
 
 from bert_tf import console
 from bert_tf.errors import UserError, abbreviate, reason
 from bert_tf.io import files, json_files
-from bert_tf.io.json_files import integer, mapping, record
+from bert_tf.io.json_files import Count
 
 # Number of files to access at the same time. An access to an object store takes tens of
 # milliseconds, and almost no processor time.
 NUM_PARALLEL = 32
 
-_FIELDS = {"files": mapping(record({"size": integer(0), "records": integer(0)}))}
 _BLOCK_BYTES = 1 << 22
 _LENGTH = struct.Struct("<Q")
 _SHARD = re.compile(r"-\d{5}-of-\d{5}$")
+
+
+class _Entry(NamedTuple):
+    """The entry of a file in a side file."""
+
+    size: Count
+    records: Count
+
+
+_FIELDS = {"files": dict[str, _Entry]}
 
 
 def map_files(function, paths, what):
@@ -143,7 +153,7 @@ def _read(path):
     if not files.system(path).exists(path):
         return {}
     try:
-        entries = json_files.read_object(path, _FIELDS)["files"]
+        entries = json_files.read(path, _FIELDS)["files"]
     except UserError:
         console.warning("%s: not a side file of TFRecord files, it is ignored", path)
         return {}

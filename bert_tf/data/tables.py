@@ -266,7 +266,7 @@ def _json_line_objects(path):
 
 
 def _json_objects(path):
-    rows = json_files.read(path, json_files.array(json_files.ANY))
+    rows = json_files.read(path, list)
     for number, row in enumerate(rows, 1):
         is_object = isinstance(row, dict)
         problem = None if is_object else "expected a JSON object of columns by name"

@@ -1,153 +1,164 @@
 """Validated reading of the JSON files that are saved next to models and data.
 
-The type of a value is a `Kind`; the fields of an object are a dict from names to kinds, where a
-name that ends in "?" may be missing:
+The type of a value is a type annotation. That of an object is a dict from the names of its fields
+to their types, where a name that ends in "?" may be missing; objects may have further fields.
 
->>> fields = {"labels": array(TEXT), "max_seq_length": integer(1), "lstm_size?": integer(1)}
->>> values = read_object("classifier.json", fields, written_by="run_classifier.py")
+>>> fields = {"labels": list[str], "max_seq_length": Positive, "lstm_size?": Positive | None}
+>>> values = read("classifier.json", fields, written_by="run_classifier.py")
 """
 
+import dataclasses
 import json
 import math
 import sys
 import types
 import typing
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Annotated, Any
 
 from bert_tf.errors import UserError
 from bert_tf.io import files
 
-
-class Kind(NamedTuple):
-    """The type of a JSON value.
-
-    Attributes:
-      description: the type as a noun phrase, for messages.
-      problem: function from a value to a message if it is not of this kind, else None.
-    """
-
-    description: str
-    problem: Callable[[Any], str | None]
+# JSON and TensorFlow have integers of 64 bits.
+_MAX_INTEGER = 2**63 - 1
 
 
-def _kind(description, is_valid):
-    def problem(value):
-        if is_valid(value):
-            return None
-        return f"is {quoted(value)}, expected {description}"
+@dataclasses.dataclass(frozen=True)
+class Limits:
+    """Limits of a value, for `typing.Annotated`; with bounds a number must also be finite."""
 
-    return Kind(description, problem)
+    minimum: float | None = None
+    maximum: float | None = None
+    choices: tuple | None = None
+    is_finite: bool = False
+
+
+Count = Annotated[int, Limits(minimum=0)]
+Positive = Annotated[int, Limits(minimum=1)]
+# Other floats may be infinite, such as a threshold. NaN is never valid.
+Finite = Annotated[float, Limits(is_finite=True)]
+
+_DESCRIPTIONS = {
+    bool: "true or false",
+    int: "an integer",
+    float: "a number",
+    str: "a string",
+    dict: "an object",
+    list: "a list",
+    tuple: "a list",
+}
 
 
 def quoted(value: Any, limit: int = 40) -> str:
-    """Return a JSON value as printable text on one line, truncated to about `limit` characters."""
-    text = json.dumps(value, ensure_ascii=False)
-    text = text if text.isprintable() else json.dumps(value)
+    """Return a value as printable JSON on one line, truncated to about `limit` characters."""
+    text = json.dumps(value, ensure_ascii=False, default=repr)
+    text = text if text.isprintable() else json.dumps(value, default=repr)
     return text if len(text) <= limit else f"{text[:limit]}..."
 
 
-TEXT = _kind("a text", lambda value: isinstance(value, str))
-ANY = Kind("any value", lambda value: None)
-BOOLEAN = _kind("true or false", lambda value: isinstance(value, bool))
-OBJECT = _kind("an object", lambda value: isinstance(value, dict))
+def describe(hint: Any) -> str:
+    """Return a type annotation as a noun phrase for messages, without a None that it allows."""
+    return _describe(*_parts(hint)[:2])
 
 
-def integer(minimum: int, maximum: int = 2**63 - 1) -> Kind:
-    """Return the kind of whole numbers within bounds."""
-    description = f"a whole number of at least {minimum}"
-    return _kind(description, lambda value: type(value) is int and minimum <= value <= maximum)
+def _describe(hint, limits):
+    if limits.choices:
+        return f"one of {', '.join(map(str, limits.choices))}"
+    kind = _kind(hint)
+    text = _DESCRIPTIONS.get(kind) or f"a {kind.__name__}"
+    if kind is float and (limits.is_finite or limits.minimum is not None):
+        text = "a finite number"
+    low, high = limits.minimum, limits.maximum
+    if low is not None and high is not None:
+        return f"{text} between {low:g} and {high}"
+    if low is not None or high is not None:
+        return f"{text} of at {'most' if low is None else 'least'} {high if low is None else low}"
+    if kind in (list, tuple) and (elements := typing.get_args(hint)):
+        return f"{text}, each element {describe(elements[0])}"
+    return text
 
 
-def _is_number(value):
-    """Return whether a value is a float that is not NaN, or an integer that a float can hold."""
-    if type(value) is int:
-        return abs(value) <= sys.float_info.max
-    return type(value) is float and not math.isnan(value)
+def problem(value: Any, hint: Any) -> str | None:
+    """Return how a value differs from a type annotation, None if it does not.
 
-
-NUMBER = _kind("a finite number", lambda value: _is_number(value) and math.isfinite(value))
-# A threshold or a loss may be infinite.
-ANY_NUMBER = _kind("a number", _is_number)
-
-
-def choice(*values: Any) -> Kind:
-    """Return the kind of a few texts or numbers."""
-    names = ", ".join(json.dumps(value) for value in values)
-    return _kind(
-        f"one of {names}", lambda value: type(value) in map(type, values) and value in values
-    )
-
-
-def optional(kind: Kind) -> Kind:
-    """Return the kind of values of `kind` and null."""
-
-    def problem(value):
-        message = None if value is None else kind.problem(value)
-        # Not for a message about a part of the value.
-        is_whole = message is not None and message.startswith("is ")
-        return f"{message} or null" if is_whole else message
-
-    return Kind(f"{kind.description} or null", problem)
-
-
-def array(kind: Kind) -> Kind:
-    """Return the kind of lists whose elements are all of `kind`."""
-    is_list = _kind(f"a list, each element {kind.description}", lambda x: isinstance(x, list))
-
-    def problem(value):
-        if message := is_list.problem(value):
-            return message
-        messages = ((i, kind.problem(element)) for i, element in enumerate(value))
-        return next((f"[{i}]{_joined(message)}" for i, message in messages if message), None)
-
-    return Kind(is_list.description, problem)
-
-
-def mapping(kind: Kind) -> Kind:
-    """Return the kind of objects whose values are all of `kind`, whatever their names are."""
-
-    def problem(value):
-        if message := OBJECT.problem(value):
-            return message
-        messages = ((name, kind.problem(x)) for name, x in value.items())
-        return next((f"[{json.dumps(name)}]{_joined(x)}" for name, x in messages if x), None)
-
-    return Kind(f"an object, each value {kind.description}", problem)
-
-
-def record(fields: dict[str, Kind]) -> Kind:
-    """Return the kind of objects with these fields, and any others."""
-
-    def problem(value):
-        if message := OBJECT.problem(value):
-            return message
-        for name, kind in fields.items():
-            key = name.removesuffix("?")
-            if key not in value:
-                if key == name:
-                    return f".{key} is missing, expected {kind.description}"
-            elif message := kind.problem(value[key]):
-                return f".{key}{_joined(message)}"
-        return None
-
-    return Kind("an object", problem)
-
-
-def _joined(message):
-    """Separate a message from the name before it, unless it begins with a part of that name."""
-    return message if message[0] in ".[" else f" {message}"
-
-
-def of_type(hint: Any) -> Kind:
-    """Return the kind of a type annotation; whole numbers are at least 1.
-
-    >>> of_type(bool | None)
+    The message starts with the place in the value, such as `.labels[1] is 7, expected a string`.
     """
-    if isinstance(hint, types.UnionType):
-        (hint,) = (x for x in typing.get_args(hint) if x is not type(None))
-        return optional(of_type(hint))
-    return {bool: BOOLEAN, int: integer(1), float: ANY_NUMBER, str: TEXT}[hint]
+    hint, limits, is_optional = _parts(hint)
+    if hint is Any or (value is None and is_optional):
+        return None
+    kind, arguments = _kind(hint), typing.get_args(hint)
+    if hasattr(kind, "_fields") and isinstance(value, kind):
+        value = value._asdict()
+    if not _is_of_kind(value, kind, limits):
+        end = " or null" if is_optional else ""
+        return f"is {quoted(value)}, expected {_describe(hint, limits)}{end}"
+    children: list = []
+    if kind in (list, tuple) and arguments:
+        children = [(f"[{i}]", element, arguments[0]) for i, element in enumerate(value)]
+    elif kind is dict and arguments:
+        children = [(f"[{quoted(key)}]", x, arguments[1]) for key, x in value.items()]
+    for name, field in _fields(hint).items():
+        key = name.removesuffix("?")
+        if key in value:
+            children.append((f".{key}", value[key], field))
+        elif key == name:
+            return f".{key} is missing, expected {describe(field)}"
+    for place, child, field in children:
+        if message := problem(child, field):
+            return f"{place}{'' if message[0] in '.[' else ' '}{message}"
+    return None
+
+
+def check(value: Any, hint: Any) -> None:
+    """Raise UserError, naming the field, if a value differs from a type annotation."""
+    if message := problem(value, hint):
+        where = "the JSON " if message.startswith("is ") else ""
+        raise UserError(f"{where}{message.removeprefix('.')}")
+
+
+def _parts(hint):
+    """Return (an annotation without limits and None, its `Limits`, whether it allows None)."""
+    limits, is_optional = Limits(), False
+    while True:
+        if typing.get_origin(hint) is Annotated:
+            hint, limits = typing.get_args(hint)[:2]
+        elif typing.get_origin(hint) in (types.UnionType, typing.Union):
+            (hint,) = (x for x in typing.get_args(hint) if x is not type(None))
+            is_optional = True
+        else:
+            return hint, limits, is_optional
+
+
+def _kind(hint):
+    return dict if isinstance(hint, dict) else typing.get_origin(hint) or hint
+
+
+def _fields(hint):
+    """Return the fields of an object: of a dict of annotations, or of a NamedTuple class."""
+    if isinstance(hint, dict):
+        return hint
+    optional = getattr(hint, "_field_defaults", ())
+    hints = typing.get_type_hints(hint, include_extras=True) if hasattr(hint, "_fields") else {}
+    return {f"{name}?" if name in optional else name: x for name, x in hints.items()}
+
+
+def _is_of_kind(value, kind, limits):
+    if kind in (int, float):
+        if type(value) is not int and (kind is int or type(value) is not float):
+            return False
+        low, high = limits.minimum, limits.maximum
+        is_finite = abs(value) <= (_MAX_INTEGER if kind is int else sys.float_info.max)
+        needs_finite = kind is int or limits.is_finite or (low, high) != (None, None)
+        if not is_finite and (needs_finite or type(value) is int or math.isnan(value)):
+            return False
+        if (low is not None and value < low) or (high is not None and value > high):
+            return False
+    elif kind in (list, tuple):
+        if not isinstance(value, (list, tuple)):
+            return False
+    elif not isinstance(value, dict if hasattr(kind, "_fields") else kind):
+        return False
+    choices = limits.choices
+    return not choices or (type(value) in map(type, choices) and value in choices)
 
 
 def loads(text: str | bytes) -> Any:
@@ -162,16 +173,16 @@ def loads(text: str | bytes) -> Any:
         raise json.JSONDecodeError(str(error).partition(":")[0], "", 0) from None
 
 
-def read(path: str, kind: Kind | None = None, written_by: str | None = None) -> Any:
+def read(path: str, hint: Any = Any, written_by: str | None = None) -> Any:
     """Return the value of a JSON file.
 
     Args:
       path: the file.
-      kind: the kind that its value must have, None for any.
+      hint: the type annotation of its value, or a dict of the fields of its object.
       written_by: the program that writes such files, for messages.
 
     Raises:
-      UserError: if the file cannot be read, is not JSON or is not of this kind; it names the line
+      UserError: if the file cannot be read, is not JSON or is not of this type; it names the line
         or the field.
     """
     source = f"; a file written by {written_by} was expected" if written_by else ""
@@ -180,14 +191,8 @@ def read(path: str, kind: Kind | None = None, written_by: str | None = None) -> 
         value = loads(text)
     except json.JSONDecodeError as error:
         raise UserError(f"{path}, line {error.lineno}: not JSON ({error.msg}){source}") from None
-    if kind and (message := kind.problem(value)):
-        where = "the JSON " if message.startswith("is ") else ""
-        raise UserError(f"{path}: {where}{message.removeprefix('.')}{source}")
+    try:
+        check(value, hint)
+    except UserError as error:
+        raise UserError(f"{path}: {error}{source}") from None
     return value
-
-
-def read_object(
-    path: str, fields: dict[str, Kind] | None = None, written_by: str | None = None
-) -> dict[str, Any]:
-    """Return the object in a JSON file, whose `fields` are valid; see `read`."""
-    return read(path, record(fields or {}), written_by)

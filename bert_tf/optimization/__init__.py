@@ -19,12 +19,17 @@ OPTIMIZERS = {
 }
 
 
-def make_optimizer(config, num_train_steps, num_warmup_steps=None):
-    """Return the optimizer of an `options.OptimizerConfig`, not yet built.
+def make_optimizer(config, num_train_steps):
+    """Return the optimizer of a `configs.OptimizerConfig`, not yet built.
 
-    Its learning rate reaches 0 at `num_train_steps`. If `num_warmup_steps` is None, the warm-up
-    takes `warmup_proportion` of the steps.
+    Its learning rate reaches 0 at `num_train_steps`. If the config has no `num_warmup_steps`, the
+    warm-up takes its `warmup_proportion` of the steps.
+
+    Raises:
+      UserError: if a value of the config is not valid.
     """
+    config.validate()
+    num_warmup_steps = config.num_warmup_steps
     if num_warmup_steps is None:
         num_warmup_steps = int(num_train_steps * config.warmup_proportion)
     if num_warmup_steps >= num_train_steps:

@@ -21,6 +21,13 @@ from bert_tf.tokenization.tokenizer_json import is_tokenizer_json
 from bert_tf.training.task_config import TaskConfig, check_vocabulary
 
 
+class _Module(NamedTuple):
+    """A module of a sentence-transformers folder, in its modules.json."""
+
+    type: str
+    path: str
+
+
 class ModelFiles(NamedTuple):
     """The files of a pre-trained model.
 
@@ -162,12 +169,9 @@ def sentence_transformers_options(path):
     modules_file = os.path.join(folder, "modules.json")
     if not tf.io.gfile.exists(modules_file):
         return {}
-    module_kind = json_files.record({"type": json_files.TEXT, "path": json_files.TEXT})
     modules = {
         module["type"].rpartition(".")[2]: module["path"]
-        for module in json_files.read(
-            modules_file, json_files.array(module_kind), "sentence-transformers"
-        )
+        for module in json_files.read(modules_file, list[_Module], "sentence-transformers")
     }
     unsupported = sorted(set(modules) - {"Transformer", "Pooling", "Normalize"})
     if unsupported:

@@ -14,7 +14,6 @@ import numpy as np
 
 from bert_tf.errors import UserError, reason
 from bert_tf.io import files, json_files
-from bert_tf.io.json_files import TEXT, array, record
 
 # Names of tasks in models that version 0.1 exported.
 _RENAMED_TASKS = {
@@ -40,11 +39,11 @@ TASK_OUTPUTS = {
 
 # The fields of a `model.json` that are used.
 _FIELDS = {
-    "task": TEXT,
-    "inputs": array(TEXT),
-    "labels?": array(TEXT),
-    "numbers?": array(TEXT),
-    "columns?": record({"text_columns?": array(TEXT)}),
+    "task": str,
+    "inputs": list[str],
+    "labels?": list[str],
+    "numbers?": list[str],
+    "columns?": {"text_columns?": list[str]},
 }
 
 # A multi-label answer lists the labels that have at least this probability.
@@ -328,7 +327,7 @@ def read_metadata(path):
     Raises:
       UserError: if the file is not a `model.json`.
     """
-    metadata = json_files.read_object(path, _FIELDS, "export_model.py")
+    metadata = json_files.read(path, _FIELDS, "export_model.py")
     return {**metadata, "task": _RENAMED_TASKS.get(metadata["task"], metadata["task"])}
 
 

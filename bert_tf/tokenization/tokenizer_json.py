@@ -43,7 +43,7 @@ def read_tokenizer_json(path):
     Raises:
       UserError: naming the field, if the file is not the tokenizer of a BERT model.
     """
-    values = json_files.read_object(path)
+    values = json_files.read(path, dict)
     model = _member(path, values, "model")
     _expect(path, "model.type", model.get("type", "WordPiece"), "WordPiece")
     _expect(path, "model.unk_token", model.get("unk_token"), "[UNK]")
@@ -87,7 +87,7 @@ def read_tokenizer_settings(folder, tokenizer=TOKENIZER):
     settings = read_tokenizer_json(paths[0])[1] if has_json else {}
     if not has_config:
         return settings
-    path, values = paths[1], json_files.read_object(paths[1])
+    path, values = paths[1], json_files.read(paths[1], dict)
     name = values.get("tokenizer_class")
     if name not in (None, *_BERT_CLASSES) and not (has_json and name in _GENERIC_CLASSES):
         raise UserError(
@@ -219,12 +219,12 @@ def _check_types(path, settings, fields):
 
 
 def _check_limit(path, field, value):
-    if message := json_files.integer(1).problem(value):
+    if message := json_files.problem(value, json_files.Positive):
         raise UserError(f"{path}: {field} {message}")
 
 
 def _check_added_tokens(path, tokens, vocab):
-    if message := json_files.optional(json_files.array(json_files.ANY)).problem(tokens):
+    if message := json_files.problem(tokens, list | None):
         raise UserError(f"{path}: added_tokens {message}")
     for token in tokens or ():
         content, index = token, None

@@ -18,17 +18,17 @@ import tensorflow as tf
 from bert_tf import checkpoints, console
 from bert_tf.errors import DamagedFile, UserError
 from bert_tf.io import files, json_files
-from bert_tf.io.json_files import ANY_NUMBER, TEXT, array, integer, optional
+from bert_tf.io.json_files import Count
 
 KEEP = 5
 # The subfolder of the best checkpoint, and the file in it that records the evaluations.
 BEST = "best"
 _RECORD = "best.json"
 _FIELDS = {
-    "metric": TEXT,
-    "value": optional(ANY_NUMBER),
-    "step": optional(integer(0)),
-    "since": array(integer(0)),
+    "metric": str,
+    "value": float | None,
+    "step": Count | None,
+    "since": list[Count],
 }
 
 _RUN_STATE = "bert_tf/"
@@ -272,7 +272,7 @@ def log_best_checkpoint(output_dir, argument=None):
     """
     path = os.path.join(output_dir, BEST, _RECORD)
     if tf.io.gfile.exists(path):
-        record = json_files.read_object(path, _FIELDS, "a training run")
+        record = json_files.read(path, _FIELDS, "a training run")
         folder = os.path.dirname(path)
         usage = f"`{argument}={folder}`" if argument else f"`best_metric={record['metric']}`"
         console.info(
@@ -302,7 +302,7 @@ class BestCheckpoint:
         path = os.path.join(self.folder, _RECORD)
         if not tf.io.gfile.exists(path):
             return
-        record = json_files.read_object(path, _FIELDS, "a training run")
+        record = json_files.read(path, _FIELDS, "a training run")
         stored_metric, self.since = record["metric"], record["since"]
         self.value, self.step = record["value"], record["step"]
         if stored_metric != metric:

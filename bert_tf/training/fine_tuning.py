@@ -49,9 +49,9 @@ class LoadedModel(NamedTuple):
 def fine_tune(spec, config):
     """Train, evaluate and predict with a `tasks.TaskSpec`, as the run_*.py scripts do.
 
-    >>> options = tasks.ClassificationOptions(task_name="MRPC", data_dir="glue/MRPC")
+    >>> task = tasks.ClassificationConfig(task_name="MRPC", data_dir="glue/MRPC")
     >>> model = ModelConfig(model="uncased_L-12_H-768_A-12")
-    >>> config = FineTuneConfig("out", options, model, do_train=True, do_eval=True)
+    >>> config = FineTuneConfig("out", task, model, do_train=True, do_eval=True)
     >>> fine_tune(tasks.TASKS["classification"], config)
     {'dev': {'eval_accuracy': ..., 'global_step': 343}}
 
@@ -64,10 +64,11 @@ def fine_tune(spec, config):
     Raises:
       UserError: if anything the user gave is wrong.
     """
+    config.validate()
     files.check_all_reachable(config)
     spec.config_class.check_folder(config.output_dir)
     stored = None if config.do_train else spec.config_class.load(config.output_dir)
-    config = _completed(spec, config, stored)
+    config = _completed(config, stored)
     config.check(spec)
     config.task.check(config, checkpointing.latest(config.output_dir) is not None)
     if stored:
@@ -85,10 +86,9 @@ def fine_tune(spec, config):
         return experiment.run_seeds()
 
 
-def _completed(spec, config, stored):
+def _completed(config, stored):
     """Fill in missing options from the trained model, and log which."""
-    options, names = config.task.completed(spec.config_class, stored)
-    model = config.model
+    task, model = config.task.resolve(stored), config.model
     if stored:
         values = {
             "bert_config_file": os.path.join(config.output_dir, files.CONFIG),
@@ -97,9 +97,10 @@ def _completed(spec, config, stored):
         }
         missing = {name: x for name, x in values.items() if getattr(model, name) is None}
         model = dataclasses.replace(model, **missing)
+        names = [x for x in task.saved_options() if getattr(config.task, x) != getattr(task, x)]
         if names := [*missing, *names]:
             console.info("from %s: %s", config.output_dir, ", ".join(names))
-    return dataclasses.replace(config, task=options, model=model)
+    return dataclasses.replace(config, task=task, model=model)
 
 
 def _check_seed_folders(config):

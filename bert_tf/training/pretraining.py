@@ -10,7 +10,6 @@ import tensorflow as tf
 
 from bert_tf import checkpoints, console, tokenization
 from bert_tf.configs.model import BertConfig
-from bert_tf.configs.train import check_bounds
 from bert_tf.data import dynamic_masking, input_pipeline, record_checks, record_files, records
 from bert_tf.errors import UserError
 from bert_tf.io import files
@@ -37,13 +36,8 @@ def pretrain(config):
     Raises:
       UserError: if anything the user gave is wrong.
     """
+    config.check()
     files.check_all_reachable(config)
-    if not (config.do_train or config.do_eval):
-        raise UserError("one of `do_train` and `do_eval` must be set")
-    check_bounds(config)
-    config.device.check_dtype(config.train.dtype)
-    if config.masked_lm_prob is not None and not config.dynamic_masking:
-        raise UserError("`masked_lm_prob` requires `dynamic_masking`")
     model = checkpoints.resolve_model(config.model, "bert_config_file")
     config = dataclasses.replace(config, model=model)
     bert_config = BertConfig.from_json_file(config.model.bert_config_file)
@@ -118,8 +112,8 @@ def _make_masking(config, bert_config):
             f"`vocab_file`: {vocab_file} has {len(vocab)} entries, but the model's vocab_size is "
             f"{bert_config.vocab_size}"
         )
-    probability = 0.15 if config.masked_lm_prob is None else config.masked_lm_prob
-    return dynamic_masking.DynamicMasking(vocab, config.lengths, probability, config.train.seed)
+    probability, seed = config.masked_lm_prob, config.train.seed
+    return dynamic_masking.DynamicMasking(vocab, config.lengths, probability, seed)
 
 
 def _check_and_save_config(output_dir, bert_config):
@@ -170,7 +164,6 @@ def _run(config, bert_config, strategy, data):
     set_seed(train.seed)
     evaluates = config.do_eval or train.eval_steps > 0
     check_batch_sizes(train, strategy, config.do_train, evaluates, predict=False)
-    train.check(config.do_train)
     trainer = Trainer(
         lambda: PretrainingTask(bert_config, train.dtype_policy, config.objective != "none"),
         strategy,
@@ -184,7 +177,7 @@ def _run(config, bert_config, strategy, data):
                 "records"
             )
         steps = config.num_train_steps
-        optimizer = make_optimizer(config.optimizer, steps, config.num_warmup_steps)
+        optimizer = make_optimizer(config.optimizer, steps)
         trainer.fit(data.train, optimizer, steps, train, data.evaluation)
     if not config.do_eval:
         return None

@@ -11,7 +11,6 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from bert_tf.configs.train import TaskOptions
 from bert_tf.data import records
 from bert_tf.data.rows import part_of
 from bert_tf.tokenization.truncation import log_truncated
@@ -192,10 +191,9 @@ class TaskSpec:
     Attributes:
       name: of the task, such as "question_answering".
       script: the script that trains it.
-      options_class: its `TaskOptions`.
       config_class: its `TaskConfig`.
-      read: function from (options, model, parts, stored) to `TaskData`, where `options` are
-        completed `options_class`, `model` is a `training.fine_tuning.LoadedModel`, `parts` the
+      read: function from (options, model, parts, stored) to `TaskData`, where `options` is a
+        resolved `config_class`, `model` is a `training.fine_tuning.LoadedModel`, `parts` the
         set of "train", "dev" and "test" that are needed, and `stored` the `TaskConfig` of a
         trained run, or None.
       make_model: function from (config, dtype) to the Keras model.
@@ -206,7 +204,6 @@ class TaskSpec:
 
     name: str
     script: str
-    options_class: type[TaskOptions]
     config_class: type[TaskConfig]
     read: Callable[..., TaskData]
     make_model: Callable[..., Any]

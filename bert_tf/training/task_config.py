@@ -3,13 +3,11 @@
 import dataclasses
 import json
 import os
-import typing
 from typing import ClassVar
-
-import tensorflow as tf
 
 from bert_tf import console
 from bert_tf.configs.model import BertConfig
+from bert_tf.configs.options import Config, fact, option
 from bert_tf.errors import UserError
 from bert_tf.io import files, json_files
 from bert_tf.tokenization.settings import (
@@ -22,78 +20,62 @@ from bert_tf.tokenization.vocabulary import validate_case_matches_vocabulary, vo
 
 
 @dataclasses.dataclass(frozen=True)
-class TaskConfig:
-    """What a fine-tuned model needs besides its weights; saved next to them.
+class TaskConfig(Config):
+    """The configuration of a task: what a user chooses, and what its trained model needs.
 
-    Subclasses add fields and define their JSON. The side files have the format of version 0.1, so
-    folders of that version load.
+    Subclasses add options, such as files and lengths, and facts that follow from the data, such as
+    labels. As the `task` of a `FineTuneConfig` it has what is given. With `bert_config` it is the
+    config of a model, in which no saved option is missing. What a trained model needs is saved next
+    to its weights. These files have the format of version 0.1, so folders of that version load.
 
     Attributes:
       bert_config: the `BertConfig` of the encoder.
       vocab_file: path of the vocabulary.
       do_lower_case: whether the model is uncased.
-      max_seq_length: longest sequence in tokens.
-      strip_accents, tokenize_chinese_chars, max_input_chars_per_word: see `FullTokenizer`.
+      strip_accents, tokenize_chinese_chars, max_input_chars_per_word: see `FullTokenizer`; None for
+        the settings of the release.
+      labels: names of the rows of the model's head in the order of their ids, () if it has none.
     """
 
-    bert_config: BertConfig
-    vocab_file: str
-    do_lower_case: bool = True
-    max_seq_length: int = 128
+    bert_config: BertConfig | None = fact(None, fixed=True)
+    vocab_file: str | None = fact(None, fixed=True)
+    do_lower_case: bool = fact(True, saved=True, fixed=True)
+    max_seq_length: int = option(
+        128, "Longest sequence in tokens; longer ones are truncated.", minimum=1, saved=True
+    )
+    strip_accents: bool | None = fact(None, saved=True, inferred=True)
+    tokenize_chinese_chars: bool | None = fact(None, saved=True, inferred=True)
+    max_input_chars_per_word: int | None = fact(None, minimum=1, saved=True, inferred=True)
+    labels: tuple[str, ...] = fact((), fixed=True)
 
-    # The other settings of the tokenizer; None for those of the release.
-    strip_accents: bool | None = dataclasses.field(default=None, kw_only=True)
-    tokenize_chinese_chars: bool | None = dataclasses.field(default=None, kw_only=True)
-    max_input_chars_per_word: int | None = dataclasses.field(default=None, kw_only=True)
-
-    # The name of the side file, the attributes that a resumed run must not change, and those that
-    # are options, which evaluation and prediction take from the trained model.
+    # The name of the side file.
     FILE: ClassVar[str] = ""
-    FIXED: ClassVar[tuple[str, ...]] = ()
-    OPTIONS: ClassVar[tuple[str, ...]] = ("do_lower_case", "max_seq_length")
 
-    @property
-    def labels(self):
-        """Names of the rows of the model's head in the order of their ids, () if there are none."""
-        return ()
+    def __post_init__(self):
+        super().__post_init__()
+        if self.bert_config is not None:
+            vars(self).update(vars(self.resolve()))
 
     @property
     def tokenizer_settings(self):
         """The arguments of `FullTokenizer` apart from the vocabulary, a dict."""
         return resolve_settings(**{name: getattr(self, name) for name in RELEASE_SETTINGS})
 
-    @classmethod
-    def default_options(cls):
-        """Return the values of options that are neither given nor recorded, by name."""
-        return {name: getattr(cls, name) for name in cls.OPTIONS}
+    def check(self, config, is_resumed):
+        """Raise UserError for options that cannot be combined, before any data are read.
 
-    def recorded_options(self):
-        """Return the options that evaluation and prediction take from the trained model."""
-        return {name: getattr(self, name) for name in self.OPTIONS}
+        `config` is the `FineTuneConfig`; `is_resumed`: whether the output folder has a checkpoint.
+        """
 
-    def to_json(self):
-        """Return the values of the side file, as JSON has them."""
-        return self.recorded_options()
-
-    @classmethod
-    def json_fields(cls):
-        """Return the fields of the side file, as `json_files.read_object` takes them."""
-        hints = typing.get_type_hints(cls)
-        return {
-            **{name: json_files.of_type(hints[name]) for name in cls.OPTIONS},
-            **{f"{name}?": json_files.of_type(hints[name]) for name in EXTRA_SETTINGS},
-        }
-
-    @classmethod
-    def from_json(cls, values, bert_config, vocab_file):
-        """Make a config from the values of a side file, which has valid `json_fields`."""
-        return cls(bert_config, vocab_file, **{name: values[name] for name in cls.OPTIONS})
-
-    @classmethod
-    def of_run(cls, model, options, **values):
-        """Make the config of a run from its `LoadedModel`, its `TaskOptions` and other values."""
-        chosen = {name: getattr(options, name) for name in cls.OPTIONS if name != "do_lower_case"}
-        return cls(model.bert_config, model.vocab_file, model.do_lower_case, **chosen, **values)
+    def of_model(self, model, **facts):
+        """Return the config of a run with its `LoadedModel` and `facts` that follow from data."""
+        return dataclasses.replace(
+            self,
+            bert_config=model.bert_config,
+            vocab_file=model.vocab_file,
+            do_lower_case=model.do_lower_case,
+            **facts,
+        )
 
     @classmethod
     def of_pretrained(cls, bert_config, vocab_file, do_lower_case, labels=(), **options):
@@ -113,13 +95,15 @@ class TaskConfig:
             files.CONFIG: self.bert_config.to_json_string(),
             files.VOCABULARY: vocabulary_text(self.vocab_file),
             # Last: where this file exists, the others do.
-            self.FILE: json.dumps(self._side_file(), indent=2, ensure_ascii=False) + "\n",
+            self.FILE: json.dumps(self.to_json(), indent=2, ensure_ascii=False) + "\n",
         }
         files.write_texts({os.path.join(folder, name): text for name, text in texts.items()})
 
-    def _side_file(self):
-        """Return the values of the side file: `to_json` and settings unlike the release's."""
-        return {**self.to_json(), **extra_settings(self.tokenizer_settings)}
+    def to_json(self):
+        """Return the values of the side file; of the tokenizer's those unlike the release's."""
+        values = super().to_json().items()
+        values = {name: value for name, value in values if name not in EXTRA_SETTINGS}
+        return {**values, **extra_settings(self.tokenizer_settings)}
 
     @classmethod
     def load(cls, folder):
@@ -129,21 +113,23 @@ class TaskConfig:
           UserError: if a file is damaged, or was not written by this task's script.
         """
         path = os.path.join(folder, cls.FILE)
-        if not tf.io.gfile.exists(path):
+        if not files.system(path).exists(path):
             return None
-        values = json_files.read_object(path, cls.json_fields(), files.TASK_FILES[cls.FILE])
-        config = cls.from_json(
-            values,
-            BertConfig.from_json_file(os.path.join(folder, files.CONFIG)),
-            os.path.join(folder, files.VOCABULARY),
-        )
-        return dataclasses.replace(config, **{x: values.get(x) for x in EXTRA_SETTINGS})
+        script = files.TASK_FILES[cls.FILE]
+        values = json_files.read(path, dict, script)
+        bert_config = BertConfig.from_json_file(os.path.join(folder, files.CONFIG))
+        vocab_file = os.path.join(folder, files.VOCABULARY)
+        try:
+            return cls.from_json(values, bert_config=bert_config, vocab_file=vocab_file)
+        except UserError as error:
+            raise UserError(f"{path}: {error}; a file written by {script} was expected") from None
 
     @classmethod
     def check_folder(cls, folder):
         """Raise UserError if a folder holds a run of another task's script."""
         for name, script in files.TASK_FILES.items():
-            if name != cls.FILE and tf.io.gfile.exists(os.path.join(folder, name)):
+            path = os.path.join(folder, name)
+            if name != cls.FILE and files.system(path).exists(path):
                 raise UserError(
                     f"`output_dir`: {folder} holds a run of {script} (it has {name}); use another "
                     "`output_dir`"
@@ -153,8 +139,14 @@ class TaskConfig:
         """Return this config with the values that an earlier run in `folder` has fixed."""
         return self
 
+    def fixed_values(self):
+        values = super().fixed_values()
+        if values["vocab_file"]:
+            values["vocab_file"] = vocabulary_text(values["vocab_file"])
+        return values | self.tokenizer_settings
+
     def check_resume(self, folder):
-        """Check that a run in `folder` has the same model, vocabulary and `FIXED` values.
+        """Check that a run in `folder` has the same `fixed_values`, such as model and vocabulary.
 
         Raises:
           UserError: naming what differs.
@@ -162,17 +154,13 @@ class TaskConfig:
         stored = self.load(folder)
         if stored is None:
             return
-        for name in (*self.FIXED, *RELEASE_SETTINGS, "bert_config", "vocab_file"):
-            old, new = getattr(stored, name), getattr(self, name)
-            if name == "vocab_file":
-                old, new = vocabulary_text(old), vocabulary_text(new)
-            elif name in EXTRA_SETTINGS:
-                old, new = stored.tokenizer_settings[name], self.tokenizer_settings[name]
-            if old == new:
+        new_values = self.fixed_values()
+        for name, old in stored.fixed_values().items():
+            if old == new_values[name]:
                 continue
             values = ""
             if name not in ("bert_config", "vocab_file"):
-                values = f": {_as_text(old)} there, {_as_text(new)} now"
+                values = f": {_as_text(old)} there, {_as_text(new_values[name])} now"
             raise UserError(
                 f"`output_dir`: {folder} holds a run with a different {name}{values}; continue it "
                 "with the same value, or use another `output_dir`"
@@ -182,12 +170,14 @@ class TaskConfig:
         """Check a resumed run; with `write`, save a config that is new or has other options."""
         self.check_resume(folder)
         stored = self.load(folder)
-        if write and (stored is None or self._side_file() != stored._side_file()):
+        if write and (stored is None or self.to_json() != stored.to_json()):
             self.save(folder)
 
 
 def _as_text(value):
-    return ", ".join(value) or "none" if isinstance(value, (list, tuple)) else value
+    if type(value) is tuple:
+        return ", ".join(value) or "none"
+    return "none" if value is None else value
 
 
 def check_labels(labels):

@@ -113,7 +113,7 @@ def test_paths_that_are_not_utf8():
 
 def test_runs_with_remote_paths(no_network):
     config = configs.FineTuneConfig(
-        "gs://b/out", tasks.ClassificationOptions(task_name="mrpc"), do_train=True
+        "gs://b/out", tasks.ClassificationConfig(task_name="mrpc"), do_train=True
     )
     with pytest.raises(UserError, match="`output_dir`: gs://b/out cannot be accessed"):
         training.fine_tune(tasks.TASKS["classification"], config)

@@ -1,22 +1,31 @@
 """Side files: whatever is in them, one sentence names the file and the place."""
 
 import json
+from typing import Annotated, NamedTuple
 
 import pytest
 
 import bert_tf
 from bert_tf.io import json_files
-from bert_tf.io.json_files import BOOLEAN, NUMBER, OBJECT, TEXT, array, choice, integer, optional
+from bert_tf.io.json_files import Count, Finite, Limits, Positive
+
+
+class Entry(NamedTuple):
+    size: Count
+    records: int = 0
+
 
 FIELDS = {
-    "labels": array(TEXT),
-    "length": integer(1),
-    "scale?": json_files.record({"mean": NUMBER}),
-    "pooling?": choice("mean", "max"),
-    "stride?": optional(integer(1)),
-    "lower?": BOOLEAN,
-    "columns?": OBJECT,
-    "names?": optional(json_files.mapping(TEXT)),
+    "labels": list[str],
+    "length": Positive,
+    "scale?": {"mean": Finite},
+    "entry?": Entry,
+    "pooling?": Annotated[str, Limits(choices=("mean", "max"))],
+    "stride?": Positive | None,
+    "share?": Annotated[float, Limits(0.0, 1.0)],
+    "lower?": bool,
+    "columns?": dict,
+    "names?": dict[str, str] | None,
 }
 VALID = {
     "labels": ["a", "b"], "length": 3, "scale": {"mean": 1, "x": 0}, "pooling": "max",
@@ -26,7 +35,7 @@ VALID = {
 
 def read(tmp_path, text):
     (tmp_path / "side.json").write_text(text)
-    return json_files.read_object(str(tmp_path / "side.json"), FIELDS, "run_x.py")
+    return json_files.read(str(tmp_path / "side.json"), FIELDS, "run_x.py")
 
 
 def test_valid_values_are_returned_with_unknown_fields(tmp_path):
@@ -38,20 +47,23 @@ def test_valid_values_are_returned_with_unknown_fields(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"labels": None}, "labels is null, expected a list, each element a text"),
-        ({"labels": ["a", 7]}, r"labels\[1\] is 7, expected a text"),
-        ({"length": "128"}, 'length is "128", expected a whole number of at least 1'),
-        ({"length": 0}, "length is 0, expected a whole number of at least 1"),
-        ({"length": True}, "length is true, expected a whole number"),
-        ({"length": 10**30}, "length is 10{30}, expected a whole number"),
+        ({"labels": None}, "labels is null, expected a list, each element a string"),
+        ({"labels": ["a", 7]}, r"labels\[1\] is 7, expected a string"),
+        ({"length": "128"}, 'length is "128", expected an integer of at least 1'),
+        ({"length": 0}, "length is 0, expected an integer of at least 1"),
+        ({"length": True}, "length is true, expected an integer"),
+        ({"length": 10**30}, "length is 10{30}, expected an integer"),
+        ({"entry": {}}, r"entry\.size is missing, expected an integer of at least 0"),
+        ({"entry": {"size": 1, "records": "x"}}, r'entry\.records is "x", expected an integer'),
+        ({"share": 2}, "share is 2, expected a finite number between 0 and 1"),
         ({"scale": {}}, r"scale\.mean is missing, expected a finite number"),
         ({"scale": {"mean": float("nan")}}, r"scale\.mean is NaN, expected a finite number"),
         ({"scale": {"mean": 10**400}}, r"scale\.mean is 10+\.\.\., expected a finite number"),
-        ({"pooling": "sum"}, 'pooling is "sum", expected one of "mean", "max"'),
+        ({"pooling": "sum"}, 'pooling is "sum", expected one of mean, max'),
         ({"pooling": ["mean"]}, r'pooling is \["mean"\], expected one of'),
-        ({"stride": "x" * 99}, r'stride is "x{39}\.\.\., expected a whole number .* or null'),
+        ({"stride": "x" * 99}, r'stride is "x{39}\.\.\., expected an integer .* or null'),
         ({"lower": 1}, "lower is 1, expected true or false"),
-        ({"names": {"0": "a", "x": 1}}, r'names\["x"\] is 1, expected a text'),
+        ({"names": {"0": "a", "x": 1}}, r'names\["x"\] is 1, expected a string'),
         ({"columns": []}, r"columns is \[\], expected an object"),
     ],
 )
@@ -80,12 +92,11 @@ def test_text_that_is_not_such_an_object(tmp_path, text, message):
 
 def test_type_annotations():
     for hint, valid, invalid in (
-        (int, 1, 0), (int, 1, True), (float, 0.5, "1"), (bool, False, 0), (str, "", None),
-        (int | None, None, 1.5), (bool | None, True, "true"),
+        (Positive, 1, 0), (int, 1, True), (float, 0.5, "1"), (bool, False, 0), (str, "", None),
+        (float, float('inf'), float('nan')), (int | None, None, 1.5), (bool | None, True, "true"),
     ):  # fmt: skip
-        kind = json_files.of_type(hint)
-        assert kind.problem(valid) is None
-        assert kind.problem(invalid)
+        assert json_files.problem(valid, hint) is None
+        assert json_files.problem(invalid, hint)
 
 
 CONFIG = {"vocab_size": 50, "hidden_size": 16, "num_attention_heads": 2}

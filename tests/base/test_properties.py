@@ -10,6 +10,7 @@ import math
 import os
 import pathlib
 import random
+import typing
 
 import hypothesis
 import numpy as np
@@ -17,9 +18,8 @@ import pytest
 from hypothesis import strategies as st
 
 import bert_tf
-from bert_tf import tasks
+from bert_tf import configs, tasks
 from bert_tf.checkpoints.metadata import read_labels
-from bert_tf.configs import train as options
 from bert_tf.io import files, json_files, locks
 from bert_tf.serving.predictor import BasePredictor, read_metadata
 from bert_tf.tasks import classification
@@ -116,7 +116,6 @@ def test_side_files_of_tasks(name, holds, tmp_path):
         if is_accepted(tasks.load_config, str(tmp_path)):
             _, loaded = tasks.load_config(str(tmp_path))
             loaded.to_json()
-            loaded.recorded_options()
             assert type(loaded.max_seq_length) is int and loaded.max_seq_length > 0
 
     holds(check, changed(valid) | JSON)
@@ -187,16 +186,47 @@ def test_records_of_a_run(name, holds, tmp_path):
         holds(check_checkpoint, st.builds(lambda *x: b"".join(x), start, st.binary(max_size=9)))
 
 
+CONFIGS = [
+    configs.TrainConfig(), configs.OptimizerConfig(), configs.DeviceConfig(), configs.ModelConfig(),
+    configs.InstanceConfig(), configs.FineTuneConfig("out"), configs.PretrainingConfig("a", "b"),
+    configs.PretrainingDataConfig("a", "b"),
+    *(spec.config_class() for spec in tasks.TASKS.values()),
+]  # fmt: skip
+PLACES = [(config, x.name) for config in CONFIGS for x in dataclasses.fields(config)]
+
+
 def test_options(holds):
     """Numbers out of bounds, infinite or not numbers are errors that name the option."""
-    names = [x.name for x in dataclasses.fields(options.TrainConfig) if type(x.default) is not str]
 
-    def check(name, value):
-        config = dataclasses.replace(options.TrainConfig(), **{name: value})
-        if is_accepted(options.check_bounds, config) and type(value) in (int, float):
+    def check(place, value):
+        config, name = place
+        config = dataclasses.replace(config, **{name: value})
+        is_train = isinstance(config, configs.TrainConfig)
+        if is_accepted(config.validate) and is_train and type(value) in (int, float):
             is_accepted(config.num_train_steps, 100, "examples")
 
-    holds(check, st.sampled_from(names), NUMBERS)
+    holds(check, st.sampled_from(PLACES), NUMBERS)
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda config: type(config).__name__)
+def test_options_of_wrong_types(config):
+    """Each attribute refuses all types but its own, with a message that names it."""
+    values: dict = {bool: True, int: 3, float: 0.5, str: "x", dict: {"x": 1}, tuple: (1,),
+                    object: object()}  # fmt: skip
+    hints = typing.get_type_hints(type(config))
+    for field in dataclasses.fields(config):
+        accepted = {typing.get_origin(x) or x for x in typing.get_args(hints[field.name])}
+        accepted |= {typing.get_origin(hints[field.name]) or hints[field.name]}
+        if float in accepted:
+            accepted.add(int)
+        for kind, value in values.items():
+            if kind in accepted and kind is not tuple:
+                continue
+            with pytest.raises(bert_tf.UserError, match=f"^`{field.name}="):
+                dataclasses.replace(config, **{field.name: value}).validate()
+        if field.default is dataclasses.MISSING:
+            with pytest.raises(bert_tf.UserError, match=f"^`{field.name}=None`"):
+                dataclasses.replace(config, **{field.name: None}).validate()
 
 
 @pytest.mark.parametrize("ending", ["csv", "tsv", "json", "jsonl", "txt"])
@@ -204,8 +234,8 @@ def test_tables(ending, holds, tmp_path):
     path = tmp_path / f"train.{ending}"
     vocab_file = str(write_vocab(tmp_path))
     (tmp_path / "bert_config.json").write_text(TINY.to_json_string())
-    model = options.ModelConfig(vocab_file=vocab_file)
-    task = classification.custom_task(classification.ClassificationOptions(train_file=str(path)))
+    model = configs.ModelConfig(vocab_file=vocab_file)
+    task = classification.custom_task(classification.ClassificationConfig(train_file=str(path)))
 
     def check(data):
         path.write_bytes(data)

@@ -7,7 +7,7 @@ import pytest
 
 import bert_tf
 from bert_tf import checkpoints, tasks
-from bert_tf.configs.train import FineTuneConfig, ModelConfig, TrainConfig
+from bert_tf.configs import FineTuneConfig, ModelConfig, TrainConfig
 from bert_tf.modeling import (
     BertClassifier,
     BertMultipleChoice,
@@ -141,7 +141,7 @@ SPEC = tasks.TASKS["classification"]
 
 
 def config_of(folder, output_dir, rows=None, **options):
-    task = SPEC.options_class(
+    task = SPEC.config_class(
         max_seq_length=8, task_name="tsv", train_file=rows, dev_file=rows,
         text_columns=("0",), label_column=("1",), header="no",
     )  # fmt: skip

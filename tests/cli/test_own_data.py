@@ -65,7 +65,7 @@ def test_held_out_rows(run, tmp_path):
     with pytest.raises(bert_tf.UserError, match=r"--dev_fraction=0\.5, but .* with 0\.25"):
         run("--do_eval", data[0], "--dev_fraction=0.5")
     # A resumed run must not train on them.
-    with pytest.raises(bert_tf.UserError, match=r"different dev_rows: 0\.25 .* there, none now"):
+    with pytest.raises(bert_tf.UserError, match=r"different dev_split: 0\.25 .* there, none now"):
         run("--do_train", *data)
 
 

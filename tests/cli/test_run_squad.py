@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 import bert_tf
-from bert_tf.tasks.question_answering import decoding, reading
+from bert_tf.tasks.question_answering import QuestionAnsweringConfig, decoding, reading
 from bert_tf.tasks.question_answering.data import PredictionWriter
 from tests.common import WORDS, model_flags, read_results, write_model
 from tests.squad_helpers import CONTEXTS, dataset, letters, question
@@ -237,7 +237,7 @@ def test_prediction_files_appear_together(tmp_path):
     null = decoding.Candidate(None, 0, 0, 1.0, 2.0)
     prediction = decoding.QuestionPrediction([null], None, decoding.MAX_NULL_ODDS)
     predictions = [(reading.Question("", "1", "x", (), True), prediction)]
-    writer = PredictionWriter(decoding.DecodingConfig(version_2_with_negative=True))
+    writer = PredictionWriter(QuestionAnsweringConfig(version_2_with_negative=True).resolve())
     with pytest.raises(KeyboardInterrupt), writer.writing(str(tmp_path)):
         writer.collect(predictions)
         writer.write()

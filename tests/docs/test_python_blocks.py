@@ -23,7 +23,7 @@ pytest.importorskip("tensorflow_text")
 NOT_RUN = {
     "grpc.insecure_channel": "it needs a server",
     "TopicsTask": "test_new_task.py runs it",
-    "TopicsOptions(": "test_new_task.py runs the like",
+    "TopicsConfig(": "test_new_task.py runs the like",
 }
 LENGTH = 24
 COMMON = (bert_tf.BertConfig(**SMALL), "vocab.txt", True, LENGTH)

@@ -13,7 +13,7 @@ import bert_tf
 
 # A module imports from its own layer and the ones before it.
 LAYERS = [
-    ("errors", "console", "lazy", "io", "configs", "commands", "keras_registry", "task_options"),
+    ("errors", "console", "lazy", "io", "configs", "commands", "keras_registry"),
     ("modeling", "tokenization"),
     ("data", "checkpoints", "optimization"),
     ("training",),

@@ -23,10 +23,16 @@ TAGS = tasks.token_classification.Tags(("O", "B-X", "I-X"), "iob2", "iob2")
 KINDS = {"int64": tf.int32, "float32": tf.float32}
 
 
-def make_token_classification(bert_config, dtype=None, feature_based=None):
+def make_question_answering(bert_config, dtype=None):
+    """Make a `QuestionAnsweringTask`."""
+    config = tasks.QuestionAnsweringConfig(bert_config, n_best_size=3)
+    return tasks.question_answering.QuestionAnsweringTask(config, dtype)
+
+
+def make_token_classification(bert_config, dtype=None, **options):
     """Make a `TokenClassificationTask` for sequences of length 8."""
     config = tasks.TokenClassificationConfig(
-        bert_config, "", max_seq_length=8, tags=TAGS, feature_based=feature_based
+        bert_config, "", max_seq_length=8, tags=TAGS, **options
     )
     return tasks.token_classification.TokenClassificationTask(config, dtype)
 
@@ -36,16 +42,14 @@ TASKS = {
     "classification": (tasks.ClassificationTask, (3,), records.CLASSIFICATION),
     "regression": (tasks.classification.RegressionTask, (1,), records.REGRESSION),
     "multi_label": (tasks.classification.MultiLabelTask, (3,), records.MULTI_LABEL),
-    "question_answering": (
-        tasks.question_answering.QuestionAnsweringTask,
-        (tasks.question_answering.DecodingConfig(n_best_size=3),),
-        records.SQUAD_TRAINING,
-    ),
+    "question_answering": (make_question_answering, (), records.SQUAD_TRAINING),
     "token_classification": (make_token_classification, (), records.TAGGING),
     "feature_based": (
         functools.partial(
             make_token_classification,
-            feature_based=tasks.token_classification.FeatureBasedConfig("last", 4),
+            features_only=True,
+            layer_combination="last",
+            feature_lstm_size=4,
         ),
         (),
         records.TAGGING,

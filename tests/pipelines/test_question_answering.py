@@ -63,7 +63,7 @@ def test_fit_computes_padding(encoder_folder, monkeypatch):
 def test_batches_are_the_windows_of_the_script(encoder_folder):
     qa = make(encoder_folder)
     tokenizer = bert_tf.FullTokenizer(str(encoder_folder / "vocab.txt"))
-    converter = features.FeatureConverter(tokenizer, qa.config.window_config, is_training=True)
+    converter = features.FeatureConverter(tokenizer, qa.config, is_training=True)
     question = reading.Question("", "0", "d", (reading.Answer("e f", 8),), False)
     ((_, windows, _),) = converter(reading.Paragraph("", CONTEXT, (question,)))
     assert len(windows) > 1
@@ -91,7 +91,7 @@ def test_presets_and_export(trained, tmp_path):
     qa.save_to_preset(tmp_path / "saved")
     spec, config = tasks.load_config(str(tmp_path / "saved"))
     assert spec.name == "question_answering"
-    assert config.recorded_options() == qa.config.recorded_options()
+    assert config.to_json() == qa.config.to_json()
     loaded = bert_tf.QuestionAnswering.from_preset(tmp_path / "saved")
     assert loaded.config.doc_stride == 5
     assert loaded.predict(QUESTIONS, CONTEXT) == expected

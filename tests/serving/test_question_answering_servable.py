@@ -1,7 +1,5 @@
 """Windows and spans in the graph, compared with those of Python."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -18,7 +16,9 @@ from tests.squad_helpers import record_values, window_logits
 
 @pytest.mark.parametrize("stride", [1, 3, 7, 16, 40])
 def test_windows_are_those_of_python(stride):
-    config = features.WindowConfig(24, stride, 5)
+    config = QuestionAnsweringConfig(
+        max_seq_length=24, doc_stride=stride, max_query_length=5
+    ).resolve()
     rng = np.random.default_rng(0)
     lengths = [0, 1, 2, 15, 16, 17, 18, 40, 0, 50]
     questions = [rng.integers(5, 9, rng.integers(0, 6)).tolist() for _ in lengths]
@@ -85,19 +85,19 @@ def score(windows, logits, decoding):
 @pytest.mark.parametrize("version_2", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_answers_are_those_of_python(version_2, vocab_file, monkeypatch):
     monkeypatch.setattr(sequences, "_WINDOWS_PER_STEP", 3)
-    config = features.WindowConfig(12, 3, 4, answer_alignment="offsets")
-    decoding = decoding_module.DecodingConfig(12, 3, version_2, 0.0)
-    values = {**dataclasses.asdict(config), **dataclasses.asdict(decoding)}
-    model_config = QuestionAnsweringConfig(TINY, vocab_file, True, **values)
+    config = QuestionAnsweringConfig(
+        TINY, vocab_file, max_seq_length=12, doc_stride=3, max_query_length=4, n_best_size=12,
+        max_answer_length=3, answer_alignment="offsets", version_2_with_negative=version_2,
+    )  # fmt: skip
     model = model_of("question_answering")
-    answer = serving.QuestionAnsweringModule(model, model_config, Buckets((8,), 12))
+    answer = serving.QuestionAnsweringModule(model, config, Buckets((8,), 12))
     results = answer(*map(tf.constant, zip(*TEXTS, strict=True)))
     results = {name: value.numpy() for name, value in results.items()}
     names = {"answer", "score", "start", "end"} | ({"null_odds"} if version_2 else set())
     assert results.keys() == names
 
     tokenizer = bert_tf.FullTokenizer(vocab_file)
-    decoder = decoding_module.AnswerDecoder(decoding, by_offsets=config.by_offsets)
+    decoder = decoding_module.AnswerDecoder(config)
     converter = features.FeatureConverter(tokenizer, config, False)
     count = 0
     for number, (question, context) in enumerate(TEXTS):
@@ -111,10 +111,10 @@ def test_answers_are_those_of_python(version_2, vocab_file, monkeypatch):
             outputs = {name: x.numpy() for name, x in model(inputs).items()}
             logits = outputs["start_logits"], outputs["end_logits"]
             scores = [
-                window_logits(*pair, decoding.n_best_size) for pair in zip(*logits, strict=True)
+                window_logits(*pair, config.n_best_size) for pair in zip(*logits, strict=True)
             ]
         expected = decoder.decode(windows, scores)
-        text = expected.answer(decoding)
+        text = expected.answer(config)
         text = "" if text == decoding_module.EMPTY else text
         start, end = results["start"][number], results["end"][number]
         assert results["answer"][number].decode() == text, number
@@ -122,7 +122,7 @@ def test_answers_are_those_of_python(version_2, vocab_file, monkeypatch):
         assert (start >= 0) == bool(text)
         if version_2:
             np.testing.assert_allclose(results["null_odds"][number], expected.null_odds, atol=1e-4)
-        expected = score(windows, logits, decoding)
+        expected = score(windows, logits, config)
         np.testing.assert_allclose(results["score"][number], expected, atol=1e-5)
         assert (expected == 0) == (not context.strip())
     assert count > 20  # more than one step reads

@@ -7,7 +7,7 @@ import pytest
 
 import bert_tf
 from bert_tf.configs import FineTuneConfig
-from bert_tf.tasks import ClassificationOptions
+from bert_tf.tasks import ClassificationConfig
 from bert_tf.tasks.classification import Example, class_weights
 from tests.common import QUICK_RUN, read_results, write_files, write_model
 from tests.tasks.task_helpers import SMALL, make_task_and_batch
@@ -65,7 +65,7 @@ def test_they_are_in_the_training_loss_only(task_type):
 
 
 def test_options_that_have_no_effect(caplog):
-    options = ClassificationOptions(class_weights=("balanced",))
+    options = ClassificationConfig(class_weights=("balanced",))
     options.check(FineTuneConfig("out", options, do_eval=True), is_resumed=True)
     assert "`class_weights` has no effect without `do_train`" in caplog.text
     config = FineTuneConfig("out", options, do_train=True, teacher_dir="teacher")

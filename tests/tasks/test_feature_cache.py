@@ -5,7 +5,7 @@ import json
 import pytest
 
 from bert_tf.tasks import ClassificationConfig, classification
-from bert_tf.tasks.classification import ClassificationData, ClassificationOptions, Example
+from bert_tf.tasks.classification import ClassificationData, Example
 from bert_tf.tokenization import FullTokenizer
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "good", "bad", "soup"]
@@ -19,9 +19,7 @@ def update(tmp_path, tiny_config):
         config = ClassificationConfig(
             tiny_config, "", max_seq_length=max_seq_length, labels=labels, **options
         )
-        data = ClassificationData(
-            classification.custom_task(), {"train": examples}, config, ClassificationOptions()
-        )
+        data = ClassificationData(classification.custom_task(), {"train": examples}, config)
         cache = data.features("train", str(tmp_path / "train.tf_record"), tokenizer)
         reason = cache.stale_reason
         if reason:

@@ -16,7 +16,7 @@ from bert_tf import checkpoints, configs, modeling, optimization, training
 from bert_tf.data import input_pipeline, records
 from bert_tf.data.feature_cache import write_records
 from bert_tf.data.rows import find_file
-from bert_tf.tasks import MultipleChoiceOptions, multiple_choice
+from bert_tf.tasks import MultipleChoiceConfig, multiple_choice
 from bert_tf.tasks.multiple_choice import read_examples
 from tests.common import QUICK_RUN, read_results, read_table, write_files, write_model, write_vocab
 from tests.tasks.task_helpers import SMALL, small_config
@@ -200,7 +200,7 @@ def test_equals_transformers(transformers, tmp_path, bias):
 def test_any_columns_in_any_number(tmp_path):
     path = tmp_path / "own.tsv"
     path.write_bytes('q\tp\tyes\tno\tkey\tname\r\n"a\tb\tc\td\t1\tx\r\n\r\n'.encode("utf-8-sig"))
-    options = MultipleChoiceOptions(
+    options = MultipleChoiceConfig(
         context_columns=("q", "p"),
         ending_columns=("yes", "no"),
         label_column="key",
@@ -239,7 +239,7 @@ def test_errors_name_the_line_and_the_column(tmp_path, text, message):
 
 def test_bad_rows_are_left_out_and_counted(tmp_path, caplog):
     write_files(tmp_path, some__csv=ROWS + "a,b,c,d,9\na,b,c,d,2\na,b,,d,0\n")
-    options = MultipleChoiceOptions(skip_bad_rows=True)
+    options = MultipleChoiceConfig(skip_bad_rows=True)
     (example,), endings = read_examples(str(tmp_path / "some.csv"), options)
     assert endings == ("ending0", "ending1", "ending10")
     assert (example.endings, example.label, example.id) == (("c", "b", "d"), 2, "1")

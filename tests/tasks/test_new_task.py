@@ -16,7 +16,7 @@ from tests.docs import pages
 @pytest.fixture
 def topics(root, tmp_path, monkeypatch):
     """The module of the page, registered for this test only."""
-    monkeypatch.setattr(tasks, "TASKS", dict(tasks.TASKS))
+    monkeypatch.setattr(tasks.registry, "TASKS", dict(tasks.TASKS))
     monkeypatch.setattr(files, "TASK_FILES", dict(files.TASK_FILES))
     (block,) = (x for x in pages.blocks(root) if "class TopicsTask" in x.text)
     (tmp_path / "topics.py").write_text(block.text)
@@ -37,7 +37,7 @@ def config(topics, tmp_path):
     def make(**values):
         return configs.FineTuneConfig(
             str(tmp_path / "out"),
-            topics.TopicsOptions(max_seq_length=8, data_dir=str(tmp_path), smoothing=0.05),
+            topics.TopicsConfig(max_seq_length=8, data_dir=str(tmp_path), smoothing=0.05),
             configs.ModelConfig(
                 bert_config_file=f"{tmp_path}/config.json", vocab_file=f"{tmp_path}/vocab.txt"
             ),

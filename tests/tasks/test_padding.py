@@ -123,8 +123,9 @@ def test_masked_padding_has_no_effect_on_question_answering():
     for mask_padding in (True, False):
         keras.utils.set_random_seed(0)
         task = question_answering.QuestionAnsweringTask(
-            small_config(max_position_embeddings=S, initializer_range=0.5),
-            question_answering.DecodingConfig(n_best_size=5),
+            question_answering.QuestionAnsweringConfig(
+                small_config(max_position_embeddings=S, initializer_range=0.5), n_best_size=5
+            ),
             mask_padding=mask_padding,
         )
         losses, predictions = [], []

@@ -3,7 +3,12 @@
 import pytest
 
 import bert_tf
-from bert_tf.tasks.question_answering import alignment, decoding, features
+from bert_tf.tasks.question_answering import (
+    QuestionAnsweringConfig,
+    alignment,
+    decoding,
+    features,
+)
 from bert_tf.tasks.question_answering.reading import Answer
 from tests.common import WORDS
 
@@ -53,7 +58,9 @@ def test_unaligned_candidates_are_counted(tokenizer, caplog, context, first, las
     caplog.set_level("INFO", "bert_tf")
     for by_offsets, expected in ((False, num_unaligned), (True, 0)):
         caplog.clear()
-        decoder = decoding.AnswerDecoder(decoding.DecodingConfig(), by_offsets=by_offsets)
+        alignment_name = "offsets" if by_offsets else "release"
+        config = QuestionAnsweringConfig(answer_alignment=alignment_name).resolve()
+        decoder = decoding.AnswerDecoder(config)
         decoder.span_text(window, first + window.offset, last + window.offset)
         assert decoder.num_unaligned == expected
         decoder.log_unaligned()

@@ -12,11 +12,9 @@ from tests.squad_helpers import window_logits
 def test_answers_are_those_of_the_release(recording, version):
     tokenizer = bert_tf.FullTokenizer(recording.vocab)
     starts, ends = recording.logits
-    names = ("n_best_size", "max_answer_length", "version_2_with_negative",
-             "null_score_diff_threshold")  # fmt: skip
-    decoding_config = decoding.DecodingConfig(**{name: recording.settings[name] for name in names})
-    decoder = decoding.AnswerDecoder(decoding_config)
-    converter = features.FeatureConverter(tokenizer, recording.window_config, is_training=False)
+    config = recording.config
+    decoder = decoding.AnswerDecoder(config)
+    converter = features.FeatureConverter(tokenizer, config, is_training=False)
     source = reading.JsonSource(recording.data, "predict_file")
     row, predictions, n_best, null_odds = 0, {}, {}, {}
     for paragraph in source.paragraphs():
@@ -25,9 +23,9 @@ def test_answers_are_those_of_the_release(recording, version):
             row += len(windows)
             prediction = decoder.decode(
                 windows,
-                [window_logits(starts[i], ends[i], decoding_config.n_best_size) for i in rows],
+                [window_logits(starts[i], ends[i], config.n_best_size) for i in rows],
             )
-            predictions[question.id] = prediction.answer(decoding_config)
+            predictions[question.id] = prediction.answer(config)
             n_best[question.id] = prediction.n_best()
             null_odds[question.id] = prediction.null_odds
     assert row == len(starts)

@@ -1,5 +1,6 @@
 """Windows of questions and contexts are those of the release; records hold them."""
 
+import dataclasses
 import hashlib
 import json
 
@@ -8,14 +9,14 @@ import tensorflow as tf
 
 import bert_tf
 from bert_tf.data import records
-from bert_tf.tasks.question_answering import features, reading
+from bert_tf.tasks.question_answering import QuestionAnsweringConfig, features, reading
 from tests.common import write_vocab
 from tests.squad_helpers import letters, record_values
 
 
-def described(window, tokenizer, window_config, unique_id, example_index):
+def described(window, tokenizer, config, unique_id, example_index):
     """A window as the release's InputFeatures, in the order of the golden digests."""
-    values = record_values(window, tokenizer.vocab, window_config.max_seq_length, unique_id)
+    values = record_values(window, tokenizer.vocab, config.max_seq_length, unique_id)
     ids = values["input_ids"][: sum(values["input_mask"])]
     positions = range(window.offset, window.offset + window.length)
     return [
@@ -38,14 +39,14 @@ def described(window, tokenizer, window_config, unique_id, example_index):
 @pytest.mark.parametrize("version", ["v1", "v2"])
 def test_windows_are_those_of_the_release(recording, version, is_training):
     tokenizer = bert_tf.FullTokenizer(recording.vocab)
-    window_config = recording.window_config
+    config = recording.config
     sha, unique_id, example_index = hashlib.sha256(), features.FIRST_UNIQUE_ID, 0
-    converter = features.FeatureConverter(tokenizer, window_config, is_training)
+    converter = features.FeatureConverter(tokenizer, config, is_training)
     source = reading.JsonSource(recording.data, "train_file")
     for paragraph in source.paragraphs():
         for _, windows, _ in converter(paragraph):
             for window in windows:
-                row = described(window, tokenizer, window_config, unique_id, example_index)
+                row = described(window, tokenizer, config, unique_id, example_index)
                 sha.update(json.dumps(row).encode())
                 unique_id += 1
             example_index += 1
@@ -59,7 +60,7 @@ def test_records_hold_the_windows_in_order(tmp_path, num_processes, monkeypatch)
     monkeypatch.setattr(features, "_CHUNK", 100)
     tokenizer = bert_tf.FullTokenizer(str(write_vocab(tmp_path)))
     source = reading.JsonSource(str(letters(tmp_path / "data.json", has_negative=True)), "x")
-    config = features.WindowConfig(max_seq_length=12, max_query_length=4, doc_stride=3)
+    config = QuestionAnsweringConfig(max_seq_length=12, max_query_length=4, doc_stride=3).resolve()
     for is_training in (True, False):
         path = str(tmp_path / "windows.tf_record")
         arguments = source, tokenizer, config, is_training, num_processes
@@ -78,6 +79,7 @@ def test_records_hold_the_windows_in_order(tmp_path, num_processes, monkeypatch)
 
 
 def test_the_longest_question_must_leave_space_for_a_window():
-    assert features.WindowConfig(12, 3, 8).check().max_seq_length == 12
+    config = QuestionAnsweringConfig(max_seq_length=12, max_query_length=8)
+    assert config.check_lengths().max_seq_length == 12
     with pytest.raises(bert_tf.UserError, match=r"`max_seq_length=12` .* `max_query_length=9`"):
-        features.WindowConfig(12, 3, 9).check()
+        dataclasses.replace(config, max_query_length=9).check_lengths()

@@ -15,7 +15,7 @@ import pytest
 import bert_tf
 from bert_tf.tasks.question_answering import (
     JsonSource,
-    WindowConfig,
+    QuestionAnsweringConfig,
     features,
     validate_and_count,
     window_cache,
@@ -131,12 +131,12 @@ def wait_until(condition, seconds):
 WRITE_WINDOWS = """
 import sys
 from bert_tf import FullTokenizer
-from bert_tf.tasks.question_answering import JsonSource, WindowConfig
+from bert_tf.tasks.question_answering import JsonSource, QuestionAnsweringConfig
 from bert_tf.tasks.question_answering import validate_and_count, window_cache
 
 source = JsonSource(sys.argv[1], "train_file")
 summary, tokenizer = validate_and_count(source, "train"), FullTokenizer(sys.argv[2])
-config = WindowConfig(128, 64, 4)
+config = QuestionAnsweringConfig(max_seq_length=128, doc_stride=64, max_query_length=4).resolve()
 window_cache(sys.argv[3], source, summary, tokenizer, config, True, num_processes=2).rebuild()
 """
 
@@ -170,7 +170,10 @@ def test_killed_while_two_processes_make_features(tmp_path):
     with bert_tf.training.exclusive_directory(str(folder)):
         assert not list(folder.glob("*.tmp-*"))
         few = JsonSource(str(dataset(tmp_path / "few.json", paragraphs[:5])), "train_file")
-        tokenizer, config = bert_tf.FullTokenizer(str(vocab_file)), WindowConfig(128, 64, 4)
+        tokenizer = bert_tf.FullTokenizer(str(vocab_file))
+        config = QuestionAnsweringConfig(
+            max_seq_length=128, doc_stride=64, max_query_length=4
+        ).resolve()
         summary = validate_and_count(few, "train")
         cache = window_cache(str(path), few, summary, tokenizer, config, True, num_processes=2)
         assert cache.stale_reason

@@ -5,9 +5,9 @@ import random
 
 import pytest
 
-from bert_tf.tasks.question_answering import scoring
+from bert_tf.tasks.question_answering import QuestionAnsweringConfig, scoring
 from bert_tf.tasks.question_answering.data import PredictionWriter
-from bert_tf.tasks.question_answering.decoding import DecodingConfig, QuestionPrediction
+from bert_tf.tasks.question_answering.decoding import QuestionPrediction
 from bert_tf.tasks.question_answering.reading import Answer, Question
 
 
@@ -134,7 +134,7 @@ def test_best_threshold_may_answer_nothing():
     ],
 )
 def test_the_saved_threshold_is_the_reported_one(rows, achieved, caplog):
-    writer = PredictionWriter(DecodingConfig(version_2_with_negative=True))
+    writer = PredictionWriter(QuestionAnsweringConfig(version_2_with_negative=True).resolve())
     writer.collect(
         (Question("", str(i), "?", tuple(answers), not answers), QuestionPrediction([], text, odds))
         for i, (answers, text, odds) in enumerate(rows)

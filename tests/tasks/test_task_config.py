@@ -10,7 +10,6 @@ import bert_tf
 from bert_tf import tasks
 from bert_tf.io import files
 from bert_tf.tasks.classification import NumericFeature
-from bert_tf.tasks.token_classification.config import FeatureBasedConfig
 from bert_tf.tasks.token_classification.features import Tags
 from tests.common import TINY, write_vocab
 
@@ -51,15 +50,17 @@ def test_every_task_is_tested():
     assert list(CASES) == list(tasks.TASKS)
 
 
-def test_help_shows_the_defaults_of_the_configuration():
-    compared = []
+def test_options_of_a_model_have_their_defaults():
     for spec in tasks.TASKS.values():
-        defaults = {field.name: field.default for field in dataclasses.fields(spec.config_class)}
-        for field in dataclasses.fields(spec.options_class):
-            if "flag_default" in field.metadata and field.name in defaults:
-                compared.append(field.name)
-                assert field.metadata["flag_default"] == defaults[field.name], field.name
-    assert {"max_seq_length", "doc_stride", "n_best_size", "max_answer_length"} <= {*compared}
+        given, complete = spec.config_class(), spec.config_class(TINY)
+        names = spec.config_class.saved_options()
+        assert {"max_seq_length"} <= {*names}
+        for name in names:
+            assert getattr(given, name) is None
+            assert getattr(complete, name) == getattr(given.resolve(), name)
+            if given._applies(given.__dataclass_fields__[name]):
+                default = given.__dataclass_fields__[name].metadata["default"]
+                assert getattr(complete, name) == default
 
 
 @pytest.fixture(params=CASES)
@@ -143,10 +144,11 @@ def test_a_resumed_run_has_the_same_model(case, run, tmp_path):
 
 def test_feature_based_models_are_not_resumed_as_others(run, tmp_path):
     config = tasks.TokenClassificationConfig(TINY, str(write_vocab(tmp_path)), tags=TAGS)
-    feature_based = dataclasses.replace(config, feature_based=FeatureBasedConfig("last", 7))
-    feature_based.save(run)
-    assert tasks.load_config(run)[1].feature_based == FeatureBasedConfig("last", 7)
-    with pytest.raises(bert_tf.UserError, match=r"`output_dir`.* feature_based"):
+    options = {"features_only": True, "layer_combination": "last", "feature_lstm_size": 7}
+    dataclasses.replace(config, **options).save(run)
+    loaded = tasks.load_config(run)[1]
+    assert {name: getattr(loaded, name) for name in options} == options
+    with pytest.raises(bert_tf.UserError, match=r"`output_dir`.* features_only: True there"):
         config.check_resume(run)
 
 
@@ -199,40 +201,45 @@ def test_files_of_the_first_runs(run, tmp_path):
     assert (loaded.labels, loaded.max_seq_length, loaded.do_lower_case) == (("x", "y"), 8, False)
 
 
-def test_options_are_completed(case):
+def test_options_are_resolved(case):
     """As given, else as recorded, else the default of the config."""
-    spec, config, _, _ = case
-    options, taken = spec.options_class().completed(spec.config_class)
-    defaults = spec.config_class.default_options()
-    names = [field.name for field in dataclasses.fields(options) if field.name in defaults]
-    assert "max_seq_length" in names
-    assert {name: getattr(options, name) for name in names} == {
-        name: defaults[name] for name in names
-    }
-    assert taken == []
+    spec, config, _, (option, value) = case
+    given = spec.config_class(max_seq_length=6).resolve(config)
+    assert given.max_seq_length == 6
+    for name in given.saved_options():
+        if name != "max_seq_length":
+            assert getattr(given, name) == getattr(config, name)
+    changed = dataclasses.replace(config, **{option: value})
+    if option in given.saved_options():
+        assert getattr(spec.config_class().resolve(changed), option) == value
+    default = spec.config_class().resolve().max_seq_length
+    assert default == {"question_answering": 384}.get(spec.name, 128)
 
-    given = spec.options_class(max_seq_length=6)
-    options, taken = given.completed(spec.config_class, config)
-    assert options.max_seq_length == 6
-    recorded = config.recorded_options()
-    others = [name for name in names if name != "max_seq_length"]
-    assert {name: getattr(options, name) for name in others} == {
-        name: recorded[name] for name in others
-    }
-    assert sorted(taken) == sorted(others)
+
+def test_options_that_require_others():
+    config_class = tasks.ClassificationConfig
+    for config in (config_class(window_pooling="max"), config_class(doc_stride=3)):
+        config.validate()  # a trained model may have windows
+        stored = config_class(TINY, long_documents="windows", window_pooling="max")
+        resolved = config.resolve(stored).validate()
+        assert (resolved.window_pooling, resolved.max_windows) == ("max", 16)
+        with pytest.raises(bert_tf.UserError, match=r"` requires `long_documents=windows`"):
+            config.resolve().validate()
+    with pytest.raises(bert_tf.UserError, match="`layer_combination` requires `features_only`"):
+        tasks.TokenClassificationConfig(TINY, layer_combination="last").validate()
 
 
 def test_files_and_tfds_are_not_mixed():
-    options = tasks.ClassificationOptions(tfds_splits=("train",))
+    options = tasks.ClassificationConfig(tfds_splits=("train",))
     with pytest.raises(bert_tf.UserError, match=r"`tfds_splits` requires `tfds_name`"):
-        options.check_source(("data_dir",))
-    options = tasks.ClassificationOptions(tfds_name="glue/mrpc", data_dir="glue")
+        options.validate()
+    options = tasks.ClassificationConfig(tfds_name="glue/mrpc", data_dir="glue")
     with pytest.raises(bert_tf.UserError, match=r"`data_dir`.*`tfds_name`"):
         options.check_source(("data_dir",))
-    options = tasks.ClassificationOptions(tfds_name="glue/mrpc", tfds_splits=("a", "b", "c", "d"))
+    options = tasks.ClassificationConfig(tfds_name="glue/mrpc", tfds_splits=("a", "b", "c", "d"))
     with pytest.raises(bert_tf.UserError, match=r"`tfds_splits`.* 3 "):
         options.check_source(())
-    options = tasks.ClassificationOptions(tfds_name="glue/mrpc", tfds_splits=("a", "b"))
+    options = tasks.ClassificationConfig(tfds_name="glue/mrpc", tfds_splits=("a", "b"))
     options.check_source(("data_dir",))
     assert options.split_names() == {"train": "a", "dev": "b"}
 

@@ -11,7 +11,7 @@ import pytest
 import bert_tf
 from bert_tf.data.rows import BadRows
 from bert_tf.tasks.classification import (
-    ClassificationOptions,
+    ClassificationConfig,
     Layout,
     TfdsSource,
     find_task,
@@ -234,7 +234,7 @@ def test_a_dataset_that_cannot_be_downloaded(folder, monkeypatch):
 
 
 def test_options(folder):
-    options = ClassificationOptions(
+    options = ClassificationConfig(
         tfds_name="meals",
         tfds_data_dir=folder,
         text_columns=("dish",),

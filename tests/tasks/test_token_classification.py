@@ -303,7 +303,9 @@ def sentence(text, tags, leading_lines=()):
 def test_features_of_a_sentence(tokenizer):
     # abc has three pieces, and the tokenizer removes the zero-width space.
     words = reading.Sentence("x", ("d", "abc", "\u200b"), ("I-X", "I-X", "O"))
-    (row,) = features.convert_sentences([words], NAMES, tokenizer, features.WindowConfig(8))
+    (row,) = features.convert_sentences(
+        [words], NAMES, tokenizer, tagging.TokenClassificationConfig(max_seq_length=8)
+    )
     pieces = tokenizer.convert_ids_to_tokens(row["input_ids"])
     assert pieces == ["[CLS]", "d", "a", "##b", "##c", "[UNK]", "[SEP]", "[PAD]"]
     assert row["input_mask"] == [1, 1, 1, 1, 1, 1, 1, 0]
@@ -320,7 +322,7 @@ def test_every_word_is_tagged_once_in_order(tokenizer, document_context):
         text = " ".join(rng.choice(["a", "abc", "d", "dbb"]) for _ in range(length))
         tags = " ".join(rng.choice(["O", "I-X"]) for _ in range(length))
         sentences.append(sentence(text, tags, ("-DOCSTART-",) if i in starts else ()))
-    config = features.WindowConfig(12, None, document_context)
+    config = tagging.TokenClassificationConfig(max_seq_length=12, document_context=document_context)
     rows = list(features.convert_sentences(sentences, NAMES, tokenizer, config))
     found, letters = [], []
     for row in rows:
@@ -346,9 +348,8 @@ def test_features_depend_on_the_schemes(tokenizer, tmp_path):
 
     def look(tags):
         config = tagging.TokenClassificationConfig(TINY, "", max_seq_length=8, tags=tags)
-        options = tagging.TokenClassificationOptions()
         sentences = {"train": [sentence("a d", "I-X I-X")]}
-        data = tagging.TokenClassificationData(sentences, config, options)
+        data = tagging.TokenClassificationData(sentences, config)
         return data.features("train", f"{tmp_path}/x.tf_record", tokenizer)
 
     look(NAMES).rebuild()

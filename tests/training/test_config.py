@@ -1,13 +1,16 @@
 """The configuration of a run: its checks, and that the scripts have a flag for each field."""
 
 import dataclasses
+import pathlib
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
 import bert_tf
 from bert_tf import tasks, training
 from bert_tf.configs import (
+    Config,
     DeviceConfig,
     FineTuneConfig,
     ModelConfig,
@@ -31,7 +34,7 @@ SPEC = tasks.TASKS["classification"]
 )
 def test_train_config(values, message):
     with pytest.raises(bert_tf.UserError, match=message):
-        TrainConfig(**values).check()
+        TrainConfig(**values).validate().check()
     TrainConfig(best_metric="f1", eval_steps=5, early_stopping_patience=2).check()
     TrainConfig(best_metric="f1").check(do_train=False)  # evaluates the best checkpoint
 
@@ -59,9 +62,9 @@ def test_number_of_steps():
     [
         ({"num_train_epochs": float("nan")}, "`num_train_epochs=nan`: expected a finite number"),
         ({"num_train_epochs": float("inf")}, "`num_train_epochs=inf`: expected a finite number"),
-        ({"train_batch_size": 10**8}, "`train_batch_size=100000000`: .* at most 1048576"),
-        ({"eval_batch_size": 0}, "`eval_batch_size=0`: .* at least 1"),
-        ({"seed": -1}, "`seed=-1`: .* at least 0"),
+        ({"train_batch_size": 10**8}, "`train_batch_size=100000000`: .* 1 and 1048576"),
+        ({"eval_batch_size": 0}, "`eval_batch_size=0`: .* integer between 1 and"),
+        ({"seed": -1}, "`seed=-1`: .* integer between 0 and"),
     ],
 )
 def test_numbers_out_of_bounds(values, message):
@@ -117,9 +120,8 @@ def test_optimizer_config(caplog):
     rate = make_optimizer(OptimizerConfig(learning_rate=1e-3), 100).learning_rate_at
     assert float(rate(5)) == pytest.approx(5e-4)
     assert float(rate(50)) == pytest.approx(5e-4)
-    rate = make_optimizer(
-        OptimizerConfig(learning_rate=1e-3), 100, num_warmup_steps=20
-    ).learning_rate_at
+    config = OptimizerConfig(learning_rate=1e-3, num_warmup_steps=20)
+    rate = make_optimizer(config, 100).learning_rate_at
     assert float(rate(5)) == pytest.approx(2.5e-4)
     assert not caplog.text
     make_optimizer(OptimizerConfig(warmup_proportion=1.0), 100)
@@ -200,8 +202,6 @@ def test_parts():
     assert FineTuneConfig("out", None, train=train, do_train=True).parts == {"train", "dev"}
 
 
-# Their flags have a default, but None stands for a flag that is not given.
-NONE_WITHOUT_FLAG = {"do_lower_case", "masked_lm_prob"}
 # Only fine-tuning has flags for these.
 FINE_TUNING = {
     "predict_batch_size",
@@ -213,28 +213,149 @@ FINE_TUNING = {
     "strip_accents",
     "tokenize_chinese_chars",
 }
-FINE_TUNING_SCRIPTS = ("run_classifier", "run_ner", "run_squad", "run_multiple_choice")
+FINE_TUNING_SCRIPTS = {
+    "run_classifier": "classification",
+    "run_ner": "token_classification",
+    "run_squad": "question_answering",
+    "run_multiple_choice": "multiple_choice",
+}
+
+
+def options_of(config):
+    """Yield (name, default as --help shows it) of each option of a `Config` and those in it."""
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if isinstance(value, Config):
+            yield from options_of(value)
+        elif field.metadata.get("help"):
+            yield field.name, field.metadata["default"] if value is None else value
 
 
 @pytest.mark.parametrize("script", [*FINE_TUNING_SCRIPTS, "run_pretraining"])
-def test_each_field_has_a_flag_with_the_same_default(root, script, monkeypatch):
+def test_each_option_has_a_flag_with_the_same_default(root, script, monkeypatch):
     monkeypatch.syspath_prepend(str(root))
     with scripts_alone.imported(script) as run:
         defaults = {flag.name: flag.default for flag in run.flags_of[script]}
-    is_pretraining = script == "run_pretraining"
-    config_class = PretrainingConfig if is_pretraining else FineTuneConfig
-    # The nested configs, and `task`, whose fields are tested with its task.
-    without_flags = {"task", "model", "train", "optimizer", "device", "distillation"}
-    fields = [x for x in dataclasses.fields(config_class) if x.name not in without_flags]
-    without_flags = FINE_TUNING if is_pretraining else set()
-    for nested_class in (ModelConfig, TrainConfig, OptimizerConfig, DeviceConfig):
-        fields += [x for x in dataclasses.fields(nested_class) if x.name not in without_flags]
-    for field in fields:
-        if field.name.startswith("teacher_") and script != "run_classifier":
-            assert field.name not in defaults
-            continue
-        default = None if field.default is dataclasses.MISSING else field.default
-        if field.name in NONE_WITHOUT_FLAG:
-            assert default is None
-        else:
-            assert defaults[field.name] == default, field.name
+    expected = dict(options_of(PretrainingConfig()))
+    skipped = FINE_TUNING
+    if script != "run_pretraining":
+        task = tasks.TASKS[FINE_TUNING_SCRIPTS[script]].config_class()
+        expected = dict(options_of(FineTuneConfig(task=task)))
+        assert expected.keys() > {"max_seq_length", "skip_bad_rows"} or script == "run_squad"
+        skipped = {"num_warmup_steps"}
+        if script != "run_classifier":
+            skipped |= {"teacher_dir", "teacher_weight", "teacher_temperature"}
+        expected["do_lower_case"] = task.do_lower_case
+    assert not skipped & defaults.keys()
+    for name in expected.keys() - skipped:
+        assert (defaults[name] or ()) == (expected[name] or ()), name
+
+
+MODEL = ModelConfig(bert_config_file="none.json", vocab_file="none.txt")
+
+
+def fine_tune(**values):
+    task = values.pop("task", tasks.ClassificationConfig(task_name="tsv"))
+    config = FineTuneConfig("out", task, MODEL, **{"do_train": True, **values})
+    training.fine_tune(SPEC, config)
+
+
+def pretrain(**values):
+    training.pretrain(PretrainingConfig("in", "out", model=MODEL, **{"do_train": True, **values}))
+
+
+@pytest.mark.parametrize(
+    ("run", "values", "message"),
+    [
+        (
+            fine_tune,
+            {"device": DeviceConfig(distribution_strategy="mirored")},
+            "`distribution_strategy=mirored`: expected one of auto, one_device, mirrored, multi",
+        ),
+        (
+            fine_tune,
+            {"task": tasks.ClassificationConfig(long_documents="window")},
+            "`long_documents=window`: expected one of truncate, windows",
+        ),
+        (
+            fine_tune,
+            {"optimizer": OptimizerConfig("adam")},
+            "`optimizer=adam`: expected one of bert_adam, adamw, lamb",
+        ),
+        (fine_tune, {"train": TrainConfig(dtype="bf16")}, "`dtype=bf16`: expected one of float32"),
+        (fine_tune, {"do_train": "false"}, "`do_train='false'`: expected true or false"),
+        (fine_tune, {"do_train": 1}, "`do_train=1`: expected true or false"),
+        (fine_tune, {"task": "mrpc"}, "`task='mrpc'`: expected a Config"),
+        (fine_tune, {"train": {"seed": 1}}, "`train={'seed': 1}`: expected a TrainConfig"),
+        (
+            fine_tune,
+            {"train": TrainConfig(train_batch_size=True)},
+            "`train_batch_size=True`: expected an integer between 1",
+        ),
+        (
+            fine_tune,
+            {"device": DeviceConfig(num_tpu_cores=-1)},
+            "`num_tpu_cores=-1`: expected an integer of at least 1",
+        ),
+        (
+            fine_tune,
+            {"task": tasks.ClassificationConfig(labels="a,b")},
+            "`labels='a,b'`: expected a list, each element a string",
+        ),
+        (
+            fine_tune,
+            {"task": tasks.ClassificationConfig(text_columns=(0, 1))},
+            r"`text_columns=\(0, 1\)`: expected a list, each element a string",
+        ),
+        (
+            pretrain,
+            {"optimizer": OptimizerConfig(num_warmup_steps=1.5)},
+            "`num_warmup_steps=1.5`: expected an integer of at least 0",
+        ),
+        (pretrain, {"objective": "nps"}, "`objective=nps`: expected one of nsp, sop, none"),
+        (pretrain, {"masked_lm_prob": 0.3}, "`masked_lm_prob` requires `dynamic_masking`"),
+        (
+            pretrain,
+            {"train": TrainConfig(num_train_epochs=2.0)},
+            "`num_train_epochs` has no effect in pre-training",
+        ),
+        (
+            pretrain,
+            {"train": TrainConfig(bucket_by_length=True)},
+            "`bucket_by_length` has no effect in pre-training",
+        ),
+        (
+            pretrain,
+            {"optimizer": OptimizerConfig(warmup_proportion=0.2, num_warmup_steps=3)},
+            "`warmup_proportion` cannot be combined with `num_warmup_steps`",
+        ),
+    ],
+)
+def test_wrong_values_are_refused_before_anything_is_read(
+    run, values, message, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(bert_tf.UserError, match=f"^{message}"):
+        run(**values)
+    assert not list(tmp_path.iterdir())
+
+
+def test_required_options():
+    for config, name in ((FineTuneConfig(), "output_dir"), (PretrainingConfig(), "input_file")):
+        with pytest.raises(bert_tf.UserError, match=f"`{name}` must be given"):
+            config.validate()
+
+
+def test_values_of_other_libraries_are_converted():
+    config = TrainConfig(train_batch_size=np.int64(4), num_train_epochs=np.float32(2)).validate()
+    assert type(config.train_batch_size) is int and type(config.num_train_epochs) is float
+    assert TrainConfig(num_train_epochs=2).validate().num_train_epochs == 2
+    assert FineTuneConfig(pathlib.Path("out")).validate().output_dir == "out"
+    assert tasks.ClassificationConfig(labels=["x", "y"]).validate().labels == ("x", "y")
+
+
+def test_help_is_in_the_docstrings():
+    for config_class in (FineTuneConfig, PretrainingConfig, tasks.ClassificationConfig):
+        for field in dataclasses.fields(config_class):
+            if field.metadata.get("help"):
+                assert f"\n  {field.name}: {field.metadata['help'][:20]}" in config_class.__doc__

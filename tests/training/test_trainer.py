@@ -36,11 +36,11 @@ from tests.training.training_helpers import (
 def test_padding_is_left_out_where_nothing_reads_it(
     tmp_path, monkeypatch, mask_padding, xla, expected
 ):
-    decoding = tasks.question_answering.decoding.DecodingConfig(2, 3, False, 0.0)
+    task_config = tasks.QuestionAnsweringConfig(config(), n_best_size=2, max_answer_length=3)
 
     def make_task():
         return tasks.question_answering.QuestionAnsweringTask(
-            config(), decoding, mask_padding=mask_padding
+            task_config, mask_padding=mask_padding
         )
 
     trainer = training.Trainer(make_task, one_device(), str(tmp_path))

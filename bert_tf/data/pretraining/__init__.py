@@ -5,7 +5,7 @@
 processes or with `beam`. TensorFlow is needed only for remote files and tensorflow-datasets.
 """
 
-from bert_tf.configs.pretraining import OBJECTIVES, WORD_BOUNDARIES, InstanceConfig
+from bert_tf.configs.pretraining_data import OBJECTIVES, WORD_BOUNDARIES, InstanceConfig
 from bert_tf.data.pretraining import beam
 from bert_tf.data.pretraining.corpus import read_corpus
 from bert_tf.data.pretraining.instances import Instance, Instances, create_instances

@@ -190,9 +190,7 @@ class Shards:
                 )
             return {"made_of": self._fingerprint}
         try:
-            metadata = json_files.read_object(
-                path, {"made_of": json_files.OBJECT}, "create_pretraining_data.py"
-            )
+            metadata = json_files.read(path, {"made_of": dict}, "create_pretraining_data.py")
         except UserError as error:
             raise UserError(f"`output_file`: {error}") from None
         saved, current = metadata["made_of"], self._fingerprint

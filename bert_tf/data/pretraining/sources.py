@@ -5,10 +5,9 @@ import re
 from typing import NamedTuple
 
 from bert_tf import console
+from bert_tf.configs.pretraining_data import INPUT_FORMATS
 from bert_tf.errors import UserError
 from bert_tf.io import files, json_files
-
-INPUT_FORMATS = ("auto", "text", "jsonl")
 
 
 class Document(NamedTuple):

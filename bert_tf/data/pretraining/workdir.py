@@ -100,8 +100,8 @@ class WorkDir:
         path = self._counts_path(shard)
         if not files.system(path).exists(path):
             return None
-        fields = {name: json_files.integer(0) for name in Counts._fields}
-        values = json_files.read_object(path, fields, "create_pretraining_data.py")
+        fields = dict.fromkeys(Counts._fields, json_files.Count)
+        values = json_files.read(path, fields, "create_pretraining_data.py")
         return Counts(**{name: values[name] for name in fields})
 
     def _counts_path(self, shard):
@@ -117,7 +117,7 @@ class WorkDir:
         if not self.has_sizes():
             return None
         console.info("reusing the tokens in %s", self.path)
-        sizes = json_files.array(json_files.array(json_files.integer(0)))
+        sizes = list[list[json_files.Count]]
         return json_files.read(path, sizes, "create_pretraining_data.py")
 
     @contextlib.contextmanager

@@ -1,58 +1,197 @@
-"""What a fine-tuned classifier is besides its weights."""
+"""The configuration of classification and regression."""
 
 import dataclasses
-from typing import Any
+from typing import Any, NamedTuple
 
 from bert_tf import console
-from bert_tf.io import files
-from bert_tf.io.json_files import NUMBER, OBJECT, TEXT, array, choice, integer, optional, record
-from bert_tf.tasks.classification.examples import DevSplit, NumericFeature, ScoreScale
+from bert_tf.configs.data_files import FileOptions, TfdsOptions
+from bert_tf.configs.options import fact, option
+from bert_tf.errors import UserError
+from bert_tf.io import files, json_files
+from bert_tf.io.json_files import Count, Finite
 from bert_tf.tokenization.windows import DocumentWindows
 from bert_tf.training.task_config import TaskConfig, check_labels
 
 
-@dataclasses.dataclass(frozen=True)
-class ClassificationConfig(TaskConfig):
-    """The configuration of a model of one of the `task.TASK_CLASSES`, in `classifier.json`.
+class DevSplit(NamedTuple):
+    """Rows of the training set that are held out for evaluation.
 
     Attributes:
-      labels: in the order of their ids; () for regression.
-      task_type: a key of `task.TASK_CLASSES`.
+      fraction: their share.
+      seed: of their choice.
+      digest: of the rows, to recognise a training set that has changed; "" before it is read.
+    """
+
+    fraction: Finite
+    seed: Count = 0
+    digest: str = ""
+
+    def __str__(self):
+        return f"{self.fraction:g} with seed {self.seed} (rows {self.digest[:8]})"
+
+
+class NumericFeature(NamedTuple):
+    """A column of numbers, and their mean and standard deviation in the training set."""
+
+    name: str
+    mean: Finite
+    deviation: Finite
+
+
+class ScoreScale(NamedTuple):
+    """The mean and standard deviation of the scores of a training set."""
+
+    mean: Finite
+    deviation: Finite
+
+
+@dataclasses.dataclass(frozen=True)
+class ClassificationConfig(FileOptions, TfdsOptions, TaskConfig):
+    """The configuration of classification; that of its model is in `classifier.json`.
+
+    Attributes:
       numeric_features: the `NumericFeature`s of an example.
-      numeric_as: "vector" if they are concatenated with the pooled output, "text" if they are
-        written before the text as words.
       num_texts: 2 if the training set has pairs, else 1.
-      columns: the options of `ClassificationOptions` that name the columns of the training file,
-        as far as they were given or its header has them.
+      columns: the options that name the columns of the training file, as far as they were given or
+        its header has them.
       dev_split: the `DevSplit` of the rows held out of the training set, None if there are none.
       scores: the `ScoreScale` by which the logits of a regression are standardised, None if they
         are scores. In checkpoints outside of the run's folder they always are; see
         `checkpoints.open_checkpoint`.
-      long_documents: "truncate", or "windows" if long texts are read in overlapping windows.
-      doc_stride: tokens from the start of one window to that of the next, None for half a window.
-      window_pooling: "mean" or "max" of the logits of the windows.
-      max_windows: the largest number of windows of a text.
     """
 
     FILE = files.CLASSIFIER
-    FIXED = ("task_type", "labels", "numeric_columns", "numeric_as", "dev_rows", "long_documents",
-             "window_pooling")  # fmt: skip
-    OPTIONS = ("do_lower_case", "max_seq_length", "long_documents")
-    # Options that require windows.
-    WINDOW_OPTIONS = ("doc_stride", "window_pooling", "max_windows")
 
-    labels: tuple = ()
-    task_type: str = "classification"
-    numeric_features: tuple = ()
-    numeric_as: str = "vector"
-    num_texts: int = 2
-    columns: dict = dataclasses.field(default_factory=dict)
-    dev_split: DevSplit | None = None
-    scores: ScoreScale | None = None
-    long_documents: str = "truncate"
-    doc_stride: int | None = None
-    window_pooling: str = "mean"
-    max_windows: int = 16
+    data_dir: str | None = option(
+        None, "Folder with the files of the task: train.tsv, dev.tsv and test.tsv."
+    )
+    task_name: str | None = option(
+        None,
+        "Task: cola, sst-2, mrpc, sts-b, qqp, mnli, mnli-matched, mnli-mismatched, qnli, rte, "
+        "wnli, ax, xnli, or tsv for other files.",
+    )
+    xnli_language: str = option("zh", "Language of XNLI. (bert_tf)")
+    task_type: str | None = option(
+        None,
+        "What to learn from custom files: one of the labels, a score, or any number of the labels; "
+        "classification if not given. (bert_tf)",
+        choices=("classification", "regression", "multi_label"),
+        saved=True,
+        fixed=True,
+        inferred=True,
+    )
+    text_columns: tuple[str, ...] = option(
+        (), "Column of the text, or of both texts, by name or by number from 0. (bert_tf)"
+    )
+    label_column: tuple[str, ...] = option(
+        (), "Column of the label, or with multi_label a column of 0 and 1 for each label. (bert_tf)"
+    )
+    id_column: str | None = option(None, "Column that identifies predictions. (bert_tf)")
+    labels: tuple[str, ...] = option(
+        (),
+        "Labels in the order of their ids; those of the training set if not given. (bert_tf)",
+        saved=True,
+        fixed=True,
+        inferred=True,
+    )
+    label_separator: str = option(",", "Separator of the labels of one cell. (bert_tf)")
+    header: str = option(
+        "auto", "Whether the first line names the columns. (bert_tf)", choices=("auto", "yes", "no")
+    )
+    delimiter: str | None = option(
+        None,
+        "Character between the columns of custom files: comma, semicolon, tab, pipe, or another "
+        "character; found if not given. (bert_tf)",
+    )
+    numeric_columns: tuple[str, ...] = option(
+        (), "Columns of numeric features, by name or by number from 0. (bert_tf)", fixed=True
+    )
+    numeric_as: str | None = option(
+        None,
+        "vector concatenates numeric features with the pooled output, normalized by the training "
+        "set; text writes them before the text as words. vector if not given. (bert_tf)",
+        choices=("vector", "text"),
+        saved=True,
+        fixed=True,
+        inferred=True,
+    )
+    dev_fraction: float | None = option(
+        None,
+        "Share of the training rows to hold out of training and evaluate on, with their labels in "
+        "proportion, instead of a development set. (bert_tf)",
+        minimum=0.0,
+        maximum=1.0,
+    )
+    dev_seed: int = option(
+        0,
+        "Seed of the choice of those rows, which is the same for every seed of training. (bert_tf)",
+        minimum=0,
+        maximum=2**32 - 1,
+    )
+    standardize_scores: bool = option(
+        True,
+        "Learn scores standardised by the mean and deviation of the training set; predictions and "
+        "metrics have the units of the data. A resumed run keeps its choice. (bert_tf)",
+    )
+    long_documents: str = option(
+        "truncate",
+        "What to do with texts of more than max_seq_length tokens: truncate them as in the "
+        "release, or read overlapping windows and pool their logits. (bert_tf)",
+        choices=("truncate", "windows"),
+        saved=True,
+        fixed=True,
+    )
+    doc_stride: int | None = option(
+        None,
+        "Tokens between the starts of two windows, half a window if not given. (bert_tf)",
+        minimum=1,
+        saved=True,
+        requires=("long_documents", "windows"),
+    )
+    window_pooling: str = option(
+        "mean",
+        "Whether the logits of a text are the mean or the maximum of those of its windows. "
+        "(bert_tf)",
+        choices=("mean", "max"),
+        saved=True,
+        fixed=True,
+        requires=("long_documents", "windows"),
+    )
+    max_windows: int = option(
+        16,
+        "Maximum number of windows of a text; the rest is left out. (bert_tf)",
+        minimum=1,
+        saved=True,
+        requires=("long_documents", "windows"),
+    )
+    skip_bad_rows: bool = option(False, "Leave out rows that cannot be used. (bert_tf)")
+    class_weights: tuple[str, ...] = option(
+        (),
+        "Loss weight of each label in training: balanced, or a number for each label in the order "
+        "of their ids. (bert_tf)",
+    )
+    report: bool = option(
+        False, "Write eval_report.txt with each label's scores and confusions. (bert_tf)"
+    )
+    glue_submission: str | None = option(
+        None,
+        "Folder for predictions in the form of GLUE's leaderboard, with a zip of them all. "
+        "(bert_tf)",
+    )
+    numeric_features: tuple[NumericFeature, ...] = fact((), saved=True, inferred=True)
+    num_texts: int = fact(2, choices=(1, 2), saved=True, inferred=True)
+    columns: dict = fact(None, saved=True, inferred=True)
+    dev_split: DevSplit | None = fact(None, saved=True, fixed=True, inferred=True)
+    scores: ScoreScale | None = fact(None, saved=True, inferred=True)
+
+    def __post_init__(self):
+        super().__post_init__()
+        values: dict[str, Any] = {"columns": self.columns or {}}
+        if self.bert_config is not None:
+            values["task_type"] = self.task_type or "classification"
+            values["numeric_as"] = self.numeric_as or "vector"
+            values["numeric_columns"] = tuple(x.name for x in self.numeric_features)
+        vars(self).update(values)
 
     @property
     def windows(self):
@@ -72,91 +211,42 @@ class ClassificationConfig(TaskConfig):
         """The numeric features that the model takes as numbers."""
         return self.numeric_features if self.numeric_as == "vector" else ()
 
-    @property
-    def numeric_columns(self):
-        """The names of the numeric features."""
-        return [feature.name for feature in self.numeric_features]
-
-    @property
-    def dev_rows(self):
-        """The rows held out of the training set, as text for messages."""
-        return str(self.dev_split or "none")
-
-    def recorded_options(self):
-        names = self.WINDOW_OPTIONS if self.windows else ()
-        return {**super().recorded_options(), **{name: getattr(self, name) for name in names}}
+    def check(self, config, is_resumed):
+        if self.dev_fraction is not None and self.dev_file:
+            raise UserError("`dev_fraction` cannot be combined with `dev_file`")
+        if self.dev_fraction is not None and not 0 < self.dev_fraction < 1:
+            raise UserError(f"`dev_fraction={self.dev_fraction:g}`: expected more than 0, below 1")
+        if self.glue_submission and config.num_seeds > 1:
+            raise UserError("`glue_submission` requires the predictions of one run, `num_seeds=1`")
+        if self.class_weights and config.teacher_dir and config.teacher_weight == 1:
+            raise UserError(
+                "`class_weights` has no effect where the labels have no share of the loss: use a "
+                "`teacher_weight` below 1"
+            )
+        if self.class_weights and not config.do_train:
+            console.warning("`class_weights` has no effect without `do_train`")
 
     def to_json(self):
-        values: dict[str, Any] = {
-            "task_type": self.task_type,
-            "labels": list(self.labels),
-            "max_seq_length": self.max_seq_length,
-            "do_lower_case": self.do_lower_case,
-            "num_texts": self.num_texts,
-        }
-        if self.numeric_features:
-            values["numeric_as"] = self.numeric_as
-            values["numbers"] = [feature._asdict() for feature in self.numeric_features]
-        if self.columns:
-            values["columns"] = {
-                name: list(value) if isinstance(value, tuple) else value
-                for name, value in self.columns.items()
-            }
-        if self.dev_split:
-            values["dev_split"] = self.dev_split._asdict()
-        if self.scores:
-            values["scores"] = self.scores._asdict()
-        if self.windows:
-            names = ("long_documents", *self.WINDOW_OPTIONS)
-            values |= {name: getattr(self, name) for name in names}
+        values = super().to_json()
+        if not self.windows:
+            del values["long_documents"]
+        # The name of version 0.1.
+        values["numbers"] = values.pop("numeric_features")
+        if not values["numbers"]:
+            del values["numeric_as"]
+        for name in ("numbers", "columns", "dev_split", "scores"):
+            if not values[name]:
+                del values[name]
         return values
 
     @classmethod
-    def json_fields(cls):
-        fields = super().json_fields()
-        del fields["long_documents"]
-        return {
-            **fields,
-            "labels": array(TEXT),
-            "task_type?": choice("classification", "multi_label", "regression"),
-            "num_texts?": choice(1, 2),
-            "numeric_as?": choice("vector", "text"),
-            "numbers?": array(record({"name": TEXT, "mean": NUMBER, "deviation": NUMBER})),
-            "columns?": OBJECT,
-            "dev_split?": record({"fraction": NUMBER, "seed?": integer(0), "digest?": TEXT}),
-            "scores?": record({"mean": NUMBER, "deviation": NUMBER}),
-            "long_documents?": choice("truncate", "windows"),
-            "doc_stride?": optional(integer(1)),
-            "window_pooling?": choice("mean", "max"),
-            "max_windows?": integer(1),
-        }
-
-    @classmethod
-    def from_json(cls, values, bert_config, vocab_file):
-        return cls(
-            bert_config,
-            vocab_file,
-            values["do_lower_case"],
-            values["max_seq_length"],
-            tuple(values["labels"]),
-            # Before there were other task types.
-            values.get("task_type", "classification"),
-            tuple(_of(NumericFeature, feature) for feature in values.get("numbers", ())),
-            values.get("numeric_as", "vector"),
-            values.get("num_texts", 2),
-            {
-                name: tuple(value) if isinstance(value, list) else value
-                for name, value in values.get("columns", {}).items()
-            },
-            _of(DevSplit, values["dev_split"]) if "dev_split" in values else None,
-            # Before scores were standardised.
-            _of(ScoreScale, values["scores"]) if "scores" in values else None,
-            **{
-                name: values[name]
-                for name in ("long_documents", *cls.WINDOW_OPTIONS)
-                if name in values
-            },
-        )
+    def from_json(cls, values, **others):
+        json_files.check(values, {"labels": list[str]})
+        # Files of version 0.1 lack what had no other value.
+        values = {"long_documents": "truncate", **values}
+        if "numbers" in values:
+            values["numeric_features"] = values.pop("numbers")
+        return super().from_json(values, **others)
 
     @classmethod
     def of_pretrained(cls, bert_config, vocab_file, do_lower_case, labels=(), **options):
@@ -181,8 +271,3 @@ class ClassificationConfig(TaskConfig):
         if stored.numeric_columns == self.numeric_columns:
             changes["numeric_features"] = stored.numeric_features
         return dataclasses.replace(self, **changes) if changes else self
-
-
-def _of(named_tuple, values):
-    """Make a NamedTuple of those values of a dict that it has fields for."""
-    return named_tuple(**{name: values[name] for name in named_tuple._fields if name in values})

@@ -3,17 +3,13 @@
 import itertools
 
 from bert_tf import console
-from bert_tf.configs.train import PARTS
+from bert_tf.configs.data_files import PARTS
 from bert_tf.data.feature_cache import FeatureCache, digest, tokenizer_fingerprint
 from bert_tf.data.rows import part_of
 from bert_tf.errors import UserError
 from bert_tf.modeling import BertClassifier
-from bert_tf.tasks.classification.config import ClassificationConfig
-from bert_tf.tasks.classification.examples import (
-    DevSplit,
-    class_weights,
-    measure_scores,
-)
+from bert_tf.tasks.classification.config import ClassificationConfig, DevSplit
+from bert_tf.tasks.classification.examples import class_weights, measure_scores
 from bert_tf.tasks.classification.features import schema_of, write_features
 from bert_tf.tasks.classification.source import (
     columns_to_remember,
@@ -23,7 +19,7 @@ from bert_tf.tasks.classification.source import (
 )
 from bert_tf.tasks.classification.task import TASK_CLASSES
 from bert_tf.training import metrics, results
-from bert_tf.training.task import RecordFormat, TaskData
+from bert_tf.training.task import RecordFormat, TaskData, TaskSpec
 
 # Bump when the same data make different features.
 _VERSION = 2
@@ -36,18 +32,17 @@ class ClassificationData(TaskData):
       task: the `glue.TextTask`.
       examples: dict from split to list of `Example`.
       config: the `ClassificationConfig`.
-      options: the `ClassificationOptions`.
     """
 
-    def __init__(self, task, examples, config, options):
-        self.task, self.examples, self.config, self.options = task, examples, config, options
+    def __init__(self, task, examples, config):
+        self.task, self.examples, self.config = task, examples, config
         self.task_class = TASK_CLASSES[config.task_type]
         self._more_metrics = self.task_class.own_data_metrics if task.layout else task.metrics
         self.metric_names = self.task_class.metric_names_with(self._more_metrics)
         self._class_weights, self._caches = None, {}
-        if options.class_weights and "train" in examples:
+        if config.class_weights and "train" in examples:
             self._class_weights = class_weights(
-                options.class_weights, examples["train"], config.labels, config.task_type
+                config.class_weights, examples["train"], config.labels, config.task_type
             )
 
     def splits(self, part):
@@ -136,7 +131,7 @@ class ClassificationData(TaskData):
             labels, predicted = run.trainer.task.labels_and_predicted(predictions)
             return metrics.report(labels, predicted, self.config.labels)
 
-        return results.evaluate_and_write(run, split, report if self.options.report else None)
+        return results.evaluate_and_write(run, split, report if self.config.report else None)
 
     def predict(self, run, split):
         """Write test_results.tsv, test_predictions.tsv and the file of GLUE's leaderboard."""
@@ -145,13 +140,13 @@ class ClassificationData(TaskData):
         answers = predictions[run.trainer.task.answer_name]
         ids = [example.id for example in self.examples[split]]
         decided = run.trainer.task.decide(predictions)
-        predicted = results.as_text(decided, labels, self.options.label_separator)
+        predicted = results.as_text(decided, labels, self.config.label_separator)
 
         def write():
             results.write_predictions(run.folder, split, ids, predicted, labels, answers)
-            if self.options.glue_submission:
+            if self.config.glue_submission:
                 results.write_submission(
-                    self.options.glue_submission, self.task, split, ids, predicted
+                    self.config.glue_submission, self.task, split, ids, predicted
                 )
 
         run.workers.chief_first(write)
@@ -197,10 +192,8 @@ def read(options, model, parts, stored=None):
             "`long_documents=windows` requires single texts, but these data have pairs; pairs can "
             "only be truncated"
         )
-    windows = {name: getattr(options, name) for name in ClassificationConfig.WINDOW_OPTIONS}
-    config = ClassificationConfig.of_run(
+    config = options.of_model(
         model,
-        options,
         labels=labels,
         task_type=task.task_type,
         numeric_features=numeric_features,
@@ -209,9 +202,8 @@ def read(options, model, parts, stored=None):
         columns=stored.columns if stored else columns_to_remember(options, source),
         dev_split=stored.dev_split if stored else dev_split,
         scores=scores,
-        **{name: value for name, value in windows.items() if value is not None},
     )
-    return ClassificationData(task, examples, config, options)
+    return ClassificationData(task, examples, config)
 
 
 def make_model(config, dtype=None):
@@ -248,3 +240,14 @@ def _with_digest(dev_split, examples):
             "evaluation would not be the same; give the original file, or a `dev_file`"
         )
     return dev_split._replace(digest=value)
+
+
+SPEC = TaskSpec(
+    name="classification",
+    script="run_classifier.py",
+    config_class=ClassificationConfig,
+    read=read,
+    make_model=make_model,
+    servable="bert_tf.tasks.classification.servable:classification_servable",
+    can_distill=True,
+)

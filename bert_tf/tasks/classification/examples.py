@@ -3,12 +3,12 @@
 import dataclasses
 import math
 from collections import Counter
-from typing import NamedTuple
 
 import numpy as np
 
 from bert_tf import console
 from bert_tf.errors import UserError
+from bert_tf.tasks.classification.config import NumericFeature, ScoreScale
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,23 +103,6 @@ def with_known_labels(examples, labels, bad):
     return result
 
 
-class DevSplit(NamedTuple):
-    """Rows of the training set that are held out for evaluation.
-
-    Attributes:
-      fraction: their share.
-      seed: of their choice.
-      digest: of the rows, to recognise a training set that has changed; "" before it is read.
-    """
-
-    fraction: float
-    seed: int = 0
-    digest: str = ""
-
-    def __str__(self):
-        return f"{self.fraction:g} with seed {self.seed} (rows {self.digest[:8]})"
-
-
 def hold_out(examples, dev_split, stratify):
     """Divide the examples of a training set, both parts in their order.
 
@@ -156,14 +139,6 @@ def hold_out(examples, dev_split, stratify):
     return train, [examples[i] for i in sorted(chosen)]
 
 
-class NumericFeature(NamedTuple):
-    """A column of numbers, and their mean and standard deviation in the training set."""
-
-    name: str
-    mean: float
-    deviation: float
-
-
 def with_numbers(example, layout, cells):
     """Return an `Example` with its numeric features, as the `columns.Layout` specifies.
 
@@ -192,13 +167,6 @@ def measure(names, examples):
         if not value:
             console.warning("`numeric_columns`: %s has only one value in the training set", name)
     return tuple(map(NumericFeature, names, means.tolist(), deviations.tolist()))
-
-
-class ScoreScale(NamedTuple):
-    """The mean and standard deviation of the scores of a training set."""
-
-    mean: float
-    deviation: float
 
 
 def measure_scores(examples):

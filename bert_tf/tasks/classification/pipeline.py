@@ -108,7 +108,8 @@ class TextClassifier(TaskPipeline):
         names = _choose_labels(labels, task_type, stored, model_files.checkpoint)
         bert_config = load_config(model_files.checkpoint)
         if max_seq_length is None:
-            limit = min(ClassificationConfig.max_seq_length, bert_config.max_position_embeddings)
+            default = ClassificationConfig().resolve().max_seq_length
+            limit = min(default, bert_config.max_position_embeddings)
             max_seq_length = stored.max_seq_length if stored else limit
         check_length(max_seq_length, bert_config)
         config = ClassificationConfig(

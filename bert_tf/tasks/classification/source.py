@@ -29,7 +29,7 @@ _CUSTOM_ONLY = ("task_type", "text_columns", "label_column", "id_column", "label
 
 
 def make_source(options, stored=None, remembered=()):
-    """Return the `FileSource` or `TfdsSource` that the `ClassificationOptions` name.
+    """Return the `FileSource` or `TfdsSource` that a `ClassificationConfig` names.
 
     `stored` is the `ClassificationConfig` of a trained model, for options that are not given, and
     `remembered` has the names of the options that are its own; see `with_remembered_columns`.
@@ -84,7 +84,7 @@ def with_remembered_columns(options, stored):
     """Return the options with the columns of a trained model where none are given, and log them.
 
     Returns:
-      (the `ClassificationOptions`, tuple of the names of those that were not given)
+      (the config, tuple of the names of the options that were not given)
     """
     is_custom = not options.tfds_name and find_task(options.task_name or "tsv").layout is not None
     columns = stored.columns if stored and is_custom else {}
@@ -133,7 +133,7 @@ def read_splits(source, parts, stored=None, skip_bad_rows=False, dev_split=None)
       UserError: if a row is bad; names file and line.
     """
     names = source.task.layout.numbers if source.task.layout else ()
-    if stored and list(names) != stored.numeric_columns:
+    if stored and tuple(names) != stored.numeric_columns:
         raise UserError(
             f"`numeric_columns`: {', '.join(names) or 'none'}, but the trained model has "
             f"{', '.join(stored.numeric_columns) or 'none'}"

@@ -1,25 +1,20 @@
 """Choosing the ending of a text (BERT paper, section 4.4)."""
 
-from bert_tf.task_options import MultipleChoiceOptions
-from bert_tf.tasks.multiple_choice.task import (
-    SPEC,
-    Example,
-    MultipleChoiceConfig,
-    MultipleChoiceData,
-    MultipleChoiceTask,
-    features,
-    read,
-    read_examples,
-)
+from bert_tf.lazy import lazy_names
 
-__all__ = [
-    "SPEC",
-    "Example",
-    "MultipleChoiceConfig",
-    "MultipleChoiceData",
-    "MultipleChoiceOptions",
-    "MultipleChoiceTask",
-    "features",
-    "read",
-    "read_examples",
-]
+__getattr__, __all__ = lazy_names(
+    __name__,
+    {
+        "config": ("MultipleChoiceConfig",),
+        "task": (
+            "SPEC",
+            "Example",
+            "MultipleChoiceData",
+            "MultipleChoiceTask",
+            "features",
+            "make_model",
+            "read",
+            "read_examples",
+        ),
+    },
+)

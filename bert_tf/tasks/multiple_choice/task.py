@@ -10,7 +10,7 @@ import dataclasses
 import re
 
 from bert_tf import console
-from bert_tf.configs.train import PARTS
+from bert_tf.configs.data_files import PARTS
 from bert_tf.data import records
 from bert_tf.data.feature_cache import (
     FeatureCache,
@@ -21,16 +21,14 @@ from bert_tf.data.feature_cache import (
 )
 from bert_tf.data.rows import BadRows, find_column, find_file, read_rows
 from bert_tf.errors import UserError
-from bert_tf.io import files
 from bert_tf.modeling import BertMultipleChoice
-from bert_tf.task_options import MultipleChoiceOptions
 from bert_tf.tasks.classification.columns import ID
 from bert_tf.tasks.classification.features import pack_pair
 from bert_tf.tasks.classification.task import ClassificationTask
+from bert_tf.tasks.multiple_choice.config import MultipleChoiceConfig
 from bert_tf.tokenization.truncation import LengthCounter
 from bert_tf.training import results
 from bert_tf.training.task import RecordFormat, TaskData, TaskSpec
-from bert_tf.training.task_config import TaskConfig
 
 # Bump when the same data make different features.
 _VERSION = 1
@@ -41,16 +39,6 @@ _ENDING = re.compile(r"ending_?(\d+)$", re.IGNORECASE)
 
 # The names of a split's file in a folder; val.csv is SWAG's.
 _FILES = {"train": ("train.csv",), "dev": ("dev.csv", "val.csv"), "test": ("test.csv",)}
-
-
-@dataclasses.dataclass(frozen=True)
-class MultipleChoiceConfig(TaskConfig):
-    """The configuration of a multiple choice model, in `choice.json`.
-
-    The number of choices is not part of it: the model scores any number.
-    """
-
-    FILE = files.CHOICE
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,13 +60,13 @@ def read_examples(path, options=None, with_label=True):
 
     Args:
       path: a file whose first line names its columns; see `rows.read_rows` for the formats.
-      options: `MultipleChoiceOptions`, for columns and bad rows.
+      options: a `MultipleChoiceConfig`, for columns and bad rows.
       with_label: whether there is a label column.
 
     Raises:
       UserError: names file and line of a bad row, or what is wrong with the header.
     """
-    options = options or MultipleChoiceOptions()
+    options = options or MultipleChoiceConfig()
     bad = BadRows(options.skip_bad_rows)
     rows = read_rows(path)
     number, names, problem = next(rows, (1, [], "the file is empty"))
@@ -269,7 +257,7 @@ def read(options, model, parts, stored=None):
         path = getattr(options, f"{split}_file")
         path = find_file(split, _FILES[split], options.data_dir, path)
         examples[split], endings[split] = read_examples(path, options, split != "test")
-    return MultipleChoiceData(examples, endings, MultipleChoiceConfig.of_run(model, options))
+    return MultipleChoiceData(examples, endings, options.of_model(model))
 
 
 def make_model(config, dtype=None):
@@ -280,7 +268,6 @@ def make_model(config, dtype=None):
 SPEC = TaskSpec(
     name="multiple_choice",
     script="run_multiple_choice.py",
-    options_class=MultipleChoiceOptions,
     config_class=MultipleChoiceConfig,
     read=read,
     make_model=make_model,

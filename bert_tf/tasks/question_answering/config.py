@@ -1,50 +1,123 @@
-"""What a question answering model is besides its weights."""
+"""The configuration of question answering: data, windows and decoding."""
 
 import dataclasses
 
+from bert_tf.configs.data_files import TfdsOptions
+from bert_tf.configs.options import option
+from bert_tf.configs.train import MAX_PROCESSES
+from bert_tf.errors import UserError
 from bert_tf.io import files
-from bert_tf.tasks.question_answering.decoding import DecodingConfig
-from bert_tf.tasks.question_answering.features import NUM_SPECIAL_TOKENS, WindowConfig
 from bert_tf.training.task_config import TaskConfig
 
-
-def _names(config_class):
-    return tuple(field.name for field in dataclasses.fields(config_class))
+# [CLS] question [SEP] window [SEP]
+NUM_SPECIAL_TOKENS = 3
 
 
 @dataclasses.dataclass(frozen=True)
-class QuestionAnsweringConfig(TaskConfig):
-    """The configuration of a question answering model, in `squad.json`.
-
-    The attributes are those of `WindowConfig` and `DecodingConfig`.
-    """
+class QuestionAnsweringConfig(TfdsOptions, TaskConfig):
+    """The configuration of question answering; that of its model is in `squad.json`."""
 
     FILE = files.SPANS
-    OPTIONS = ("do_lower_case", *_names(WindowConfig), *_names(DecodingConfig))
 
-    max_seq_length: int = WindowConfig.max_seq_length
-    doc_stride: int = WindowConfig.doc_stride
-    max_query_length: int = WindowConfig.max_query_length
-    answer_alignment: str = WindowConfig.answer_alignment
-    n_best_size: int = DecodingConfig.n_best_size
-    max_answer_length: int = DecodingConfig.max_answer_length
-    version_2_with_negative: bool = DecodingConfig.version_2_with_negative
-    null_score_diff_threshold: float = DecodingConfig.null_score_diff_threshold
+    max_seq_length: int = option(
+        384,
+        "Longest sequence of question and context in tokens; longer contexts are split into "
+        "overlapping windows.",
+        minimum=1,
+        saved=True,
+    )
+    train_file: str | None = option(None, "JSON file of SQuAD for training, train-v1.1.json.")
+    predict_file: str | None = option(
+        None, "JSON file of SQuAD with the questions to answer, dev-v1.1.json."
+    )
+    tfds_splits: tuple[str, ...] = option(
+        (),
+        "Splits of that data set for training and prediction, such as train[:90%],train[90%:]; "
+        "train,validation if not given. (bert_tf)",
+        requires="tfds_name",
+    )
+    doc_stride: int = option(
+        128, "Tokens between the starts of two windows.", minimum=1, saved=True
+    )
+    max_query_length: int = option(
+        64, "Maximum tokens of a question; longer ones are truncated.", minimum=1, saved=True
+    )
+    answer_alignment: str = option(
+        "release",
+        "How answers and tokens are matched: by words as in the release, or exactly, by "
+        "characters. (bert_tf)",
+        choices=("release", "offsets"),
+        saved=True,
+    )
+    n_best_size: int = option(
+        20,
+        "Number of answers in nbest_predictions.json, and of starts and ends that are considered "
+        "in each window.",
+        minimum=1,
+        saved=True,
+    )
+    max_answer_length: int = option(
+        30, "Maximum number of tokens of an answer.", minimum=1, saved=True
+    )
+    version_2_with_negative: bool = option(
+        False, "Whether questions may have no answer, as in SQuAD 2.0.", saved=True
+    )
+    null_score_diff_threshold: float = option(
+        0.0,
+        "The answer is empty where that scores more than this above the best answer.",
+        saved=True,
+    )
+    find_null_score_diff_threshold: bool = option(
+        False,
+        "Use the threshold with the best F1 on predict_file, which must have answers. (bert_tf)",
+    )
+    verbose_logging: bool = option(
+        False, "Whether to log each candidate answer whose text is not found in its words."
+    )
+    num_processes: int = option(
+        0,
+        "Processes that make the features; 0 for one per core if there are many. (bert_tf)",
+        minimum=0,
+        maximum=MAX_PROCESSES,
+    )
 
     @property
-    def window_config(self):
-        """The `WindowConfig`: how contexts are split."""
-        return WindowConfig(**{name: getattr(self, name) for name in _names(WindowConfig)})
+    def by_offsets(self):
+        """Whether answers are aligned by character offsets."""
+        return self.answer_alignment == "offsets"
 
     @property
-    def decoding_config(self):
-        """The `DecodingConfig`: how answers are chosen."""
-        return DecodingConfig(**{name: getattr(self, name) for name in _names(DecodingConfig)})
+    def window_options(self):
+        """The options that the windows depend on, a dict."""
+        names = ("max_seq_length", "doc_stride", "max_query_length", "answer_alignment")
+        return {name: getattr(self, name) for name in names}
+
+    def check_lengths(self):
+        """Return self; raise UserError if the longest question leaves no space for a window."""
+        if self.max_seq_length <= self.max_query_length + NUM_SPECIAL_TOKENS:
+            raise UserError(
+                f"`max_seq_length={self.max_seq_length}` must be greater than "
+                f"`max_query_length={self.max_query_length}` + {NUM_SPECIAL_TOKENS} special tokens"
+            )
+        return self
+
+    def check(self, config, is_resumed):
+        if not self.find_null_score_diff_threshold:
+            return
+        if not self.version_2_with_negative:
+            raise UserError(
+                "`find_null_score_diff_threshold` requires `version_2_with_negative`: without it "
+                "there is always an answer"
+            )
+        if not (config.do_predict or config.do_eval):
+            raise UserError("`find_null_score_diff_threshold` requires `do_predict` or `do_eval`")
 
     @classmethod
     def of_pretrained(cls, bert_config, vocab_file, do_lower_case, labels=(), **options):
         config = super().of_pretrained(bert_config, vocab_file, do_lower_case, **options)
-        config.window_config.check()
+        config.check_lengths()
+        if options.get("doc_stride") is not None:
+            return config
         # Windows of short sequences must overlap too, or answers between them are lost.
         num_tokens = config.max_seq_length - config.max_query_length - NUM_SPECIAL_TOKENS
         doc_stride = min(config.doc_stride, max(1, num_tokens // 2))

@@ -26,7 +26,7 @@ from bert_tf.tasks.question_answering.task import (
     metric_names,
 )
 from bert_tf.training import results
-from bert_tf.training.task import RecordFormat, TaskData, result_file
+from bert_tf.training.task import RecordFormat, TaskData, TaskSpec, result_file
 
 PREDICTIONS, N_BEST, NULL_ODDS = "predictions.json", "nbest_predictions.json", "null_odds.json"
 
@@ -40,22 +40,17 @@ class QuestionAnsweringData(TaskData):
       sources: dict from split to its source of questions.
       summaries: dict from split to the result of `reading.validate_and_count`.
       config: the `QuestionAnsweringConfig`.
-      options: the `QuestionAnsweringOptions`.
       extractor: the `AnswerExtractor` of the "dev" split, None if it was not read.
     """
 
     unit = "questions"
 
-    def __init__(self, sources, summaries, config, options, tokenizer):
-        self.sources, self.summaries = sources, summaries
-        self.config, self.options = config, options
-        self.metric_names = metric_names(config.decoding_config)
+    def __init__(self, sources, summaries, config, tokenizer):
+        self.sources, self.summaries, self.config = sources, summaries, config
+        self.metric_names = metric_names(config)
         self.extractor, self._mask_padding = None, False
         if "dev" in sources:
-            self.extractor = AnswerExtractor(
-                sources["dev"], tokenizer, config.window_config, config.decoding_config,
-                options.verbose_logging,
-            )  # fmt: skip
+            self.extractor = AnswerExtractor(sources["dev"], tokenizer, config)
 
     def splits(self, part):
         split = "train" if part == "train" else "dev"
@@ -72,8 +67,8 @@ class QuestionAnsweringData(TaskData):
 
     def features(self, split, path, tokenizer, teacher=None):
         source, summary = self.sources[split], self.summaries[split]
-        settings = tokenizer, self.config.window_config, split == "train"
-        return window_cache(path, source, summary, *settings, self.options.num_processes)
+        settings = tokenizer, self.config, split == "train"
+        return window_cache(path, source, summary, *settings, self.config.num_processes)
 
     def count(self, split, features):
         return features.metadata["windows"]
@@ -86,13 +81,7 @@ class QuestionAnsweringData(TaskData):
         return RecordFormat.of(schema, self.config, {"S": self.config.max_seq_length})
 
     def make_task(self, dtype=None, distillation=None):
-        return QuestionAnsweringTask(
-            self.config.bert_config,
-            self.config.decoding_config,
-            dtype,
-            self.extractor,
-            self._mask_padding,
-        )
+        return QuestionAnsweringTask(self.config, dtype, self.extractor, self._mask_padding)
 
     def evaluate_and_predict(self, run):
         """Write predictions.json and the files next to it, and eval_results.txt.
@@ -102,12 +91,12 @@ class QuestionAnsweringData(TaskData):
         do_eval, do_predict = run.config.do_eval, run.config.do_predict
         if not (do_eval or do_predict):
             return {}
-        writer = PredictionWriter(self.config.decoding_config)
+        writer = PredictionWriter(self.config)
         writes, threshold = do_predict and run.workers.is_chief, None
         with writer.writing(run.folder) if writes else contextlib.nullcontext():
             writer.collect(self.extractor.answers(run.predict("dev")))
             self.extractor.decoder.log_unaligned()
-            if self.options.find_null_score_diff_threshold:
+            if self.config.find_null_score_diff_threshold:
                 threshold = writer.best_threshold()
             if writes:
                 writer.write(threshold)
@@ -134,19 +123,18 @@ class QuestionAnsweringData(TaskData):
 
 def read(options, model, parts, stored=None):
     """Read the data of a run; see `base.TaskSpec.read`."""
-    config = QuestionAnsweringConfig.of_run(model, options)
-    window_config = config.window_config.check()
+    config = options.of_model(model).check_lengths()
     is_scored = "dev" in parts or options.find_null_score_diff_threshold
     splits = {"train": "train"} if "train" in parts else {}
     if is_scored or "test" in parts:
         splits["dev"] = "eval" if is_scored else "predict"
     sources = {split: _make_source(options, split) for split in splits}
-    checks = config.version_2_with_negative, window_config.by_offsets
+    checks = config.version_2_with_negative, config.by_offsets
     summaries = {
         split: validate_and_count(source, splits[split], *checks)
         for split, source in sources.items()
     }
-    return QuestionAnsweringData(sources, summaries, config, options, model.tokenizer)
+    return QuestionAnsweringData(sources, summaries, config, model.tokenizer)
 
 
 def make_model(config, dtype=None):
@@ -179,9 +167,9 @@ class PredictionWriter:
     is known.
     """
 
-    def __init__(self, decoding_config):
-        """Make a writer for a `DecodingConfig`."""
-        self._decoding_config = decoding_config
+    def __init__(self, config):
+        """Make a writer for a resolved `QuestionAnsweringConfig`."""
+        self._config = config
         self._predictions, self._answers, self._paths = {}, {}, {}
 
     @contextlib.contextmanager
@@ -191,7 +179,7 @@ class PredictionWriter:
         `collect` writes the candidates, and `write` the rest.
         """
         names = [N_BEST, PREDICTIONS]
-        if self._decoding_config.version_2_with_negative:
+        if self._config.version_2_with_negative:
             names.append(NULL_ODDS)
         with files.replacing(*(os.path.join(output_dir, name) for name in names)) as paths:
             self._paths = dict(zip(names, paths, strict=True))
@@ -214,13 +202,13 @@ class PredictionWriter:
     def texts(self, threshold=None):
         """Return a dict from question ids to answers; see `QuestionPrediction.answer`."""
         return {
-            name: prediction.answer(self._decoding_config, threshold)
+            name: prediction.answer(self._config, threshold)
             for name, prediction in self._predictions.items()
         }
 
     def score(self, threshold=None):
         """Return a `Scorer` of all answers; see `texts`."""
-        scorer = Scorer(self._decoding_config.version_2_with_negative)
+        scorer = Scorer(self._config.version_2_with_negative)
         for name, text in self.texts(threshold).items():
             prediction = self._predictions[name]
             scorer.add(self._answers[name], text, prediction.best, prediction.null_odds)
@@ -266,3 +254,13 @@ def _writing_json(path):
 
         yield write
         writer.write("{}\n" if before == "{\n" else "\n}\n")
+
+
+SPEC = TaskSpec(
+    name="question_answering",
+    script="run_squad.py",
+    config_class=QuestionAnsweringConfig,
+    read=read,
+    make_model=make_model,
+    servable="bert_tf.tasks.question_answering.servable:question_answering_servable",
+)

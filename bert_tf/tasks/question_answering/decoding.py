@@ -4,7 +4,6 @@ A model returns the best start and end positions of each window rather than all 
 enough to find the `n_best_size` best answers.
 """
 
-import dataclasses
 import math
 from typing import NamedTuple
 
@@ -15,24 +14,6 @@ MAX_NULL_ODDS = 1_000_000.0
 
 # The release's answer to a question without any candidate.
 EMPTY = "empty"
-
-
-@dataclasses.dataclass(frozen=True)
-class DecodingConfig:
-    """How answers are chosen.
-
-    Attributes:
-      n_best_size: Number of candidates to keep, and of start and end positions of each window to
-        choose from.
-      max_answer_length: The largest number of tokens in an answer.
-      version_2_with_negative: Whether questions may have no answer.
-      null_score_diff_threshold: The null odds above which a question is not answered.
-    """
-
-    n_best_size: int = 20
-    max_answer_length: int = 30
-    version_2_with_negative: bool = False
-    null_score_diff_threshold: float = 0.0
 
 
 class WindowLogits(NamedTuple):
@@ -79,15 +60,15 @@ class QuestionPrediction(NamedTuple):
     best: str | None
     null_odds: float
 
-    def answer(self, decoding_config, threshold=None):
+    def answer(self, config, threshold=None):
         """Return the text of the answer, "" for "no answer".
 
-        The threshold replaces the `null_score_diff_threshold` of the `DecodingConfig` if given.
+        The threshold replaces the `null_score_diff_threshold` of the config if given.
         """
-        if not decoding_config.version_2_with_negative:
+        if not config.version_2_with_negative:
             return self.candidates[0].text
         if threshold is None:
-            threshold = decoding_config.null_score_diff_threshold
+            threshold = config.null_score_diff_threshold
         return "" if self.best is None or self.null_odds > threshold else self.best
 
     def n_best(self):
@@ -107,21 +88,19 @@ class QuestionPrediction(NamedTuple):
 class AnswerDecoder:
     """Decodes logits into answers.
 
-    >>> decoder = AnswerDecoder(decoding_config, window_config.by_offsets)
-    >>> decoder.decode(windows, logits).answer(decoding_config)
+    >>> decoder = AnswerDecoder(config)
+    >>> decoder.decode(windows, logits).answer(config)
 
     Attributes:
       num_unaligned: Number of candidates whose tokens could not be aligned with their words.
     """
 
-    def __init__(self, decoding_config, by_offsets=False, verbose=False):
-        """Create a decoder that aligns by words, or `by_offsets` of characters.
+    def __init__(self, config):
+        """Create a decoder for a resolved `QuestionAnsweringConfig`.
 
-        With `verbose` it logs each candidate that could not be aligned.
+        With `verbose_logging` it logs each candidate that could not be aligned.
         """
-        self.decoding_config = decoding_config
-        self._by_offsets, self._verbose = by_offsets, verbose
-        self.num_unaligned = 0
+        self.config, self.num_unaligned = config, 0
 
     def log_unaligned(self):
         """Log how many candidates could not be aligned, if any."""
@@ -139,7 +118,7 @@ class AnswerDecoder:
           windows: The list of its `features.Window`.
           logits: A `WindowLogits` for each window.
         """
-        is_version_2 = self.decoding_config.version_2_with_negative
+        is_version_2 = self.config.version_2_with_negative
         spans = [
             span
             for index, (window, row) in enumerate(zip(windows, logits, strict=True))
@@ -178,14 +157,14 @@ class AnswerDecoder:
             if window.token_at(start) is None or not window.is_max_context(start):
                 continue
             for end, end_logit in ends:
-                if start <= end < start + self.decoding_config.max_answer_length:
+                if start <= end < start + self.config.max_answer_length:
                     yield Candidate(index, start, end, start_logit, end_logit)
 
     def _distinct(self, spans, windows):
         """Return the best spans with their texts, the first of those with the same text."""
         candidates, seen = [], set()
         for span in spans:
-            if len(candidates) >= self.decoding_config.n_best_size:
+            if len(candidates) >= self.config.n_best_size:
                 break
             if span.window is not None:
                 text = self.span_text(windows[span.window], span.start_position, span.end_position)
@@ -200,11 +179,11 @@ class AnswerDecoder:
         """Return the text between two positions of a window."""
         context = window.context
         text, problem = context.token_text(
-            window.token_at(start_position), window.token_at(end_position), self._by_offsets
+            window.token_at(start_position), window.token_at(end_position), self.config.by_offsets
         )
         if problem:
             self.num_unaligned += 1
-            if self._verbose:
+            if self.config.verbose_logging:
                 console.info(
                     "%s: the answer was expanded to %r: %s", context.text[:30], text, problem
                 )

@@ -5,7 +5,6 @@ windows, as in the release. A token that is in several windows has its "maximum 
 them, and only there may an answer start. This avoids duplicate answers.
 """
 
-import dataclasses
 import itertools
 from typing import NamedTuple
 
@@ -18,13 +17,11 @@ from bert_tf.data.rows import BadRows
 from bert_tf.errors import UserError
 from bert_tf.io import files, processes
 from bert_tf.tasks.question_answering.alignment import Context, WordIds
+from bert_tf.tasks.question_answering.config import NUM_SPECIAL_TOKENS
 from bert_tf.tokenization.windows import SlidingWindows
 
 CLS, SEP = "[CLS]", "[SEP]"
 FIRST_UNIQUE_ID = 1_000_000_000
-
-# [CLS] question [SEP] window [SEP]
-NUM_SPECIAL_TOKENS = 3
 
 # Bump when the same data give different features.
 _VERSION = 1
@@ -33,38 +30,6 @@ _VERSION = 1
 # processes are faster than one.
 _CHUNK = 100_000
 _MIN_QUESTIONS_FOR_PROCESSES = 5_000
-
-
-@dataclasses.dataclass(frozen=True)
-class WindowConfig:
-    """How questions and contexts become windows.
-
-    Attributes:
-      max_seq_length: Length of a sequence in tokens.
-      doc_stride: Number of tokens from the start of one window to the start of the next.
-      max_query_length: The largest number of tokens of a question; longer ones are truncated.
-      answer_alignment: How answers are matched with tokens, in training and in prediction:
-        "release", by words, or "offsets", by characters.
-    """
-
-    max_seq_length: int = 384
-    doc_stride: int = 128
-    max_query_length: int = 64
-    answer_alignment: str = "release"
-
-    def check(self):
-        """Return self; raise UserError if the longest question leaves no space for a window."""
-        if self.max_seq_length <= self.max_query_length + NUM_SPECIAL_TOKENS:
-            raise UserError(
-                f"`max_seq_length={self.max_seq_length}` must be greater than "
-                f"`max_query_length={self.max_query_length}` + {NUM_SPECIAL_TOKENS} special tokens"
-            )
-        return self
-
-    @property
-    def by_offsets(self):
-        """Whether answers are aligned by character offsets."""
-        return self.answer_alignment == "offsets"
 
 
 class Window(NamedTuple):
@@ -104,14 +69,14 @@ class Window(NamedTuple):
 class FeatureConverter:
     """Converts the questions about a paragraph to windows.
 
-    >>> converter = FeatureConverter(tokenizer, window_config, is_training=True)
+    >>> converter = FeatureConverter(tokenizer, config, is_training=True)
     >>> for question, windows, is_truncated in converter(paragraph):
     ...     print(question.id, len(windows))
     """
 
-    def __init__(self, tokenizer, window_config, is_training):
+    def __init__(self, tokenizer, config, is_training):
         """Create a converter; `is_training` says whether to locate the answers."""
-        self._tokenizer, self._window_config = tokenizer, window_config
+        self._tokenizer, self._config = tokenizer, config
         self._is_training = is_training
         self._word_ids = WordIds(tokenizer)
 
@@ -121,14 +86,14 @@ class FeatureConverter:
         The list is empty if the context has no tokens, or if in training the answer is not in it.
         """
         context = Context(paragraph.context, self._tokenizer, self._word_ids)
-        max_query_length = self._window_config.max_query_length
+        max_query_length = self._config.max_query_length
         queries = self._tokenizer.encode_batch(question.text for question in paragraph.questions)
         for question, query in zip(paragraph.questions, queries, strict=True):
             windows = list(self._windows(question, query[:max_query_length], context))
             yield question, windows, len(query) > max_query_length
 
     def _windows(self, question, query, context):
-        config, is_training = self._window_config, self._is_training
+        config, is_training = self._config, self._is_training
         window_size = config.max_seq_length - len(query) - NUM_SPECIAL_TOKENS
         windows = context.windows(window_size, config.doc_stride)
         answer = None
@@ -146,7 +111,7 @@ class FeatureConverter:
             yield Window(context, windows, query, index, first, length, start, end, is_impossible)
 
 
-def window_cache(path, source, summary, tokenizer, window_config, is_training, num_processes=0):
+def window_cache(path, source, summary, tokenizer, config, is_training, num_processes=0):
     """Return the `FeatureCache` of the windows of a source of questions.
 
     Args:
@@ -154,7 +119,7 @@ def window_cache(path, source, summary, tokenizer, window_config, is_training, n
       source: A `reading.JsonSource` or `reading.TfdsQuestions`.
       summary: The `reading.DatasetSummary` of the source.
       tokenizer: A `FullTokenizer`.
-      window_config: A `WindowConfig`.
+      config: A resolved `QuestionAnsweringConfig`.
       is_training: Whether to write the positions of the answers too.
       num_processes: Number of processes; 0 for one per core if there are many questions.
     """
@@ -163,18 +128,18 @@ def window_cache(path, source, summary, tokenizer, window_config, is_training, n
         "data": summary.digest,
         "questions": summary.questions,
         **tokenizer_fingerprint(tokenizer),
-        **dataclasses.asdict(window_config),
+        **config.window_options,
         "schema": digest(schema.items()),
         "version": _VERSION,
     }
     if not is_training:
         del fingerprint["answer_alignment"]  # It changes the decoding but not the windows.
-    arguments = (source, tokenizer, window_config, is_training, num_processes, summary.questions)
+    arguments = (source, tokenizer, config, is_training, num_processes, summary.questions)
     return FeatureCache(path, fingerprint, lambda: write_windows(path, *arguments))
 
 
 def write_windows(
-    path, source, tokenizer, window_config, is_training, num_processes=0, num_questions=None
+    path, source, tokenizer, config, is_training, num_processes=0, num_questions=None
 ):
     """Write the windows of all questions to a TFRecord file, in the order of the source.
 
@@ -184,7 +149,7 @@ def write_windows(
     if not num_processes:
         is_large = (num_questions or 0) >= _MIN_QUESTIONS_FOR_PROCESSES
         num_processes = processes.cores() if is_large else 1
-    converter = _ShardConverter(source.read_shard, tokenizer, window_config, is_training)
+    converter = _ShardConverter(source.read_shard, tokenizer, config, is_training)
     chunks = _chunks(source.shards())
     results = processes.shared_map(converter, chunks, num_processes)
     ticker = console.Ticker(f"writing {path}", "questions", total=num_questions)
@@ -200,9 +165,7 @@ def write_windows(
         if not count:
             raise UserError(f"{source.name}: all contexts are empty, so there are no windows")
     ticker.done()
-    truncated.report(
-        f"questions truncated to `max_query_length={window_config.max_query_length}` tokens"
-    )
+    truncated.report(f"questions truncated to `max_query_length={config.max_query_length}` tokens")
     console.info("%s: %d windows", path, count)
     return {"windows": count}
 
@@ -223,10 +186,10 @@ def _chunks(shards):
 class _ShardConverter:
     """Converts shards of a source to serialized records."""
 
-    def __init__(self, read_shard, tokenizer, window_config, is_training):
+    def __init__(self, read_shard, tokenizer, config, is_training):
         self._read_shard, self._is_training = read_shard, is_training
-        self._converter = FeatureConverter(tokenizer, window_config, is_training)
-        self._encoder = _RecordEncoder(tokenizer.vocab, window_config.max_seq_length)
+        self._converter = FeatureConverter(tokenizer, config, is_training)
+        self._encoder = _RecordEncoder(tokenizer.vocab, config.max_seq_length)
 
     def __call__(self, shards):
         """Return (records without their ids, number of questions, places of truncated ones)."""

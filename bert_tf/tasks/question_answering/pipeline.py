@@ -1,6 +1,5 @@
 """Fine-tune and apply a question answering model: questions and contexts in, answers out."""
 
-import dataclasses
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -86,7 +85,7 @@ class QuestionAnswering(TaskPipeline):
           UserError: if there is no such model, or an argument does not fit it.
         """
         model_files = find_preset(preset)
-        known = QuestionAnsweringConfig.default_options()
+        known = QuestionAnsweringConfig.saved_options()
         if unknown := [name for name in options if name not in known]:
             raise UserError(f"`{unknown[0]}`: expected one of {', '.join(known)}")
         given = {
@@ -97,15 +96,15 @@ class QuestionAnswering(TaskPipeline):
         given = {name: value for name, value in given.items() if value is not None}
         stored = model_files.task_config(QuestionAnsweringConfig)
         if stored:
-            given = {**stored.recorded_options(), **given}
+            given = {**{name: getattr(stored, name) for name in known}, **given}
         given.update(tokenizer_options(model_files, stored, do_lower_case))
         bert_config = load_config(model_files.checkpoint)
-        limit = min(QuestionAnsweringConfig.max_seq_length, bert_config.max_position_embeddings)
+        limit = min(
+            QuestionAnsweringConfig().resolve().max_seq_length, bert_config.max_position_embeddings
+        )
         config = QuestionAnsweringConfig.of_pretrained(
             bert_config, model_files.vocab, **{"max_seq_length": limit, **given}
         )
-        if "doc_stride" in given:
-            config = dataclasses.replace(config, doc_stride=given["doc_stride"])
         return cls._load(model_files, config, dtype, load_weights)
 
     def fit(
@@ -256,7 +255,7 @@ class QuestionAnswering(TaskPipeline):
         check_same_length(arguments[0], questions, arguments[1], contexts)
         check_same_length(arguments[0], questions, arguments[2], answers)
         tokenizer = FullTokenizer(self.config.vocab_file, **self.config.tokenizer_settings)
-        converter = FeatureConverter(tokenizer, self.config.window_config, is_training=True)
+        converter = FeatureConverter(tokenizer, self.config, is_training=True)
         skipped = BadRows(skip=True)
         rows = zip(questions, contexts, answers, strict=True)
         for i, (text, context, answer) in enumerate(rows):

@@ -50,7 +50,7 @@ class Scorer:
     """Accumulates the scores of predictions.
 
     >>> scorer = Scorer(version_2_with_negative=True)
-    >>> text = prediction.answer(decoding_config)
+    >>> text = prediction.answer(config)
     >>> scorer.add(question.answers, text, prediction.best, prediction.null_odds)
     >>> scorer.results()
     """

@@ -9,8 +9,8 @@ import tensorflow as tf
 from bert_tf.serving.exporting import Servable, string_specs
 from bert_tf.serving.prepared_model import prepare_model
 from bert_tf.serving.sequences import Windows, substrings
+from bert_tf.tasks.question_answering.config import NUM_SPECIAL_TOKENS
 from bert_tf.tasks.question_answering.decoding import MAX_NULL_ODDS
-from bert_tf.tasks.question_answering.features import NUM_SPECIAL_TOKENS
 from bert_tf.tokenization.graph import GraphTokenizer
 from bert_tf.tokenization.graph_normalization import row_indices
 
@@ -31,7 +31,7 @@ class QuestionAnsweringModule(tf.Module):
         super().__init__()
         self._call, self._buckets = call, buckets
         self.tokenizer = GraphTokenizer(config.vocab_file, **config.tokenizer_settings)
-        self._window_config, self._decoding = config.window_config, config.decoding_config
+        self._config = config
 
     @tf.function(input_signature=[_STRINGS, _STRINGS])
     def __call__(self, questions, contexts):
@@ -48,11 +48,11 @@ class QuestionAnsweringModule(tf.Module):
           `null_odds` float32 (B,), the score of "no answer" minus that of the best span.
         """
         ids, starts, ends = self.tokenizer.tokenize_with_offsets(contexts)
-        max_query_length = self._window_config.max_query_length
+        max_query_length = self._config.max_query_length
         questions = self.tokenizer.first_tokens(questions, max_query_length)[:, :max_query_length]
-        windows = _QuestionWindows(questions, ids, self._window_config)
+        windows = _QuestionWindows(questions, ids, self._config)
         scores, first_tokens, span_lengths, null = self._best_spans(windows)
-        size = self._decoding.n_best_size
+        size = self._config.n_best_size
 
         scores, order = _top_spans(scores, windows.counts, size)
         first, span_length = (
@@ -63,11 +63,11 @@ class QuestionAnsweringModule(tf.Module):
         best = scores[:, 0]
         has_span, chosen = best > _MIN_SCORE, best
         is_answered, null_odds = has_span, {}
-        if self._decoding.version_2_with_negative:
+        if self._config.version_2_with_negative:
             null = tf.math.segment_min(null, windows.texts)
             null = tf.pad(null, [[0, tf.size(best) - tf.size(null)]])
             odds = tf.where(has_span, null - best, MAX_NULL_ODDS)
-            is_answered &= odds <= self._decoding.null_score_diff_threshold
+            is_answered &= odds <= self._config.null_score_diff_threshold
             scores = tf.concat([scores, null[:, None]], 1)
             chosen = tf.where(is_answered, best, null)
             null_odds["null_odds"] = odds
@@ -97,7 +97,7 @@ class QuestionAnsweringModule(tf.Module):
           (scores (W, K) of the best spans, their first tokens among T (W, K), the number of tokens
           after the first (W, K), scores of "no answer" (W,))
         """
-        max_length, num_best = self._decoding.max_answer_length, self._decoding.n_best_size
+        max_length, num_best = self._config.max_answer_length, self._config.n_best_size
 
         def read(rows):
             inputs, may_start, may_end, token_indices = windows.inputs(
@@ -156,14 +156,14 @@ def _top_spans(scores, counts, size):
 class _QuestionWindows(Windows):
     """Windows of questions and contexts, as in `tasks.question_answering.features`."""
 
-    def __init__(self, questions, contexts, window_config):
+    def __init__(self, questions, contexts, config):
         """Compute the windows of ragged token ids (B, None), both of questions and contexts."""
         self._questions, self._contexts = questions, contexts
         question_lengths, num_tokens = (
             tf.cast(x.row_lengths(), tf.int32) for x in (questions, contexts)
         )
-        max_lengths = window_config.max_seq_length - question_lengths - NUM_SPECIAL_TOKENS
-        super().__init__(num_tokens, max_lengths, window_config.doc_stride)
+        max_lengths = config.max_seq_length - question_lengths - NUM_SPECIAL_TOKENS
+        super().__init__(num_tokens, max_lengths, config.doc_stride)
         self._question_lengths = tf.gather(question_lengths, self.texts)
 
     def inputs(self, rows, cls_id, sep_id, buckets):

@@ -19,12 +19,11 @@ class QuestionAnsweringTask(Task):
 
     loss_names = ("span_loss",)
 
-    def __init__(self, config, decoding_config, dtype=None, extractor=None, mask_padding=False):
+    def __init__(self, config, dtype=None, extractor=None, mask_padding=False):
         """Make the model.
 
         Args:
-          config: a `BertConfig`.
-          decoding_config: a `DecodingConfig`; K is its `n_best_size`.
+          config: a `QuestionAnsweringConfig`; K is its `n_best_size`.
           dtype: a Keras dtype policy.
           extractor: the `AnswerExtractor` of the questions that `metrics` scores; None if it is not
             called.
@@ -33,9 +32,9 @@ class QuestionAnsweringTask(Task):
             as in the release.
         """
         self._mask_padding, self.reads_padding = mask_padding, not mask_padding
-        self.model = BertSpanLabeler(config, dtype=dtype)
-        self.metric_names = metric_names(decoding_config)
-        self._decoding_config, self._extractor = decoding_config, extractor
+        self.model = BertSpanLabeler(config.bert_config, dtype=dtype)
+        self.metric_names = metric_names(config)
+        self._config, self._extractor = config, extractor
 
     def loss_weights(self, batch):
         return {"examples": tf.cast(tf.shape(batch["input_ids"])[0], tf.float32)}
@@ -52,7 +51,7 @@ class QuestionAnsweringTask(Task):
     def predictions(self, outputs, batch):
         """Return the K best positions and their logits (B, K), [CLS] logits (B,) and ids (B,)."""
         values = {"unique_ids": batch["unique_ids"]}
-        size = self._decoding_config.n_best_size
+        size = self._config.n_best_size
         # Batches may have any length, also less than K; positions in the padding are never chosen.
         length = batch["input_ids"].shape[1]
         padding = [[0, 0], [0, size if length is None else max(size - length, 0)]]
@@ -73,18 +72,18 @@ class QuestionAnsweringTask(Task):
         return tf.where(batch["input_mask"] > 0, logits, 0.5 * logits.dtype.min)
 
     def metrics(self, predictions):
-        scorer = Scorer(self._decoding_config.version_2_with_negative)
+        scorer = Scorer(self._config.version_2_with_negative)
         for question, prediction in self._extractor.answers([predictions]):
-            answer = prediction.answer(self._decoding_config)
+            answer = prediction.answer(self._config)
             scorer.add(question.answers or (), answer, prediction.best, prediction.null_odds)
         # A metric that no question has is NaN, and never the best.
         missing = dict.fromkeys(self.metric_names, float("nan"))
         return missing | {f"eval_{name}": value for name, value in scorer.results().items()}
 
 
-def metric_names(decoding_config):
+def metric_names(config):
     """Return the names of the metrics of `QuestionAnsweringTask.metrics`."""
-    names = Scorer(decoding_config.version_2_with_negative).names()
+    names = Scorer(config.version_2_with_negative).names()
     return tuple(f"eval_{name}" for name in names)
 
 
@@ -98,13 +97,13 @@ class AnswerExtractor:
       decoder: the `AnswerDecoder` of the last `answers`.
     """
 
-    def __init__(self, source, tokenizer, window_config, decoding_config, verbose=False):
+    def __init__(self, source, tokenizer, config):
         """Create an extractor for a source of questions, such as a `reading.JsonSource`.
 
-        With `verbose` it logs each candidate whose text is not found in its words.
+        `config` is a resolved `QuestionAnsweringConfig`.
         """
-        self._source, self._tokenizer, self._window_config = source, tokenizer, window_config
-        self._decoding_config, self._verbose, self.decoder = decoding_config, verbose, None
+        self._source, self._tokenizer, self._config = source, tokenizer, config
+        self.decoder = None
 
     def answers(self, predictions):
         """Yield each (`reading.Question`, `QuestionPrediction`), in the order of the data.
@@ -115,9 +114,8 @@ class AnswerExtractor:
         Raises:
           UserError: if the predictions are not those of these questions.
         """
-        window_config = self._window_config
-        self.decoder = AnswerDecoder(self._decoding_config, window_config.by_offsets, self._verbose)
-        converter = FeatureConverter(self._tokenizer, window_config, is_training=False)
+        self.decoder = AnswerDecoder(self._config)
+        converter = FeatureConverter(self._tokenizer, self._config, is_training=False)
         rows, expected = _rows(predictions), FIRST_UNIQUE_ID
         for paragraph in self._source.paragraphs():
             for question, windows, _ in converter(paragraph):

@@ -1,103 +1,159 @@
-"""What a token classifier is besides its weights."""
+"""The configuration of token classification."""
 
 import dataclasses
 
+from bert_tf.configs.data_files import FileOptions, TfdsOptions
+from bert_tf.configs.options import fact, option
 from bert_tf.errors import UserError
-from bert_tf.io import files
-from bert_tf.io.json_files import TEXT, array, integer, optional, record
-from bert_tf.modeling import layers_of
-from bert_tf.tasks.token_classification.features import Tags, WindowConfig
+from bert_tf.io import files, json_files
+from bert_tf.io.json_files import Positive
+from bert_tf.tasks.token_classification.features import NUM_SPECIAL_TOKENS, Tags
 from bert_tf.tasks.token_classification.schemes import infer_scheme
 from bert_tf.training.task_config import TaskConfig, check_labels
 
-_DEFAULT_LAYERS = "concat_last_four"
+# The keys of `modeling.LAYER_COMBINATIONS`, which needs TensorFlow.
+LAYER_COMBINATIONS = (
+    "embeddings", "second_to_last", "last", "weighted_sum_last_four", "concat_last_four",
+    "weighted_sum_all",
+)  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
-class FeatureBasedConfig:
-    """A BiLSTM on the features of a frozen encoder instead of fine-tuning (paper, section 5.3).
+class TokenClassificationConfig(FileOptions, TfdsOptions, TaskConfig):
+    """The configuration of token classification; that of its model is in `tagger.json`.
 
     Attributes:
-      layer_combination: one of `modeling.LAYER_COMBINATIONS`.
-      lstm_size: units of each direction of the BiLSTM, None for the hidden size.
-    """
-
-    layer_combination: str = _DEFAULT_LAYERS
-    lstm_size: int | None = None
-
-
-@dataclasses.dataclass(frozen=True)
-class TokenClassificationConfig(TaskConfig):
-    """The configuration of a token classifier, in `tagger.json`.
-
-    Attributes:
-      doc_stride, document_context: see `WindowConfig`.
-      tags: the `Tags`.
-      feature_based: a `FeatureBasedConfig`, None for a fine-tuned encoder.
+      tags: the `Tags` that the model predicts.
     """
 
     FILE = files.TAGGER
-    FIXED = ("scheme", "labels", "feature_based")
-    OPTIONS = ("max_seq_length", "doc_stride", "document_context", "do_lower_case")
 
     # Names are written with capitals (paper, section 5.3), so models are cased.
-    do_lower_case: bool = False
-    doc_stride: int | None = None
-    document_context: bool = False
-    tags: Tags | None = None
-    feature_based: FeatureBasedConfig | None = None
+    do_lower_case: bool = fact(False, saved=True, fixed=True)
+    max_seq_length: int = option(
+        128,
+        "Longest sequence in tokens; longer sentences are split into overlapping windows.",
+        minimum=1,
+        saved=True,
+    )
+    data_dir: str | None = option(None, "Folder with train.txt, dev.txt and test.txt.")
+    word_column: str | None = option(
+        None,
+        "Column of the words, a number from 0, or -1 for the last; the first if not given. With "
+        "tfds_name, the feature: tokens if not given.",
+    )
+    tag_column: str | None = option(
+        None,
+        "Column of the tags, the last if not given. With tfds_name, the feature: ner or tags if "
+        "not given.",
+    )
+    tag_scheme: str | None = option(
+        None,
+        "How the data mark the beginning of spans; none for tags without spans, such as parts of "
+        "speech. Inferred from the training set if not given.",
+        choices=("iob1", "iob2", "iobes", "none"),
+    )
+    learn_scheme: str | None = option(
+        None, "Scheme that the model learns, iob2 if not given.", choices=("iob1", "iob2", "iobes")
+    )
+    output_scheme: str | None = option(
+        None,
+        "Scheme of the predictions, that of the data if not given.",
+        choices=("iob1", "iob2", "iobes"),
+    )
+    skip_bad_rows: bool = option(False, "Leave out sentences that cannot be used.")
+    doc_stride: int | None = option(
+        None,
+        "Tokens between the starts of two windows, half a window if not given.",
+        minimum=1,
+        saved=True,
+    )
+    document_context: bool = option(
+        False,
+        "Read whole documents instead of single sentences; the data mark them by -DOCSTART-.",
+        saved=True,
+    )
+    features_only: bool = option(
+        False,
+        "Freeze BERT and train a two-layer BiLSTM on its features.",
+        saved=True,
+        fixed=True,
+    )
+    layer_combination: str = option(
+        "concat_last_four",
+        "The layers that features_only uses.",
+        choices=LAYER_COMBINATIONS,
+        saved=True,
+        fixed=True,
+        requires="features_only",
+    )
+    feature_lstm_size: int | None = option(
+        None,
+        "Units of each direction of the BiLSTM, hidden_size if not given.",
+        minimum=1,
+        saved=True,
+        fixed=True,
+        requires="features_only",
+    )
+    report: bool = option(False, "Write eval_report.txt with each label's scores.")
+    tags: Tags | None = fact(None)
+
+    def __post_init__(self):
+        super().__post_init__()
+        if isinstance(self.tags, Tags):
+            object.__setattr__(self, "labels", self.tags.names)
 
     @property
-    def labels(self):
-        return self.tags.names
+    def window_size(self):
+        """The largest number of tokens in a window."""
+        return self.max_seq_length - NUM_SPECIAL_TOKENS
 
     @property
-    def scheme(self):
-        """The tag scheme that the model learns."""
-        return self.tags.scheme
+    def stride(self):
+        """Number of tokens from the start of one window to the start of the next."""
+        return self.doc_stride or max(1, self.window_size // 2)
 
-    @property
-    def window_config(self):
-        """The `WindowConfig` of long sentences."""
-        return WindowConfig(self.max_seq_length, self.doc_stride, self.document_context)
+    def check(self, config, is_resumed):
+        if not self.features_only:
+            return
+        model = config.model
+        if config.do_train and not (model.model or model.init_checkpoint or is_resumed):
+            raise UserError(
+                "`features_only` requires `model` or `init_checkpoint`: the features of random "
+                "weights are meaningless"
+            )
+        for name, options in (
+            ("num_frozen_layers", config.train),
+            ("layer_decay", config.optimizer),
+        ):
+            if options.is_given(name):
+                raise UserError(f"`{name}`: with `features_only` all layers are frozen")
 
-    @classmethod
-    def default_options(cls):
-        return {**super().default_options(), "features_only": False}
-
-    def recorded_options(self):
-        options = {**super().recorded_options(), "features_only": self.feature_based is not None}
-        if self.feature_based:
-            options["layer_combination"] = self.feature_based.layer_combination
-            options["feature_lstm_size"] = self.feature_based.lstm_size
-        return options
+    def fixed_values(self):
+        return {**super().fixed_values(), "scheme": self.tags.scheme}
 
     def to_json(self):
-        features = self.feature_based
-        if features:
+        values, features = super().to_json(), None
+        if values.pop("features_only"):
             # "way" is the key of version 0.1.
-            features = {"way": features.layer_combination, "lstm_size": features.lstm_size}
-        return {**self.tags._asdict(), **super().recorded_options(), "on_features": features}
+            way, lstm_size = values.pop("layer_combination"), values.pop("feature_lstm_size")
+            features = {"way": way, "lstm_size": lstm_size}
+        return {**self.tags._asdict(), **values, "on_features": features}
 
     @classmethod
-    def json_fields(cls):
-        features = record({"way": TEXT, "lstm_size": optional(integer(1))})
-        return {
-            **super().json_fields(),
-            "names": array(TEXT),
-            "scheme": TEXT,
-            "data_scheme": TEXT,
-            "on_features": optional(features),
-        }
-
-    @classmethod
-    def from_json(cls, values, bert_config, vocab_file):
-        features = values["on_features"]
-        if features:
-            features = FeatureBasedConfig(features["way"], features["lstm_size"])
+    def from_json(cls, values, **others):
+        features = {"way": str, "lstm_size": Positive | None}
+        fields = {"names": list[str], "scheme": str, "data_scheme": str}
+        if values.get("on_features", 0) is not None:
+            fields["on_features"] = features
+        json_files.check(values, fields)
         tags = Tags(tuple(values["names"]), values["scheme"], values["data_scheme"])
-        config = super().from_json(values, bert_config, vocab_file)
-        return dataclasses.replace(config, tags=tags, feature_based=features)
+        features = values["on_features"]
+        values = {**values, "features_only": bool(features)}
+        if features:
+            values["layer_combination"] = features["way"]
+            values["feature_lstm_size"] = features["lstm_size"]
+        return super().from_json(values, tags=tags, **others)
 
     @classmethod
     def of_pretrained(cls, bert_config, vocab_file, do_lower_case, labels=(), **options):
@@ -113,12 +169,3 @@ class TokenClassificationConfig(TaskConfig):
         return super().of_pretrained(
             bert_config, vocab_file, do_lower_case, tags=Tags(labels, scheme, scheme), **options
         )
-
-
-def feature_based_config(options, bert_config):
-    """Return the `FeatureBasedConfig` of the options, None without `features_only`."""
-    if not options.features_only:
-        return None
-    layer_combination = options.layer_combination or _DEFAULT_LAYERS
-    layers_of(layer_combination, bert_config.num_hidden_layers)  # raises for too few layers
-    return FeatureBasedConfig(layer_combination, options.feature_lstm_size)

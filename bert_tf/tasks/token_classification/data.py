@@ -3,7 +3,7 @@
 import dataclasses
 
 from bert_tf import console
-from bert_tf.configs.train import PARTS
+from bert_tf.configs.data_files import PARTS
 from bert_tf.data import records
 from bert_tf.data.feature_cache import (
     FeatureCache,
@@ -14,20 +14,22 @@ from bert_tf.data.feature_cache import (
 from bert_tf.data.rows import BadRows
 from bert_tf.errors import UserError
 from bert_tf.io import files
+from bert_tf.modeling import layers_of
 from bert_tf.tasks.token_classification import schemes, scoring
-from bert_tf.tasks.token_classification.config import (
-    TokenClassificationConfig,
-    feature_based_config,
-)
+from bert_tf.tasks.token_classification.config import TokenClassificationConfig
 from bert_tf.tasks.token_classification.features import (
     convert_sentences,
     infer_tags,
     valid_sentences,
 )
 from bert_tf.tasks.token_classification.reading import ColumnFiles, TfdsSentences
-from bert_tf.tasks.token_classification.task import TokenClassificationTask, metric_names
+from bert_tf.tasks.token_classification.task import (
+    TokenClassificationTask,
+    make_model,
+    metric_names,
+)
 from bert_tf.training import results
-from bert_tf.training.task import RecordFormat, TaskData, result_file
+from bert_tf.training.task import RecordFormat, TaskData, TaskSpec, result_file
 
 # Bump when the same data make different features.
 _VERSION = 1
@@ -39,27 +41,25 @@ class TokenClassificationData(TaskData):
     Attributes:
       sentences: dict from split to list of `Sentence`.
       config: the `TokenClassificationConfig`.
-      options: the `TokenClassificationOptions`.
     """
 
     unit = "sequences"
 
-    def __init__(self, sentences, config, options):
-        self.sentences, self.config, self.options = sentences, config, options
+    def __init__(self, sentences, config):
+        self.sentences, self.config = sentences, config
         self.metric_names = metric_names(config.tags)
 
     def splits(self, part):
         return [part] if part in self.sentences else []
 
     def train_config(self, config):
-        if not self.config.feature_based:
+        if not self.config.features_only:
             return config.train
         num_layers = self.config.bert_config.num_hidden_layers
         return dataclasses.replace(config.train, num_frozen_layers=num_layers)
 
     def features(self, split, path, tokenizer, teacher=None):
-        sentences, tags = self.sentences[split], self.config.tags
-        window_config = self.config.window_config
+        sentences, config, tags = self.sentences[split], self.config, self.config.tags
         fingerprint = {
             "data": digest([s.words, s.tags, bool(s.leading_lines)] for s in sentences),
             "sentences": len(sentences),
@@ -67,13 +67,15 @@ class TokenClassificationData(TaskData):
             "tags": list(tags.names),
             "learn_scheme": tags.scheme,
             "tag_scheme": tags.data_scheme,
-            **dataclasses.asdict(window_config),
+            "max_seq_length": config.max_seq_length,
+            "doc_stride": config.doc_stride,
+            "document_context": config.document_context,
             "schema": digest(records.TAGGING.items()),
             "version": _VERSION,
         }
 
         def write():
-            values = convert_sentences(sentences, tags, tokenizer, window_config)
+            values = convert_sentences(sentences, tags, tokenizer, config)
             return {"windows": write_records(path, records.TAGGING, values, "windows")}
 
         return FeatureCache(path, fingerprint, write)
@@ -97,13 +99,13 @@ class TokenClassificationData(TaskData):
             labels, predicted = task.tags(predictions, "tag_ids"), task.tags(predictions)
             return scoring.classification_report(labels, predicted, self.config.tags.scheme)
 
-        return results.evaluate_and_write(run, split, report if self.options.report else None)
+        return results.evaluate_and_write(run, split, report if self.config.report else None)
 
     def predict(self, run, split):
         """Write test_predictions.txt: the columns of the test set, followed by the tags."""
         predictions = run.predict_all(split)
         tags = self.config.tags
-        scheme = self.options.output_scheme or tags.data_scheme
+        scheme = self.config.output_scheme or tags.data_scheme
         predicted = [
             schemes.convert_tags(sentence, tags.scheme, scheme)
             for sentence in run.trainer.task.tags(predictions)
@@ -153,11 +155,10 @@ def read(options, model, parts, stored=None):
                 f"`document_context`: {sentences[split][0].where} does not mark where documents "
                 "begin with -DOCSTART- lines"
             )
-    feature_based = feature_based_config(options, model.bert_config)
-    config = TokenClassificationConfig.of_run(
-        model, options, tags=tags, feature_based=feature_based
-    )
-    return TokenClassificationData(sentences, config, options)
+    if options.features_only:
+        # Raises for too few layers.
+        layers_of(options.layer_combination, model.bert_config.num_hidden_layers)
+    return TokenClassificationData(sentences, options.of_model(model, tags=tags))
 
 
 def _stored_tags(options, stored):
@@ -209,3 +210,13 @@ def _make_source(options):
             raise UserError(f"`{name}={value}`: a column number was expected") from None
     paths = {"train": options.train_file, "dev": options.dev_file, "test": options.test_file}
     return ColumnFiles(options.data_dir, paths, **columns)
+
+
+SPEC = TaskSpec(
+    name="token_classification",
+    script="run_ner.py",
+    config_class=TokenClassificationConfig,
+    read=read,
+    make_model=make_model,
+    servable="bert_tf.tasks.token_classification.servable:token_classification_servable",
+)

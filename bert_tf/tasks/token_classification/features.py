@@ -29,32 +29,6 @@ NOT_WORD_START, WORD_START, SENTENCE_START = 0, 1, 2
 NUM_SPECIAL_TOKENS = 2
 
 
-@dataclasses.dataclass(frozen=True)
-class WindowConfig:
-    """How sentences become windows.
-
-    Attributes:
-      max_seq_length: Length of a sequence in tokens.
-      doc_stride: Number of tokens from the start of one window to the start of the next; None for
-        half a window.
-      document_context: Whether to split whole documents instead of single sentences.
-    """
-
-    max_seq_length: int = 128
-    doc_stride: int | None = None
-    document_context: bool = False
-
-    @property
-    def window_size(self):
-        """The largest number of tokens in a window."""
-        return self.max_seq_length - NUM_SPECIAL_TOKENS
-
-    @property
-    def stride(self):
-        """Number of tokens from the start of one window to the start of the next."""
-        return self.doc_stride or max(1, self.window_size // 2)
-
-
 class Tags(NamedTuple):
     """The tags that a model predicts.
 
@@ -134,15 +108,16 @@ def group_sentences(sentences, document_context):
     return documents
 
 
-def convert_sentences(sentences, tags, tokenizer, window_config):
+def convert_sentences(sentences, tags, tokenizer, config):
     """Yield a dict for `records.TAGGING` for each window: `[CLS] window [SEP]`, padded with 0.
 
     The tokens with a `word_starts` other than 0 are the words of all sentences, once each and in
-    order. Words of a `Sentence` without tags get the id 0.
+    order. Words of a `Sentence` without tags get the id 0. `config` is a resolved
+    `TokenClassificationConfig`.
     """
-    size, vocab = window_config.max_seq_length, tokenizer.vocab
+    size, vocab = config.max_seq_length, tokenizer.vocab
     tag_to_id = {name: number for number, name in enumerate(tags.names)}
-    for document in group_sentences(sentences, window_config.document_context):
+    for document in group_sentences(sentences, config.document_context):
         ids, tag_ids, starts = [], [], []
         for sentence in document:
             sentence_tags = tags.convert(sentence) if sentence.tags is not None else None
@@ -153,7 +128,7 @@ def convert_sentences(sentences, tags, tokenizer, window_config):
                 ids += pieces
                 tag_ids += [tag_to_id[sentence_tags[i]] if sentence_tags else 0] + [0] * more
                 starts += [WORD_START if i else SENTENCE_START] + [NOT_WORD_START] * more
-        windows = SlidingWindows(len(ids), window_config.window_size, window_config.stride)
+        windows = SlidingWindows(len(ids), config.window_size, config.stride)
         for index, (first, length) in enumerate(windows.spans):
             tokens = range(first, first + length)
             padding = [0] * (size - length - NUM_SPECIAL_TOKENS)

@@ -25,7 +25,7 @@ class TokenClassificationModule(tf.Module):
     def __init__(self, call, config, buckets):
         """Store the `PreparedModel.call` of a token classifier, its config and `Buckets`."""
         super().__init__()
-        self._call, self._window_config = call, config.window_config
+        self._call, self._config = call, config
         self._buckets = buckets
         self.tokenizer = GraphTokenizer(config.vocab_file, **config.tokenizer_settings)
         self._tags = _TagTable(config.tags)
@@ -83,8 +83,8 @@ class TokenClassificationModule(tf.Module):
     def _classify_words(self, ids, is_start):
         """Return the tags of all words, int32 (N,), and their probabilities, float32 (N,)."""
         num_tokens = tf.cast(ids.row_lengths(), tf.int32)
-        max_lengths = tf.fill(tf.shape(num_tokens), self._window_config.window_size)
-        windows = Windows(num_tokens, max_lengths, self._window_config.stride)
+        max_lengths = tf.fill(tf.shape(num_tokens), self._config.window_size)
+        windows = Windows(num_tokens, max_lengths, self._config.stride)
         row_starts = tf.cast(ids.row_starts(), tf.int32)
         # One more entry, for positions without a token.
         flat_ids = tf.concat([ids.values, [0]], 0)

@@ -1,6 +1,5 @@
 """Classifying tokens: the loss, the decoding and the metrics."""
 
-import dataclasses
 import itertools
 
 import numpy as np
@@ -95,7 +94,12 @@ def metric_names(tags):
 def make_model(config, dtype=None):
     """Make the model of a `TokenClassificationConfig`."""
     num_tags = len(config.tags.names)
-    if config.feature_based is None:
+    if not config.features_only:
         return BertTokenClassifier(config.bert_config, num_tags, dtype)
-    options = dataclasses.asdict(config.feature_based)
-    return BertFeatureTokenClassifier(config.bert_config, num_tags, dtype=dtype, **options)
+    return BertFeatureTokenClassifier(
+        config.bert_config,
+        num_tags,
+        dtype=dtype,
+        layer_combination=config.layer_combination,
+        lstm_size=config.feature_lstm_size,
+    )

@@ -1,0 +1,227 @@
+"""Configurations as dataclasses of options, each declared once.
+
+From an option come its check, its flag, its place in the JSON file next to the weights, the check
+of a resumed run and a line in the docstring of its class. Nothing here needs TensorFlow.
+
+>>> @dataclasses.dataclass(frozen=True)
+... class WindowConfig(Config):
+...     "How texts are split."
+...     doc_stride: int = option(128, "Tokens between two windows.", minimum=1, saved=True)
+"""
+
+import copy
+import dataclasses
+import functools
+import os
+import textwrap
+import typing
+from typing import Annotated, Any
+
+from bert_tf.errors import UserError
+from bert_tf.io import json_files
+
+
+def option(
+    default, help, *, choices=None, minimum=None, maximum=None,
+    saved=False, fixed=False, inferred=False, requires=None,
+):  # fmt: skip
+    """Declare an option of a `Config`.
+
+    Args:
+      default: the default. None means "not given": something else decides.
+      help: what the option does, one or two sentences; None for a value that has no flag.
+      choices: the valid values.
+      minimum: the smallest valid number.
+      maximum: the largest valid number.
+      saved: whether the value is saved next to the weights. The attribute is then None if the
+        option is not given, until `Config.resolve` takes it from a saved config, else the default.
+      fixed: whether a resumed run must have the same value.
+      inferred: whether the value is inferred from the data if it is not given, so that `resolve`
+        leaves it alone.
+      requires: the name of an option without which this one has no effect, or a tuple of its name
+        and the values that it must have.
+    """
+    return dataclasses.field(
+        default=None if saved and help and not inferred else default,
+        metadata={
+            "help": help,
+            "default": default,
+            "choices": choices and tuple(choices),
+            "minimum": minimum,
+            "maximum": maximum,
+            "saved": saved,
+            "fixed": fixed,
+            "inferred": inferred,
+            "requires": (requires,) if isinstance(requires, str) else requires,
+        },
+    )
+
+
+def fact(default, **properties):
+    """Declare a value that is not an option, but follows from data or files; see `option`."""
+    return option(default, None, **properties)
+
+
+@functools.cache
+def _hints(cls):
+    return typing.get_type_hints(cls, include_extras=True)
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """Base of the configurations, which are frozen dataclasses of `option`s and other configs."""
+
+    def __init_subclass__(cls):
+        """Add the help of each option to the docstring."""
+        inherited = [x for base in reversed(cls.__mro__[1:])
+                     for x in getattr(base, "__dataclass_fields__", {}).items()]  # fmt: skip
+        lines = []
+        for name, field in {**dict(inherited), **vars(cls)}.items():
+            if not isinstance(field, dataclasses.Field):
+                continue
+            text = field.metadata.get("help")
+            if text is None and field.default_factory is not dataclasses.MISSING:
+                text = f"a `{getattr(cls.__annotations__.get(name), '__name__', 'Config')}`."
+            if text:
+                text = f"{name}: {text}"
+                lines += textwrap.wrap(text, 90, initial_indent="  ", subsequent_indent="    ")
+        if lines and cls.__doc__:
+            cls.__doc__ += "\n\nAttributes:\n" + "\n".join(lines) + "\n"
+
+    def __post_init__(self):
+        """Convert paths to strings, lists to tuples, and scalars of NumPy to those of Python."""
+        for name in (field.name for field in dataclasses.fields(self)):
+            value = getattr(self, name)
+            if isinstance(value, os.PathLike):
+                value = os.fspath(value)
+            elif isinstance(value, list):
+                value = tuple(value)
+            elif type(value).__module__ == "numpy" and getattr(value, "shape", None) == ():
+                value = value.item()
+            object.__setattr__(self, name, value)
+
+    def validate(self):
+        """Check the types, choices and bounds of all values, and the options that others require.
+
+        Returns self.
+
+        Raises:
+          UserError: naming the first invalid option.
+        """
+        for field in dataclasses.fields(self):
+            name, value = field.name, getattr(self, field.name)
+            hint = _hint(type(self), field)
+            if value is None and field.default is None:
+                # An option that is not given. Without "| None" it must be.
+                if field.metadata.get("default", "") is None and type(None) not in (
+                    typing.get_args(_hints(type(self))[name])
+                ):
+                    raise UserError(f"`{name}` must be given")
+            elif json_files.problem(value, hint):
+                shown = f"{value!r:.40}" if isinstance(value, str) else f"{value!s:.40}"
+                if field.metadata.get("choices") and isinstance(value, str):
+                    shown = value
+                raise UserError(f"`{name}={shown}`: expected {json_files.describe(hint)}")
+            elif isinstance(value, Config):
+                value.validate()
+            elif self.is_given(name) and not self._applies(field, is_unknown=True):
+                other, *values = field.metadata["requires"]
+                values = "=" + " or ".join(map(str, values)) if values else ""
+                raise UserError(f"`{name}` requires `{other}{values}`")
+        return self
+
+    def is_given(self, name: str) -> bool:
+        """Return whether an option differs from its default."""
+        return getattr(self, name) != self.__dataclass_fields__[name].default
+
+    def _applies(self, field, is_unknown=False):
+        """Return whether an option has an effect; `is_unknown` if that cannot be known yet."""
+        if not (requires := field.metadata.get("requires")):
+            return True
+        name, *values = requires
+        value = getattr(self, name)
+        if value is None and self.__dataclass_fields__[name].metadata["saved"] and is_unknown:
+            return True
+        return value in values if values else bool(value)
+
+    @classmethod
+    def saved_options(cls) -> list[str]:
+        """Return the names of the options that `resolve` completes."""
+        fields = ((x.name, x.metadata) for x in dataclasses.fields(cls))
+        return [name for name, x in fields if x.get("saved") and x["help"] and not x["inferred"]]
+
+    def resolve(self, stored=None):
+        """Return the config with the saved options that are not given, where they have an effect.
+
+        They are taken from `stored`, the config of a trained model, else they have their defaults.
+        """
+        config = copy.copy(self)
+        for name in self.saved_options():  # those that others require come first
+            field = self.__dataclass_fields__[name]
+            if getattr(config, name) is None and config._applies(field):
+                value = getattr(stored, name, None)
+                value = field.metadata["default"] if value is None else value
+                object.__setattr__(config, name, value)
+        return config
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the saved values by name, as JSON has them."""
+        return {
+            field.name: _to_plain(getattr(self, field.name))
+            for field in dataclasses.fields(self)
+            if field.metadata.get("saved") and self._applies(field)
+        }
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any], **others: Any):
+        """Return the config with the values of a JSON file, and `others` of its attributes.
+
+        Raises:
+          UserError: naming the first value that is missing or not valid.
+        """
+        hints = {}
+        for field in dataclasses.fields(cls):
+            if field.metadata.get("saved"):
+                may_miss = field.metadata["requires"] or field.metadata["inferred"]
+                hints[f"{field.name}{'?' if may_miss else ''}"] = _hint(cls, field)
+        json_files.check(values, hints)
+        names = [name for key in hints if (name := key.removesuffix("?")) in values]
+        read = {name: _from_plain(values[name], _hints(cls)[name]) for name in names}
+        return cls(**others, **read)
+
+    def fixed_values(self) -> dict[str, Any]:
+        """Return the values that a resumed run must not change, by name."""
+        fields = dataclasses.fields(self)
+        return {x.name: getattr(self, x.name) for x in fields if x.metadata.get("fixed")}
+
+
+def _hint(cls, field):
+    """Return the annotation of a field with its limits."""
+    values = [field.metadata.get(name) for name in ("minimum", "maximum", "choices")]
+    hint = _hints(cls)[field.name]
+    return (
+        Annotated[hint, json_files.Limits(*values)] if any(x is not None for x in values) else hint
+    )
+
+
+def _to_plain(value):
+    if hasattr(value, "_asdict"):
+        value = value._asdict()
+    if isinstance(value, dict):
+        return {name: _to_plain(x) for name, x in value.items()}
+    return [_to_plain(x) for x in value] if isinstance(value, (list, tuple)) else value
+
+
+def _from_plain(value, hint):
+    """Return a value of a JSON file, which is valid for an annotation, as Python has it."""
+    if value is None:
+        return None
+    arguments = [x for x in typing.get_args(hint) if x is not type(None)]
+    if isinstance(value, list):
+        return tuple(_from_plain(x, arguments[0] if arguments else Any) for x in value)
+    for kind in (hint, *arguments):
+        if hasattr(kind, "_fields"):
+            return kind(**{name: value[name] for name in kind._fields if name in value})
+    if isinstance(value, dict):
+        return {name: _from_plain(x, Any) for name, x in value.items()}
+    return value

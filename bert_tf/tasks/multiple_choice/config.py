@@ -1,0 +1,31 @@
+"""The configuration of multiple choice."""
+
+import dataclasses
+
+from bert_tf.configs.data_files import FileOptions
+from bert_tf.configs.options import option
+from bert_tf.io import files
+from bert_tf.training.task_config import TaskConfig
+
+
+@dataclasses.dataclass(frozen=True)
+class MultipleChoiceConfig(FileOptions, TaskConfig):
+    """The configuration of multiple choice; that of its model is in `choice.json`.
+
+    The number of choices is not part of it: the model scores any number.
+    """
+
+    FILE = files.CHOICE
+
+    data_dir: str | None = option(None, "Folder with train.csv, dev.csv (or val.csv), test.csv.")
+    context_columns: tuple[str, ...] = option(
+        (), "Columns that form the context, joined by a space; startphrase or context if not given."
+    )
+    ending_columns: tuple[str, ...] = option(
+        (), "Columns of the endings, two or more; ending0, ending1, ... if not given."
+    )
+    label_column: str | None = option(
+        None, "Column with the number of the right ending from 0; label if not given."
+    )
+    id_column: str | None = option(None, "Column that identifies predictions.")
+    skip_bad_rows: bool = option(False, "Leave out rows that cannot be used.")

@@ -1,0 +1,53 @@
+"""The registry of tasks: everything else finds a task there."""
+
+from bert_tf.data.feature_cache import FeatureCache
+from bert_tf.data.rows import BadRows
+from bert_tf.io import files
+from bert_tf.tasks import classification, multiple_choice, question_answering, token_classification
+from bert_tf.training import metrics
+from bert_tf.training.pretraining_task import PretrainingTask
+from bert_tf.training.task import RecordFormat, Task, TaskData, TaskSpec
+from bert_tf.training.task_config import TaskConfig, check_length, check_vocabulary
+
+TASKS: dict[str, TaskSpec] = {}
+
+
+def register(spec):
+    """Add a `TaskSpec` to `TASKS`, and its side file to those that belong to a model."""
+    TASKS[spec.name] = spec
+    files.TASK_FILES[spec.config_class.FILE] = spec.script
+
+
+register(classification.SPEC)
+register(question_answering.SPEC)
+register(token_classification.SPEC)
+register(multiple_choice.SPEC)
+
+
+def load_config(folder):
+    """Return (`TaskSpec`, `TaskConfig`) of a fine-tuned model; (None, None) if there is none.
+
+    `folder` is the output folder of a run, or a folder with a copy of its files.
+    """
+    for spec in TASKS.values():
+        if config := spec.config_class.load(folder):
+            return spec, config
+    return None, None
+
+
+__all__ = [
+    "TASKS",
+    "BadRows",
+    "FeatureCache",
+    "PretrainingTask",
+    "RecordFormat",
+    "Task",
+    "TaskConfig",
+    "TaskData",
+    "TaskSpec",
+    "check_length",
+    "check_vocabulary",
+    "load_config",
+    "metrics",
+    "register",
+]
