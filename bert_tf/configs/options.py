@@ -173,7 +173,7 @@ class Config:
         }
 
     @classmethod
-    def from_json(cls, values: dict[str, Any], **others: Any):
+    def from_json(cls, values, **others):
         """Return the config with the values of a JSON file, and `others` of its attributes.
 
         Raises:

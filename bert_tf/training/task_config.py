@@ -38,7 +38,7 @@ class TaskConfig(Config):
     """
 
     bert_config: BertConfig | None = fact(None, fixed=True)
-    vocab_file: str | None = fact(None, fixed=True)
+    vocab_file: str = fact("", fixed=True)
     do_lower_case: bool = fact(True, saved=True, fixed=True)
     max_seq_length: int = option(
         128, "Longest sequence in tokens; longer ones are truncated.", minimum=1, saved=True
