@@ -11,6 +11,7 @@ from bert_tf.checkpoints.hub import (
     resolve_model,
 )
 from bert_tf.checkpoints.hugging_face import write as write_hugging_face
+from bert_tf.checkpoints.load_model import load_model
 from bert_tf.checkpoints.metadata import (
     find_vocabulary,
     load_config,
@@ -43,6 +44,7 @@ __all__ = [
     "find_vocabulary",
     "is_local_model",
     "load_config",
+    "load_model",
     "named_checkpoint",
     "open_checkpoint",
     "read_metadata",
