@@ -14,11 +14,11 @@ import time
 import zipfile
 
 import pytest
-from common import TINY, features
 
 import bert_tf
 from bert_tf import checkpoints
 from bert_tf.checkpoints import download, hub
+from tests.common import TINY, features
 
 NAME = "uncased_L-2_H-128_A-2"
 

@@ -4,12 +4,12 @@ import json
 
 import numpy as np
 import pytest
-from common import TINY, WORDS, write_vocab
 
 from bert_tf import BertConfig, checkpoints
 from bert_tf.data import records
 from bert_tf.errors import UserError
 from bert_tf.modeling import BertPretrainer
+from tests.common import TINY, WORDS, write_vocab
 
 
 @pytest.fixture(scope="module")

@@ -7,13 +7,13 @@ import logging
 import re
 import subprocess
 
-import pages
 import pytest
-import scripts_alone
 from absl import flags
 
 import bert_tf
 from bert_tf.cli.main import COMMANDS
+from tests import scripts_alone
+from tests.docs import pages
 
 # Other programs in bash blocks.
 PROGRAMS = {"-", "-c", "-m", "bert-tf", "cat", "cd", "cp", "curl", "docker", "export", "git",

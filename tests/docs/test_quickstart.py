@@ -8,10 +8,10 @@ import sys
 import types
 
 import pytest
-import scripts_alone
 
 from bert_tf import toy_corpus
 from bert_tf.errors import UserError
+from tests import scripts_alone
 
 SCRIPTS = [
     "-m bert_tf.toy_corpus",

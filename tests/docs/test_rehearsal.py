@@ -3,13 +3,12 @@
 import json
 import shutil
 
-import pages
 import pytest
-import shell
-from common import TINY
 
 import bert_tf
 from bert_tf import checkpoints, toy_corpus
+from tests.common import TINY
+from tests.docs import pages, shell
 
 # Blocks that are not run: a part of each, and the reason.
 NOT_RUN = {

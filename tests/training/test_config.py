@@ -3,9 +3,7 @@
 import dataclasses
 
 import pytest
-import scripts_alone
 import tensorflow as tf
-from common import TINY
 
 import bert_tf
 from bert_tf import tasks, training
@@ -18,6 +16,8 @@ from bert_tf.configs import (
     TrainConfig,
 )
 from bert_tf.optimization import make_optimizer
+from tests import scripts_alone
+from tests.common import TINY
 
 SPEC = tasks.TASKS["classification"]
 
