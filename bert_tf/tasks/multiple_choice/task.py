@@ -19,7 +19,8 @@ from bert_tf.data.feature_cache import (
     tokenizer_fingerprint,
     write_records,
 )
-from bert_tf.data.rows import BadRows, find_column, find_file, read_rows
+from bert_tf.data.rows import BadRows, find_column, find_file
+from bert_tf.data.tables import read_rows
 from bert_tf.errors import UserError
 from bert_tf.io import files
 from bert_tf.modeling import BertMultipleChoice
@@ -71,7 +72,7 @@ def read_examples(path, options=None, with_label=True):
     """Return the list of `Example` of a file, and the tuple of the names of its ending columns.
 
     Args:
-      path: a file whose first line names its columns; see `rows.read_rows` for the formats.
+      path: a file whose first line names its columns; see `tables.format_by_name` for the formats.
       options: `MultipleChoiceOptions`, for columns and bad rows.
       with_label: whether there is a label column.
 
