@@ -141,21 +141,20 @@ def _find_delimiter(lines, is_csv, names):
     default = "," if is_csv else "\t"
     if not lines or (not is_csv and "\t" in lines[0]):
         return default
-    rows = {delimiter: _sample_rows(lines, delimiter) for delimiter in DELIMITERS.values()}
-    candidates = {x: table for x, table in rows.items() if table and len(table[0]) > 1}
-    for delimiter, (header, *_) in candidates.items():
+    tables = {delimiter: _sample_rows(lines, delimiter) for delimiter in DELIMITERS.values()}
+    for delimiter, rows in tables.items():
+        header = rows[0] if rows and len(rows[0]) > 1 else ()
         if names.intersection(name.strip().lower() for name in header):
             return delimiter
-    if not is_csv or not candidates:
-        return default
-    if all(len(row) > 1 for row in rows["\t"]):
+    if not is_csv or all(len(row) > 1 for row in tables["\t"]):
         return "\t"
 
     def consistency(delimiter):
-        counts = [len(row) for row in candidates[delimiter]]
-        return counts.count(counts[0]) / len(counts), counts[0]
+        counts = [len(row) for row in tables[delimiter]] or [0]
+        is_divided = counts[0] > 1
+        return is_divided * counts.count(counts[0]) / len(counts), is_divided * counts[0]
 
-    return max(candidates, key=consistency)  # the first of equal ones: the comma
+    return max(tables, key=consistency)  # the first of equal ones: the comma
 
 
 def _sample_rows(lines, delimiter):

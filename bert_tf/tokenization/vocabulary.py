@@ -209,14 +209,8 @@ def _drop_rare(words, size):
 
     Single characters stay: the alphabet depends on them, and there are not many.
     """
-    num_words_by_count = Counter(words.values())
-    left = len(words)
-    for limit in sorted(num_words_by_count):
-        left -= num_words_by_count[limit]
-        if left <= size:
-            break
-    rare = [word for word, count in words.items() if count <= limit and len(word) > 1]
-    for word in rare:
+    limit = sorted(words.values())[-size - 1]
+    for word in [x for x, count in words.items() if count <= limit and len(x) > 1]:
         del words[word]
     return limit
 

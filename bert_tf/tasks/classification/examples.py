@@ -256,19 +256,15 @@ def class_weights(choice, examples, labels, task_type):
         raise UserError("`class_weights`: a regression has no classes")
     if list(choice) == ["balanced"]:
         counts = Counter(label for example in examples for label in label_set(example.label))
-        if missing := [label for label in labels if not counts[label]]:
-            raise UserError(
-                f"`class_weights=balanced`: no training example has the label {missing[0]!r}"
-            )
-        everywhere = [label for label in labels if counts[label] == len(examples)]
-        if task_type == "multi_label" and everywhere:
-            raise UserError(
-                f"`class_weights=balanced`: all training examples have the label {everywhere[0]!r}"
-            )
-        if task_type == "multi_label":
-            weights = [(len(examples) - counts[label]) / counts[label] for label in labels]
+        is_multi_label, size = task_type == "multi_label", len(examples)
+        for label in labels:
+            if not counts[label] or (is_multi_label and counts[label] == size):
+                count = "all training examples have" if counts[label] else "no training example has"
+                raise UserError(f"`class_weights=balanced`: {count} the label {label!r}")
+        if is_multi_label:
+            weights = [(size - counts[label]) / counts[label] for label in labels]
         else:
-            weights = [len(examples) / (len(labels) * counts[label]) for label in labels]
+            weights = [size / (len(labels) * counts[label]) for label in labels]
     else:
         try:
             weights = [float(text) for text in choice]
