@@ -230,7 +230,7 @@ class TaskSpec:
       options_class: its `TaskOptions`.
       config_class: its `TaskConfig`.
       read: function from (options, model, parts, stored) to `TaskData`, where `options` are
-        completed `options_class`, `model` is a `training.fine_tuning.LoadedModel`, `parts` the
+        completed `options_class`, `model` are `checkpoints.PretrainedFiles`, `parts` the
         set of "train", "dev" and "test" that are needed, and `stored` the `TaskConfig` of a
         trained run, or None.
       make_model: function from (config, dtype) to the Keras model.
