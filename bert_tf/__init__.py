@@ -54,7 +54,6 @@ _PACKAGES = (
     "task_options",
     "tasks",
     "tokenization",
-    "toy_corpus",
     "training",
 )
 
@@ -87,7 +86,7 @@ __all__ = [*_PACKAGES, *_NAMES]
 keras_registry.install()
 # `from_preset` of the models and of the tokenizers, whose packages `checkpoints` imports.
 lazy.provide("load_model", "bert_tf.checkpoints")
-lazy.provide("find_tokenizer", "bert_tf.checkpoints")
+lazy.provide("resolve", "bert_tf.checkpoints")
 
 
 def __getattr__(name):

@@ -73,7 +73,7 @@ def root():
 @pytest.fixture(scope="session")
 def tiny_config():
     """A `BertConfig` with 2 layers of width 16, 50 words and 12 positions."""
-    from common import TINY
+    from tests.common import TINY
 
     return TINY
 
@@ -81,7 +81,7 @@ def tiny_config():
 @pytest.fixture(scope="session")
 def tiny_words():
     """The 18 entries of the tiny vocabulary."""
-    from common import WORDS
+    from tests.common import WORDS
 
     return list(WORDS)
 
@@ -89,7 +89,7 @@ def tiny_words():
 @pytest.fixture
 def tiny_vocab_file(tmp_path):
     """The path, as str, of a file with the tiny vocabulary."""
-    from common import write_vocab
+    from tests.common import write_vocab
 
     return str(write_vocab(tmp_path))
 
@@ -101,7 +101,7 @@ def load_scripts(root, monkeypatch, caplog):
     Names of scripts are those of `scripts_alone.imported`. `argument` names in the log are
     rewritten as --flags, as a script prints them.
     """
-    import scripts_alone  # not before the environment variables above are set
+    from tests import scripts_alone  # not before the environment variables above are set
 
     monkeypatch.syspath_prepend(str(root))
     caplog.set_level("INFO", "bert_tf")

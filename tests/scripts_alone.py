@@ -6,10 +6,10 @@ import sys
 
 from absl import flags
 from absl.testing import flagsaver
-from common import write_model as write_model
 
 from bert_tf.cli import flags as cli_flags
 from bert_tf.cli.main import COMMANDS
+from tests.common import write_model as write_model
 
 
 def module_of(script):

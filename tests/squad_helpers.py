@@ -4,10 +4,10 @@ import json
 import lzma
 from typing import NamedTuple
 
-import golden_inputs
 import numpy as np
 
 from bert_tf.tasks.question_answering import decoding, features
+from tests import golden_inputs
 
 # The data of the outputs of the release in the folder `shared`.
 SHARED_DATA = {"v1": "data/xquad/dev.json", "v2": "golden/squad/v2_dev.json"}

@@ -26,9 +26,9 @@ from unittest import mock
 import numpy as np
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "tests"))
+sys.path.insert(0, str(ROOT))
 
-import golden_inputs  # noqa: E402
+from tests import golden_inputs  # noqa: E402
 
 PRETRAINING = {
     "base": {"max_seq_length": 128, "max_predictions_per_seq": 20, "dupe_factor": 3,

@@ -109,8 +109,9 @@ class GraphTokenizer(tf.Module):
     @classmethod
     def from_preset(cls, preset: str, keep_special_tokens: bool = False) -> "GraphTokenizer":
         """Return the tokenizer of a model; see `FullTokenizer.from_preset`."""
-        vocab_file, settings = lazy.provided("find_tokenizer")(preset)
-        return cls(vocab_file, keep_special_tokens=keep_special_tokens, **settings)
+        model_files = lazy.provided("resolve")(preset, needs=["vocab_file"])
+        settings = model_files.tokenizer_settings
+        return cls(model_files.vocab_file, keep_special_tokens=keep_special_tokens, **settings)
 
     def __call__(
         self,

@@ -173,8 +173,9 @@ class FullTokenizer:
         Raises:
           UserError: if there is no vocabulary, or it is that of a tokenizer other than BERT's.
         """
-        vocab_file, settings = lazy.provided("find_tokenizer")(preset)
-        return cls(vocab_file, keep_special_tokens=keep_special_tokens, **settings)
+        model_files = lazy.provided("resolve")(preset, needs=["vocab_file"])
+        settings = model_files.tokenizer_settings
+        return cls(model_files.vocab_file, keep_special_tokens=keep_special_tokens, **settings)
 
     def tokenize(self, text: str | bytes) -> list[str]:
         """Return the list of pieces of `text`."""

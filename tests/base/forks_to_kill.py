@@ -16,8 +16,7 @@ import time
 
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 os.environ["KERAS_BACKEND"] = "tensorflow"
-_TESTS = pathlib.Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(_TESTS.parent), str(_TESTS)]
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 
 # Functions that change the file system, which a fork may be killed before.
 _OPERATIONS = ["replace", "remove", "unlink", "rmdir", "mkdir"]
@@ -104,10 +103,9 @@ def _count_operations(last):
 
 
 def main():
-    import scripts_alone
-
     import bert_tf
     from bert_tf import checkpoints, serving, training  # noqa: F401  imported before the forks
+    from tests import scripts_alone
 
     scripts = ["create_pretraining_data", "run_pretraining", "export_model"]
     bert_tf.console.show()

@@ -6,11 +6,11 @@ import sys
 
 import pytest
 import tensorflow as tf
-from test_input_pipeline import _write
 
 from bert_tf import configs, errors, tasks, training
 from bert_tf.errors import UserError
 from bert_tf.io import files, locks
+from tests.data.test_input_pipeline import _write
 
 
 def run_out_of_memory():

@@ -24,13 +24,13 @@ import zipfile
 import numpy as np
 import pytest
 import tensorflow as tf
-from common import TINY, write_model
-from pretraining_helpers import TOKENS, random_text
 
 import bert_tf
 from bert_tf import checkpoints
 from bert_tf.data import record_files, records
 from bert_tf.modeling import BertPretrainer
+from tests.common import TINY, write_model
+from tests.data.pretraining_helpers import TOKENS, random_text
 
 SEED = int(os.environ.get("BERT_TF_TEST_SEED") or random.SystemRandom().randrange(2**32))
 FACTOR = float(os.environ.get("BERT_TF_TEST_KILLS") or 1)

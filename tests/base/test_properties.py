@@ -14,7 +14,6 @@ import random
 import hypothesis
 import numpy as np
 import pytest
-from common import TINY, write_vocab
 from hypothesis import strategies as st
 
 import bert_tf
@@ -27,6 +26,7 @@ from bert_tf.tasks import classification
 from bert_tf.tasks.token_classification import Tags
 from bert_tf.tokenization import tokenizer_json
 from bert_tf.training import checkpointing
+from tests.common import TINY, write_vocab
 
 _FEW, _MANY = 10, 400
 

@@ -6,12 +6,12 @@ import shutil
 import numpy as np
 import pytest
 import tensorflow as tf
-from common import TINY
 
 import bert_tf
 from bert_tf import checkpoints
 from bert_tf.io import files
 from bert_tf.modeling import BertClassifier, BertModel, BertPretrainer
+from tests.common import TINY
 
 
 def save(model, prefix, **extra):

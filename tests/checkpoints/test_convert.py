@@ -5,11 +5,11 @@ import json
 import numpy as np
 import pytest
 import tensorflow as tf
-from common import TINY, features
 
 import bert_tf
 from bert_tf import checkpoints
 from bert_tf.modeling import BertPretrainer, BertTokenClassifier
+from tests.common import TINY, features
 
 
 def tensors_of(path):

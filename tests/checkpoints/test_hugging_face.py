@@ -4,10 +4,8 @@ import functools
 import json
 import pickle
 
-import golden_inputs
 import numpy as np
 import pytest
-from common import TINY, features
 
 import bert_tf
 from bert_tf import checkpoints
@@ -18,6 +16,8 @@ from bert_tf.modeling import (
     BertSpanLabeler,
     BertTokenClassifier,
 )
+from tests import golden_inputs
+from tests.common import TINY, features
 
 safetensors = pytest.importorskip("safetensors.numpy")
 

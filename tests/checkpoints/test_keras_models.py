@@ -5,13 +5,13 @@ import json
 import keras
 import numpy as np
 import pytest
-from common import TINY
 
 import bert_tf
 from bert_tf import checkpoints
 from bert_tf.checkpoints.hugging_face import HuggingFaceFolder
 from bert_tf.io import files
 from bert_tf.modeling import BertClassifier, BertModel, BertPretrainer, BertTokenClassifier
+from tests.common import TINY
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,6 @@ import json
 
 import numpy as np
 import pytest
-from common import TINY, WORDS
 
 import bert_tf
 from bert_tf import checkpoints, tasks
@@ -17,6 +16,7 @@ from bert_tf.modeling import (
     BertTokenClassifier,
 )
 from bert_tf.training import fine_tuning
+from tests.common import TINY, WORDS
 
 PIECES = [*WORDS, "uber", "über", "Über", "Uber", "中", "文", "中文"]
 PIECES += [f"w{index}" for index in range(TINY.vocab_size - len(PIECES))]

@@ -12,14 +12,14 @@ import shutil
 
 import keras
 import numpy as np
-from common import TINY, WORDS
-from pretraining_helpers import TOKENS, random_text
-from serving_models import make_servable
 
 import bert_tf
 from bert_tf import checkpoints, serving
 from bert_tf.data import records
 from bert_tf.modeling import BertPretrainer
+from tests.common import TINY, WORDS
+from tests.data.pretraining_helpers import TOKENS, random_text
+from tests.serving.serving_models import make_servable
 
 CONFIG = bert_tf.BertConfig.from_dict(
     {**TINY.to_dict(), "num_hidden_layers": 1, "vocab_size": len(WORDS)}

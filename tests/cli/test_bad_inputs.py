@@ -20,14 +20,13 @@ import sys
 import threading
 import traceback
 
-import bad_files
-import good_inputs
 import keras
 import pytest
-import scripts_alone
 from absl import flags
 
 from bert_tf.errors import Stopped, UserError, out_of_memory_errors
+from tests import scripts_alone
+from tests.cli import bad_files, good_inputs
 
 SEED = int(os.environ.get("BERT_TF_TEST_SEED") or random.SystemRandom().randrange(2**32))
 FIRST, LAST = map(int, os.environ.get("BERT_TF_TEST_CASES", "0-999").split("-"))

@@ -5,9 +5,9 @@ import json
 
 import numpy as np
 import pytest
-from common import QUICK_RUN, model_flags, read_results, read_table, write_files, write_model
 
 import bert_tf
+from tests.common import QUICK_RUN, model_flags, read_results, read_table, write_files, write_model
 
 
 @pytest.fixture

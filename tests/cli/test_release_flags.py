@@ -1,7 +1,8 @@
 """The flags of the 2018 release are here, with their defaults."""
 
 import pytest
-import scripts_alone
+
+from tests import scripts_alone
 
 # Flags of five scripts of google-research/bert, as its sources define them, with
 # their defaults; None stands for what must be given or is nothing.

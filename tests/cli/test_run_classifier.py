@@ -6,7 +6,9 @@ import zipfile
 import numpy as np
 import pytest
 import tensorflow as tf
-from common import (
+
+import bert_tf
+from tests.common import (
     QUICK_RUN,
     WORDS,
     model_flags,
@@ -16,8 +18,6 @@ from common import (
     write_mnli,
     write_model,
 )
-
-import bert_tf
 
 
 @pytest.fixture

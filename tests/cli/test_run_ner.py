@@ -6,13 +6,13 @@ import pathlib
 import numpy as np
 import pytest
 import tensorflow as tf
-from common import TINY, read_results, read_table, write_model
 
 import bert_tf
 from bert_tf.tasks import token_classification as tagging
 from bert_tf.tasks.token_classification import servable as serving
 from bert_tf.tokenization import GraphTokenizer
 from bert_tf.training import fine_tuning
+from tests.common import TINY, read_results, read_table, write_model
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghisAB.,'-()\"", "##b", "##c",
          "\u5317"]  # fmt: skip

@@ -5,12 +5,12 @@ import json
 import numpy as np
 import pytest
 import tensorflow as tf
-from common import WORDS, model_flags, read_results, write_model
-from squad_helpers import CONTEXTS, dataset, letters, question
 
 import bert_tf
 from bert_tf.tasks.question_answering import decoding, reading
 from bert_tf.tasks.question_answering.data import PredictionWriter
+from tests.common import WORDS, model_flags, read_results, write_model
+from tests.squad_helpers import CONTEXTS, dataset, letters, question
 
 # A context of eight tokens fits next to a question of one.
 QUICK_RUN = [

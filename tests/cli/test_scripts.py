@@ -8,12 +8,12 @@ import sys
 
 import numpy as np
 import pytest
-from common import TINY, WORDS, model_flags, read_results, write_files, write_model
 
 from bert_tf import checkpoints
 from bert_tf.cli.main import COMMANDS
 from bert_tf.data import records
 from bert_tf.errors import UserError
+from tests.common import TINY, WORDS, model_flags, read_results, write_files, write_model
 
 PRETRAINING_FLAGS = [
     "--max_seq_length=8",

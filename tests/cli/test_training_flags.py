@@ -5,10 +5,10 @@ import subprocess
 import sys
 
 import pytest
-from common import QUICK_RUN, read_results, read_table, write_files, write_model
-from training_helpers import worker_environments
 
 from bert_tf import checkpoints, training
+from tests.common import QUICK_RUN, read_results, read_table, write_files, write_model
+from tests.training.training_helpers import worker_environments
 
 TEXTS = [("a b", "x"), ("b a", "x"), ("c d", "y"), ("d c d", "y")] * 8
 

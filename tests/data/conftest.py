@@ -3,10 +3,10 @@
 import random
 
 import pytest
-from pretraining_helpers import TOKENS, random_text, read_corpus
 
 from bert_tf import tokenization
 from bert_tf.data.pretraining import corpus as corpus_module
+from tests.data.pretraining_helpers import TOKENS, random_text, read_corpus
 
 
 @pytest.fixture

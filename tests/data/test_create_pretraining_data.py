@@ -7,12 +7,12 @@ import subprocess
 import sys
 
 import pytest
-from pretraining_helpers import make_shards, shard_contents
 
 from bert_tf.data import record_checks, record_files, records
 from bert_tf.data.pretraining import shards as shards_module
 from bert_tf.errors import UserError
 from bert_tf.io import files
+from tests.data.pretraining_helpers import make_shards, shard_contents
 
 FLAGS = ["--max_seq_length=32", "--max_predictions_per_seq=5", "--dupe_factor=2",
          "--input_file=a.txt,b.txt", "--vocab_file=vocab.txt"]  # fmt: skip

@@ -5,8 +5,6 @@ import collections
 import numpy as np
 import pytest
 import tensorflow as tf
-from common import TINY
-from pretraining_helpers import TOKENS
 
 import bert_tf
 from bert_tf.data import (
@@ -17,6 +15,8 @@ from bert_tf.data import (
     records,
     tfrecord,
 )
+from tests.common import TINY
+from tests.data.pretraining_helpers import TOKENS
 
 VOCAB = {token: index for index, token in enumerate(TOKENS)}
 LENGTHS = {"S": 32, "P": 5}

@@ -5,10 +5,10 @@ import itertools
 import numpy as np
 import pytest
 import tensorflow as tf
-from common import TINY
 
 from bert_tf.data import input_pipeline, record_checks, record_files, records
 from bert_tf.errors import UserError
+from tests.common import TINY
 
 SCHEMA = {
     "input_ids": records.Feature("int64", "S"),

@@ -12,16 +12,16 @@ import re
 import subprocess
 import sys
 
-import golden_inputs
 import numpy as np
 import pytest
 import tensorflow as tf
-from pretraining_helpers import TOKENS, feature_rows, random_text, read_corpus
 
 from bert_tf import tokenization
 from bert_tf.data import pretraining, records
 from bert_tf.data.pretraining import compiled, masking, writing
 from bert_tf.errors import UserError
+from tests import golden_inputs
+from tests.data.pretraining_helpers import TOKENS, feature_rows, random_text, read_corpus
 
 VOCAB = {token: index for index, token in enumerate(TOKENS)}
 

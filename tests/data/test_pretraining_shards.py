@@ -7,13 +7,13 @@ import random
 
 import numpy as np
 import pytest
-from pretraining_helpers import CONFIG, make_shards, shard_contents
 
 from bert_tf import tokenization
 from bert_tf.data import pretraining, record_files
 from bert_tf.data.pretraining import compiled
 from bert_tf.errors import UserError
 from bert_tf.io import files, processes
+from tests.data.pretraining_helpers import CONFIG, make_shards, shard_contents
 
 pytestmark = pytest.mark.usefixtures("text_folder")
 

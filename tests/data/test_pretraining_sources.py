@@ -8,11 +8,11 @@ import re
 
 import numpy as np
 import pytest
-from pretraining_helpers import read_corpus
 
 from bert_tf.data import pretraining
 from bert_tf.data.pretraining import sources
 from bert_tf.errors import UserError
+from tests.data.pretraining_helpers import read_corpus
 
 
 def _documents(path, **options):

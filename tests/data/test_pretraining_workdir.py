@@ -5,12 +5,12 @@ import threading
 import time
 
 import pytest
-from pretraining_helpers import make_shards, shard_contents
 
 from bert_tf.data import pretraining
 from bert_tf.data.pretraining.workdir import WorkDir
 from bert_tf.errors import DamagedFile, UserError
 from bert_tf.io import files, locks
+from tests.data.pretraining_helpers import make_shards, shard_contents
 
 pytestmark = pytest.mark.usefixtures("text_folder")
 

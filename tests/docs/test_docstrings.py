@@ -5,12 +5,12 @@ import doctest
 import keras
 import pytest
 import tensorflow as tf
-from common import write_vocab
-from test_rehearsal import SMALL, write_presets
 
 import bert_tf
 from bert_tf import checkpoints, tasks
 from bert_tf.tasks import token_classification
+from tests.common import write_vocab
+from tests.docs.test_rehearsal import SMALL, write_presets
 
 pytest.importorskip("tensorflow_text")
 

@@ -7,13 +7,13 @@ import logging
 import re
 import subprocess
 
-import pages
 import pytest
-import scripts_alone
 from absl import flags
 
 import bert_tf
 from bert_tf.cli.main import COMMANDS
+from tests import scripts_alone
+from tests.docs import pages
 
 # Other programs in bash blocks.
 PROGRAMS = {"-", "-c", "-m", "bert-tf", "cat", "cd", "cp", "curl", "docker", "export", "git",
@@ -75,7 +75,7 @@ def test_commands_use_flags_that_exist(commands, run_script):
         ("python -m bert_tf convert --input=a > log", "bert-tf convert", "--input=a"),
         ("cat lines | python predict.py --model=m", "predict.py", "--model=m"),
         ("A=1 python run_ner.py \\\n  --do_train", "run_ner.py", "--do_train"),
-        ("python -m bert_tf.toy_corpus --seed=1", "-m bert_tf.toy_corpus", "--seed=1"),
+        ("python -m examples.toy_corpus --seed=1", "-m examples.toy_corpus", "--seed=1"),
     ],
 )
 def test_commands_are_recognised(line, script, flag):

@@ -5,10 +5,8 @@ import os
 import shutil
 import types
 
-import pages
 import pytest
 import tensorflow as tf
-from test_rehearsal import SMALL, write_glue, write_presets
 
 import bert_tf
 from bert_tf import serving, tasks
@@ -16,6 +14,8 @@ from bert_tf.tasks import token_classification
 from bert_tf.tasks.classification.servable import classification_servable, multiple_choice_servable
 from bert_tf.tasks.question_answering.servable import question_answering_servable
 from bert_tf.tasks.token_classification.servable import token_classification_servable
+from tests.docs import pages
+from tests.docs.test_rehearsal import SMALL, write_glue, write_presets
 
 pytest.importorskip("tensorflow_text")
 

@@ -9,12 +9,12 @@ import math
 
 import pytest
 import tensorflow as tf
-from common import TINY
 from tensorflow.python.framework import kernels, op_def_registry
 
 import bert_tf
 from bert_tf import configs, optimization, tasks, training
 from bert_tf.data import records
+from tests.common import TINY
 
 # One layer is enough: the others have the same operations.
 CONFIG = bert_tf.BertConfig.from_dict({**TINY.to_dict(), "num_hidden_layers": 1})

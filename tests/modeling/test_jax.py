@@ -8,10 +8,10 @@ import sys
 import keras
 import numpy as np
 import pytest
-from common import TINY, features
 
 import bert_tf
 from bert_tf.modeling import BertPretrainer
+from tests.common import TINY, features
 
 # Other lengths than 8 need the model to work with sequences of unknown length.
 LENGTHS = (8, 5)
@@ -21,7 +21,7 @@ import sys
 sys.modules["tensorflow"] = None  # import tensorflow raises an error
 import keras, numpy as np
 sys.path += sys.argv[2:]
-import test_jax
+from tests.modeling import test_jax
 model = keras.saving.load_model(sys.argv[1] + "/model.keras")
 assert keras.backend.backend() == "jax"
 np.savez(sys.argv[1] + "/jax.npz", **test_jax.run(model))
@@ -85,7 +85,7 @@ import sys
 sys.modules["tensorflow"] = None
 sys.path += sys.argv[1:]
 import keras, numpy as np, bert_tf
-from common import TINY, features
+from tests.common import TINY, features
 assert not bert_tf.BertConfig.from_dict(TINY.to_dict()) != TINY
 bert = bert_tf.BertModel(TINY, dtype="mixed_bfloat16")
 

@@ -6,10 +6,10 @@ import sys
 
 import keras
 import pytest
-from common import TINY
 
 import bert_tf
 from bert_tf import keras_registry
+from tests.common import TINY
 
 
 def test_every_registered_class_is_listed():

@@ -9,7 +9,6 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from common import TINY, features
 
 import bert_tf
 from bert_tf import checkpoints, modeling
@@ -23,6 +22,7 @@ from bert_tf.modeling import (
     LayerCombination,
     TransformerLayer,
 )
+from tests.common import TINY, features
 
 V0_1 = pathlib.Path(__file__).parent / "v0_1"
 

@@ -6,7 +6,6 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from common import NO_DROPOUT, enlarge_weights, features
 
 from bert_tf.modeling import (
     BertClassifier,
@@ -15,6 +14,7 @@ from bert_tf.modeling import (
     BertPretrainer,
 )
 from bert_tf.modeling.layers import Dense
+from tests.common import NO_DROPOUT, enlarge_weights, features
 
 BATCH = features(batch=4)
 CHOICES = {name: value.reshape(2, 2, -1) for name, value in BATCH.items()}

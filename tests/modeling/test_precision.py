@@ -3,9 +3,13 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-import training_helpers
-from common import TINY
-from training_helpers import (
+
+import bert_tf
+from bert_tf import configs, modeling, optimization, tasks, training
+from bert_tf.optimization import loss_scale
+from tests.common import TINY
+from tests.training import training_helpers
+from tests.training.training_helpers import (
     Batches,
     SomeBatches,
     assert_same,
@@ -13,10 +17,6 @@ from training_helpers import (
     run,
     tensors,
 )
-
-import bert_tf
-from bert_tf import configs, modeling, optimization, tasks, training
-from bert_tf.optimization import loss_scale
 
 
 @pytest.fixture(autouse=True)

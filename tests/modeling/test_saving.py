@@ -3,7 +3,6 @@
 import keras
 import numpy as np
 import pytest
-from common import TINY, features
 
 import bert_tf
 from bert_tf.modeling import (
@@ -15,6 +14,7 @@ from bert_tf.modeling import (
     Projection,
     TransformerLayer,
 )
+from tests.common import TINY, features
 
 SMALLER = bert_tf.BertConfig.from_dict({**TINY.to_dict(), "num_hidden_layers": 1})
 

@@ -4,7 +4,6 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from common import NO_DROPOUT, TINY, enlarge_weights, features
 
 import bert_tf
 from bert_tf.modeling import (
@@ -17,6 +16,7 @@ from bert_tf.modeling import (
     BertTokenClassifier,
 )
 from bert_tf.modeling.layers import Dense
+from tests.common import NO_DROPOUT, TINY, enlarge_weights, features
 
 LABELS = {"num_labels": 3}
 _OF_SEQUENCES = ("pooled_output", "masked_lm_logits", "next_sentence_logits")

@@ -5,16 +5,16 @@ import os
 import subprocess
 import sys
 
-import golden_fit
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from common import TINY
-from training_helpers import Batches, config, mirrored, one_device
 
 import bert_tf
 from bert_tf import checkpoints, configs, modeling, optimization, tasks, training
+from tests.common import TINY
+from tests.optimization import golden_fit
+from tests.training.training_helpers import Batches, config, mirrored, one_device
 
 
 def golden_path(golden, case="adam_warmup"):

@@ -3,16 +3,16 @@
 import keras
 import numpy as np
 import pytest
-from pipeline_texts import LINES, TOKENS, encode
 
 import bert_tf
 from bert_tf import checkpoints
 from bert_tf.modeling import BertPretrainer
+from tests.pipelines.pipeline_texts import LINES, TOKENS, encode
 
 
 def write_release_folder(folder, config):
     """Write a folder of the release with random weights, a vocabulary and texts.txt."""
-    from common import write_vocab
+    from tests.common import write_vocab
 
     keras.utils.set_random_seed(0)
     rng = np.random.default_rng(0)

@@ -1,6 +1,6 @@
 """Texts of the pipeline tests, and their tokens."""
 
-from common import WORDS
+from tests.common import WORDS
 
 LINES = ["a b ||| c", "", "d ||| e ||| f g", "  jab ||| ", "a b c d e f g h i j a b", "zz a"]
 # The tokens of each line with at most 12 tokens; "|" is not in the vocabulary.

@@ -6,12 +6,12 @@ import json
 import numpy as np
 import pytest
 import tensorflow as tf
-from pipeline_texts import LINES, TOKENS, encode
 
 import bert_tf
 from bert_tf import checkpoints, pipelines
 from bert_tf.modeling import LAYER_COMBINATIONS
 from bert_tf.modeling.layers import LayerNorm
+from tests.pipelines.pipeline_texts import LINES, TOKENS, encode
 
 
 def vectors(model_and_tokenizer, **options):

@@ -7,14 +7,14 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from common import WORDS, write_vocab
-from pipeline_texts import encode
-from test_accelerators import unfit
 
 import bert_tf
 from bert_tf import checkpoints
 from bert_tf.modeling import BertModel, BertPretrainer
 from bert_tf.tasks.fill_mask import pipeline as fill_mask
+from tests.common import WORDS, write_vocab
+from tests.modeling.test_accelerators import unfit
+from tests.pipelines.pipeline_texts import encode
 
 TEXTS = ["a [MASK] c", "[MASK] b ||| d [MASK] [MASK]", "j", "", "b a c"]
 TOKENS = [["[CLS]", *text.replace("|||", "[SEP]").split(), "[SEP]"] for text in TEXTS]

@@ -3,12 +3,12 @@
 import keras
 import numpy as np
 import pytest
-from common import WORDS
 
 import bert_tf
 from bert_tf import checkpoints, serving, tasks
 from bert_tf.tasks import token_classification
 from bert_tf.tasks.question_answering import features, reading
+from tests.common import WORDS
 
 pytest.importorskip("tensorflow_text")
 

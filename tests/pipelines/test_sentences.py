@@ -8,9 +8,9 @@ import sys
 import numpy as np
 import pytest
 import tensorflow as tf
-from pipeline_texts import LINES
 
 import bert_tf
+from tests.pipelines.pipeline_texts import LINES
 
 SENTENCES = [
     "A man is eating pasta.",

@@ -3,11 +3,11 @@
 import os
 
 import pytest
-from common import TINY, WORDS, write_vocab
 
 import bert_tf
 from bert_tf import checkpoints
 from bert_tf.modeling import BertPretrainer, BertTokenClassifier
+from tests.common import TINY, WORDS, write_vocab
 
 pytest.importorskip("tensorflow_text")
 

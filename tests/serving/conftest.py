@@ -4,11 +4,10 @@ import functools
 import os
 
 import pytest
-import scripts_alone
-import serving_models
-import serving_stand_in
 
 from bert_tf import serving
+from tests import scripts_alone
+from tests.serving import serving_models, serving_stand_in
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,8 @@ import re
 import numpy as np
 import tensorflow as tf
 from google.protobuf import json_format
-from serving_batches import Refused
+
+from tests.serving.serving_batches import Refused
 
 # HTTP status of each error code.
 _STATUS = {

@@ -22,10 +22,11 @@ from concurrent import futures
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  registers the operations of the graph
 from google.protobuf import json_format
-from serving_batches import Batcher, Refused, read_parameters
-from serving_json import RestHandler
 from tensorflow.core.protobuf import meta_graph_pb2
 from tensorflow.python.saved_model import loader_impl
+
+from tests.serving.serving_batches import Batcher, Refused, read_parameters
+from tests.serving.serving_json import RestHandler
 
 DEFAULT = "serving_default"
 

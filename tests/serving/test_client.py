@@ -10,13 +10,13 @@ import time
 
 import numpy as np
 import pytest
-import scripts_alone
-from serving_batches import Refused
-from serving_stand_in import StandIn, Version, signature
 
 import bert_tf
 from bert_tf import serving
 from bert_tf.serving.predictor import METADATA
+from tests import scripts_alone
+from tests.serving.serving_batches import Refused
+from tests.serving.serving_stand_in import StandIn, Version, signature
 
 
 @pytest.fixture(params=["rest", pytest.param("grpc", marks=pytest.mark.slow)])

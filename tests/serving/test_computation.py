@@ -6,13 +6,13 @@ import pathlib
 import numpy as np
 import pytest
 import tensorflow as tf
-from serving_models import LENGTH, TASKS, TINY, make_servable, model_of, rows_of
 
 import bert_tf
 from bert_tf import serving
 from bert_tf.modeling.models import INPUTS
 from bert_tf.serving import prepared_model
 from bert_tf.serving.prepared_model import prepare_model
+from tests.serving.serving_models import LENGTH, TASKS, TINY, make_servable, model_of, rows_of
 
 BUCKETS = (5, 9)
 

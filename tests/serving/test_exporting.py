@@ -6,17 +6,17 @@ import pathlib
 
 import numpy as np
 import pytest
-import scripts_alone
 import tensorflow as tf
 from absl import flags
-from serving_batches import read_parameters
-from serving_models import LENGTH, TASKS, TINY, make_servable
-from serving_stand_in import StandIn, Version, signature
 
 import bert_tf
 from bert_tf import serving, tasks
 from bert_tf.io import locks
 from bert_tf.serving import exporting
+from tests import scripts_alone
+from tests.serving.serving_batches import read_parameters
+from tests.serving.serving_models import LENGTH, TASKS, TINY, make_servable
+from tests.serving.serving_stand_in import StandIn, Version, signature
 
 
 def lengths_of(servable, inputs):

@@ -15,7 +15,7 @@ _SIZES = (40_000, 80_000, 160_000)
 _PEAKS = """
 import json, resource, sys
 import tensorflow as tf
-import serving_models
+from tests.serving import serving_models
 from bert_tf import serving
 
 vocab_file, task, *sizes = sys.argv[1:]
@@ -37,10 +37,9 @@ print(json.dumps([peak("x" * size, "a " * (size // 16), *["b"] * 20) - first for
 @pytest.mark.parametrize("task", ["question_answering", "token_classification"])
 def test_memory_grows_in_proportion_to_the_bytes(task, vocab_file, root):
     """One long word and many words: words times longest word would be gigabytes."""
-    folders = [str(root), str(root / "tests"), str(root / "tests/serving")]
     done = subprocess.run(
         [sys.executable, "-c", _PEAKS, vocab_file, task, *map(str, _SIZES)],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(folders)},
+        env={**os.environ, "PYTHONPATH": str(root)},
         capture_output=True,
         text=True,
     )

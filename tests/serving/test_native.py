@@ -4,9 +4,15 @@ import shutil
 
 import numpy as np
 import pytest
-import scripts_alone
 import tensorflow as tf
-from serving_models import (
+
+import bert_tf
+from bert_tf import serving
+from bert_tf.modeling.models import INPUTS
+from bert_tf.pipelines.text_pipeline import Text, TextPreprocessor
+from bert_tf.tasks.classification.servable import classification_servable
+from tests import scripts_alone
+from tests.serving.serving_models import (
     LENGTH,
     TINY,
     WORDS,
@@ -15,12 +21,6 @@ from serving_models import (
     randomized,
     write_vocab,
 )
-
-import bert_tf
-from bert_tf import serving
-from bert_tf.modeling.models import INPUTS
-from bert_tf.pipelines.text_pipeline import Text, TextPreprocessor
-from bert_tf.tasks.classification.servable import classification_servable
 
 PAIRS = [("a b", "c"), ("", ""), ("a b c d e f g h i j a b c", "a b c d e f"), ("\tab\\n", "\n"),
          (b"\xff a\0b", "a\u0301 \ud55c"), ("c", "\U0001f600")]  # fmt: skip

@@ -10,11 +10,11 @@ import sys
 import numpy as np
 import pytest
 import tensorflow as tf
-from serving_models import TINY, classifier_config, randomized
 
 import bert_tf
 from bert_tf import serving
 from bert_tf.tasks.classification.servable import classification_servable
+from tests.serving.serving_models import TINY, classifier_config, randomized
 
 SHAPES = [(1, 5), (3, 9)]
 

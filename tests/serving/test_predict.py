@@ -14,13 +14,13 @@ import types
 import keras
 import numpy as np
 import pytest
-import scripts_alone
-import serving_models
-from serving_models import LENGTH, TINY, classifier_config, rows_of, write_vocab
 
 import bert_tf
 from bert_tf import serving
 from bert_tf.serving.predictor import METADATA, BasePredictor
+from tests import scripts_alone
+from tests.serving import serving_models
+from tests.serving.serving_models import LENGTH, TINY, classifier_config, rows_of, write_vocab
 
 
 def test_lines_are_answered_in_order(run_predict, classifier, predictor, tmp_path):

@@ -5,8 +5,6 @@ import dataclasses
 import numpy as np
 import pytest
 import tensorflow as tf
-from serving_models import TINY, model_of
-from squad_helpers import record_values, window_logits
 
 import bert_tf
 from bert_tf.serving import sequences
@@ -14,6 +12,8 @@ from bert_tf.serving.sequences import Buckets
 from bert_tf.tasks.question_answering import QuestionAnsweringConfig, features, reading
 from bert_tf.tasks.question_answering import decoding as decoding_module
 from bert_tf.tasks.question_answering import servable as serving
+from tests.serving.serving_models import TINY, model_of
+from tests.squad_helpers import record_values, window_logits
 
 
 @pytest.mark.parametrize("stride", [1, 3, 7, 16, 40])

@@ -8,13 +8,13 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from serving_models import LENGTH, TASKS, TINY, WORDS, make_servable, rows_of
 from tensorflow.python.saved_model import loader_impl
 
 import bert_tf
 from bert_tf import serving
 from bert_tf.serving.exporting import WARM_UP_REQUESTS
 from bert_tf.serving.prepared_model import QuantizedModel
+from tests.serving.serving_models import LENGTH, TASKS, TINY, WORDS, make_servable, rows_of
 
 # Their code is covered by the other tasks, by test_native.py and by test_predict.py.
 _SLOW = ("multi_label", "regression", "fill_mask", "multiple_choice", "encoder",

@@ -4,10 +4,10 @@ import threading
 
 import numpy as np
 import pytest
-from serving_batches import Batcher, Refused, read_parameters
-from serving_stand_in import request
 
 from bert_tf.serving import exporting
+from tests.serving.serving_batches import Batcher, Refused, read_parameters
+from tests.serving.serving_stand_in import request
 
 
 def test_batches_follow_the_parameters(tmp_path):

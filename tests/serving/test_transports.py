@@ -10,12 +10,12 @@ import time
 
 import numpy as np
 import pytest
-import scripts_alone
-from serving_batches import Refused
-from serving_stand_in import StandIn, Version, request, signature
 
 import bert_tf
 from bert_tf import serving
+from tests import scripts_alone
+from tests.serving.serving_batches import Refused
+from tests.serving.serving_stand_in import StandIn, Version, request, signature
 
 TYPES = {"words": "DT_STRING", "probabilities": "DT_FLOAT"}
 ONE_MASK = {"words": [[["a", "b"]]], "probabilities": [[[0.75, 0.25]]]}

@@ -1,7 +1,8 @@
 """Fixtures for the tests of tasks."""
 
 import pytest
-from squad_helpers import project_recording, shared_recording
+
+from tests.squad_helpers import project_recording, shared_recording
 
 
 @pytest.fixture

@@ -3,10 +3,10 @@
 import keras
 import numpy as np
 import tensorflow as tf
-from common import TINY
 
 import bert_tf
 from bert_tf.tasks import TASK_CLASSES
+from tests.common import TINY
 
 # As TINY, but quick to build and to trace, and without dropout.
 SMALL = {

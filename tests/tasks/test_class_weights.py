@@ -4,13 +4,13 @@ import dataclasses
 
 import numpy as np
 import pytest
-from common import QUICK_RUN, read_results, write_files, write_model
-from task_helpers import SMALL, make_task_and_batch
 
 import bert_tf
 from bert_tf.configs import FineTuneConfig
 from bert_tf.tasks import ClassificationOptions
 from bert_tf.tasks.classification import Example, class_weights
+from tests.common import QUICK_RUN, read_results, write_files, write_model
+from tests.tasks.task_helpers import SMALL, make_task_and_batch
 
 
 def weights(task_type, choice, *label_values, labels=("x", "y")):

@@ -1,7 +1,6 @@
 """The data of a classification run: its files, and its labels in the order of their ids."""
 
 import pytest
-from common import TINY, read_data, write_files
 
 import bert_tf
 from bert_tf.tasks.classification import (
@@ -14,6 +13,7 @@ from bert_tf.tasks.classification import (
     read_examples,
 )
 from bert_tf.tasks.classification.examples import find_labels
+from tests.common import TINY, read_data, write_files
 
 
 def test_labels_are_sorted():

@@ -2,7 +2,6 @@
 
 import json
 
-import golden_inputs
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -11,6 +10,7 @@ import bert_tf
 from bert_tf.data import input_pipeline
 from bert_tf.tasks import TASK_CLASSES, classification
 from bert_tf.tasks.classification import Example, find_task, read_examples
+from tests import golden_inputs
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "good", "bad", "soup", "and", "##s"]
 

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from task_helpers import make_task_and_batch
 
 from bert_tf.data import records
 from bert_tf.tasks import TASK_CLASSES, ClassificationTask
 from bert_tf.tasks.classification import MultiLabelTask, find_task
+from tests.tasks.task_helpers import make_task_and_batch
 
 
 @pytest.mark.parametrize(

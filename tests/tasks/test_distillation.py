@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from common import QUICK_RUN, read_results, write_files, write_model
-from task_helpers import SMALL, make_task_and_batch, small_config
 
 import bert_tf
 from bert_tf import tasks
 from bert_tf.training.distillation import Teacher
+from tests.common import QUICK_RUN, read_results, write_files, write_model
+from tests.tasks.task_helpers import SMALL, make_task_and_batch, small_config
 
 
 @pytest.mark.parametrize("task_type", tasks.TASK_CLASSES)

@@ -1,13 +1,13 @@
 """GLUE and XNLI: the columns of their files, their splits and the names of the tasks."""
 
 import pytest
-from common import read_data, write_files, write_mnli
 
 import bert_tf
 from bert_tf.tasks import classification
 from bert_tf.tasks.classification import FileSource, Layout, find_task, read_examples
 from bert_tf.tasks.classification.glue import TEXT_TASKS
 from bert_tf.training.task import result_name
+from tests.common import read_data, write_files, write_mnli
 
 # For each task the header and a row of the GLUE download, labelled and of the test set, and the
 # expected text_a, text_b, label; text_a, text_b, id.

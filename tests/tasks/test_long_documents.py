@@ -7,9 +7,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from common import WORDS, read_results, read_table, write_model
 from hypothesis import strategies as st
-from task_helpers import SMALL, small_config
 
 import bert_tf
 from bert_tf import serving
@@ -20,6 +18,8 @@ from bert_tf.tasks import ClassificationConfig, classification
 from bert_tf.tasks.classification import Example, NumericFeature
 from bert_tf.tasks.classification.servable import classification_servable
 from bert_tf.tokenization.windows import DocumentWindows
+from tests.common import WORDS, read_results, read_table, write_model
+from tests.tasks.task_helpers import SMALL, small_config
 
 LENGTH = 6
 TEXTS = ["a b", "a b c d", "a b c d e", "a b c d e f g h i j a b", "j", "c " * 50]

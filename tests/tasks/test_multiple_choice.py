@@ -10,9 +10,6 @@ import sys
 import numpy as np
 import pytest
 import tensorflow as tf
-from common import QUICK_RUN, read_results, read_table, write_files, write_model, write_vocab
-from task_helpers import SMALL, small_config
-from training_helpers import mirrored, one_device
 
 import bert_tf
 from bert_tf import checkpoints, configs, modeling, optimization, training
@@ -21,6 +18,9 @@ from bert_tf.data.feature_cache import write_records
 from bert_tf.data.rows import find_file
 from bert_tf.tasks import MultipleChoiceOptions, multiple_choice
 from bert_tf.tasks.multiple_choice import read_examples
+from tests.common import QUICK_RUN, read_results, read_table, write_files, write_model, write_vocab
+from tests.tasks.task_helpers import SMALL, small_config
+from tests.training.training_helpers import mirrored, one_device
 
 HEADER = [
     "", "video-id", "fold-ind", "startphrase", "sent1", "sent2", "gold-source",

@@ -4,13 +4,13 @@ import importlib
 import sys
 
 import numpy as np
-import pages
 import pytest
 import tensorflow as tf
-from common import TINY, WORDS, write_model
 
 from bert_tf import configs, tasks, training
 from bert_tf.io import files
+from tests.common import TINY, WORDS, write_model
+from tests.docs import pages
 
 
 @pytest.fixture

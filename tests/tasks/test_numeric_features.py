@@ -5,8 +5,6 @@ import json
 import numpy as np
 import pytest
 import tensorflow as tf
-from common import QUICK_RUN, WORDS, read_data, read_results, read_table, write_files, write_model
-from task_helpers import SMALL
 
 import bert_tf
 from bert_tf.data.rows import BadRows
@@ -19,6 +17,16 @@ from bert_tf.tasks.classification import (
     read_examples,
 )
 from bert_tf.tasks.classification.examples import measure, normalize
+from tests.common import (
+    QUICK_RUN,
+    WORDS,
+    read_data,
+    read_results,
+    read_table,
+    write_files,
+    write_model,
+)
+from tests.tasks.task_helpers import SMALL
 
 
 def test_normalization(caplog):

@@ -4,14 +4,14 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from common import QUICK_RUN, write_files, write_model
-from task_helpers import small_config
-from training_helpers import assert_same, mirrored, one_device
 
 import bert_tf
 from bert_tf import configs, tasks, training
 from bert_tf.data import input_pipeline, records
 from bert_tf.tasks import question_answering
+from tests.common import QUICK_RUN, write_files, write_model
+from tests.tasks.task_helpers import small_config
+from tests.training.training_helpers import assert_same, mirrored, one_device
 
 S = 24
 

@@ -4,13 +4,13 @@ import zipfile
 
 import numpy as np
 import pytest
-from common import QUICK_RUN, read_results, read_table, write_files, write_model
-from task_helpers import SMALL
-from training_helpers import assert_same
 
 import bert_tf
 from bert_tf.tasks.classification import find_task
 from bert_tf.training import fine_tuning, results
+from tests.common import QUICK_RUN, read_results, read_table, write_files, write_model
+from tests.tasks.task_helpers import SMALL
+from tests.training.training_helpers import assert_same
 
 
 def test_predictions_as_text():

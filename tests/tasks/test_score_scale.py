@@ -6,12 +6,20 @@ import json
 import numpy as np
 import pytest
 import tensorflow as tf
-from common import QUICK_RUN, TINY, model_flags, read_table, write_files, write_model, write_vocab
-from task_helpers import make_task_and_batch, small_config
 
 import bert_tf
 from bert_tf.tasks.classification import ClassificationConfig, DistillationConfig, RegressionTask
 from bert_tf.tasks.classification.examples import ScoreScale
+from tests.common import (
+    QUICK_RUN,
+    TINY,
+    model_flags,
+    read_table,
+    write_files,
+    write_model,
+    write_vocab,
+)
+from tests.tasks.task_helpers import make_task_and_batch, small_config
 
 
 def losses_of(task, batch):

@@ -1,11 +1,11 @@
 """Answers to tokens and tokens to text, by words as in the release and by characters."""
 
 import pytest
-from common import WORDS
 
 import bert_tf
 from bert_tf.tasks.question_answering import alignment, decoding, features
 from bert_tf.tasks.question_answering.reading import Answer
+from tests.common import WORDS
 
 
 @pytest.fixture

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from squad_helpers import window_logits
 
 import bert_tf
 from bert_tf.tasks.question_answering import decoding, features, reading
+from tests.squad_helpers import window_logits
 
 
 @pytest.mark.parametrize("version", ["v1", "v2"])

@@ -5,12 +5,12 @@ import json
 
 import pytest
 import tensorflow as tf
-from common import write_vocab
-from squad_helpers import letters, record_values
 
 import bert_tf
 from bert_tf.data import records
 from bert_tf.tasks.question_answering import features, reading
+from tests.common import write_vocab
+from tests.squad_helpers import letters, record_values
 
 
 def described(window, tokenizer, window_config, unique_id, example_index):

@@ -11,9 +11,6 @@ import types
 
 import numpy as np
 import pytest
-from common import read_results, write_model, write_vocab
-from squad_helpers import dataset, letters, question
-from training_helpers import worker_environments
 
 import bert_tf
 from bert_tf.tasks.question_answering import (
@@ -24,6 +21,9 @@ from bert_tf.tasks.question_answering import (
     window_cache,
 )
 from bert_tf.training import fine_tuning
+from tests.common import read_results, write_model, write_vocab
+from tests.squad_helpers import dataset, letters, question
+from tests.training.training_helpers import worker_environments
 
 
 def start(logs, *command):

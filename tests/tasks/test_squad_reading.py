@@ -8,11 +8,11 @@ import json
 import numpy as np
 import pytest
 import tensorflow as tf
-from squad_helpers import letters
 
 import bert_tf
 from bert_tf.tasks import question_answering as squad
 from bert_tf.tasks.question_answering import reading, streaming_json
+from tests.squad_helpers import letters
 
 ARTICLES = [{'a\u00e9 "\\': [1.5e-7, -12, True, None, "\U0001f600\t"]}, "", [[], {}], 7]
 

@@ -5,7 +5,6 @@ import json
 import os
 
 import pytest
-from common import TINY, write_vocab
 
 import bert_tf
 from bert_tf import tasks
@@ -13,6 +12,7 @@ from bert_tf.io import files
 from bert_tf.tasks.classification import NumericFeature
 from bert_tf.tasks.token_classification.config import FeatureBasedConfig
 from bert_tf.tasks.token_classification.features import Tags
+from tests.common import TINY, write_vocab
 
 TAGS = Tags(("O", "B-PER", "I-PER"), "iob2", "iobes")
 

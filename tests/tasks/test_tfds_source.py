@@ -7,7 +7,6 @@ import pathlib
 
 import numpy as np
 import pytest
-from common import read_data
 
 import bert_tf
 from bert_tf.data.rows import BadRows
@@ -18,6 +17,7 @@ from bert_tf.tasks.classification import (
     find_task,
     make_source,
 )
+from tests.common import read_data
 
 pytest.importorskip("tensorflow_datasets")
 

@@ -6,13 +6,13 @@ import types
 import numpy as np
 import pytest
 import tensorflow as tf
-from common import TINY
 
 import bert_tf
 from bert_tf.data import rows as rows_module
 from bert_tf.data.rows import BadRows
 from bert_tf.tasks import token_classification as tagging
 from bert_tf.tasks.token_classification import features, reading, schemes, scoring
+from tests.common import TINY
 
 Span = schemes.Span
 NAMES = features.Tags(("O", "B-X", "I-X"), "iob2", "iob1")

@@ -1,12 +1,12 @@
 """How many texts were truncated, in one line for each split."""
 
 import pytest
-from common import write_model
-from task_helpers import SMALL
 
 import bert_tf
 from bert_tf.pipelines.text_pipeline import TextPreprocessor
 from bert_tf.tokenization.truncation import LengthCounter, log_truncated
+from tests.common import write_model
+from tests.tasks.task_helpers import SMALL
 
 
 def test_one_line(caplog):

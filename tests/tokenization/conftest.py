@@ -5,10 +5,10 @@ import lzma
 import os
 import random
 
-import hard_strings
 import pytest
 
 from bert_tf import tokenization
+from tests.tokenization import hard_strings
 
 
 @pytest.fixture(scope="session")

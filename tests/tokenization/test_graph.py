@@ -10,7 +10,6 @@ import shutil
 import subprocess
 import sys
 
-import hard_strings
 import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
@@ -18,6 +17,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 from bert_tf.errors import UserError
 from bert_tf.tasks import classification
 from bert_tf.tokenization import FullTokenizer
+from tests.tokenization import hard_strings
 
 graph = pytest.importorskip("bert_tf.tokenization.graph")
 pytest.importorskip("tensorflow_text")

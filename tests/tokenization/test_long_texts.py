@@ -3,11 +3,11 @@
 import contextlib
 import random
 
-import hard_strings
 import pytest
 import tensorflow as tf
 
 from bert_tf.tokenization import normalization
+from tests.tokenization import hard_strings
 
 graph = pytest.importorskip("bert_tf.tokenization.graph")
 pytest.importorskip("tensorflow_text")

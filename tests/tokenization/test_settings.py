@@ -8,13 +8,13 @@ import random
 import re
 import unicodedata
 
-import hard_strings
 import pytest
 
 from bert_tf import tokenization
 from bert_tf.errors import UserError
 from bert_tf.tokenization import normalization, tokenizer_json, vocabulary
 from bert_tf.tokenization.settings import extra_settings
+from tests.tokenization import hard_strings
 
 UNICODE_14 = pytest.mark.skipif(
     unicodedata.unidata_version != normalization.UNICODE_VERSION,

@@ -8,10 +8,10 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from common import TINY, WORDS, write_vocab
 
 import bert_tf
 from bert_tf.tasks.classification import pack_pair
+from tests.common import TINY, WORDS, write_vocab
 
 pytest.importorskip("tensorflow_text")
 

@@ -4,12 +4,12 @@ import importlib.util
 import json
 import unicodedata
 
-import hard_strings
 import pytest
 
 from bert_tf import tokenization
 from bert_tf.errors import UserError
 from bert_tf.tokenization import normalization
+from tests.tokenization import hard_strings
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "want", "##want", "##ed", "wa", "un"]
 PIECES += ["runn", "##ing", ",", "hello"]

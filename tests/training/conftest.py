@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from training_helpers import Batches, run, run_classifier
 
 from bert_tf import training
 from bert_tf.data import records
+from tests.training.training_helpers import Batches, run, run_classifier
 
 
 @pytest.fixture(autouse=True)

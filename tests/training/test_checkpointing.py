@@ -7,12 +7,12 @@ import types
 import numpy as np
 import pytest
 import tensorflow as tf
-from common import TINY
-from training_helpers import assert_same, run, tensors
 
 import bert_tf
 from bert_tf import optimization, training
 from bert_tf.training import checkpointing
+from tests.common import TINY
+from tests.training.training_helpers import assert_same, run, tensors
 
 
 def test_checkpoints_are_kept_and_named_as_in_the_release(plain_run):

@@ -7,11 +7,11 @@ import signal
 import time
 
 import pytest
-from training_helpers import assert_same, log, run, start, tensors
 
 import bert_tf
 from bert_tf import training
 from bert_tf.data import input_pipeline, records
+from tests.training.training_helpers import assert_same, log, run, start, tensors
 
 # Saves often and returns to the host after each step, so that a signal can arrive in any state.
 OPTIONS = {

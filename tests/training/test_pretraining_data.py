@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from common import TINY
 
 from bert_tf import UserError, configs
 from bert_tf.data import record_checks, records, tfrecord
 from bert_tf.training.pretraining import PretrainingData
+from tests.common import TINY
 
 
 def write(path, length):

@@ -6,9 +6,9 @@ import weakref
 import numpy as np
 import pytest
 import tensorflow as tf
-from training_helpers import assert_same, curves, mirrored, run, run_classifier
 
 from bert_tf import modeling
+from tests.training.training_helpers import assert_same, curves, mirrored, run, run_classifier
 
 
 @pytest.mark.parametrize("count", [2, pytest.param(4, marks=pytest.mark.slow)])

@@ -8,7 +8,12 @@ import time
 
 import pytest
 import tensorflow as tf
-from training_helpers import (
+
+import bert_tf
+from bert_tf import tasks, training
+from bert_tf.data import input_pipeline
+from bert_tf.training import Devices, find_devices, strategy
+from tests.training.training_helpers import (
     SomeBatches,
     assert_same,
     config,
@@ -20,11 +25,6 @@ from training_helpers import (
     tensors,
     worker_environments,
 )
-
-import bert_tf
-from bert_tf import tasks, training
-from bert_tf.data import input_pipeline
-from bert_tf.training import Devices, find_devices, strategy
 
 
 def test_device_arguments(caplog):

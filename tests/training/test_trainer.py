@@ -13,7 +13,11 @@ import weakref
 import numpy as np
 import pytest
 import tensorflow as tf
-from training_helpers import (
+
+import bert_tf
+from bert_tf import checkpoints, configs, optimization, tasks, training
+from bert_tf.data import input_pipeline, records
+from tests.training.training_helpers import (
     Batches,
     LabeledBatches,
     SomeBatches,
@@ -23,10 +27,6 @@ from training_helpers import (
     run,
     tensors,
 )
-
-import bert_tf
-from bert_tf import checkpoints, configs, optimization, tasks, training
-from bert_tf.data import input_pipeline, records
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,14 @@ Like the scripts it resumes the run in the folder, and exits with their statuses
 
 import json
 import os
+import pathlib
 import re
 import signal
 import sys
 
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 os.environ["KERAS_BACKEND"] = "tensorflow"
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 
 
 def die_before(operation, name, count):
@@ -36,10 +37,9 @@ def die_before(operation, name, count):
 
 def main():
     output_dir, options = sys.argv[1], json.loads(sys.argv[2])
-    import conftest
-
     import bert_tf
     from bert_tf.data import input_pipeline, records
+    from tests import conftest
 
     bert_tf.console.show()
     strategy = None
@@ -47,7 +47,7 @@ def main():
         strategy = bert_tf.training.make_strategy()
     else:
         conftest.split_cpu()
-    import training_helpers
+    from tests.training import training_helpers
 
     if (count := options.pop("replicas", 1)) > 1:
         strategy = training_helpers.mirrored(count)

@@ -9,11 +9,11 @@ import sys
 
 import numpy as np
 import tensorflow as tf
-from common import TINY
 
 import bert_tf
 from bert_tf import checkpoints, configs, optimization, tasks, training
 from bert_tf.data import input_pipeline
+from tests.common import TINY
 
 
 class Batches:
