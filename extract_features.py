@@ -2,11 +2,11 @@
 """Write the vectors of a pre-trained BERT for the tokens or words of texts."""
 
 from absl import flags
-from bert_tf.task_options import LAYER_COMBINATIONS
 
 import bert_tf
 from bert_tf.cli import pipelines
 from bert_tf.cli.flags import FLAGS
+from bert_tf.configs.model import LAYER_COMBINATIONS
 
 pipelines.define_pipeline_flags()
 flags.DEFINE_string(

@@ -14,6 +14,12 @@ from bert_tf.io import json_files
 RELEASE_ACTIVATIONS = ("gelu", "relu", "tanh", "linear")
 ACTIVATIONS = ("gelu", "gelu_erf", "relu", "tanh", "linear")
 
+# The keys of `modeling.LAYER_COMBINATIONS`, which needs TensorFlow.
+LAYER_COMBINATIONS = (
+    "embeddings", "second_to_last", "last", "weighted_sum_last_four", "concat_last_four",
+    "weighted_sum_all",
+)  # fmt: skip
+
 LAYER_NORM_EPS = 1e-12
 
 # A Hugging Face config.json is recognized by its "model_type". There, activations have these names:

@@ -4,10 +4,11 @@ from bert_tf.data.feature_cache import FeatureCache
 from bert_tf.data.rows import BadRows
 from bert_tf.io import files
 from bert_tf.tasks import classification, multiple_choice, question_answering, token_classification
+from bert_tf.tokenization.vocabulary import check_vocabulary
 from bert_tf.training import metrics
 from bert_tf.training.pretraining_task import PretrainingTask
 from bert_tf.training.task import RecordFormat, Task, TaskData, TaskSpec
-from bert_tf.training.task_config import TaskConfig, check_length, check_vocabulary
+from bert_tf.training.task_config import TaskConfig, check_length
 
 TASKS: dict[str, TaskSpec] = {}
 

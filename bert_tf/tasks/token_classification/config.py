@@ -3,6 +3,7 @@
 import dataclasses
 
 from bert_tf.configs.data_files import FileOptions, TfdsOptions
+from bert_tf.configs.model import LAYER_COMBINATIONS
 from bert_tf.configs.options import fact, option
 from bert_tf.errors import UserError
 from bert_tf.io import files, json_files
@@ -10,12 +11,6 @@ from bert_tf.io.json_files import Positive
 from bert_tf.tasks.token_classification.features import NUM_SPECIAL_TOKENS, Tags
 from bert_tf.tasks.token_classification.schemes import infer_scheme
 from bert_tf.training.task_config import TaskConfig, check_labels
-
-# The keys of `modeling.LAYER_COMBINATIONS`, which needs TensorFlow.
-LAYER_COMBINATIONS = (
-    "embeddings", "second_to_last", "last", "weighted_sum_last_four", "concat_last_four",
-    "weighted_sum_all",
-)  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,18 +5,15 @@ import dataclasses
 from bert_tf import console
 from bert_tf.configs.data_files import PARTS
 from bert_tf.data import records
-from bert_tf.data.feature_cache import (
-    FeatureCache,
-    digest,
-    tokenizer_fingerprint,
-    write_records,
-)
+from bert_tf.data.feature_cache import digest, write_records
 from bert_tf.data.rows import BadRows
 from bert_tf.errors import UserError
 from bert_tf.io import files
 from bert_tf.modeling import layers_of
 from bert_tf.tasks.token_classification import schemes, scoring
-from bert_tf.tasks.token_classification.config import TokenClassificationConfig
+from bert_tf.tasks.token_classification.config import (
+    TokenClassificationConfig,
+)
 from bert_tf.tasks.token_classification.features import (
     convert_sentences,
     infer_tags,
@@ -29,28 +26,22 @@ from bert_tf.tasks.token_classification.task import (
     metric_names,
 )
 from bert_tf.training import results
-from bert_tf.training.task import RecordFormat, TaskData, TaskSpec, result_file
-
-# Bump when the same data make different features.
-_VERSION = 1
+from bert_tf.training.task import TaskData, TaskSpec, result_file
 
 
 class TokenClassificationData(TaskData):
     """The sentences of each split, and what a run does with them.
 
     Attributes:
-      sentences: dict from split to list of `Sentence`.
+      examples: dict from split to list of `Sentence`.
       config: the `TokenClassificationConfig`.
     """
 
     unit = "sequences"
 
     def __init__(self, sentences, config):
-        self.sentences, self.config = sentences, config
+        super().__init__(sentences, config)
         self.metric_names = metric_names(config.tags)
-
-    def splits(self, part):
-        return [part] if part in self.sentences else []
 
     def train_config(self, config):
         if not self.config.features_only:
@@ -58,35 +49,32 @@ class TokenClassificationData(TaskData):
         num_layers = self.config.bert_config.num_hidden_layers
         return dataclasses.replace(config.train, num_frozen_layers=num_layers)
 
-    def features(self, split, path, tokenizer, teacher=None):
-        sentences, config, tags = self.sentences[split], self.config, self.config.tags
-        fingerprint = {
+    def schema(self, split, with_teacher=False):
+        return records.TAGGING
+
+    def fingerprint(self, split):
+        sentences, tags = self.examples[split], self.config.tags
+        return {
             "data": digest([s.words, s.tags, bool(s.leading_lines)] for s in sentences),
             "sentences": len(sentences),
-            **tokenizer_fingerprint(tokenizer),
             "tags": list(tags.names),
             "learn_scheme": tags.scheme,
             "tag_scheme": tags.data_scheme,
-            "max_seq_length": config.max_seq_length,
-            "doc_stride": config.doc_stride,
-            "document_context": config.document_context,
-            "schema": digest(records.TAGGING.items()),
-            "version": _VERSION,
+            "max_seq_length": self.config.max_seq_length,
+            "doc_stride": self.config.doc_stride,
+            "document_context": self.config.document_context,
         }
 
-        def write():
-            values = convert_sentences(sentences, tags, tokenizer, config)
-            return {"windows": write_records(path, records.TAGGING, values, "windows")}
-
-        return FeatureCache(path, fingerprint, write)
+    def write_features(self, split, path, tokenizer):
+        config = self.config
+        values = convert_sentences(self.examples[split], config.tags, tokenizer, config)
+        return {"windows": write_records(path, records.TAGGING, values, "windows")}
 
     def count(self, split, features):
         return features.metadata["windows"]
 
-    def record_format(self, split, with_teacher=False):
-        config = self.config
-        lengths = {"S": config.max_seq_length}
-        return RecordFormat.of(records.TAGGING, config, lengths, len(config.tags.names))
+    def num_labels(self, split):
+        return len(self.config.tags.names)
 
     def make_task(self, dtype=None, distillation=None):
         return TokenClassificationTask(self.config, dtype)
@@ -113,7 +101,7 @@ class TokenClassificationData(TaskData):
 
         def write():
             path = result_file(run.folder, "test_predictions", split, ".txt")
-            write_columns(path, self.sentences[split], predicted)
+            write_columns(path, self.examples[split], predicted)
             console.info("wrote %s, tag scheme %s", path, scheme)
 
         run.workers.chief_first(write)
