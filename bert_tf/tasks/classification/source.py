@@ -131,7 +131,7 @@ def read_splits(source, parts, stored=None, skip_bad_rows=False, dev_split=None)
     """
     task = source.task
     names = task.layout.numbers if task.layout else ()
-    if stored and list(names) != stored.numeric_columns:
+    if stored and tuple(names) != stored.numeric_columns:
         raise UserError(
             f"`numeric_columns`: {', '.join(names) or 'none'}, but the trained model has "
             f"{', '.join(stored.numeric_columns) or 'none'}"
