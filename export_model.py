@@ -6,18 +6,14 @@ from absl import flags
 import bert_tf
 from bert_tf.cli import pipelines
 from bert_tf.cli.flags import FLAGS, define_options, run
-from bert_tf.configs.model import ModelConfig
+from bert_tf.configs.export import ExportConfig
 
 # Values of --task: the types of classification, other names in `tasks.TASKS`, and pipelines.
 _CLASSIFICATION = ("classification", "multi_label", "regression")
 _FINE_TUNED = (*_CLASSIFICATION, "question_answering", "token_classification", "multiple_choice")
 _PIPELINES = ("encoder", "sentence_embedding", "fill_mask")
 
-define_options(ModelConfig())
-flags.DEFINE_string("model_dir", None, "output_dir of the script that trained the model.")
-flags.DEFINE_string(
-    "checkpoint", None, "A checkpoint of that run, the newest in model_dir if not given."
-)
+define_options(ExportConfig())
 flags.DEFINE_enum(
     "task",
     None,
@@ -25,59 +21,6 @@ flags.DEFINE_enum(
     "Without model_dir: the task of the model of init_checkpoint (of the release, or a Hugging "
     "Face folder).",
 )
-flags.DEFINE_list("labels", None, "Without model_dir: labels, if no file next to it has them.")
-flags.DEFINE_integer(
-    "max_seq_length",
-    None,
-    "Without model_dir: longest sequence in tokens; if not given 128, or 384 for "
-    "question_answering.",
-    lower_bound=1,
-)
-flags.DEFINE_integer(
-    "num_texts", 1, "For classification, multi_label and regression: 2 for pairs of texts.", 1, 2
-)
-flags.DEFINE_bool(
-    "version_2_with_negative", False, "For question_answering: whether there may be no answer."
-)
-flags.DEFINE_integer("num_best", 5, "For fill_mask: number of words for each mask.", 1)
-flags.DEFINE_string(
-    "export_dir", None, "Folder of the model's versions; a numbered folder is created in it."
-)
-flags.DEFINE_integer(
-    "version", None, "Number of the version, the next free one if not given.", lower_bound=0
-)
-flags.DEFINE_enum(
-    "inputs",
-    "text",
-    ["text", "ids"],
-    "text takes strings, and ids by a second signature, and needs tensorflow-text; ids takes ids "
-    "and needs only TensorFlow.",
-)
-flags.DEFINE_list(
-    "sequence_buckets",
-    [],
-    "Lengths to pad sequences to, such as 32,64,128; the longest of a batch if not given.",
-)
-flags.DEFINE_enum(
-    "weights",
-    None,
-    ["float32", "bfloat16", "int8"],
-    "Type to store the weights in, that of dtype if not given; bfloat16 and int8 make the files "
-    "half and a quarter as large.",
-)
-flags.DEFINE_enum(
-    "dtype",
-    "float32",
-    ["float32", "bfloat16", "float16"],
-    "Type to compute in; bfloat16 is faster on CPUs that have instructions for it.",
-)
-flags.DEFINE_bool(
-    "skip_padding",
-    None,
-    "Whether to compute only tokens, not padding; if not given, for models that take text and have "
-    "no sequence_buckets. XLA, TPUs and converters need models that compute padding.",
-)
-flags.DEFINE_bool("warm_up", True, "Whether to write requests for TF Serving to warm up with.")
 flags.mark_flag_as_required("export_dir")
 
 # Flags whose values are read from --model_dir.
@@ -121,7 +64,7 @@ def check_flags(task):
 
 def export_options():
     try:
-        buckets = tuple(map(int, FLAGS.sequence_buckets))
+        buckets = tuple(map(int, FLAGS.sequence_buckets or ()))
     except ValueError:
         raise bert_tf.UserError("--sequence_buckets: whole numbers were expected") from None
     return bert_tf.serving.Options(

@@ -3,6 +3,7 @@
 The configuration of a task is in its folder, `tasks/<task>/config.py`.
 """
 
+from bert_tf.configs.export import ExportConfig, ServingConfig
 from bert_tf.configs.model import BertConfig, ModelConfig
 from bert_tf.configs.options import Config, fact, option
 from bert_tf.configs.pretraining import PretrainingConfig
@@ -13,12 +14,14 @@ __all__ = [
     "BertConfig",
     "Config",
     "DeviceConfig",
+    "ExportConfig",
     "FineTuneConfig",
     "InstanceConfig",
     "ModelConfig",
     "OptimizerConfig",
     "PretrainingConfig",
     "PretrainingDataConfig",
+    "ServingConfig",
     "TrainConfig",
     "fact",
     "option",

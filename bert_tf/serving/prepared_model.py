@@ -7,12 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.configs.export import COMPUTE_TYPES, WEIGHT_TYPES
 from bert_tf.errors import UserError
 from bert_tf.modeling.layer_states import named_layers
 from bert_tf.serving.sequences import Buckets
-
-WEIGHT_TYPES = ("float32", "bfloat16", "int8")
-COMPUTE_TYPES = ("float32", "bfloat16", "float16")
 
 # Smaller variables (norms, biases) stay in float32: they are a thousandth of all weights.
 _MIN_QUANTIZED_SIZE = 4096

@@ -189,7 +189,7 @@ def test_records_of_a_run(name, holds, tmp_path):
 CONFIGS = [
     configs.TrainConfig(), configs.OptimizerConfig(), configs.DeviceConfig(), configs.ModelConfig(),
     configs.InstanceConfig(), configs.FineTuneConfig("out"), configs.PretrainingConfig("a", "b"),
-    configs.PretrainingDataConfig("a", "b"),
+    configs.PretrainingDataConfig("a", "b"), configs.ExportConfig("out"), configs.ServingConfig(),
     *(spec.config_class() for spec in tasks.TASKS.values()),
 ]  # fmt: skip
 PLACES = [(config, x.name) for config in CONFIGS for x in dataclasses.fields(config)]
