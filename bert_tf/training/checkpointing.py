@@ -129,31 +129,34 @@ def check_notes(prefix, notes):
       UserError: if the optimizer is a different one.
     """
     source = checkpoints.ReleaseCheckpoint(prefix)
-    for name, value in notes.items():
+    stored = {"bucket_by_length": 0}  # version 0.1 had no such batches
+    for name in notes:
         if _RUN_STATE + name in source.shapes:
-            stored = _decode(source.tensor(_RUN_STATE + name))
-        elif name == "bucket_by_length":
-            stored = 0  # version 0.1 had no such batches
-        else:
-            continue
-        if name == "optimizer":
-            _check_optimizer(prefix, stored, value)
-        elif name == "learning_rate":
-            for key in sorted(stored | value):
-                old, new = stored.get(key), value.get(key)
-                if old != new:
-                    console.info("%s was trained with %s=%s, now it is %s", prefix, key, old, new)
-        elif stored != value and name == "input":
+            stored[name] = _decode(source.tensor(_RUN_STATE + name))
+    changed = {
+        name: (stored[name], new)
+        for name, new in notes.items()
+        if name in stored and stored[name] != new
+    }
+    if "optimizer" in changed:
+        _check_optimizer(prefix, *changed.pop("optimizer"))
+    for name, (old, new) in changed.items():
+        if name == "learning_rate":
+            for key in sorted(old | new):
+                if old.get(key) != new.get(key):
+                    values = old.get(key), new.get(key)
+                    console.info("%s was trained with %s=%s, now it is %s", prefix, key, *values)
+        elif name == "input":
             console.warning(
                 "%s was trained on different files (%d with %d bytes, now %d with %d bytes): the "
                 "remaining steps see different examples",
-                prefix, *stored[:2], *value[:2],
+                prefix, *old[:2], *new[:2],
             )  # fmt: skip
-        elif stored != value:
+        else:
             console.warning(
                 "%s was trained with `%s=%d`, now it is %d: the remaining steps see different "
                 "examples than with the old value",
-                prefix, name, stored, value,
+                prefix, name, old, new,
             )  # fmt: skip
 
 
@@ -200,8 +203,10 @@ def remove_incomplete(output_dir):
             console.info("removed %s, which has no index: a process was killed", path)
 
 
-def restore_latest(output_dir, variables):
+def restore_latest(output_dir, variables, restored=None, names=()):
     """Set `variables` from the newest undamaged checkpoint of a run.
+
+    Those of some `names` are not read again from the checkpoint `restored`, whose values they have.
 
     Returns:
       Its prefix, None if the run has no checkpoint yet.
@@ -216,7 +221,8 @@ def restore_latest(output_dir, variables):
     older = prefixes[: prefixes.index(newest)] if newest in prefixes else []
     for prefix in (newest, *reversed(older)):
         try:
-            restore(prefix, variables)
+            is_new = prefix != restored
+            restore(prefix, {x: v for x, v in variables.items() if is_new or x not in names})
         except DamagedFile as error:
             console.warning("%s; using the checkpoint before it", error)
         else:
