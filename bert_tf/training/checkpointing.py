@@ -276,15 +276,21 @@ def log_best_checkpoint(output_dir, argument=None):
 
     `argument` is the argument that accepts its folder; None if `best_metric` selects it.
     """
-    path = os.path.join(output_dir, BEST, _RECORD)
-    if tf.io.gfile.exists(path):
-        record = json_files.read_object(path, _FIELDS, "a training run")
-        folder = os.path.dirname(path)
+    folder = os.path.join(output_dir, BEST)
+    if record := _read_record(folder):
         usage = f"`{argument}={folder}`" if argument else f"`best_metric={record['metric']}`"
         console.info(
             "%s has the best checkpoint of that run by %s, step %s; use it with %s",
             folder, record["metric"], record["step"], usage,
         )  # fmt: skip
+
+
+def _read_record(folder):
+    """Return the record of the best checkpoint in a folder as a dict, empty if there is none."""
+    path = os.path.join(folder, _RECORD)
+    if not tf.io.gfile.exists(path):
+        return {}
+    return json_files.read_object(path, _FIELDS, "a training run")
 
 
 class BestCheckpoint:
@@ -304,17 +310,13 @@ class BestCheckpoint:
         """Read the state of the run; UserError if its best checkpoint is by a different metric."""
         self.output_dir, self.metric = output_dir, metric
         self.folder = os.path.join(output_dir, BEST)
-        self.value, self.step, self.since = None, None, []
-        path = os.path.join(self.folder, _RECORD)
-        if not tf.io.gfile.exists(path):
-            return
-        record = json_files.read_object(path, _FIELDS, "a training run")
-        stored_metric, self.since = record["metric"], record["since"]
-        self.value, self.step = record["value"], record["step"]
-        if stored_metric != metric:
+        record = _read_record(self.folder)
+        self.value, self.step = record.get("value"), record.get("step")
+        self.since = record.get("since", [])
+        if record and record["metric"] != metric:
             raise UserError(
-                f"`best_metric={metric}`, but {self.folder} holds the best by {stored_metric!r}; "
-                "use that metric, or remove the folder"
+                f"`best_metric={metric}`, but {self.folder} holds the best by "
+                f"{record['metric']!r}; use that metric, or remove the folder"
             )
 
     def rewind(self, step):
@@ -350,7 +352,7 @@ class BestCheckpoint:
         else:
             self.since.append(step)
         if writes:
-            record = {name: getattr(self, name) for name in ("metric", "value", "step", "since")}
+            record = {name: getattr(self, name) for name in _FIELDS}
             text = json.dumps(record, indent=2) + "\n"
             files.write_text(os.path.join(self.folder, _RECORD), text)
         best = "no best so far"

@@ -244,8 +244,9 @@ class TrainLoop:
 
     def run(self, preemption):
         """Train until the last step, early stopping, or a request of a `PreemptionHandler`."""
+        self.preemption = preemption
         if self.best and self._is_due(self.options.eval_steps):
-            self._evaluate(preemption)  # the run was stopped before or during this evaluation
+            self._evaluate()  # the run was stopped before or during this evaluation
         if self._is_done:
             early = " and was stopped early" if self._is_stopped_early else ""
             console.info("training: nothing to do, the run is at step %d%s", self.step, early)
@@ -258,32 +259,31 @@ class TrainLoop:
         report = Report(folder, self.step, self.num_train_steps, self.data.batch_size, writes)
         with contextlib.closing(report):
             for sums, first_bad in self._loops():
-                self._after(sums, first_bad, report, preemption)
+                self._after(sums, first_bad, report)
                 if self._is_done:
                     break
         if self._is_stopped_early:
             console.info("training: stopped early at step %d", self.step)
 
-    def _after(self, sums, first_bad, report, preemption):
+    def _after(self, sums, first_bad, report):
         """Report, save and evaluate after some steps."""
-        options = self.options
-        must_stop = self._must_stop(preemption)
+        must_stop = self._must_stop()
         rate = float(self.optimizer.learning_rate_at(self.step - 1))
         report.add(self.step, sums, rate, is_last=must_stop or self.step == self.num_train_steps)
         self._check_finite(sums, first_bad)
-        must_evaluate = self._is_due(options.eval_steps)
+        must_evaluate = self._is_due(self.options.eval_steps)
         # Before an evaluation too: it may take longer than the notice before a preemption.
-        if self._is_due(options.save_checkpoints_steps) or must_evaluate or must_stop:
+        if self._is_due(self.options.save_checkpoints_steps) or must_evaluate or must_stop:
             self._save()
         if must_stop:
-            preemption.stop(self.step)
+            self.preemption.stop(self.step)
         if must_evaluate:
             with report.paused():
-                self._evaluate(preemption)
+                self._evaluate()
 
-    def _must_stop(self, preemption):
+    def _must_stop(self):
         """Return whether any worker got a signal: all of them stop at the same step."""
-        return self.workers.mean(float(bool(preemption.signal)))[0] > 0
+        return self.workers.mean(float(bool(self.preemption.signal)))[0] > 0
 
     @property
     def _is_done(self):
@@ -367,23 +367,23 @@ class TrainLoop:
             "`learning_rate` may help"
         )
 
-    def _evaluate(self, preemption):
+    def _evaluate(self):
         """Evaluate the current weights, which are saved, unless they were evaluated before."""
         if self.best and self.best.has_seen(self.step):
             return
 
         def stop_if_asked():
             # Several workers evaluate together, so no worker may stop alone.
-            if preemption.signal and not self.workers.is_multi_worker:
-                preemption.stop(self.step)
+            if self.preemption.signal and not self.workers.is_multi_worker:
+                self.preemption.stop(self.step)
 
         results = self.trainer.evaluate(self.eval_data, self.step, on_batch=stop_if_asked)
         shown = "  ".join(f"{n} {v:.4f}" for n, v in results.items() if n != "global_step")
         console.info("step %d/%d  evaluation: %s", self.step, self.num_train_steps, shown)
         if self.best:
             self.best.update(results, self.weights, self.workers.is_chief)
-        if self._must_stop(preemption):
-            preemption.stop(self.step)
+        if self._must_stop():
+            self.preemption.stop(self.step)
 
     def _save(self):
         folder = self.trainer.output_dir

@@ -74,15 +74,15 @@ class Workers:
             has_chief = "chief" in resolver.cluster_spec().jobs
             first = resolver.task_type == "worker" and resolver.task_id == 0
             self.is_chief = resolver.task_type == "chief" or (first and not has_chief)
-            self._mean = tf.function(self._mean_of, autograph=False)
 
     def mean(self, *values):
         """Return the mean of each number over all workers, which must all call it together."""
         if not self.is_multi_worker:
             return values
         with self.watched():
-            means = self._mean(tf.constant(values, tf.float64)).numpy()
-        return tuple(map(float, means))
+            replicas = self._strategy.run(lambda: tf.constant(values, tf.float64))
+            mean = self._strategy.reduce(tf.distribute.ReduceOp.MEAN, replicas, axis=None)
+        return tuple(map(float, mean.numpy()))
 
     @contextlib.contextmanager
     def watched(self):
@@ -103,14 +103,6 @@ class Workers:
         if self.is_chief:
             write()
         self.mean(0.0)
-
-    def _mean_of(self, values):
-        def reduce():
-            replica = tf.distribute.get_replica_context()
-            # A copy, because only tensors made on a replica have a device to be reduced on.
-            return replica.all_reduce(tf.distribute.ReduceOp.MEAN, tf.identity(values))
-
-        return self._strategy.experimental_local_results(self._strategy.run(reduce))[0]
 
 
 def make_strategy(*args, **options):
@@ -284,14 +276,13 @@ def check_batch_sizes(config, strategy, train=True, eval=True, predict=True):
 
     `train`, `eval` and `predict` are whether the run uses the size.
     """
-    sizes = {
-        "train_batch_size": (train, config.gradient_accumulation_steps),
-        "eval_batch_size": (eval, 1),
-        "predict_batch_size": (predict, 1),
-    }
-    for name, (is_used, parts) in sizes.items():
-        if is_used:
-            per_replica(getattr(config, name), strategy, name, parts)
+    if train:
+        parts = config.gradient_accumulation_steps
+        per_replica(config.train_batch_size, strategy, "train_batch_size", parts)
+    if eval:
+        per_replica(config.eval_batch_size, strategy, "eval_batch_size")
+    if predict:
+        per_replica(config.predict_batch_size, strategy, "predict_batch_size")
 
 
 def per_replica(batch_size, strategy, argument, parts=1):
