@@ -103,17 +103,23 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         # Keras has a method `exclude_from_weight_decay`.
         self.no_decay_patterns = tuple(exclude_from_weight_decay)
 
-    def get_config(self):
-        """Return the constructor's arguments."""
+    @property
+    def hyperparameters(self):
+        """The constructor's arguments that define the update, except the learning rate: a dict."""
         return {
-            **super().get_config(),
+            "weight_decay": self.weight_decay,
             "beta_1": self.beta_1,
             "beta_2": self.beta_2,
             "epsilon": self.epsilon,
+            "global_clipnorm": self.global_clipnorm,
             "exclude_from_weight_decay": list(self.no_decay_patterns),
             "bias_correction": self.bias_correction,
             "layer_decay": self.layer_decay,
         }
+
+    def get_config(self):
+        """Return the constructor's arguments."""
+        return {**super().get_config(), **self.hyperparameters}
 
     def build(self, variables):
         """Create the moments, in the strategy's scope.

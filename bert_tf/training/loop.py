@@ -168,28 +168,11 @@ def _copy_of(optimizer):
     return optimizer.from_config(config)
 
 
-# What else than its learning rate, which a longer run changes, describes an optimizer.
-_HYPERPARAMETERS = (
-    "bias_correction",
-    "weight_decay",
-    "beta_1",
-    "beta_2",
-    "epsilon",
-    "global_clipnorm",
-    "exclude_from_weight_decay",
-    "layer_decay",
-)
-
-
 def _describe(optimizer):
     """Return notes on an optimizer and its learning rate for `checkpointing.check_notes`."""
-    config = optimizer.get_config()
-    rate = config["learning_rate"]
+    rate = optimizer.get_config()["learning_rate"]
     notes = {
-        "optimizer": {
-            "class_name": type(optimizer).__name__,
-            **{name: config[name] for name in _HYPERPARAMETERS},
-        },
+        "optimizer": {"class_name": type(optimizer).__name__, **optimizer.hyperparameters},
         "learning_rate": rate["config"] if isinstance(rate, dict) else {"learning_rate": rate},
     }
     # As JSON reads them back, and NumPy's numbers as Python's.
