@@ -33,7 +33,7 @@ import collections
 import os
 import random
 
-from bert_tf.toy_corpus import grammar, words
+from examples.toy_corpus import grammar, words
 
 Paths = collections.namedtuple("Paths", "corpus heldout train dev test")
 
