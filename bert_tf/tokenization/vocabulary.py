@@ -136,6 +136,30 @@ def validate_case_matches_vocabulary(do_lower_case, vocab, vocab_file):
         )
 
 
+def check_vocabulary(vocab, config, vocab_file, do_lower_case=None):
+    """Raise UserError if the vocabulary has ids that the model has no embedding for.
+
+    With `do_lower_case` given, also warn if it contradicts the capital letters of the pieces.
+
+    A smaller vocabulary only gives a warning, because tables are sometimes rounded up. But it may
+    belong to a different model, cased instead of uncased, and nothing else would reveal that.
+    """
+    needed = max(vocab.values()) + 1
+    if needed > config.vocab_size:
+        raise UserError(
+            f"`vocab_file`: {vocab_file} has {needed} entries, but the model's vocab_size is "
+            f"{config.vocab_size}"
+        )
+    if needed < config.vocab_size:
+        console.warning(
+            "%s has %d entries, but the model's word table has %d: check that it is the vocabulary "
+            "of this model",
+            vocab_file, needed, config.vocab_size,
+        )  # fmt: skip
+    if do_lower_case is not None:
+        validate_case_matches_vocabulary(do_lower_case, vocab, vocab_file)
+
+
 def add_words(pieces, words, do_lower_case=True):
     """Put words into the `[unusedN]` slots; return the new list of pieces and the added words.
 

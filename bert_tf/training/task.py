@@ -33,7 +33,7 @@ class Task:
     loss_names: tuple[str, ...] = ()
     metric_names: tuple[str, ...] = ()
     # Whether losses or predictions read the model's outputs for padding. If not, they are not
-    # computed on a CPU (`skip_padding` in `modeling.layers`).
+    # computed on a CPU (`modeling.token_layout`).
     reads_padding = False
 
     def loss_weights(self, batch):
@@ -230,7 +230,7 @@ class TaskSpec:
       options_class: its `TaskOptions`.
       config_class: its `TaskConfig`.
       read: function from (options, model, parts, stored) to `TaskData`, where `options` are
-        completed `options_class`, `model` is a `training.fine_tuning.LoadedModel`, `parts` the
+        completed `options_class`, `model` are `checkpoints.PretrainedFiles`, `parts` the
         set of "train", "dev" and "test" that are needed, and `stored` the `TaskConfig` of a
         trained run, or None.
       make_model: function from (config, dtype) to the Keras model.
