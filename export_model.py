@@ -110,10 +110,11 @@ def from_pretrained(task):
     elif task == "question_answering":
         options = {"version_2_with_negative": FLAGS.version_2_with_negative}
     spec = bert_tf.tasks.TASKS["classification" if task in _CLASSIFICATION else task]
+    metadata = bert_tf.checkpoints.read_metadata(preset.checkpoint)
     config = spec.config_class.of_pretrained(
         preset.bert_config,
         preset.vocab_file,
-        labels=FLAGS.labels or recorded_labels(preset.checkpoint),
+        labels=FLAGS.labels or metadata.get("labels", ()),
         max_seq_length=FLAGS.max_seq_length,
         **preset.tokenizer.settings,
         **options,
@@ -138,14 +139,6 @@ def from_pipeline(task, preset):
     model = bert_tf.BertModel(preset.bert_config)
     bert_tf.checkpoints.warm_start(model, preset.checkpoint, require_all=True)
     return serving.encoder_servable(model, preset.tokenizer, length, options)
-
-
-def recorded_labels(checkpoint):
-    """Return the labels in the files next to a checkpoint, in the order of their ids."""
-    metadata = bert_tf.checkpoints.read_metadata(checkpoint)
-    id2label = metadata.get("id2label") or {}
-    in_order = [id2label[str(i)] for i in range(len(id2label)) if str(i) in id2label]
-    return metadata.get("labels") or in_order
 
 
 if __name__ == "__main__":
