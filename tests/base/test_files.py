@@ -119,7 +119,7 @@ def test_runs_with_remote_paths(no_network):
         training.fine_tune(tasks.TASKS["classification"], config)
     model = configs.ModelConfig(init_checkpoint="gs://b/model.ckpt")
     with pytest.raises(UserError, match="`init_checkpoint`: gs://b/model"):
-        training.pretrain(configs.PretrainingConfig("out", model=model, do_train=True))
+        training.pretrain(configs.PretrainingConfig("in", "out", model=model, do_train=True))
 
 
 @pytest.mark.slow
