@@ -194,9 +194,9 @@ class Run:
             self.data.log_truncated(split, features)
         train = self.train_config
         if not train.pad_to_max_length:
-            xla = self.config.do_train and use_xla(
-                train.xla, self.strategy, self._num_train_steps()
-            )
+            xla = self.config.do_train and use_xla(train.xla, self.strategy)
+            if xla:  # unless there are few steps
+                xla = use_xla(train.xla, self.strategy, self._num_train_steps())
             length = self.data.config.max_seq_length
             self.length_multiple = input_pipeline.length_multiple(self.strategy, xla, length)
         if train.bucket_by_length and self.length_multiple is None:
