@@ -5,7 +5,6 @@ Shapes: B batch, S sequence, H hidden, P masked positions, K best tokens, V voca
 
 import collections
 import math
-import os
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -16,7 +15,7 @@ from bert_tf import checkpoints, console, serving
 from bert_tf.errors import UserError
 from bert_tf.modeling.models import BertPretrainer
 from bert_tf.pipelines.runner import InputFeatures
-from bert_tf.pipelines.saving import Exportable, replacing_preset, write_pretrained
+from bert_tf.pipelines.saving import Pipeline, write_pretrained
 from bert_tf.pipelines.text_pipeline import Text, TextPipeline
 from bert_tf.tokenization import FullTokenizer
 
@@ -72,12 +71,14 @@ def perplexity(num_tokens, log_probability):
     return math.exp(loss) if loss < _MAX_EXPONENT else math.inf
 
 
-class FillMask(TextPipeline, Exportable):
+class FillMask(TextPipeline, Pipeline):
     """Predicts masked tokens, and scores texts by masking each token in turn.
 
     >>> fill_mask = bert_tf.FillMask.from_preset("uncased_L-12_H-768_A-12")
     >>> next(fill_mask.predict(["The capital of France is [MASK]."])).best
     >>> next(fill_mask.score(["The capital of France is Paris."])).perplexity
+
+    `save_to_preset` writes a Hugging Face folder.
     """
 
     make_model = BertPretrainer
@@ -141,19 +142,9 @@ class FillMask(TextPipeline, Exportable):
         if num_unmasked:
             console.warning("%d texts contain no %s and have no predictions", num_unmasked, MASK)
 
-    def save_to_preset(self, folder: str | os.PathLike, overwrite: bool = False) -> None:
-        """Write a Hugging Face folder, which `from_preset` loads.
-
-        Args:
-          folder: its path.
-          overwrite: whether to replace an existing folder.
-
-        Raises:
-          UserError: if the folder exists, or cannot be written.
-        """
+    def _write_preset(self, folder):
         tensors = checkpoints.tensors(self.model)
-        with replacing_preset(folder, overwrite) as temporary:
-            write_pretrained(temporary, tensors, self.model.config, self.tokenizer)
+        write_pretrained(folder, tensors, self.model.config, self.tokenizer)
 
     def _servable(self, options):
         return serving.fill_mask_servable(

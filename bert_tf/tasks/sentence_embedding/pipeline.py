@@ -17,7 +17,7 @@ from bert_tf.errors import UserError
 from bert_tf.io import files
 from bert_tf.modeling.models import BertModel, first_position
 from bert_tf.pipelines.presets import ModelFiles, find_preset, sentence_transformers_options
-from bert_tf.pipelines.saving import Exportable, replacing_preset, write_pretrained
+from bert_tf.pipelines.saving import Pipeline, write_pretrained
 from bert_tf.pipelines.text_pipeline import Text, TextPipeline, check_is_collection
 from bert_tf.tokenization import FullTokenizer
 
@@ -33,11 +33,13 @@ _MIN_NORM = 1e-12
 _BLOCK_SIZE = 1024
 
 
-class SentenceEncoder(TextPipeline, Exportable):
+class SentenceEncoder(TextPipeline, Pipeline):
     """Converts sentences to vectors, from the token vectors of one layer.
 
     >>> encoder = bert_tf.SentenceEncoder.from_preset("uncased_L-12_H-768_A-12")
     >>> encoder.encode(["A man is eating.", "Somebody has dinner."])  # float32 (2, H)
+
+    `save_to_preset` writes a sentence-transformers folder, without the layers above `layer`.
 
     Attributes:
       pooling, layer, normalize: the arguments of the constructor.
@@ -101,18 +103,7 @@ class SentenceEncoder(TextPipeline, Exportable):
         """Call `encode`; all pipelines have a method of this name."""
         return self.encode(texts)
 
-    def save_to_preset(self, folder: str | os.PathLike, overwrite: bool = False) -> None:
-        """Write a sentence-transformers folder, which `from_preset` loads with its settings.
-
-        The layers above `layer` are left out.
-
-        Args:
-          folder: its path.
-          overwrite: whether to replace an existing folder.
-
-        Raises:
-          UserError: if the folder exists, or cannot be written.
-        """
+    def _write_preset(self, folder):
         config = self.model.config
         num_layers = self.layer % config.num_hidden_layers + 1
         unused = [f"bert/encoder/layer_{i}/" for i in range(num_layers, config.num_hidden_layers)]
@@ -138,11 +129,9 @@ class SentenceEncoder(TextPipeline, Exportable):
             },
             "1_Pooling/config.json": {"word_embedding_dimension": self.width, **pooling},
         }
-        with replacing_preset(folder, overwrite) as temporary:
-            write_pretrained(temporary, tensors, config, self.tokenizer)
-            for name, value in values.items():
-                path = os.path.join(temporary, name)
-                files.write_text(path, json.dumps(value, indent=2) + "\n")
+        write_pretrained(folder, tensors, config, self.tokenizer)
+        for name, value in values.items():
+            files.write_text(os.path.join(folder, name), json.dumps(value, indent=2) + "\n")
 
     def _servable(self, options):
         return serving.sentence_embedding_servable(self, options)

@@ -1,4 +1,4 @@
-"""Texts and labels as users give them, and as a classifier is trained on them.
+"""Labels as users of `TextClassifier` give them, and the targets that it is trained on.
 
 Shapes: B texts, L labels.
 """
@@ -7,45 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.errors import UserError, abbreviate
-
-# Part of the message of the assertions of `LabelEncoder.encode_tensor`.
-UNKNOWN_LABEL = "has a label that is not one of"
-
-
-def check_list(values, argument, expected):
-    """Return a list, array or series as a list; raise UserError for a str or anything else."""
-    if isinstance(values, (str, bytes)):
-        raise UserError(f"`{argument}`: expected {expected}, found a single str")
-    try:
-        return list(values)
-    except TypeError:
-        raise UserError(f"`{argument}`: expected {expected}, found {values!r:.50}") from None
-
-
-def check_same_length(argument, values, other_argument, others):
-    """Raise UserError if two lists have different lengths."""
-    if len(values) != len(others):
-        raise UserError(
-            f"`{argument}` and `{other_argument}` must have the same length, found {len(values)} "
-            f"and {len(others)}"
-        )
-
-
-def texts_and_pairs(texts, argument):
-    """Return a list of texts, or of pairs of texts, as a list of pairs with "" for no text.
-
-    Raises:
-      UserError: if it is anything else; it names `argument`.
-    """
-    expected = "a list of texts, or of pairs (text_a, text_b)"
-    pairs = []
-    for i, text in enumerate(check_list(texts, argument, expected)):
-        pair = (text, "") if isinstance(text, (str, bytes)) else text
-        is_pair = isinstance(pair, (tuple, list, np.ndarray)) and len(pair) == 2
-        if not is_pair or not all(isinstance(x, (str, bytes)) for x in pair):
-            raise UserError(f"`{argument}`: expected {expected}, item {i} is {text!r:.50}")
-        pairs.append(tuple(pair))
-    return pairs
+from bert_tf.pipelines.arguments import check_list
 
 
 class LabelEncoder:
@@ -156,7 +118,10 @@ class LabelEncoder:
         return self._with_check(tf.reduce_any(matches, 1), ids, argument)
 
     def _with_check(self, is_known, ids, argument):
-        message = f"`{argument}`: the dataset {UNKNOWN_LABEL} {abbreviate(self._labels, 9)}"
+        message = (
+            f"`{argument}`: the dataset has a label that is not one of "
+            f"{abbreviate(self._labels, 9)}"
+        )
         with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(is_known), [message])]):
             return tf.identity(ids)
 
