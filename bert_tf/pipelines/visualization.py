@@ -17,7 +17,6 @@ import tensorflow as tf
 from bert_tf import console
 from bert_tf.errors import UserError
 from bert_tf.io import files
-from bert_tf.tasks.sentence_embedding.pipeline import l2_normalize
 
 _DPI = 110
 # The background color of tokens by their segment, and of special tokens.
@@ -116,8 +115,9 @@ def draw_mask_predictions(path, predictions):
 
 def draw_similarities(path, sentences, vectors):
     """Write a PNG with the cosine similarity of each pair of sentences, with vectors (B, H)."""
-    vectors = l2_normalize(vectors)
-    cosines = vectors @ vectors.T
+    from sklearn.metrics.pairwise import cosine_similarity
+
+    cosines = cosine_similarity(vectors)
     count = len(sentences)
     side = 0.42 * count
     labels = [x if len(x) <= _MAX_LABEL else x[: _MAX_LABEL - 3] + "..." for x in sentences]

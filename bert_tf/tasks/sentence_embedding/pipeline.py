@@ -17,7 +17,7 @@ from bert_tf.errors import UserError
 from bert_tf.io import files
 from bert_tf.modeling.models import BertModel, first_position
 from bert_tf.pipelines.presets import ModelFiles, find_preset, sentence_transformers_options
-from bert_tf.pipelines.saving import Pipeline, write_pretrained
+from bert_tf.pipelines.saving import write_pretrained
 from bert_tf.pipelines.text_pipeline import Text, TextPipeline, check_is_collection
 from bert_tf.tokenization import FullTokenizer
 
@@ -33,7 +33,7 @@ _MIN_NORM = 1e-12
 _BLOCK_SIZE = 1024
 
 
-class SentenceEncoder(TextPipeline, Pipeline):
+class SentenceEncoder(TextPipeline):
     """Converts sentences to vectors, from the token vectors of one layer.
 
     >>> encoder = bert_tf.SentenceEncoder.from_preset("uncased_L-12_H-768_A-12")
@@ -140,14 +140,10 @@ class SentenceEncoder(TextPipeline, Pipeline):
         self, sentences: Iterable[str], description: str = "reading sentences"
     ) -> Iterator[tuple[str, np.ndarray]]:
         """Yield each sentence and its vector (H,); the sentences are read as needed."""
-        inputs = self._make_preprocessor()
         check_is_collection(sentences)
         texts = (Text(index, sentence, None) for index, sentence in enumerate(sentences))
-        for encoded, arrays in self._runner.run(
-            inputs.convert_all(texts), description, "sentences"
-        ):
+        for encoded, arrays in self._runner.run(self._encode(texts), description, "sentences"):
             yield encoded.text.text_a, arrays["vectors"]
-        inputs.report()
 
     def compute(self, model, batch):
         """Return the sentence vectors, float32 (B, H), of a batch of inputs of a `BertModel`."""
