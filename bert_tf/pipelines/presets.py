@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from bert_tf import checkpoints, console, tasks
+from bert_tf import checkpoints, console
 from bert_tf.checkpoints.metadata import (
     HUGGING_FACE_CONFIG,
     find_companion_file,
@@ -18,7 +18,7 @@ from bert_tf.io import files, json_files
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.settings import resolve_settings
 from bert_tf.tokenization.tokenizer_json import is_tokenizer_json
-from bert_tf.training.task_config import TaskConfig, check_vocabulary
+from bert_tf.training.task_config import check_vocabulary
 
 
 class ModelFiles(NamedTuple):
@@ -69,12 +69,6 @@ class ModelFiles(NamedTuple):
         tokenizer = FullTokenizer(self.vocab, keep_special_tokens=keep_special_tokens, **settings)
         check_vocabulary(tokenizer.vocab, config, self.vocab, settings["do_lower_case"])
         return config, tokenizer
-
-    def task_config(self, config_class=TaskConfig):
-        """Return the `TaskConfig` next to the weights, None if there is none of this class."""
-        path = self.checkpoint
-        _, config = tasks.load_config(path if tf.io.gfile.isdir(path) else os.path.dirname(path))
-        return config if isinstance(config, config_class) else None
 
     def tokenizer_settings(self, do_lower_case=None):
         """Return the arguments of `FullTokenizer` apart from the vocabulary, a dict.

@@ -312,29 +312,17 @@ class BatchRunner:
         ticker = console.Ticker(description, unit)
         sequences = iter(sequences)
         while window := list(itertools.islice(sequences, self._window_size)):
+            order = sorted(range(len(window)), key=lambda i: len(window[i].input_ids))
             results = [None] * len(window)
-            for indices, outputs in self._run_window(window):
+            for start in range(0, len(order), self._batch_size):
+                indices = order[start : start + self._batch_size]
+                outputs = self._step(self._make_batch([window[i] for i in indices]))
                 outputs = {name: value.numpy() for name, value in outputs.items()}
-                for i, index in enumerate(indices):
-                    results[index] = {name: value[i] for name, value in outputs.items()}
+                for row, index in enumerate(indices):
+                    results[index] = {name: values[row] for name, values in outputs.items()}
                 ticker.add(len(indices))
             yield from zip(window, results, strict=True)
         ticker.done()
-
-    def _run_window(self, window):
-        """Yield (indices into the window, dict of tensors with a row for each) for each batch."""
-        order = range(len(window))
-        if self._multiple:
-            order = sorted(order, key=lambda index: len(window[index].input_ids))
-        previous = None
-        for start in range(0, len(window), self._batch_size):
-            indices = order[start : start + self._batch_size]
-            outputs = self._step(self._make_batch([window[index] for index in indices]))
-            # The previous outputs are copied to the host while the device computes these.
-            if previous:
-                yield previous
-            previous = indices, outputs
-        yield previous
 
     def _make_batch(self, sequences):
         """Return a dict of int32 (B, S); copies of the first sequence fill up the batch."""

@@ -7,6 +7,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from bert_tf.checkpoints import read_metadata
 from bert_tf.errors import UserError
 from bert_tf.modeling.models import INPUTS
 from bert_tf.pipelines.presets import ModelFiles, find_preset
@@ -116,9 +117,10 @@ class BertTokenizer(keras.layers.Layer):
         """
         model_files = find_preset(preset, needs_config=False)
         settings = model_files.tokenizer_settings(options.pop("do_lower_case", None))
-        options = {**options, **{x: y for x, y in settings.items() if options.get(x) is None}}
-        if config := model_files.task_config():
-            options.setdefault("max_seq_length", config.max_seq_length)
+        settings["max_seq_length"] = read_metadata(model_files.checkpoint).get("max_seq_length")
+        for name, value in settings.items():
+            if value is not None and options.get(name) is None:
+                options[name] = value
         return cls(model_files.vocab, **options)
 
     @property
@@ -133,9 +135,8 @@ class BertTokenizer(keras.layers.Layer):
         return super().__call__(texts, pairs, **kwargs)
 
     def call(self, texts, pairs=None):
-        columns = [texts] if pairs is None else [texts, pairs]
         batch = self.graph_tokenizer(
-            *(tf.reshape(column, (-1,)) for column in columns),
+            *(tf.reshape(column, (-1,)) for column in (texts, pairs) if column is not None),
             max_seq_length=self.max_seq_length,
             pad_to_longest=self.pad_to_longest,
         )

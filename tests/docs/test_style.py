@@ -28,7 +28,6 @@ ALLOWED_UPWARDS = {
     ("modeling", "checkpoints"),
     ("tokenization", "checkpoints"),
     # To be removed: frameworks that name a task.
-    ("pipelines", "tasks"),
     ("serving", "tasks"),
     ("training", "tasks"),
 }

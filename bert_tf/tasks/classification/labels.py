@@ -82,20 +82,15 @@ class LabelEncoder:
           spec: its `tf.TensorSpec`.
           argument: the dataset's.
         """
-        rank = spec.shape.rank
+        shapes, is_valid = [(None,), (None, 1)], spec.dtype != tf.string
+        expected = "numbers of the shape (batch size,)"
         if self._task_type == "multi_label":
-            is_valid = spec.dtype != tf.string and spec.shape.is_compatible_with(
-                (None, len(self._labels))
-            )
+            shapes = [(None, len(self._labels))]
             expected = f"0 and 1 of the shape (batch size, {len(self._labels)})"
-        else:
-            is_valid = rank is None or rank == 1 or (rank == 2 and spec.shape[1] == 1)
-            if self._task_type == "regression":
-                is_valid &= spec.dtype != tf.string
-                expected = "numbers of the shape (batch size,)"
-            else:
-                is_valid &= spec.dtype == tf.string or spec.dtype.is_integer
-                expected = "names or indices of the shape (batch size,)"
+        elif self._task_type == "classification":
+            is_valid = spec.dtype == tf.string or spec.dtype.is_integer
+            expected = "names or indices of the shape (batch size,)"
+        is_valid = is_valid and any(map(spec.shape.is_compatible_with, shapes))
         if not is_valid:
             raise UserError(
                 f"`{argument}`: the labels of the dataset have the shape {spec.shape} and the type "
@@ -104,24 +99,20 @@ class LabelEncoder:
 
     def encode_tensor(self, values, argument):
         """Return the targets of the labels (B,) of a dataset, in TensorFlow operations."""
-        if self._task_type != "classification":
-            values = tf.cast(values, tf.float32)
-            return values if self._task_type == "multi_label" else tf.reshape(values, (-1,))
+        if self._task_type == "multi_label":
+            return tf.cast(values, tf.float32)
         values = tf.reshape(values, (-1,))
-        if values.dtype != tf.string:
-            if self._has_indices:
-                ids = tf.cast(values, tf.int32)
-                return self._with_check((ids >= 0) & (ids < len(self._labels)), ids, argument)
-            values = tf.strings.as_string(values)
-        matches = tf.equal(values[:, None], tf.constant(self._labels))
-        ids = tf.argmax(matches, 1, tf.int32)
-        return self._with_check(tf.reduce_any(matches, 1), ids, argument)
-
-    def _with_check(self, is_known, ids, argument):
-        message = (
-            f"`{argument}`: the dataset has a label that is not one of "
-            f"{abbreviate(self._labels, 9)}"
-        )
+        if self._task_type == "regression":
+            return tf.cast(values, tf.float32)
+        if values.dtype != tf.string and self._has_indices:
+            ids = tf.cast(values, tf.int32)
+            is_known = (ids >= 0) & (ids < len(self._labels))
+        else:
+            values = values if values.dtype == tf.string else tf.strings.as_string(values)
+            matches = tf.equal(values[:, None], tf.constant(self._labels))
+            ids, is_known = tf.argmax(matches, 1, tf.int32), tf.reduce_any(matches, 1)
+        labels = abbreviate(self._labels, 9)
+        message = f"`{argument}`: the dataset has a label that is not one of {labels}"
         with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(is_known), [message])]):
             return tf.identity(ids)
 

@@ -173,7 +173,7 @@ class TextClassifier(TaskPipeline):
             if names := [name for name, value in given.items() if value is not None]:
                 raise UserError(f"`{names[0]}` cannot be combined with a dataset as `texts`")
         else:
-            data = self._columns(texts, labels, sample_weight)
+            data = self._columns((texts, labels, sample_weight))
         if validation_split:
             if validation_data is not None:
                 raise UserError("`validation_split` cannot be combined with `validation_data`")
@@ -181,8 +181,7 @@ class TextClassifier(TaskPipeline):
         elif validation_data is not None and not isinstance(validation_data, tf.data.Dataset):
             if not isinstance(validation_data, (tuple, list)) or len(validation_data) not in (2, 3):
                 raise UserError("`validation_data`: expected (texts, labels) or a dataset")
-            names = ["validation_data"] * 3
-            validation_data = self._columns(*validation_data, arguments=names)
+            validation_data = self._columns(validation_data, ["validation_data"] * 3)
         dataset = self._dataset(
             data, batch_size, "texts", label_weights, shuffle=shuffle, bucket=bucket_by_length
         )
@@ -205,7 +204,7 @@ class TextClassifier(TaskPipeline):
     ) -> dict[str, float]:
         """Return loss and metrics by name, with `keras.Model.evaluate`; arguments as for `fit`."""
         is_dataset = isinstance(texts, tf.data.Dataset)
-        data = texts if is_dataset else self._columns(texts, labels, sample_weight)
+        data = texts if is_dataset else self._columns((texts, labels, sample_weight))
         return self._evaluate(self._dataset(data, batch_size, "texts"), options)
 
     def predict(self, texts: Any, batch_size: int | None = None) -> list[dict[str, Any]]:
@@ -242,12 +241,13 @@ class TextClassifier(TaskPipeline):
     def _encoder(self):
         return LabelEncoder(self.config.task_type, self.config.labels)
 
-    def _columns(self, texts, labels=None, sample_weight=None, arguments=_ARGUMENTS):
-        """Return (texts, targets) or (texts, targets, weights) of lists, as tensors.
+    def _columns(self, data, arguments=_ARGUMENTS):
+        """Return lists of texts, labels and maybe weights as tensors: texts, targets, weights.
 
         The texts are a tuple of one string tensor (B,), or two for pairs. `arguments` are the names
         of the three arguments in messages.
         """
+        texts, labels, sample_weight = (*data, None)[:3]
         pairs = check_pairs(texts, arguments[0])
         if not pairs:
             raise UserError(f"`{arguments[0]}` is empty")

@@ -239,14 +239,11 @@ class NearestNeighbors:
     def _compare(self):
         if not self._pending:
             return
-        vectors = l2_normalize([vector for _, vector, _ in self._pending])
-        block_best = nearest_neighbors(self._queries, vectors, self._count)
-        for row, pairs in enumerate(block_best):
-            candidates = [
-                Neighbor(self._pending[i][0], similarity, self._pending[i][2])
-                for i, similarity in pairs
-            ]
+        numbers, vectors, items = zip(*self._pending, strict=True)
+        block = nearest_neighbors(self._queries, l2_normalize(vectors), self._count)
+        for row, pairs in enumerate(block):
+            new = [Neighbor(numbers[i], similarity, items[i]) for i, similarity in pairs]
             # The sort is stable, so ties stay in the order in which they were added.
-            best = sorted(self._best[row] + candidates, key=lambda x: -x.similarity)
+            best = sorted(self._best[row] + new, key=lambda x: -x.similarity)
             self._best[row] = best[: self._count]
         self._pending = []
