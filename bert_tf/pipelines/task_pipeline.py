@@ -217,29 +217,32 @@ class TaskPipeline(Pipeline):
         """Return a dataset of batches of model inputs, targets and optionally weights.
 
         Args:
-          columns: nested tensors or ragged tensors (N, ...) of N examples.
-          encode: function from a batch of them, as arguments, to the elements of the dataset.
+          columns: tuple of nested tensors or ragged tensors (N, ...) of N examples.
+          encode: function from the columns of a batch to an element of the dataset.
           batch_size: number of examples in a batch.
           shuffle: whether to shuffle the examples, anew for each epoch.
           lengths: int32 (N,), to form batches of similar lengths; None for random batches.
         """
         count = len(tf.nest.flatten(columns)[-1])
-        dataset = tf.data.Dataset.from_tensor_slices((columns, () if lengths is None else lengths))
+        indices = tf.data.Dataset.range(count)
         if shuffle:
-            dataset = dataset.shuffle(count)
+            indices = indices.shuffle(count)
         size = 1 if lengths is None else group_size(count, batch_size)
         if size > 1:
 
-            def sort(columns, lengths):
-                order = tf.argsort(lengths, stable=True)
-                return tf.nest.map_structure(lambda x: tf.gather(x, order), (columns, lengths))
+            def sort(group):
+                return tf.gather(group, tf.argsort(tf.gather(lengths, group), stable=True))
 
-            dataset = dataset.batch(size * batch_size).map(sort).unbatch()
-            dataset = dataset.apply(tf.data.experimental.assert_cardinality(count))
-        batches = dataset.batch(batch_size)
+            indices = indices.batch(size * batch_size).map(sort).unbatch()
+            indices = indices.apply(tf.data.experimental.assert_cardinality(count))
+        batches = indices.batch(batch_size)
         if size > 1:
             batches = batches.shuffle(size)
-        return self._encode_batches(batches.map(lambda columns, _: columns), encode)
+
+        def gather(indices):
+            return encode(*tf.nest.map_structure(lambda x: tf.gather(x, indices), columns))
+
+        return self._encode_batches(batches, gather)
 
     @staticmethod
     @tf.autograph.experimental.do_not_convert

@@ -165,20 +165,20 @@ class TextClassifier(TaskPipeline):
         if bucket_by_length and not shuffle:
             raise UserError("`bucket_by_length` requires `shuffle`")
         label_weights = self._encoder().label_weights(class_weight)
-        data: Any = texts
         if isinstance(texts, tf.data.Dataset):
             given = {"labels": labels, "sample_weight": sample_weight,
                      "validation_split": validation_split or None,
                      "bucket_by_length": bucket_by_length or None}  # fmt: skip
             if names := [name for name, value in given.items() if value is not None]:
                 raise UserError(f"`{names[0]}` cannot be combined with a dataset as `texts`")
-        else:
-            data = self._columns((texts, labels, sample_weight))
+        data = self._columns((texts, labels, sample_weight))
         if validation_split:
             if validation_data is not None:
                 raise UserError("`validation_split` cannot be combined with `validation_data`")
             data, validation_data = _split(data, validation_split)
-        elif validation_data is not None and not isinstance(validation_data, tf.data.Dataset):
+        elif validation_data is not None:
+            if isinstance(validation_data, tf.data.Dataset):
+                validation_data = (validation_data, None)
             if not isinstance(validation_data, (tuple, list)) or len(validation_data) not in (2, 3):
                 raise UserError("`validation_data`: expected (texts, labels) or a dataset")
             validation_data = self._columns(validation_data, ["validation_data"] * 3)
@@ -203,8 +203,7 @@ class TextClassifier(TaskPipeline):
         **options: Any,
     ) -> dict[str, float]:
         """Return loss and metrics by name, with `keras.Model.evaluate`; arguments as for `fit`."""
-        is_dataset = isinstance(texts, tf.data.Dataset)
-        data = texts if is_dataset else self._columns((texts, labels, sample_weight))
+        data = self._columns((texts, labels, sample_weight))
         return self._evaluate(self._dataset(data, batch_size, "texts"), options)
 
     def predict(self, texts: Any, batch_size: int | None = None) -> list[dict[str, Any]]:
@@ -242,12 +241,15 @@ class TextClassifier(TaskPipeline):
         return LabelEncoder(self.config.task_type, self.config.labels)
 
     def _columns(self, data, arguments=_ARGUMENTS):
-        """Return lists of texts, labels and maybe weights as tensors: texts, targets, weights.
+        """Return (texts, labels) or (texts, labels, weights), lists, as tensors.
 
-        The texts are a tuple of one string tensor (B,), or two for pairs. `arguments` are the names
-        of the three arguments in messages.
+        The texts become a tuple of one string tensor (B,), or two for pairs, and the labels
+        targets. A dataset instead of texts is returned as it is. `arguments` are the names of the
+        three arguments in messages.
         """
         texts, labels, sample_weight = (*data, None)[:3]
+        if isinstance(texts, tf.data.Dataset):
+            return texts
         pairs = check_pairs(texts, arguments[0])
         if not pairs:
             raise UserError(f"`{arguments[0]}` is empty")
