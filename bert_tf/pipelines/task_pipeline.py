@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import operator
-import os
 import re
 import warnings
 from typing import Any
@@ -17,10 +16,8 @@ from bert_tf.configs.train import OptimizerConfig
 from bert_tf.data.input_pipeline import group_size, length_multiple
 from bert_tf.errors import UserError
 from bert_tf.optimization import make_optimizer
-from bert_tf.pipelines.presets import find_preset
 from bert_tf.pipelines.saving import Pipeline
 from bert_tf.pipelines.tokenizer_layer import BertTokenizer
-from bert_tf.tokenization.settings import extra_settings
 from bert_tf.training import checkpointing, use_skip_padding, use_xla
 from bert_tf.training.task import TaskSpec
 from bert_tf.training.task_config import TaskConfig, check_length
@@ -69,29 +66,25 @@ class TaskPipeline(Pipeline):
         """Create the pipeline of a model: what `from_preset` of all tasks does.
 
         Args:
-          preset: as in `find_preset`.
+          preset: as in `checkpoints.resolve`.
           dtype: a Keras dtype policy.
           load_weights: whether to load the weights; if False they are random.
           **values: attributes of the `TaskConfig`; None for those saved by the task's script next
             to the weights, else in the files of the release or of Hugging Face, else the default.
         """
-        model_files = find_preset(preset)
+        model_files = checkpoints.resolve(preset, do_lower_case=values.get("do_lower_case"))
         checkpoint, config_class = model_files.checkpoint, cls.spec.config_class
-        is_folder = tf.io.gfile.isdir(checkpoint)
-        stored = config_class.load(checkpoint if is_folder else os.path.dirname(checkpoint))
-        values = {name: value for name, value in values.items() if value is not None}
-        values = cls._config_values(checkpoint, stored, values)
+        stored = config_class.load(model_files.folder)
+        given = {name: value for name, value in values.items() if value is not None}
+        values = cls._config_values(checkpoint, stored, given)
+        values = {**values, **model_files.tokenizer_settings}
         if stored:
-            config = dataclasses.replace(stored, vocab_file=model_files.vocab, **values)
+            config = dataclasses.replace(stored, vocab_file=model_files.vocab_file, **values)
         else:
-            bert_config = checkpoints.load_config(checkpoint)
-            settings = model_files.tokenizer_settings(values.pop("do_lower_case", None))
+            bert_config = model_files.bert_config
             limit = min(config_class.max_seq_length, bert_config.max_position_embeddings)
             config = config_class.of_pretrained(
-                bert_config,
-                model_files.vocab,
-                settings["do_lower_case"],
-                **{"max_seq_length": limit, **extra_settings(settings), **values},
+                bert_config, model_files.vocab_file, **{"max_seq_length": limit, **values}
             )
         check_length(config.max_seq_length, config.bert_config)
         pipeline = cls(cls.spec.make_model(config, dtype), config)

@@ -14,11 +14,11 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf import checkpoints, console
+from bert_tf.checkpoints import PretrainedFiles
 from bert_tf.data.input_pipeline import length_multiple
 from bert_tf.errors import UserError
 from bert_tf.io import files
 from bert_tf.modeling.models import INPUTS, BertModel
-from bert_tf.pipelines.presets import ModelFiles, find_preset
 from bert_tf.pipelines.saving import Pipeline
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.truncation import LengthCounter, log_truncated, truncate_pair
@@ -214,7 +214,7 @@ class TextPipeline(Pipeline):
     @classmethod
     def from_preset(
         cls: type[_Pipeline],
-        preset: str | ModelFiles,
+        preset: str | PretrainedFiles,
         dtype: str | None = None,
         strategy: tf.distribute.Strategy | None = None,
         **options: Any,
@@ -222,7 +222,7 @@ class TextPipeline(Pipeline):
         """Create a pipeline from the name of a published model, a folder or a checkpoint.
 
         Args:
-          preset: as in `find_preset`.
+          preset: as in `checkpoints.resolve`.
           dtype: a Keras dtype policy.
           strategy: a `tf.distribute.Strategy` of one process; by default all available devices
             are used.
@@ -231,11 +231,11 @@ class TextPipeline(Pipeline):
         Raises:
           UserError: if a file is missing or the files do not match.
         """
-        model_files = find_preset(preset)
-        config, tokenizer = model_files.open(cls.keep_special_tokens)
+        model_files = checkpoints.resolve(preset)
+        tokenizer = model_files.load_tokenizer(cls.keep_special_tokens)
         strategy = strategy or make_strategy()
         with strategy.scope():
-            model = cls.make_model(config, dtype=dtype)
+            model = cls.make_model(model_files.bert_config, dtype=dtype)
         cls._check_checkpoint(model, model_files.checkpoint)
         checkpoints.warm_start(model, model_files.checkpoint)
         return cls(model, tokenizer, strategy=strategy, **options)

@@ -7,12 +7,12 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from bert_tf.checkpoints import read_metadata
+from bert_tf import checkpoints
+from bert_tf.checkpoints import PretrainedFiles
 from bert_tf.errors import UserError
 from bert_tf.modeling.models import INPUTS
-from bert_tf.pipelines.presets import ModelFiles, find_preset
 from bert_tf.tokenization.graph import GraphTokenizer
-from bert_tf.tokenization.settings import resolve_settings
+from bert_tf.tokenization.settings import RELEASE_SETTINGS, resolve_settings
 from bert_tf.tokenization.vocabulary import REQUIRED_TOKENS, load_vocab
 from bert_tf.training.task_config import SHORTEST
 
@@ -98,7 +98,9 @@ class BertTokenizer(keras.layers.Layer):
         self.supports_jit = False
 
     @classmethod
-    def from_preset(cls, preset: str | os.PathLike | ModelFiles, **options: Any) -> "BertTokenizer":
+    def from_preset(
+        cls, preset: str | os.PathLike | PretrainedFiles, **options: Any
+    ) -> "BertTokenizer":
         """Create the tokenizer of a published model, a folder or a checkpoint.
 
         Casing and other settings, and the length of a fine-tuned model, are those in the files of
@@ -115,13 +117,11 @@ class BertTokenizer(keras.layers.Layer):
         Raises:
           UserError: if there is no such model or it has no vocabulary.
         """
-        model_files = find_preset(preset, needs_config=False)
-        settings = model_files.tokenizer_settings(options.pop("do_lower_case", None))
-        settings["max_seq_length"] = read_metadata(model_files.checkpoint).get("max_seq_length")
-        for name, value in settings.items():
-            if value is not None and options.get(name) is None:
-                options[name] = value
-        return cls(model_files.vocab, **options)
+        given = {name: options.pop(name, None) for name in RELEASE_SETTINGS}
+        model_files = checkpoints.resolve(preset, needs=["vocab_file"], **given)
+        if length := checkpoints.read_metadata(model_files.checkpoint).get("max_seq_length"):
+            options.setdefault("max_seq_length", length)
+        return cls(model_files.vocab_file, **model_files.tokenizer_settings, **options)
 
     @property
     def vocab(self) -> Mapping[str, int]:
@@ -135,8 +135,9 @@ class BertTokenizer(keras.layers.Layer):
         return super().__call__(texts, pairs, **kwargs)
 
     def call(self, texts, pairs=None):
+        columns = [texts] if pairs is None else [texts, pairs]
         batch = self.graph_tokenizer(
-            *(tf.reshape(column, (-1,)) for column in (texts, pairs) if column is not None),
+            *(tf.reshape(column, (-1,)) for column in columns),
             max_seq_length=self.max_seq_length,
             pad_to_longest=self.pad_to_longest,
         )

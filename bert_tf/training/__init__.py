@@ -26,7 +26,7 @@ __getattr__, __all__ = lazy_names(
             "use_xla",
         ),
         "task": ("RecordFormat", "Task", "TaskData", "TaskSpec"),
-        "task_config": ("TaskConfig", "check_length", "check_vocabulary"),
+        "task_config": ("TaskConfig", "check_length"),
         "trainer": ("Trainer",),
     },
 )

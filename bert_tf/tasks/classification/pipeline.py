@@ -8,11 +8,10 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from bert_tf.checkpoints import open_checkpoint, read_metadata
+from bert_tf.checkpoints import PretrainedFiles, open_checkpoint, read_metadata
 from bert_tf.checkpoints.hugging_face import PROBLEM_TYPES
 from bert_tf.errors import UserError
 from bert_tf.pipelines.arguments import check_list, check_pairs, check_same_length
-from bert_tf.pipelines.presets import ModelFiles
 from bert_tf.pipelines.task_pipeline import BATCH_SIZE, EPOCHS, TaskPipeline
 from bert_tf.tasks.classification import SPEC, TASK_CLASSES, ClassificationConfig
 from bert_tf.tasks.classification.labels import LabelEncoder
@@ -52,7 +51,7 @@ class TextClassifier(TaskPipeline):
     @classmethod
     def from_preset(
         cls,
-        preset: str | os.PathLike | ModelFiles,
+        preset: str | os.PathLike | PretrainedFiles,
         labels: Sequence[Any] | None = None,
         task_type: str | None = None,
         max_seq_length: int | None = None,

@@ -9,10 +9,10 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.checkpoints import PretrainedFiles
 from bert_tf.data.rows import BadRows
 from bert_tf.errors import UserError
 from bert_tf.pipelines.arguments import check_list, check_same_length, check_texts
-from bert_tf.pipelines.presets import ModelFiles
 from bert_tf.pipelines.task_pipeline import BATCH_SIZE, EPOCHS, TaskPipeline
 from bert_tf.tasks.question_answering import SPEC, QuestionAnsweringConfig
 from bert_tf.tasks.question_answering.features import FeatureConverter
@@ -47,7 +47,7 @@ class QuestionAnswering(TaskPipeline):
     @classmethod
     def from_preset(
         cls,
-        preset: str | os.PathLike | ModelFiles,
+        preset: str | os.PathLike | PretrainedFiles,
         version_2_with_negative: bool | None = None,
         max_seq_length: int | None = None,
         do_lower_case: bool | None = None,

@@ -9,19 +9,26 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
+import tensorflow as tf
 from keras import ops
 
 from bert_tf import checkpoints, console, serving
+from bert_tf.checkpoints import PretrainedFiles
+from bert_tf.checkpoints.metadata import folder_of, read_json
 from bert_tf.configs.model import BertConfig
 from bert_tf.errors import UserError
-from bert_tf.io import files
+from bert_tf.io import files, json_files
 from bert_tf.modeling.models import BertModel, first_position
-from bert_tf.pipelines.presets import ModelFiles, find_preset, sentence_transformers_options
 from bert_tf.pipelines.saving import write_pretrained
 from bert_tf.pipelines.text_pipeline import Text, TextPipeline, check_is_collection
 from bert_tf.tokenization import FullTokenizer
 
-POOLINGS = ("mean", "max", "cls")
+# The poolings, and the setting of a sentence-transformers folder that turns each of them on.
+POOLINGS = {
+    "cls": "pooling_mode_cls_token",
+    "mean": "pooling_mode_mean_tokens",
+    "max": "pooling_mode_max_tokens",
+}
 
 # The package of the modules that a sentence-transformers folder names.
 _MODULES = "sentence_transformers.models"
@@ -80,19 +87,20 @@ class SentenceEncoder(TextPipeline):
 
     @classmethod
     def from_preset(  # type: ignore[override]
-        cls, preset: str | ModelFiles, **options: Any
+        cls, preset: str | PretrainedFiles, **options: Any
     ) -> "SentenceEncoder":
         """Create a pipeline as `TextPipeline.from_preset` does.
 
         The settings of a sentence-transformers folder apply to options that are None or not given.
         """
-        path = find_preset(preset).checkpoint
+        model_files = checkpoints.resolve(preset)
+        path = model_files.checkpoint
         given = {name: value for name, value in options.items() if value is not None}
         defaults = sentence_transformers_options(path)
         used = [f"{name}={value}" for name, value in defaults.items() if name not in given]
         if used:
             console.info("from the settings in %s: %s", path, ", ".join(used))
-        return super().from_preset(preset, **{**defaults, **given})
+        return super().from_preset(model_files, **{**defaults, **given})
 
     def encode(self, sentences: Iterable[str]) -> np.ndarray:
         """Return the vectors of an iterable of str as float32 (B, H)."""
@@ -114,10 +122,7 @@ class SentenceEncoder(TextPipeline):
         }
         config = BertConfig.from_dict({**config.to_dict(), "num_hidden_layers": num_layers})
         modules = [("Transformer", ""), ("Pooling", "1_Pooling"), ("Normalize", "2_Normalize")]
-        pooling = {
-            f"pooling_mode_{name}": self.pooling == name.split("_")[0]
-            for name in ("cls_token", "mean_tokens", "max_tokens")
-        }
+        pooling = {setting: self.pooling == name for name, setting in POOLINGS.items()}
         values = {
             "modules.json": [
                 {"idx": i, "name": str(i), "path": path, "type": f"{_MODULES}.{name}"}
@@ -163,6 +168,44 @@ class SentenceEncoder(TextPipeline):
         if self.normalize:
             x = x / ops.maximum(ops.norm(x, axis=-1, keepdims=True), _MIN_NORM)
         return x
+
+
+def sentence_transformers_options(path):
+    """Return the settings of a sentence-transformers folder as arguments of `SentenceEncoder`.
+
+    The dict is empty for any other folder. `path` is a folder or a file in it.
+
+    Raises:
+      UserError: if the folder uses a module or a pooling that is not supported.
+    """
+    folder = folder_of(path)
+    modules_file = os.path.join(folder, "modules.json")
+    if not tf.io.gfile.exists(modules_file):
+        return {}
+    module_kind = json_files.record({"type": json_files.TEXT, "path": json_files.TEXT})
+    modules = {
+        module["type"].rpartition(".")[2]: module["path"]
+        for module in json_files.read(
+            modules_file, json_files.array(module_kind), "sentence-transformers"
+        )
+    }
+    unsupported = sorted(set(modules) - {"Transformer", "Pooling", "Normalize"})
+    if unsupported:
+        raise UserError(
+            f"{modules_file}: module {unsupported[0]} is not supported; expected only Transformer, "
+            "Pooling and Normalize"
+        )
+    settings = read_json(os.path.join(folder, modules.get("Pooling", "")), "config.json")
+    modes = [x for x, value in settings.items() if x.startswith("pooling_") and value is True]
+    poolings = [name for name, setting in POOLINGS.items() if modes == [setting]]
+    if not poolings:
+        raise UserError(
+            f"{folder}: pooling {', '.join(modes) or 'none'} is not supported; expected one of "
+            f"{', '.join(POOLINGS.values())}"
+        )
+    options = {"pooling": poolings[0], "layer": -1, "normalize": "Normalize" in modules}
+    length = read_json(folder, "sentence_bert_config.json").get("max_seq_length")
+    return {**options, "max_seq_length": length} if length else options
 
 
 def l2_normalize(vectors):

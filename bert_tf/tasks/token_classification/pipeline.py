@@ -3,10 +3,9 @@
 import os
 from typing import Any
 
-from bert_tf.checkpoints import read_metadata
+from bert_tf.checkpoints import PretrainedFiles, read_metadata
 from bert_tf.errors import UserError
 from bert_tf.pipelines.arguments import check_texts
-from bert_tf.pipelines.presets import ModelFiles
 from bert_tf.pipelines.task_pipeline import TaskPipeline
 from bert_tf.tasks.token_classification import SPEC, TokenClassificationConfig
 
@@ -32,7 +31,7 @@ class TokenClassification(TaskPipeline):
     @classmethod
     def from_preset(
         cls,
-        preset: str | os.PathLike | ModelFiles,
+        preset: str | os.PathLike | PretrainedFiles,
         max_seq_length: int | None = None,
         do_lower_case: bool | None = None,
         dtype: str | None = None,
