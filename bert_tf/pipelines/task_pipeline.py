@@ -15,10 +15,11 @@ from bert_tf import checkpoints, console, serving
 from bert_tf.configs.train import OptimizerConfig
 from bert_tf.data.input_pipeline import group_size, length_multiple
 from bert_tf.errors import UserError
+from bert_tf.modeling.token_layout import can_skip_padding
 from bert_tf.optimization import make_optimizer
 from bert_tf.pipelines.saving import Pipeline
 from bert_tf.pipelines.tokenizer_layer import BertTokenizer
-from bert_tf.training import checkpointing, use_skip_padding, use_xla
+from bert_tf.training import checkpointing, use_xla
 from bert_tf.training.task import TaskSpec
 from bert_tf.training.task_config import TaskConfig, check_length
 
@@ -190,10 +191,8 @@ class TaskPipeline(Pipeline):
         """
         model = self.model
         previous = model.skip_padding
-        model.skip_padding = (
-            (previous or use_skip_padding(model.distribute_strategy))
-            and not model.jit_compile
-            and not self._reads_padding
+        model.skip_padding = can_skip_padding(
+            model.distribute_strategy, model.jit_compile, self._reads_padding, previous
         )
         try:
             yield
@@ -263,7 +262,7 @@ class TaskPipeline(Pipeline):
         # A model whose variables were replaced, as by `quantize`, is traced again.
         is_same = len(variables) == len(previous) and all(map(operator.is_, variables, previous))
         if self._predictor is None or not is_same:
-            skip_padding = use_skip_padding(self.model.distribute_strategy)
+            skip_padding = can_skip_padding(self.model.distribute_strategy)
             options = serving.Options(skip_padding=skip_padding)
             config = dataclasses.replace(self.config, **changes)
             servable = self.spec.make_servable(self.model, config, options)
