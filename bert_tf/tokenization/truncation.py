@@ -1,6 +1,12 @@
-"""Counting the texts that do not fit into a sequence, and reporting them in one log line."""
+"""Truncating texts that do not fit into a sequence, and reporting their number in one line."""
 
 from bert_tf import console
+
+
+def truncate_pair(ids_a, ids_b, limit):
+    """Shorten two lists in place to `limit` together, always the longer one from its end."""
+    while len(ids_a) + len(ids_b) > limit:
+        (ids_a if len(ids_a) > len(ids_b) else ids_b).pop()
 
 
 class LengthCounter:

@@ -9,8 +9,8 @@ import tensorflow as tf
 
 import bert_tf
 from bert_tf import checkpoints, serving, tasks
-from bert_tf.pipelines.labelled_texts import LabelEncoder
 from bert_tf.tasks.classification.examples import NumericFeature
+from bert_tf.tasks.classification.labels import LabelEncoder
 
 pytest.importorskip("tensorflow_text")
 
@@ -178,7 +178,8 @@ def captured_fit(classifier, *arguments, **options):
 
 def test_bucketed_batches_have_texts_of_similar_length(encoder_folder, monkeypatch):
     classifier = make(encoder_folder)
-    monkeypatch.setattr(classifier, "_encode", lambda a, b: {"texts": a})
+    monkeypatch.setattr(classifier, "tokenizer", lambda texts: {"texts": texts})
+    monkeypatch.setattr(classifier, "_pad", lambda batch: batch)
     texts = ["a" * (7 * i % 64 + 1) for i in range(64)]
     labels = [len(text) % 2 for text in texts]
     batches, _ = captured_fit(

@@ -5,15 +5,9 @@ from bert_tf.data.feature_cache import encode_batches, write_records
 from bert_tf.errors import UserError
 from bert_tf.tasks.classification.examples import normalize
 from bert_tf.tasks.classification.task import ClassificationTask
-from bert_tf.tokenization.truncation import LengthCounter
+from bert_tf.tokenization.truncation import LengthCounter, truncate_pair
 
 CLS, SEP = "[CLS]", "[SEP]"
-
-
-def truncate_pair(ids_a, ids_b, limit):
-    """Shorten two lists in place to `limit` together, always the longer one from its end."""
-    while len(ids_a) + len(ids_b) > limit:
-        (ids_a if len(ids_a) > len(ids_b) else ids_b).pop()
 
 
 def pack_pair(ids_a, ids_b, tokenizer, max_seq_length, lengths=None):

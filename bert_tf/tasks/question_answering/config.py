@@ -45,6 +45,8 @@ class QuestionAnsweringConfig(TaskConfig):
     def of_pretrained(cls, bert_config, vocab_file, do_lower_case, labels=(), **options):
         config = super().of_pretrained(bert_config, vocab_file, do_lower_case, **options)
         config.window_config.check()
+        if options.get("doc_stride") is not None:
+            return config
         # Windows of short sequences must overlap too, or answers between them are lost.
         num_tokens = config.max_seq_length - config.max_query_length - NUM_SPECIAL_TOKENS
         doc_stride = min(config.doc_stride, max(1, num_tokens // 2))
