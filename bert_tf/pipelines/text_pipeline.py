@@ -14,9 +14,8 @@ from bert_tf.io import files
 from bert_tf.modeling.models import BertModel
 from bert_tf.pipelines.presets import ModelFiles, find_preset
 from bert_tf.pipelines.runner import BatchRunner, InputFeatures
-from bert_tf.tasks.classification.features import truncate_pair
 from bert_tf.tokenization import FullTokenizer
-from bert_tf.tokenization.truncation import LengthCounter, log_truncated
+from bert_tf.tokenization.packing import LengthCounter, log_truncated, pack_pair
 from bert_tf.training import make_strategy
 from bert_tf.training.task_config import SHORTEST, check_length
 
@@ -102,26 +101,21 @@ class TextPreprocessor:
         self._tokenizer = tokenizer
         self._max_seq_length = max_seq_length
         self._with_words, self._max_limit = with_words, max_limit
-        self._cls, self._sep = tokenizer.convert_tokens_to_ids(["[CLS]", "[SEP]"])
         self.lengths, self._num_empty = LengthCounter(max_seq_length), 0
 
     def convert(self, text):
         """Return the `InputFeatures` of a `Text`; their `item` is an `EncodedText`."""
         ids_a, word_lengths_a = self._encode(text.text_a)
         ids_b, word_lengths_b = self._encode(text.text_b or "")
-        self.lengths.add(len(ids_a) + len(ids_b) + (3 if ids_b else 2))
-        if ids_b:
-            truncate_pair(ids_a, ids_b, self._max_seq_length - 3)
-        del ids_a[self._max_seq_length - 2 :]
-        first = [self._cls, *ids_a, self._sep]
-        second = [*ids_b, self._sep] if ids_b else []
+        packed = pack_pair(
+            ids_a, ids_b, self._tokenizer, self._max_seq_length, self.lengths, pad=False
+        )
         words = None
         if self._with_words:
             words = _locate_words(word_lengths_a, 1, len(ids_a))
-            words += _locate_words(word_lengths_b, len(first), len(ids_b))
-        ids = first + second
-        segment_ids = [0] * len(first) + [1] * len(second)
-        return InputFeatures(EncodedText(text, ids, words), ids, segment_ids)
+            words += _locate_words(word_lengths_b, len(ids_a) + 2, len(ids_b))
+        ids = packed["input_ids"]
+        return InputFeatures(EncodedText(text, ids, words), ids, packed["segment_ids"])
 
     def convert_all(self, texts):
         """Yield the `InputFeatures` of texts, each a `Text` or a str with " ||| " in a pair."""

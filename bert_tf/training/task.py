@@ -14,7 +14,7 @@ from typing import Any
 from bert_tf.configs.train import TaskOptions
 from bert_tf.data import records
 from bert_tf.data.rows import part_of
-from bert_tf.tokenization.truncation import log_truncated
+from bert_tf.tokenization.packing import log_truncated
 from bert_tf.training.task_config import TaskConfig
 
 

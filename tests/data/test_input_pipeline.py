@@ -194,7 +194,7 @@ def test_buckets_of_several_sequences():
     """Of choices the longest counts, times their number; of documents also the windows."""
     mask = np.array([[[1, 1, 0, 0], [1, 1, 1, 0]], [[1, 1, 1, 1], [0, 0, 0, 0]]])
     schema = {"input_mask": records.Feature("int64", ("W", "S"))}
-    serialized = [records.serialize(schema, {"input_mask": x}) for x in mask]
+    serialized = records.serialize(schema, [{"input_mask": x} for x in mask])
     assert records.num_tokens(serialized, schema, {"W": 2, "S": 4}).numpy().tolist() == [6, 4]
 
 
@@ -297,9 +297,9 @@ def _predict(path, schema, limits=None):
 
 def _write_with_last(path, schema, last):
     """Write six valid records and `last`: values, or the bytes of a record. Return the path."""
-    valid = records.serialize(schema, _valid_values(schema))
+    (valid,) = records.serialize(schema, [_valid_values(schema)])
     if not isinstance(last, bytes):
-        last = records.serialize(schema, last)
+        (last,) = records.serialize(schema, [last])
     with tf.io.TFRecordWriter(str(path)) as writer:
         for record in [valid] * 6 + [last]:
             writer.write(record)
