@@ -9,6 +9,7 @@ import tensorflow as tf
 from bert_tf.data import input_pipeline, record_checks, record_files, records
 from bert_tf.errors import UserError
 from tests.common import TINY
+from tests.data.record_helpers import serialized_by_tensorflow
 
 SCHEMA = {
     "input_ids": records.Feature("int64", "S"),
@@ -299,7 +300,7 @@ def _write_with_last(path, schema, last):
     """Write six valid records and `last`: values, or the bytes of a record. Return the path."""
     (valid,) = records.serialize(schema, [_valid_values(schema)])
     if not isinstance(last, bytes):
-        (last,) = records.serialize(schema, [last])
+        last = serialized_by_tensorflow(last)
     with tf.io.TFRecordWriter(str(path)) as writer:
         for record in [valid] * 6 + [last]:
             writer.write(record)

@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.data import records, tfrecord
+from tests.data.record_helpers import serialized_by_tensorflow
 
 
 def test_tensorflow_reads_the_files(tmp_path):
@@ -29,19 +30,6 @@ def test_varints():
     for number in (-1, 2**56):
         with pytest.raises(ValueError, match="integers"):
             tfrecord.varints(np.array([[1, number]]))
-
-
-def serialized_by_tensorflow(values):
-    example = tf.train.Example()
-    for name, value in values.items():
-        feature = example.features.feature[name]
-        if isinstance(value, list):
-            feature.bytes_list.value.extend(value)
-        elif value.dtype == np.float32:
-            feature.float_list.value.extend(value)
-        else:
-            feature.int64_list.value.extend(map(int, value))
-    return example.SerializeToString(deterministic=True)
 
 
 @pytest.mark.parametrize("most", [100, 30000, 2**40])
