@@ -167,14 +167,13 @@ def from_pretrained(task):
     elif task == "question_answering":
         options = {"version_2_with_negative": FLAGS.version_2_with_negative}
     spec = bert_tf.tasks.TASKS["classification" if task in _CLASSIFICATION else task]
-    bert_config, tokenizer = preset.open()
+    metadata = bert_tf.checkpoints.read_metadata(preset.checkpoint)
     config = spec.config_class.of_pretrained(
-        bert_config,
-        preset.vocab,
-        tokenizer.basic_tokenizer.do_lower_case,
-        FLAGS.labels or recorded_labels(preset.checkpoint),
+        preset.bert_config,
+        preset.vocab_file,
+        labels=FLAGS.labels or metadata.get("labels", ()),
         max_seq_length=FLAGS.max_seq_length,
-        **bert_tf.tokenization.extra_settings(tokenizer.settings),
+        **preset.tokenizer.settings,
         **options,
     )
     return make_servable(spec, config, preset.checkpoint)
@@ -193,19 +192,10 @@ def from_pipeline(task, preset):
         return serving.fill_mask_servable(
             pipeline.model, pipeline.tokenizer, length, options, FLAGS.num_best
         )
-    bert_config, tokenizer = preset.open()
-    bert_tf.tasks.check_length(length, bert_config)
-    model = bert_tf.BertModel(bert_config)
+    bert_tf.tasks.check_length(length, preset.bert_config)
+    model = bert_tf.BertModel(preset.bert_config)
     bert_tf.checkpoints.warm_start(model, preset.checkpoint, require_all=True)
-    return serving.encoder_servable(model, tokenizer, length, options)
-
-
-def recorded_labels(checkpoint):
-    """Return the labels in the files next to a checkpoint, in the order of their ids."""
-    metadata = bert_tf.checkpoints.read_metadata(checkpoint)
-    id2label = metadata.get("id2label") or {}
-    in_order = [id2label[str(i)] for i in range(len(id2label)) if str(i) in id2label]
-    return metadata.get("labels") or in_order
+    return serving.encoder_servable(model, preset.tokenizer, length, options)
 
 
 if __name__ == "__main__":

@@ -20,22 +20,35 @@ from bert_tf.io.json_files import (
     record,
 )
 from bert_tf.tokenization.settings import RELEASE_SETTINGS
-from bert_tf.tokenization.tokenizer_json import read_tokenizer_settings
+from bert_tf.tokenization.tokenizer_json import (
+    is_tokenizer_json,
+    read_settings_of,
+    read_tokenizer_settings,
+)
+from bert_tf.tokenization.vocabulary import casing_from_path
 
 # The config of a Hugging Face folder.
 HUGGING_FACE_CONFIG = "config.json"
 
+# The names of the files next to a checkpoint that may have its config, and its vocabulary.
+CONFIG_FILES = (files.CONFIG, HUGGING_FACE_CONFIG)
+VOCABULARY_FILES = (files.VOCABULARY, files.TOKENIZER)
+
+
+def folder_of(path):
+    """Return the folder of a checkpoint, which is that of its metadata; a folder itself."""
+    return path if tf.io.gfile.isdir(path) else os.path.dirname(path)
+
 
 def find_companion_file(path, names):
     """Return the first of the files `names` that exists next to a checkpoint or in its folder."""
-    folder = path if tf.io.gfile.isdir(path) else os.path.dirname(path)
-    paths = (os.path.join(folder, name) for name in names)
+    paths = (os.path.join(folder_of(path), name) for name in names)
     return next(filter(tf.io.gfile.exists, paths), None)
 
 
 def load_config(path):
     """Return the `BertConfig` that is saved next to a checkpoint; raise UserError if none is."""
-    config_file = find_companion_file(path, (files.CONFIG, HUGGING_FACE_CONFIG))
+    config_file = find_companion_file(path, CONFIG_FILES)
     if config_file is None:
         raise UserError(
             f"`bert_config_file` must be given: there is no {files.CONFIG} or "
@@ -54,8 +67,8 @@ _FIELDS = {
     "strip_accents?": optional(BOOLEAN),
     "tokenize_chinese_chars?": optional(BOOLEAN),
 }
+# Further ones of `files.TASK_FILES`; other programs have fields of the same names.
 _FIELDS_OF_TASKS = {
-    **_FIELDS,
     "data_scheme?": TEXT,
     "labels?": array(TEXT),
     "max_seq_length?": optional(integer(1)),
@@ -69,21 +82,24 @@ _FIELDS_OF_TASKS = {
 def read_json(folder, name):
     """Return the values of a JSON file as a dict, an empty one if the file does not exist."""
     path = os.path.join(folder, name)
-    fields = _FIELDS_OF_TASKS if name in files.TASK_FILES else _FIELDS
+    fields = {**_FIELDS, **_FIELDS_OF_TASKS} if name in files.TASK_FILES else _FIELDS
     return json_files.read_object(path, fields) if tf.io.gfile.exists(path) else {}
 
 
 def read_metadata(path):
     """Return a dict of the metadata next to a checkpoint: casing, labels, architecture and others.
 
-    It combines `files.TASK_FILES`, which the scripts save, and the files of Hugging Face.
+    It combines `files.TASK_FILES`, which the scripts save, and the files of Hugging Face. "labels"
+    are those of the rows of the head in their order, whichever file has them.
     """
-    folder = path if tf.io.gfile.isdir(path) else os.path.dirname(path)
-    metadata = {}
-    only_tasks = {name.removesuffix("?") for name in _FIELDS_OF_TASKS.keys() - _FIELDS.keys()}
-    for name in ("tokenizer_config.json", HUGGING_FACE_CONFIG):
+    folder, metadata = folder_of(path), {}
+    for name in (files.TOKENIZER_CONFIG, HUGGING_FACE_CONFIG):
         values = read_json(folder, name)
-        metadata.update({key: x for key, x in values.items() if key not in only_tasks})
+        metadata.update({x: y for x, y in values.items() if f"{x}?" not in _FIELDS_OF_TASKS})
+    id2label = metadata.get("id2label") or {}
+    labels = [id2label.get(str(i)) for i in range(len(id2label))]
+    if labels and all(isinstance(label, str) for label in labels):
+        metadata["labels"] = labels
     for name in files.TASK_FILES:
         metadata.update(read_json(folder, name))
     # The head of a token classifier has the same weights as that of a text classifier.
@@ -93,16 +109,11 @@ def read_metadata(path):
     return metadata
 
 
-def find_vocabulary(path):
-    """Return the vocabulary next to a checkpoint, `vocab.txt` or `tokenizer.json`, else None."""
-    return find_companion_file(path, (files.VOCABULARY, files.TOKENIZER))
-
-
 def read_settings(path, vocab_file=None):
-    """Return the settings of the tokenizer in the files next to a checkpoint.
+    """Return the settings of the tokenizer in the files next to a checkpoint or a vocabulary.
 
     Args:
-      path: the checkpoint or its folder.
+      path: the checkpoint, its folder or its vocabulary. A `tokenizer.json` has settings itself.
       vocab_file: the vocabulary that the user gave, or None.
 
     Returns:
@@ -112,7 +123,9 @@ def read_settings(path, vocab_file=None):
       UserError: if the folder has the files of a tokenizer other than BERT's. With a `vocab_file`
         this is only a warning.
     """
-    folder = path if tf.io.gfile.isdir(path) else os.path.dirname(path)
+    if is_tokenizer_json(path):
+        return read_settings_of(path)
+    folder = folder_of(path)
     try:
         recorded = read_tokenizer_settings(folder)
     except UserError as error:
@@ -120,14 +133,18 @@ def read_settings(path, vocab_file=None):
             raise
         console.warning("%s; `vocab_file=%s` is used instead", error, vocab_file)
         recorded = {}
-    settings = {}
-    for values in (
-        read_json(folder, HUGGING_FACE_CONFIG),
-        recorded,
-        *(read_json(folder, name) for name in files.TASK_FILES),
-    ):
-        settings.update({name: values[name] for name in RELEASE_SETTINGS if name in values})
-    return settings
+    settings = {**read_json(folder, HUGGING_FACE_CONFIG), **recorded}
+    for name in files.TASK_FILES:
+        # The file of a task has the casing, and what else differs from the release.
+        values = read_json(folder, name)
+        settings = values if "do_lower_case" in values else settings
+    return {name: settings[name] for name in RELEASE_SETTINGS if name in settings}
+
+
+def add_published_casing(settings, path):
+    """Add the casing of the published model whose name is in a path to settings without one."""
+    if "do_lower_case" not in settings and (published := casing_from_path(path)):
+        settings["do_lower_case"] = published[1]
 
 
 def read_labels(path, num_labels):
@@ -136,10 +153,6 @@ def read_labels(path, num_labels):
     Labels are ignored if their number differs from that of the rows, `num_labels`, or if they are
     the placeholders of transformers ("LABEL_0").
     """
-    metadata = read_metadata(path)
-    labels, id2label = metadata.get("labels"), metadata.get("id2label")
-    if not labels and isinstance(id2label, dict):
-        labels = [id2label.get(str(i)) for i in range(len(id2label))]
-    if not labels or len(labels) != num_labels or not all(isinstance(x, str) for x in labels):
-        return None
-    return None if all(re.fullmatch(r"LABEL_\d+", x) for x in labels) else labels
+    labels = read_metadata(path).get("labels", ())
+    are_placeholders = all(re.fullmatch(r"LABEL_\d+", label) for label in labels)
+    return None if are_placeholders or len(labels) != num_labels else labels

@@ -5,7 +5,6 @@ import os
 import tensorflow as tf
 
 from bert_tf import console
-from bert_tf.data import tables
 from bert_tf.data.tfds_builder import load_builder
 from bert_tf.errors import UserError, reason
 from bert_tf.io import files
@@ -34,6 +33,27 @@ class BadRows:
             raise UserError(f"{message} (`skip_bad_rows` leaves such rows out)")
         self.count += 1
         self.first = self.first or message
+
+    def collect(self, rows, make):
+        """Return a list of what `make` returns for each row that can be used.
+
+        Args:
+          rows: yields pairs of a place for messages and a row.
+          make: function of (place, index, row). It raises a ValueError for a bad row, and returns
+            None for one to skip.
+        """
+        results = []
+        for index, (where, row) in enumerate(rows):
+            try:
+                result = make(where, index, row)
+            except UnicodeDecodeError as error:
+                self(f"{where}: not UTF-8 text ({reason(error)})")
+            except ValueError as error:
+                self(f"{where}: {error}")
+            else:
+                if result is not None:
+                    results.append(result)
+        return results
 
     def report(self, what="bad rows left out"):
         """Log the number of rows, if there were any."""
@@ -130,8 +150,3 @@ class TfdsRows:
             raise UserError(f"`tfds_splits`: {self.name}, {split}: {reason(error)}") from None
         for number, row in enumerate(rows):
             yield f"{self.name}, {split}, example {number}", row
-
-
-def read_rows(path):
-    """Read the rows of a file whose format its name gives; see `tables.read_rows`."""
-    return tables.read_rows(path, tables.format_by_name(path))

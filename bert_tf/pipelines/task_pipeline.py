@@ -15,12 +15,12 @@ from bert_tf import checkpoints, console, serving, tasks
 from bert_tf.configs.train import OptimizerConfig
 from bert_tf.data.input_pipeline import length_multiple
 from bert_tf.errors import UserError
+from bert_tf.modeling.token_layout import can_skip_padding
 from bert_tf.optimization import make_optimizer
 from bert_tf.pipelines.labelled_texts import UNKNOWN_LABEL
 from bert_tf.pipelines.saving import Exportable, replacing_preset
 from bert_tf.pipelines.tokenizer_layer import BertTokenizer
-from bert_tf.tokenization.settings import RELEASE_SETTINGS, extra_settings, resolve_settings
-from bert_tf.training import checkpointing, use_skip_padding, use_xla
+from bert_tf.training import checkpointing, use_xla
 from bert_tf.training.task_config import TaskConfig
 
 
@@ -61,7 +61,7 @@ class TaskPipeline(Exportable):
         """Make the pipeline of a model.
 
         Args:
-          model_files: `ModelFiles`.
+          model_files: its `PretrainedFiles`.
           config: its `TaskConfig`.
           dtype: a Keras dtype policy.
           load_weights: whether to load the weights; if False they are random.
@@ -176,10 +176,8 @@ class TaskPipeline(Exportable):
         """Leave out padding in what Keras compiles in the context, but not in exported models."""
         model = self.model
         previous = model.skip_padding
-        model.skip_padding = (
-            (previous or use_skip_padding(model.distribute_strategy))
-            and not model.jit_compile
-            and not self._reads_padding
+        model.skip_padding = can_skip_padding(
+            model.distribute_strategy, model.jit_compile, self._reads_padding, previous
         )
         try:
             yield
@@ -216,7 +214,7 @@ class TaskPipeline(Exportable):
         self._warn_if_random("the answers")
         # A model whose variables were replaced, as by `quantize`, is traced again.
         if self._predictor is None or not _same(self._predictor_variables, self.model.variables):
-            skip_padding = use_skip_padding(self.model.distribute_strategy)
+            skip_padding = can_skip_padding(self.model.distribute_strategy)
             options = serving.Options(skip_padding=skip_padding)
             servable = self._make_servable(self._prediction_config(), options)
             self._predictor = serving.ServablePredictor(servable)
@@ -262,24 +260,6 @@ def _naming_unknown_labels():
         if found is None:
             raise
         raise UserError(found[0]) from None
-
-
-def tokenizer_options(model_files, stored, do_lower_case=None):
-    """Return the attributes of a `TaskConfig` for the tokenizer of a model, a dict.
-
-    Args:
-      model_files: `ModelFiles`.
-      stored: the `TaskConfig` next to its weights, which takes precedence, or None.
-      do_lower_case: the casing, None for that of the model.
-    """
-    if stored:
-        values = {name: getattr(stored, name) for name in RELEASE_SETTINGS}
-        if do_lower_case is not None:
-            values["do_lower_case"] = do_lower_case
-        settings = resolve_settings(**values)
-    else:
-        settings = model_files.tokenizer_settings(do_lower_case)
-    return {"do_lower_case": settings["do_lower_case"], **extra_settings(settings)}
 
 
 def _same(objects, others):

@@ -21,10 +21,11 @@ from bert_tf.tasks.token_classification import (
     TokenClassificationConfig,
     TokenClassificationOptions,
 )
+from bert_tf.tokenization.vocabulary import check_vocabulary
 from bert_tf.training import metrics
 from bert_tf.training.pretraining_task import PretrainingTask
 from bert_tf.training.task import RecordFormat, Task, TaskData, TaskOptions, TaskSpec
-from bert_tf.training.task_config import TaskConfig, check_length, check_vocabulary
+from bert_tf.training.task_config import TaskConfig, check_length
 
 TASKS: dict[str, TaskSpec] = {}
 

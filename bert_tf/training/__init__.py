@@ -13,7 +13,7 @@ __getattr__, __all__ = lazy_names(
         "pretraining": ("pretrain",),
         "pretraining_task": ("PretrainingTask",),
         "results": (),
-        "step": ("TrainStep",),
+        "step": ("LossScale", "TrainStep"),
         "strategy": (
             "Devices",
             "Workers",
@@ -22,11 +22,10 @@ __getattr__, __all__ = lazy_names(
             "on_all_replicas",
             "per_replica",
             "set_seed",
-            "use_skip_padding",
             "use_xla",
         ),
         "task": ("RecordFormat", "Task", "TaskData", "TaskSpec"),
-        "task_config": ("TaskConfig", "check_length", "check_vocabulary"),
+        "task_config": ("TaskConfig", "check_length"),
         "trainer": ("Trainer",),
     },
 )

@@ -4,19 +4,15 @@ import dataclasses
 import functools
 import gc
 import os
-from typing import NamedTuple
 
-from bert_tf import checkpoints, console, tokenization
-from bert_tf.configs.model import BertConfig
-from bert_tf.configs.train import FineTuneConfig
+from bert_tf import checkpoints, console
 from bert_tf.data import input_pipeline, record_checks
 from bert_tf.data.rows import part_of
 from bert_tf.errors import UserError
 from bert_tf.io import files
 from bert_tf.optimization import make_optimizer
 from bert_tf.tasks.classification import DistillationConfig
-from bert_tf.tokenization.settings import RELEASE_SETTINGS, extra_settings, resolve_settings
-from bert_tf.tokenization.tokenizer_json import is_tokenizer_json, read_settings_of
+from bert_tf.tokenization.settings import extra_settings
 from bert_tf.training import checkpointing, results
 from bert_tf.training.checkpointing import check_metric, log_best_checkpoint
 from bert_tf.training.distillation import Teacher
@@ -29,21 +25,11 @@ from bert_tf.training.strategy import (
     use_xla,
 )
 from bert_tf.training.task import result_file, result_name
-from bert_tf.training.task_config import check_length, check_vocabulary
+from bert_tf.training.task_config import check_length
 from bert_tf.training.trainer import Trainer
 
 # The names of the feature files, as in the release.
 _STEMS = {"train": "train", "dev": "eval", "test": "predict"}
-
-
-class LoadedModel(NamedTuple):
-    """The configuration, the tokenizer and the files of a model, and whether it is uncased."""
-
-    bert_config: BertConfig
-    tokenizer: tokenization.FullTokenizer
-    vocab_file: str
-    do_lower_case: bool
-    init_checkpoint: str | None
 
 
 def fine_tune(spec, config):
@@ -76,13 +62,13 @@ def fine_tune(spec, config):
     # With several hosts this must come before TensorFlow's first operation, such as reading data.
     strategy = make_strategy(**dataclasses.asdict(config.device))
     data = spec.read(config.task, model, config.parts, stored)
-    data.config = dataclasses.replace(data.config, **extra_settings(model.tokenizer.settings))
+    data.config = dataclasses.replace(data.config, **extra_settings(model.tokenizer_settings))
     data.config = data.config.resumed(config.output_dir)
-    experiment = Experiment(spec, config, data, strategy, model)
-    with exclusive_directory(config.output_dir, experiment.workers):
-        experiment.check_and_save_config(config.output_dir)
-        experiment.make_features()
-        return experiment.run_seeds()
+    run = Run(spec, config, data, strategy, model)
+    with exclusive_directory(config.output_dir, run.workers):
+        run.check_and_save_config(config.output_dir)
+        run.make_features()
+        return run.run_seeds()
 
 
 def _completed(spec, config, stored):
@@ -113,114 +99,36 @@ def _check_seed_folders(config):
 
 
 def load_model(config, config_class):
-    """Read the files of the model, and check that they fit together and to the options.
+    """Return the `PretrainedFiles` of a run; check that they fit together and to the options.
 
     `config_class` is the `TaskConfig` class of the task, for its default casing.
     """
-    model = checkpoints.resolve_model(config.model, "bert_config_file", "vocab_file")
-    bert_config = BertConfig.from_json_file(model.bert_config_file)
-    check_length(config.task.max_seq_length, bert_config)
-    config.train.check_frozen_layers(bert_config)
-    settings = _infer_settings(config, model, config_class)
-    tokenizer = tokenization.FullTokenizer(model.vocab_file, **settings)
-    lower_case = settings["do_lower_case"]
-    check_vocabulary(tokenizer.vocab, bert_config, model.vocab_file, lower_case)
-    return LoadedModel(bert_config, tokenizer, model.vocab_file, lower_case, model.init_checkpoint)
-
-
-def _infer_settings(config, model, config_class):
-    """Return the settings of the tokenizer, a dict of arguments of `FullTokenizer`.
-
-    They are as given, else those of the run in the output folder, else as recorded next to the
-    vocabulary or the first weights, else the default of the task.
-    """
-    given = {name: getattr(config.model, name, None) for name in RELEASE_SETTINGS}
-    given = {name: value for name, value in given.items() if value is not None}
     stored = config_class.load(config.output_dir)
-    if stored and (not config.do_train or checkpointing.latest(config.output_dir)):
-        return {**stored.tokenizer_settings, **given}
-    lower_case = model.do_lower_case
-    chosen = {
-        "do_lower_case": config_class.do_lower_case if lower_case is None else lower_case,
-        **given,
-    }
-    source, recorded = _recorded_settings(config, model)
-    if "do_lower_case" not in recorded:
-        tokenization.validate_case_matches_checkpoint(chosen["do_lower_case"], source)
-    before, settings = resolve_settings(**chosen), resolve_settings(**{**chosen, **recorded})
-    for name in given:
-        if name in recorded and settings[name] != given[name]:
-            console.warning(
-                "`%s=%s`, but the metadata of %s says %s",
-                name, given[name], source, settings[name],
-            )  # fmt: skip
-    settings = resolve_settings(**{**chosen, **recorded, **given})
-    # What `resolve_model` has found by itself is in the log.
-    is_logged = config.model.vocab_file is None and not config.model.model
-    if (changed := [x for x in settings if settings[x] != before[x]]) and not is_logged:
-        values = ", ".join(f"{name}={settings[name]}" for name in changed)
-        console.info("from the metadata of %s: %s", source, values)
-    return settings
+    is_stored = stored and (not config.do_train or checkpointing.latest(config.output_dir))
+    model = checkpoints.resolve(
+        config.model,
+        run_settings=stored.tokenizer_settings if is_stored else None,
+        default_lower_case=config_class.do_lower_case,
+    )
+    check_length(config.task.max_seq_length, model.bert_config)
+    config.train.check_frozen_layers(model.bert_config)
+    _ = model.tokenizer  # An error in the vocabulary must come before the data are read.
+    return model
 
 
-def _recorded_settings(config, model):
-    """Return (where they are, the recorded settings of the tokenizer)."""
-    if is_tokenizer_json(model.vocab_file):
-        return model.vocab_file, read_settings_of(model.vocab_file)
-    folder = config.model.model or model.init_checkpoint
-    if config.model.vocab_file is None and checkpoints.is_local_model(folder):
-        return folder, checkpoints.find_settings(folder)
-    source = model.init_checkpoint
-    return source, checkpoints.read_settings(source, config.model.vocab_file) if source else {}
-
-
-class Run(NamedTuple):
-    """One run with trained weights: what `TaskData` needs to write its results to `folder`."""
-
-    config: FineTuneConfig
-    trainer: Trainer
-    folder: str
-    workers: Workers
-    experiment: "Experiment"
-
-    @property
-    def weights_folder(self):
-        """The folder of the weights: `folder`, or that of its best checkpoint."""
-        is_best = self.config.train.best_metric
-        return os.path.join(self.folder, checkpointing.BEST) if is_best else self.folder
-
-    def evaluate(self, split, on_predictions=None):
-        """Return the metrics of a split; see `Trainer.evaluate`."""
-        return self.trainer.evaluate(
-            self.experiment.batches(split, self.config.train.eval_batch_size),
-            total=self.experiment.count(split),
-            name=result_name("eval", split, ""),
-            on_predictions=on_predictions,
-        )
-
-    def _predict_arguments(self, split):
-        batches = self.experiment.batches(split, self.config.train.predict_batch_size)
-        return batches, "predicting", self.experiment.count(split)
-
-    def predict(self, split):
-        """Yield the predictions of a split in batches; see `Trainer.predict`."""
-        return self.trainer.predict(*self._predict_arguments(split))
-
-    def predict_all(self, split):
-        """Return the predictions of a split as one dict of arrays; see `Trainer.predict_all`."""
-        return self.trainer.predict_all(*self._predict_arguments(split))
-
-
-class Experiment:
-    """The data, the features and the settings that the runs of all seeds share.
+class Run:
+    """A run, or one for each seed after the other, with the same data, features and settings.
 
     Attributes:
+      config: the completed `FineTuneConfig`.
       workers: the `Workers`.
       paths: dict from split to the file of its features.
+      folder: the folder of the current seed.
+      trainer: its `Trainer`.
     """
 
     def __init__(self, spec, config, data, strategy, model):
-        """Check the completed options against a `TaskData`; `model` is a `LoadedModel`."""
+        """Check the completed options against a `TaskData`; `model` are `PretrainedFiles`."""
         self.spec, self.config, self.data = spec, config, data
         self.strategy, self.model = strategy, model
         self.workers = Workers(strategy)
@@ -236,6 +144,7 @@ class Experiment:
                 config.teacher_weight, config.teacher_temperature
             )
             self.teacher = Teacher(config.teacher_dir, spec, data.config, self.distillation)
+        self.folder, self.trainer = config.output_dir, None
         self.folders = {train.seed: config.output_dir}
         if config.num_seeds > 1:
             seeds = range(train.seed, train.seed + config.num_seeds)
@@ -246,6 +155,12 @@ class Experiment:
             for split in splits
         }
         self._features = {}
+
+    @property
+    def weights_folder(self):
+        """The folder of the weights: `folder`, or that of its best checkpoint."""
+        is_best = self.config.train.best_metric
+        return os.path.join(self.folder, checkpointing.BEST) if is_best else self.folder
 
     def check_and_save_config(self, folder):
         """Check that a resumed run has the same task config, or save that of a new run."""
@@ -277,20 +192,17 @@ class Experiment:
                 raise UserError(f"{path} was made from different data: {features.stale_reason}")
             self._features[split] = features
             self.data.log_truncated(split, features)
-        if not self.train_config.pad_to_max_length:
-            self.length_multiple = self._length_multiple()
-        if self.train_config.bucket_by_length and self.length_multiple is None:
+        train = self.train_config
+        if not train.pad_to_max_length:
+            xla = self.config.do_train and use_xla(
+                train.xla, self.strategy, self._num_train_steps()
+            )
+            length = self.data.config.max_seq_length
+            self.length_multiple = input_pipeline.length_multiple(self.strategy, xla, length)
+        if train.bucket_by_length and self.length_multiple is None:
             console.warning(
                 "`bucket_by_length` has no effect, because batches are padded to `max_seq_length`"
             )
-
-    def _length_multiple(self):
-        """Return the multiple to which the lengths of batches are rounded up."""
-        train = self.train_config
-        xla = self.config.do_train and use_xla(train.xla, self.strategy)
-        if xla:  # unless there are few steps
-            xla = use_xla(train.xla, self.strategy, self._num_train_steps())
-        return input_pipeline.length_multiple(self.strategy, xla, self.data.config.max_seq_length)
 
     def _num_train_steps(self):
         (split,) = self.data.splits("train")
@@ -321,13 +233,9 @@ class Experiment:
             )  # fmt: skip
         return bool(features.stale_reason)
 
-    def count(self, split):
+    def _count(self, split):
         """Return the number of records of a split, None if unknown."""
         return self.data.count(split, self._features[split])
-
-    def batches(self, split, batch_size):
-        """Return all records of a split in their order: a `data.input_pipeline.EvaluationInput`."""
-        return input_pipeline.EvaluationInput(batch_size=batch_size, **self._input_options(split))
 
     def _input_options(self, split):
         """Return the arguments that training and evaluation on a split share."""
@@ -335,9 +243,34 @@ class Experiment:
         paths, multiple = [self.paths[split]], self.length_multiple
         return {"paths": paths, "length_multiple": multiple, **vars(record_format)}
 
+    def _batches(self, split, batch_size):
+        """Return all records of a split in their order: a `data.input_pipeline.EvaluationInput`."""
+        return input_pipeline.EvaluationInput(batch_size=batch_size, **self._input_options(split))
+
     def _teacher_of(self, split):
         """Return the teacher whose logits are added to the records of a split, or None."""
         return self.teacher if split == "train" else None
+
+    def evaluate(self, split, on_predictions=None):
+        """Return the metrics of a split; see `Trainer.evaluate`."""
+        return self.trainer.evaluate(
+            self._batches(split, self.config.train.eval_batch_size),
+            total=self._count(split),
+            name=result_name("eval", split, ""),
+            on_predictions=on_predictions,
+        )
+
+    def predict(self, split):
+        """Yield the predictions of a split in batches; see `Trainer.predict`."""
+        return self.trainer.predict(*self._to_predict(split))
+
+    def predict_all(self, split):
+        """Return the predictions of a split as one dict of arrays."""
+        return self.trainer.predict_all(*self._to_predict(split))
+
+    def _to_predict(self, split):
+        batches = self._batches(split, self.config.train.predict_batch_size)
+        return batches, "predicting", self._count(split)
 
     def run_seeds(self):
         """Make one run, or a run for each seed in its own folder, and a table of their results."""
@@ -349,6 +282,7 @@ class Experiment:
             self.check_and_save_config(folder)
             for split, values in self.run(folder, seed).items():
                 metrics.setdefault(split, {})[seed] = values
+            self.trainer = None
             gc.collect()  # the model is part of reference cycles
         for split, values in metrics.items():
             path = result_file(self.config.output_dir, "eval_seeds", split, ".tsv")
@@ -359,11 +293,12 @@ class Experiment:
         """Train, evaluate and predict with one seed; return the metrics of each evaluated split."""
         config, train = self.config, self.train_config
         set_seed(seed)
-        trainer = Trainer(
+        self.folder = folder
+        self.trainer = Trainer(
             lambda: self.data.make_task(train.dtype_policy, self.distillation),
             self.strategy,
             folder,
-            self.model.init_checkpoint,
+            self.model.checkpoint,
             must_be_trained=not config.do_train,
             labels=self.data.config.labels or None,
         )
@@ -371,26 +306,24 @@ class Experiment:
             log_best_checkpoint(folder)
         with record_checks.naming_bad_records(self.paths.values()):
             if config.do_train:
-                self._train(trainer, seed)
+                self._train(seed)
             if train.best_metric:
-                trainer.use_best(train.best_metric)
-            return self.data.evaluate_and_predict(Run(config, trainer, folder, self.workers, self))
+                self.trainer.use_best(train.best_metric)
+            return self.data.evaluate_and_predict(self)
 
-    def _train(self, trainer, seed):
+    def _train(self, seed):
+        train, steps = self.train_config, self._num_train_steps()
         (split,) = self.data.splits("train")
-        steps = self._num_train_steps()
-        count = self.count(split)
+        count = self._count(split)
         batches = input_pipeline.TrainingInput(
-            batch_size=self.train_config.train_batch_size,
+            batch_size=train.train_batch_size,
             seed=seed,
             counts=None if count is None else [count],
-            bucket_by_length=self.train_config.bucket_by_length
-            and self.length_multiple is not None,
+            bucket_by_length=train.bucket_by_length and self.length_multiple is not None,
             **self._input_options(split),
         )
         evaluation = None
-        if self.train_config.eval_steps:
-            split = self.data.splits("dev")[0]
-            evaluation = self.batches(split, self.train_config.eval_batch_size)
+        if train.eval_steps:
+            evaluation = self._batches(self.data.splits("dev")[0], train.eval_batch_size)
         optimizer = make_optimizer(self.config.optimizer, steps)
-        trainer.fit(batches, optimizer, steps, self.train_config, evaluation)
+        self.trainer.fit(batches, optimizer, steps, train, evaluation)

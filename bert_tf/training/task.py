@@ -6,6 +6,7 @@ needs besides its weights. `TaskData` is the data of one run. `TaskSpec` ties th
 """
 
 import dataclasses
+import functools
 import importlib
 import os
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from typing import Any
 
 from bert_tf.configs.train import TaskOptions
 from bert_tf.data import records
+from bert_tf.data.feature_cache import FeatureCache, digest, tokenizer_fingerprint
 from bert_tf.data.rows import part_of
 from bert_tf.tokenization.packing import log_truncated
 from bert_tf.training.task_config import TaskConfig
@@ -31,7 +33,7 @@ class Task:
     loss_names: tuple[str, ...] = ()
     metric_names: tuple[str, ...] = ()
     # Whether losses or predictions read the model's outputs for padding. If not, they are not
-    # computed on a CPU (`skip_padding` in `modeling.layers`).
+    # computed on a CPU (`modeling.token_layout`).
     reads_padding = False
 
     def loss_weights(self, batch):
@@ -82,12 +84,6 @@ class RecordFormat:
     lengths: dict
     limits: dict
 
-    @classmethod
-    def of(cls, schema, config, lengths, num_labels=2):
-        """Make the format of a schema for a `TaskConfig`, with the bounds of its model."""
-        limits = records.limits(schema, config.bert_config, lengths, num_labels)
-        return cls(schema, lengths, limits)
-
 
 class TaskData:
     """The data of one run, read and checked, with their evaluation and prediction.
@@ -95,24 +91,44 @@ class TaskData:
     A split is named "train", "dev" or "test", or starts with such a name ("dev_mismatched").
 
     Attributes:
+      examples: dict from each split that was read to its examples.
       config: the `TaskConfig` of the run.
+      options: the `TaskOptions` of the run.
+      version: bump when the same data make different features.
       unit: the plural noun for training examples in messages.
       sequence_unit: the plural noun for what is packed into one sequence.
       metric_names: names of the metrics that an evaluation gives.
     """
 
+    version = 1
     unit = "examples"
     sequence_unit = "texts"
-    config: TaskConfig
     metric_names: tuple[str, ...] = ()
+
+    def __init__(self, examples, config, options=None):
+        self.examples, self.config, self.options = examples, config, options
+        # The metadata of each split's features.
+        self.caches = {}
 
     def splits(self, part):
         """Return the names of the splits of "train", "dev" or "test" that were read."""
-        raise NotImplementedError
+        return [split for split in self.examples if part_of(split) == part]
 
     def train_config(self, config):
         """Return the `configs.TrainConfig` to train with, for a `configs.FineTuneConfig`."""
         return config.train
+
+    def schema(self, split, with_teacher=False):
+        """Return the schema of a split's records; `with_teacher` if they have its logits."""
+        raise NotImplementedError
+
+    def fingerprint(self, split):
+        """Return a dict of JSON values that the features depend on, besides the tokenizer."""
+        raise NotImplementedError
+
+    def write_features(self, split, path, tokenizer, **teacher_logits):
+        """Write the features of a split to a TFRecord file, and return a dict for its metadata."""
+        raise NotImplementedError
 
     def features(self, split, path, tokenizer, teacher=None):
         """Return the `FeatureCache` of a split.
@@ -123,7 +139,16 @@ class TaskData:
           tokenizer: a `FullTokenizer`.
           teacher: a `training.Teacher` whose logits are added, or None.
         """
-        raise NotImplementedError
+        fingerprint = {
+            **self.fingerprint(split),
+            **tokenizer_fingerprint(tokenizer),
+            "teacher": teacher.fingerprint if teacher else None,
+            "schema": digest(self.schema(split, bool(teacher)).items()),
+            "version": self.version,
+        }
+        write = functools.partial(self.write_features, split, path, tokenizer)
+        self.caches[split] = FeatureCache(path, fingerprint, write)
+        return self.caches[split]
 
     def log_truncated(self, split, features):
         """Log how many texts of a split are truncated, if its `FeatureCache` has counted them."""
@@ -138,15 +163,25 @@ class TaskData:
 
     def count(self, split, features):
         """Return the number of records of a split with this `FeatureCache`, None if unknown."""
-        raise NotImplementedError
+        return len(self.examples[split])
 
     def num_train_units(self, features):
         """Return the number of training examples that an epoch has; see `count`."""
         return self.count(self.splits("train")[0], features)
 
+    def lengths(self, split):
+        """Return a dict from the letters of the shapes of `schema` to sizes."""
+        return {"S": self.config.max_seq_length}
+
+    def num_labels(self, split):
+        """Return the number of labels that a label id of the records may have."""
+        return 2
+
     def record_format(self, split, with_teacher=False):
         """Return the `RecordFormat` of a split; `with_teacher` if it has logits of a teacher."""
-        raise NotImplementedError
+        schema, lengths = self.schema(split, with_teacher), self.lengths(split)
+        limits = records.limits(schema, self.config.bert_config, lengths, self.num_labels(split))
+        return RecordFormat(schema, lengths, limits)
 
     def make_task(self, dtype=None, distillation=None):
         """Make the `Task`, in the strategy's scope.
@@ -195,7 +230,7 @@ class TaskSpec:
       options_class: its `TaskOptions`.
       config_class: its `TaskConfig`.
       read: function from (options, model, parts, stored) to `TaskData`, where `options` are
-        completed `options_class`, `model` is a `training.fine_tuning.LoadedModel`, `parts` the
+        completed `options_class`, `model` are `checkpoints.PretrainedFiles`, `parts` the
         set of "train", "dev" and "test" that are needed, and `stored` the `TaskConfig` of a
         trained run, or None.
       make_model: function from (config, dtype) to the Keras model.

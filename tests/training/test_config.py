@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import keras
 import pytest
 import tensorflow as tf
 
@@ -16,6 +17,7 @@ from bert_tf.configs import (
     TrainConfig,
 )
 from bert_tf.optimization import make_optimizer
+from bert_tf.tokenization.settings import resolve_settings
 from tests import scripts_alone
 from tests.common import TINY
 
@@ -126,6 +128,19 @@ def test_optimizer_config(caplog):
     assert "100 warm-up steps are not less than 100 training steps" in caplog.text
 
 
+def test_a_schedule_of_keras(monkeypatch):
+    """Another schedule is one entry of the table."""
+
+    def cosine(rate, steps, warmup):
+        return keras.optimizers.schedules.CosineDecay(
+            0.0, steps - warmup, warmup_target=rate, warmup_steps=warmup
+        )
+
+    monkeypatch.setitem(bert_tf.optimization.SCHEDULES, "linear", cosine)
+    rate = make_optimizer(OptimizerConfig(learning_rate=1e-3), 100).learning_rate_at
+    assert [float(rate(step)) for step in (5, 10, 55)] == pytest.approx([5e-4, 1e-3, 5e-4])
+
+
 def test_xla_is_for_gpus(monkeypatch):
     one_device = tf.distribute.OneDeviceStrategy("/cpu:0")
     assert training.use_xla(None, one_device) is bool(tf.config.list_logical_devices("GPU"))
@@ -142,14 +157,15 @@ def test_xla_is_for_gpus(monkeypatch):
 
 def test_model_config(monkeypatch):
     with pytest.raises(bert_tf.UserError, match="`vocab_file` or `model`"):
-        bert_tf.checkpoints.resolve_model(
-            ModelConfig(bert_config_file="a"), "bert_config_file", "vocab_file"
-        )
-    preset = bert_tf.checkpoints.hub.ModelFiles("config", "checkpoint", "vocab", True)
-    monkeypatch.setattr(bert_tf.checkpoints.hub, "fetch", lambda name: preset)
-    config = ModelConfig(model="tiny", vocab_file="mine")
-    config = bert_tf.checkpoints.resolve_model(config, "vocab_file")
-    assert config == ModelConfig("tiny", preset.config, preset.checkpoint, "mine", True)
+        bert_tf.checkpoints.resolve(ModelConfig(bert_config_file="a"))
+    monkeypatch.setattr(bert_tf.checkpoints.resolver, "fetch", lambda name: f"{name}/checkpoint")
+    config = ModelConfig(
+        model="tiny", bert_config_file="mine", vocab_file="mine", do_lower_case=False
+    )
+    model_files = bert_tf.checkpoints.resolve(config)
+    settings = resolve_settings(do_lower_case=False)
+    expected = bert_tf.checkpoints.PretrainedFiles("tiny/checkpoint", "mine", "mine", settings)
+    assert model_files == expected
 
 
 @pytest.mark.parametrize(

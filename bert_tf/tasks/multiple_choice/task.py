@@ -12,14 +12,9 @@ import re
 from bert_tf import console
 from bert_tf.configs.train import PARTS
 from bert_tf.data import records
-from bert_tf.data.feature_cache import (
-    FeatureCache,
-    digest,
-    encode_batches,
-    tokenizer_fingerprint,
-    write_records,
-)
-from bert_tf.data.rows import BadRows, find_column, find_file, read_rows
+from bert_tf.data.feature_cache import digest, encode_batches, write_records
+from bert_tf.data.rows import BadRows, find_column, find_file
+from bert_tf.data.tables import read_rows
 from bert_tf.errors import UserError
 from bert_tf.io import files
 from bert_tf.modeling import BertMultipleChoice
@@ -28,11 +23,8 @@ from bert_tf.tasks.classification.columns import ID
 from bert_tf.tasks.classification.task import ClassificationTask
 from bert_tf.tokenization.packing import LengthCounter, pack_pair
 from bert_tf.training import results
-from bert_tf.training.task import RecordFormat, TaskData, TaskSpec
+from bert_tf.training.task import TaskData, TaskSpec
 from bert_tf.training.task_config import TaskConfig
-
-# Bump when the same data make different features.
-_VERSION = 1
 
 # Column names: SWAG's, and plain ones.
 CONTEXT, LABEL = ("startphrase", "context"), ("label",)
@@ -70,7 +62,7 @@ def read_examples(path, options=None, with_label=True):
     """Return the list of `Example` of a file, and the tuple of the names of its ending columns.
 
     Args:
-      path: a file whose first line names its columns; see `rows.read_rows` for the formats.
+      path: a file whose first line names its columns; see `tables.format_by_name` for the formats.
       options: `MultipleChoiceOptions`, for columns and bad rows.
       with_label: whether there is a label column.
 
@@ -85,15 +77,14 @@ def read_examples(path, options=None, with_label=True):
         raise UserError(f"{path}, line {number}: {problem}")
     names = [name.strip() for name in names]
     columns = _find_columns(path, names, options, with_label)
-    examples = []
-    for index, (number, row, problem) in enumerate(rows):
-        where = f"{path}, line {number}"
-        try:
-            if problem:
-                raise ValueError(problem)
-            examples.append(_example(where, index, row, names, columns))
-        except ValueError as error:
-            bad(f"{where}: {error}")
+
+    def make(where, index, row):
+        cells, problem = row
+        if problem:
+            raise ValueError(problem)
+        return _example(where, index, cells, names, columns)
+
+    examples = bad.collect(((f"{path}, line {number}", row) for number, *row in rows), make)
     bad.report()
     if not examples:
         raise UserError(f"{bad.first or path}: the file has no usable example")
@@ -209,37 +200,31 @@ class MultipleChoiceData(TaskData):
     metric_names = MultipleChoiceTask.metric_names_with()
 
     def __init__(self, examples, endings, config):
-        self.examples, self.endings, self.config = examples, endings, config
+        super().__init__(examples, config)
+        self.endings = endings
 
-    def splits(self, part):
-        return [part] if part in self.examples else []
+    def schema(self, split, with_teacher=False):
+        return records.CHOICE
 
-    def features(self, split, path, tokenizer, teacher=None):
-        examples, length = self.examples[split], self.config.max_seq_length
-        fingerprint = {
-            "data": digest([e.context, e.endings, e.label] for e in examples),
-            "examples": len(examples),
-            **tokenizer_fingerprint(tokenizer),
-            "max_seq_length": length,
-            "schema": digest(records.CHOICE.items()),
-            "version": _VERSION,
+    def fingerprint(self, split):
+        return {
+            "data": digest([e.context, e.endings, e.label] for e in self.examples[split]),
+            "examples": len(self.examples[split]),
+            "max_seq_length": self.config.max_seq_length,
         }
 
-        def write():
-            lengths = LengthCounter(length)
-            values = features(examples, tokenizer, length, lengths)
-            write_records(path, records.CHOICE, values, total=len(examples))
-            return {"lengths": lengths.counts}
+    def write_features(self, split, path, tokenizer):
+        examples, length = self.examples[split], self.config.max_seq_length
+        lengths = LengthCounter(length)
+        values = features(examples, tokenizer, length, lengths)
+        write_records(path, records.CHOICE, values, total=len(examples))
+        return {"lengths": lengths.counts}
 
-        return FeatureCache(path, fingerprint, write)
+    def lengths(self, split):
+        return {**super().lengths(split), "C": len(self.endings[split])}
 
-    def count(self, split, features):
-        return len(self.examples[split])
-
-    def record_format(self, split, with_teacher=False):
-        num_choices = len(self.endings[split])
-        lengths = {"S": self.config.max_seq_length, "C": num_choices}
-        return RecordFormat.of(records.CHOICE, self.config, lengths, num_choices)
+    def num_labels(self, split):
+        return len(self.endings[split])
 
     def make_task(self, dtype=None, distillation=None):
         return MultipleChoiceTask(self.config.bert_config, dtype)
