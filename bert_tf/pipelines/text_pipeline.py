@@ -21,7 +21,7 @@ from bert_tf.io import files
 from bert_tf.modeling.models import INPUTS, BertModel
 from bert_tf.pipelines.saving import Pipeline
 from bert_tf.tokenization import FullTokenizer
-from bert_tf.tokenization.truncation import LengthCounter, log_truncated, truncate_pair
+from bert_tf.tokenization.packing import LengthCounter, log_truncated, pack_pair
 from bert_tf.training import Workers, make_strategy, on_all_replicas, per_replica
 from bert_tf.training.task_config import check_length
 
@@ -115,25 +115,20 @@ class TextPreprocessor:
         """
         self._tokenizer, self._max_seq_length = tokenizer, max_seq_length
         self._with_words, self._max_limit = with_words, max_limit
-        self._cls, self._sep = tokenizer.convert_tokens_to_ids(["[CLS]", "[SEP]"])
         self._lengths, self._num_empty = LengthCounter(max_seq_length), 0
 
     def convert(self, text):
         """Return the `EncodedText` of a `Text`."""
         ids_a, word_lengths_a = self._encode(text.text_a)
         ids_b, word_lengths_b = self._encode(text.text_b or "")
-        self._lengths.add(len(ids_a) + len(ids_b) + (3 if ids_b else 2))
-        if ids_b:
-            truncate_pair(ids_a, ids_b, self._max_seq_length - 3)
-        del ids_a[self._max_seq_length - 2 :]
-        first = [self._cls, *ids_a, self._sep]
-        second = [*ids_b, self._sep] if ids_b else []
+        packed = pack_pair(
+            ids_a, ids_b, self._tokenizer, self._max_seq_length, self._lengths, pad=False
+        )
         words = None
         if self._with_words:
             words = _locate_words(word_lengths_a, 1, len(ids_a))
-            words += _locate_words(word_lengths_b, len(first), len(ids_b))
-        segment_ids = [0] * len(first) + [1] * len(second)
-        return EncodedText(text, first + second, segment_ids, words)
+            words += _locate_words(word_lengths_b, len(ids_a) + 2, len(ids_b))
+        return EncodedText(text, packed["input_ids"], packed["segment_ids"], words)
 
     def convert_all(self, texts):
         """Yield the `EncodedText` of texts, each a `Text` or a str with " ||| " in a pair.

@@ -11,6 +11,7 @@ import bert_tf
 from bert_tf import checkpoints, serving, tasks
 from bert_tf.tasks.classification.examples import NumericFeature
 from bert_tf.tasks.classification.labels import LabelEncoder
+from bert_tf.tokenization.packing import pack_pair
 
 pytest.importorskip("tensorflow_text")
 
@@ -218,7 +219,7 @@ def test_batches_of_pairs(encoder_folder, tmp_path):
     for (ids, target, weight), (a, b), expected in zip(
         seen, PAIRS[:3], [(1, 1), (0, 1), (1, 3)], strict=True
     ):
-        row = tasks.classification.pack_pair(python.encode(a), python.encode(b), python, 8)
+        row = pack_pair(python.encode(a), python.encode(b), python, 8)
         assert ids == row["input_ids"]
         assert (target, weight) == expected
     ((_, targets, weights),) = validation

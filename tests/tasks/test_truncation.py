@@ -4,7 +4,7 @@ import pytest
 
 import bert_tf
 from bert_tf.pipelines.text_pipeline import TextPreprocessor
-from bert_tf.tokenization.truncation import LengthCounter, log_truncated
+from bert_tf.tokenization.packing import LengthCounter, log_truncated
 from tests.common import write_model
 from tests.tasks.task_helpers import SMALL
 

@@ -8,9 +8,7 @@ from bert_tf.tasks.classification.data import ClassificationData, make_model, re
 from bert_tf.tasks.classification.examples import Example, NumericFeature, class_weights
 from bert_tf.tasks.classification.features import (
     features,
-    pack_pair,
     schema_of,
-    truncate_pair,
     write_features,
 )
 from bert_tf.tasks.classification.glue import custom_task, find_task
@@ -61,10 +59,8 @@ __all__ = [
     "features",
     "find_task",
     "make_source",
-    "pack_pair",
     "read_examples",
     "read_splits",
     "schema_of",
-    "truncate_pair",
     "write_features",
 ]

@@ -7,7 +7,7 @@ from bert_tf import console
 from bert_tf.io import files
 from bert_tf.io.json_files import NUMBER, OBJECT, TEXT, array, choice, integer, optional, record
 from bert_tf.tasks.classification.examples import DevSplit, NumericFeature, ScoreScale
-from bert_tf.tokenization.windows import DocumentWindows
+from bert_tf.tokenization.packing import DocumentWindows
 from bert_tf.training.task_config import TaskConfig, check_labels
 
 

@@ -17,9 +17,9 @@ from bert_tf.tasks.token_classification.schemes import (
     spans_from_tags,
     tag_names,
 )
-from bert_tf.tokenization.windows import SlidingWindows
+from bert_tf.tokenization.packing import SlidingWindows, pack_pair
 
-CLS, SEP, UNKNOWN = "[CLS]", "[SEP]", "[UNK]"
+UNKNOWN = "[UNK]"
 
 # Values of `word_starts`: not a word that is tagged here; the start of a word; the start of the
 # first word of a sentence.
@@ -140,7 +140,7 @@ def convert_sentences(sentences, tags, tokenizer, window_config):
     The tokens with a `word_starts` other than 0 are the words of all sentences, once each and in
     order. Words of a `Sentence` without tags get the id 0.
     """
-    size, vocab = window_config.max_seq_length, tokenizer.vocab
+    size = window_config.max_seq_length
     tag_to_id = {name: number for number, name in enumerate(tags.names)}
     for document in group_sentences(sentences, window_config.document_context):
         ids, tag_ids, starts = [], [], []
@@ -148,7 +148,7 @@ def convert_sentences(sentences, tags, tokenizer, window_config):
             sentence_tags = tags.convert(sentence) if sentence.tags is not None else None
             for i, pieces in enumerate(tokenizer.encode_batch(sentence.words)):
                 # A word of characters that the tokenizer removes still needs a tag.
-                pieces = pieces or [vocab[UNKNOWN]]
+                pieces = pieces or [tokenizer.vocab[UNKNOWN]]
                 more = len(pieces) - 1
                 ids += pieces
                 tag_ids += [tag_to_id[sentence_tags[i]] if sentence_tags else 0] + [0] * more
@@ -162,9 +162,7 @@ def convert_sentences(sentences, tags, tokenizer, window_config):
             ]
             window_tags = (tag_ids[i] if word_starts[i - first] else 0 for i in tokens)
             yield {
-                "input_ids": [vocab[CLS], *(ids[i] for i in tokens), vocab[SEP], *padding],
-                "input_mask": [1] * (length + NUM_SPECIAL_TOKENS) + padding,
-                "segment_ids": [0] * size,
+                **pack_pair(ids[first : first + length], [], tokenizer, size),
                 "tag_ids": [0, *window_tags, 0, *padding],
                 "word_starts": [0, *word_starts, 0, *padding],
             }
