@@ -12,13 +12,15 @@ A schema is a dict from the name of each feature to its `Feature`: the type and 
 """
 
 import contextlib
-import itertools
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.io import files
+from bert_tf.data import tfrecord
+
+# Number of examples to serialize at a time.
+_BATCH_SIZE = 250
 
 # The arguments that set the lengths.
 _LENGTH_ARGUMENTS = {"S": "max_seq_length", "P": "max_predictions_per_seq"}
@@ -108,22 +110,20 @@ def windowed(schema):
     return {**schema, **dict.fromkeys(_TOKENS, Feature("int64", ("W", "S")))}
 
 
-def serialize(schema, values):
-    """Return the bytes of one `tf.train.Example`; equal values give equal bytes.
+def serialize(schema, examples):
+    """Return the bytes of `tf.train.Example`s; equal values give equal bytes.
 
-    `values` is a dict from the names in the schema to arrays, lists or scalars. Other names or
-    types, which are programming errors, raise a KeyError or TypeError.
+    `examples` is a list of dicts from the names in the schema to arrays, lists or scalars. Other
+    names or types, which are programming errors, raise a KeyError or TypeError.
     """
-    if values.keys() != schema.keys():
-        raise KeyError(f"features {sorted(values)}, the schema has {sorted(schema)}")
-    example = tf.train.Example()
-    features = example.features.feature
+    for values in examples:
+        if values.keys() != schema.keys():
+            raise KeyError(f"features {sorted(values)}, the schema has {sorted(schema)}")
+    columns = {}
     for name, (dtype, _) in schema.items():
-        feature = features[name]
-        target = feature.int64_list if dtype == "int64" else feature.float_list
-        array = np.asarray(values[name]).astype(dtype, casting="same_kind")
-        target.value.extend(array.ravel().tolist())
-    return example.SerializeToString(deterministic=True)
+        rows = np.array([values[name] for values in examples])
+        columns[name] = rows.astype(dtype, casting="same_kind").reshape(len(rows), -1)
+    return tfrecord.examples(columns)
 
 
 # The exclusive upper bound of the values of a feature: a size in `BertConfig`, a length, the number
@@ -241,16 +241,21 @@ def trim(batch, schema, multiple):
 
 @contextlib.contextmanager
 def writing(paths, schema):
-    """Yield a function that writes examples to the files in turn.
-
-    The files appear complete when the block ends, or not at all if it fails. A UserError is raised
-    if one cannot be written.
+    """Yield a function that writes examples to the files in turn; see `tfrecord.writing`.
 
     >>> with records.writing(["a.tfrecord", "b.tfrecord"], records.PRETRAINING) as write:
     ...     for values in examples:
     ...         write(values)
     """
-    with files.replacing(*paths) as temporary, contextlib.ExitStack() as stack:
-        writers = [stack.enter_context(tf.io.TFRecordWriter(path)) for path in temporary]
-        turns = itertools.cycle(writers)
-        yield lambda values: next(turns).write(serialize(schema, values))
+    with tfrecord.writing(paths) as write_records:
+        batch = []
+
+        def write(values):
+            batch.append(values)
+            if len(batch) == _BATCH_SIZE:
+                write_records(serialize(schema, batch))
+                batch.clear()
+
+        yield write
+        if batch:
+            write_records(serialize(schema, batch))

@@ -1,19 +1,25 @@
 """`tf.train.Example` messages and TFRecord files as bytes, written without TensorFlow.
 
-TensorFlow takes seconds to import in each process, and writes one example at a time.
+TensorFlow takes seconds to import in each process, and serializes one example at a time.
 
 Examples are serialized as by a deterministic Protocol Buffers serialization, features sorted by
-name, so the bytes equal those of `records.serialize`. A TFRecord file contains for each record its
-length (8 bytes), a checksum of the length (4), the data, and a checksum of the data (4). The
-checksum is a rotated and shifted CRC-32C (tensorflow/core/lib/io/record_writer.h,
-lib/hash/crc32c.h).
+name. A TFRecord file contains for each record its length (8 bytes), a checksum of the length (4),
+the data, and a checksum of the data (4). The checksum is a rotated and shifted CRC-32C
+(tensorflow/core/lib/io/record_writer.h, lib/hash/crc32c.h).
 """
 
+import contextlib
 import functools
+import itertools
 import struct
 
 import google_crc32c
 import numpy as np
+
+from bert_tf.io import files
+
+# Tags of the lists in a feature: a message, of the field number 1, 2 or 3.
+_BYTES_LIST, _FLOAT_LIST, _INT64_LIST = 0x0A, 0x12, 0x1A
 
 
 def varint(number):
@@ -26,25 +32,64 @@ def varint(number):
     return bytes(parts)
 
 
-small_varint = functools.lru_cache(maxsize=100_000)(varint)
+def varints(rows):
+    """Return a list of the concatenated varints of each row of integers (R, C), 0 to 2**56 - 1."""
+    most = int(rows.max(initial=0))
+    if most >> 56 or rows.min(initial=0) < 0:
+        raise ValueError(f"integers from 0 to 2**56 - 1 were expected, found {most}")
+    # The bytes of a word are those of a varint, the unused ones 0.
+    rows = rows.astype("<u8" if most >> 28 else "<u4")
+    words = rows & 0x7F
+    for place in range(1, (most.bit_length() + 6) // 7):
+        words |= (rows & 0x7F << 7 * place) << place
+        words |= (rows >= 1 << 7 * place).astype(words.dtype) << 8 * place - 1
+    parts = words.view(np.uint8).reshape(*words.shape, -1)
+    used = parts != 0
+    used[..., 0] = True
+    joined = parts[used].tobytes()
+    ends = np.count_nonzero(used.reshape(len(rows), -1), axis=1).cumsum().tolist()
+    return [joined[start:end] for start, end in itertools.pairwise([0, *ends])]
 
 
-def int64_feature(name, numbers):
-    """Return an entry of `tf.train.Features`: a name (bytes) and an int64_list of varints."""
-    return _prefix(name, len(numbers), 0x1A) + numbers
+def examples(columns):
+    """Return a list of R serialized `tf.train.Example`s.
 
-
-def example(features):
-    """Return a `tf.train.Example` made of its features, a list of bytes sorted by name."""
-    joined = b"".join(features)
-    return b"\x0a" + small_varint(len(joined)) + joined
+    `columns` is a dict from the name of each feature to its values: an array (R, C) of float32, or
+    of integers; or a list of R lists of bytes.
+    """
+    # The features of one part have the same size in all rows.
+    parts, fixed = [], []
+    for name, rows in sorted(columns.items()):
+        encoded = name.encode()
+        if isinstance(rows, list):
+            kind = _BYTES_LIST
+            values = [b"".join([b"\x0a" + varint(len(x)) + x for x in row]) for row in rows]
+        elif rows.dtype == np.float32:
+            fixed.append(_fixed(_prefix(encoded, 4 * rows.shape[1], _FLOAT_LIST), rows))
+            continue
+        elif rows.min(initial=0) >= 0 and rows.max(initial=0) <= 0x7F:  # one byte per varint
+            rows = rows.astype(np.uint8)
+            fixed.append(_fixed(_prefix(encoded, rows.shape[1], _INT64_LIST), rows))
+            continue
+        else:
+            kind, values = _INT64_LIST, varints(rows)
+        if fixed:
+            parts.append(_joined(fixed))
+        parts.append([_prefix(encoded, len(value), kind) + value for value in values])
+        fixed = []
+    if fixed:
+        parts.append(_joined(fixed))
+    features = map(b"".join, zip(*parts, strict=True))
+    return [b"\x0a" + varint(len(feature)) + feature for feature in features]
 
 
 @functools.lru_cache(maxsize=10_000)
 def _prefix(name, size, kind):
     """Return the bytes in front of the values of a feature, which take `size` bytes."""
+    # Numbers are packed into one field of the list, in a list of type `kind`, in a feature.
+    tags = (kind, 0x12) if kind == _BYTES_LIST else (0x0A, kind, 0x12)
     parts = []
-    for tag in (0x0A, kind, 0x12):  # packed values, in a list of type `kind`, in a feature
+    for tag in tags:
         parts.insert(0, bytes([tag]) + varint(size))
         size += len(parts[0])
     parts.insert(0, b"\x0a" + varint(len(name)) + name)
@@ -52,54 +97,15 @@ def _prefix(name, size, kind):
     return b"".join([b"\x0a", varint(size), *parts])
 
 
-def varints(rows):
-    """Return a list of the concatenated varints of each row of an array (R, C), 0 to 2**28 - 1."""
-    rows = rows.astype(np.uint32)
-    size = max(1, (int(rows.max(initial=0)).bit_length() + 6) // 7)
-    parts = np.empty((*rows.shape, size), np.uint8)
-    used = np.ones(parts.shape, bool)
-    for place in range(size):
-        parts[..., place] = rows & 0x7F
-        rows >>= 7
-        if place + 1 < size:
-            used[..., place + 1] = rows
-            parts[..., place] |= used[..., place + 1].view(np.uint8) << 7
-    joined = parts[used].tobytes()
-    ends = np.cumsum(np.count_nonzero(used.reshape(len(rows), -1), axis=1)).tolist()
-    return [joined[start:end] for start, end in zip([0, *ends], ends, strict=False)]
-
-
-def examples(columns, encode=varints):
-    """Return a list of R serialized `tf.train.Example`s.
-
-    `columns` is a dict from name to array (R, C), float32 or integers from 0 to 2**28 - 1. `encode`
-    does what `varints` does.
-    """
-    parts, fixed = [], []
-    for name, rows in sorted(columns.items()):
-        encoded = name.encode()
-        if rows.dtype == np.float32:
-            fixed.append(_fixed(_prefix(encoded, 4 * rows.shape[1], 0x12), rows.astype("<f4")))
-        elif rows.max(initial=0) <= 0x7F:  # one byte per varint
-            fixed.append(_fixed(_prefix(encoded, rows.shape[1], 0x1A), rows.astype(np.uint8)))
-        else:
-            if fixed:
-                parts.append(_rows(fixed))
-            parts.append([int64_feature(encoded, value) for value in encode(rows)])
-            fixed = []
-    if fixed:
-        parts.append(_rows(fixed))
-    return list(map(example, zip(*parts, strict=True)))
-
-
 def _fixed(prefix, rows):
     """Return features of equal size as a byte array (R, size of a feature)."""
-    data = np.ascontiguousarray(rows).view(np.uint8).reshape(len(rows), -1)
+    data = np.ascontiguousarray(rows, rows.dtype.newbyteorder("<"))
+    data = data.view(np.uint8).reshape(len(rows), -1)
     prefix = np.broadcast_to(np.frombuffer(prefix, np.uint8), (len(rows), len(prefix)))
     return np.concatenate([prefix, data], axis=1)
 
 
-def _rows(parts):
+def _joined(parts):
     """Return the rows of byte arrays, concatenated horizontally, as bytes objects."""
     rows = np.concatenate(parts, axis=1) if len(parts) > 1 else parts[0]
     joined, size = rows.tobytes(), rows.shape[1]
@@ -127,3 +133,24 @@ def _checksum(data):
     """Return the masked CRC-32C of bytes, as 4 bytes."""
     checksum = google_crc32c.value(data)
     return struct.pack("<I", ((checksum >> 15 | checksum << 17) + 0xA282EAD8) & 0xFFFFFFFF)
+
+
+@contextlib.contextmanager
+def writing(paths):
+    """Yield a function that writes lists of records, which go to the files in turn.
+
+    The files appear complete when the block ends, or not at all if it fails. A UserError is raised
+    if one cannot be written.
+    """
+    with files.replacing(*paths) as temporary, contextlib.ExitStack() as stack:
+        writers = [stack.enter_context(files.system(path).GFile(path, "wb")) for path in temporary]
+        turn = 0
+
+        def write(records):
+            nonlocal turn
+            for number, writer in enumerate(writers):
+                first = (number - turn) % len(writers)
+                writer.write(frame_records(records[first :: len(writers)]))
+            turn += len(records)
+
+        yield write

@@ -38,19 +38,18 @@ class TextVectors(NamedTuple):
 class _TextVectorsPipeline(TextPipeline):
     """Base of the pipelines that yield `TextVectors`."""
 
-    _words = None
+    _with_words = False
 
     def __call__(self, texts):
         """Yield the `TextVectors` of texts, each a `Text` or a str with " ||| " in a pair."""
-        inputs = self._make_preprocessor(with_words=self._words is not None)
-        sequences = inputs.convert_all(texts)
-        for encoded, values in self._runner.run(sequences, "reading texts", trim=self._trim):
-            if self._words:
+        sequences = self._encode(texts, self._with_words)
+        for encoded, arrays in self._runner.run(sequences, "reading texts"):
+            if self._with_words:
                 tokens = [word.text for word in encoded.words]
             else:
                 tokens = self.tokenizer.convert_ids_to_tokens(encoded.input_ids)
+            values = self._trim(encoded, arrays["values"])
             yield TextVectors(encoded.text.index, tokens, self.layers, values)
-        inputs.report()
 
 
 class TokenVectors(_TextVectorsPipeline):
@@ -106,25 +105,20 @@ class TokenVectors(_TextVectorsPipeline):
             self._combine = _combination(layer_combination, layer_weights, num_layers)
         # The only combination whose vectors are wider than a layer.
         width = hidden_size * (4 if layer_combination == "concat_last_four" else 1)
-        self._words = words
+        self._words, self._with_words = words, words is not None
         self._runner = self._make_runner(
-            self._compute, 4 * self.max_seq_length * len(self.layers) * width
+            lambda batch: {"values": self._combine(model(batch, training=False))},
+            4 * self.max_seq_length * len(self.layers) * width,
         )
 
-    def _compute(self, batch):
-        """Return float32 (B, S, L, W) for a batch."""
-        return {"values": self._combine(self.model(batch, training=False))}
-
-    def _trim(self, features, arrays):
+    def _trim(self, encoded, values):
         """Remove the padding: (T, L, W)."""
-        values = arrays["values"]
-        if not self._words:
-            return values[: len(features.input_ids)].copy()
-        words = features.item.words
         if self._words == "first":
-            return values[[word.start for word in words]]
-        means = [values[word.start : word.end].mean(0) for word in words]
-        return np.array(means, "float32").reshape(-1, *values.shape[1:])
+            return values[[word.start for word in encoded.words]]
+        if self._words == "mean":
+            means = [values[word.start : word.end].mean(0) for word in encoded.words]
+            return np.array(means, "float32").reshape(-1, *values.shape[1:])
+        return values[: len(encoded.input_ids)].copy()
 
 
 def _combination(name, layer_weights, num_layers):
@@ -132,25 +126,21 @@ def _combination(name, layer_weights, num_layers):
     layers = layers_of(name, num_layers)
     if not layers:
         return lambda outputs: ops.cast(outputs["embedding_output"], "float32")[:, :, None]
-    if name == "concat_last_four":
-
-        def concatenate(outputs):
-            vectors = [ops.cast(outputs["all_encoder_layers"][i], "float32") for i in layers]
-            return ops.concatenate(vectors, axis=-1)[:, :, None]
-
-        return concatenate
+    is_sum = name != "concat_last_four"
     weights = [1 / len(layers)] * len(layers) if layer_weights is None else list(layer_weights)
-    if len(weights) != len(layers):
+    if is_sum and len(weights) != len(layers):
         raise UserError(
             f"`layer_weights` has {len(weights)} numbers, but `layer_combination={name}` requires "
             f"{len(layers)} for this model"
         )
 
-    def weighted_sum(outputs):
+    def combine(outputs):
         values = _stack(outputs, layers)  # (B, S, L, H)
+        if not is_sum:
+            return ops.reshape(values, (*ops.shape(values)[:2], 1, 4 * values.shape[-1]))
         return ops.sum(values * ops.reshape(ops.array(weights, "float32"), (-1, 1)), 2)[:, :, None]
 
-    return weighted_sum
+    return combine
 
 
 def _stack(outputs, layers):
@@ -198,17 +188,11 @@ class EmbeddingParts(TextPipeline):
 
     def __call__(self, texts):
         """Yield the `EmbeddedText` of texts, each a `Text` or a str with " ||| " in a pair."""
-        inputs = self._make_preprocessor()
-
-        def trim(features, arrays):
-            length = len(features.input_ids)
-            tokens = self.tokenizer.convert_ids_to_tokens(features.input_ids)
-            arrays = {name: x[:length].copy() for name, x in arrays.items()}
-            return EmbeddedText(tokens, features.input_ids, features.segment_ids, **arrays)
-
-        for _, text in self._runner.run(inputs.convert_all(texts), "reading texts", trim=trim):
-            yield text
-        inputs.report()
+        for encoded, arrays in self._runner.run(self._encode(texts), "reading texts"):
+            ids = encoded.input_ids
+            arrays = {name: x[: len(ids)].copy() for name, x in arrays.items()}
+            tokens = self.tokenizer.convert_ids_to_tokens(ids)
+            yield EmbeddedText(tokens, ids, encoded.segment_ids, **arrays)
 
     def _compute(self, batch):
         """Return float32 (B, S, H) for each array of `EmbeddedText`."""
@@ -264,11 +248,10 @@ class Attention(_TextVectorsPipeline):
         selected = ops.stack([probs[layer] for layer in self.layers], axis=1)
         return {"values": ops.cast(ops.take(selected, self.heads, axis=2), "float32")}
 
-    @staticmethod
-    def _trim(features, arrays):
+    def _trim(self, encoded, values):
         """Remove the padding: (L, N, T, T)."""
-        length = len(features.input_ids)
-        return arrays["values"][:, :, :length, :length].copy()
+        length = len(encoded.input_ids)
+        return values[:, :, :length, :length].copy()
 
 
 def _select(numbers, count, name):

@@ -1,24 +1,33 @@
-"""Presets and SavedModels of pipelines."""
+"""Presets and SavedModels: what all pipelines share."""
 
-import contextlib
 import os
 import tempfile
-from typing import Any
 
-from bert_tf import checkpoints, serving
+import keras
+
+from bert_tf import checkpoints, console, serving
 from bert_tf.checkpoints.metadata import CONFIG_FILES, find_companion_file
 from bert_tf.errors import UserError
 from bert_tf.io import files
 from bert_tf.tokenization.vocabulary import to_text
 
 
-class Exportable:
-    """Base of the pipelines that a SavedModel can replace. Subclasses define `_servable`."""
+class Pipeline:
+    """Base of the pipelines that are saved and exported.
 
-    model: Any
+    Subclasses define `_servable` and `_write_preset`.
+    """
+
+    model: keras.Model
+    # Whether the head has neither been loaded nor trained.
+    _is_random = False
 
     def _servable(self, options):
         """Return the `serving.Servable` for `serving.Options`."""
+        raise NotImplementedError
+
+    def _write_preset(self, folder):
+        """Write the files that `from_preset` reads to a new folder."""
         raise NotImplementedError
 
     def export(
@@ -60,27 +69,41 @@ class Exportable:
         if dtype is None and self.model.compute_type != "float64":
             dtype = self.model.compute_type
         options = serving.Options(inputs, tuple(buckets), weights, warm_up, dtype, skip_padding)
+        self._warn_if_random("the answers of the exported model")
         return serving.export(self._servable(options), os.fspath(folder), version)
 
+    def save_to_preset(self, folder: str | os.PathLike, overwrite: bool = False) -> None:
+        """Write the model to a folder that `from_preset` loads.
 
-@contextlib.contextmanager
-def replacing_preset(folder, overwrite=False):
-    """Yield a temporary name for a folder of a model; see `files.replacing_folder`.
+        A fine-tuned model has the files that its script writes, without the state of the optimizer:
+        the scripts take the folder as `--init_checkpoint`, and `export_model.py` as `--model_dir`.
+        A pre-trained model is written as a folder of Hugging Face or of sentence-transformers.
 
-    Raises:
-      UserError: if the folder exists and `overwrite` is False, or it does not hold a model.
-    """
-    folder = os.fspath(folder).rstrip("/")
-    system = files.system(folder)
-    if system.exists(folder) and (not system.isdir(folder) or system.listdir(folder)):
-        if not overwrite:
-            raise UserError(f"`folder`: {folder} already exists; `overwrite=True` replaces it")
-        if find_companion_file(folder, CONFIG_FILES) is None:
-            raise UserError(f"`folder`: {folder} does not hold a model, so it is not replaced")
-    with files.replacing_folder(folder) as temporary:
-        yield temporary
-        if system.exists(folder):
-            system.rmtree(folder)
+        Args:
+          folder: its path.
+          overwrite: whether to replace an existing folder.
+
+        Raises:
+          UserError: if the folder exists, or cannot be written.
+        """
+        self._warn_if_random("the saved weights")
+        folder = os.fspath(folder).rstrip("/")
+        system = files.system(folder)
+        if system.exists(folder) and (not system.isdir(folder) or system.listdir(folder)):
+            if not overwrite:
+                raise UserError(f"`folder`: {folder} already exists; `overwrite=True` replaces it")
+            if find_companion_file(folder, CONFIG_FILES) is None:
+                raise UserError(f"`folder`: {folder} does not hold a model, so it is not replaced")
+        with files.replacing_folder(folder) as temporary:
+            self._write_preset(temporary)
+            if system.exists(folder):
+                system.rmtree(folder)
+
+    def _warn_if_random(self, what):
+        if self._is_random:
+            console.warning(
+                "%s are those of a randomly initialized head; train it with `fit` first", what
+            )
 
 
 def write_pretrained(folder, tensors, config, tokenizer):

@@ -1,8 +1,8 @@
 """The base class of the models that are fine-tuned and applied in Python."""
 
 import contextlib
+import dataclasses
 import operator
-import os
 import re
 import warnings
 from typing import Any
@@ -11,24 +11,30 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from bert_tf import checkpoints, console, serving, tasks
+from bert_tf import checkpoints, console, serving
 from bert_tf.configs.train import OptimizerConfig
-from bert_tf.data.input_pipeline import length_multiple
+from bert_tf.data.input_pipeline import group_size, length_multiple
 from bert_tf.errors import UserError
 from bert_tf.modeling.token_layout import can_skip_padding
 from bert_tf.optimization import make_optimizer
-from bert_tf.pipelines.labelled_texts import UNKNOWN_LABEL
-from bert_tf.pipelines.saving import Exportable, replacing_preset
+from bert_tf.pipelines.saving import Pipeline
 from bert_tf.pipelines.tokenizer_layer import BertTokenizer
 from bert_tf.training import checkpointing, use_xla
-from bert_tf.training.task_config import TaskConfig
+from bert_tf.training.task import TaskSpec
+from bert_tf.training.task_config import TaskConfig, check_length
+
+# Defaults of the scripts.
+LEARNING_RATE, EPOCHS, BATCH_SIZE = 5e-5, 3, 32
 
 
-class TaskPipeline(Exportable):
+class TaskPipeline(Pipeline):
     """Base of the classes that fine-tune and apply the model of a task: strings in, answers out.
 
-    Subclasses set `task_name`, a key of `tasks.TASKS`. Predictions and exported models are those of
-    the task's servable, so training, prediction and serving tokenize texts in the same way.
+    Subclasses set `spec`, complete the config of a model that was not fine-tuned by its script
+    (`_config_values`), and to be trained, convert texts and targets to batches of model inputs and
+    name the loss and the metrics (`_default_compile_arguments`). Predictions and exported models
+    are those of the task's servable, so training, prediction and serving tokenize texts in the same
+    way.
 
     Attributes:
       model: the Keras model.
@@ -36,7 +42,7 @@ class TaskPipeline(Exportable):
       tokenizer: the `BertTokenizer` of the model.
     """
 
-    task_name = ""
+    spec: TaskSpec
     # Whether the loss depends on the outputs for padding.
     _reads_padding = False
 
@@ -49,34 +55,64 @@ class TaskPipeline(Exportable):
             pad_to_longest=True,
             **config.tokenizer_settings,
         )
-        self._is_random = False
+        # With the variables that it was traced with.
         self._predictor = None
         self._predictor_variables: list = []
-        # The arguments of `compile`, and the optimizer that `fit` made itself.
+        # The arguments of `compile`, and the optimizer if none was given.
         self._compile_arguments: dict[str, Any] = {}
         self._default_optimizer = None
 
     @classmethod
-    def _load(cls, model_files, config, dtype, load_weights):
-        """Make the pipeline of a model.
+    def _from_preset(cls, preset, dtype=None, load_weights=True, **values):
+        """Create the pipeline of a model: what `from_preset` of all tasks does.
 
         Args:
-          model_files: its `PretrainedFiles`.
-          config: its `TaskConfig`.
+          preset: as in `checkpoints.resolve`.
           dtype: a Keras dtype policy.
           load_weights: whether to load the weights; if False they are random.
+          **values: attributes of the `TaskConfig`; None for those saved by the task's script next
+            to the weights, else in the files of the release or of Hugging Face, else the default.
         """
-        model = tasks.TASKS[cls.task_name].make_model(config, dtype)
-        pipeline = cls(model, config)
+        model_files = checkpoints.resolve(preset, do_lower_case=values.get("do_lower_case"))
+        checkpoint, config_class = model_files.checkpoint, cls.spec.config_class
+        stored = config_class.load(model_files.folder)
+        given = {name: value for name, value in values.items() if value is not None}
+        values = cls._config_values(checkpoint, stored, given)
+        values = {**values, **model_files.tokenizer_settings}
+        if stored:
+            config = dataclasses.replace(stored, vocab_file=model_files.vocab_file, **values)
+        else:
+            bert_config = model_files.bert_config
+            default = config_class().resolve().max_seq_length
+            limit = min(default, bert_config.max_position_embeddings)
+            config = config_class.of_pretrained(
+                bert_config, model_files.vocab_file, **{"max_seq_length": limit, **values}
+            )
+        check_length(config.max_seq_length, config.bert_config)
+        pipeline = cls(cls.spec.make_model(config, dtype), config)
         loaded = []
         if load_weights:
             loaded = checkpoints.warm_start(
-                model, model_files.checkpoint, labels=config.labels or None, argument="preset"
+                pipeline.model, checkpoint, labels=config.labels or None, argument="preset"
             )
         pipeline._is_random = all(name.startswith("bert/") for name in loaded)
         if pipeline._is_random:
             console.info("the head is randomly initialized; `fit` trains it")
         return pipeline
+
+    @classmethod
+    def _config_values(cls, checkpoint, stored, values):
+        """Return the attributes of the `TaskConfig` that differ from `stored` or the defaults.
+
+        Args:
+          checkpoint: path of the weights.
+          stored: the `TaskConfig` next to them, None if there is none.
+          values: dict of the attributes that the user gave.
+
+        Raises:
+          UserError: if the model does not fit the pipeline, or an attribute is missing.
+        """
+        return values
 
     def compile(
         self, optimizer: Any = None, loss: Any = None, metrics: Any = None, **options: Any
@@ -93,74 +129,51 @@ class TaskPipeline(Exportable):
           metrics: Keras metrics of the logits; None for those of the task.
           **options: further arguments of `keras.Model.compile`, such as `jit_compile`.
         """
-        self._compile_arguments = {"loss": loss, "metrics": metrics, **options}
+        given = {"loss": loss, "metrics": metrics, **options}
+        self._compile_arguments = {name: x for name, x in given.items() if x is not None}
         self._default_optimizer = None
         if optimizer is None:
-            optimizer = self._default_optimizer = keras.optimizers.SGD()
+            optimizer = self._default_optimizer = keras.optimizers.SGD()  # until `fit` is called
         self._compile(optimizer)
 
     def _compile(self, optimizer):
-        given = {name: x for name, x in self._compile_arguments.items() if x is not None}
         with self.model.distribute_strategy.scope():
             arguments = self._default_compile_arguments()
-            if "loss" in given:
+            if "loss" in self._compile_arguments:
                 arguments.pop("loss_weights", None)
-            self.model.compile(optimizer, **{**arguments, **given})
+            self.model.compile(optimizer, **{**arguments, **self._compile_arguments})
 
     def _default_compile_arguments(self):
         """Return the loss and the metrics of the task, as `keras.Model.compile` takes them."""
         raise NotImplementedError
 
-    def _has_own_optimizer(self):
-        """Return whether the user compiled the model with an optimizer."""
-        if not self.model.compiled:
-            return False
-        # float16 wraps the optimizer that was compiled.
-        optimizer = self.model.optimizer
-        optimizer = getattr(optimizer, "inner_optimizer", optimizer)
-        return optimizer is not self._default_optimizer
-
-    def _compile_for_training(self, learning_rate, default_rate, num_steps):
-        """Compile with a new default optimizer, unless the user compiled one.
-
-        Args:
-          learning_rate: as given by the user, None if not.
-          default_rate: its default.
-          num_steps: function that returns the number of steps of the training.
-        """
-        if self._has_own_optimizer():
-            if learning_rate is not None:
-                raise UserError(
-                    "`learning_rate` cannot be combined with an optimizer given to `compile`"
-                )
-            return
-        with self.model.distribute_strategy.scope():
-            rate = default_rate if learning_rate is None else learning_rate
-            self._default_optimizer = make_optimizer(
-                OptimizerConfig(learning_rate=rate), num_steps()
-            )
-        self._compile(self._default_optimizer)
-
-    def _fit(self, dataset, validation, learning_rate, default_rate, epochs, options):
+    def _fit(self, dataset, validation, learning_rate, epochs, **options):
         """Train on a dataset of batches of model inputs, targets and optionally weights."""
-
-        def num_steps():
-            count = options.get("steps_per_epoch") or dataset.cardinality().numpy()
-            if count <= 0:
+        optimizer = self.model.optimizer if self.model.compiled else None
+        # float16 wraps the optimizer that was compiled.
+        if getattr(optimizer, "inner_optimizer", optimizer) is self._default_optimizer:
+            num_steps = options.get("steps_per_epoch") or dataset.cardinality().numpy()
+            if num_steps <= 0:
                 raise UserError(
                     "the number of batches of the dataset is unknown, and the learning rate decays "
                     "over all of them; give `steps_per_epoch`, or `compile` an optimizer"
                 )
-            return int(count) * epochs
-
-        self._compile_for_training(learning_rate, default_rate, num_steps)
-        with _naming_unknown_labels(), warnings.catch_warnings():
+            rate = LEARNING_RATE if learning_rate is None else learning_rate
+            with self.model.distribute_strategy.scope():
+                self._default_optimizer = make_optimizer(
+                    OptimizerConfig(learning_rate=rate), int(num_steps) * epochs
+                )
+            self._compile(self._default_optimizer)
+        elif learning_rate is not None:
+            raise UserError(
+                "`learning_rate` cannot be combined with an optimizer given to `compile`"
+            )
+        with self._running_keras(), warnings.catch_warnings():
             if not self.model.uses_pooler:
                 warnings.filterwarnings("ignore", r"Gradients do not exist for .*\['pooler/")
-            with self._skipping_padding():
-                history = self.model.fit(
-                    dataset, epochs=epochs, validation_data=validation, shuffle=False, **options
-                )
+            history = self.model.fit(
+                dataset, epochs=epochs, validation_data=validation, shuffle=False, **options
+            )
         self._is_random = False
         return history
 
@@ -168,12 +181,15 @@ class TaskPipeline(Exportable):
         """Return loss and metrics on a dataset of batches as a dict."""
         if not self.model.compiled:
             self.compile()
-        with _naming_unknown_labels(), self._skipping_padding():
+        with self._running_keras():
             return self.model.evaluate(dataset, return_dict=True, **options)
 
     @contextlib.contextmanager
-    def _skipping_padding(self):
-        """Leave out padding in what Keras compiles in the context, but not in exported models."""
+    def _running_keras(self):
+        """Leave out padding in what Keras compiles in the context, but not in exported models.
+
+        A failed assertion about the labels of a `tf.data.Dataset` becomes a UserError.
+        """
         model = self.model
         previous = model.skip_padding
         model.skip_padding = can_skip_padding(
@@ -181,93 +197,84 @@ class TaskPipeline(Exportable):
         )
         try:
             yield
+        except tf.errors.InvalidArgumentError as error:
+            found = re.search(r"`\w+`: the dataset has [^\]\n']*", str(error))
+            if found is None:
+                raise
+            raise UserError(found[0]) from None
         finally:
             model.skip_padding = previous
 
-    def _encode(self, text_a, text_b=None):
-        """Convert strings (B,) to the model's inputs, in `tf.data`.
-
-        Sequences are padded to the longest of the batch, rounded up so that few lengths occur.
-        """
-        batch = self.tokenizer(text_a, text_b)
-        return pad_to_multiple(batch, self._length_multiple(), self.config.max_seq_length)
-
-    def _length_multiple(self):
-        """Return the multiple to which the lengths of batches are rounded up."""
-        strategy, limit = self.model.distribute_strategy, self.config.max_seq_length
-        return length_multiple(strategy, use_xla(None, strategy), limit) or limit
-
-    def _servable(self, options):
-        self._warn_if_random("the answers of the exported model")
-        return self._make_servable(self.config, options)
-
-    def _make_servable(self, config, options):
-        spec = tasks.TASKS[self.task_name]
-        return spec.make_servable(self.model, config, options)
-
-    def _prediction_config(self):
-        """Return the config of the servable that predicts."""
-        return self.config
-
-    def _answers(self, rows, batch_size):
-        """Return the answers of the task's servable to rows, dicts of its inputs, as a list."""
-        self._warn_if_random("the answers")
-        # A model whose variables were replaced, as by `quantize`, is traced again.
-        if self._predictor is None or not _same(self._predictor_variables, self.model.variables):
-            skip_padding = can_skip_padding(self.model.distribute_strategy)
-            options = serving.Options(skip_padding=skip_padding)
-            servable = self._make_servable(self._prediction_config(), options)
-            self._predictor = serving.ServablePredictor(servable)
-            self._predictor_variables = self.model.variables
-        return self._predictor(rows, batch_size)
-
-    def _warn_if_random(self, what):
-        if self._is_random:
-            console.warning(
-                "%s are those of a randomly initialized head; train it with `fit` first", what
-            )
-
-    def save_to_preset(self, folder: str | os.PathLike, overwrite: bool = False) -> None:
-        """Write the model to a folder, with the files that the scripts write for a trained model.
-
-        `from_preset` loads it. The scripts take it as `--init_checkpoint`, and `export_model.py` as
-        `--model_dir`. The state of the optimizer is not saved.
+    @tf.autograph.experimental.do_not_convert
+    def _batches(self, columns, encode, batch_size, shuffle=False, lengths=None):
+        """Return a dataset of batches of model inputs, targets and optionally weights.
 
         Args:
-          folder: its path.
-          overwrite: whether to replace an existing folder.
-
-        Raises:
-          UserError: if the folder exists, or cannot be written.
+          columns: tuple of nested tensors or ragged tensors (N, ...) of N examples.
+          encode: function from the columns of a batch to an element of the dataset.
+          batch_size: number of examples in a batch.
+          shuffle: whether to shuffle the examples, anew for each epoch.
+          lengths: int32 (N,), to form batches of similar lengths; None for random batches.
         """
-        self._warn_if_random("the saved weights")
+        count = len(tf.nest.flatten(columns)[-1])
+        indices = tf.data.Dataset.range(count)
+        if shuffle:
+            indices = indices.shuffle(count)
+        size = 1 if lengths is None else group_size(count, batch_size)
+        if size > 1:
+
+            def sort(group):
+                return tf.gather(group, tf.argsort(tf.gather(lengths, group), stable=True))
+
+            indices = indices.batch(size * batch_size).map(sort).unbatch()
+            indices = indices.apply(tf.data.experimental.assert_cardinality(count))
+        batches = indices.batch(batch_size)
+        if size > 1:
+            batches = batches.shuffle(size)
+
+        def gather(indices):
+            return encode(*tf.nest.map_structure(lambda x: tf.gather(x, indices), columns))
+
+        return self._encode_batches(batches, gather)
+
+    @staticmethod
+    @tf.autograph.experimental.do_not_convert
+    def _encode_batches(batches, encode):
+        return batches.map(encode, tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
+
+    def _pad(self, batch):
+        """Pad the tensors (B, S) of a dict with 0, so that few lengths S occur."""
+        strategy, limit = self.model.distribute_strategy, self.config.max_seq_length
+        multiple = length_multiple(strategy, use_xla(None, strategy), limit) or limit
+        size = tf.shape(batch["input_ids"])[1]
+        padding = tf.minimum(-size % multiple, tf.maximum(limit - size, 0))
+        return {name: tf.pad(x, [[0, 0], [0, padding]]) for name, x in batch.items()}
+
+    def _servable(self, options):
+        return self.spec.make_servable(self.model, self.config, options)
+
+    def _answers(self, rows, batch_size, **changes):
+        """Return the answers of the task's servable to rows, dicts of its inputs, as a list.
+
+        `**changes` are attributes of its config.
+        """
+        self._warn_if_random("the answers")
+        variables, previous = self.model.variables, self._predictor_variables
+        # A model whose variables were replaced, as by `quantize`, is traced again.
+        is_same = len(variables) == len(previous) and all(map(operator.is_, variables, previous))
+        if self._predictor is None or not is_same:
+            skip_padding = can_skip_padding(self.model.distribute_strategy)
+            options = serving.Options(skip_padding=skip_padding)
+            config = dataclasses.replace(self.config, **changes)
+            servable = self.spec.make_servable(self.model, config, options)
+            self._predictor = serving.ServablePredictor(servable)
+            self._predictor_variables = variables
+        return self._predictor(rows, batch_size)
+
+    def _write_preset(self, folder):
         optimizer = getattr(self.model, "optimizer", None)
         step = int(optimizer.iterations.numpy()) if optimizer else 0
         tensors = {**checkpoints.tensors(self.model), "global_step": np.int64(step)}
         variables = {name: tf.constant(value) for name, value in tensors.items()}
-        with replacing_preset(folder, overwrite) as temporary:
-            checkpointing.save(temporary, variables)
-            self.config.save(temporary)
-
-
-@contextlib.contextmanager
-def _naming_unknown_labels():
-    """Raise UserError for the assertion of `LabelEncoder` in a `tf.data` pipeline."""
-    try:
-        yield
-    except tf.errors.InvalidArgumentError as error:
-        found = re.search(rf"`\w+`: the dataset {UNKNOWN_LABEL} [^\]\n']*", str(error))
-        if found is None:
-            raise
-        raise UserError(found[0]) from None
-
-
-def _same(objects, others):
-    return len(objects) == len(others) and all(map(operator.is_, objects, others))
-
-
-def pad_to_multiple(batch, multiple, limit):
-    """Pad the tensors (B, S) of a dict with 0 until S is a multiple, or `limit`."""
-    size = tf.shape(batch["input_ids"])[1]
-    padding = tf.minimum(-size % multiple, tf.maximum(limit - size, 0))
-    return {name: tf.pad(x, [[0, 0], [0, padding]]) for name, x in batch.items()}
+        checkpointing.save(folder, variables)
+        self.config.save(folder)

@@ -1,26 +1,42 @@
-"""Texts as model inputs, and the base class of the pipelines."""
+"""The base class of the pipelines that apply a pre-trained model to texts, in batches.
+
+Shapes: B batch, S sequence.
+"""
 
 import itertools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from bert_tf import checkpoints, console
 from bert_tf.checkpoints import PretrainedFiles
+from bert_tf.data.input_pipeline import length_multiple
 from bert_tf.errors import UserError
 from bert_tf.io import files
-from bert_tf.modeling.models import BertModel
-from bert_tf.pipelines.runner import BatchRunner, InputFeatures
-from bert_tf.tasks.classification.features import truncate_pair
+from bert_tf.modeling.models import INPUTS, BertModel
+from bert_tf.pipelines.saving import Pipeline
 from bert_tf.tokenization import FullTokenizer
-from bert_tf.tokenization.truncation import LengthCounter, log_truncated
-from bert_tf.training import make_strategy
-from bert_tf.training.task_config import SHORTEST, check_length
+from bert_tf.tokenization.packing import LengthCounter, log_truncated, pack_pair
+from bert_tf.training import Workers, make_strategy, on_all_replicas, per_replica
+from bert_tf.training.task_config import check_length
 
 _PAIR = re.compile(r"^(.*) \|\|\| (.*)$")
+
+# Limits of a window, the sequences that are sorted by length together: bytes of its outputs, and
+# batches.
+_WINDOW_BYTES = 128 << 20
+_MAX_WINDOW_BATCHES = 64
+
+SINGLE_PROCESS_MESSAGE = (
+    "TF_CONFIG lists several workers, but feature extraction, sentence embedding, masked-word "
+    "prediction and attention run in a single process; unset TF_CONFIG and give each machine a "
+    "share of the texts"
+)
 
 _Pipeline = TypeVar("_Pipeline", bound="TextPipeline")
 
@@ -67,25 +83,25 @@ class Word(NamedTuple):
 
 
 class EncodedText(NamedTuple):
-    """A text and its token ids.
+    """A text as model inputs.
 
     Attributes:
       text: the `Text`.
       input_ids: list of the ids, including [CLS] and [SEP].
+      segment_ids: list of segment ids, of the same length.
       words: list of `Word`, or None if words are not tracked.
+      extra_inputs: further inputs of the function that is run, dict from name to list of int.
     """
 
-    text: Text
+    text: Text | None
     input_ids: list
-    words: list | None
+    segment_ids: list
+    words: list | None = None
+    extra_inputs: Mapping = MappingProxyType({})
 
 
 class TextPreprocessor:
-    """Converts texts to `[CLS] a [SEP]` or `[CLS] a [SEP] b [SEP]`, truncated as in the release.
-
-    Attributes:
-      lengths: `LengthCounter` of the texts since the last report.
-    """
+    """Converts texts to `[CLS] a [SEP]` or `[CLS] a [SEP] b [SEP]`, truncated as in the release."""
 
     def __init__(self, tokenizer, max_seq_length, with_words=False, max_limit=None):
         """Create a preprocessor.
@@ -97,47 +113,37 @@ class TextPreprocessor:
             white space, and each is tokenized separately.
           max_limit: the largest `max_seq_length` that the model allows, for messages.
         """
-        if max_seq_length < SHORTEST:
-            raise UserError(f"`max_seq_length={max_seq_length}` is less than {SHORTEST}")
-        self._tokenizer = tokenizer
-        self._max_seq_length = max_seq_length
+        self._tokenizer, self._max_seq_length = tokenizer, max_seq_length
         self._with_words, self._max_limit = with_words, max_limit
-        self._cls, self._sep = tokenizer.convert_tokens_to_ids(["[CLS]", "[SEP]"])
-        self.lengths, self._num_empty = LengthCounter(max_seq_length), 0
+        self._lengths, self._num_empty = LengthCounter(max_seq_length), 0
 
     def convert(self, text):
-        """Return the `InputFeatures` of a `Text`; their `item` is an `EncodedText`."""
+        """Return the `EncodedText` of a `Text`."""
         ids_a, word_lengths_a = self._encode(text.text_a)
         ids_b, word_lengths_b = self._encode(text.text_b or "")
-        self.lengths.add(len(ids_a) + len(ids_b) + (3 if ids_b else 2))
-        if ids_b:
-            truncate_pair(ids_a, ids_b, self._max_seq_length - 3)
-        del ids_a[self._max_seq_length - 2 :]
-        first = [self._cls, *ids_a, self._sep]
-        second = [*ids_b, self._sep] if ids_b else []
+        packed = pack_pair(
+            ids_a, ids_b, self._tokenizer, self._max_seq_length, self._lengths, pad=False
+        )
         words = None
         if self._with_words:
             words = _locate_words(word_lengths_a, 1, len(ids_a))
-            words += _locate_words(word_lengths_b, len(first), len(ids_b))
-        ids = first + second
-        segment_ids = [0] * len(first) + [1] * len(second)
-        return InputFeatures(EncodedText(text, ids, words), ids, segment_ids)
+            words += _locate_words(word_lengths_b, len(ids_a) + 2, len(ids_b))
+        return EncodedText(text, packed["input_ids"], packed["segment_ids"], words)
 
     def convert_all(self, texts):
-        """Yield the `InputFeatures` of texts, each a `Text` or a str with " ||| " in a pair."""
+        """Yield the `EncodedText` of texts, each a `Text` or a str with " ||| " in a pair.
+
+        After the last one, warnings report truncated texts and words without tokens.
+        """
         check_is_collection(texts)
         for index, text in enumerate(texts):
             yield self.convert(text if isinstance(text, Text) else Text.parse(index, text))
-
-    def report(self):
-        """Log warnings for truncated texts and for words without tokens; reset the counts."""
-        log_truncated("input", self.lengths.counts, self._max_seq_length, self._max_limit)
+        log_truncated("input", self._lengths.counts, self._max_seq_length, self._max_limit)
         if self._num_empty:
             console.warning(
                 "%d words have no tokens (for example, invisible characters only) and were skipped",
                 self._num_empty,
             )
-        self.lengths, self._num_empty = LengthCounter(self._max_seq_length), 0
 
     def _encode(self, text):
         """Return the ids of a text, and a list of (word, number of its ids)."""
@@ -161,8 +167,10 @@ def _locate_words(word_lengths, start, num_tokens):
     return words
 
 
-class TextPipeline:
-    """Base class of the pipelines: applies a pre-trained model to texts.
+class TextPipeline(Pipeline):
+    """Base class of the pipelines that apply a pre-trained model to texts.
+
+    Subclasses run functions of a batch of model inputs (`_make_runner`) on `_encode`d texts.
 
     Attributes:
       model: the model.
@@ -237,6 +245,109 @@ class TextPipeline:
             extra_inputs,
         )  # fmt: skip
 
-    def _make_preprocessor(self, with_words=False):
+    def _encode(self, texts, with_words=False):
+        """Yield the `EncodedText` of texts; see `TextPreprocessor.convert_all`."""
         max_limit = self.model.config.max_position_embeddings
-        return TextPreprocessor(self.tokenizer, self.max_seq_length, with_words, max_limit)
+        preprocessor = TextPreprocessor(self.tokenizer, self.max_seq_length, with_words, max_limit)
+        return preprocessor.convert_all(texts)
+
+
+class BatchRunner:
+    """Runs a function of a model on batches of sequences and returns the outputs in input order.
+
+    The sequences of a window are sorted by length, so that those of a batch have similar lengths,
+    and are padded to the longest of the batch. A TPU recompiles for each new shape, so there all
+    batches are full and padded to `max_seq_length`.
+    """
+
+    def __init__(
+        self, function, strategy, batch_size, max_seq_length, bytes_per_row=0, extra_inputs=()
+    ):
+        """Create a runner.
+
+        Args:
+          function: function from a dict of int32 (B, S) (`input_ids`, `input_mask`, `segment_ids`
+            and the extra inputs) to a dict of tensors (B, ...).
+          strategy: a `tf.distribute.Strategy` of one process.
+          batch_size: the global batch size.
+          max_seq_length: maximum length of the sequences.
+          bytes_per_row: approximate size of the outputs for the longest sequence.
+          extra_inputs: names of the `extra_inputs` of the sequences. Their lists are padded with 0
+            to the next power of two, which limits the number of shapes.
+
+        Raises:
+          UserError: if the batch size is not divisible by the number of devices or the strategy
+            has several processes.
+        """
+        if Workers(strategy).is_multi_worker:
+            raise UserError(SINGLE_PROCESS_MESSAGE)
+        per_replica(batch_size, strategy, "batch_size")
+        self._function, self._batch_size = function, batch_size
+        self._num_replicas = strategy.num_replicas_in_sync
+        self._multiple = length_multiple(strategy, False, max_seq_length)
+        self._max_seq_length = max_seq_length
+        num_batches = _WINDOW_BYTES // max(1, batch_size * bytes_per_row)
+        self._window_size = batch_size * min(max(1, num_batches), _MAX_WINDOW_BATCHES)
+        any_shape = {
+            name: tf.TensorSpec((None, None), tf.int32) for name in (*INPUTS, *extra_inputs)
+        }
+        # Where shapes may vary, a single trace covers all of them.
+        self._step = on_all_replicas(
+            self._run_replica, strategy, any_shape if self._multiple else None
+        )
+
+    def run(self, sequences, description, unit="texts"):
+        """Yield (sequence, dict of its arrays) for each sequence, in order.
+
+        Args:
+          sequences: iterable of `EncodedText`, read as needed.
+          description: name of the job in progress lines.
+          unit: what progress lines count.
+        """
+        ticker = console.Ticker(description, unit)
+        sequences = iter(sequences)
+        while window := list(itertools.islice(sequences, self._window_size)):
+            order = sorted(range(len(window)), key=lambda i: len(window[i].input_ids))
+            results = [None] * len(window)
+            for start in range(0, len(order), self._batch_size):
+                indices = order[start : start + self._batch_size]
+                outputs = self._step(self._make_batch([window[i] for i in indices]))
+                outputs = {name: value.numpy() for name, value in outputs.items()}
+                for row, index in enumerate(indices):
+                    results[index] = {name: values[row] for name, values in outputs.items()}
+                ticker.add(len(indices))
+            yield from zip(window, results, strict=True)
+        ticker.done()
+
+    def _make_batch(self, sequences):
+        """Return a dict of int32 (B, S); copies of the first sequence fill up the batch."""
+        unit = self._num_replicas if self._multiple else self._batch_size
+        sequences = sequences + sequences[:1] * (-len(sequences) % unit)
+        length = self._max_seq_length
+        if self._multiple:
+            longest = max(len(x.input_ids) for x in sequences)
+            length = min(-(-longest // self._multiple) * self._multiple, length)
+        batch = {
+            "input_ids": _pad([x.input_ids for x in sequences], length),
+            "input_mask": _pad([[1] * len(x.input_ids) for x in sequences], length),
+            "segment_ids": _pad([x.segment_ids for x in sequences], length),
+        }
+        for name in sequences[0].extra_inputs:
+            values = [x.extra_inputs[name] for x in sequences]
+            batch[name] = _pad(values, 1 << (max(map(len, values)) - 1).bit_length())
+        return batch
+
+    def _run_replica(self, batch):
+        """Run the function on the replica's rows; each replica is given the whole small batch."""
+        if self._num_replicas > 1:
+            replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+            batch = {
+                name: tf.gather(tf.stack(tf.split(values, self._num_replicas)), replica)
+                for name, values in batch.items()
+            }
+        return self._function(batch)
+
+
+def _pad(lists, length):
+    """Return lists of int as int32 (B, length), padded with 0."""
+    return np.array([[*values, *[0] * (length - len(values))] for values in lists], "int32")

@@ -9,7 +9,7 @@ import json
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.data import record_checks
+from bert_tf.data import record_checks, tfrecord
 from bert_tf.errors import UserError
 from bert_tf.io import files
 
@@ -33,13 +33,12 @@ def vector_writer(path, file_format="json", dtype="float32"):
     for value, allowed in ((file_format, FORMATS), (dtype, DTYPES)):
         if value not in allowed:
             raise UserError(f"{path}: {value!r} is not one of {', '.join(allowed)}")
-    with files.replacing(path) as (temporary,):
-        if file_format == "json":
-            with tf.io.gfile.GFile(temporary, "wb") as writer:
-                yield lambda text: writer.write(json_line(text).encode())
-        else:
-            with tf.io.TFRecordWriter(temporary) as writer:
-                yield lambda text: writer.write(_serialize(text, dtype))
+    if file_format == "tfrecord":
+        with tfrecord.writing([path]) as write:
+            yield lambda text: write(_serialize(text, dtype))
+        return
+    with files.replacing(path) as (temporary,), tf.io.gfile.GFile(temporary, "wb") as writer:
+        yield lambda text: writer.write(json_line(text).encode())
 
 
 def json_line(text):
@@ -60,16 +59,16 @@ def json_line(text):
 
 
 def _serialize(text, dtype):
-    example = tf.train.Example()
-    features = example.features.feature
-    features["linex_index"].int64_list.value.append(text.index)
-    features["tokens"].bytes_list.value.extend(token.encode() for token in text.tokens)
-    features["layers"].bytes_list.value.extend(str(layer).encode() for layer in text.layers)
-    features["shape"].int64_list.value.extend(text.values.shape)
-    features["dtype"].bytes_list.value.append(dtype.encode())
     raw = text.values.astype(np.dtype(dtype).newbyteorder("<")).tobytes()
-    features["values"].bytes_list.value.append(raw)
-    return example.SerializeToString(deterministic=True)
+    columns = {
+        "linex_index": np.array([[text.index]]),
+        "tokens": [[token.encode() for token in text.tokens]],
+        "layers": [[str(layer).encode() for layer in text.layers]],
+        "shape": np.array([text.values.shape]),
+        "dtype": [[dtype.encode()]],
+        "values": [[raw]],
+    }
+    return tfrecord.examples(columns)
 
 
 def read_vectors(path):

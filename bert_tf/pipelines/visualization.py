@@ -17,7 +17,6 @@ import tensorflow as tf
 from bert_tf import console
 from bert_tf.errors import UserError
 from bert_tf.io import files
-from bert_tf.tasks.sentence_embedding.pipeline import l2_normalize
 
 _DPI = 110
 # The background color of tokens by their segment, and of special tokens.
@@ -37,7 +36,8 @@ def draw_tokens(path, texts):
     """Write a PNG with the tokens, ids, segments and positions of a list of `EmbeddedText`."""
     widths = [[0.35 + 0.085 * max(4, len(x)) for x in text.tokens] for text in texts]
     total = max(map(sum, widths)) + 0.9
-    figure, axes = _make_figure(total, 1.25 * len(texts) + 0.1)
+    patches = import_matplotlib().patches
+    figure, ((axes,),) = _make_figure(total, 1.25 * len(texts) + 0.1)
     axes.set(xlim=(-0.9, total - 0.9), ylim=(1.25 * len(texts), 0))
     axes.axis("off")
     for row, (text, row_widths) in enumerate(zip(texts, widths, strict=True)):
@@ -49,7 +49,11 @@ def draw_tokens(path, texts):
         for position, (token, token_id, segment, width) in enumerate(columns):
             is_special = token.startswith("[") and token.endswith("]")
             color = _SPECIAL_COLOR if is_special else _SEGMENT_COLORS[segment % 2]
-            axes.add_patch(_box(left, top, width - 0.05, 0.32, color))
+            box = patches.FancyBboxPatch(
+                (left + 0.03, top + 0.03), width - 0.11, 0.26,
+                boxstyle="round,pad=0.03", facecolor=color, edgecolor="#888888", linewidth=0.6,
+            )  # fmt: skip
+            axes.add_patch(box)
             middle = left + (width - 0.05) / 2
             axes.text(middle, top + 0.16, token, ha="center", va="center", fontsize=10,
                       family="monospace", parse_math=False)  # fmt: skip
@@ -57,7 +61,7 @@ def draw_tokens(path, texts):
                 axes.text(middle, top + 0.16 + 0.25 * line, str(value), ha="center", va="center",
                           fontsize=8)  # fmt: skip
             left += width
-    _save_tight(path, figure)
+    _save(path, figure)
 
 
 def draw_embeddings(path, text):
@@ -67,7 +71,7 @@ def draw_embeddings(path, text):
     """
     titles = {"word": "word", "segment": "+ segment", "position": "+ position",
               "output": "normalized: input of layer 0"}  # fmt: skip
-    figure, axes = _make_figure(12.0, 0.24 * len(text.tokens) + 1.2, len(titles))
+    figure, (axes,) = _make_figure(12.0, 0.24 * len(text.tokens) + 1.2, len(titles))
     summands = np.abs(np.stack([text.word, text.segment, text.position]))
     # A few values are far larger than all others; scaled to them, the others would look the same.
     limits = [float(np.quantile(x, 0.99)) or 1.0 for x in (summands, np.abs(text.output))]
@@ -83,7 +87,7 @@ def draw_embeddings(path, text):
         ax.set_xlabel(f"{text.word.shape[1]} dimensions", fontsize=9)
         if name in ("position", "output"):
             figure.colorbar(image, ax=ax, extend="both").ax.tick_params(labelsize=8)
-    _save_tight(path, figure)
+    _save(path, figure)
 
 
 def draw_mask_predictions(path, predictions):
@@ -98,7 +102,7 @@ def draw_mask_predictions(path, predictions):
     limit = 115 * max((best[0][1] for _, _, best in charts), default=1)
     height = max(1, len(charts)) * (0.26 * num_best + 0.5)
     figure, axes = _make_figure(7.5, height, 1, max(1, len(charts)))
-    for ax, (text, position, best) in zip(np.atleast_1d(axes), charts, strict=False):
+    for ax, (text, position, best) in zip(axes[:, 0], charts, strict=False):
         tokens = text.tokens.copy()
         if len(text.positions) > 1:
             tokens[position] = f"({tokens[position]})"
@@ -111,17 +115,18 @@ def draw_mask_predictions(path, predictions):
         _set_labels(ax.yaxis, [token for token, _ in best])
         ax.tick_params(length=0, labelsize=9)
         ax.spines[["top", "right", "bottom"]].set_visible(False)
-    _save_tight(path, figure)
+    _save(path, figure)
 
 
 def draw_similarities(path, sentences, vectors):
     """Write a PNG with the cosine similarity of each pair of sentences, with vectors (B, H)."""
-    vectors = l2_normalize(vectors)
-    cosines = vectors @ vectors.T
+    from sklearn.metrics.pairwise import cosine_similarity
+
+    cosines = cosine_similarity(vectors)
     count = len(sentences)
     side = 0.42 * count
     labels = [x if len(x) <= _MAX_LABEL else x[: _MAX_LABEL - 3] + "..." for x in sentences]
-    figure, ax = _make_figure(side + 0.075 * max(map(len, labels)) + 1.2, side + 0.6)
+    figure, ((ax,),) = _make_figure(side + 0.075 * max(map(len, labels)) + 1.2, side + 0.6)
     # The diagonal is always 1; included in the scale, it would hide differences between the others.
     others = cosines[~np.eye(count, dtype=bool)]
     low, high = (float(others.min()), float(others.max())) if count > 1 else (0.0, 1.0)
@@ -136,7 +141,7 @@ def draw_similarities(path, sentences, vectors):
     ax.tick_params(length=0, labelsize=9)
     bar = figure.colorbar(image, ax=ax, shrink=0.8)
     bar.set_label("cosine", fontsize=9)
-    _save_tight(path, figure)
+    _save(path, figure)
 
 
 def draw_attention(path, text, heads):
@@ -149,17 +154,12 @@ def draw_attention(path, text, heads):
       text: `TextVectors` of `Attention`, its `values` (L, N, T, T).
       heads: list of the head numbers.
     """
-    matplotlib_figure, colors, _ = import_matplotlib()
     num_layers, num_heads, length, _ = text.values.shape
     side = min(max(_MIN_SIDE, _SIDE_PER_TOKEN * length), _MAX_SIDE)
     width, height = num_heads * (side + 0.15) + 2.2, num_layers * (side + 0.35) + 1.6
-    figure = matplotlib_figure.Figure(
-        figsize=(width, height),
-        dpi=min(_DPI, _MAX_PIXELS / max(width, height)),
-        layout="constrained",
-    )
-    axes = figure.subplots(num_layers, num_heads, squeeze=False)
-    norm = colors.PowerNorm(0.5, 0.0, 1.0)
+    dpi = min(_DPI, _MAX_PIXELS / max(width, height))
+    figure, axes = _make_figure(width, height, num_heads, num_layers, dpi)
+    norm = import_matplotlib().colors.PowerNorm(0.5, 0.0, 1.0)
     font_size = min(9.0, 72 * side / length * 0.9)
     for row, (layer, layer_values) in enumerate(zip(text.layers, text.values, strict=True)):
         for column, (head, matrix) in enumerate(zip(heads, layer_values, strict=True)):
@@ -176,7 +176,7 @@ def draw_attention(path, text, heads):
     bar.set_label("attention probability", fontsize=9)
     figure.supylabel("from", fontsize=10)
     figure.supxlabel("to", fontsize=10)
-    _save(path, figure)
+    _save(path, figure, bbox_inches=None)
 
 
 def write_attention_page(path, text, heads):
@@ -227,31 +227,24 @@ def _thumbnail(row, column, layer, head, matrix):
 
 
 def import_matplotlib():
-    """Return matplotlib's modules figure, colors and backend_agg; UserError if not installed."""
+    """Return the package matplotlib with the modules used here; UserError if not installed."""
     try:
-        import matplotlib.backends.backend_agg
         import matplotlib.colors
         import matplotlib.figure
+        import matplotlib.patches
     except ImportError as error:
         raise UserError(
             f"a PNG requires the package matplotlib ({error}): pip install matplotlib; an HTML "
             "page of attention does not"
         ) from None
-    return matplotlib.figure, matplotlib.colors, matplotlib.backends.backend_agg
+    return matplotlib
 
 
-def _make_figure(width, height, columns=1, rows=1):
-    figure = import_matplotlib()[0].Figure(figsize=(width, height), dpi=_DPI, layout="constrained")
-    return figure, figure.subplots(rows, columns)
-
-
-def _box(left, top, width, height, color):
-    from matplotlib.patches import FancyBboxPatch
-
-    return FancyBboxPatch(
-        (left + 0.03, top + 0.03), width - 0.06, height - 0.06,
-        boxstyle="round,pad=0.03", facecolor=color, edgecolor="#888888", linewidth=0.6,
-    )  # fmt: skip
+def _make_figure(width, height, columns=1, rows=1, dpi=_DPI):
+    """Return a figure of this size in inches, and its axes, an array (rows, columns)."""
+    figure_class = import_matplotlib().figure.Figure
+    figure = figure_class(figsize=(width, height), dpi=dpi, layout="constrained")
+    return figure, figure.subplots(rows, columns, squeeze=False)
 
 
 def _set_labels(axis, texts):
@@ -261,18 +254,15 @@ def _set_labels(axis, texts):
         label.set_parse_math(False)
 
 
-def _save_tight(path, figure):
-    # Labels may be wider than the space that was reserved for them.
-    _save(path, figure, bbox_inches="tight")
+def _save(path, figure, bbox_inches="tight"):
+    """Write a figure as a PNG, and log a warning if the font lacks characters.
 
-
-def _save(path, figure, **options):
-    """Write a figure as a PNG, and log a warning if the font lacks characters."""
-    import_matplotlib()[2].FigureCanvasAgg(figure)
+    By default the page grows with labels that are wider than the space reserved for them.
+    """
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         with files.replacing(path) as (temporary,), tf.io.gfile.GFile(temporary, "wb") as writer:
-            figure.savefig(writer, format="png", **options)
+            figure.savefig(writer, format="png", bbox_inches=bbox_inches)
     if missing := {str(warning.message) for warning in caught if "Glyph" in str(warning.message)}:
         console.warning(
             "%s: matplotlib's font lacks %d characters, which are drawn as boxes; an HTML page of "

@@ -19,6 +19,7 @@ from bert_tf.errors import UserError
 from bert_tf.tokenization import graph_normalization, string_ops
 from bert_tf.tokenization.graph_normalization import row_indices, rows_of_values
 from bert_tf.tokenization.normalization import ACCENTS, context_characters
+from bert_tf.tokenization.packing_graph import Segment, pack, truncate_pair
 from bert_tf.tokenization.settings import resolve_settings
 from bert_tf.tokenization.vocabulary import load_vocab, special_tokens
 
@@ -158,32 +159,11 @@ class GraphTokenizer(tf.Module):
                 f"`max_seq_length={max_seq_length}` is too small for two texts, expected at least "
                 f"{_MIN_SEQ_LENGTH}"
             )
-        length_a = tf.cast(ids_a.row_lengths(), tf.int32)
         ids_b = ids_a[:, :0] if ids_b is None else ids_b
-        length_b = tf.cast(ids_b.row_lengths(), tf.int32)
-        has_b = length_b > 0
-        kept_a, kept_b = truncated_lengths(length_a, length_b, max_seq_length - 3)
-        # A single text needs only one [SEP].
-        kept_a = tf.where(has_b, kept_a, tf.minimum(length_a, max_seq_length - 2))
-        end_a = kept_a[:, None] + 1
-        end_b = end_a + kept_b[:, None] + 1
-        total = tf.where(has_b[:, None], end_b, end_a) + 1
-
-        size = tf.maximum(tf.reduce_max(total), 2) if pad_to_longest else max_seq_length
-        position = tf.range(size)[None, :]
-        is_token = position < total
-        is_second = is_token & (position > end_a)
-        is_sep = (position == end_a) | (position == end_b) & has_b[:, None]
-        from_a = _gather_columns(ids_a, position - 1, kept_a)
-        from_b = _gather_columns(ids_b, position - end_a - 1, kept_b)
-        ids = tf.where(is_second, from_b, from_a)
-        ids = tf.where(is_sep, self.vocab["[SEP]"], ids)
-        ids = tf.where(position == 0, self.vocab["[CLS]"], ids)
-        return {
-            "input_ids": tf.where(is_token, ids, 0),
-            "input_mask": tf.cast(is_token, tf.int32),
-            "segment_ids": tf.cast(is_second, tf.int32),
-        }
+        segments = truncate_pair(Segment.of(ids_a), Segment.of(ids_b), max_seq_length)
+        # Without a text there is no longest one.
+        size = (lambda longest: tf.maximum(longest, 2)) if pad_to_longest else max_seq_length
+        return pack(self.vocab, size, *segments)
 
     def first_tokens(self, texts: tf.Tensor, limit: int) -> tf.RaggedTensor:
         """Convert the beginning of strings (B,) to ids, ragged int32 (B, None).
@@ -347,26 +327,6 @@ class GraphTokenizer(tf.Module):
             return ids, is_special
         special = tf.gather(self._special_ids, tf.maximum(ids - self._first_special_id, 0))
         return tf.where(is_special, special, ids), is_special
-
-
-def truncated_lengths(length_a, length_b, limit):
-    """Return how many tokens of two texts are left if the longer one always loses its last token.
-
-    Each may keep half of the limit for both together (the first text one more if the limit is odd),
-    and what the other leaves. Lengths are int32 (B,).
-    """
-    half = limit // 2
-    kept_a = tf.minimum(length_a, tf.maximum(limit - half, limit - length_b))
-    kept_b = tf.minimum(length_b, tf.maximum(half, limit - length_a))
-    return kept_a, kept_b
-
-
-def _gather_columns(ragged, columns, lengths):
-    """Return the values of a ragged (B, None) at `columns` (B, S), 0 beyond `lengths` (B,)."""
-    first = tf.cast(ragged.row_starts(), tf.int32)[:, None]
-    inside = (columns >= 0) & (columns < lengths[:, None])
-    values = tf.concat([[0], ragged.values], 0)
-    return tf.gather(values, tf.where(inside, first + columns + 1, 0))
 
 
 def tensorflow_text():

@@ -130,7 +130,7 @@ class Run:
 
     def __init__(self, spec, config, data, strategy, model):
         """Check the completed options against a `TaskData`; `model` are `PretrainedFiles`."""
-        self.spec, self.config, self.data = spec, config, data
+        self.config, self.data = config, data
         self.strategy, self.model = strategy, model
         self.workers = Workers(strategy)
         self.train_config = train = data.train_config(config)
@@ -195,9 +195,9 @@ class Run:
             self.data.log_truncated(split, features)
         train = self.train_config
         if not train.pad_to_max_length:
-            xla = self.config.do_train and use_xla(
-                train.xla, self.strategy, self._num_train_steps()
-            )
+            xla = self.config.do_train and use_xla(train.xla, self.strategy)
+            if xla:  # unless there are few steps
+                xla = use_xla(train.xla, self.strategy, self._num_train_steps())
             length = self.data.config.max_seq_length
             self.length_multiple = input_pipeline.length_multiple(self.strategy, xla, length)
         if train.bucket_by_length and self.length_multiple is None:

@@ -15,7 +15,7 @@ from typing import Any
 from bert_tf.data import records
 from bert_tf.data.feature_cache import FeatureCache, digest, tokenizer_fingerprint
 from bert_tf.data.rows import part_of
-from bert_tf.tokenization.truncation import log_truncated
+from bert_tf.tokenization.packing import log_truncated
 from bert_tf.training.task_config import TaskConfig
 
 

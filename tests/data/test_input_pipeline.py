@@ -9,6 +9,7 @@ import tensorflow as tf
 from bert_tf.data import input_pipeline, record_checks, record_files, records
 from bert_tf.errors import UserError
 from tests.common import TINY
+from tests.data.record_helpers import serialized_by_tensorflow
 
 SCHEMA = {
     "input_ids": records.Feature("int64", "S"),
@@ -194,7 +195,7 @@ def test_buckets_of_several_sequences():
     """Of choices the longest counts, times their number; of documents also the windows."""
     mask = np.array([[[1, 1, 0, 0], [1, 1, 1, 0]], [[1, 1, 1, 1], [0, 0, 0, 0]]])
     schema = {"input_mask": records.Feature("int64", ("W", "S"))}
-    serialized = [records.serialize(schema, {"input_mask": x}) for x in mask]
+    serialized = records.serialize(schema, [{"input_mask": x} for x in mask])
     assert records.num_tokens(serialized, schema, {"W": 2, "S": 4}).numpy().tolist() == [6, 4]
 
 
@@ -297,9 +298,9 @@ def _predict(path, schema, limits=None):
 
 def _write_with_last(path, schema, last):
     """Write six valid records and `last`: values, or the bytes of a record. Return the path."""
-    valid = records.serialize(schema, _valid_values(schema))
+    (valid,) = records.serialize(schema, [_valid_values(schema)])
     if not isinstance(last, bytes):
-        last = records.serialize(schema, last)
+        last = serialized_by_tensorflow(last)
     with tf.io.TFRecordWriter(str(path)) as writer:
         for record in [valid] * 6 + [last]:
             writer.write(record)

@@ -82,13 +82,14 @@ def test_reads_the_records_of_the_release(golden):
 def test_serialize_accepts_lists_and_scalars():
     values = {"input_ids": [1, 2], "input_mask": np.ones(2, np.int32), "segment_ids": (0, 0)}
     values |= {"label_ids": 3, "is_real_example": True}
-    data = records.serialize(records.CLASSIFICATION, values)
-    assert data == records.serialize(records.CLASSIFICATION, dict(reversed(values.items())))
+    other_order = dict(reversed(values.items()))
+    data, same = records.serialize(records.CLASSIFICATION, [values, other_order])
+    assert data == same
     features = tf.train.Example.FromString(data).features.feature
     assert features["input_ids"].int64_list.value == [1, 2]
     assert features["label_ids"].int64_list.value == [3]
     with pytest.raises(KeyError, match="label_ids"):
-        records.serialize(records.SQUAD, values)
+        records.serialize(records.SQUAD, [values])
 
 
 def test_writing_takes_turns(tmp_path):

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.data import records, tfrecord
-from bert_tf.data.pretraining import compiled
+from tests.data.record_helpers import serialized_by_tensorflow
 
 
 def test_tensorflow_reads_the_files(tmp_path):
@@ -21,16 +21,19 @@ def test_tensorflow_reads_the_files(tmp_path):
     assert list(tf.data.TFRecordDataset(str(path)).as_numpy_iterator()) == data
 
 
-@pytest.mark.parametrize("varints", [tfrecord.varints, compiled.varints])
-def test_varints(varints):
+def test_varints():
     rows = np.array([[0, 1, 127, 128, 300], [16383, 16384, 2**21, 2**28 - 1, 0]])
-    assert varints(rows) == [b"".join(map(tfrecord.varint, row)) for row in rows.tolist()]
+    for more in (rows, rows * 2, rows * 2**27):
+        expected = [b"".join(map(tfrecord.varint, row)) for row in more.tolist()]
+        assert tfrecord.varints(more) == expected
     assert tfrecord.varint(300) == b"\xac\x02"
+    for number in (-1, 2**56):
+        with pytest.raises(ValueError, match="integers"):
+            tfrecord.varints(np.array([[1, number]]))
 
 
-@pytest.mark.parametrize("varints", [tfrecord.varints, compiled.varints])
-@pytest.mark.parametrize("most", [100, 30000])
-def test_examples_equal_serialize(most, varints):
+@pytest.mark.parametrize("most", [100, 30000, 2**40])
+def test_examples_are_those_of_tensorflow(most):
     rng = np.random.default_rng(most)
     columns = {
         name: rng.integers(0, most, (7, {"S": 12, "P": 3}.get(length, length)))
@@ -38,8 +41,9 @@ def test_examples_equal_serialize(most, varints):
         else rng.random((7, 3)).astype(np.float32)
         for name, (dtype, length) in records.PRETRAINING.items()
     }
+    columns["is_long"] = rng.random((7, 300)) < 0.5
+    columns["texts"] = [[b"a" * n, b""][: n // 10] for n in range(0, 210, 30)]
     expected = [
-        records.serialize(records.PRETRAINING, {name: x[row] for name, x in columns.items()})
-        for row in range(7)
+        serialized_by_tensorflow({name: x[row] for name, x in columns.items()}) for row in range(7)
     ]
-    assert tfrecord.examples(columns, varints) == expected
+    assert tfrecord.examples(columns) == expected

@@ -25,7 +25,6 @@ LAYERS = [
 LAYER_OF = {name: number for number, names in enumerate(LAYERS) for name in names}
 ALLOWED_UPWARDS = {
     # To be removed: frameworks that name a task.
-    ("pipelines", "tasks"),
     ("serving", "tasks"),
     ("training", "tasks"),
 }

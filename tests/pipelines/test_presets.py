@@ -9,7 +9,7 @@ import pytest
 import bert_tf
 from bert_tf import checkpoints
 from bert_tf.configs.model import ModelConfig
-from bert_tf.pipelines.presets import sentence_transformers_options
+from bert_tf.tasks.sentence_embedding.pipeline import sentence_transformers_options
 from bert_tf.tokenization.settings import resolve_settings
 
 

@@ -68,7 +68,7 @@ def test_batches_are_the_windows_of_the_script(encoder_folder):
     ((_, windows, _),) = converter(reading.Paragraph("", CONTEXT, (question,)))
     assert len(windows) > 1
     columns = (["d"], [CONTEXT], ["e f"])
-    ((batch, targets),) = qa._batches(columns, ("questions", "contexts", "answers"), 32)
+    ((batch, targets),) = qa._dataset(columns, ("questions", "contexts", "answers"), 32)
     assert batch["input_ids"].shape == (len(windows), 16)
     vocab = tokenizer.vocab
     for i, window in enumerate(windows):

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 import bert_tf
-from bert_tf.pipelines import runner
+from bert_tf.pipelines import text_pipeline as runner
 
 
 def test_batches_are_as_small_as_possible(monkeypatch):
@@ -20,13 +20,13 @@ def test_batches_are_as_small_as_possible(monkeypatch):
     def make_runner():
         return runner.BatchRunner(function, tf.distribute.get_strategy(), 4, 12)
 
-    sequences = [runner.InputFeatures(i, [2, *[5] * i, 3], [0] * (i + 2)) for i in range(6)]
+    sequences = [runner.EncodedText(i, [2, *[5] * i, 3], [0] * (i + 2)) for i in range(6)]
     for multiple, expected in ((8, [(None, None)]), (None, [(4, 12)])):
         shapes.clear()
         monkeypatch.setattr(runner, "length_multiple", lambda *_, multiple=multiple: multiple)
         batch_runner = make_runner()
         results = list(batch_runner.run(sequences, "counting"))
-        assert [item for item, _ in results] == list(range(6))
+        assert [encoded.text for encoded, _ in results] == list(range(6))
         assert shapes == expected  # traced once
         sizes = [len(values["ids"]) for _, values in results]
         assert sizes == ([8] * 6 if multiple else [12] * 6)

@@ -9,8 +9,9 @@ import tensorflow as tf
 
 import bert_tf
 from bert_tf import checkpoints, serving, tasks
-from bert_tf.pipelines.labelled_texts import LabelEncoder
 from bert_tf.tasks.classification.examples import NumericFeature
+from bert_tf.tasks.classification.labels import LabelEncoder
+from bert_tf.tokenization.packing import pack_pair
 
 pytest.importorskip("tensorflow_text")
 
@@ -178,7 +179,8 @@ def captured_fit(classifier, *arguments, **options):
 
 def test_bucketed_batches_have_texts_of_similar_length(encoder_folder, monkeypatch):
     classifier = make(encoder_folder)
-    monkeypatch.setattr(classifier, "_encode", lambda a, b: {"texts": a})
+    monkeypatch.setattr(classifier, "tokenizer", lambda texts: {"texts": texts})
+    monkeypatch.setattr(classifier, "_pad", lambda batch: batch)
     texts = ["a" * (7 * i % 64 + 1) for i in range(64)]
     labels = [len(text) % 2 for text in texts]
     batches, _ = captured_fit(
@@ -217,7 +219,7 @@ def test_batches_of_pairs(encoder_folder, tmp_path):
     for (ids, target, weight), (a, b), expected in zip(
         seen, PAIRS[:3], [(1, 1), (0, 1), (1, 3)], strict=True
     ):
-        row = tasks.classification.pack_pair(python.encode(a), python.encode(b), python, 8)
+        row = pack_pair(python.encode(a), python.encode(b), python, 8)
         assert ids == row["input_ids"]
         assert (target, weight) == expected
     ((_, targets, weights),) = validation

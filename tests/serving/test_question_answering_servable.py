@@ -5,11 +5,12 @@ import pytest
 import tensorflow as tf
 
 import bert_tf
-from bert_tf.serving import sequences
 from bert_tf.serving.sequences import Buckets
 from bert_tf.tasks.question_answering import QuestionAnsweringConfig, features, reading
 from bert_tf.tasks.question_answering import decoding as decoding_module
 from bert_tf.tasks.question_answering import servable as serving
+from bert_tf.tokenization import packing_graph
+from bert_tf.tokenization.packing_graph import Segment, Windows
 from tests.serving.serving_models import TINY, model_of
 from tests.squad_helpers import record_values, window_logits
 
@@ -23,9 +24,10 @@ def test_windows_are_those_of_python(stride):
     lengths = [0, 1, 2, 15, 16, 17, 18, 40, 0, 50]
     questions = [rng.integers(5, 9, rng.integers(0, 6)).tolist() for _ in lengths]
     contexts = [rng.integers(10, 99, length).tolist() for length in lengths]
-    in_graph = serving._QuestionWindows(
-        tf.ragged.constant(questions, tf.int32), tf.ragged.constant(contexts, tf.int32), config
-    )
+    segment = Segment.of(tf.ragged.constant(questions, tf.int32))
+    max_lengths = config.max_seq_length - segment.length - features.NUM_SPECIAL_TOKENS
+    in_graph = Windows(tf.ragged.constant(contexts, tf.int32), max_lengths, stride)
+    vocab = {"[CLS]": 2, "[SEP]": 3}
     row, first_token = 0, 0
     for number, (question, ids) in enumerate(zip(questions, contexts, strict=True)):
         windows = features.SlidingWindows(
@@ -34,7 +36,7 @@ def test_windows_are_those_of_python(stride):
         assert in_graph.counts[number] == len(windows.spans)
         for index, (first, length) in enumerate(windows.spans):
             assert in_graph.texts[row] == number
-            outputs = in_graph.inputs(tf.constant([row]), 2, 3, int)
+            outputs = serving._pack_windows(segment, in_graph, tf.constant([row]), vocab, int)
             inputs, may_start, may_end, tokens = outputs
             inputs = {name: x[0].numpy().tolist() for name, x in inputs.items()}
             may_start, may_end, tokens = (x[0].numpy() for x in (may_start, may_end, tokens))
@@ -84,7 +86,7 @@ def score(windows, logits, decoding):
 
 @pytest.mark.parametrize("version_2", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_answers_are_those_of_python(version_2, vocab_file, monkeypatch):
-    monkeypatch.setattr(sequences, "_WINDOWS_PER_STEP", 3)
+    monkeypatch.setattr(packing_graph, "_WINDOWS_PER_STEP", 3)
     config = QuestionAnsweringConfig(
         TINY, vocab_file, max_seq_length=12, doc_stride=3, max_query_length=4, n_best_size=12,
         max_answer_length=3, answer_alignment="offsets", version_2_with_negative=version_2,

@@ -10,6 +10,7 @@ import bert_tf
 from bert_tf.data import input_pipeline
 from bert_tf.tasks import TASK_CLASSES, classification
 from bert_tf.tasks.classification import Example, find_task, read_examples
+from bert_tf.tokenization import packing
 from tests import golden_inputs
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "good", "bad", "soup", "and", "##s"]
@@ -61,7 +62,7 @@ def test_features_of_glue_are_the_release_s(shared, published_vocab, task, folde
 
 def test_the_longer_text_of_a_pair_is_truncated():
     a, b = [1, 2, 3, 4, 5], [6, 7, 8]
-    classification.truncate_pair(a, b, 5)
+    packing.truncate_pair(a, b, 5)
     assert (a, b) == ([1, 2, 3], [6, 7])  # the second of two equals
 
 

@@ -13,11 +13,11 @@ import bert_tf
 from bert_tf import serving
 from bert_tf.data import input_pipeline
 from bert_tf.modeling.models import INPUTS
-from bert_tf.serving.sequences import Windows
 from bert_tf.tasks import ClassificationConfig, classification
 from bert_tf.tasks.classification import Example, NumericFeature
 from bert_tf.tasks.classification.servable import classification_servable
-from bert_tf.tokenization.windows import DocumentWindows
+from bert_tf.tokenization.packing import DocumentWindows
+from bert_tf.tokenization.packing_graph import Windows
 from tests.common import WORDS, read_results, read_table, write_model
 from tests.tasks.task_helpers import SMALL, small_config
 
@@ -90,7 +90,8 @@ def test_logits_are_those_of_the_windows(pooling, tokenizer, tmp_path):
 @hypothesis.settings(max_examples=40, deadline=None)
 def test_the_graph_has_the_same_windows(num_tokens, length, stride, max_windows):
     expected = DocumentWindows(length, stride, max_windows, "mean").spans(num_tokens)
-    graph = Windows(tf.constant([num_tokens]), tf.constant([length - 2]), stride, max_windows, True)
+    tokens = tf.ragged.constant([[0] * num_tokens], tf.int32, 1)
+    graph = Windows(tokens, length - 2, stride, max_windows, True)
     assert list(zip(graph.first.numpy(), graph.length.numpy(), strict=True)) == expected
     # All of the text is read unless it is longer than `max_length`.
     max_length = DocumentWindows(length, stride, max_windows, "mean").max_length

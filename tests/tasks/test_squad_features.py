@@ -68,13 +68,13 @@ def test_records_hold_the_windows_in_order(tmp_path, num_processes, monkeypatch)
         converter = features.FeatureConverter(tokenizer, config, is_training)
         windows = [w for p in source.paragraphs() for _, x, _ in converter(p) for w in x]
         assert result == {"windows": len(windows)} and len(windows) > 15
-        expected = [
-            records.serialize(
-                records.SQUAD_TRAINING if is_training else records.SQUAD,
-                record_values(window, tokenizer.vocab, 12, features.FIRST_UNIQUE_ID + i),
-            )
-            for i, window in enumerate(windows)
-        ]
+        expected = records.serialize(
+            records.SQUAD_TRAINING if is_training else records.SQUAD,
+            [
+                record_values(window, tokenizer.vocab, 12, features.FIRST_UNIQUE_ID + i)
+                for i, window in enumerate(windows)
+            ],
+        )
         assert list(tf.data.TFRecordDataset(path).as_numpy_iterator()) == expected
 
 

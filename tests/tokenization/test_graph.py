@@ -15,8 +15,7 @@ import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
 from bert_tf.errors import UserError
-from bert_tf.tasks import classification
-from bert_tf.tokenization import FullTokenizer
+from bert_tf.tokenization import FullTokenizer, packing, packing_graph
 from tests.tokenization import hard_strings
 
 graph = pytest.importorskip("bert_tf.tokenization.graph")
@@ -177,17 +176,17 @@ def test_special_tokens(write_vocab):
 def test_truncated_lengths_are_those_of_the_loop():
     for limit in range(2, 14):
         lengths = [(a, b) for a in range(14) for b in range(14)]
-        kept = graph.truncated_lengths(*tf.unstack(tf.constant(lengths), axis=1), limit)
+        kept = packing_graph.truncated_lengths(*tf.unstack(tf.constant(lengths), axis=1), limit)
         for (a, b), *actual in zip(lengths, *(part.numpy() for part in kept), strict=True):
             ids_a, ids_b = [0] * a, [0] * b
-            classification.truncate_pair(ids_a, ids_b, limit)
+            packing.truncate_pair(ids_a, ids_b, limit)
             assert actual == [len(ids_a), len(ids_b)], (a, b, limit)
 
 
 def records(python, texts, pairs, max_seq_length):
     """Return the inputs of the model as the records of a classifier have them."""
     ids = zip(python.encode_batch(texts), python.encode_batch(pairs), strict=True)
-    return [classification.pack_pair(a, b, python, max_seq_length) for a, b in ids]
+    return [packing.pack_pair(a, b, python, max_seq_length) for a, b in ids]
 
 
 @pytest.mark.parametrize("max_seq_length", [5, 8, 33, 64])

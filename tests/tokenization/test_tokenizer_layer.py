@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 import bert_tf
-from bert_tf.tasks.classification import pack_pair
+from bert_tf.tokenization.packing import pack_pair
 from tests.common import TINY, WORDS, write_vocab
 
 pytest.importorskip("tensorflow_text")

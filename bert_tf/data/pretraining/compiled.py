@@ -1,7 +1,7 @@
-"""What takes longest in creating instances, for the settings of the release, compiled by Numba.
+"""Numba versions of the hot loops of instance creation, for the settings of the release.
 
-The draws of `instances` and `masking` are the same, from the same random numbers, in a fifth of the
-time; `varints` is that of `tfrecord`. Tests compare both.
+The draws are those of `instances` and `masking`, from the same random numbers, in a fifth of the
+time. Tests compare both.
 
 `state` is that of a `random.Random`: uint32 (625,), 624 words and the position in them.
 """
@@ -25,62 +25,34 @@ def _compile(function):
         return numba.njit(function)
 
 
-def varints(rows):
-    """Do what `tfrecord.varints` does."""
-    rows = np.ascontiguousarray(rows, np.uint32)
-    encoded, ends = np.empty(5 * rows.size, np.uint8), np.empty(len(rows), np.int64)
-    _encode_varints(rows, encoded, ends)
-    ends = ends.tolist()
-    joined = encoded[: max(ends, default=0)].tobytes()
-    return [joined[start:end] for start, end in zip([0, *ends], ends, strict=False)]
-
-
-@_compile
-def _encode_varints(rows, encoded, ends):
-    end = 0
-    for row in range(len(rows)):
-        for number in rows[row]:
-            while number > 0x7F:
-                encoded[end] = number & 0x7F | 0x80
-                number >>= np.uint32(7)
-                end += 1
-            encoded[end] = number
-            end += 1
-        ends[row] = end
-
-
 class _Masking(NamedTuple):
     """What masks are drawn with: the tables of a `Masker`."""
 
     is_static: bool  # whether there are masks
-    by_words: bool
     counts: np.ndarray  # int64 (S + 1,), the number of masks by sequence length
     tokens: np.ndarray  # int64 (V,), packed, as are those of the masks
     mask: int
     keep: int
     position: int  # what a position is multiplied by
-    is_continuation: np.ndarray  # bool (T,), with `by_words`
 
     @classmethod
-    def of(cls, masker, config):
+    def of(cls, masker):
         """Return the tables of a `Masker`, empty ones for None."""
         if masker is None:
             empty = np.zeros(1, np.int64)
-            return cls(False, False, empty, empty, 0, 0, 0, np.zeros(0, bool))
-        by_words = config.do_whole_word_mask
-        is_continuation = masker.is_continuation if by_words else np.zeros(0, bool)
-        return cls(True, by_words, *masker.tables(), KEEP + 1, PACKED_POSITION, is_continuation)
+            return cls(False, empty, empty, 0, 0, 0)
+        return cls(True, *masker.tables(), KEEP + 1, PACKED_POSITION)
 
 
 def covers(config):
     """Return whether `draw` can be used with an `InstanceConfig`."""
-    return config.objective == "nsp" and config.max_ngram == 1
+    return config.objective == "nsp" and config.max_ngram == 1 and not config.do_whole_word_mask
 
 
 def draw(corpus, documents, config, masker, rng, parts, on_progress):
     """Do what `instances._draw` does; see `covers`."""
     documents = np.array(documents)
-    masking = _Masking.of(masker, config)
+    masking = _Masking.of(masker)
     version, words, gauss = rng.getstate()
     state = np.array(words, np.uint32)
     # The next document, its next sentence and its target length, both 0 if it is not begun.
@@ -108,12 +80,7 @@ def _draw_block(
 ):  # fmt: skip
     """Fill `segments`, `counts` and `masks` from `place` on; return numbers of instances, masks."""
     max_length = max_seq_length - 3
-    # Positions, and words and their order.
-    scratch = (
-        np.empty(max_seq_length, np.int64),
-        np.empty((max_seq_length, 2), np.int64),
-        np.empty(max_seq_length, np.int64),
-    )
+    positions = np.empty(max_seq_length, np.int64)
     num_instances = num_masks = 0
     while place[0] < len(documents) and num_instances < len(segments):
         number = place[0]
@@ -156,9 +123,8 @@ def _draw_block(
             segments[num_instances] = a_start, a_end, b_start, b_end, int(is_random_next)
             counts[num_instances] = 0
             if masking.is_static:
-                bounds = a_start, a_end, b_start, b_end
                 counts[num_instances] = _draw_masks(
-                    bounds, masking, scratch, masks[num_masks:], state
+                    a_end - a_start, b_end - b_start, masking, positions, masks[num_masks:], state
                 )
                 num_masks += counts[num_instances]
             num_instances += 1
@@ -171,16 +137,13 @@ def _draw_block(
 
 
 @_compile
-def _draw_masks(bounds, masking, scratch, masks, state):
+def _draw_masks(a_length, b_length, masking, positions, masks, state):
     """Fill `masks` with the packed masks of an instance; return their number."""
-    a_start, a_end, b_start, b_end = bounds
-    length = a_end - a_start + b_end - b_start + (3 if b_end > b_start else 2)
-    wanted = masking.counts[length]
-    positions = scratch[0]
-    if masking.by_words:
-        count = _choose_words(bounds, masking.is_continuation, wanted, scratch, state)
-    else:
-        count = _choose(bounds, wanted, positions, state)
+    size = a_length + b_length
+    for index in range(size):
+        positions[index] = index + (1 if index < a_length else 2)
+    _shuffle(positions, size, state)
+    count = min(masking.counts[size + (3 if b_length else 2)], size)
     for index in range(count):
         if _random(state) < 0.8:
             replacement = masking.mask
@@ -191,46 +154,6 @@ def _draw_masks(bounds, masking, scratch, masks, state):
         masks[index] = positions[index] * masking.position + replacement
     masks[:count].sort()
     return count
-
-
-@_compile
-def _choose(bounds, wanted, positions, state):
-    """Fill `positions` with random positions of tokens; return their number."""
-    a_start, a_end, b_start, b_end = bounds
-    a_length, count = a_end - a_start, a_end - a_start + b_end - b_start
-    for index in range(count):
-        positions[index] = index + (1 if index < a_length else 2)
-    _shuffle(positions, count, state)
-    return min(wanted, count)
-
-
-@_compile
-def _choose_words(bounds, is_continuation, wanted, scratch, state):
-    """Fill `positions` with those of random words; return their number."""
-    # The first and last + 1 token of each word, counted over both segments. If b starts within a
-    # word, its tokens join the last word of a.
-    positions, words, order = scratch
-    a_start, a_end, b_start, b_end = bounds
-    a_length, count = a_end - a_start, 0
-    for index in range(a_length + b_end - b_start):
-        token = a_start + index if index < a_length else b_start + index - a_length
-        if count and is_continuation[token]:
-            words[count - 1, 1] = index + 1
-        else:
-            words[count] = index, index + 1
-            order[count] = count
-            count += 1
-    _shuffle(order, count, state)
-    num_chosen = 0
-    for word in order[:count]:
-        first, end = words[word]
-        if num_chosen >= wanted:
-            break
-        if num_chosen + end - first <= wanted:
-            for index in range(first, end):
-                positions[num_chosen] = index + (1 if index < a_length else 2)
-                num_chosen += 1
-    return num_chosen
 
 
 @_compile

@@ -29,6 +29,7 @@ import numpy as np
 from bert_tf import console
 from bert_tf.data.pretraining.corpus import starts_of
 from bert_tf.data.pretraining.masking import Masker, randbelow, shuffle, unpack_masks
+from bert_tf.tokenization.packing import truncate_at_random
 
 # Tokens of all passes together from which compiled code is used. Loading it takes 0.6 seconds, and
 # compiling it, which is done once, 5. Drawing as many takes 3 seconds without it.
@@ -157,7 +158,10 @@ def _next_sentence_pairs(sentences, documents, config, rng, on_progress):
                 end = cut  # put the unused sentences back, so that none are lost
             else:
                 b_start, b_end = a_end, sentences[end]
-            yield *_truncate(a_start, a_end, b_start, b_end, max_length, rng), is_random_next
+            yield (
+                *truncate_at_random(a_start, a_end, b_start, b_end, max_length, rng),
+                is_random_next,
+            )
             first = end
         on_progress(1)
 
@@ -181,7 +185,7 @@ def _sentence_order_pairs(sentences, documents, config, rng, on_progress):
             else:
                 first = end
                 continue
-            a_start, a_end, b_start, b_end = _truncate(
+            a_start, a_end, b_start, b_end = truncate_at_random(
                 a_start, a_end, a_end, b_end, max_length, rng
             )
             if rng.random() < 0.5:
@@ -258,27 +262,3 @@ def _random_segment(sentences, documents, number, target, rng):
     first, last = documents[other]
     start = first + randbelow(last - first, rng)
     return sentences[start], sentences[_chunk_end(sentences, start, last, target)]
-
-
-def _truncate(a_start, a_end, b_start, b_end, max_length, rng):
-    """Remove tokens of the longer segment one by one, from its front or back at random."""
-    a_length, b_length = a_end - a_start, b_end - b_start
-    excess = a_length + b_length - max_length
-    if excess <= 0:
-        return a_start, a_end, b_start, b_end
-    random = rng.random
-    from_front = [random() < 0.5 for _ in range(excess)]
-    # The longer segment loses tokens until both are equally long; then b and a take turns.
-    difference = abs(a_length - b_length)
-    a_from_front, b_from_front = from_front[difference + 1 :: 2], from_front[difference::2]
-    if a_length > b_length:
-        a_from_front += from_front[:difference]
-    else:
-        b_from_front += from_front[:difference]
-    a_front, b_front = sum(a_from_front), sum(b_from_front)
-    return (
-        a_start + a_front,
-        a_end - len(a_from_front) + a_front,
-        b_start + b_front,
-        b_end - len(b_from_front) + b_front,
-    )

@@ -312,4 +312,4 @@ class Shards:
         # The counts are saved before the shard, so that a restart finds both.
         counts = Counts.from_instances(instances, corpus, vocab, config)
         self._work_dir.write_counts(shard, counts)
-        write([self.paths()[shard]], instances, corpus, vocab, config, compiled=compiled)
+        write([self.paths()[shard]], instances, corpus, vocab, config)

@@ -1,7 +1,5 @@
 """Instances to TFRecords, in batches and without TensorFlow, and statistics of them."""
 
-import contextlib
-import itertools
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +10,7 @@ from bert_tf.data.pretraining.corpus import read_corpus
 from bert_tf.data.pretraining.instances import create_instances, find_compiled
 from bert_tf.data.pretraining.masking import KEEP, unpack_masks
 from bert_tf.errors import UserError
-from bert_tf.io import files
+from bert_tf.tokenization.packing import pack_segments
 
 # Number of instances to serialize at a time.
 _BATCH_SIZE = 250
@@ -25,26 +23,15 @@ def columns(instances, first, last, corpus, vocab, config):
     `corpus`, `vocab` and `config` are those that the `Instances` were created from.
     """
     chosen = instances.order[first:last]
-    a_start, a_end, b_start, b_end, label = (instances.segments[chosen].T)[..., None]
-    a_length, b_length = a_end - a_start, b_end - b_start
-    b_first = a_length + 2
-    length = b_first + b_length + (b_length > 0)
-    rows, position = np.arange(len(chosen))[:, None], np.arange(config.max_seq_length)[None]
-    is_filled = position < length
-    source = position + np.where(position < b_first, a_start - 1, b_start - b_first)
-    # Positions outside the segments get arbitrary ids here; the next lines overwrite them.
-    ids = corpus.ids.take(source, mode="clip") * is_filled
-    ids[:, 0] = vocab["[CLS]"]
-    ids[rows, b_first - 1] = ids[rows, length - 1] = vocab["[SEP]"]
-    is_second = is_filled & (position >= b_first)
-    features = {
-        "input_ids": ids,
-        "input_mask": is_filled,
-        "segment_ids": is_second & (config.objective != "none"),
-    }
-    if config.objective != "none":
-        features["next_sentence_labels"] = label
+    segments = instances.segments[chosen]
+    features = pack_segments(corpus.ids, segments[:, :4], vocab, config.max_seq_length)
+    ids = features["input_ids"]
+    if config.objective == "none":
+        features["segment_ids"] = np.zeros_like(ids)
+    else:
+        features["next_sentence_labels"] = segments[:, 4:]
     if not config.dynamic_masking:
+        rows = np.arange(len(chosen))[:, None]
         starts, ends = instances.starts[chosen, None], instances.starts[chosen + 1, None]
         slots = starts + np.arange(config.max_predictions_per_seq)[None]
         is_used = slots < ends
@@ -61,29 +48,19 @@ def columns(instances, first, last, corpus, vocab, config):
     return features
 
 
-def write(paths, instances, corpus, vocab, config, on_progress=lambda count: None, compiled=None):
+def write(paths, instances, corpus, vocab, config, on_progress=lambda count: None):
     """Write instances to TFRecord files in turn. All files appear at the end, or none does.
 
-    `on_progress` is called with a number of written instances; other arguments as for `columns` and
-    `create_instances`.
+    `on_progress` is called with a number of written instances; other arguments as for `columns`.
     Returns the number of instances in each file, a dict by path.
     """
-    counts = dict.fromkeys(paths, 0)
-    encode = compiled.varints if compiled else tfrecord.varints
-    with files.replacing(*paths) as temporary, contextlib.ExitStack() as stack:
-        writers = [stack.enter_context(files.system(path).GFile(path, "wb")) for path in temporary]
-        turns = itertools.cycle(range(len(writers)))
-        for first in range(0, len(instances), _BATCH_SIZE):
-            last = min(first + _BATCH_SIZE, len(instances))
-            batch = columns(instances, first, last, corpus, vocab, config)
-            records_of_file = [[] for _ in writers]
-            for record, turn in zip(tfrecord.examples(batch, encode), turns, strict=False):
-                records_of_file[turn].append(record)
-            for path, writer, records in zip(paths, writers, records_of_file, strict=True):
-                writer.write(tfrecord.frame_records(records))
-                counts[path] += len(records)
+    total = len(instances)
+    with tfrecord.writing(paths) as write_records:
+        for first in range(0, total, _BATCH_SIZE):
+            last = min(first + _BATCH_SIZE, total)
+            write_records(tfrecord.examples(columns(instances, first, last, corpus, vocab, config)))
             on_progress(last - first)
-    return counts
+    return {path: len(range(i, total, len(paths))) for i, path in enumerate(paths)}
 
 
 class Counts(NamedTuple):
@@ -193,7 +170,7 @@ def create_in_memory(source, paths, tokenizer, config):
     counts = Counts.from_instances(instances, corpus, vocab, config)
     warn_about_limits([counts], config)
     ticker = console.Ticker("writing", "instances", total=len(instances))
-    written = write(paths, instances, corpus, vocab, config, ticker.add, compiled)
+    written = write(paths, instances, corpus, vocab, config, ticker.add)
     ticker.done()
     record_files.write_counts(written)
     counts.log(config)

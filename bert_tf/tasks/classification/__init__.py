@@ -9,7 +9,7 @@ __getattr__, __all__ = lazy_names(
         "config": ("ClassificationConfig", "NumericFeature"),
         "data": ("SPEC", "ClassificationData", "make_model", "read"),
         "examples": ("Example", "class_weights"),
-        "features": ("features", "pack_pair", "schema_of", "truncate_pair", "write_features"),
+        "features": ("features", "schema_of", "write_features"),
         "glue": ("custom_task", "find_task"),
         "pipeline": (),
         "reading": ("FileSource", "read_examples"),

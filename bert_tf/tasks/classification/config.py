@@ -9,7 +9,6 @@ from bert_tf.configs.options import fact, option
 from bert_tf.errors import UserError
 from bert_tf.io import files, json_files
 from bert_tf.io.json_files import Count, Finite
-from bert_tf.tokenization.windows import DocumentWindows
 from bert_tf.training.task_config import TaskConfig, check_labels
 
 
@@ -198,6 +197,9 @@ class ClassificationConfig(FileOptions, TfdsOptions, TaskConfig):
         """The `DocumentWindows` of long texts, None if they are truncated."""
         if self.long_documents != "windows":
             return None
+        # It imports NumPy, for which `--help` does not wait.
+        from bert_tf.tokenization.packing import DocumentWindows
+
         stride = self.doc_stride or (self.max_seq_length - 2) // 2
         return DocumentWindows(self.max_seq_length, stride, self.max_windows, self.window_pooling)
 

@@ -5,64 +5,7 @@ from bert_tf.data.feature_cache import encode_batches, write_records
 from bert_tf.errors import UserError
 from bert_tf.tasks.classification.examples import normalize
 from bert_tf.tasks.classification.task import ClassificationTask
-from bert_tf.tokenization.truncation import LengthCounter
-
-CLS, SEP = "[CLS]", "[SEP]"
-
-
-def truncate_pair(ids_a, ids_b, limit):
-    """Shorten two lists in place to `limit` together, always the longer one from its end."""
-    while len(ids_a) + len(ids_b) > limit:
-        (ids_a if len(ids_a) > len(ids_b) else ids_b).pop()
-
-
-def pack_pair(ids_a, ids_b, tokenizer, max_seq_length, lengths=None):
-    """Pack `[CLS] a [SEP]` or `[CLS] a [SEP] b [SEP]`, truncated as in the release, padded with 0.
-
-    Args:
-      ids_a: list of the ids of the first text; it is shortened in place.
-      ids_b: list of the ids of the second text, shortened too; empty for a single text.
-      tokenizer: a `FullTokenizer`.
-      max_seq_length: S.
-      lengths: a `truncation.LengthCounter` that the length before truncation is added to, or None.
-
-    Returns:
-      Dict of lists of S numbers: `input_ids`, `input_mask`, `segment_ids`.
-    """
-    if lengths:
-        lengths.add(len(ids_a) + len(ids_b) + (3 if ids_b else 2))
-    if ids_b:
-        truncate_pair(ids_a, ids_b, max_seq_length - 3)
-    del ids_a[max_seq_length - 2 :]
-    sep = tokenizer.vocab[SEP]
-    first = [tokenizer.vocab[CLS], *ids_a, sep]
-    second = [*ids_b, sep] if ids_b else []
-    padding = [0] * (max_seq_length - len(first) - len(second))
-    return {
-        "input_ids": first + second + padding,
-        "input_mask": [1] * (len(first) + len(second)) + padding,
-        "segment_ids": [0] * len(first) + [1] * len(second) + padding,
-    }
-
-
-def pack_windows(ids, tokenizer, windows, num_windows):
-    """Pack each window of a text as `[CLS] tokens [SEP]`.
-
-    Args:
-      ids: list of the ids of the text.
-      tokenizer: a `FullTokenizer`.
-      windows: the `DocumentWindows`.
-      num_windows: W; windows of zeros follow those of the text.
-
-    Returns:
-      Dict of lists of W lists of S numbers.
-    """
-    rows = [
-        pack_pair(ids[first : first + length], [], tokenizer, windows.max_seq_length)
-        for first, length in windows.spans(len(ids))
-    ]
-    padding = [[0] * windows.max_seq_length] * (num_windows - len(rows))
-    return {name: [row[name] for row in rows] + padding for name in rows[0]}
+from bert_tf.tokenization.packing import LengthCounter, pack_pair
 
 
 def schema_of(task_class, numeric_features=(), with_teacher=False, windows=None):
@@ -100,12 +43,12 @@ def features(
       task_class: the class of `task.TASK_CLASSES` that the records are for.
       numeric_features: the `NumericFeature`s by which to normalize the numbers of the examples.
       teacher_logits: array (N, L) of the logits of a teacher, or None.
-      lengths: a `truncation.LengthCounter` to add the lengths of the examples to, or None.
+      lengths: a `packing.LengthCounter` to add the lengths of the examples to, or None.
       windows: the `DocumentWindows` of the texts, None to truncate them.
       num_windows: the largest number of windows of an example, with `windows`.
 
     Yields:
-      For each example a dict for `schema_of`; see `pack_pair` and `pack_windows`.
+      For each example a dict for `schema_of`; see `packing.pack_pair` and `DocumentWindows.pack`.
 
     Raises:
       UserError: if a label is not in `labels`; names file and line.
@@ -127,7 +70,7 @@ def features(
         if windows:
             if lengths:
                 lengths.add(len(ids_a) + 2)
-            packed = pack_windows(ids_a, tokenizer, windows, num_windows)
+            packed = windows.pack(ids_a, tokenizer, num_windows)
         else:
             packed = pack_pair(ids_a, ids_b, tokenizer, max_seq_length, lengths)
         yield {
@@ -151,7 +94,7 @@ def write_features(
 ):
     """Write the `features` of all examples to a TFRecord file, all or none.
 
-    Returns the metadata of a `FeatureCache`: the counts of a `truncation.LengthCounter`, and with
+    Returns the metadata of a `FeatureCache`: the counts of a `packing.LengthCounter`, and with
     `windows` the largest number of windows of an example.
     """
     schema = schema_of(task_class, numeric_features, teacher_logits is not None, windows)

@@ -8,22 +8,16 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from bert_tf.checkpoints import PretrainedFiles, open_checkpoint, read_metadata, resolve
+from bert_tf.checkpoints import PretrainedFiles, open_checkpoint, read_metadata
 from bert_tf.checkpoints.hugging_face import PROBLEM_TYPES
-from bert_tf.data.input_pipeline import group_size
 from bert_tf.errors import UserError
-from bert_tf.pipelines.labelled_texts import (
-    LabelEncoder,
-    check_list,
-    check_same_length,
-    texts_and_pairs,
-)
-from bert_tf.pipelines.task_pipeline import TaskPipeline
-from bert_tf.tasks import TASK_CLASSES, ClassificationConfig
-from bert_tf.training.task_config import check_labels, check_length
+from bert_tf.pipelines.arguments import check_list, check_pairs, check_same_length
+from bert_tf.pipelines.task_pipeline import BATCH_SIZE, EPOCHS, TaskPipeline
+from bert_tf.tasks.classification import SPEC, TASK_CLASSES, ClassificationConfig
+from bert_tf.tasks.classification.labels import LabelEncoder
+from bert_tf.training.task_config import check_labels
 
-# Defaults of run_classifier.py.
-_LEARNING_RATE, _EPOCHS, _BATCH_SIZE = 5e-5, 3, 32
+_ARGUMENTS = ("texts", "labels", "sample_weight")
 
 
 class TextClassifier(TaskPipeline):
@@ -51,7 +45,7 @@ class TextClassifier(TaskPipeline):
       tokenizer: the `BertTokenizer`.
     """
 
-    task_name = "classification"
+    spec = SPEC
     config: ClassificationConfig
 
     @classmethod
@@ -87,42 +81,38 @@ class TextClassifier(TaskPipeline):
         Raises:
           UserError: if there is no such model, or an argument does not fit it.
         """
-        model_files = resolve(preset, do_lower_case=do_lower_case)
-        stored = ClassificationConfig.load(model_files.folder)
+        return cls._from_preset(
+            preset,
+            dtype,
+            load_weights,
+            labels=labels,
+            task_type=task_type,
+            max_seq_length=max_seq_length,
+            do_lower_case=do_lower_case,
+        )
+
+    @classmethod
+    def _config_values(cls, checkpoint, stored, values):
+        refused = ""
         if stored and stored.numeric_inputs:
+            refused = f"takes the numbers {', '.join(stored.numeric_columns)} besides text"
+        elif stored and stored.windows:
+            refused = "reads long texts in windows"
+        if refused:
             raise UserError(
-                f"`preset`: {model_files.checkpoint} takes the numbers "
-                f"{', '.join(stored.numeric_columns)} besides text, which `TextClassifier` does "
-                "not; export it, and use `bert_tf.serving.Predictor`"
+                f"`preset`: {checkpoint} {refused}, which `TextClassifier` does not; export it, "
+                "and use `bert_tf.serving.Predictor`"
             )
-        if stored and stored.windows:
-            raise UserError(
-                f"`preset`: {model_files.checkpoint} reads long texts in windows, which "
-                "`TextClassifier` does not; export it, and use `bert_tf.serving.Predictor`"
-            )
-        if task_type is None:
-            task_type = stored.task_type if stored else _recorded_task_type(model_files.checkpoint)
+        recorded = stored.task_type if stored else _recorded_task_type(checkpoint)
+        task_type = values.get("task_type", recorded)
         if task_type not in TASK_CLASSES:
             raise UserError(f"`task_type={task_type}`: expected one of {', '.join(TASK_CLASSES)}")
-        names = _choose_labels(labels, task_type, stored, model_files.checkpoint)
-        bert_config = model_files.bert_config
-        if max_seq_length is None:
-            default = ClassificationConfig().resolve().max_seq_length
-            limit = min(default, bert_config.max_position_embeddings)
-            max_seq_length = stored.max_seq_length if stored else limit
-        check_length(max_seq_length, bert_config)
-        config = ClassificationConfig(
-            bert_config,
-            model_files.vocab_file,
-            max_seq_length=max_seq_length,
-            labels=names,
-            task_type=task_type,
-            numeric_features=stored.numeric_features if stored else (),
-            numeric_as=stored.numeric_as if stored else "vector",
-            num_texts=stored.num_texts if stored else 1,
-            **model_files.tokenizer_settings,
-        )
-        return cls._load(model_files, config, dtype, load_weights)
+        labels = _choose_labels(values.get("labels"), task_type, stored, checkpoint)
+        values = {**values, "task_type": task_type, "labels": labels}
+        if not stored:
+            return {**values, "num_texts": 1}
+        # These describe the training data; the scores of a loaded head are not standardised.
+        return {**values, "columns": {}, "dev_split": None, "scores": None}
 
     def fit(
         self,
@@ -130,8 +120,8 @@ class TextClassifier(TaskPipeline):
         labels: Any = None,
         validation_data: Any = None,
         validation_split: float = 0.0,
-        epochs: int = _EPOCHS,
-        batch_size: int = _BATCH_SIZE,
+        epochs: int = EPOCHS,
+        batch_size: int = BATCH_SIZE,
         learning_rate: float | None = None,
         callbacks: Any = None,
         class_weight: Mapping[Any, float] | None = None,
@@ -173,44 +163,47 @@ class TextClassifier(TaskPipeline):
         """
         if bucket_by_length and not shuffle:
             raise UserError("`bucket_by_length` requires `shuffle`")
-        weights = self._encoder().label_weights(class_weight)
+        label_weights = self._encoder().label_weights(class_weight)
         if isinstance(texts, tf.data.Dataset):
             given = {"labels": labels, "sample_weight": sample_weight,
                      "validation_split": validation_split or None,
                      "bucket_by_length": bucket_by_length or None}  # fmt: skip
             if names := [name for name, value in given.items() if value is not None]:
                 raise UserError(f"`{names[0]}` cannot be combined with a dataset as `texts`")
-            dataset = self._convert(texts, "texts", weights)
-            is_pair = isinstance(texts.element_spec[0], tuple)
-            validation = self._validation(validation_data, batch_size)
-        else:
-            columns = self._columns(texts, labels, sample_weight)
-            is_pair = any(columns["text_b"])
-            if validation_split:
-                columns, held_out = _split(columns, validation_split, validation_data)
-                validation = self._batches(held_out, batch_size)
-            else:
-                validation = self._validation(validation_data, batch_size)
-            dataset = self._batches(columns, batch_size, shuffle, weights, bucket_by_length)
-        if is_pair:
+        data = self._columns((texts, labels, sample_weight))
+        if validation_split:
+            if validation_data is not None:
+                raise UserError("`validation_split` cannot be combined with `validation_data`")
+            data, validation_data = _split(data, validation_split)
+        elif validation_data is not None:
+            if isinstance(validation_data, tf.data.Dataset):
+                validation_data = (validation_data, None)
+            if not isinstance(validation_data, (tuple, list)) or len(validation_data) not in (2, 3):
+                raise UserError("`validation_data`: expected (texts, labels) or a dataset")
+            validation_data = self._columns(validation_data, ["validation_data"] * 3)
+        dataset = self._dataset(
+            data, batch_size, "texts", label_weights, shuffle=shuffle, bucket=bucket_by_length
+        )
+        if validation_data is not None:
+            validation_data = self._dataset(validation_data, batch_size, "validation_data")
+        spec = data.element_spec if isinstance(data, tf.data.Dataset) else data
+        if isinstance(spec[0], tuple) and len(spec[0]) == 2:
             self.config = dataclasses.replace(self.config, num_texts=2)
-        options["callbacks"] = callbacks
-        return self._fit(dataset, validation, learning_rate, _LEARNING_RATE, epochs, options)
+        return self._fit(
+            dataset, validation_data, learning_rate, epochs, callbacks=callbacks, **options
+        )
 
     def evaluate(
         self,
         texts: Any,
         labels: Any = None,
-        batch_size: int = _BATCH_SIZE,
+        batch_size: int = BATCH_SIZE,
         sample_weight: Any = None,
         **options: Any,
     ) -> dict[str, float]:
         """Return loss and metrics by name, with `keras.Model.evaluate`; arguments as for `fit`."""
-        if isinstance(texts, tf.data.Dataset):
-            dataset = self._convert(texts, "texts")
-        else:
-            dataset = self._batches(self._columns(texts, labels, sample_weight), batch_size)
-        return self._evaluate(dataset, options)
+        data = self._columns((texts, labels, sample_weight))
+        return self._evaluate(self._dataset(data, batch_size, "texts"), options)
 
     def predict(self, texts: Any, batch_size: int | None = None) -> list[dict[str, Any]]:
         """Return the answers of the model to texts.
@@ -227,12 +220,9 @@ class TextClassifier(TaskPipeline):
         Raises:
           UserError: if `texts` is not such a list.
         """
-        rows = texts_and_pairs(texts, "texts")
-        return self._answers([{"text_a": a, "text_b": b} for a, b in rows], batch_size)
-
-    def _prediction_config(self):
+        rows = check_pairs(texts, "texts")
         # A text without a second one gives the same answer in a model of pairs.
-        return dataclasses.replace(self.config, num_texts=2)
+        return self._answers([{"text_a": a, "text_b": b} for a, b in rows], batch_size, num_texts=2)
 
     def _default_compile_arguments(self):
         if self.config.task_type == "regression":
@@ -249,113 +239,88 @@ class TextClassifier(TaskPipeline):
     def _encoder(self):
         return LabelEncoder(self.config.task_type, self.config.labels)
 
-    def _columns(self, texts, labels, sample_weight=None, arguments=None):
-        """Return texts and labels as a dict of lists and arrays of the same length.
+    def _columns(self, data, arguments=_ARGUMENTS):
+        """Return (texts, labels) or (texts, labels, weights), lists, as tensors.
 
-        `arguments` are the names of the three arguments in messages.
+        The texts become a tuple of one string tensor (B,), or two for pairs, and the labels
+        targets. A dataset instead of texts is returned as it is. `arguments` are the names of the
+        three arguments in messages.
         """
-        names = arguments or ("texts", "labels", "sample_weight")
-        pairs = texts_and_pairs(texts, names[0])
+        texts, labels, sample_weight = (*data, None)[:3]
+        if isinstance(texts, tf.data.Dataset):
+            return texts
+        pairs = check_pairs(texts, arguments[0])
         if not pairs:
-            raise UserError(f"`{names[0]}` is empty")
+            raise UserError(f"`{arguments[0]}` is empty")
         if labels is None:
-            raise UserError(f"`{names[1]}` must be given, unless `{names[0]}` is a dataset")
-        targets = self._encoder().encode(labels, names[1])
-        check_same_length(names[0], pairs, names[1], targets)
+            raise UserError(f"`{arguments[1]}` must be given, unless `{arguments[0]}` is a dataset")
         text_a, text_b = zip(*pairs, strict=True)
-        columns = {"text_a": list(text_a), "text_b": list(text_b), "targets": targets}
+        columns = [(text_a, text_b) if any(text_b) else (text_a,)]
+        columns.append(self._encoder().encode(labels, arguments[1]))
         if sample_weight is not None:
-            weights = LabelEncoder("regression", ()).encode(sample_weight, names[2])
-            check_same_length(names[0], pairs, names[2], weights)
-            columns["weights"] = weights
-        return columns
+            columns.append(LabelEncoder("regression", ()).encode(sample_weight, arguments[2]))
+        for argument, column in zip(arguments[1:], columns[1:], strict=False):
+            check_same_length(arguments[0], pairs, argument, column)
+        return (tuple(map(tf.constant, columns[0])), *map(tf.constant, columns[1:]))
 
-    @tf.autograph.experimental.do_not_convert
-    def _batches(self, columns, batch_size, shuffle=False, label_weights=None, bucket=False):
-        """Return a dataset of batches of inputs, targets and, if there are any, weights."""
-        count = len(columns["targets"])
-        dataset = tf.data.Dataset.from_tensor_slices(columns)
-        if shuffle:
-            dataset = dataset.shuffle(count)
-        size = group_size(count, batch_size) if shuffle and bucket else 1
-        if size > 1:
-            groups = dataset.batch(size * batch_size).map(_sort_by_length)
-            dataset = groups.unbatch().apply(tf.data.experimental.assert_cardinality(count))
-        batches = dataset.batch(batch_size)
-        if size > 1:
-            batches = batches.shuffle(size)
-        has_pairs = any(columns["text_b"])
+    def _dataset(self, data, batch_size, argument, label_weights=None, shuffle=False, bucket=False):
+        """Return a dataset of batches of inputs, targets and, if there are any, weights.
 
-        def encode(batch):
-            inputs = self._encode(batch["text_a"], batch["text_b"] if has_pairs else None)
-            return _weighted(inputs, batch["targets"], batch.get("weights"), label_weights)
-
-        return batches.map(encode, tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
-
-    @tf.autograph.experimental.do_not_convert
-    def _convert(self, dataset, argument, label_weights=None):
-        """Return a dataset of batches of strings and labels as one of model inputs and targets."""
-        encoder, spec = self._encoder(), dataset.element_spec
-        if not isinstance(spec, tuple) or len(spec) not in (2, 3):
-            raise UserError(f"`{argument}`: expected a dataset of (texts, labels)")
-        texts = spec[0] if isinstance(spec[0], tuple) else (spec[0],)
-        if len(texts) > 2 or not all(isinstance(x, tf.TensorSpec) and x.dtype == tf.string
-                                     for x in texts):  # fmt: skip
-            raise UserError(
-                f"`{argument}`: the texts of the dataset must be strings, or pairs of strings"
-            )
-        if any(x.shape.rank == 0 for x in texts):
-            raise UserError(
-                f"`{argument}`: expected batches of texts; call `.batch({_BATCH_SIZE})`"
-            )
-        encoder.check_spec(spec[1], argument)
+        Args:
+          data: what `_columns` returns, or a dataset of batches of strings and labels.
+          batch_size: the size of the batches of columns.
+          argument: name of the argument that gave the data, for messages.
+          label_weights: float32 (L,), the weights of the labels, or None.
+          shuffle: whether to shuffle the columns.
+          bucket: whether to form batches of texts of similar length.
+        """
+        encoder, is_dataset = self._encoder(), isinstance(data, tf.data.Dataset)
 
         def encode(texts, labels, weights=None):
-            texts = texts if isinstance(texts, tuple) else (texts,)
-            inputs = self._encode(*(tf.reshape(x, (-1,)) for x in texts))
-            targets = encoder.encode_tensor(labels, argument)
-            return _weighted(inputs, targets, weights, label_weights)
+            inputs = self._pad(self.tokenizer(*(tf.reshape(x, (-1,)) for x in _as_tuple(texts))))
+            targets = encoder.encode_tensor(labels, argument) if is_dataset else labels
+            if label_weights is not None:
+                by_label = tf.gather(tf.constant(label_weights), targets)
+                weights = by_label if weights is None else by_label * tf.cast(weights, tf.float32)
+            return (inputs, targets) if weights is None else (inputs, targets, weights)
 
-        return dataset.map(encode, tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
-
-    def _validation(self, data, batch_size):
-        """Return `validation_data` as a dataset of model inputs and targets, or None."""
-        if data is None:
-            return None
-        if isinstance(data, tf.data.Dataset):
-            return self._convert(data, "validation_data")
-        if not isinstance(data, (tuple, list)) or len(data) not in (2, 3):
-            raise UserError("`validation_data`: expected (texts, labels) or a dataset")
-        return self._batches(self._columns(*data, arguments=["validation_data"] * 3), batch_size)
+        if is_dataset:
+            _check_dataset(data, argument, encoder)
+            return self._encode_batches(data, encode)
+        lengths = tf.add_n([tf.strings.length(x) for x in data[0]]) if bucket else None
+        return self._batches(data, encode, batch_size, shuffle, lengths)
 
 
-def _sort_by_length(rows):
-    """Sort rows, a dict of tensors (B,) or (B, L), by the length of their texts."""
-    num_bytes = tf.strings.length(rows["text_a"]) + tf.strings.length(rows["text_b"])
-    order = tf.argsort(num_bytes, stable=True)
-    return {name: tf.gather(values, order) for name, values in rows.items()}
+def _as_tuple(texts):
+    return texts if isinstance(texts, tuple) else (texts,)
 
 
-def _weighted(inputs, targets, weights, label_weights):
-    """Return (inputs, targets), or with weights if there are any of the texts or the labels."""
-    if label_weights is not None:
-        by_label = tf.gather(tf.constant(label_weights), targets)
-        weights = by_label if weights is None else by_label * tf.cast(weights, tf.float32)
-    return (inputs, targets) if weights is None else (inputs, targets, weights)
+def _check_dataset(dataset, argument, encoder):
+    """Raise UserError unless a dataset has batches of strings, or pairs of them, and labels."""
+    spec = dataset.element_spec
+    if not isinstance(spec, tuple) or len(spec) not in (2, 3):
+        raise UserError(f"`{argument}`: expected a dataset of (texts, labels)")
+    texts = _as_tuple(spec[0])
+    if len(texts) > 2 or not all(isinstance(x, tf.TensorSpec) and x.dtype == tf.string
+                                 for x in texts):  # fmt: skip
+        raise UserError(
+            f"`{argument}`: the texts of the dataset must be strings, or pairs of strings"
+        )
+    if any(x.shape.rank == 0 for x in texts):
+        raise UserError(f"`{argument}`: expected batches of texts; call `.batch({BATCH_SIZE})`")
+    encoder.check_spec(spec[1], argument)
 
 
-def _split(columns, share, validation_data):
+def _split(columns, share):
     """Split columns at the end, and return those for training and those for validation."""
-    if validation_data is not None:
-        raise UserError("`validation_split` cannot be combined with `validation_data`")
-    size = len(columns["targets"])
+    size = len(columns[1])
     first = size - int(size * share)
     if not 0 < share < 1 or first == size:
         raise UserError(
             f"`validation_split={share}`: a share of the {size} texts was expected, 0 to 1"
         )
     return tuple(
-        {name: column[part] for name, column in columns.items()}
+        tf.nest.map_structure(lambda x, part=part: x[part], columns)
         for part in (slice(0, first), slice(first, None))
     )
 

@@ -5,10 +5,10 @@ import tensorflow as tf
 from bert_tf import console
 from bert_tf.serving.exporting import Servable, string_specs, token_id_specs
 from bert_tf.serving.prepared_model import prepare_model
-from bert_tf.serving.sequences import Windows
 from bert_tf.tasks import TASK_CLASSES
 from bert_tf.tasks.classification.examples import normalize
 from bert_tf.tokenization.graph import GraphTokenizer
+from bert_tf.tokenization.packing_graph import Windows, pack
 
 
 def classification_servable(model, config, options):
@@ -125,33 +125,16 @@ class DocumentClassifier(tf.Module):
         numbers = tf.ensure_shape(numbers, (None, self._num_numbers))
         # Without [CLS] and [SEP].
         tokens = self.tokenizer.first_tokens(texts, settings.max_length - 2)
-        num_tokens = tf.cast(tokens.row_lengths(), tf.int32)
-        sizes = tf.fill(tf.shape(num_tokens), settings.size)
-        windows = Windows(num_tokens, sizes, settings.stride, settings.max_windows, keep_empty=True)
-        row_starts = tf.cast(tokens.row_starts(), tf.int32)
-        # A token after the last, so that the gather is never empty.
-        all_ids = tf.concat([tokens.values, [0]], 0)
+        windows = Windows(
+            tokens, settings.size, settings.stride, settings.max_windows, keep_empty=True
+        )
 
         def read(rows):
-            row_texts = tf.gather(windows.texts, rows)
-            first, length = (tf.gather(x, rows)[:, None] for x in (windows.first, windows.length))
-            size = self._buckets(tf.reduce_max(length) + 2)
-            position = tf.range(size)[None, :]
-            is_token = (position >= 1) & (position <= length)
-            indices = tf.gather(row_starts, row_texts)[:, None] + first + position - 1
-            ids = tf.gather(all_ids, tf.where(is_token, indices, 0))
-            ids = tf.where(is_token, ids, 0)
-            ids = tf.where(position == 0, self.tokenizer.vocab["[CLS]"], ids)
-            ids = tf.where(position == length + 1, self.tokenizer.vocab["[SEP]"], ids)
-            inputs = {
-                "input_ids": ids,
-                "input_mask": tf.cast(position < length + 2, tf.int32),
-                "segment_ids": tf.zeros_like(ids),
-            }
+            inputs = pack(self.tokenizer.vocab, self._buckets, windows.segment(rows))
             # Each window as a document with one window.
             inputs = {name: value[:, None] for name, value in inputs.items()}
             if self._num_numbers:
-                inputs["numbers"] = tf.gather(numbers, row_texts)
+                inputs["numbers"] = tf.gather(numbers, tf.gather(windows.texts, rows))
             return [self._call(inputs)["logits"]]
 
         (logits,) = windows.map(read, [(tf.float32, (None, self._num_labels))])

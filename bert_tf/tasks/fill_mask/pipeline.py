@@ -3,9 +3,8 @@
 Shapes: B batch, S sequence, H hidden, P masked positions, K best tokens, V vocabulary.
 """
 
-import collections
+import itertools
 import math
-import os
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -15,8 +14,7 @@ from keras import ops
 from bert_tf import checkpoints, console, serving
 from bert_tf.errors import UserError
 from bert_tf.modeling.models import BertPretrainer
-from bert_tf.pipelines.runner import InputFeatures
-from bert_tf.pipelines.saving import Exportable, replacing_preset, write_pretrained
+from bert_tf.pipelines.saving import write_pretrained
 from bert_tf.pipelines.text_pipeline import Text, TextPipeline
 from bert_tf.tokenization import FullTokenizer
 
@@ -72,12 +70,14 @@ def perplexity(num_tokens, log_probability):
     return math.exp(loss) if loss < _MAX_EXPONENT else math.inf
 
 
-class FillMask(TextPipeline, Exportable):
+class FillMask(TextPipeline):
     """Predicts masked tokens, and scores texts by masking each token in turn.
 
     >>> fill_mask = bert_tf.FillMask.from_preset("uncased_L-12_H-768_A-12")
     >>> next(fill_mask.predict(["The capital of France is [MASK]."])).best
     >>> next(fill_mask.score(["The capital of France is Paris."])).perplexity
+
+    `save_to_preset` writes a Hugging Face folder.
     """
 
     make_model = BertPretrainer
@@ -117,17 +117,16 @@ class FillMask(TextPipeline, Exportable):
 
     def predict(self, texts: Iterable[str | Text]) -> Iterator[MaskPredictions]:
         """Yield the `MaskPredictions` of texts, each a `Text` or a str with " ||| " in a pair."""
-        inputs = self._make_preprocessor()
         num_unmasked = 0
 
         def sequences():
-            for features in inputs.convert_all(texts):
+            for encoded in self._encode(texts):
                 # A text without [MASK] is run with a dummy position, whose output is dropped.
-                positions = self._mask_positions(features.input_ids) or [0]
-                yield features._replace(extra_inputs={"positions": positions})
+                positions = self._mask_positions(encoded) or [0]
+                yield encoded._replace(extra_inputs={"positions": positions})
 
         for encoded, arrays in self._predict_runner.run(sequences(), "predicting words"):
-            positions = self._mask_positions(encoded.input_ids)
+            positions = self._mask_positions(encoded)
             num_unmasked += not positions
             # The rows after the last position are padding.
             best = [
@@ -137,23 +136,12 @@ class FillMask(TextPipeline, Exportable):
                 )
             ]
             yield MaskPredictions(encoded.text, self._tokens(encoded.input_ids), positions, best)
-        inputs.report()
         if num_unmasked:
             console.warning("%d texts contain no %s and have no predictions", num_unmasked, MASK)
 
-    def save_to_preset(self, folder: str | os.PathLike, overwrite: bool = False) -> None:
-        """Write a Hugging Face folder, which `from_preset` loads.
-
-        Args:
-          folder: its path.
-          overwrite: whether to replace an existing folder.
-
-        Raises:
-          UserError: if the folder exists, or cannot be written.
-        """
+    def _write_preset(self, folder):
         tensors = checkpoints.tensors(self.model)
-        with replacing_preset(folder, overwrite) as temporary:
-            write_pretrained(temporary, tensors, self.model.config, self.tokenizer)
+        write_pretrained(folder, tensors, self.model.config, self.tokenizer)
 
     def _servable(self, options):
         return serving.fill_mask_servable(
@@ -166,41 +154,36 @@ class FillMask(TextPipeline, Exportable):
         A [MASK] in a text stays masked and is not scored, because the original token is unknown; a
         warning reports their number.
         """
-        inputs = self._make_preprocessor()
         unscored = self.tokenizer.convert_tokens_to_ids(["[CLS]", "[SEP]", MASK])
-        # Texts whose score is not complete yet, with their number of scored tokens.
-        pending: collections.deque[tuple[Text, int]] = collections.deque()
+
+        def scored_positions(encoded):
+            return [i for i, token in enumerate(encoded.input_ids) if token not in unscored]
+
+        def sequences(texts):
+            """Yield each text once for each of its scored tokens, with that token masked."""
+            for encoded in texts:
+                for i in scored_positions(encoded):
+                    ids = encoded.input_ids
+                    yield encoded._replace(
+                        input_ids=[*ids[:i], self._mask_id, *ids[i + 1 :]],
+                        extra_inputs={"positions": [i], "masked_ids": [ids[i]]},
+                    )
+
+        encoded_texts, sources = itertools.tee(self._encode(texts))
+        results = self._score_runner.run(sequences(sources), "scoring", "tokens")
         num_masks = 0
-
-        def sequences():
-            nonlocal num_masks
-            for features in inputs.convert_all(texts):
-                ids = features.input_ids
-                num_masks += len(self._mask_positions(ids))
-                positions = [i for i, token in enumerate(ids) if token not in unscored]
-                pending.append((features.item.text, len(positions)))
-                for i in positions:
-                    masked = [*ids[:i], self._mask_id, *ids[i + 1 :]]
-                    extra_inputs = {"positions": [i], "masked_ids": [ids[i]]}
-                    yield InputFeatures(None, masked, features.segment_ids, extra_inputs)
-
-        total, num_scored = 0.0, 0
-        for _, arrays in self._score_runner.run(sequences(), "scoring", "tokens"):
-            while not pending[0][1]:
-                yield Score(*pending.popleft(), 0.0)
-            total += float(arrays["log_probability"])
-            num_scored += 1
-            if num_scored == pending[0][1]:
-                yield Score(*pending.popleft(), total)
-                total, num_scored = 0.0, 0
-        while pending:
-            yield Score(*pending.popleft(), 0.0)
-        inputs.report()
+        for encoded in encoded_texts:
+            num_masks += len(self._mask_positions(encoded))
+            count = len(scored_positions(encoded))
+            tokens = itertools.islice(results, count)
+            total = sum((float(arrays["log_probability"]) for _, arrays in tokens), 0.0)
+            yield Score(encoded.text, count, total)
+        next(results, None)  # ends the progress line
         if num_masks:
             console.warning("the texts contain %d %s, which are not scored", num_masks, MASK)
 
-    def _mask_positions(self, ids):
-        return [i for i, token in enumerate(ids) if token == self._mask_id]
+    def _mask_positions(self, encoded):
+        return [i for i, token in enumerate(encoded.input_ids) if token == self._mask_id]
 
     def _tokens(self, ids):
         """Return the tokens of ids.
@@ -260,10 +243,11 @@ class FillMask(TextPipeline, Exportable):
 
         chunks = tf.reshape(x, (-1, _CHUNK_SIZE, x.shape[-1])), tf.reshape(ids, (-1, _CHUNK_SIZE))
         outputs = tf.map_fn(map_chunk, chunks, fn_output_signature=dtypes, parallel_iterations=1)
+        outputs = {
+            name: tf.reshape(value, (count + padding, *value.shape[2:]))[:count]
+            for name, value in outputs.items()
+        }
         return {
-            name: tf.reshape(
-                tf.reshape(value, (count + padding, *value.shape[2:]))[:count],
-                (rows, per_row, *value.shape[2:]),
-            )
+            name: tf.reshape(value, (rows, per_row, *value.shape[1:]))
             for name, value in outputs.items()
         }

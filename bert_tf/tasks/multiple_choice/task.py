@@ -18,10 +18,9 @@ from bert_tf.data.tables import read_rows
 from bert_tf.errors import UserError
 from bert_tf.modeling import BertMultipleChoice
 from bert_tf.tasks.classification.columns import ID
-from bert_tf.tasks.classification.features import pack_pair
 from bert_tf.tasks.classification.task import ClassificationTask
 from bert_tf.tasks.multiple_choice.config import MultipleChoiceConfig
-from bert_tf.tokenization.truncation import LengthCounter
+from bert_tf.tokenization.packing import LengthCounter, pack_pair
 from bert_tf.training import results
 from bert_tf.training.task import TaskData, TaskSpec
 
@@ -145,7 +144,7 @@ def features(examples, tokenizer, max_seq_length, lengths=None):
     """Yield for each `Example` a dict for `records.CHOICE`.
 
     Its choices are `[CLS] context [SEP] ending [SEP]`, padded to S tokens. The length of each is
-    added to `lengths`, a `truncation.LengthCounter`, if given.
+    added to `lengths`, a `packing.LengthCounter`, if given.
     """
     contexts = encode_batches(tokenizer, (example.context for example in examples))
     endings = encode_batches(tokenizer, (text for x in examples for text in x.endings))

@@ -10,7 +10,7 @@ import functools
 import itertools
 import re
 
-from bert_tf.tokenization.windows import SlidingWindows
+from bert_tf.tokenization.packing import SlidingWindows
 
 # The characters that separate words in the release, which are not all of Unicode's whitespace.
 _WORD = re.compile("[^ \t\r\n\u202f]+")

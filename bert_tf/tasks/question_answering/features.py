@@ -8,19 +8,18 @@ them, and only there may an answer start. This avoids duplicate answers.
 import itertools
 from typing import NamedTuple
 
-import tensorflow as tf
+import numpy as np
 
 from bert_tf import console
 from bert_tf.data import records, tfrecord
 from bert_tf.data.feature_cache import FeatureCache, digest, tokenizer_fingerprint
 from bert_tf.data.rows import BadRows
 from bert_tf.errors import UserError
-from bert_tf.io import files, processes
+from bert_tf.io import processes
 from bert_tf.tasks.question_answering.alignment import Context, WordIds
 from bert_tf.tasks.question_answering.config import NUM_SPECIAL_TOKENS
-from bert_tf.tokenization.windows import SlidingWindows
+from bert_tf.tokenization.packing import SlidingWindows, pack_segments
 
-CLS, SEP = "[CLS]", "[SEP]"
 FIRST_UNIQUE_ID = 1_000_000_000
 
 # Bump when the same data give different features.
@@ -149,16 +148,16 @@ def write_windows(
     if not num_processes:
         is_large = (num_questions or 0) >= _MIN_QUESTIONS_FOR_PROCESSES
         num_processes = processes.cores() if is_large else 1
-    converter = _ShardConverter(source.read_shard, tokenizer, config, is_training)
-    chunks = _chunks(source.shards())
-    results = processes.shared_map(converter, chunks, num_processes)
+    converter = _ChunkConverter(tokenizer, config, is_training)
+    results = processes.shared_map(converter, _chunks(source.paragraphs()), num_processes)
     ticker = console.Ticker(f"writing {path}", "questions", total=num_questions)
     truncated, count = BadRows(skip=True), 0
-    with files.replacing(path) as (temporary,), tf.io.TFRecordWriter(temporary) as writer:
+    with tfrecord.writing([path]) as write:
         for serialized, questions, truncated_questions in results:
-            for record in serialized:
-                writer.write(record + tfrecord.varint(FIRST_UNIQUE_ID + count))
-                count += 1
+            # `unique_ids` is the last feature of a record, and all ids have the same length.
+            ids = map(tfrecord.varint, range(FIRST_UNIQUE_ID + count, FIRST_UNIQUE_ID + (1 << 29)))
+            write([x[: -len(i)] + i for x, i in zip(serialized, ids, strict=False)])
+            count += len(serialized)
             for where in truncated_questions:
                 truncated(where)
             ticker.add(questions)
@@ -170,12 +169,12 @@ def write_windows(
     return {"windows": count}
 
 
-def _chunks(shards):
-    """Yield lists of shards with about the same number of characters each."""
+def _chunks(paragraphs):
+    """Yield lists of paragraphs with about the same number of characters each."""
     chunk, count = [], 0
-    for shard, characters in shards:
-        chunk.append(shard)
-        count += characters
+    for paragraph in paragraphs:
+        chunk.append(paragraph)
+        count += len(paragraph.context)
         if count >= _CHUNK:
             yield chunk
             chunk, count = [], 0
@@ -183,64 +182,51 @@ def _chunks(shards):
         yield chunk
 
 
-class _ShardConverter:
-    """Converts shards of a source to serialized records."""
+class _ChunkConverter:
+    """Converts lists of paragraphs to serialized records."""
 
-    def __init__(self, read_shard, tokenizer, config, is_training):
-        self._read_shard, self._is_training = read_shard, is_training
+    def __init__(self, tokenizer, config, is_training):
+        self._vocab, self._max_seq_length = tokenizer.vocab, config.max_seq_length
+        self._is_training = is_training
         self._converter = FeatureConverter(tokenizer, config, is_training)
-        self._encoder = _RecordEncoder(tokenizer.vocab, config.max_seq_length)
 
-    def __call__(self, shards):
-        """Return (records without their ids, number of questions, places of truncated ones)."""
-        serialized, count, truncated = [], 0, []
-        for paragraph in itertools.chain.from_iterable(map(self._read_shard, shards)):
-            for question, windows, is_truncated in self._converter(paragraph):
-                serialized += map(self._encoder.encode, windows)
-                is_used = bool(windows) or not self._is_training
-                count += is_used
-                if is_truncated and is_used:
-                    truncated.append(question.where)
-        return serialized, count, truncated
+    def __call__(self, paragraphs):
+        """Return (records, number of questions, places of truncated ones).
 
+        All records have the first unique id.
+        """
+        all_windows, count, truncated = [], 0, []
+        for question, windows, is_truncated in itertools.chain.from_iterable(
+            map(self._converter, paragraphs)
+        ):
+            all_windows += windows
+            is_used = bool(windows) or not self._is_training
+            count += is_used
+            if is_truncated and is_used:
+                truncated.append(question.where)
+        return self._serialize(all_windows), count, truncated
 
-class _RecordEncoder:
-    """Serializes windows to the bytes of `records.serialize`, without the id at the end.
-
-    The windows of one context share most of their bytes, which are encoded once per context.
-    """
-
-    def __init__(self, vocab, max_seq_length):
-        self._varints = {index: tfrecord.varint(index) for index in vocab.values()}
-        self._cls, self._sep = self._varints[vocab[CLS]], self._varints[vocab[SEP]]
-        self._size = max_seq_length
-        self._context, self._bytes, self._starts = None, b"", []
-
-    def encode(self, window):
-        """Return the bytes of a window's record, up to the value of `unique_ids`."""
-        if window.context is not self._context:
-            self._encode_context(window.context)
-        first, query = window.first, window.query
-        context = self._bytes[self._starts[first] : self._starts[first + window.length]]
-        question = b"".join([self._varints[index] for index in query])
-        num_first, num_second = len(query) + 2, window.length + 1
-        padding = bytes(self._size - num_first - num_second)
-        ids = b"".join([self._cls, question, self._sep, context, self._sep, padding])
-        mask = b"\x01" * (num_first + num_second) + padding
-        segments = bytes(num_first) + b"\x01" * num_second + padding
-        # Sorted by name, as in a deterministic serialization.
-        features = [(b"input_ids", ids), (b"input_mask", mask), (b"segment_ids", segments)]
-        if window.start_position is not None:
-            small_varint = tfrecord.small_varint
-            features.insert(0, (b"end_positions", small_varint(window.end_position)))
-            features.insert(3, (b"is_impossible", small_varint(int(window.is_impossible))))
-            features.append((b"start_positions", small_varint(window.start_position)))
-        # The id is the last feature, and all ids from `FIRST_UNIQUE_ID` on have the same length.
-        features.append((b"unique_ids", tfrecord.varint(FIRST_UNIQUE_ID)))
-        example = tfrecord.example([tfrecord.int64_feature(*feature) for feature in features])
-        return example[: -len(tfrecord.varint(FIRST_UNIQUE_ID))]
-
-    def _encode_context(self, context):
-        varints = [self._varints[index] for index in context.ids]
-        self._context, self._bytes = context, b"".join(varints)
-        self._starts = list(itertools.accumulate(map(len, varints), initial=0))
+    def _serialize(self, windows):
+        if not windows:
+            return []
+        ids, segments, context = [], [], None
+        for window in windows:
+            if window.context is not context:
+                context, first_id = window.context, len(ids)
+                ids += context.ids
+            b_start = first_id + window.first
+            segments.append(
+                (len(ids), len(ids) + len(window.query), b_start, b_start + window.length)
+            )
+            ids += window.query
+        ids, segments = np.array(ids, np.int32), np.array(segments)
+        columns = pack_segments(ids, segments, self._vocab, self._max_seq_length)
+        columns["unique_ids"] = np.full((len(windows), 1), FIRST_UNIQUE_ID)
+        if self._is_training:
+            for name, values in (
+                ("start_positions", [window.start_position for window in windows]),
+                ("end_positions", [window.end_position for window in windows]),
+                ("is_impossible", [window.is_impossible for window in windows]),
+            ):
+                columns[name] = np.array(values)[:, None]
+        return tfrecord.examples(columns)

@@ -1,24 +1,23 @@
 """Fine-tune and apply a question answering model: questions and contexts in, answers out."""
 
+import itertools
 import os
 from collections.abc import Mapping
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
-from bert_tf.checkpoints import PretrainedFiles, resolve
+from bert_tf.checkpoints import PretrainedFiles
 from bert_tf.data.rows import BadRows
 from bert_tf.errors import UserError
-from bert_tf.pipelines.labelled_texts import check_list, check_same_length
-from bert_tf.pipelines.task_pipeline import TaskPipeline, pad_to_multiple
-from bert_tf.tasks import QuestionAnsweringConfig
+from bert_tf.pipelines.arguments import check_list, check_same_length, check_texts
+from bert_tf.pipelines.task_pipeline import BATCH_SIZE, EPOCHS, TaskPipeline
+from bert_tf.tasks.question_answering import SPEC, QuestionAnsweringConfig
 from bert_tf.tasks.question_answering.features import FeatureConverter
 from bert_tf.tasks.question_answering.reading import Answer, Paragraph, Question
 from bert_tf.tokenization import FullTokenizer
-
-# Defaults of run_squad.py.
-_LEARNING_RATE, _EPOCHS, _BATCH_SIZE = 5e-5, 3, 32
 
 _ARGUMENTS = ("questions", "contexts", "answers")
 
@@ -41,7 +40,7 @@ class QuestionAnswering(TaskPipeline):
       tokenizer: the `BertTokenizer`.
     """
 
-    task_name = "question_answering"
+    spec = SPEC
     _reads_padding = True
     config: QuestionAnsweringConfig
 
@@ -79,27 +78,20 @@ class QuestionAnswering(TaskPipeline):
         Raises:
           UserError: if there is no such model, or an argument does not fit it.
         """
-        model_files = resolve(preset, do_lower_case=do_lower_case)
         known = QuestionAnsweringConfig.saved_options()
         if unknown := [name for name in options if name not in known]:
             raise UserError(f"`{unknown[0]}`: expected one of {', '.join(known)}")
-        given = {
+        pipeline = cls._from_preset(
+            preset,
+            dtype,
+            load_weights,
+            version_2_with_negative=version_2_with_negative,
+            max_seq_length=max_seq_length,
+            do_lower_case=do_lower_case,
             **options,
-            "version_2_with_negative": version_2_with_negative,
-            "max_seq_length": max_seq_length,
-        }
-        given = {name: value for name, value in given.items() if value is not None}
-        stored = QuestionAnsweringConfig.load(model_files.folder)
-        if stored:
-            given = {**{name: getattr(stored, name) for name in known}, **given}
-        given.update(model_files.tokenizer_settings)
-        bert_config = model_files.bert_config
-        limit = QuestionAnsweringConfig().resolve().max_seq_length
-        limit = min(limit, bert_config.max_position_embeddings)
-        config = QuestionAnsweringConfig.of_pretrained(
-            bert_config, model_files.vocab_file, **{"max_seq_length": limit, **given}
         )
-        return cls._load(model_files, config, dtype, load_weights)
+        pipeline.config.check_lengths()
+        return pipeline
 
     def fit(
         self,
@@ -107,8 +99,8 @@ class QuestionAnswering(TaskPipeline):
         contexts: Any,
         answers: Any,
         validation_data: Any = None,
-        epochs: int = _EPOCHS,
-        batch_size: int = _BATCH_SIZE,
+        epochs: int = EPOCHS,
+        batch_size: int = BATCH_SIZE,
         learning_rate: float | None = None,
         callbacks: Any = None,
         shuffle: bool = True,
@@ -140,25 +132,25 @@ class QuestionAnswering(TaskPipeline):
         Raises:
           UserError: if an argument is not valid.
         """
-        dataset = self._batches((questions, contexts, answers), _ARGUMENTS, batch_size, shuffle)
-        validation = None
+        dataset = self._dataset((questions, contexts, answers), _ARGUMENTS, batch_size, shuffle)
         if validation_data is not None:
             if not isinstance(validation_data, (tuple, list)) or len(validation_data) != 3:
                 raise UserError("`validation_data`: expected (questions, contexts, answers)")
-            validation = self._batches(validation_data, ["validation_data"] * 3, batch_size)
-        options["callbacks"] = callbacks
-        return self._fit(dataset, validation, learning_rate, _LEARNING_RATE, epochs, options)
+            validation_data = self._dataset(validation_data, ["validation_data"] * 3, batch_size)
+        return self._fit(
+            dataset, validation_data, learning_rate, epochs, callbacks=callbacks, **options
+        )
 
     def evaluate(
         self,
         questions: Any,
         contexts: Any,
         answers: Any,
-        batch_size: int = _BATCH_SIZE,
+        batch_size: int = BATCH_SIZE,
         **options: Any,
     ) -> dict[str, float]:
         """Return the loss and the accuracies of start and end of all windows, by name."""
-        dataset = self._batches((questions, contexts, answers), _ARGUMENTS, batch_size)
+        dataset = self._dataset((questions, contexts, answers), _ARGUMENTS, batch_size)
         return self._evaluate(dataset, options)
 
     def predict(self, questions: Any, contexts: Any, batch_size: int = 8) -> Any:
@@ -179,10 +171,10 @@ class QuestionAnswering(TaskPipeline):
           UserError: if an argument is not valid.
         """
         is_single = isinstance(questions, str)
-        questions = _check_texts([questions] if is_single else questions, "questions")
+        questions = check_texts([questions] if is_single else questions, "questions")
         if isinstance(contexts, str):
             contexts = [contexts] * len(questions)
-        contexts = _check_texts(contexts, "contexts")
+        contexts = check_texts(contexts, "contexts")
         check_same_length("questions", questions, "contexts", contexts)
         rows = [
             {"question": question, "context": context}
@@ -201,46 +193,31 @@ class QuestionAnswering(TaskPipeline):
             "metrics": {name: [accuracy("accuracy")] for name in outputs},
         }
 
-    def _batches(self, columns, arguments, batch_size, shuffle=False):
+    def _dataset(self, columns, arguments, batch_size, shuffle=False):
         """Return a dataset of batches of inputs and positions, of all windows."""
-        windows = list(self._windows(columns, arguments))
-        if not windows:
-            raise UserError(f"`{arguments[2]}`: no answer is in its context")
-        vocab = self.tokenizer.vocab
-        cls_id, sep_id = vocab["[CLS]"], vocab["[SEP]"]
-        ids, lengths, positions = [], [], []
-        for window in windows:
-            end = window.first + window.length
-            tokens = window.context.ids[window.first : end]
-            row = [cls_id, *window.query, sep_id, *tokens, sep_id]
-            ids += row
-            lengths.append((len(row), window.offset))
+        cls_id, sep_id = self.tokenizer.vocab["[CLS]"], self.tokenizer.vocab["[SEP]"]
+        ids, segment_ids, positions = [], [], []
+        for window in self._windows(columns, arguments):
+            tokens = window.context.ids[window.first : window.first + window.length]
+            query = [cls_id, *window.query, sep_id]
+            ids.append([*query, *tokens, sep_id])
+            segment_ids.append([0] * len(query) + [1] * (len(tokens) + 1))
             positions.append((window.start_position, window.end_position))
-        ids = tf.RaggedTensor.from_row_lengths(tf.constant(ids), [size for size, _ in lengths])
-        first = tf.constant([offset for _, offset in lengths])
-        dataset = tf.data.Dataset.from_tensor_slices((ids, first, tf.constant(positions)))
-        if shuffle:
-            dataset = dataset.shuffle(len(windows))
+        if not ids:
+            raise UserError(f"`{arguments[2]}`: no answer is in its context")
 
-        def encode(ids, first, positions):
-            sizes = tf.cast(ids.row_lengths(), tf.int32)[:, None]
-            ids = ids.to_tensor()
-            index = tf.range(tf.shape(ids)[1])[None, :]
-            inputs = {
-                "input_ids": ids,
-                "input_mask": tf.cast(index < sizes, tf.int32),
-                "segment_ids": tf.cast((index >= first[:, None]) & (index < sizes), tf.int32),
-            }
-            limit = self.config.max_seq_length
-            inputs = pad_to_multiple(inputs, self._length_multiple(), limit)
+        def encode(ids, segment_ids, positions):
+            inputs = {"input_ids": ids, "input_mask": tf.ones_like(ids), "segment_ids": segment_ids}
+            inputs = self._pad({name: x.to_tensor() for name, x in inputs.items()})
             return inputs, {"start_logits": positions[:, 0], "end_logits": positions[:, 1]}
 
-        return dataset.batch(batch_size).map(encode, tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
+        rows = (_ragged(ids), _ragged(segment_ids), tf.constant(positions))
+        return self._batches(rows, encode, batch_size, shuffle)
 
     def _windows(self, columns, arguments):
         """Yield each `Window` of all questions, as run_squad.py trains on them."""
         questions, contexts = (
-            _check_texts(column, argument)
+            check_texts(column, argument)
             for column, argument in zip(columns[:2], arguments[:2], strict=True)
         )
         answers = check_list(columns[2], arguments[2], "a list of answers")
@@ -267,13 +244,10 @@ class QuestionAnswering(TaskPipeline):
         skipped.report("questions skipped because their answer is not in the context")
 
 
-def _check_texts(texts, argument):
-    """Return a list of str; raise UserError for anything else."""
-    texts = check_list(texts, argument, "a list of texts")
-    for i, text in enumerate(texts):
-        if not isinstance(text, str):
-            raise UserError(f"`{argument}`: expected texts, item {i} is {text!r:.50}")
-    return texts
+def _ragged(rows):
+    """Return lists of numbers as int32 (N, None), faster than `tf.ragged.constant`."""
+    values = np.fromiter(itertools.chain.from_iterable(rows), "int32")
+    return tf.RaggedTensor.from_row_lengths(values, list(map(len, rows)))
 
 
 def _read_answer(answer, context, where):

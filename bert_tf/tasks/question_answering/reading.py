@@ -9,9 +9,8 @@ from typing import NamedTuple
 from bert_tf import console
 from bert_tf.data.rows import BadRows, TfdsRows
 from bert_tf.errors import UserError
-from bert_tf.io import files
+from bert_tf.io import files, json_files
 from bert_tf.tasks.question_answering.alignment import Words
-from bert_tf.tasks.question_answering.streaming_json import read_articles
 
 
 class Answer(NamedTuple):
@@ -54,24 +53,29 @@ class JsonSource:
         self.name = files.require(path, argument)
 
     def paragraphs(self):
-        """Yield each `Paragraph`, with one article in memory.
+        """Yield each `Paragraph`.
 
         Raises:
           UserError: If the file is not valid; names the place in it.
         """
-        for i, article in enumerate(read_articles(self.name)):
-            yield from _paragraphs(article, f"{self.name}: data[{i}]")
+        for i, article in enumerate(_read_articles(self.name)):
+            where = f"{self.name}: data[{i}]"
+            for j, paragraph in enumerate(_get(article, "paragraphs", list, where)):
+                yield _paragraph(paragraph, f"{where}.paragraphs[{j}]")
 
-    def shards(self):
-        """Yield (shard, number of characters); a shard is picklable, for `read_shard`."""
-        for i, text in enumerate(read_articles(self.name, as_text=True)):
-            yield (f"{self.name}: data[{i}]", text), len(text)
 
-    @staticmethod
-    def read_shard(shard):
-        """Yield each `Paragraph` of a shard."""
-        where, text = shard
-        return _paragraphs(json.loads(text), where)
+def _read_articles(path):
+    """Return the list "data" of a JSON file."""
+    text = files.read_text(path)
+    try:
+        values = json_files.loads(text)
+    except json.JSONDecodeError as error:
+        is_open = error.msg.startswith("Unterminated") or not text[error.pos :].strip()
+        hint = "; the file may be truncated" if is_open else ""
+        raise UserError(
+            f"{path}, line {error.lineno}, character {error.colno}: invalid JSON: {error.msg}{hint}"
+        ) from None
+    return _get(values, "data", list, path)
 
 
 _TYPE_NAMES = {str: "a string", list: "a list", int: "an integer", bool: "true or false"}
@@ -94,11 +98,6 @@ def _get(values, key, kind, where):
 def _abbreviated(value):
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 40 else text[:40] + "..."
-
-
-def _paragraphs(article, where):
-    for j, paragraph in enumerate(_get(article, "paragraphs", list, where)):
-        yield _paragraph(paragraph, f"{where}.paragraphs[{j}]")
 
 
 def _paragraph(values, where):
@@ -172,16 +171,6 @@ class TfdsQuestions:
                 yield row["context"].decode("utf-8"), _tfds_question(row, where)
             except UnicodeDecodeError as error:
                 raise UserError(f"{where}: not UTF-8 text ({error})") from None
-
-    def shards(self):
-        """Yield (shard, number of characters); a shard is a paragraph."""
-        for paragraph in self.paragraphs():
-            yield paragraph, len(paragraph.context)
-
-    @staticmethod
-    def read_shard(shard):
-        """Yield the `Paragraph` of a shard."""
-        yield shard
 
 
 def _tfds_question(row, where):

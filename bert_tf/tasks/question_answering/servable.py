@@ -8,11 +8,12 @@ import tensorflow as tf
 
 from bert_tf.serving.exporting import Servable, string_specs
 from bert_tf.serving.prepared_model import prepare_model
-from bert_tf.serving.sequences import Windows, substrings
+from bert_tf.serving.sequences import substrings
 from bert_tf.tasks.question_answering.config import NUM_SPECIAL_TOKENS
 from bert_tf.tasks.question_answering.decoding import MAX_NULL_ODDS
 from bert_tf.tokenization.graph import GraphTokenizer
 from bert_tf.tokenization.graph_normalization import row_indices
+from bert_tf.tokenization.packing_graph import Segment, Windows, pack
 
 _MIN_SCORE = tf.float32.min
 _STRINGS = tf.TensorSpec((None,), tf.string)
@@ -50,8 +51,10 @@ class QuestionAnsweringModule(tf.Module):
         ids, starts, ends = self.tokenizer.tokenize_with_offsets(contexts)
         max_query_length = self._config.max_query_length
         questions = self.tokenizer.first_tokens(questions, max_query_length)[:, :max_query_length]
-        windows = _QuestionWindows(questions, ids, self._config)
-        scores, first_tokens, span_lengths, null = self._best_spans(windows)
+        questions = Segment.of(questions)
+        max_lengths = self._config.max_seq_length - questions.length - NUM_SPECIAL_TOKENS
+        windows = Windows(ids, max_lengths, self._config.doc_stride)
+        scores, first_tokens, span_lengths, null = self._best_spans(questions, windows)
         size = self._config.n_best_size
 
         scores, order = _top_spans(scores, windows.counts, size)
@@ -90,8 +93,8 @@ class QuestionAnsweringModule(tf.Module):
             **null_odds,
         }
 
-    def _best_spans(self, windows):
-        """Run the model on all windows.
+    def _best_spans(self, questions, windows):
+        """Run the model on all `Windows` of the contexts; `questions` is a `Segment` (B,).
 
         Returns:
           (scores (W, K) of the best spans, their first tokens among T (W, K), the number of tokens
@@ -100,8 +103,8 @@ class QuestionAnsweringModule(tf.Module):
         max_length, num_best = self._config.max_answer_length, self._config.n_best_size
 
         def read(rows):
-            inputs, may_start, may_end, token_indices = windows.inputs(
-                rows, self.tokenizer.vocab["[CLS]"], self.tokenizer.vocab["[SEP]"], self._buckets
+            inputs, may_start, may_end, token_indices = _pack_windows(
+                questions, windows, rows, self.tokenizer.vocab, self._buckets
             )
             outputs = self._call(inputs)
             start, end = outputs["start_logits"], outputs["end_logits"]
@@ -124,6 +127,21 @@ class QuestionAnsweringModule(tf.Module):
         return windows.map(
             read, [(tf.float32, shape), (tf.int32, shape), (tf.int32, shape), (tf.float32, (None,))]
         )
+
+
+def _pack_windows(questions, windows, rows, vocab, size):
+    """Return the model's inputs for the windows `rows`; `size` as in `packing_graph.pack`.
+
+    Returns:
+      (dict of int32 (R, S), where an answer may start: bool (R, S), where it may end, the index
+      among T of each position's token: int32 (R, S))
+    """
+    question = questions.take(tf.gather(windows.texts, rows))
+    context = windows.segment(rows)
+    inputs = pack(vocab, size, question, context)
+    position = tf.range(tf.shape(inputs["input_ids"])[1])[None, :] - question.length[:, None] - 2
+    may_end, token_indices = context.find(position)
+    return inputs, may_end & windows.is_max_context(rows, position), may_end, token_indices
 
 
 def _top_spans(scores, counts, size):
@@ -151,59 +169,6 @@ def _top_spans(scores, counts, size):
     indices = tf.gather(tf.concat([order, [0]], 0), tf.where(is_span, firsts, 0))
     indices = tf.where(is_span, indices, tf.size(scores))
     return tf.gather(tf.concat([scores, [_MIN_SCORE]], 0), indices), indices
-
-
-class _QuestionWindows(Windows):
-    """Windows of questions and contexts, as in `tasks.question_answering.features`."""
-
-    def __init__(self, questions, contexts, config):
-        """Compute the windows of ragged token ids (B, None), both of questions and contexts."""
-        self._questions, self._contexts = questions, contexts
-        question_lengths, num_tokens = (
-            tf.cast(x.row_lengths(), tf.int32) for x in (questions, contexts)
-        )
-        max_lengths = config.max_seq_length - question_lengths - NUM_SPECIAL_TOKENS
-        super().__init__(num_tokens, max_lengths, config.doc_stride)
-        self._question_lengths = tf.gather(question_lengths, self.texts)
-
-    def inputs(self, rows, cls_id, sep_id, buckets):
-        """Return the model's inputs for the windows `rows`, padded to a length of `buckets`.
-
-        Returns:
-          (dict of int32 (R, S), where an answer may start: bool (R, S), where it may end, the index
-          among T of each position's token: int32 (R, S))
-        """
-        question_length, first, length = (
-            tf.gather(x, rows)[:, None] for x in (self._question_lengths, self.first, self.length)
-        )
-        texts = tf.gather(self.texts, rows)
-        total = question_length + length + NUM_SPECIAL_TOKENS
-        position = tf.range(buckets(tf.reduce_max(total)))[None, :]
-        context_position = position - question_length - 2
-        is_context = (context_position >= 0) & (context_position < length)
-        is_question = (position >= 1) & (position <= question_length)
-
-        def row_starts(ragged):
-            return tf.cast(tf.gather(ragged.row_starts(), texts), tf.int32)[:, None]
-
-        def token_ids(ragged, indices):
-            return tf.gather(tf.concat([ragged.values, [0]], 0), indices)
-
-        context_indices = row_starts(self._contexts) + first + context_position
-        context_indices = tf.where(is_context, context_indices, 0)
-        question_indices = tf.where(is_question, row_starts(self._questions) + position - 1, 0)
-        ids = tf.where(is_context, token_ids(self._contexts, context_indices), 0)
-        ids = tf.where(is_question, token_ids(self._questions, question_indices), ids)
-        ids = tf.where((position == question_length + 1) | (position == total - 1), sep_id, ids)
-        ids = tf.where(position == 0, cls_id, ids)
-        is_second = (position > question_length + 1) & (position < total)
-        inputs = {
-            "input_ids": ids,
-            "input_mask": tf.cast(position < total, tf.int32),
-            "segment_ids": tf.cast(is_second, tf.int32),
-        }
-        may_start = is_context & self.is_max_context(rows, context_position)
-        return inputs, may_start, is_context, context_indices
 
 
 def question_answering_servable(model, config, options):

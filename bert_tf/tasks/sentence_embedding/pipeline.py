@@ -9,20 +9,26 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
+import tensorflow as tf
 from keras import ops
 
 from bert_tf import checkpoints, console, serving
 from bert_tf.checkpoints import PretrainedFiles
+from bert_tf.checkpoints.metadata import folder_of, read_json
 from bert_tf.configs.model import BertConfig
 from bert_tf.errors import UserError
-from bert_tf.io import files
+from bert_tf.io import files, json_files
 from bert_tf.modeling.models import BertModel, first_position
-from bert_tf.pipelines.presets import sentence_transformers_options
-from bert_tf.pipelines.saving import Exportable, replacing_preset, write_pretrained
+from bert_tf.pipelines.saving import write_pretrained
 from bert_tf.pipelines.text_pipeline import Text, TextPipeline, check_is_collection
 from bert_tf.tokenization import FullTokenizer
 
-POOLINGS = ("mean", "max", "cls")
+# The poolings, and the setting of a sentence-transformers folder that turns each of them on.
+POOLINGS = {
+    "cls": "pooling_mode_cls_token",
+    "mean": "pooling_mode_mean_tokens",
+    "max": "pooling_mode_max_tokens",
+}
 
 # The package of the modules that a sentence-transformers folder names.
 _MODULES = "sentence_transformers.models"
@@ -34,11 +40,13 @@ _MIN_NORM = 1e-12
 _BLOCK_SIZE = 1024
 
 
-class SentenceEncoder(TextPipeline, Exportable):
+class SentenceEncoder(TextPipeline):
     """Converts sentences to vectors, from the token vectors of one layer.
 
     >>> encoder = bert_tf.SentenceEncoder.from_preset("uncased_L-12_H-768_A-12")
     >>> encoder.encode(["A man is eating.", "Somebody has dinner."])  # float32 (2, H)
+
+    `save_to_preset` writes a sentence-transformers folder, without the layers above `layer`.
 
     Attributes:
       pooling, layer, normalize: the arguments of the constructor.
@@ -103,18 +111,7 @@ class SentenceEncoder(TextPipeline, Exportable):
         """Call `encode`; all pipelines have a method of this name."""
         return self.encode(texts)
 
-    def save_to_preset(self, folder: str | os.PathLike, overwrite: bool = False) -> None:
-        """Write a sentence-transformers folder, which `from_preset` loads with its settings.
-
-        The layers above `layer` are left out.
-
-        Args:
-          folder: its path.
-          overwrite: whether to replace an existing folder.
-
-        Raises:
-          UserError: if the folder exists, or cannot be written.
-        """
+    def _write_preset(self, folder):
         config = self.model.config
         num_layers = self.layer % config.num_hidden_layers + 1
         unused = [f"bert/encoder/layer_{i}/" for i in range(num_layers, config.num_hidden_layers)]
@@ -125,10 +122,7 @@ class SentenceEncoder(TextPipeline, Exportable):
         }
         config = BertConfig.from_dict({**config.to_dict(), "num_hidden_layers": num_layers})
         modules = [("Transformer", ""), ("Pooling", "1_Pooling"), ("Normalize", "2_Normalize")]
-        pooling = {
-            f"pooling_mode_{name}": self.pooling == name.split("_")[0]
-            for name in ("cls_token", "mean_tokens", "max_tokens")
-        }
+        pooling = {setting: self.pooling == name for name, setting in POOLINGS.items()}
         values = {
             "modules.json": [
                 {"idx": i, "name": str(i), "path": path, "type": f"{_MODULES}.{name}"}
@@ -140,11 +134,9 @@ class SentenceEncoder(TextPipeline, Exportable):
             },
             "1_Pooling/config.json": {"word_embedding_dimension": self.width, **pooling},
         }
-        with replacing_preset(folder, overwrite) as temporary:
-            write_pretrained(temporary, tensors, config, self.tokenizer)
-            for name, value in values.items():
-                path = os.path.join(temporary, name)
-                files.write_text(path, json.dumps(value, indent=2) + "\n")
+        write_pretrained(folder, tensors, config, self.tokenizer)
+        for name, value in values.items():
+            files.write_text(os.path.join(folder, name), json.dumps(value, indent=2) + "\n")
 
     def _servable(self, options):
         return serving.sentence_embedding_servable(self, options)
@@ -153,14 +145,10 @@ class SentenceEncoder(TextPipeline, Exportable):
         self, sentences: Iterable[str], description: str = "reading sentences"
     ) -> Iterator[tuple[str, np.ndarray]]:
         """Yield each sentence and its vector (H,); the sentences are read as needed."""
-        inputs = self._make_preprocessor()
         check_is_collection(sentences)
         texts = (Text(index, sentence, None) for index, sentence in enumerate(sentences))
-        for encoded, arrays in self._runner.run(
-            inputs.convert_all(texts), description, "sentences"
-        ):
+        for encoded, arrays in self._runner.run(self._encode(texts), description, "sentences"):
             yield encoded.text.text_a, arrays["vectors"]
-        inputs.report()
 
     def compute(self, model, batch):
         """Return the sentence vectors, float32 (B, H), of a batch of inputs of a `BertModel`."""
@@ -180,6 +168,48 @@ class SentenceEncoder(TextPipeline, Exportable):
         if self.normalize:
             x = x / ops.maximum(ops.norm(x, axis=-1, keepdims=True), _MIN_NORM)
         return x
+
+
+class _Module(NamedTuple):
+    """A module of a sentence-transformers folder, in its modules.json."""
+
+    type: str
+    path: str
+
+
+def sentence_transformers_options(path):
+    """Return the settings of a sentence-transformers folder as arguments of `SentenceEncoder`.
+
+    The dict is empty for any other folder. `path` is a folder or a file in it.
+
+    Raises:
+      UserError: if the folder uses a module or a pooling that is not supported.
+    """
+    folder = folder_of(path)
+    modules_file = os.path.join(folder, "modules.json")
+    if not tf.io.gfile.exists(modules_file):
+        return {}
+    modules = {
+        module["type"].rpartition(".")[2]: module["path"]
+        for module in json_files.read(modules_file, list[_Module], "sentence-transformers")
+    }
+    unsupported = sorted(set(modules) - {"Transformer", "Pooling", "Normalize"})
+    if unsupported:
+        raise UserError(
+            f"{modules_file}: module {unsupported[0]} is not supported; expected only Transformer, "
+            "Pooling and Normalize"
+        )
+    settings = read_json(os.path.join(folder, modules.get("Pooling", "")), "config.json")
+    modes = [x for x, value in settings.items() if x.startswith("pooling_") and value is True]
+    poolings = [name for name, setting in POOLINGS.items() if modes == [setting]]
+    if not poolings:
+        raise UserError(
+            f"{folder}: pooling {', '.join(modes) or 'none'} is not supported; expected one of "
+            f"{', '.join(POOLINGS.values())}"
+        )
+    options = {"pooling": poolings[0], "layer": -1, "normalize": "Normalize" in modules}
+    length = read_json(folder, "sentence_bert_config.json").get("max_seq_length")
+    return {**options, "max_seq_length": length} if length else options
 
 
 def l2_normalize(vectors):
@@ -256,14 +286,11 @@ class NearestNeighbors:
     def _compare(self):
         if not self._pending:
             return
-        vectors = l2_normalize([vector for _, vector, _ in self._pending])
-        block_best = nearest_neighbors(self._queries, vectors, self._count)
-        for row, pairs in enumerate(block_best):
-            candidates = [
-                Neighbor(self._pending[i][0], similarity, self._pending[i][2])
-                for i, similarity in pairs
-            ]
+        numbers, vectors, items = zip(*self._pending, strict=True)
+        block = nearest_neighbors(self._queries, l2_normalize(vectors), self._count)
+        for row, pairs in enumerate(block):
+            new = [Neighbor(numbers[i], similarity, items[i]) for i, similarity in pairs]
             # The sort is stable, so ties stay in the order in which they were added.
-            best = sorted(self._best[row] + candidates, key=lambda x: -x.similarity)
+            best = sorted(self._best[row] + new, key=lambda x: -x.similarity)
             self._best[row] = best[: self._count]
         self._pending = []

@@ -1,6 +1,7 @@
 """The configuration of token classification."""
 
 import dataclasses
+from typing import NamedTuple
 
 from bert_tf.configs.data_files import FileOptions, TfdsOptions
 from bert_tf.configs.model import LAYER_COMBINATIONS
@@ -8,9 +9,50 @@ from bert_tf.configs.options import fact, option
 from bert_tf.errors import UserError
 from bert_tf.io import files, json_files
 from bert_tf.io.json_files import Positive
-from bert_tf.tasks.token_classification.features import NUM_SPECIAL_TOKENS, Tags
-from bert_tf.tasks.token_classification.schemes import infer_scheme
+from bert_tf.tasks.token_classification.schemes import (
+    convert_tags,
+    first_invalid_tag,
+    infer_scheme,
+)
 from bert_tf.training.task_config import TaskConfig, check_labels
+
+# [CLS] window [SEP]
+NUM_SPECIAL_TOKENS = 2
+
+
+class Tags(NamedTuple):
+    """The tags that a model predicts.
+
+    Attributes:
+      names: The tags in the order of their ids.
+      scheme: Their scheme, which the model learns.
+      data_scheme: The scheme of the data.
+    """
+
+    names: tuple
+    scheme: str
+    data_scheme: str
+
+    def convert(self, sentence):
+        """Convert the tags of a `Sentence` to the scheme of the model.
+
+        Raises:
+          UserError: If a tag is not valid or unknown to the model.
+        """
+        invalid = first_invalid_tag(sentence.tags, self.data_scheme)
+        if invalid is not None:
+            raise UserError(
+                f"{sentence.location(invalid)}: the tag {sentence.tags[invalid]} is not valid here "
+                f"in the scheme {self.data_scheme}; `tag_scheme` sets the scheme of the data"
+            )
+        tags = convert_tags(sentence.tags, self.data_scheme, self.scheme)
+        for i, tag in enumerate(tags):
+            if tag not in self.names:
+                raise UserError(
+                    f"{sentence.location(i)}: the model does not know the tag {sentence.tags[i]}; "
+                    f"expected one of {', '.join(self.names)}"
+                )
+        return tags
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,62 +6,23 @@ has the most context.
 """
 
 import dataclasses
-from typing import NamedTuple
 
 from bert_tf.errors import UserError
+from bert_tf.tasks.token_classification.config import NUM_SPECIAL_TOKENS, Tags
 from bert_tf.tasks.token_classification.schemes import (
     check_compatible,
-    convert_tags,
     first_invalid_tag,
     infer_scheme,
     spans_from_tags,
     tag_names,
 )
-from bert_tf.tokenization.windows import SlidingWindows
+from bert_tf.tokenization.packing import SlidingWindows, pack_pair
 
-CLS, SEP, UNKNOWN = "[CLS]", "[SEP]", "[UNK]"
+UNKNOWN = "[UNK]"
 
 # Values of `word_starts`: not a word that is tagged here; the start of a word; the start of the
 # first word of a sentence.
 NOT_WORD_START, WORD_START, SENTENCE_START = 0, 1, 2
-
-# [CLS] window [SEP]
-NUM_SPECIAL_TOKENS = 2
-
-
-class Tags(NamedTuple):
-    """The tags that a model predicts.
-
-    Attributes:
-      names: The tags in the order of their ids.
-      scheme: Their scheme, which the model learns.
-      data_scheme: The scheme of the data.
-    """
-
-    names: tuple
-    scheme: str
-    data_scheme: str
-
-    def convert(self, sentence):
-        """Convert the tags of a `Sentence` to the scheme of the model.
-
-        Raises:
-          UserError: If a tag is not valid or unknown to the model.
-        """
-        invalid = first_invalid_tag(sentence.tags, self.data_scheme)
-        if invalid is not None:
-            raise UserError(
-                f"{sentence.location(invalid)}: the tag {sentence.tags[invalid]} is not valid here "
-                f"in the scheme {self.data_scheme}; `tag_scheme` sets the scheme of the data"
-            )
-        tags = convert_tags(sentence.tags, self.data_scheme, self.scheme)
-        for i, tag in enumerate(tags):
-            if tag not in self.names:
-                raise UserError(
-                    f"{sentence.location(i)}: the model does not know the tag {sentence.tags[i]}; "
-                    f"expected one of {', '.join(self.names)}"
-                )
-        return tags
 
 
 def infer_tags(sentences, data_scheme=None, scheme=None):
@@ -115,7 +76,7 @@ def convert_sentences(sentences, tags, tokenizer, config):
     order. Words of a `Sentence` without tags get the id 0. `config` is a resolved
     `TokenClassificationConfig`.
     """
-    size, vocab = config.max_seq_length, tokenizer.vocab
+    size = config.max_seq_length
     tag_to_id = {name: number for number, name in enumerate(tags.names)}
     for document in group_sentences(sentences, config.document_context):
         ids, tag_ids, starts = [], [], []
@@ -123,7 +84,7 @@ def convert_sentences(sentences, tags, tokenizer, config):
             sentence_tags = tags.convert(sentence) if sentence.tags is not None else None
             for i, pieces in enumerate(tokenizer.encode_batch(sentence.words)):
                 # A word of characters that the tokenizer removes still needs a tag.
-                pieces = pieces or [vocab[UNKNOWN]]
+                pieces = pieces or [tokenizer.vocab[UNKNOWN]]
                 more = len(pieces) - 1
                 ids += pieces
                 tag_ids += [tag_to_id[sentence_tags[i]] if sentence_tags else 0] + [0] * more
@@ -137,9 +98,7 @@ def convert_sentences(sentences, tags, tokenizer, config):
             ]
             window_tags = (tag_ids[i] if word_starts[i - first] else 0 for i in tokens)
             yield {
-                "input_ids": [vocab[CLS], *(ids[i] for i in tokens), vocab[SEP], *padding],
-                "input_mask": [1] * (length + NUM_SPECIAL_TOKENS) + padding,
-                "segment_ids": [0] * size,
+                **pack_pair(ids[first : first + length], [], tokenizer, size),
                 "tag_ids": [0, *window_tags, 0, *padding],
                 "word_starts": [0, *word_starts, 0, *padding],
             }

@@ -3,11 +3,11 @@
 import os
 from typing import Any
 
-from bert_tf.checkpoints import PretrainedFiles, read_metadata, resolve
+from bert_tf.checkpoints import PretrainedFiles, read_metadata
 from bert_tf.errors import UserError
-from bert_tf.pipelines.labelled_texts import check_list
+from bert_tf.pipelines.arguments import check_texts
 from bert_tf.pipelines.task_pipeline import TaskPipeline
-from bert_tf.tasks import TokenClassificationConfig
+from bert_tf.tasks.token_classification import SPEC, TokenClassificationConfig
 
 _ARCHITECTURE = "BertForTokenClassification"
 
@@ -25,7 +25,7 @@ class TokenClassification(TaskPipeline):
       tokenizer: the `BertTokenizer`.
     """
 
-    task_name = "token_classification"
+    spec = SPEC
     config: TokenClassificationConfig
 
     @classmethod
@@ -49,31 +49,29 @@ class TokenClassification(TaskPipeline):
         Raises:
           UserError: if there is no such model.
         """
-        model_files = resolve(preset, do_lower_case=do_lower_case)
-        config = TokenClassificationConfig.load(model_files.folder)
-        if config is None:
-            metadata = read_metadata(model_files.checkpoint)
-            if _ARCHITECTURE not in metadata.get("architectures", ()):
-                raise UserError(
-                    f"`preset`: {model_files.checkpoint} is neither a folder of run_ner.py nor a "
-                    f"Hugging Face folder of {_ARCHITECTURE}"
-                )
-            config = TokenClassificationConfig.of_pretrained(
-                model_files.bert_config,
-                model_files.vocab_file,
-                labels=metadata.get("labels", ()),
-                max_seq_length=max_seq_length,
-                **model_files.tokenizer_settings,
-            )
-        elif max_seq_length is not None or do_lower_case is not None:
-            raise UserError(
-                "`max_seq_length` and `do_lower_case` are those of the training, and cannot be "
-                f"given for {model_files.checkpoint}"
-            )
-        pipeline = cls._load(model_files, config, dtype, load_weights=True)
+        pipeline = cls._from_preset(
+            preset, dtype, max_seq_length=max_seq_length, do_lower_case=do_lower_case
+        )
         if pipeline._is_random:
-            raise UserError(f"`preset`: {model_files.checkpoint} has no token classifier")
+            raise UserError(f"`preset`: {preset} has no token classifier")
         return pipeline
+
+    @classmethod
+    def _config_values(cls, checkpoint, stored, values):
+        if stored:
+            if values:
+                raise UserError(
+                    "`max_seq_length` and `do_lower_case` are those of the training, and cannot be "
+                    f"given for {checkpoint}"
+                )
+            return values
+        metadata = read_metadata(checkpoint)
+        if _ARCHITECTURE not in metadata.get("architectures", ()):
+            raise UserError(
+                f"`preset`: {checkpoint} is neither a folder of run_ner.py nor a Hugging Face "
+                f"folder of {_ARCHITECTURE}"
+            )
+        return {**values, "labels": metadata.get("labels", ())}
 
     def predict(self, texts: Any, batch_size: int = 32) -> list[dict[str, Any]]:
         """Return the entities in texts.
@@ -90,8 +88,5 @@ class TokenClassification(TaskPipeline):
         Raises:
           UserError: if `texts` is not such a list.
         """
-        texts = check_list(texts, "texts", "a list of texts")
-        for i, text in enumerate(texts):
-            if not isinstance(text, str):
-                raise UserError(f"`texts`: expected texts, item {i} is {text!r:.50}")
-        return self._answers([{"text": text} for text in texts], batch_size)
+        rows = [{"text": text} for text in check_texts(texts, "texts")]
+        return self._answers(rows, batch_size)

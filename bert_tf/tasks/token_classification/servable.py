@@ -9,11 +9,11 @@ import tensorflow as tf
 
 from bert_tf.serving.exporting import Servable, string_specs
 from bert_tf.serving.prepared_model import prepare_model
-from bert_tf.serving.sequences import Windows, substrings
-from bert_tf.tasks.token_classification.features import NUM_SPECIAL_TOKENS
+from bert_tf.serving.sequences import substrings
 from bert_tf.tasks.token_classification.schemes import split_tag
 from bert_tf.tokenization.graph import GraphTokenizer
 from bert_tf.tokenization.graph_normalization import rows_of_values
+from bert_tf.tokenization.packing_graph import Windows, pack
 from bert_tf.tokenization.wordpiece import BasicTokenizer
 
 _STRINGS = tf.TensorSpec((None,), tf.string)
@@ -82,32 +82,19 @@ class TokenClassificationModule(tf.Module):
 
     def _classify_words(self, ids, is_start):
         """Return the tags of all words, int32 (N,), and their probabilities, float32 (N,)."""
-        num_tokens = tf.cast(ids.row_lengths(), tf.int32)
-        max_lengths = tf.fill(tf.shape(num_tokens), self._config.window_size)
-        windows = Windows(num_tokens, max_lengths, self._config.stride)
-        row_starts = tf.cast(ids.row_starts(), tf.int32)
-        # One more entry, for positions without a token.
-        flat_ids = tf.concat([ids.values, [0]], 0)
+        windows = Windows(ids, self._config.window_size, self._config.stride)
+        # One more entry, so that the gather is never empty.
         is_start = tf.concat([is_start, [False]], 0)
-        cls_id, sep_id = (self.tokenizer.vocab[name] for name in ("[CLS]", "[SEP]"))
 
         def read(rows):
-            first, length = (tf.gather(x, rows)[:, None] for x in (windows.first, windows.length))
-            size = self._buckets(tf.reduce_max(length) + NUM_SPECIAL_TOKENS)
-            position = tf.range(size)[None, :] - 1
-            is_text = (position >= 0) & (position < length)
-            row_start = tf.gather(row_starts, tf.gather(windows.texts, rows))[:, None]
-            token_indices = tf.where(is_text, row_start + first + position, tf.size(ids.values))
-            input_ids = tf.gather(flat_ids, token_indices)
-            input_ids = tf.where(position == length, sep_id, input_ids)
-            inputs = {
-                "input_ids": tf.where(position < 0, cls_id, input_ids),
-                "input_mask": tf.cast(position <= length, tf.int32),
-                "segment_ids": tf.zeros_like(input_ids),
-            }
+            segment = windows.segment(rows)
+            inputs = pack(self.tokenizer.vocab, self._buckets, segment)
+            position = tf.range(tf.shape(inputs["input_ids"])[1])[None, :] - 1
+            is_text, token_indices = segment.find(position)
             scores = tf.nn.softmax(self._call(inputs)["logits"])
             # Each word in the window of its maximum context; over all windows they are in order.
-            is_read = tf.gather(is_start, token_indices) & windows.is_max_context(rows, position)
+            is_read = is_text & tf.gather(is_start, token_indices)
+            is_read &= windows.is_max_context(rows, position)
             scores = tf.boolean_mask(scores, is_read)
             return tf.argmax(scores, -1, output_type=tf.int32), tf.reduce_max(scores, -1)
 

@@ -1,4 +1,4 @@
-"""Texts and labels as users give them, and as a classifier is trained on them.
+"""Labels as users of `TextClassifier` give them, and the targets that it is trained on.
 
 Shapes: B texts, L labels.
 """
@@ -7,45 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.errors import UserError, abbreviate
-
-# Part of the message of the assertions of `LabelEncoder.encode_tensor`.
-UNKNOWN_LABEL = "has a label that is not one of"
-
-
-def check_list(values, argument, expected):
-    """Return a list, array or series as a list; raise UserError for a str or anything else."""
-    if isinstance(values, (str, bytes)):
-        raise UserError(f"`{argument}`: expected {expected}, found a single str")
-    try:
-        return list(values)
-    except TypeError:
-        raise UserError(f"`{argument}`: expected {expected}, found {values!r:.50}") from None
-
-
-def check_same_length(argument, values, other_argument, others):
-    """Raise UserError if two lists have different lengths."""
-    if len(values) != len(others):
-        raise UserError(
-            f"`{argument}` and `{other_argument}` must have the same length, found {len(values)} "
-            f"and {len(others)}"
-        )
-
-
-def texts_and_pairs(texts, argument):
-    """Return a list of texts, or of pairs of texts, as a list of pairs with "" for no text.
-
-    Raises:
-      UserError: if it is anything else; it names `argument`.
-    """
-    expected = "a list of texts, or of pairs (text_a, text_b)"
-    pairs = []
-    for i, text in enumerate(check_list(texts, argument, expected)):
-        pair = (text, "") if isinstance(text, (str, bytes)) else text
-        is_pair = isinstance(pair, (tuple, list, np.ndarray)) and len(pair) == 2
-        if not is_pair or not all(isinstance(x, (str, bytes)) for x in pair):
-            raise UserError(f"`{argument}`: expected {expected}, item {i} is {text!r:.50}")
-        pairs.append(tuple(pair))
-    return pairs
+from bert_tf.pipelines.arguments import check_list
 
 
 class LabelEncoder:
@@ -120,20 +82,15 @@ class LabelEncoder:
           spec: its `tf.TensorSpec`.
           argument: the dataset's.
         """
-        rank = spec.shape.rank
+        shapes, is_valid = [(None,), (None, 1)], spec.dtype != tf.string
+        expected = "numbers of the shape (batch size,)"
         if self._task_type == "multi_label":
-            is_valid = spec.dtype != tf.string and spec.shape.is_compatible_with(
-                (None, len(self._labels))
-            )
+            shapes = [(None, len(self._labels))]
             expected = f"0 and 1 of the shape (batch size, {len(self._labels)})"
-        else:
-            is_valid = rank is None or rank == 1 or (rank == 2 and spec.shape[1] == 1)
-            if self._task_type == "regression":
-                is_valid &= spec.dtype != tf.string
-                expected = "numbers of the shape (batch size,)"
-            else:
-                is_valid &= spec.dtype == tf.string or spec.dtype.is_integer
-                expected = "names or indices of the shape (batch size,)"
+        elif self._task_type == "classification":
+            is_valid = spec.dtype == tf.string or spec.dtype.is_integer
+            expected = "names or indices of the shape (batch size,)"
+        is_valid = is_valid and any(map(spec.shape.is_compatible_with, shapes))
         if not is_valid:
             raise UserError(
                 f"`{argument}`: the labels of the dataset have the shape {spec.shape} and the type "
@@ -142,21 +99,20 @@ class LabelEncoder:
 
     def encode_tensor(self, values, argument):
         """Return the targets of the labels (B,) of a dataset, in TensorFlow operations."""
-        if self._task_type != "classification":
-            values = tf.cast(values, tf.float32)
-            return values if self._task_type == "multi_label" else tf.reshape(values, (-1,))
+        if self._task_type == "multi_label":
+            return tf.cast(values, tf.float32)
         values = tf.reshape(values, (-1,))
-        if values.dtype != tf.string:
-            if self._has_indices:
-                ids = tf.cast(values, tf.int32)
-                return self._with_check((ids >= 0) & (ids < len(self._labels)), ids, argument)
-            values = tf.strings.as_string(values)
-        matches = tf.equal(values[:, None], tf.constant(self._labels))
-        ids = tf.argmax(matches, 1, tf.int32)
-        return self._with_check(tf.reduce_any(matches, 1), ids, argument)
-
-    def _with_check(self, is_known, ids, argument):
-        message = f"`{argument}`: the dataset {UNKNOWN_LABEL} {abbreviate(self._labels, 9)}"
+        if self._task_type == "regression":
+            return tf.cast(values, tf.float32)
+        if values.dtype != tf.string and self._has_indices:
+            ids = tf.cast(values, tf.int32)
+            is_known = (ids >= 0) & (ids < len(self._labels))
+        else:
+            values = values if values.dtype == tf.string else tf.strings.as_string(values)
+            matches = tf.equal(values[:, None], tf.constant(self._labels))
+            ids, is_known = tf.argmax(matches, 1, tf.int32), tf.reduce_any(matches, 1)
+        labels = abbreviate(self._labels, 9)
+        message = f"`{argument}`: the dataset has a label that is not one of {labels}"
         with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(is_known), [message])]):
             return tf.identity(ids)
 

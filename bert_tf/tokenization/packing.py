@@ -1,0 +1,248 @@
+"""Packing of token ids: truncation, sliding windows, masks and segments.
+
+The model reads `[CLS] a [SEP]` or `[CLS] a [SEP] b [SEP]`, padded with 0. A text that does not fit
+into one sequence is truncated or split into overlapping windows. `packing_graph` has the same rules
+as TensorFlow ops.
+"""
+
+import functools
+from typing import NamedTuple
+
+import numpy as np
+
+from bert_tf import console
+
+CLS, SEP = "[CLS]", "[SEP]"
+
+
+def truncate_pair(ids_a, ids_b, limit):
+    """Shorten two lists in place to `limit` together, always the longer one from its end."""
+    while len(ids_a) + len(ids_b) > limit:
+        (ids_a if len(ids_a) > len(ids_b) else ids_b).pop()
+
+
+def truncate_at_random(a_start, a_end, b_start, b_end, limit, rng):
+    """Shorten two segments to `limit` tokens together, as the release does in pre-training.
+
+    The longer one loses tokens one by one, from its front or back at random (`random.Random`).
+    Returns the new bounds of the segments.
+    """
+    a_length, b_length = a_end - a_start, b_end - b_start
+    excess = a_length + b_length - limit
+    if excess <= 0:
+        return a_start, a_end, b_start, b_end
+    random = rng.random
+    from_front = [random() < 0.5 for _ in range(excess)]
+    # The longer segment loses tokens until both are equally long; then b and a take turns.
+    difference = abs(a_length - b_length)
+    a_from_front, b_from_front = from_front[difference + 1 :: 2], from_front[difference::2]
+    if a_length > b_length:
+        a_from_front += from_front[:difference]
+    else:
+        b_from_front += from_front[:difference]
+    a_front, b_front = sum(a_from_front), sum(b_from_front)
+    return (
+        a_start + a_front,
+        a_end - len(a_from_front) + a_front,
+        b_start + b_front,
+        b_end - len(b_from_front) + b_front,
+    )
+
+
+def pack_pair(ids_a, ids_b, tokenizer, max_seq_length, lengths=None, pad=True):
+    """Pack a text or a pair of texts, truncated as in the release.
+
+    Args:
+      ids_a: list of the ids of the first text; it is shortened in place.
+      ids_b: list of the ids of the second text, shortened too; empty for a single text.
+      tokenizer: a `FullTokenizer`.
+      max_seq_length: S.
+      lengths: a `LengthCounter` that the length before truncation is added to, or None.
+      pad: whether to pad to S tokens.
+
+    Returns:
+      Dict of lists of S numbers, or of fewer without `pad`: `input_ids`, `input_mask`,
+      `segment_ids`.
+    """
+    if lengths:
+        lengths.add(len(ids_a) + len(ids_b) + (3 if ids_b else 2))
+    if ids_b:
+        truncate_pair(ids_a, ids_b, max_seq_length - 3)
+    del ids_a[max_seq_length - 2 :]
+    sep = tokenizer.vocab[SEP]
+    first = [tokenizer.vocab[CLS], *ids_a, sep]
+    second = [*ids_b, sep] if ids_b else []
+    padding = [0] * (max_seq_length - len(first) - len(second)) if pad else []
+    return {
+        "input_ids": first + second + padding,
+        "input_mask": [1] * (len(first) + len(second)) + padding,
+        "segment_ids": [0] * len(first) + [1] * len(second) + padding,
+    }
+
+
+def pack_segments(ids, segments, vocab, max_seq_length):
+    """Pack many pairs of segments of one array of tokens; nothing is truncated.
+
+    Args:
+      ids: int32 (T,), the tokens.
+      segments: integers (R, 4), the bounds a_start, a_end, b_start, b_end in `ids` of each pair.
+        The second segment may be empty.
+      vocab: dict from token to id.
+      max_seq_length: S.
+
+    Returns:
+      Dict of arrays (R, S): `input_ids` int32, `input_mask` and `segment_ids` bool.
+    """
+    a_start, a_end, b_start, b_end = segments.T[..., None]
+    b_length = b_end - b_start
+    b_first = a_end - a_start + 2
+    length = b_first + b_length + (b_length > 0)
+    rows, position = np.arange(len(segments))[:, None], np.arange(max_seq_length)[None]
+    is_filled = position < length
+    source = position + np.where(position < b_first, a_start - 1, b_start - b_first)
+    # Positions outside the segments get arbitrary ids here; the next lines overwrite them.
+    packed = ids.take(source, mode="clip") * is_filled
+    packed[:, 0] = vocab[CLS]
+    packed[rows, b_first - 1] = packed[rows, length - 1] = vocab[SEP]
+    is_second = is_filled & (position >= b_first)
+    return {"input_ids": packed, "input_mask": is_filled, "segment_ids": is_second}
+
+
+class SlidingWindows:
+    """Overlapping windows over a sequence of tokens.
+
+    A token that is in several windows has its maximum context in the one where its distance to the
+    nearer edge, plus 0.01 for each token of the window, is largest (as in the release).
+
+    Attributes:
+      spans: List of (first token, number of tokens) of each window.
+    """
+
+    def __init__(self, num_tokens, window_size, stride):
+        """Place the windows.
+
+        Args:
+          num_tokens: Number of tokens; there are no windows if it is 0.
+          window_size: The largest number of tokens in a window.
+          stride: Number of tokens from the start of one window to the start of the next.
+        """
+        self.spans, start = [], 0
+        while start < num_tokens:
+            length = min(num_tokens - start, window_size)
+            self.spans.append((start, length))
+            if start + length == num_tokens:
+                break
+            start += min(length, stride)
+        self._num_tokens = num_tokens
+
+    def is_max_context(self, window, token):
+        """Return whether a token has its maximum context in the window with this index."""
+        return self._best_windows[token] == window
+
+    @functools.cached_property
+    def _best_windows(self):
+        best, scores = [-1] * self._num_tokens, [-1.0] * self._num_tokens
+        for window, (start, length) in enumerate(self.spans):
+            for i in range(length):
+                # As in the release, which favours longer windows a little.
+                score = min(i, length - 1 - i) + 0.01 * length
+                if score > scores[start + i]:
+                    best[start + i], scores[start + i] = window, score
+        return best
+
+
+class DocumentWindows(NamedTuple):
+    """How a classifier reads the windows of a document, each `[CLS] tokens [SEP]`.
+
+    Attributes:
+      max_seq_length: length of a window in tokens, including [CLS] and [SEP].
+      stride: number of tokens from the start of one window to the start of the next.
+      max_windows: the tokens after that many windows are left out.
+      pooling: "mean" or "max" of the logits of the windows.
+    """
+
+    max_seq_length: int
+    stride: int
+    max_windows: int
+    pooling: str
+
+    @property
+    def size(self):
+        """The largest number of tokens of the document in a window."""
+        return self.max_seq_length - 2
+
+    @property
+    def max_length(self):
+        """The longest document that is read completely, including [CLS] and [SEP]."""
+        return (self.max_windows - 1) * min(self.stride, self.size) + self.max_seq_length
+
+    def spans(self, num_tokens):
+        """Return the windows of a document: (first token, number of tokens); at least one."""
+        spans = SlidingWindows(num_tokens, self.size, self.stride).spans or [(0, 0)]
+        return spans[: self.max_windows]
+
+    def pack(self, ids, tokenizer, num_windows):
+        """Pack each window of a text as `[CLS] tokens [SEP]`.
+
+        Args:
+          ids: list of the ids of the text.
+          tokenizer: a `FullTokenizer`.
+          num_windows: W; windows of zeros follow those of the text.
+
+        Returns:
+          Dict of lists of W lists of S numbers.
+        """
+        rows = [
+            pack_pair(ids[first : first + length], [], tokenizer, self.max_seq_length)
+            for first, length in self.spans(len(ids))
+        ]
+        padding = [[0] * self.max_seq_length] * (num_windows - len(rows))
+        return {name: [row[name] for row in rows] + padding for name in rows[0]}
+
+
+class LengthCounter:
+    """Counts texts by whether they exceed a number of tokens.
+
+    >>> lengths = LengthCounter(128)
+    >>> lengths.add(431)
+    >>> lengths.counts
+    {'texts': 1, 'truncated': 1, 'longest': 431}
+    """
+
+    def __init__(self, limit):
+        """`limit` is the maximum number of tokens, including [CLS] and [SEP]."""
+        self.limit = limit
+        self.counts = {"texts": 0, "truncated": 0, "longest": 0}
+
+    def add(self, length):
+        """Add a text of this many tokens, including [CLS] and [SEP]."""
+        self.counts["texts"] += 1
+        self.counts["truncated"] += length > self.limit
+        self.counts["longest"] = max(self.counts["longest"], length)
+
+
+def log_truncated(where, counts, limit, max_limit=None, advice="", unit="texts"):
+    """Log how many texts were truncated, if any, and what to do about it.
+
+    Args:
+      where: the split, or another description of the texts.
+      counts: the `counts` of a `LengthCounter`.
+      limit: its limit, the `max_seq_length`.
+      max_limit: the model's `max_position_embeddings`, None if unknown.
+      advice: an option that reads all of a text, with its value, or "".
+      unit: the plural noun for the texts.
+    """
+    count, total = counts["truncated"], counts["texts"]
+    if not count:
+        return
+    advices = []
+    if max_limit is None or max_limit > limit:
+        most = f" (at most {max_limit})" if max_limit else ""
+        advices.append(f"a larger `max_seq_length`{most} keeps more of them")
+    if advice:
+        advices.append(f"`{advice}` reads them in windows")
+    console.warning(
+        "%s: %d of %d %s (%.1f%%) have more than %d tokens and are truncated, the longest has %d%s",
+        where, count, total, unit, 100.0 * count / total, limit, counts["longest"],
+        "; " + ", ".join(advices) if advices else "",
+    )  # fmt: skip

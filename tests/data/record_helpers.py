@@ -1,0 +1,18 @@
+"""Records serialized by TensorFlow, to compare with and for values that bert_tf does not write."""
+
+import numpy as np
+import tensorflow as tf
+
+
+def serialized_by_tensorflow(values):
+    """Return an example of arrays and lists of bytes, as bytes."""
+    example = tf.train.Example()
+    for name, value in values.items():
+        feature = example.features.feature[name]
+        if isinstance(value, list):
+            feature.bytes_list.value.extend(value)
+        elif value.dtype == np.float32:
+            feature.float_list.value.extend(value.ravel())
+        else:
+            feature.int64_list.value.extend(map(int, value.ravel()))
+    return example.SerializeToString(deterministic=True)
