@@ -174,9 +174,10 @@ def answer_table(predictor, table, output_file, write):
     if kind == "parquet" and not output_file:
         raise UserError("`output_file` is required, because the input is Parquet")
     _check_output(table, output_file)
-    added = [_added(answer, predictor.metadata) for answer in predictor(table.rows)]
+    table_columns, metadata = predictor.answers.table_columns, predictor.metadata
+    added = [table_columns(answer, metadata) for answer in predictor(table.rows)]
     if kind != "json" and kind != "json_lines":
-        separator = predictor.metadata.get("columns", {}).get("label_separator", ",")
+        separator = metadata.get("columns", {}).get("label_separator", ",")
         added = [_flat(row, separator, kind == "delimited") for row in added]
     if taken := [name for name in added[0] if name in table.names]:
         raise UserError(f"{table.path} already has a column {taken[0]!r}; rename it")
@@ -199,15 +200,6 @@ def _check_output(table, output_file):
             f"`output_file`: the answers to {table.path} are {table.format}, as it is; use a name "
             f"that does not end in {ending}"
         )
-
-
-def _added(answer, metadata):
-    """Return the columns to add to a row: the prediction, and probabilities if there are any."""
-    task = metadata.get("task")
-    if task in ("classification", "multi_label") and "probabilities" in answer:
-        prediction = answer["label" if task == "classification" else "labels"]
-        return {"prediction": prediction, "probabilities": answer["probabilities"]}
-    return {"prediction": answer["score"]} if task == "regression" else answer
 
 
 def _flat(row, separator, to_text):

@@ -25,8 +25,9 @@ __getattr__, __all__ = lazy_names(
             "use_skip_padding",
             "use_xla",
         ),
-        "task": ("RecordFormat", "Task", "TaskData", "TaskSpec"),
+        "task": ("RecordFormat", "Task", "TaskData"),
         "task_config": ("TaskConfig", "check_length", "check_vocabulary"),
+        "task_spec": ("TASKS", "ServedTask", "TaskSpec", "register"),
         "trainer": ("Trainer",),
     },
 )

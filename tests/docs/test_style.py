@@ -29,15 +29,14 @@ ALLOWED_UPWARDS = {
     ("tokenization", "checkpoints"),
     # To be removed: frameworks that name a task.
     ("pipelines", "tasks"),
-    ("serving", "tasks"),
     ("training", "tasks"),
 }
 
 # Files that every task may have, and names of subjects that several layers handle: the commands of
 # `bert-tf` and the servables are named after the task or pipeline that they expose.
 PARALLEL_FILES = {
-    "__init__.py", "__main__.py", "config.py", "data.py", "features.py", "pipeline.py",
-    "pretraining.py", "reading.py", "scoring.py", "servable.py", "task.py",
+    "__init__.py", "__main__.py", "answers.py", "config.py", "data.py", "features.py",
+    "pipeline.py", "pretraining.py", "reading.py", "scoring.py", "servable.py", "task.py",
 }  # fmt: skip
 PARALLEL_PACKAGES = {"cli", "serving"}
 

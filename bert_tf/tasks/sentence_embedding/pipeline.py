@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from keras import ops
 
-from bert_tf import checkpoints, console, serving
+from bert_tf import checkpoints, console
 from bert_tf.configs.model import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.io import files
@@ -19,6 +19,7 @@ from bert_tf.modeling.models import BertModel, first_position
 from bert_tf.pipelines.presets import ModelFiles, find_preset, sentence_transformers_options
 from bert_tf.pipelines.saving import Exportable, replacing_preset, write_pretrained
 from bert_tf.pipelines.text_pipeline import Text, TextPipeline, check_is_collection
+from bert_tf.tasks.sentence_embedding.servable import sentence_embedding_servable
 from bert_tf.tokenization import FullTokenizer
 
 POOLINGS = ("mean", "max", "cls")
@@ -145,7 +146,7 @@ class SentenceEncoder(TextPipeline, Exportable):
                 files.write_text(path, json.dumps(value, indent=2) + "\n")
 
     def _servable(self, options):
-        return serving.sentence_embedding_servable(self, options)
+        return sentence_embedding_servable(self, options)
 
     def stream(
         self, sentences: Iterable[str], description: str = "reading sentences"

@@ -1,0 +1,97 @@
+"""The data of a multiple choice run: from options to examples, features and result files.
+
+Letters of shapes: B examples, C choices, S sequence.
+"""
+
+from bert_tf.configs.train import PARTS
+from bert_tf.data import records
+from bert_tf.data.feature_cache import FeatureCache, digest, tokenizer_fingerprint, write_records
+from bert_tf.data.rows import find_file
+from bert_tf.tasks.multiple_choice.config import MultipleChoiceConfig
+from bert_tf.tasks.multiple_choice.features import convert_examples
+from bert_tf.tasks.multiple_choice.reading import read_examples
+from bert_tf.tasks.multiple_choice.task import MultipleChoiceTask
+from bert_tf.tokenization.truncation import LengthCounter
+from bert_tf.training import results
+from bert_tf.training.task import RecordFormat, TaskData
+
+# Bump when the same data make different features.
+_VERSION = 1
+
+# The names of a split's file in a folder; val.csv is SWAG's.
+_FILES = {"train": ("train.csv",), "dev": ("dev.csv", "val.csv"), "test": ("test.csv",)}
+
+
+class MultipleChoiceData(TaskData):
+    """The examples of each split.
+
+    Attributes:
+      examples: dict from split to list of `Example`.
+      endings: dict from split to the names of the columns of endings.
+      config: the `MultipleChoiceConfig`.
+    """
+
+    sequence_unit = "pairs of context and ending"
+    metric_names = MultipleChoiceTask.metric_names_with()
+
+    def __init__(self, examples, endings, config):
+        self.examples, self.endings, self.config = examples, endings, config
+
+    def splits(self, part):
+        return [part] if part in self.examples else []
+
+    def features(self, split, path, tokenizer, teacher=None):
+        examples, length = self.examples[split], self.config.max_seq_length
+        fingerprint = {
+            "data": digest([e.context, e.endings, e.label] for e in examples),
+            "examples": len(examples),
+            **tokenizer_fingerprint(tokenizer),
+            "max_seq_length": length,
+            "schema": digest(records.CHOICE.items()),
+            "version": _VERSION,
+        }
+
+        def write():
+            lengths = LengthCounter(length)
+            values = convert_examples(examples, tokenizer, length, lengths)
+            write_records(path, records.CHOICE, values, total=len(examples))
+            return {"lengths": lengths.counts}
+
+        return FeatureCache(path, fingerprint, write)
+
+    def count(self, split, features):
+        return len(self.examples[split])
+
+    def record_format(self, split, with_teacher=False):
+        num_choices = len(self.endings[split])
+        lengths = {"S": self.config.max_seq_length, "C": num_choices}
+        return RecordFormat.of(records.CHOICE, self.config, lengths, num_choices)
+
+    def make_task(self, dtype=None, distillation=None):
+        return MultipleChoiceTask(self.config.bert_config, dtype)
+
+    def evaluate(self, run, split):
+        """Write eval_results.txt; see `TaskData.evaluate`."""
+        return results.evaluate_and_write(run, split)
+
+    def predict(self, run, split):
+        """Write test_results.tsv and test_predictions.tsv."""
+        predictions = run.predict_all(split)
+        probabilities = predictions["probabilities"]
+        choices = [str(number) for number in run.trainer.task.decide(predictions)]
+        ids = [example.id for example in self.examples[split]]
+        run.workers.chief_first(
+            lambda: results.write_predictions(
+                run.folder, split, ids, choices, self.endings[split], probabilities
+            )
+        )
+
+
+def read(options, model, parts, stored=None):
+    """Read the data of a run; see `base.TaskSpec.read`."""
+    examples, endings = {}, {}
+    for split in filter(parts.__contains__, PARTS):
+        path = getattr(options, f"{split}_file")
+        path = find_file(split, _FILES[split], options.data_dir, path)
+        examples[split], endings[split] = read_examples(path, options, split != "test")
+    return MultipleChoiceData(examples, endings, MultipleChoiceConfig.of_run(model, options))
