@@ -155,14 +155,12 @@ def from_pretrained(task):
     if spec.pretrained_servable:
         return spec.pretrained_servable(preset, export_options(), FLAGS.max_seq_length, **options)
     options.pop("labels", None)
-    bert_config, tokenizer = preset.open()
     config = spec.config_class.of_pretrained(
-        bert_config,
-        preset.vocab,
-        tokenizer.basic_tokenizer.do_lower_case,
-        FLAGS.labels or recorded_labels(preset.checkpoint),
+        preset.bert_config,
+        preset.vocab_file,
+        labels=FLAGS.labels or recorded_labels(preset.checkpoint),
         max_seq_length=FLAGS.max_seq_length,
-        **bert_tf.tokenization.extra_settings(tokenizer.settings),
+        **preset.tokenizer.settings,
         **served.config,
         **options,
     )

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Learn a vocabulary, pre-train, fine-tune and serve a small BERT model, in a few minutes.
 
-Nothing is downloaded: `bert_tf.toy_corpus` generates the text. Each step runs one of the scripts
+Nothing is downloaded: `examples.toy_corpus` generates the text. Each step runs one of the scripts
 and prints its command, and a table at the end shows the results. The model is small, but the
 commands are the same for a model of any size.
 """
@@ -17,9 +17,10 @@ import time
 from absl import flags
 
 import bert_tf
-from bert_tf import commands, toy_corpus
+from bert_tf import commands
 from bert_tf.cli.flags import FLAGS
 from bert_tf.io import files
+from examples import toy_corpus
 
 flags.DEFINE_string(
     "output_dir", "./quickstart_output", "Folder for all output; an earlier quick start is deleted."
@@ -108,7 +109,7 @@ def prepare_data():
     """Make the text, the vocabulary, the configuration and the pre-training records."""
     run_step(
         "Generate text: documents without labels, and sentences with labels",
-        "-m bert_tf.toy_corpus",
+        "-m examples.toy_corpus",
         output_dir=output_path("text"),
         seed=FLAGS.seed,
     )

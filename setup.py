@@ -113,6 +113,8 @@ setup(
         "tensorflow-text>=2.20,<2.22; platform_system != 'Windows'",
         # Hugging Face folders, read and written.
         "safetensors>=0.4",
+        # Learns vocabularies.
+        "tokenizers>=0.20",
         "tqdm>=4.66",
         "urllib3>=2.0",
     ],
@@ -146,7 +148,5 @@ setup(
         "pictures": ["matplotlib>=3.8"],
         # notebooks/, and a Jupyter to open them with.
         "notebooks": ["jupyterlab>=4.0", "matplotlib>=3.8"],
-        # What benchmarks/ measures bert_tf against.
-        "benchmarks": ["tokenizers>=0.20"],
     },
 )

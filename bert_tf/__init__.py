@@ -54,7 +54,6 @@ _PACKAGES = (
     "task_options",
     "tasks",
     "tokenization",
-    "toy_corpus",
     "training",
 )
 

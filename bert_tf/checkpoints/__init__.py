@@ -1,22 +1,9 @@
 """Load, save and convert weights of the release and of Hugging Face, by name."""
 
 from bert_tf.checkpoints.convert import convert, resize
-from bert_tf.checkpoints.hub import (
-    MODELS,
-    fetch,
-    find_preset,
-    find_settings,
-    find_tokenizer,
-    is_local_model,
-    resolve_model,
-)
+from bert_tf.checkpoints.hub import MODELS, fetch
 from bert_tf.checkpoints.hugging_face import write as write_hugging_face
-from bert_tf.checkpoints.metadata import (
-    find_vocabulary,
-    load_config,
-    read_metadata,
-    read_settings,
-)
+from bert_tf.checkpoints.metadata import load_config, read_metadata, read_settings
 from bert_tf.checkpoints.names import encoder_shapes, release_name, tensors, weights
 from bert_tf.checkpoints.release import (
     ReleaseCheckpoint,
@@ -26,10 +13,12 @@ from bert_tf.checkpoints.release import (
     remove,
     write,
 )
+from bert_tf.checkpoints.resolver import PretrainedFiles, resolve
 from bert_tf.checkpoints.warm_start import count_labels, open_checkpoint, warm_start
 
 __all__ = [
     "MODELS",
+    "PretrainedFiles",
     "ReleaseCheckpoint",
     "check_path",
     "convert",
@@ -37,11 +26,6 @@ __all__ = [
     "encoder_shapes",
     "fetch",
     "find",
-    "find_preset",
-    "find_settings",
-    "find_tokenizer",
-    "find_vocabulary",
-    "is_local_model",
     "load_config",
     "named_checkpoint",
     "open_checkpoint",
@@ -50,7 +34,7 @@ __all__ = [
     "release_name",
     "remove",
     "resize",
-    "resolve_model",
+    "resolve",
     "tensors",
     "warm_start",
     "weights",

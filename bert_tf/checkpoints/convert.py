@@ -8,7 +8,9 @@ import tensorflow as tf
 from bert_tf import console
 from bert_tf.checkpoints import hugging_face, release
 from bert_tf.checkpoints.metadata import (
-    find_vocabulary,
+    VOCABULARY_FILES,
+    add_published_casing,
+    find_companion_file,
     load_config,
     read_labels,
     read_metadata,
@@ -88,7 +90,7 @@ def convert(
         "tokenize_chinese_chars": tokenize_chinese_chars,
     }
     settings = _settings(path, vocab_file, options)
-    vocab_file = vocab_file or find_vocabulary(path)
+    vocab_file = vocab_file or find_companion_file(path, VOCABULARY_FILES)
     check_compatible(source.shapes, encoder_shapes(config), source.path)
 
     names = [name for name in source.shapes if is_known(name)]
@@ -146,6 +148,7 @@ def _settings(path, vocab_file, options):
             raise UserError(
                 f"`{name}={value}`, but the files next to {path} have {name}={recorded[name]}"
             )
+    add_published_casing(recorded, path)
     return resolve_settings(**{**recorded, **given})
 
 

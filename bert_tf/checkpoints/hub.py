@@ -5,28 +5,18 @@ of a mirror with the same paths as the original.
 """
 
 import contextlib
-import dataclasses
-import difflib
 import functools
 import hashlib
 import json
 import os
 import zipfile
 import zlib
-from typing import NamedTuple
 
 from bert_tf import console
 from bert_tf.checkpoints.convert import RELEASE_CHECKPOINT
 from bert_tf.checkpoints.download import download
-from bert_tf.checkpoints.metadata import (
-    HUGGING_FACE_CONFIG,
-    find_companion_file,
-    find_vocabulary,
-    read_settings,
-)
 from bert_tf.errors import UserError, reason
 from bert_tf.io import files, json_files, locks
-from bert_tf.tokenization.vocabulary import casing_from_path
 
 BASE_URL = "https://storage.googleapis.com/bert_models"
 _BLOCK_BYTES = 1 << 20
@@ -34,18 +24,9 @@ _BLOCK_BYTES = 1 << 20
 _MAX_UNPACKED_BYTES = 8 << 30
 
 
-class PublishedModel(NamedTuple):
-    """The path of a model's archive below the base URL, and the casing of the model."""
-
-    archive: str
-    do_lower_case: bool
-
-
 def _published(date, *names):
-    for name in names:
-        # The Chinese model was trained on lower-cased text, too.
-        cased = name.startswith(("cased", "wwm_cased", "multi_cased"))
-        yield name, PublishedModel(f"{date}/{name}.zip", not cased)
+    """Return the paths below the base URL of the archives of models, a dict by name."""
+    return {name: f"{date}/{name}.zip" for name in names}
 
 
 def _small_models():
@@ -56,41 +37,33 @@ def _small_models():
 
 
 # The largest small model has the name of BERT-Base but different weights: add its date.
-MODELS = dict(_published("2020_02_20", *_small_models()))
-MODELS["2020_02_20/uncased_L-12_H-768_A-12"] = MODELS["uncased_L-12_H-768_A-12"]
-MODELS.update(
-    [
-        *_published(
-            "2018_10_18",
-            "uncased_L-12_H-768_A-12",
-            "uncased_L-24_H-1024_A-16",
-            "cased_L-12_H-768_A-12",
-            "cased_L-24_H-1024_A-16",
-        ),
-        *_published("2018_11_03", "multilingual_L-12_H-768_A-12", "chinese_L-12_H-768_A-12"),
-        *_published("2018_11_23", "multi_cased_L-12_H-768_A-12"),
-        *_published("2019_05_30", "wwm_uncased_L-24_H-1024_A-16", "wwm_cased_L-24_H-1024_A-16"),
-    ]
-)
+_SMALL = _published("2020_02_20", *_small_models())
+MODELS = {
+    **_SMALL,
+    "2020_02_20/uncased_L-12_H-768_A-12": _SMALL["uncased_L-12_H-768_A-12"],
+    **_published(
+        "2018_10_18",
+        "uncased_L-12_H-768_A-12",
+        "uncased_L-24_H-1024_A-16",
+        "cased_L-12_H-768_A-12",
+        "cased_L-24_H-1024_A-16",
+    ),
+    **_published("2018_11_03", "multilingual_L-12_H-768_A-12", "chinese_L-12_H-768_A-12"),
+    **_published("2018_11_23", "multi_cased_L-12_H-768_A-12"),
+    **_published("2019_05_30", "wwm_uncased_L-24_H-1024_A-16", "wwm_cased_L-24_H-1024_A-16"),
+}
 
 
-class ModelFiles(NamedTuple):
-    """The paths of a published model's files, and its casing."""
+def fetch(name: str, cache: str | None = None, base_url: str | None = None) -> str:
+    """Return the checkpoint of a published model, after downloading it if it is not in the cache.
 
-    config: str
-    checkpoint: str
-    vocab: str
-    do_lower_case: bool
-
-
-def fetch(name: str, cache: str | None = None, base_url: str | None = None) -> ModelFiles:
-    """Return the files of a published model, after downloading it if it is not in the cache.
+    Config and vocabulary are in the same folder; `resolve` finds them.
 
     An interrupted download resumes where it stopped. If several processes need the same model, one
     downloads it and the others wait. The SHA-256 of the files must be the known one of the model;
     for models without one, that of the first download, which is saved next to the folder.
 
-    >>> config, checkpoint, vocab, do_lower_case = fetch("uncased_L-12_H-768_A-12")
+    >>> checkpoint = fetch("uncased_L-12_H-768_A-12")
 
     Args:
       name: one of `MODELS`.
@@ -101,8 +74,7 @@ def fetch(name: str, cache: str | None = None, base_url: str | None = None) -> M
       UserError: if the name is unknown, the download fails, or the archive is damaged or has other
         files.
     """
-    model = MODELS.get(name)
-    if model is None:
+    if name not in MODELS:
         raise UserError(
             f"`model`: {name!r} is neither a folder nor one of {', '.join(sorted(MODELS))}"
         )
@@ -117,45 +89,15 @@ def fetch(name: str, cache: str | None = None, base_url: str | None = None) -> M
                 files.remove_partial(folder)
                 files.remove_partial(f"{folder}.sha256.json")
             if not os.path.isdir(folder):  # another process may have downloaded it meanwhile
-                _fetch(name, f"{base_url}/{model.archive}", folder, is_locked)
+                _fetch(name, f"{base_url}/{MODELS[name]}", folder, is_locked)
             elif is_locked:
                 _remove(folder + ".zip")
-    paths = [os.path.join(folder, x) for x in (files.CONFIG, RELEASE_CHECKPOINT, files.VOCABULARY)]
-    for path in (paths[0], paths[1] + ".index", paths[2]):
-        if not os.path.exists(path):
+    for name in (files.CONFIG, f"{RELEASE_CHECKPOINT}.index", files.VOCABULARY):
+        if not os.path.exists(os.path.join(folder, name)):
             raise UserError(
-                f"{folder}: {os.path.basename(path)} is missing; remove the folder to download the "
-                "model again"
+                f"{folder}: {name} is missing; remove the folder to download the model again"
             )
-    return ModelFiles(paths[0], paths[1], paths[2], model.do_lower_case)
-
-
-def find_preset(preset: str, needs_config: bool = True) -> str:
-    """Return the path of the weights of a published model, or the path of a folder itself.
-
-    Args:
-      preset: name of the model, or path of a folder or checkpoint.
-      needs_config: whether the folder must have a config.
-
-    Raises:
-      UserError: if there is neither a model of that name nor a folder with weights and config.
-    """
-    preset = os.fspath(preset)
-    if preset in MODELS:
-        return fetch(preset).checkpoint
-    if not is_local_model(preset):
-        similar = difflib.get_close_matches(os.path.basename(preset), MODELS)
-        hint = f"; did you mean {' or '.join(similar)}?" if similar else ""
-        raise UserError(
-            f"`preset`: {preset} is neither a published model (one of "
-            f"`bert_tf.checkpoints.MODELS`) nor a folder or checkpoint{hint}"
-        )
-    if needs_config and not find_companion_file(preset, (files.CONFIG, HUGGING_FACE_CONFIG)):
-        raise UserError(
-            f"`preset`: {preset} is not a model: there is no {files.CONFIG} or "
-            f"{HUGGING_FACE_CONFIG} in the folder"
-        )
-    return preset
+    return os.path.join(folder, RELEASE_CHECKPOINT)
 
 
 @contextlib.contextmanager
@@ -289,99 +231,3 @@ def _known_digests():
             name, _, base = file.rpartition("/")
             digests.setdefault(name, {})[base] = digest
     return digests
-
-
-def resolve_model(config, *required):
-    """Return an `options.ModelConfig` with the files of the model that it names.
-
-    The model is a published one, or a folder of the release, of Hugging Face or of a training run.
-    Without `model` the files next to `init_checkpoint` are used.
-
-    Raises:
-      UserError: if one of the options `required` has no value.
-    """
-    if is_local_model(config.model) if config.model else config.init_checkpoint:
-        return _resolve_folder(config, required)
-    if config.model:
-        preset = fetch(config.model)
-        values = {
-            "bert_config_file": preset.config,
-            "init_checkpoint": preset.checkpoint,
-            "vocab_file": preset.vocab,
-            "do_lower_case": preset.do_lower_case,
-        }
-        missing = {name: x for name, x in values.items() if getattr(config, name) is None}
-        config = dataclasses.replace(config, **missing)
-    for name in required:
-        if not getattr(config, name):
-            raise UserError(f"`{name}` or `model` must be given")
-    return config
-
-
-def _resolve_folder(config, required):
-    """Fill in a `ModelConfig` from the folder that `model` or else `init_checkpoint` is in."""
-    path = config.model or config.init_checkpoint
-    values = {
-        "bert_config_file": find_companion_file(path, (files.CONFIG, HUGGING_FACE_CONFIG)),
-        "vocab_file": find_vocabulary(path),
-        "init_checkpoint": path,
-    }
-    values = {x: y for x, y in values.items() if y and getattr(config, x) is None}
-    used = [f"{x} ({os.path.basename(y)})" for x, y in values.items() if x != "init_checkpoint"]
-    if used:
-        settings = find_settings(path) if "vocab_file" in values else {}
-        used += [f"{x}={y}" for x, y in settings.items()
-                 if y is not None and getattr(config, x, None) is None]  # fmt: skip
-        console.info("from %s: %s", path, ", ".join(used))
-    config = dataclasses.replace(config, **values)
-    for name in required:
-        if not getattr(config, name):
-            names = (files.CONFIG, HUGGING_FACE_CONFIG)
-            if name == "vocab_file":
-                names = (files.VOCABULARY, files.TOKENIZER)
-            raise UserError(
-                f"`{name}` must be given: there is no {' or '.join(names)} next to {path}"
-            )
-    return config
-
-
-def is_local_model(path):
-    """Return whether a path is a folder or a checkpoint, not the name of a published model."""
-    system = files.system(path)
-    return path not in MODELS and any(system.exists(path + x) for x in ("", ".index"))
-
-
-def find_tokenizer(preset):
-    """Return the vocabulary of a model and the settings of its tokenizer.
-
-    Args:
-      preset: as in `find_preset`, but there need not be weights.
-
-    Returns:
-      A pair (path, dict of arguments of `FullTokenizer`).
-
-    Raises:
-      UserError: if there is no such model, no vocabulary, or it is that of a tokenizer other than
-        BERT's.
-    """
-    preset = os.fspath(preset)
-    path = find_preset(preset, needs_config=False)
-    if not (vocab_file := find_vocabulary(path)):
-        raise UserError(
-            f"`preset`: there is no {files.VOCABULARY} or {files.TOKENIZER} in {preset}"
-        )
-    return vocab_file, find_settings(preset)
-
-
-def find_settings(preset, vocab_file=None):
-    """Return the settings of a model's tokenizer: those of `read_settings`, with the casing.
-
-    If no file has the casing, it is that of the published model whose name is in the path, if any.
-    Arguments and errors are those of `read_settings`, but the path may be a name in `MODELS`.
-    """
-    if preset in MODELS:
-        return {"do_lower_case": MODELS[preset].do_lower_case}
-    settings = read_settings(preset, vocab_file)
-    if "do_lower_case" not in settings and (published := casing_from_path(preset)):
-        settings["do_lower_case"] = published[1]
-    return settings

@@ -20,22 +20,35 @@ from bert_tf.io.json_files import (
     record,
 )
 from bert_tf.tokenization.settings import RELEASE_SETTINGS
-from bert_tf.tokenization.tokenizer_json import read_tokenizer_settings
+from bert_tf.tokenization.tokenizer_json import (
+    is_tokenizer_json,
+    read_settings_of,
+    read_tokenizer_settings,
+)
+from bert_tf.tokenization.vocabulary import casing_from_path
 
 # The config of a Hugging Face folder.
 HUGGING_FACE_CONFIG = "config.json"
 
+# The names of the files next to a checkpoint that may have its config, and its vocabulary.
+CONFIG_FILES = (files.CONFIG, HUGGING_FACE_CONFIG)
+VOCABULARY_FILES = (files.VOCABULARY, files.TOKENIZER)
+
+
+def folder_of(path):
+    """Return the folder of a checkpoint, which is that of its metadata; a folder itself."""
+    return path if tf.io.gfile.isdir(path) else os.path.dirname(path)
+
 
 def find_companion_file(path, names):
     """Return the first of the files `names` that exists next to a checkpoint or in its folder."""
-    folder = path if tf.io.gfile.isdir(path) else os.path.dirname(path)
-    paths = (os.path.join(folder, name) for name in names)
+    paths = (os.path.join(folder_of(path), name) for name in names)
     return next(filter(tf.io.gfile.exists, paths), None)
 
 
 def load_config(path):
     """Return the `BertConfig` that is saved next to a checkpoint; raise UserError if none is."""
-    config_file = find_companion_file(path, (files.CONFIG, HUGGING_FACE_CONFIG))
+    config_file = find_companion_file(path, CONFIG_FILES)
     if config_file is None:
         raise UserError(
             f"`bert_config_file` must be given: there is no {files.CONFIG} or "
@@ -78,8 +91,7 @@ def read_metadata(path):
 
     It combines `files.TASK_FILES`, which the scripts save, and the files of Hugging Face.
     """
-    folder = path if tf.io.gfile.isdir(path) else os.path.dirname(path)
-    metadata = {}
+    folder, metadata = folder_of(path), {}
     only_tasks = {name.removesuffix("?") for name in _FIELDS_OF_TASKS.keys() - _FIELDS.keys()}
     for name in ("tokenizer_config.json", HUGGING_FACE_CONFIG):
         values = read_json(folder, name)
@@ -93,16 +105,11 @@ def read_metadata(path):
     return metadata
 
 
-def find_vocabulary(path):
-    """Return the vocabulary next to a checkpoint, `vocab.txt` or `tokenizer.json`, else None."""
-    return find_companion_file(path, (files.VOCABULARY, files.TOKENIZER))
-
-
 def read_settings(path, vocab_file=None):
-    """Return the settings of the tokenizer in the files next to a checkpoint.
+    """Return the settings of the tokenizer in the files next to a checkpoint or a vocabulary.
 
     Args:
-      path: the checkpoint or its folder.
+      path: the checkpoint, its folder or its vocabulary. A `tokenizer.json` has settings itself.
       vocab_file: the vocabulary that the user gave, or None.
 
     Returns:
@@ -112,7 +119,9 @@ def read_settings(path, vocab_file=None):
       UserError: if the folder has the files of a tokenizer other than BERT's. With a `vocab_file`
         this is only a warning.
     """
-    folder = path if tf.io.gfile.isdir(path) else os.path.dirname(path)
+    if is_tokenizer_json(path):
+        return read_settings_of(path)
+    folder = folder_of(path)
     try:
         recorded = read_tokenizer_settings(folder)
     except UserError as error:
@@ -120,14 +129,18 @@ def read_settings(path, vocab_file=None):
             raise
         console.warning("%s; `vocab_file=%s` is used instead", error, vocab_file)
         recorded = {}
-    settings = {}
-    for values in (
-        read_json(folder, HUGGING_FACE_CONFIG),
-        recorded,
-        *(read_json(folder, name) for name in files.TASK_FILES),
-    ):
-        settings.update({name: values[name] for name in RELEASE_SETTINGS if name in values})
-    return settings
+    settings = {**read_json(folder, HUGGING_FACE_CONFIG), **recorded}
+    for name in files.TASK_FILES:
+        # The file of a task has the casing, and what else differs from the release.
+        values = read_json(folder, name)
+        settings = values if "do_lower_case" in values else settings
+    return {name: settings[name] for name in RELEASE_SETTINGS if name in settings}
+
+
+def add_published_casing(settings, path):
+    """Add the casing of the published model whose name is in a path to settings without one."""
+    if "do_lower_case" not in settings and (published := casing_from_path(path)):
+        settings["do_lower_case"] = published[1]
 
 
 def read_labels(path, num_labels):

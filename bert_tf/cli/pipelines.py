@@ -5,10 +5,8 @@ import dataclasses
 from absl import flags
 
 import bert_tf
-from bert_tf import console
-from bert_tf.cli.flags import define_options, from_flags, tokenizer_options
+from bert_tf.cli.flags import define_options, from_flags
 from bert_tf.configs.train import DeviceConfig, ModelConfig, TrainConfig
-from bert_tf.tokenization.tokenizer_json import is_tokenizer_json
 
 FLAGS = flags.FLAGS
 
@@ -32,34 +30,15 @@ def define_pipeline_flags():
 
 
 def model_files():
-    """Return the `pipelines.ModelFiles` of the model that the flags name.
+    """Return the `checkpoints.PretrainedFiles` of the model that the flags name.
 
     The configuration, vocabulary and casing default to those next to --init_checkpoint, or in the
     folder --model.
     """
-    given = config = from_flags(ModelConfig)
-    source, settings = config.model or config.init_checkpoint, {}
-    if source and (not config.model or bert_tf.checkpoints.is_local_model(source)):
-        # Report a missing checkpoint before anything that is missing next to it.
-        bert_tf.checkpoints.open_checkpoint(config.init_checkpoint or source)
-        found = bert_tf.pipelines.find_model_files(source, config.vocab_file)
-        settings = found.settings
-        used = {name: x for name, x in found.flags.items() if getattr(config, name) is None}
-        config = dataclasses.replace(config, model=None, **used)
-        if names := [name for name in used if name != "init_checkpoint"]:
-            console.info("found next to %s: %s", source, ", ".join(names))
-    required = ("init_checkpoint", "bert_config_file", "vocab_file")
-    config = bert_tf.checkpoints.resolve_model(config, *required)
-    is_uncased = config.do_lower_case
-    if is_uncased is None:
-        is_uncased = FLAGS.do_lower_case  # the default
-    bert_tf.tokenization.validate_case_matches_checkpoint(is_uncased, config.init_checkpoint)
-    if given.vocab_file and is_tokenizer_json(given.vocab_file):
-        settings, is_uncased = {}, given.do_lower_case  # it has its own
-    settings = {**settings, **tokenizer_options()}
-    settings.pop("do_lower_case", None)
-    return bert_tf.pipelines.ModelFiles(
-        config.init_checkpoint, config.bert_config_file, config.vocab_file, is_uncased, settings
+    return bert_tf.checkpoints.resolve(
+        from_flags(ModelConfig),
+        needs=("init_checkpoint", "bert_config_file", "vocab_file"),
+        default_lower_case=FLAGS.do_lower_case,
     )
 
 

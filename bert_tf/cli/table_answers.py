@@ -86,12 +86,12 @@ def open_table(predictor, path, text_columns=(), delimiter=None):
     columns = find_columns(
         path, names, layout, "test", len(inputs) + 1, not table_format.is_delimited
     )
-    if len(inputs) == 2 and columns.text_b is None:
+    if len(columns.texts) < len(inputs):
         raise UserError(
             f"{path}: the model takes {' and '.join(inputs)}, but only one text column was found; "
             "name both with `text_columns`"
         )
-    positions = [columns.text_a, columns.text_b][: len(inputs)]
+    positions = columns.texts[: len(inputs)]
     cells, inputs_of_rows = [], []
     for number, row, problem in rows if columns.header else [first, *rows]:
         try:

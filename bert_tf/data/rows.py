@@ -5,7 +5,6 @@ import os
 import tensorflow as tf
 
 from bert_tf import console
-from bert_tf.data import tables
 from bert_tf.data.tfds_builder import load_builder
 from bert_tf.errors import UserError, reason
 from bert_tf.io import files
@@ -130,8 +129,3 @@ class TfdsRows:
             raise UserError(f"`tfds_splits`: {self.name}, {split}: {reason(error)}") from None
         for number, row in enumerate(rows):
             yield f"{self.name}, {split}, example {number}", row
-
-
-def read_rows(path):
-    """Read the rows of a file whose format its name gives; see `tables.read_rows`."""
-    return tables.read_rows(path, tables.format_by_name(path))

@@ -6,6 +6,7 @@ The module imports without TensorFlow, and pyarrow only for Parquet.
 import contextlib
 import csv
 import io
+import itertools
 import json
 import os
 import re
@@ -140,21 +141,20 @@ def _find_delimiter(lines, is_csv, names):
     default = "," if is_csv else "\t"
     if not lines or (not is_csv and "\t" in lines[0]):
         return default
-    rows = {delimiter: _sample_rows(lines, delimiter) for delimiter in DELIMITERS.values()}
-    candidates = {x: table for x, table in rows.items() if table and len(table[0]) > 1}
-    for delimiter, (header, *_) in candidates.items():
+    tables = {delimiter: _sample_rows(lines, delimiter) for delimiter in DELIMITERS.values()}
+    for delimiter, rows in tables.items():
+        header = rows[0] if rows and len(rows[0]) > 1 else ()
         if names.intersection(name.strip().lower() for name in header):
             return delimiter
-    if not is_csv or not candidates:
-        return default
-    if all(len(row) > 1 for row in rows["\t"]):
+    if not is_csv or all(len(row) > 1 for row in tables["\t"]):
         return "\t"
 
     def consistency(delimiter):
-        counts = [len(row) for row in candidates[delimiter]]
-        return counts.count(counts[0]) / len(counts), counts[0]
+        counts = [len(row) for row in tables[delimiter]] or [0]
+        is_divided = counts[0] > 1
+        return is_divided * counts.count(counts[0]) / len(counts), is_divided * counts[0]
 
-    return max(candidates, key=consistency)  # the first of equal ones: the comma
+    return max(tables, key=consistency)  # the first of equal ones: the comma
 
 
 def _sample_rows(lines, delimiter):
@@ -168,10 +168,14 @@ def _sample_rows(lines, delimiter):
     return rows
 
 
-def read_rows(path, table_format):
+def read_rows(path, table_format=None):
     """Read the rows of a table; blank lines are skipped.
 
     JSON and Parquet give the names of their columns as the first row.
+
+    Args:
+      path: the file.
+      table_format: its `TableFormat`, None for that of `format_by_name`.
 
     Yields:
       (number of the line or row from 1, list of cells, what is wrong with the row or None). The
@@ -180,19 +184,25 @@ def read_rows(path, table_format):
     Raises:
       UserError: if the file cannot be read.
     """
-    kind, delimiter = table_format
-    read = {"json": _json_rows, "json_lines": _json_rows, "parquet": _parquet_rows}.get(kind)
-    if read:
-        yield from read(path, *([kind] if read is _json_rows else []))
-        return
-    split = _split_quoted if delimiter != "\t" else _split_tabs
-    for number, row, problem in split(_lines(path), delimiter):
-        text = "\t".join(row)
-        if not problem and "\0" in text:
-            problem = "it contains a NUL character"
-        if not problem and (match := _NOT_UTF8.search(text)):
-            problem = f"not UTF-8 text (the byte {ord(match[0]) - 0xDC00:#x})"
-        yield number, row, problem
+    # Not by pandas: it gives no line numbers, and fills up rows that lack cells.
+    kind, delimiter = table_format or format_by_name(path)
+    if kind == "parquet":
+        yield from _parquet_rows(path)
+    elif kind != "delimited":
+        yield from _json_rows(path, kind)
+    else:
+        split = _split_quoted if delimiter != "\t" else _split_tabs
+        for number, row, problem in split(_lines(path), delimiter):
+            yield number, row, problem or _text_problem("\t".join(row))
+
+
+def _text_problem(text):
+    """Return what is wrong with the text of a row or line, None if it can be used."""
+    if "\0" in text:
+        return "it contains a NUL character"
+    if match := _NOT_UTF8.search(text):
+        return f"not UTF-8 text (the byte {ord(match[0]) - 0xDC00:#x})"
+    return None
 
 
 def _lines(path):
@@ -236,41 +246,35 @@ def _split_quoted(lines, delimiter):
 
 
 def _json_rows(path, kind):
-    """Yield the names of all columns, then the rows; the file is parsed twice to find the names."""
-    read = _json_objects if kind == "json" else _json_line_objects
-    names: dict[str, None] = {}
-    for _, row, _ in read(path):
-        names.update(dict.fromkeys(row))
+    """Yield the names of all columns, then the rows."""
+    if kind == "json":
+        values = enumerate(json_files.read(path, json_files.array(json_files.ANY)), 1)
+        rows = [(number, value, None) for number, value in values]
+    else:
+        rows = list(_json_lines(path))
+    objects = (value for _, value, _ in rows if isinstance(value, dict))
+    names = list(dict.fromkeys(itertools.chain.from_iterable(objects)))
     if names:
-        yield 1, list(names), None
-    for number, row, problem in read(path):
-        yield number, [row.get(name) for name in names], problem
+        yield 1, names, None
+    for number, value, problem in rows:
+        if isinstance(value, dict):
+            yield number, [value.get(name) for name in names], None
+        else:
+            yield number, [], problem or "expected a JSON object of columns by name"
 
 
-def _json_line_objects(path):
+def _json_lines(path):
+    """Yield (number, value, what is wrong with the line or None) for each line."""
     for number, line in enumerate(_lines(path), 1):
         if not line.strip():
             continue
-        if match := _NOT_UTF8.search(line):
-            yield number, {}, f"not UTF-8 text (the byte {ord(match[0]) - 0xDC00:#x})"
-            continue
-        try:
-            row = json_files.loads(line)
-        except json.JSONDecodeError as error:
-            yield number, {}, f"not JSON ({error.msg})"
-            continue
-        if isinstance(row, dict):
-            yield number, row, None
-        else:
-            yield number, {}, "expected a JSON object of columns by name"
-
-
-def _json_objects(path):
-    rows = json_files.read(path, json_files.array(json_files.ANY))
-    for number, row in enumerate(rows, 1):
-        is_object = isinstance(row, dict)
-        problem = None if is_object else "expected a JSON object of columns by name"
-        yield number, row if is_object else {}, problem
+        value, problem = None, _text_problem(line)
+        if not problem:
+            try:
+                value = json_files.loads(line)
+            except json.JSONDecodeError as error:
+                problem = f"not JSON ({error.msg})"
+        yield number, value, problem
 
 
 def open_parquet(path):
@@ -291,15 +295,13 @@ def open_parquet(path):
 
 def _parquet_rows(path):
     table = open_parquet(path)
-    yield 1, list(table.schema_arrow.names), None
-    number = 0
     try:
-        for batch in table.iter_batches():
-            for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-                number += 1
-                yield number, list(row), None
+        columns = [column.to_pylist() for column in table.read().columns]
     except OSError as error:  # a damaged page
         raise UserError(f"{path}: cannot be read as Parquet ({reason(error)})") from None
+    yield 1, list(table.schema_arrow.names), None
+    for number, row in enumerate(zip(*columns, strict=True), 1):
+        yield number, list(row), None
 
 
 def as_text(value):

@@ -72,11 +72,11 @@ class PretrainedModel(keras.Model):
         # Imported here because `checkpoints` imports this package.
         from bert_tf import checkpoints, console
 
-        path = checkpoints.find_preset(preset)
-        config = checkpoints.load_config(path)
+        model_files = checkpoints.resolve(preset, needs=["bert_config_file"])
+        path = model_files.checkpoint
         if "num_labels" in inspect.signature(cls).parameters and "num_labels" not in options:
             options["num_labels"] = checkpoints.count_labels(path)
-        model = cls(config, **options)
+        model = cls(model_files.bert_config, **options)
         if load_weights:
             checkpoints.warm_start(model, path, argument="preset", on_missing=console.warning)
         return model

@@ -7,7 +7,6 @@ __getattr__, __all__ = lazy_names(
     {
         "text_pipeline": ("TextPreprocessor", "read_texts"),
         "feature_extraction": ("Attention", "EmbeddingParts", "TokenVectors"),
-        "presets": ("ModelFiles", "find_model_files", "find_preset"),
         "runner": ("BatchRunner", "InputFeatures", "SINGLE_PROCESS_MESSAGE"),
         "tokenizer_layer": ("BertTokenizer",),
         "vector_files": ("array_writer", "read_vectors", "vector_writer"),

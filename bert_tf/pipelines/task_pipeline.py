@@ -19,7 +19,6 @@ from bert_tf.optimization import make_optimizer
 from bert_tf.pipelines.labelled_texts import UNKNOWN_LABEL
 from bert_tf.pipelines.saving import Exportable, replacing_preset
 from bert_tf.pipelines.tokenizer_layer import BertTokenizer
-from bert_tf.tokenization.settings import RELEASE_SETTINGS, extra_settings, resolve_settings
 from bert_tf.training import checkpointing, use_skip_padding, use_xla
 from bert_tf.training.task_config import TaskConfig
 
@@ -61,7 +60,7 @@ class TaskPipeline(Exportable):
         """Make the pipeline of a model.
 
         Args:
-          model_files: `ModelFiles`.
+          model_files: its `PretrainedFiles`.
           config: its `TaskConfig`.
           dtype: a Keras dtype policy.
           load_weights: whether to load the weights; if False they are random.
@@ -262,24 +261,6 @@ def _naming_unknown_labels():
         if found is None:
             raise
         raise UserError(found[0]) from None
-
-
-def tokenizer_options(model_files, stored, do_lower_case=None):
-    """Return the attributes of a `TaskConfig` for the tokenizer of a model, a dict.
-
-    Args:
-      model_files: `ModelFiles`.
-      stored: the `TaskConfig` next to its weights, which takes precedence, or None.
-      do_lower_case: the casing, None for that of the model.
-    """
-    if stored:
-        values = {name: getattr(stored, name) for name in RELEASE_SETTINGS}
-        if do_lower_case is not None:
-            values["do_lower_case"] = do_lower_case
-        settings = resolve_settings(**values)
-    else:
-        settings = model_files.tokenizer_settings(do_lower_case)
-    return {"do_lower_case": settings["do_lower_case"], **extra_settings(settings)}
 
 
 def _same(objects, others):

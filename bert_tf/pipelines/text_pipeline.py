@@ -9,10 +9,10 @@ import keras
 import tensorflow as tf
 
 from bert_tf import checkpoints, console
+from bert_tf.checkpoints import PretrainedFiles
 from bert_tf.errors import UserError
 from bert_tf.io import files
 from bert_tf.modeling.models import BertModel
-from bert_tf.pipelines.presets import ModelFiles, find_preset
 from bert_tf.pipelines.runner import BatchRunner, InputFeatures
 from bert_tf.tasks.classification.features import truncate_pair
 from bert_tf.tokenization import FullTokenizer
@@ -201,7 +201,7 @@ class TextPipeline:
     @classmethod
     def from_preset(
         cls: type[_Pipeline],
-        preset: str | ModelFiles,
+        preset: str | PretrainedFiles,
         dtype: str | None = None,
         strategy: tf.distribute.Strategy | None = None,
         **options: Any,
@@ -209,7 +209,7 @@ class TextPipeline:
         """Create a pipeline from the name of a published model, a folder or a checkpoint.
 
         Args:
-          preset: as in `find_preset`.
+          preset: as in `checkpoints.resolve`.
           dtype: a Keras dtype policy.
           strategy: a `tf.distribute.Strategy` of one process; by default all available devices
             are used.
@@ -218,11 +218,11 @@ class TextPipeline:
         Raises:
           UserError: if a file is missing or the files do not match.
         """
-        model_files = find_preset(preset)
-        config, tokenizer = model_files.open(cls.keep_special_tokens)
+        model_files = checkpoints.resolve(preset)
+        tokenizer = model_files.load_tokenizer(cls.keep_special_tokens)
         strategy = strategy or make_strategy()
         with strategy.scope():
-            model = cls.make_model(config, dtype=dtype)
+            model = cls.make_model(model_files.bert_config, dtype=dtype)
         cls._check_checkpoint(model, model_files.checkpoint)
         checkpoints.warm_start(model, model_files.checkpoint)
         return cls(model, tokenizer, strategy=strategy, **options)

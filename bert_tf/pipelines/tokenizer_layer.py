@@ -7,11 +7,12 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from bert_tf import checkpoints
+from bert_tf.checkpoints import PretrainedFiles
 from bert_tf.errors import UserError
 from bert_tf.modeling.models import INPUTS
-from bert_tf.pipelines.presets import ModelFiles, find_preset
 from bert_tf.tokenization.graph import GraphTokenizer
-from bert_tf.tokenization.settings import resolve_settings
+from bert_tf.tokenization.settings import RELEASE_SETTINGS, resolve_settings
 from bert_tf.tokenization.vocabulary import REQUIRED_TOKENS, load_vocab
 from bert_tf.training.task_config import SHORTEST
 
@@ -97,7 +98,9 @@ class BertTokenizer(keras.layers.Layer):
         self.supports_jit = False
 
     @classmethod
-    def from_preset(cls, preset: str | os.PathLike | ModelFiles, **options: Any) -> "BertTokenizer":
+    def from_preset(
+        cls, preset: str | os.PathLike | PretrainedFiles, **options: Any
+    ) -> "BertTokenizer":
         """Create the tokenizer of a published model, a folder or a checkpoint.
 
         Casing and other settings, and the length of a fine-tuned model, are those in the files of
@@ -114,12 +117,11 @@ class BertTokenizer(keras.layers.Layer):
         Raises:
           UserError: if there is no such model or it has no vocabulary.
         """
-        model_files = find_preset(preset, needs_config=False)
-        settings = model_files.tokenizer_settings(options.pop("do_lower_case", None))
-        options = {**options, **{x: y for x, y in settings.items() if options.get(x) is None}}
-        if config := model_files.task_config():
-            options.setdefault("max_seq_length", config.max_seq_length)
-        return cls(model_files.vocab, **options)
+        given = {name: options.pop(name, None) for name in RELEASE_SETTINGS}
+        model_files = checkpoints.resolve(preset, needs=["vocab_file"], **given)
+        if length := checkpoints.read_metadata(model_files.checkpoint).get("max_seq_length"):
+            options.setdefault("max_seq_length", length)
+        return cls(model_files.vocab_file, **model_files.tokenizer_settings, **options)
 
     @property
     def vocab(self) -> Mapping[str, int]:

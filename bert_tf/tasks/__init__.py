@@ -42,10 +42,11 @@ __getattr__, __all__ = lazy_names(
         # What the tasks are made of.
         "bert_tf.configs.train": ("TaskOptions",),
         "bert_tf.data.feature_cache": ("FeatureCache",),
+        "bert_tf.tokenization.vocabulary": ("check_vocabulary",),
         "bert_tf.training.pretraining_task": ("PretrainingTask",),
         "bert_tf.training.task": ("RecordFormat", "Task", "TaskData"),
         "bert_tf.training.task_spec": ("ServedTask", "TaskSpec", "served_tasks"),
-        "bert_tf.training.task_config": ("TaskConfig", "check_length", "check_vocabulary"),
+        "bert_tf.training.task_config": ("TaskConfig", "check_length"),
     },
 )
 

@@ -111,8 +111,9 @@ class GraphTokenizer(tf.Module):
         # Imported here because `checkpoints` imports this package.
         from bert_tf import checkpoints
 
-        vocab_file, settings = checkpoints.find_tokenizer(preset)
-        return cls(vocab_file, keep_special_tokens=keep_special_tokens, **settings)
+        model_files = checkpoints.resolve(preset, needs=["vocab_file"])
+        settings = model_files.tokenizer_settings
+        return cls(model_files.vocab_file, keep_special_tokens=keep_special_tokens, **settings)
 
     def __call__(
         self,

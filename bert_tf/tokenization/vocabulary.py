@@ -3,11 +3,10 @@
 A vocabulary file has one piece per line; the id of a piece is its line number, counted from 0.
 """
 
-import heapq
+import itertools
 import os
 import re
-from collections import Counter, defaultdict
-from itertools import pairwise
+from collections import Counter
 
 from bert_tf import console
 from bert_tf.errors import UserError
@@ -137,6 +136,30 @@ def validate_case_matches_vocabulary(do_lower_case, vocab, vocab_file):
         )
 
 
+def check_vocabulary(vocab, config, vocab_file, do_lower_case=None):
+    """Raise UserError if the vocabulary has ids that the model has no embedding for.
+
+    With `do_lower_case` given, also warn if it contradicts the capital letters of the pieces.
+
+    A smaller vocabulary only gives a warning, because tables are sometimes rounded up. But it may
+    belong to a different model, cased instead of uncased, and nothing else would reveal that.
+    """
+    needed = max(vocab.values()) + 1
+    if needed > config.vocab_size:
+        raise UserError(
+            f"`vocab_file`: {vocab_file} has {needed} entries, but the model's vocab_size is "
+            f"{config.vocab_size}"
+        )
+    if needed < config.vocab_size:
+        console.warning(
+            "%s has %d entries, but the model's word table has %d: check that it is the vocabulary "
+            "of this model",
+            vocab_file, needed, config.vocab_size,
+        )  # fmt: skip
+    if do_lower_case is not None:
+        validate_case_matches_vocabulary(do_lower_case, vocab, vocab_file)
+
+
 def add_words(pieces, words, do_lower_case=True):
     """Put words into the `[unusedN]` slots; return the new list of pieces and the added words.
 
@@ -210,14 +233,8 @@ def _drop_rare(words, size):
 
     Single characters stay: the alphabet depends on them, and there are not many.
     """
-    num_words_by_count = Counter(words.values())
-    left = len(words)
-    for limit in sorted(num_words_by_count):
-        left -= num_words_by_count[limit]
-        if left <= size:
-            break
-    rare = [word for word, count in words.items() if count <= limit and len(word) > 1]
-    for word in rare:
+    limit = sorted(words.values())[-size - 1]
+    for word in [x for x, count in words.items() if count <= limit and len(x) > 1]:
         del words[word]
     return limit
 
@@ -240,6 +257,8 @@ def learn(words, vocab_size, min_count=2, num_unused=99):
     Raises:
       UserError: if `vocab_size` is too small for all characters.
     """
+    from tokenizers import Tokenizer, models, trainers
+
     if num_unused >= vocab_size:
         raise UserError(f"`vocab_size={vocab_size}` is too small for `num_unused={num_unused}`")
     pieces = ["[PAD]", *(f"[unused{index}]" for index in range(num_unused)), *REQUIRED_TOKENS]
@@ -261,70 +280,22 @@ def learn(words, vocab_size, min_count=2, num_unused=99):
             f"`vocab_size={vocab_size}` is too small: special tokens and characters alone need "
             f"{len(pieces)}; a larger `min_count` drops rare characters"
         )
-    known = set(pieces)
-    ticker = console.Ticker("learning", "pieces", total=vocab_size - len(pieces))
-    for piece in _merged_pieces(words, min_count):
-        if len(pieces) == vocab_size:
-            break
-        if piece not in known:  # different pairs can give the same piece
-            known.add(piece)
-            pieces.append(piece)
-            ticker.add()
-    ticker.done()
-    if len(pieces) < vocab_size:
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab_size,
+        min_frequency=min_count,
+        # With the characters among them: their ids decide ties, and would otherwise be random.
+        special_tokens=pieces,
+        continuing_subword_prefix="##",
+    )
+    tokenizer = Tokenizer(models.BPE())
+    # Without a pre-tokenizer each text is one word.
+    texts = itertools.chain.from_iterable(itertools.starmap(itertools.repeat, words.items()))
+    tokenizer.train_from_iterator(texts, trainer)
+    vocab = tokenizer.get_vocab()
+    if len(vocab) < vocab_size:
         console.warning(
             "the text has only %d pieces that occur %d times, fewer than `vocab_size=%d`: the "
             "vocabulary is smaller, so set vocab_size in the model's configuration to match",
-            len(pieces), min_count, vocab_size,
+            len(vocab), min_count, vocab_size,
         )  # fmt: skip
-    return pieces
-
-
-def _merged_pieces(words, min_count):
-    """Yield merged pieces, the most frequent first; ties are broken by the pair itself."""
-    spellings = [[word[0], *("##" + char for char in word[1:])] for word in words]
-    counts = list(words.values())
-    pair_counts = Counter()
-    pair_words = defaultdict(set)  # pair -> words that contain it, or once did
-    for number, symbols in enumerate(spellings):
-        for pair in pairwise(symbols):
-            pair_counts[pair] += counts[number]
-            pair_words[pair].add(number)
-
-    # A pair whose count changes is pushed again; entries with an outdated count are skipped.
-    heap = [(-count, pair) for pair, count in pair_counts.items()]
-    heapq.heapify(heap)
-    while heap:
-        count, pair = heapq.heappop(heap)
-        if -count != pair_counts[pair]:
-            continue
-        if -count < min_count:
-            return
-        piece = pair[0] + pair[1].removeprefix("##")
-        yield piece
-        changed = set()
-        for number in pair_words.pop(pair):
-            old = spellings[number]
-            new = spellings[number] = _merge(old, pair, piece)
-            for neighbours in pairwise(old):
-                pair_counts[neighbours] -= counts[number]
-            for neighbours in pairwise(new):
-                pair_counts[neighbours] += counts[number]
-                pair_words[neighbours].add(number)
-            changed.update(pairwise(old), pairwise(new))
-        for neighbours in changed:
-            if pair_counts[neighbours] > 0:
-                heapq.heappush(heap, (-pair_counts[neighbours], neighbours))
-            else:
-                del pair_counts[neighbours]
-
-
-def _merge(symbols, pair, piece):
-    """Replace each `pair` in `symbols` by `piece`, from left to right."""
-    merged = []
-    for symbol in symbols:
-        if merged and (merged[-1], symbol) == pair:
-            merged[-1] = piece
-        else:
-            merged.append(symbol)
-    return merged
+    return sorted(vocab, key=vocab.get)

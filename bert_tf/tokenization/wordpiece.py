@@ -175,8 +175,9 @@ class FullTokenizer:
         # Imported here because `checkpoints` imports this package.
         from bert_tf import checkpoints
 
-        vocab_file, settings = checkpoints.find_tokenizer(preset)
-        return cls(vocab_file, keep_special_tokens=keep_special_tokens, **settings)
+        model_files = checkpoints.resolve(preset, needs=["vocab_file"])
+        settings = model_files.tokenizer_settings
+        return cls(model_files.vocab_file, keep_special_tokens=keep_special_tokens, **settings)
 
     def tokenize(self, text: str | bytes) -> list[str]:
         """Return the list of pieces of `text`."""

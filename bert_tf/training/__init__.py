@@ -6,7 +6,6 @@ __getattr__, __all__ = lazy_names(
     __name__,
     {
         "checkpointing": ("BestCheckpoint", "check_metric", "latest", "log_best_checkpoint"),
-        "distillation": ("Teacher",),
         "fine_tuning": ("fine_tune",),
         "loop": ("PreemptionHandler", "TrainLoop", "exclusive_directory"),
         "metrics": (),
@@ -26,7 +25,7 @@ __getattr__, __all__ = lazy_names(
             "use_xla",
         ),
         "task": ("RecordFormat", "Task", "TaskData"),
-        "task_config": ("TaskConfig", "check_length", "check_vocabulary"),
+        "task_config": ("TaskConfig", "check_length"),
         "task_spec": ("TASKS", "ServedTask", "TaskSpec", "register"),
         "trainer": ("Trainer",),
     },

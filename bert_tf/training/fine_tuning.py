@@ -6,20 +6,16 @@ import gc
 import os
 from typing import NamedTuple
 
-from bert_tf import checkpoints, console, tokenization
-from bert_tf.configs.model import BertConfig
+from bert_tf import checkpoints, console
 from bert_tf.configs.train import FineTuneConfig
 from bert_tf.data import input_pipeline, record_checks
 from bert_tf.data.rows import part_of
 from bert_tf.errors import UserError
 from bert_tf.io import files
 from bert_tf.optimization import make_optimizer
-from bert_tf.tasks.classification import DistillationConfig
-from bert_tf.tokenization.settings import RELEASE_SETTINGS, extra_settings, resolve_settings
-from bert_tf.tokenization.tokenizer_json import is_tokenizer_json, read_settings_of
+from bert_tf.tokenization.settings import extra_settings
 from bert_tf.training import checkpointing, results
 from bert_tf.training.checkpointing import check_metric, log_best_checkpoint
-from bert_tf.training.distillation import Teacher
 from bert_tf.training.loop import exclusive_directory
 from bert_tf.training.strategy import (
     Workers,
@@ -29,21 +25,11 @@ from bert_tf.training.strategy import (
     use_xla,
 )
 from bert_tf.training.task import result_file, result_name
-from bert_tf.training.task_config import check_length, check_vocabulary
+from bert_tf.training.task_config import check_length
 from bert_tf.training.trainer import Trainer
 
 # The names of the feature files, as in the release.
 _STEMS = {"train": "train", "dev": "eval", "test": "predict"}
-
-
-class LoadedModel(NamedTuple):
-    """The configuration, the tokenizer and the files of a model, and whether it is uncased."""
-
-    bert_config: BertConfig
-    tokenizer: tokenization.FullTokenizer
-    vocab_file: str
-    do_lower_case: bool
-    init_checkpoint: str | None
 
 
 def fine_tune(spec, config):
@@ -76,7 +62,7 @@ def fine_tune(spec, config):
     # With several hosts this must come before TensorFlow's first operation, such as reading data.
     strategy = make_strategy(**dataclasses.asdict(config.device))
     data = spec.read(config.task, model, config.parts, stored)
-    data.config = dataclasses.replace(data.config, **extra_settings(model.tokenizer.settings))
+    data.config = dataclasses.replace(data.config, **extra_settings(model.tokenizer_settings))
     data.config = data.config.resumed(config.output_dir)
     experiment = Experiment(spec, config, data, strategy, model)
     with exclusive_directory(config.output_dir, experiment.workers):
@@ -113,65 +99,21 @@ def _check_seed_folders(config):
 
 
 def load_model(config, config_class):
-    """Read the files of the model, and check that they fit together and to the options.
+    """Return the `PretrainedFiles` of a run; check that they fit together and to the options.
 
     `config_class` is the `TaskConfig` class of the task, for its default casing.
     """
-    model = checkpoints.resolve_model(config.model, "bert_config_file", "vocab_file")
-    bert_config = BertConfig.from_json_file(model.bert_config_file)
-    check_length(config.task.max_seq_length, bert_config)
-    config.train.check_frozen_layers(bert_config)
-    settings = _infer_settings(config, model, config_class)
-    tokenizer = tokenization.FullTokenizer(model.vocab_file, **settings)
-    lower_case = settings["do_lower_case"]
-    check_vocabulary(tokenizer.vocab, bert_config, model.vocab_file, lower_case)
-    return LoadedModel(bert_config, tokenizer, model.vocab_file, lower_case, model.init_checkpoint)
-
-
-def _infer_settings(config, model, config_class):
-    """Return the settings of the tokenizer, a dict of arguments of `FullTokenizer`.
-
-    They are as given, else those of the run in the output folder, else as recorded next to the
-    vocabulary or the first weights, else the default of the task.
-    """
-    given = {name: getattr(config.model, name, None) for name in RELEASE_SETTINGS}
-    given = {name: value for name, value in given.items() if value is not None}
     stored = config_class.load(config.output_dir)
-    if stored and (not config.do_train or checkpointing.latest(config.output_dir)):
-        return {**stored.tokenizer_settings, **given}
-    lower_case = model.do_lower_case
-    chosen = {
-        "do_lower_case": config_class.do_lower_case if lower_case is None else lower_case,
-        **given,
-    }
-    source, recorded = _recorded_settings(config, model)
-    if "do_lower_case" not in recorded:
-        tokenization.validate_case_matches_checkpoint(chosen["do_lower_case"], source)
-    before, settings = resolve_settings(**chosen), resolve_settings(**{**chosen, **recorded})
-    for name in given:
-        if name in recorded and settings[name] != given[name]:
-            console.warning(
-                "`%s=%s`, but the metadata of %s says %s",
-                name, given[name], source, settings[name],
-            )  # fmt: skip
-    settings = resolve_settings(**{**chosen, **recorded, **given})
-    # What `resolve_model` has found by itself is in the log.
-    is_logged = config.model.vocab_file is None and not config.model.model
-    if (changed := [x for x in settings if settings[x] != before[x]]) and not is_logged:
-        values = ", ".join(f"{name}={settings[name]}" for name in changed)
-        console.info("from the metadata of %s: %s", source, values)
-    return settings
-
-
-def _recorded_settings(config, model):
-    """Return (where they are, the recorded settings of the tokenizer)."""
-    if is_tokenizer_json(model.vocab_file):
-        return model.vocab_file, read_settings_of(model.vocab_file)
-    folder = config.model.model or model.init_checkpoint
-    if config.model.vocab_file is None and checkpoints.is_local_model(folder):
-        return folder, checkpoints.find_settings(folder)
-    source = model.init_checkpoint
-    return source, checkpoints.read_settings(source, config.model.vocab_file) if source else {}
+    is_stored = stored and (not config.do_train or checkpointing.latest(config.output_dir))
+    model = checkpoints.resolve(
+        config.model,
+        run_settings=stored.tokenizer_settings if is_stored else None,
+        default_lower_case=config_class.do_lower_case,
+    )
+    check_length(config.task.max_seq_length, model.bert_config)
+    config.train.check_frozen_layers(model.bert_config)
+    _ = model.tokenizer  # An error in the vocabulary must come before the data are read.
+    return model
 
 
 class Run(NamedTuple):
@@ -220,7 +162,7 @@ class Experiment:
     """
 
     def __init__(self, spec, config, data, strategy, model):
-        """Check the completed options against a `TaskData`; `model` is a `LoadedModel`."""
+        """Check the completed options against a `TaskData`; `model` are `PretrainedFiles`."""
         self.spec, self.config, self.data = spec, config, data
         self.strategy, self.model = strategy, model
         self.workers = Workers(strategy)
@@ -230,12 +172,7 @@ class Experiment:
         check_batch_sizes(train, strategy, config.do_train, evaluates, config.do_predict)
         check_metric(train.best_metric, data.metric_names)
         self.length_multiple = None
-        self.teacher, self.distillation = None, None
-        if has_teacher:
-            self.distillation = DistillationConfig(
-                config.teacher_weight, config.teacher_temperature
-            )
-            self.teacher = Teacher(config.teacher_dir, spec, data.config, self.distillation)
+        self.teacher = data.make_teacher(spec, config) if has_teacher else None
         self.folders = {train.seed: config.output_dir}
         if config.num_seeds > 1:
             seeds = range(train.seed, train.seed + config.num_seeds)
@@ -360,10 +297,10 @@ class Experiment:
         config, train = self.config, self.train_config
         set_seed(seed)
         trainer = Trainer(
-            lambda: self.data.make_task(train.dtype_policy, self.distillation),
+            lambda: self.data.make_task(train.dtype_policy, self.teacher),
             self.strategy,
             folder,
-            self.model.init_checkpoint,
+            self.model.checkpoint,
             must_be_trained=not config.do_train,
             labels=self.data.config.labels or None,
         )

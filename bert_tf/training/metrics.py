@@ -13,22 +13,20 @@ def _accuracy(labels, predicted):
     return correct.mean() if correct.ndim == 1 else correct.all(-1).mean()
 
 
-def _matthews(labels, predicted):
-    from sklearn.metrics import matthews_corrcoef
+def _score(name, labels, predicted, **options):
+    """Return a function of `sklearn.metrics` of labels and predictions."""
+    from sklearn import metrics
 
-    return matthews_corrcoef(labels, predicted)
+    return getattr(metrics, name)(labels, predicted, **options)
 
 
-def _score(name, average, labels, predicted):
-    """Return "f1", "precision" or "recall" of label 1 of two ("binary"), or over all labels.
+def _average_of(name, average):
+    """Return the metric "f1", "precision" or "recall" of label 1 of two ("binary"), or of all.
 
     Over all labels it is computed from the counts of all ("micro"), or the mean of the labels that
     occur ("macro"), weighted by their examples ("weighted"). It is 0 where it is undefined.
     """
-    from sklearn import metrics
-
-    score = getattr(metrics, f"{name}_score")
-    return score(labels, predicted, average=average, zero_division=0)
+    return functools.partial(_score, f"{name}_score", average=average, zero_division=0)
 
 
 def _correlation(name, labels, predicted):
@@ -46,15 +44,13 @@ def _correlation(name, labels, predicted):
 # predictions: two arrays (N,) of label ids or scores, or (N, L) of 0 and 1 for several labels.
 METRICS = {
     "accuracy": _accuracy,
-    "matthews": _matthews,
-    "f1": functools.partial(_score, "f1", "binary"),
-    "f1_micro": functools.partial(_score, "f1", "micro"),
-    "f1_macro": functools.partial(_score, "f1", "macro"),
-    "f1_weighted": functools.partial(_score, "f1", "weighted"),
-    "precision_micro": functools.partial(_score, "precision", "micro"),
-    "precision_macro": functools.partial(_score, "precision", "macro"),
-    "recall_micro": functools.partial(_score, "recall", "micro"),
-    "recall_macro": functools.partial(_score, "recall", "macro"),
+    "matthews": functools.partial(_score, "matthews_corrcoef"),
+    "f1": _average_of("f1", "binary"),
+    **{
+        f"{name}_{average}": _average_of(name, average)
+        for name in ("f1", "precision", "recall")
+        for average in ("micro", "macro", "weighted")
+    },
     "pearson": functools.partial(_correlation, "pearson"),
     "spearman": functools.partial(_correlation, "spearman"),
 }

@@ -9,6 +9,7 @@ import os
 import tensorflow as tf
 
 from bert_tf import checkpoints, console, tokenization
+from bert_tf.checkpoints.metadata import add_published_casing
 from bert_tf.configs.model import BertConfig
 from bert_tf.configs.train import check_bounds
 from bert_tf.data import dynamic_masking, input_pipeline, record_checks, record_files, records
@@ -16,13 +17,12 @@ from bert_tf.errors import UserError
 from bert_tf.io import files
 from bert_tf.optimization import make_optimizer
 from bert_tf.tokenization.settings import resolve_settings
-from bert_tf.tokenization.tokenizer_json import is_tokenizer_json
-from bert_tf.tokenization.vocabulary import vocabulary_text
+from bert_tf.tokenization.vocabulary import check_vocabulary, vocabulary_text
 from bert_tf.training.loop import exclusive_directory
 from bert_tf.training.pretraining_task import PretrainingTask
 from bert_tf.training.results import write_eval_results
 from bert_tf.training.strategy import Workers, check_batch_sizes, make_strategy, set_seed
-from bert_tf.training.task_config import check_length, check_vocabulary
+from bert_tf.training.task_config import check_length
 from bert_tf.training.trainer import Trainer
 
 
@@ -44,9 +44,10 @@ def pretrain(config):
     config.device.check_dtype(config.train.dtype)
     if config.masked_lm_prob is not None and not config.dynamic_masking:
         raise UserError("`masked_lm_prob` requires `dynamic_masking`")
-    model = checkpoints.resolve_model(config.model, "bert_config_file")
-    config = dataclasses.replace(config, model=model)
-    bert_config = BertConfig.from_json_file(config.model.bert_config_file)
+    model = checkpoints.resolve(config.model, needs=["bert_config_file"])
+    bert_config = model.bert_config
+    paths = {"init_checkpoint": model.checkpoint, "vocab_file": model.vocab_file}
+    config = dataclasses.replace(config, model=dataclasses.replace(config.model, **paths))
     check_length(config.max_seq_length, bert_config)
     config.train.check_frozen_layers(bert_config)
     data = PretrainingData(config, bert_config)
@@ -152,14 +153,9 @@ def _save_tokenizer(config, bert_config):
             f"`vocab_file`: {folder} holds a run with a different vocabulary; continue it with the "
             "same file, or use another `output_dir`"
         )
-    if is_tokenizer_json(model.vocab_file):
-        settings = resolve_settings(model.vocab_file)
-    elif model.init_checkpoint and (
-        checkpoints.find_vocabulary(model.init_checkpoint) == model.vocab_file
-    ):
-        settings = checkpoints.find_settings(model.init_checkpoint)
-    else:
-        settings = {}
+    settings = checkpoints.read_settings(model.vocab_file)
+    add_published_casing(settings, model.vocab_file)
+    settings = settings and resolve_settings(**settings)
     path = os.path.join(folder, files.TOKENIZER_CONFIG)
     if settings and not tf.io.gfile.exists(path):
         files.write_text(path, json.dumps(settings, indent=2) + "\n")

@@ -6,12 +6,13 @@ together.
 """
 
 import dataclasses
+import functools
 import os
 
 from bert_tf.data import records
+from bert_tf.data.feature_cache import FeatureCache, digest, tokenizer_fingerprint
 from bert_tf.data.rows import part_of
 from bert_tf.tokenization.truncation import log_truncated
-from bert_tf.training.task_config import TaskConfig
 
 
 class Task:
@@ -78,12 +79,6 @@ class RecordFormat:
     lengths: dict
     limits: dict
 
-    @classmethod
-    def of(cls, schema, config, lengths, num_labels=2):
-        """Make the format of a schema for a `TaskConfig`, with the bounds of its model."""
-        limits = records.limits(schema, config.bert_config, lengths, num_labels)
-        return cls(schema, lengths, limits)
-
 
 class TaskData:
     """The data of one run, read and checked, with their evaluation and prediction.
@@ -91,24 +86,44 @@ class TaskData:
     A split is named "train", "dev" or "test", or starts with such a name ("dev_mismatched").
 
     Attributes:
+      examples: dict from each split that was read to its examples.
       config: the `TaskConfig` of the run.
+      options: the `TaskOptions` of the run.
+      version: bump when the same data make different features.
       unit: the plural noun for training examples in messages.
       sequence_unit: the plural noun for what is packed into one sequence.
       metric_names: names of the metrics that an evaluation gives.
     """
 
+    version = 1
     unit = "examples"
     sequence_unit = "texts"
-    config: TaskConfig
     metric_names: tuple[str, ...] = ()
+
+    def __init__(self, examples, config, options=None):
+        self.examples, self.config, self.options = examples, config, options
+        # The metadata of each split's features.
+        self.caches = {}
 
     def splits(self, part):
         """Return the names of the splits of "train", "dev" or "test" that were read."""
-        raise NotImplementedError
+        return [split for split in self.examples if part_of(split) == part]
 
     def train_config(self, config):
         """Return the `configs.TrainConfig` to train with, for a `configs.FineTuneConfig`."""
         return config.train
+
+    def schema(self, split, with_teacher=False):
+        """Return the schema of a split's records; `with_teacher` if they have its logits."""
+        raise NotImplementedError
+
+    def fingerprint(self, split):
+        """Return a dict of JSON values that the features depend on, besides the tokenizer."""
+        raise NotImplementedError
+
+    def write_features(self, split, path, tokenizer, **teacher_logits):
+        """Write the features of a split to a TFRecord file, and return a dict for its metadata."""
+        raise NotImplementedError
 
     def features(self, split, path, tokenizer, teacher=None):
         """Return the `FeatureCache` of a split.
@@ -117,9 +132,18 @@ class TaskData:
           split: one of `splits`.
           path: of the TFRecord file.
           tokenizer: a `FullTokenizer`.
-          teacher: a `training.Teacher` whose logits are added, or None.
+          teacher: what `make_teacher` returned if its logits are added, or None.
         """
-        raise NotImplementedError
+        fingerprint = {
+            **self.fingerprint(split),
+            **tokenizer_fingerprint(tokenizer),
+            "teacher": teacher.fingerprint if teacher else None,
+            "schema": digest(self.schema(split, bool(teacher)).items()),
+            "version": self.version,
+        }
+        write = functools.partial(self.write_features, split, path, tokenizer)
+        self.caches[split] = FeatureCache(path, fingerprint, write)
+        return self.caches[split]
 
     def log_truncated(self, split, features):
         """Log how many texts of a split are truncated, if its `FeatureCache` has counted them."""
@@ -134,22 +158,41 @@ class TaskData:
 
     def count(self, split, features):
         """Return the number of records of a split with this `FeatureCache`, None if unknown."""
-        raise NotImplementedError
+        return len(self.examples[split])
 
     def num_train_units(self, features):
         """Return the number of training examples that an epoch has; see `count`."""
         return self.count(self.splits("train")[0], features)
 
+    def lengths(self, split):
+        """Return a dict from the letters of the shapes of `schema` to sizes."""
+        return {"S": self.config.max_seq_length}
+
+    def num_labels(self, split):
+        """Return the number of labels that a label id of the records may have."""
+        return 2
+
     def record_format(self, split, with_teacher=False):
         """Return the `RecordFormat` of a split; `with_teacher` if it has logits of a teacher."""
-        raise NotImplementedError
+        schema, lengths = self.schema(split, with_teacher), self.lengths(split)
+        limits = records.limits(schema, self.config.bert_config, lengths, self.num_labels(split))
+        return RecordFormat(schema, lengths, limits)
 
-    def make_task(self, dtype=None, distillation=None):
+    def make_task(self, dtype=None, teacher=None):
         """Make the `Task`, in the strategy's scope.
 
         Args:
           dtype: a Keras dtype policy.
-          distillation: a `DistillationConfig` if the model learns from a teacher.
+          teacher: what `make_teacher` returned if the model learns from a teacher.
+        """
+        raise NotImplementedError
+
+    def make_teacher(self, spec, config):
+        """Load the teacher that the `configs.FineTuneConfig` names, for a task that can distill.
+
+        Returns:
+          An object with a `fingerprint`, a text, and a method `logits(examples, strategy,
+          batch_size, folder, dtype)` that returns an array (N, L) for N examples.
         """
         raise NotImplementedError
 

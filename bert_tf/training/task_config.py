@@ -8,7 +8,6 @@ from typing import ClassVar
 
 import tensorflow as tf
 
-from bert_tf import console
 from bert_tf.configs.model import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.io import files, json_files
@@ -18,7 +17,7 @@ from bert_tf.tokenization.settings import (
     extra_settings,
     resolve_settings,
 )
-from bert_tf.tokenization.vocabulary import validate_case_matches_vocabulary, vocabulary_text
+from bert_tf.tokenization.vocabulary import vocabulary_text
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,7 +90,7 @@ class TaskConfig:
 
     @classmethod
     def of_run(cls, model, options, **values):
-        """Make the config of a run from its `LoadedModel`, its `TaskOptions` and other values."""
+        """Make the config of a run from its `PretrainedFiles`, `TaskOptions` and other values."""
         chosen = {name: getattr(options, name) for name in cls.OPTIONS if name != "do_lower_case"}
         return cls(model.bert_config, model.vocab_file, model.do_lower_case, **chosen, **values)
 
@@ -213,27 +212,3 @@ def check_length(max_seq_length, config):
         )
     if max_seq_length < SHORTEST:
         raise UserError(f"`max_seq_length={max_seq_length}` is less than {SHORTEST}")
-
-
-def check_vocabulary(vocab, config, vocab_file, do_lower_case=None):
-    """Raise UserError if the vocabulary has ids that the model has no embedding for.
-
-    With `do_lower_case` given, also warn if it contradicts the capital letters of the pieces.
-
-    A smaller vocabulary only gives a warning, because tables are sometimes rounded up. But it may
-    belong to a different model, cased instead of uncased, and nothing else would reveal that.
-    """
-    needed = max(vocab.values()) + 1
-    if needed > config.vocab_size:
-        raise UserError(
-            f"`vocab_file`: {vocab_file} has {needed} entries, but the model's vocab_size is "
-            f"{config.vocab_size}"
-        )
-    if needed < config.vocab_size:
-        console.warning(
-            "%s has %d entries, but the model's word table has %d: check that it is the vocabulary "
-            "of this model",
-            vocab_file, needed, config.vocab_size,
-        )  # fmt: skip
-    if do_lower_case is not None:
-        validate_case_matches_vocabulary(do_lower_case, vocab, vocab_file)

@@ -44,8 +44,8 @@ class TaskSpec:
       options_class: its `configs.TaskOptions`.
       config_class: its `TaskConfig`.
       read: function from (options, model, parts, stored) to `TaskData`, where `options` are
-        completed `options_class`, `model` is a `training.fine_tuning.LoadedModel`, `parts` the
-        set of "train", "dev" and "test" that are needed, and `stored` the `TaskConfig` of a
+        completed `options_class`, `model` are `checkpoints.PretrainedFiles`, `parts` the set of
+        "train", "dev" and "test" that are needed, and `stored` the `TaskConfig` of a
         trained run, or None.
       make_model: function from (config, dtype) to the Keras model.
       make_servable: function from (model, config, `serving.Options`) to a `serving.Servable`.

@@ -10,8 +10,8 @@ import sys
 
 import pytest
 
-from bert_tf import toy_corpus
-from bert_tf.toy_corpus import grammar, words
+from examples import toy_corpus
+from examples.toy_corpus import grammar, words
 
 
 @pytest.fixture(scope="module")
@@ -197,7 +197,7 @@ def test_only_the_corpus_predicts_the_test_labels(texts):
 
 def test_module_writes_the_files(tmp_path, root):
     def run(*flags):
-        command = [sys.executable, "-m", "bert_tf.toy_corpus", *flags]
+        command = [sys.executable, "-m", "examples.toy_corpus", *flags]
         return subprocess.run(command, cwd=root, capture_output=True, text=True)
 
     done = run(f"--output_dir={tmp_path}/text", "--seed=3")

@@ -18,6 +18,7 @@ import pytest
 import bert_tf
 from bert_tf import checkpoints
 from bert_tf.checkpoints import download, hub
+from bert_tf.tokenization import casing_from_path
 from tests.common import TINY, features
 
 NAME = "uncased_L-2_H-128_A-2"
@@ -97,8 +98,8 @@ def test_names_of_the_published_models():
         "2020_02_20/uncased_L-12_H-768_A-12",
     } <= names
     base = checkpoints.MODELS["uncased_L-12_H-768_A-12"]
-    assert base.archive == "2018_10_18/uncased_L-12_H-768_A-12.zip"
-    cased = {name for name, model in checkpoints.MODELS.items() if not model.do_lower_case}
+    assert base == "2018_10_18/uncased_L-12_H-768_A-12.zip"
+    cased = {name for name in names if not casing_from_path(f"cache/{name}/bert_model.ckpt")[1]}
     assert cased == {name for name in names if "cased_" in name and "uncased_" not in name}
 
 
@@ -111,9 +112,11 @@ def visible(folder):
 def test_downloads_once(server, tmp_path, top, caplog):
     caplog.set_level("INFO")
     server.content = archive(tmp_path, top)
-    model_files = checkpoints.fetch(NAME)
+    assert checkpoints.fetch(NAME) == str(tmp_path / "cache" / NAME / "bert_model.ckpt")
+    model_files = checkpoints.resolve(NAME)
     assert model_files.do_lower_case
-    assert checkpoints.fetch(NAME) == model_files
+    assert model_files.checkpoint == checkpoints.fetch(NAME)
+    assert model_files.config == str(tmp_path / "cache" / NAME / "bert_config.json")
     assert len(server.requests) == 1
     assert visible(tmp_path / "cache") == [NAME, f"{NAME}.sha256.json"]
     assert "MB" in caplog.text
@@ -215,16 +218,17 @@ def test_archive_copied_into_the_cache_needs_no_network(tmp_path):
     cache = tmp_path / "cache"
     cache.mkdir()
     (cache / f"{NAME}.zip").write_bytes(archive(tmp_path))
-    model_files = checkpoints.fetch(NAME, cache=str(cache), base_url="http://127.0.0.1:9")
-    assert bert_tf.BertConfig.from_json_file(model_files.config) == TINY
+    checkpoint = checkpoints.fetch(NAME, cache=str(cache), base_url="http://127.0.0.1:9")
+    assert checkpoints.load_config(checkpoint) == TINY
 
 
 def fetch_in_process(cache, barrier, results):
     """Fetch the model together with other processes, and report the number of errors."""
     barrier.wait()
     try:
-        paths = checkpoints.fetch(NAME, cache=cache)
-        results.put(sum(not os.path.exists(path) for path in (paths.config, paths.vocab)))
+        folder = os.path.dirname(checkpoints.fetch(NAME, cache=cache))
+        paths = [os.path.join(folder, name) for name in ("bert_config.json", "vocab.txt")]
+        results.put(sum(not os.path.exists(path) for path in paths))
     except Exception as error:
         results.put(repr(error))
 

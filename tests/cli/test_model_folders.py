@@ -48,7 +48,7 @@ def test_pretraining_run_is_exported_without_a_vocabulary_flag(run_script, folde
         "--max_predictions_per_seq=2", "--train_batch_size=4",
         "--distribution_strategy=one_device",
     )  # fmt: skip
-    assert f"from {hf}: bert_config_file (config.json), vocab_file (tokenizer.json), " in log
+    assert f"from {hf}: bert_config_file (config.json), vocab_file (tokenizer.json)\n" in log
     assert (run / "vocab.txt").read_text().split() == WORDS
     expected = {"do_lower_case": False, "strip_accents": True}
     settings = json.loads((run / "tokenizer_config.json").read_text())
@@ -60,7 +60,8 @@ def test_pretraining_run_is_exported_without_a_vocabulary_flag(run_script, folde
         "export_model", "--task=fill_mask", f"--init_checkpoint={run}", f"--export_dir={export}",
         "--max_seq_length=8", "--nowarm_up",
     )  # fmt: skip
-    assert f"found next to {run}: bert_config_file, vocab_file, do_lower_case" in log
+    found = "bert_config_file (bert_config.json), vocab_file (vocab.txt), do_lower_case=False"
+    assert f"from {run}: {found}, strip_accents=True" in log
     metadata = json.loads((export / "1/assets.extra/model.json").read_text())
     assert {name: metadata[name] for name in expected} == expected
 
@@ -78,7 +79,8 @@ def test_model_is_a_folder(run_script, folders, capsys):
         "bert-tf fill-mask", f"--model={hf}", "--text=a [MASK]", "--max_seq_length=8",
         "--distribution_strategy=one_device",
     )  # fmt: skip
-    assert f"found next to {hf}: bert_config_file, vocab_file, do_lower_case" in log
+    found = "bert_config_file (config.json), vocab_file (tokenizer.json), do_lower_case=False"
+    assert f"from {hf}: {found}, strip_accents=True" in log
     assert "[MASK]" in capsys.readouterr().out
     with pytest.raises(UserError, match="--model: 'nothing' is neither a folder nor one of"):
         run_script("bert-tf fill-mask", "--model=nothing", "--text=a [MASK]")

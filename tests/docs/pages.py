@@ -89,7 +89,7 @@ def _script(words, place):
     name, *rest = words
     if is_python and name == "-m":
         if rest[0] != "bert_tf":
-            script = f"-m {rest[0]}" if rest[0].startswith("bert_tf.") else None
+            script = f"-m {rest[0]}" if rest[0].startswith(("bert_tf.", "examples.")) else None
             return script, rest[1:] if script else words
         name, *rest = ["bert-tf", *rest[1:]]
     if name.endswith(".py"):

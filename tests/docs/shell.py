@@ -23,7 +23,8 @@ _PRELOADED = ("tensorflow", "keras", "tensorflow_text", "sklearn.metrics", "bert
 _CLIENT = """\
 import array, json, os, socket, sys
 words = @WORDS + sys.argv[1:]
-if not (words[0].endswith(".py") or (words[0] == "-m" and words[1].startswith("bert_tf"))):
+is_ours = words[0] == "-m" and words[1].startswith(("bert_tf", "examples"))
+if not (words[0].endswith(".py") or is_ours):
     os.execv(@PYTHON, [@PYTHON, *words])
 server = socket.socket(socket.AF_UNIX)
 server.connect(@ADDRESS)

@@ -75,7 +75,7 @@ def test_commands_use_flags_that_exist(commands, run_script):
         ("python -m bert_tf convert --input=a > log", "bert-tf convert", "--input=a"),
         ("cat lines | python predict.py --model=m", "predict.py", "--model=m"),
         ("A=1 python run_ner.py \\\n  --do_train", "run_ner.py", "--do_train"),
-        ("python -m bert_tf.toy_corpus --seed=1", "-m bert_tf.toy_corpus", "--seed=1"),
+        ("python -m examples.toy_corpus --seed=1", "-m examples.toy_corpus", "--seed=1"),
     ],
 )
 def test_commands_are_recognised(line, script, flag):

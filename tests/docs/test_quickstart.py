@@ -9,12 +9,12 @@ import types
 
 import pytest
 
-from bert_tf import toy_corpus
 from bert_tf.errors import UserError
+from examples import toy_corpus
 from tests import scripts_alone
 
 SCRIPTS = [
-    "-m bert_tf.toy_corpus",
+    "-m examples.toy_corpus",
     "-m bert_tf vocab learn",
     "create_pretraining_data.py",
     "run_pretraining.py",
@@ -83,7 +83,7 @@ def test_whole_path_without_training(scripts, quickstart, tmp_path, monkeypatch,
         flags = [f"--{k}" if v is True else f"--{k}={v}" for k, v in options.items()]
         assert scripts.parse(script, *flags) == []
         called.append(script)
-        if script == "-m bert_tf.toy_corpus":
+        if script == "-m examples.toy_corpus":
             toy_corpus.write(options["output_dir"], corpus=2, heldout=1, train=1, dev=1, test=2)
         elif script == "-m bert_tf vocab learn":
             pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the"]

@@ -6,7 +6,8 @@ import shutil
 import pytest
 
 import bert_tf
-from bert_tf import checkpoints, toy_corpus
+from bert_tf import checkpoints
+from examples import toy_corpus
 from tests.common import TINY
 from tests.docs import pages, shell
 
@@ -65,7 +66,7 @@ PREPARED = {
     "cp -r path/to/uncased_L-12_H-768_A-12 .; for n in 128 512; do "
     "python create_pretraining_data.py --input_file=corpus.txt --vocab_file=vocab.txt "
     "--output_file=records$n/wiki --num_shards=2; done",
-    "docs/quick_start.md": "python -m bert_tf.toy_corpus --output_dir=quickstart_output/text",
+    "docs/quick_start.md": "python -m examples.toy_corpus --output_dir=quickstart_output/text",
     "docs/results.md": "rm vocab.txt",
     "docs/serving.md": f"{_MRPC} --output_dir=tmp/mrpc_output; {_TABLE} --output_dir=tmp/reviews; "
     "bert-tf convert --input=tmp/mrpc_output --output_dir=tmp/hugging_face_folder "

@@ -20,7 +20,7 @@ LAYERS = [
     ("serving",),
     ("pipelines",),
     ("tasks",),
-    ("cli", "toy_corpus", "__main__"),
+    ("cli", "__main__"),
 ]
 LAYER_OF = {name: number for number, names in enumerate(LAYERS) for name in names}
 # `from_preset` of the models and tokenizers downloads a checkpoint.
@@ -29,7 +29,6 @@ ALLOWED_UPWARDS = {
     ("tokenization", "checkpoints"),
     # To be removed: frameworks that name a task.
     ("pipelines", "tasks"),
-    ("training", "tasks"),
 }
 
 # Files that every task may have, and names of subjects that several layers handle: the commands of
@@ -104,7 +103,7 @@ def test_every_module_has_a_layer(modules):
 
 def test_only_the_command_line_uses_flags(modules):
     for path, tree in modules.items():
-        if path.parts[0] == "cli" or path.parts == ("toy_corpus", "__main__.py"):
+        if path.parts[0] == "cli":
             continue
         names = imported_modules(ast.walk(tree))
         assert not {"absl.flags", "absl.app", "bert_tf.cli.flags"} & set(names), f"bert_tf/{path}"

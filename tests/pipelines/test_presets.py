@@ -1,21 +1,29 @@
 """The files of a model, and the settings of sentence-transformers folders."""
 
+import dataclasses
 import json
 import shutil
 
 import pytest
 
 import bert_tf
-from bert_tf import pipelines
+from bert_tf import checkpoints
+from bert_tf.configs.train import ModelConfig
 from bert_tf.pipelines.presets import sentence_transformers_options
+from bert_tf.tokenization.settings import resolve_settings
 
 
 def test_files_next_to_the_weights(model_folder, tmp_path):
-    model_files = pipelines.find_model_files(str(model_folder / "bert_model.ckpt"))
-    assert model_files.vocab == str(model_folder / "vocab.txt")
-    assert model_files.do_lower_case is None
-    with pytest.raises(bert_tf.UserError, match=f"`bert_config_file`.* {tmp_path}"):
-        pipelines.find_model_files(str(tmp_path)).open()
+    model_files = checkpoints.resolve(model_folder / "bert_model.ckpt")
+    assert model_files.vocab_file == str(model_folder / "vocab.txt")
+    assert model_files.folder == str(model_folder)
+    with pytest.raises(
+        bert_tf.UserError, match=f"no bert_config.json or config.json .* {tmp_path}"
+    ):
+        checkpoints.resolve(tmp_path)
+    config = ModelConfig(init_checkpoint=str(tmp_path))
+    with pytest.raises(bert_tf.UserError, match=f"`bert_config_file` must be given.* {tmp_path}"):
+        checkpoints.resolve(config)
 
 
 def test_wrong_presets(model_folder, tmp_path):
@@ -28,17 +36,21 @@ def test_wrong_presets(model_folder, tmp_path):
     shutil.copy(model_folder / "bert_config.json", tmp_path)
     with pytest.raises(bert_tf.UserError, match=r"`preset`: there is no vocab\.txt or token"):
         bert_tf.FillMask.from_preset(tmp_path)
-    assert pipelines.find_preset(model_folder) == pipelines.find_model_files(str(model_folder))
+    assert checkpoints.resolve(model_folder) == checkpoints.resolve(str(model_folder))
 
 
-def test_files_as_flags(model_folder):
-    model_files = pipelines.find_model_files(str(model_folder))
-    assert model_files.flags == {
-        "init_checkpoint": str(model_folder),
-        "bert_config_file": str(model_folder / "bert_config.json"),
+def test_files_and_settings(model_folder):
+    model_files = checkpoints.resolve(model_folder)
+    assert dataclasses.asdict(model_files) == {
+        "checkpoint": str(model_folder),
+        "config": str(model_folder / "bert_config.json"),
         "vocab_file": str(model_folder / "vocab.txt"),
+        "tokenizer_settings": resolve_settings(),
     }
-    assert model_files._replace(do_lower_case=False).flags["do_lower_case"] is False
+    cased = checkpoints.resolve(model_files, do_lower_case=False)
+    assert cased.tokenizer_settings == resolve_settings(do_lower_case=False)
+    assert checkpoints.resolve(model_folder, do_lower_case=False) == cased
+    assert checkpoints.resolve(cased) == cased
 
 
 @pytest.mark.parametrize(
@@ -51,18 +63,18 @@ def test_casing_of_a_published_model(model_folder, tmp_path, caplog, name, do_lo
     shutil.copytree(model_folder, folder)
     for path in (folder, folder / "bert_model.ckpt"):
         caplog.clear()
-        _, tokenizer = pipelines.find_model_files(str(path)).open()
+        tokenizer = checkpoints.resolve(path).tokenizer
         assert tokenizer.basic_tokenizer.do_lower_case is do_lower_case
         messages = [message for message in caplog.messages if message.startswith("text is")]
         assert messages == [f"text is {'' if do_lower_case else 'not '}lower-cased"]
     # Settings next to the weights take precedence over the name.
     settings = {"do_lower_case": not do_lower_case}
     (folder / "tokenizer_config.json").write_text(json.dumps(settings))
-    assert pipelines.find_model_files(str(folder)).do_lower_case is not do_lower_case
+    assert checkpoints.resolve(folder).do_lower_case is not do_lower_case
 
 
 def test_unknown_casing_is_reported(model_folder, caplog):
-    _, tokenizer = pipelines.find_model_files(str(model_folder)).open()
+    tokenizer = checkpoints.resolve(model_folder).tokenizer
     assert tokenizer.basic_tokenizer.do_lower_case
     assert f"{model_folder} " in caplog.text and "`do_lower_case=True`" in caplog.text
 

@@ -16,6 +16,7 @@ from bert_tf.configs import (
     TrainConfig,
 )
 from bert_tf.optimization import make_optimizer
+from bert_tf.tokenization.settings import resolve_settings
 from tests import scripts_alone
 from tests.common import TINY
 
@@ -142,14 +143,15 @@ def test_xla_is_for_gpus(monkeypatch):
 
 def test_model_config(monkeypatch):
     with pytest.raises(bert_tf.UserError, match="`vocab_file` or `model`"):
-        bert_tf.checkpoints.resolve_model(
-            ModelConfig(bert_config_file="a"), "bert_config_file", "vocab_file"
-        )
-    preset = bert_tf.checkpoints.hub.ModelFiles("config", "checkpoint", "vocab", True)
-    monkeypatch.setattr(bert_tf.checkpoints.hub, "fetch", lambda name: preset)
-    config = ModelConfig(model="tiny", vocab_file="mine")
-    config = bert_tf.checkpoints.resolve_model(config, "vocab_file")
-    assert config == ModelConfig("tiny", preset.config, preset.checkpoint, "mine", True)
+        bert_tf.checkpoints.resolve(ModelConfig(bert_config_file="a"))
+    monkeypatch.setattr(bert_tf.checkpoints.resolver, "fetch", lambda name: f"{name}/checkpoint")
+    config = ModelConfig(
+        model="tiny", bert_config_file="mine", vocab_file="mine", do_lower_case=False
+    )
+    model_files = bert_tf.checkpoints.resolve(config)
+    settings = resolve_settings(do_lower_case=False)
+    expected = bert_tf.checkpoints.PretrainedFiles("tiny/checkpoint", "mine", "mine", settings)
+    assert model_files == expected
 
 
 @pytest.mark.parametrize(

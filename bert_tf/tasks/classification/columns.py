@@ -12,26 +12,25 @@ class Columns:
     """Positions of columns, from 0, or from the end if negative.
 
     Attributes:
-      text_a, text_b: the texts.
-      label: the label; a tuple where each label has a column of its own.
+      texts: the text, or both texts of a pair.
+      labels: the label, several where each label has a column of its own; () without labels.
+      id: the id, None without one.
       header: whether the first line is a header, which is skipped.
-      id: the id.
       language: (position, value): rows with a different value there are skipped.
-      width: the number of columns that a row may have, None for any.
       numbers: the numeric features.
       names: the names in the header, () without one.
+      width: the number of columns that a row may have, None for any.
       ignores_surplus: whether columns after `width` are ignored instead of being an error.
     """
 
-    text_a: int
-    text_b: int | None = None
-    label: int | tuple | None = None
-    header: bool = False
+    texts: tuple
+    labels: tuple = ()
     id: int | None = None
+    header: bool = False
     language: tuple | None = None
-    width: int | None = None
     numbers: tuple = ()
     names: tuple = ()
+    width: int | None = None
     ignores_surplus: bool = False
 
     def name(self, position):
@@ -40,25 +39,18 @@ class Columns:
 
     def roles(self):
         """Return a dict from positions to what the columns are, such as "text_b"."""
-        labels = self.label if isinstance(self.label, tuple) else (self.label,)
-        roles = {
+        texts = ("text",) if len(self.texts) == 1 else ("text_a", "text_b")
+        return {
             **dict.fromkeys(self.numbers, "number"),
-            self.id: "id",
-            **dict.fromkeys(labels, "label"),
-            self.text_a: "text" if self.text_b is None else "text_a",
-            self.text_b: "text_b",
+            **({} if self.id is None else {self.id: "id"}),
+            **dict.fromkeys(self.labels, "label"),
+            **dict(zip(self.texts, texts, strict=True)),
         }
-        return {position: role for position, role in roles.items() if position is not None}
 
     def named(self):
         """Return a dict from `text_columns` and `label_column` to the names of these columns."""
-        labels = self.label if isinstance(self.label, tuple) else (self.label,)
-        texts = (self.text_a,) if self.text_b is None else (self.text_a, self.text_b)
-        named = {
-            "text_columns": tuple(map(self.name, texts)),
-            "label_column": tuple(self.name(x) for x in labels if x is not None),
-        }
-        return {option: columns for option, columns in named.items() if columns}
+        named = {"text_columns": self.texts, "label_column": self.labels}
+        return {option: tuple(map(self.name, x)) for option, x in named.items() if x}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,12 +79,17 @@ class Layout:
     remembered: tuple = ()
 
     @property
+    def given_names(self):
+        """The columns that are given by name rather than by number."""
+        given = (*self.text, *self.label, *([self.id] if self.id else []), *self.numbers)
+        return [name for name in given if not name.isdecimal()]
+
+    @property
     def likely_names(self):
         """Names, in lower case, by which a header can be recognised; () if there is none."""
         if self.header == "no":
             return ()
-        given = (*self.text, *self.label, *self.numbers, *([self.id] if self.id else []))
-        return (*_HEADER, *(name.lower() for name in given if not name.isdecimal()))
+        return (*_HEADER, *(name.lower() for name in self.given_names))
 
 
 # A header line is recognised by these names.
@@ -122,21 +119,20 @@ def find_columns(path, row, layout, split, train_columns=None, has_names=False):
     """
     names = [name.strip() for name in row]
     layout = _fitting_layout(path, names, layout)
-    if has_names:
-        if layout.header == "no":
-            raise UserError(f"`header=no`, but {path} has names of columns")
-        layout = dataclasses.replace(layout, header="yes")
-    given = [*layout.text, *layout.label, *([layout.id] if layout.id else []), *layout.numbers]
-    named = [name for name in given if not name.isdecimal()]
+    if has_names and layout.header == "no":
+        raise UserError(f"`header=no`, but {path} has names of columns")
+    named = layout.given_names
     if layout.header == "no" and named:
         raise UserError(
             f"`header=no`, but the column {named[0]!r} is given by name; use its number"
         )
-    is_known = named or any(name.lower() in _HEADER for name in names)
+    is_known = has_names or named or any(name.lower() in _HEADER for name in names)
     if layout.header == "yes" or (layout.header == "auto" and is_known):
-        columns = _by_header(path, names, layout, split)
+        columns = _by_layout(path, names, layout, split)
     elif layout.text:
-        columns = _by_number(path, layout, split)
+        if not layout.label and split != "test":
+            raise UserError(f"{path}: `text_columns` without a header line requires `label_column`")
+        columns = _by_layout(path, (), layout, split)
     else:
         columns = _by_count(path, len(names), layout, split, train_columns)
     _check_distinct(path, columns)
@@ -165,60 +161,50 @@ def _fitting_layout(path, names, layout):
 
 def _check_distinct(path, columns):
     """Raise UserError if a label or a second text is in a column that has another role."""
-    texts = [columns.text_a, *([] if columns.text_b is None else [columns.text_b])]
-    labels = columns.label if isinstance(columns.label, tuple) else (columns.label,)
+    texts, labels = columns.texts, columns.labels
     if len(set(texts)) < len(texts):
         raise UserError(f"{path}: `text_columns` has the column {columns.name(texts[0])!r} twice")
-    for position in labels:
-        if position is None:
-            continue
-        if position in (*texts, *columns.numbers) or labels.count(position) > 1:
-            other = "text_columns" if position in texts else "numeric_columns"
-            other = other if position in (*texts, *columns.numbers) else "label_column"
-            raise UserError(
-                f"{path}: the column {columns.name(position)!r} is the label (`label_column`) and "
-                f"cannot be in `{other}` too"
-            )
+    others = {
+        **dict.fromkeys((x for x in labels if labels.count(x) > 1), "label_column"),
+        **dict.fromkeys(columns.numbers, "numeric_columns"),
+        **dict.fromkeys(texts, "text_columns"),
+    }
+    for position in filter(others.__contains__, labels):
+        raise UserError(
+            f"{path}: the column {columns.name(position)!r} is the label (`label_column`) and "
+            f"cannot be in `{others[position]}` too"
+        )
 
 
-def _by_header(path, names, layout, split):
+def _by_layout(path, names, layout, split):
+    """Return the `Columns` of the layout in a header; without a header it has only numbers."""
+
     def find(wanted, argument=None):
         """Return the position of the first of these names, or of a column given by number."""
         if wanted[0].isdecimal() and wanted[0] not in names:
             return int(wanted[0])
-        return find_column(path, names, wanted, argument)
+        return find_column(path, names, wanted, argument) if names else None
 
-    if layout.text:
-        texts = [find([name], "text_columns") for name in layout.text]
-    else:
-        texts = [find(TEXT_A, "text_columns"), find(TEXT_B)]
-    text_a, text_b = (*texts, None)[:2]
+    texts = [find([name], "text_columns") for name in layout.text]
+    texts = texts or [find(TEXT_A, "text_columns"), find(TEXT_B)]
     argument = None if split == "test" else "label_column"
-    labels = tuple(find([name], argument) for name in layout.label or LABEL)
-    label = labels if len(labels) > 1 else labels[0]
-    row_id = find([layout.id], "id_column") if layout.id else find(ID)
-    numbers = tuple(find([name], "numeric_columns") for name in layout.numbers)
+    labels = [find([name], argument) for name in layout.label or LABEL]
     return Columns(
-        text_a, text_b, label, header=True, id=row_id, numbers=numbers, names=tuple(names)
+        tuple(x for x in texts if x is not None),
+        tuple(x for x in labels if x is not None),
+        find([layout.id], "id_column") if layout.id else find(ID),
+        header=bool(names),
+        numbers=tuple(find([name], "numeric_columns") for name in layout.numbers),
+        names=tuple(names),
+        ignores_surplus=not names,
     )
 
 
-def _by_number(path, layout, split):
-    text_a, text_b = (*map(int, layout.text), None)[:2]
-    labels = tuple(map(int, layout.label))
-    if not labels and split != "test":
-        raise UserError(f"{path}: `text_columns` without a header line requires `label_column`")
-    label = (labels if len(labels) > 1 else labels[0]) if labels else None
-    row_id = int(layout.id) if layout.id else None
-    numbers = tuple(map(int, layout.numbers))
-    return Columns(text_a, text_b, label, id=row_id, numbers=numbers, ignores_surplus=True)
-
-
 def _by_count(path, count, layout, split, train_columns):
-    roles = {1: ("text",), 2: ("text", "label"), 3: ("text_a", "text_b", "label")}.get(count)
-    if split == "test" and train_columns == count + 1:
-        roles = ("text_a", "text_b")[:count] if count > 1 else ("text",)
-    elif roles is None or (count == 1 and split != "test"):
+    """Return the `Columns` of a file without a header, by the number of its columns."""
+    has_labels = not (split == "test" and (count == 1 or train_columns == count + 1))
+    num_texts = count - 1 if has_labels else min(count, 2)
+    if num_texts not in (1, 2):
         raise UserError(
             f"{path}, line 1: {count} columns without a header; expected text, label or text_a, "
             "text_b, label, or a header line with these names, or `text_columns`"
@@ -228,5 +214,4 @@ def _by_count(path, count, layout, split, train_columns):
             "`label_column`, `id_column` and `numeric_columns` require `text_columns` or a header "
             "line"
         )
-    text_b = roles.index("text_b") if "text_b" in roles else None
-    return Columns(0, text_b, roles.index("label") if "label" in roles else None)
+    return Columns(tuple(range(num_texts)), (num_texts,) if has_labels else ())

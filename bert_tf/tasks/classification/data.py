@@ -4,29 +4,28 @@ import itertools
 
 from bert_tf import console
 from bert_tf.configs.train import PARTS
-from bert_tf.data.feature_cache import FeatureCache, digest, tokenizer_fingerprint
+from bert_tf.data.feature_cache import digest
 from bert_tf.data.rows import part_of
 from bert_tf.errors import UserError
 from bert_tf.modeling import BertClassifier
 from bert_tf.tasks.classification.config import ClassificationConfig
+from bert_tf.tasks.classification.distillation import Teacher
 from bert_tf.tasks.classification.examples import (
     DevSplit,
     class_weights,
     measure_scores,
 )
 from bert_tf.tasks.classification.features import schema_of, write_features
+from bert_tf.tasks.classification.glue import write_submission
 from bert_tf.tasks.classification.source import (
     columns_to_remember,
     make_source,
     read_splits,
     with_remembered_columns,
 )
-from bert_tf.tasks.classification.task import TASK_CLASSES
+from bert_tf.tasks.classification.task import TASK_CLASSES, DistillationConfig
 from bert_tf.training import metrics, results
-from bert_tf.training.task import RecordFormat, TaskData
-
-# Bump when the same data make different features.
-_VERSION = 2
+from bert_tf.training.task import TaskData
 
 
 class ClassificationData(TaskData):
@@ -39,44 +38,41 @@ class ClassificationData(TaskData):
       options: the `ClassificationOptions`.
     """
 
+    version = 3
+
     def __init__(self, task, examples, config, options):
-        self.task, self.examples, self.config, self.options = task, examples, config, options
-        self.task_class = TASK_CLASSES[config.task_type]
+        super().__init__(examples, config, options)
+        self.task, self.task_class = task, TASK_CLASSES[config.task_type]
         self._more_metrics = self.task_class.own_data_metrics if task.layout else task.metrics
         self.metric_names = self.task_class.metric_names_with(self._more_metrics)
-        self._class_weights, self._caches = None, {}
+        self._class_weights = None
         if options.class_weights and "train" in examples:
             self._class_weights = class_weights(
                 options.class_weights, examples["train"], config.labels, config.task_type
             )
 
-    def splits(self, part):
-        return [split for split in self.examples if part_of(split) == part]
+    def schema(self, split, with_teacher=False):
+        config = self.config
+        return schema_of(self.task_class, config.numeric_inputs, with_teacher, config.windows)
 
-    def features(self, split, path, tokenizer, teacher=None):
+    def fingerprint(self, split):
         config, examples = self.config, self.examples[split]
-        fingerprint = {
+        return {
             "data": digest([e.text_a, e.text_b, e.label, e.numbers] for e in examples),
             "examples": len(examples),
-            **tokenizer_fingerprint(tokenizer),
             "max_seq_length": config.max_seq_length,
             "labels": list(config.labels),
             "task_type": config.task_type,
             "numbers": [list(feature) for feature in config.numeric_inputs],
-            "teacher": teacher.fingerprint if teacher else None,
             "windows": config.windows and list(config.windows),
-            "schema": digest(self._schema(bool(teacher)).items()),
-            "version": _VERSION,
         }
 
-        def write(teacher_logits=None):
-            return write_features(
-                path, examples, config.labels, tokenizer, config.max_seq_length, self.task_class,
-                config.numeric_inputs, teacher_logits, config.windows,
-            )  # fmt: skip
-
-        self._caches[split] = FeatureCache(path, fingerprint, write)
-        return self._caches[split]
+    def write_features(self, split, path, tokenizer, teacher_logits=None):
+        config = self.config
+        return write_features(
+            path, self.examples[split], config.labels, tokenizer, config.max_seq_length,
+            self.task_class, config.numeric_inputs, teacher_logits, config.windows,
+        )  # fmt: skip
 
     def log_truncated(self, split, features):
         windows, counts = self.config.windows, (features.metadata or {}).get("lengths")
@@ -98,36 +94,29 @@ class ClassificationData(TaskData):
     def truncation_advice(self):
         return "long_documents=windows" if self.config.num_texts == 1 else ""
 
-    def count(self, split, features):
-        return len(self.examples[split])
-
-    def record_format(self, split, with_teacher=False):
+    def lengths(self, split):
         config = self.config
-        lengths = {
-            "S": config.max_seq_length,
-            "L": config.num_outputs,
-            "F": len(config.numeric_inputs),
-        }
+        lengths = {**super().lengths(split), "L": config.num_outputs}
+        lengths["F"] = len(config.numeric_inputs)
         if config.windows:
-            lengths["W"] = self._caches[split].metadata["num_windows"]
-        return RecordFormat.of(self._schema(with_teacher), config, lengths, config.num_outputs)
+            lengths["W"] = self.caches[split].metadata["num_windows"]
+        return lengths
 
-    def _schema(self, with_teacher):
+    def num_labels(self, split):
+        return self.config.num_outputs
+
+    def make_task(self, dtype=None, teacher=None):
         config = self.config
-        return schema_of(self.task_class, config.numeric_inputs, with_teacher, config.windows)
-
-    def make_task(self, dtype=None, distillation=None):
         return self.task_class(
-            self.config.bert_config,
-            self.config.num_outputs,
-            dtype,
-            more_metrics=self._more_metrics,
-            num_numeric_features=len(self.config.numeric_inputs),
-            class_weights=self._class_weights,
-            distillation=distillation,
-            scores=self.config.scores,
-            window_pooling=self.config.windows and self.config.window_pooling,
-        )
+            config.bert_config, config.num_outputs, dtype, more_metrics=self._more_metrics,
+            num_numeric_features=len(config.numeric_inputs), class_weights=self._class_weights,
+            distillation=teacher and teacher.distillation, scores=config.scores,
+            window_pooling=config.windows and config.window_pooling,
+        )  # fmt: skip
+
+    def make_teacher(self, spec, config):
+        distillation = DistillationConfig(config.teacher_weight, config.teacher_temperature)
+        return Teacher(config.teacher_dir, spec, self.config, distillation)
 
     def evaluate(self, run, split):
         """Write eval_results.txt and, with `report`, eval_report.txt; see `TaskData.evaluate`."""
@@ -141,18 +130,16 @@ class ClassificationData(TaskData):
     def predict(self, run, split):
         """Write test_results.tsv, test_predictions.tsv and the file of GLUE's leaderboard."""
         labels = self.config.labels
-        predictions = run.predict_all(split)
-        answers = predictions[run.trainer.task.answer_name]
+        task, predictions = run.trainer.task, run.predict_all(split)
+        answers = predictions[task.answer_name]
         ids = [example.id for example in self.examples[split]]
-        decided = run.trainer.task.decide(predictions)
-        predicted = results.as_text(decided, labels, self.options.label_separator)
+        separator = self.options.label_separator
+        predicted = results.as_text(task.decide(predictions), labels, separator)
 
         def write():
             results.write_predictions(run.folder, split, ids, predicted, labels, answers)
             if self.options.glue_submission:
-                results.write_submission(
-                    self.options.glue_submission, self.task, split, ids, predicted
-                )
+                write_submission(self.options.glue_submission, self.task, split, ids, predicted)
 
         run.workers.chief_first(write)
 
@@ -216,14 +203,11 @@ def read(options, model, parts, stored=None):
 
 def make_model(config, dtype=None):
     """Make the `BertClassifier` of a `ClassificationConfig`."""
-    num_numeric_features = len(config.numeric_inputs)
     return BertClassifier(
-        config.bert_config,
-        config.num_outputs,
-        dtype,
-        num_numeric_features=num_numeric_features,
+        config.bert_config, config.num_outputs, dtype,
+        num_numeric_features=len(config.numeric_inputs),
         window_pooling=config.windows and config.window_pooling,
-    )
+    )  # fmt: skip
 
 
 def _dev_split(options, stored):

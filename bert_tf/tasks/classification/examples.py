@@ -31,6 +31,12 @@ class Example:
     id: str | None = None
     numbers: tuple = ()
 
+    def texts(self):
+        """Return a dict of the texts by their names in messages: one or two."""
+        if self.text_b is None:
+            return {"text": self.text_a}
+        return {"text_a": self.text_a, "text_b": self.text_b}
+
 
 # The largest value of float32, roughly.
 _LARGEST = 3.4e38
@@ -164,21 +170,19 @@ class NumericFeature(NamedTuple):
     deviation: float
 
 
-def with_numbers(example, layout, cells):
+def make_example(where, texts, label, row_id, layout=None, cells=()):
     """Return an `Example` with its numeric features, as the `columns.Layout` specifies.
 
     `cells` are the texts of the layout's numeric columns; ValueError if one is not a number.
     """
-    if not cells:
-        return example
-    pairs = list(zip(layout.numbers, cells, strict=True))
+    pairs = list(zip(layout.numbers, cells, strict=True)) if cells else []
     numbers = tuple(read_number(cell, name) for name, cell in pairs)
-    text = example.text_a
-    if layout.numeric_as == "text" and text.strip():
+    text_a, text_b = (*texts, None)[:2]
+    if pairs and layout.numeric_as == "text" and text_a.strip():
         # "age: 35, price: 2.5. TEXT": numbers first, because long texts are truncated at the end.
         words = (f"{name}: {cell.strip()}" for name, cell in pairs)
-        text = f"{', '.join(words)}. {text}"
-    return dataclasses.replace(example, numbers=numbers, text_a=text)
+        text_a = f"{', '.join(words)}. {text_a}"
+    return Example(where, text_a, text_b, label, row_id, numbers)
 
 
 def measure(names, examples):
@@ -252,19 +256,15 @@ def class_weights(choice, examples, labels, task_type):
         raise UserError("`class_weights`: a regression has no classes")
     if list(choice) == ["balanced"]:
         counts = Counter(label for example in examples for label in label_set(example.label))
-        if missing := [label for label in labels if not counts[label]]:
-            raise UserError(
-                f"`class_weights=balanced`: no training example has the label {missing[0]!r}"
-            )
-        everywhere = [label for label in labels if counts[label] == len(examples)]
-        if task_type == "multi_label" and everywhere:
-            raise UserError(
-                f"`class_weights=balanced`: all training examples have the label {everywhere[0]!r}"
-            )
-        if task_type == "multi_label":
-            weights = [(len(examples) - counts[label]) / counts[label] for label in labels]
+        is_multi_label, size = task_type == "multi_label", len(examples)
+        for label in labels:
+            if not counts[label] or (is_multi_label and counts[label] == size):
+                count = "all training examples have" if counts[label] else "no training example has"
+                raise UserError(f"`class_weights=balanced`: {count} the label {label!r}")
+        if is_multi_label:
+            weights = [(size - counts[label]) / counts[label] for label in labels]
         else:
-            weights = [len(examples) / (len(labels) * counts[label]) for label in labels]
+            weights = [size / (len(labels) * counts[label]) for label in labels]
     else:
         try:
             weights = [float(text) for text in choice]

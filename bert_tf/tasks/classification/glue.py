@@ -1,8 +1,13 @@
 """Tasks by name: GLUE (Wang et al., arXiv:1804.07461), XNLI, and files of other data."""
 
 import dataclasses
+import io
+import os
+import zipfile
 
+from bert_tf import console
 from bert_tf.errors import UserError
+from bert_tf.io import files
 from bert_tf.tasks.classification.columns import Columns, Layout
 
 
@@ -49,47 +54,34 @@ class TextTask:
     layout: Layout | None = None
 
 
-def _files(labelled, test):
-    columns = {"train": labelled, "dev": labelled, "test": test}
-    return {split: File((f"{split}.tsv",), columns[split]) for split in columns}
-
-
 _BINARY = ("0", "1")
 _NLI = ("contradiction", "entailment", "neutral")
 _RTE = ("entailment", "not_entailment")
 _SENTENCES = ("sentence1", "sentence2")
 
-# index, text_a, text_b, and the label except in the test set.
-_PAIR = Columns(text_a=1, text_b=2, label=3, id=0, header=True)
-_PAIR_TEST = Columns(text_a=1, text_b=2, id=0, header=True)
-_SINGLE_TEST = Columns(text_a=1, id=0, header=True)
-_COLA = Columns(text_a=3, label=1)
-_SST2 = Columns(text_a=0, label=1, header=True)
-_MRPC = Columns(text_a=3, text_b=4, label=0, header=True)
-_MRPC_TEST = Columns(text_a=3, text_b=4, id=0, header=True)
-_QQP = Columns(text_a=3, text_b=4, label=5, id=0, header=True)
-_STSB = Columns(text_a=7, text_b=8, label=9, id=0, header=True)
-_STSB_TEST = Columns(text_a=7, text_b=8, id=0, header=True)
+# The columns of most labelled files.
+_PAIR = Columns((1, 2), labels=(3,), id=0, header=True)
 # The gold label is the last column: the development sets have five annotators' before it.
-_MNLI = Columns(text_a=8, text_b=9, label=-1, id=0, header=True)
-_MNLI_TEST = Columns(text_a=8, text_b=9, id=0, header=True)
-_XNLI_TRAIN = Columns(text_a=0, text_b=1, label=2, header=True)
+_MNLI = Columns((8, 9), labels=(-1,), id=0, header=True)
 # One file has all languages; `find_task` fills in the language.
-_XNLI = Columns(text_a=6, text_b=7, label=1, header=True, language=(0, None))
+_XNLI = Columns((6, 7), labels=(1,), header=True, language=(0, None))
 
 
-def _glue(name, labelled, test, labels, features, **options):
+def _glue(name, labelled, features, test_texts=(1, 2), labels=_BINARY, **options):
     """Return a task of GLUE by its name on the leaderboard and the columns of its files."""
-    files = _files(labelled, test)
+    test = Columns(test_texts, id=0, header=True)
+    columns = {"train": labelled, "dev": labelled, "test": test}
+    files = {split: File((f"{split}.tsv",), columns[split]) for split in columns}
     return TextTask(files, labels, features=features, submission={"test": name}, **options)
 
 
 def _mnli(*parts):
     """Return MNLI with the development and test sets of these parts, the main one first."""
     files, submission = {"train": File(("train.tsv",), _MNLI)}, {}
-    for kind, columns in (("dev", _MNLI), ("test", _MNLI_TEST)):
+    for kind, labels in (("dev", _MNLI.labels), ("test", ())):
         for i, part in enumerate(parts):
             split = f"{kind}_{part}" if i else kind
+            columns = dataclasses.replace(_MNLI, labels=labels)
             files[split] = File((f"{kind}_{part}.tsv",), columns, optional=i > 0)
             if kind == "test":
                 submission[split] = {"matched": "MNLI-m", "mismatched": "MNLI-mm"}[part]
@@ -98,29 +90,42 @@ def _mnli(*parts):
 
 # Add a task here. Tasks of the release have the same examples and order of labels as there.
 TEXT_TASKS = {
-    "CoLA": _glue("CoLA", _COLA, _SINGLE_TEST, _BINARY, ("sentence",), metrics=("matthews",)),
-    "SST-2": _glue("SST-2", _SST2, _SINGLE_TEST, _BINARY, ("sentence",)),
-    "MRPC": _glue("MRPC", _MRPC, _MRPC_TEST, _BINARY, _SENTENCES, metrics=("f1",)),
+    "CoLA": _glue("CoLA", Columns((3,), (1,)), ("sentence",), (1,), metrics=("matthews",)),
+    "SST-2": _glue("SST-2", Columns((0,), (1,), header=True), ("sentence",), (1,)),
+    "MRPC": _glue("MRPC", Columns((3, 4), (0,), header=True), _SENTENCES, (3, 4), metrics=("f1",)),
     "STS-B": _glue(
-        "STS-B", _STSB, _STSB_TEST, (), _SENTENCES, task_type="regression", score_range=(0.0, 5.0)
+        "STS-B",
+        Columns((7, 8), (9,), id=0, header=True),
+        _SENTENCES,
+        (7, 8),
+        labels=(),
+        task_type="regression",
+        score_range=(0.0, 5.0),
     ),
-    "QQP": _glue("QQP", _QQP, _PAIR_TEST, _BINARY, ("question1", "question2"), metrics=("f1",)),
+    "QQP": _glue(
+        "QQP",
+        Columns((3, 4), (5,), id=0, header=True),
+        ("question1", "question2"),
+        metrics=("f1",),
+    ),
     "MNLI": _mnli("matched", "mismatched"),
     "MNLI-matched": _mnli("matched"),
     "MNLI-mismatched": _mnli("mismatched"),
-    "QNLI": _glue("QNLI", _PAIR, _PAIR_TEST, _RTE, ("question", "sentence")),
-    "RTE": _glue("RTE", _PAIR, _PAIR_TEST, _RTE, _SENTENCES),
-    "WNLI": _glue("WNLI", _PAIR, _PAIR_TEST, _BINARY, _SENTENCES),
+    "QNLI": _glue("QNLI", _PAIR, ("question", "sentence"), labels=_RTE),
+    "RTE": _glue("RTE", _PAIR, _SENTENCES, labels=_RTE),
+    "WNLI": _glue("WNLI", _PAIR, _SENTENCES),
     # The diagnostic set, for a model of MNLI.
     "AX": TextTask(
-        {"test_ax": File(("diagnostic.tsv", "AX.tsv"), _PAIR_TEST)},
+        {"test_ax": File(("diagnostic.tsv", "AX.tsv"), dataclasses.replace(_PAIR, labels=()))},
         _NLI,
         submission={"test_ax": "AX"},
         features=("premise", "hypothesis"),
     ),
     "XNLI": TextTask(
         {
-            "train": File(("multinli/multinli.train.{language}.tsv",), _XNLI_TRAIN),
+            "train": File(
+                ("multinli/multinli.train.{language}.tsv",), Columns((0, 1), (2,), header=True)
+            ),
             "dev": File(("xnli.dev.tsv",), _XNLI),
             "test": File(("xnli.test.tsv",), _XNLI),
         },
@@ -138,13 +143,9 @@ TEXT_TASKS = {
 
 _PLAIN = {name.lower().replace("-", ""): name for name in TEXT_TASKS}
 _PLAIN |= {
-    "sst": "SST-2",
-    "sts": "STS-B",
-    "mnlim": "MNLI-matched",
-    "mnlimm": "MNLI-mismatched",
-    "diagnostic": "AX",
-    "csv": "tsv",
-}
+    "sst": "SST-2", "sts": "STS-B", "mnlim": "MNLI-matched", "mnlimm": "MNLI-mismatched",
+    "diagnostic": "AX", "csv": "tsv",
+}  # fmt: skip
 
 
 def find_task(name, language="zh"):
@@ -199,3 +200,51 @@ def custom_task(task_type=None, labels=None, layout=None):
             raise UserError("`labels`: a regression has no labels")
         labels = ()
     return dataclasses.replace(TEXT_TASKS["tsv"], labels=labels, task_type=task_type, layout=layout)
+
+
+def write_submission(folder, task, split, ids, predicted):
+    """Write one task's file for GLUE's leaderboard, and a zip of all such files in the folder.
+
+    Args:
+      folder: where to write; `submission.zip` there has the files of this and of earlier tasks.
+      task: a `TextTask` with a `submission`.
+      split: which of its test sets.
+      ids: of the examples, whole numbers; rows are written in their order.
+      predicted: for each a label, or a score.
+
+    Raises:
+      UserError: if the ids are not the numbers from 0: the leaderboard requires every row.
+    """
+    name = task.submission[split]
+    rows = sorted((int(x) if x.isdecimal() else -1, y) for x, y in zip(ids, predicted, strict=True))
+    if [number for number, _ in rows] != list(range(len(rows))):
+        raise UserError(
+            f"`glue_submission`: {name}.tsv needs a prediction for each row of the leaderboard's "
+            f"test set, numbered from 0, but these {len(rows)} rows have different ids"
+        )
+    if task.score_range:
+        lowest, highest = task.score_range
+        rows = [(number, f"{min(max(float(y), lowest), highest):.3f}") for number, y in rows]
+    lines = ["index\tprediction", *(f"{number}\t{y}" for number, y in rows)]
+    files.write_text(os.path.join(folder, f"{name}.tsv"), "\n".join(lines) + "\n")
+    _zip(folder)
+
+
+def _zip(folder):
+    names = (x for task in TEXT_TASKS.values() for x in task.submission.values())
+    expected = list(dict.fromkeys(names))
+    names = [x for x in expected if files.system(folder).exists(os.path.join(folder, f"{x}.tsv"))]
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in names:
+            # Without a date, so that equal predictions give equal files.
+            info = zipfile.ZipInfo(f"{name}.tsv")
+            info.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(info, files.read_text(os.path.join(folder, f"{name}.tsv")))
+    path = os.path.join(folder, "submission.zip")
+    system = files.system(path)
+    with files.replacing(path) as (temporary,), system.GFile(temporary, "wb") as writer:
+        writer.write(data.getvalue())
+    missing = [name for name in expected if name not in names]
+    rest = f"; missing so far: {', '.join(missing)}" if missing else ""
+    console.info("%s contains %s%s", path, ", ".join(names), rest)

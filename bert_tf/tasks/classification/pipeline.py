@@ -8,7 +8,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from bert_tf.checkpoints import load_config, open_checkpoint, read_metadata
+from bert_tf.checkpoints import PretrainedFiles, open_checkpoint, read_metadata, resolve
 from bert_tf.checkpoints.hugging_face import PROBLEM_TYPES
 from bert_tf.data.input_pipeline import group_size
 from bert_tf.errors import UserError
@@ -18,8 +18,7 @@ from bert_tf.pipelines.labelled_texts import (
     check_same_length,
     texts_and_pairs,
 )
-from bert_tf.pipelines.presets import ModelFiles, find_preset
-from bert_tf.pipelines.task_pipeline import TaskPipeline, tokenizer_options
+from bert_tf.pipelines.task_pipeline import TaskPipeline
 from bert_tf.tasks import TASK_CLASSES, ClassificationConfig
 from bert_tf.training.task_config import check_labels, check_length
 
@@ -58,7 +57,7 @@ class TextClassifier(TaskPipeline):
     @classmethod
     def from_preset(
         cls,
-        preset: str | os.PathLike | ModelFiles,
+        preset: str | os.PathLike | PretrainedFiles,
         labels: Sequence[Any] | None = None,
         task_type: str | None = None,
         max_seq_length: int | None = None,
@@ -88,8 +87,8 @@ class TextClassifier(TaskPipeline):
         Raises:
           UserError: if there is no such model, or an argument does not fit it.
         """
-        model_files = find_preset(preset)
-        stored = model_files.task_config(ClassificationConfig)
+        model_files = resolve(preset, do_lower_case=do_lower_case)
+        stored = ClassificationConfig.load(model_files.folder)
         if stored and stored.numeric_inputs:
             raise UserError(
                 f"`preset`: {model_files.checkpoint} takes the numbers "
@@ -106,21 +105,21 @@ class TextClassifier(TaskPipeline):
         if task_type not in TASK_CLASSES:
             raise UserError(f"`task_type={task_type}`: expected one of {', '.join(TASK_CLASSES)}")
         names = _choose_labels(labels, task_type, stored, model_files.checkpoint)
-        bert_config = load_config(model_files.checkpoint)
+        bert_config = model_files.bert_config
         if max_seq_length is None:
             limit = min(ClassificationConfig.max_seq_length, bert_config.max_position_embeddings)
             max_seq_length = stored.max_seq_length if stored else limit
         check_length(max_seq_length, bert_config)
         config = ClassificationConfig(
             bert_config,
-            model_files.vocab,
+            model_files.vocab_file,
             max_seq_length=max_seq_length,
             labels=names,
             task_type=task_type,
             numeric_features=stored.numeric_features if stored else (),
             numeric_as=stored.numeric_as if stored else "vector",
             num_texts=stored.num_texts if stored else 1,
-            **tokenizer_options(model_files, stored, do_lower_case),
+            **model_files.tokenizer_settings,
         )
         return cls._load(model_files, config, dtype, load_weights)
 

@@ -11,7 +11,7 @@ from bert_tf.data.rows import BadRows, find_file, part_of
 from bert_tf.errors import UserError
 from bert_tf.io import files
 from bert_tf.tasks.classification.columns import find_columns
-from bert_tf.tasks.classification.examples import Example, read_label, with_numbers
+from bert_tf.tasks.classification.examples import make_example, read_label
 
 _DO = {"train": "do_train", "dev": "do_eval", "test": "do_predict"}
 
@@ -40,90 +40,117 @@ class FileSource:
         if part in self._paths:
             files.require(self._paths[part], f"{part}_file")
             return splits[:1]
-        return [split for split in splits if self._find(split)]
+        return [split for split in splits if self._exists(split)]
 
-    def _find(self, split):
-        """Return the path of a split's file; None if an optional one is missing."""
+    def _exists(self, split):
+        """Return whether a split has a file; UserError if it is not optional."""
         file = self.task.files[split]
         path = os.path.join(self._data_dir or "", file.names[0])
         if file.optional and not tf.io.gfile.exists(path):
             console.info("%s does not exist: this split is skipped", path)
-            return None
-        return find_file(split, file.names, self._data_dir)
+            return False
+        return bool(find_file(split, file.names, self._data_dir))
 
     def read(self, split, bad=None):
-        """Read the examples of a split, as `read_examples` does."""
-        path = self._paths.get(part_of(split))
-        examples, self.columns[split] = read_with_columns(
-            self.task, self._data_dir, split, path, bad, self._paths.get("train")
+        """Return the list of `Example` of a split.
+
+        Args:
+          split: one of `task.files`. Test examples have no labels.
+          bad: `BadRows`; None for an error at the first bad row.
+
+        Raises:
+          UserError: names file and line of a bad row, or the missing file.
+        """
+        task, path = self.task, self._paths.get(part_of(split))
+        path = find_file(split, task.files[split].names, self._data_dir, path)
+        table_format = _find_format(path, task.layout)
+        rows = tables.read_rows(path, table_format)
+        first = next(rows, None)
+        if first is None:
+            raise UserError(f"{path}: the file has no examples")
+        columns = task.files[split].columns
+        if columns is None:
+            columns = self._find_columns(path, table_format, first, split)
+        if not columns.header:
+            rows = itertools.chain([first], rows)
+        self.columns[split] = columns
+        surplus = BadRows(skip=True)
+
+        def make(where, index, row):
+            example = _example(task, where, index, *row, columns, part_of(split) != "test")
+            if columns.ignores_surplus and len(row[0]) > columns.width:
+                surplus(f"{where}: {len(row[0])} columns, but the first line has {columns.width}")
+            return example
+
+        places = ((f"{path}, {table_format.unit} {number}", row) for number, *row in rows)
+        language = f" in {columns.language[1]}" if columns.language else ""
+        examples = collect_examples(
+            task, places, make, bad, f"{path}: the file has no examples{language}"
         )
+        surplus.report("rows with surplus columns, which are ignored")
+        if task.layout:
+            _report(path, table_format, columns, examples)
         return examples
 
-
-def read_examples(task, data_dir, split, path=None, bad=None, train=None):
-    """Return the list of `Example` of one file of a task; see `read_with_columns`."""
-    return read_with_columns(task, data_dir, split, path, bad, train)[0]
-
-
-def read_with_columns(task, data_dir, split, path=None, bad=None, train=None):
-    """Return the list of `Example` of one file of a task, and its `Columns`.
-
-    Args:
-      task: a `glue.TextTask`.
-      data_dir: the folder of its files.
-      split: one of `task.files`. Test examples have no labels.
-      path: the file if it is not in `data_dir`. See `tables.find_format` for the formats of custom
-        files; those of other tasks are tab-separated, or .csv.
-      bad: `BadRows`; None for an error at the first bad row.
-      train: the training file if it is not in `data_dir`; the columns of a test file without a
-        header line are inferred from it.
-
-    Raises:
-      UserError: names file and line of a bad row, or the missing file.
-    """
-    bad = bad or BadRows()
-    path = find_file(split, task.files[split].names, data_dir, path)
-    table_format = find_format(path, task.layout)
-    rows = tables.read_rows(path, table_format)
-    first = next(rows, None)
-    if first is None:
-        raise UserError(f"{path}: the file has no examples")
-    columns = task.files[split].columns
-    if columns is None:
+    def _find_columns(self, path, table_format, first, split):
         number, names, problem = first
         if problem:
             raise UserError(f"{path}, line {number}: {problem}")
-        count = _count_train_columns(task, data_dir, train) if split == "test" else None
-        has_names = not table_format.is_delimited
-        columns = find_columns(path, names, task.layout, split, count, has_names)
-    if not columns.header:
-        rows = itertools.chain([first], rows)
-    examples, empty, surplus = [], BadRows(skip=True), BadRows(skip=True)
-    for index, (number, row, problem) in enumerate(rows):
-        where = f"{path}, {table_format.unit} {number}"
+        layout, has_names = self.task.layout, not table_format.is_delimited
+        count = self._count_train_columns() if split == "test" else None
+        return find_columns(path, names, layout, split, count, has_names)
+
+    def _count_train_columns(self):
+        """Return the number of columns of the training file; None if it does not exist."""
+        names = self.task.files["train"].names if self._data_dir else ()
+        paths = [os.path.join(self._data_dir, name) for name in names]
+        paths = [self._paths["train"]] if "train" in self._paths else paths
+        path = next((path for path in paths if tf.io.gfile.exists(path)), None)
+        first = path and next(tables.read_rows(path, _find_format(path, self.task.layout)), None)
+        return first and len(first[1])
+
+
+def read_examples(task, data_dir, split, path=None, bad=None):
+    """Return the list of `Example` of one file of a task, in `data_dir` unless `path` is given."""
+    return FileSource(task, data_dir, {part_of(split): path}).read(split, bad)
+
+
+def collect_examples(task, rows, make, bad, error):
+    """Return the list of `Example` that are made of rows.
+
+    A blank text makes a bad row. GLUE's files have some, which the release uses, so there they are
+    only counted.
+
+    Args:
+      task: a `glue.TextTask`.
+      rows: yields pairs of a place for messages, and a row.
+      make: function from (place, index, row) to an `Example`, None for a row to skip, or ValueError
+        for one that cannot be used.
+      bad: `BadRows`; None for an error at the first bad row.
+      error: the message of the UserError if there are no examples.
+    """
+    bad, empty, examples = bad or BadRows(), BadRows(skip=True), []
+    for index, (where, row) in enumerate(rows):
         try:
-            if problem:
-                raise ValueError(problem)
-            example = _example(task, where, index, row, columns, part_of(split) != "test")
-        except ValueError as error:
-            bad(f"{where}: {error}")
-            continue
-        if columns.ignores_surplus and len(row) > columns.width:
-            surplus(f"{where}: {len(row)} columns, but the first line has {columns.width}")
-        if example is not None and has_text(example, task, bad, empty):
+            example = make(where, index, row)
+            if example is None:
+                continue
+            blank = [name for name, text in example.texts().items() if not text.strip()]
+            if blank and task.layout:
+                raise ValueError(f"{blank[0]} is empty")
+            if blank:
+                empty(f"{where}: {blank[0]} is empty")
             examples.append(example)
+        except ValueError as problem:
+            bad(f"{where}: {problem}")
     empty.report("rows with an empty text")
-    surplus.report("rows with surplus columns, which are ignored")
     if not examples:
         bad.report()
-        language = f" in {columns.language[1]}" if columns.language else ""
-        raise UserError(f"{path}: the file has no examples{language}")
-    if task.layout:
-        _report(path, table_format, columns, examples)
-    return examples, columns
+        raise UserError(error)
+    return examples
 
 
-def find_format(path, layout):
+def _find_format(path, layout):
     """Return the format of a file: by its name if its columns are known, else by its content."""
     if layout is None:
         return tables.format_by_name(path)
@@ -149,11 +176,7 @@ def _report(path, table_format, columns, examples):
     rest = "" if len(names) == columns.width else f" and {columns.width - len(names)} others"
     header = "" if columns.names else "no header line, "
     first = examples[0]
-    values = {"text": first.text_a}
-    if first.text_b is not None:
-        values = {"text_a": first.text_a, "text_b": first.text_b}
-    if first.label is not None:
-        values["label"] = first.label
+    values = first.texts() if first.label is None else {**first.texts(), "label": first.label}
     console.info(
         "%s: %s; %scolumns %s%s; %d examples, the first: %s",
         path, table_format, header, ", ".join(names), rest, len(examples),
@@ -167,32 +190,10 @@ def _shorten(value):
     return repr(value)
 
 
-def has_text(example, task, bad, empty):
-    """Return whether the texts of an example can be used.
-
-    A blank text makes a bad row. GLUE's files have some, which the release uses, so there they are
-    only counted in `empty`.
-    """
-    texts = {"text_a": example.text_a, "text_b": example.text_b}
-    if example.text_b is None:
-        texts = {"text": example.text_a}
-    name = next((name for name, text in texts.items() if not text.strip()), None)
-    if name:
-        (bad if task.layout else empty)(f"{example.where}: {name} is empty")
-    return not (name and task.layout)
-
-
-def _count_train_columns(task, data_dir, train):
-    """Return the number of columns of the training file; None if it does not exist."""
-    names = task.files["train"].names if data_dir else ()
-    paths = [train] if train else [os.path.join(data_dir, name) for name in names]
-    path = next((path for path in paths if tf.io.gfile.exists(path)), None)
-    first = path and next(tables.read_rows(path, find_format(path, task.layout)), None)
-    return first and len(first[1])
-
-
-def _example(task, where, index, row, columns, with_label):
+def _example(task, where, index, row, problem, columns, with_label):
     """Return the example of a row, None if it is in another language; ValueError if it is bad."""
+    if problem:
+        raise ValueError(problem)
 
     def cell(position, what):
         if not -len(row) <= position < len(row):
@@ -213,16 +214,15 @@ def _example(task, where, index, row, columns, with_label):
         raise ValueError(f"{len(row)} columns, but the first line has {columns.width}")
     if columns.language and cell(columns.language[0], "language") != columns.language[1]:
         return None
-    text_a = text(columns.text_a, "text_a")
-    text_b = None if columns.text_b is None else text(columns.text_b, "text_b")
+    texts = list(map(text, columns.texts, ("text_a", "text_b")))
     row_id = str(index) if columns.id is None else text(columns.id, "id")
     label = None
     if with_label:
-        positions = columns.label if isinstance(columns.label, tuple) else (columns.label,)
-        if task.task_type == "multi_label" and isinstance(cell(positions[0], "label"), list):
-            label = tuple(map(tables.as_text, cell(positions[0], "label")))
+        labels = cell(columns.labels[0], "label")
+        if task.task_type == "multi_label" and isinstance(labels, list):
+            label = tuple(map(tables.as_text, labels))
         else:
-            label = read_label(task, [text(position, "label") for position in positions])
+            label = read_label(task, [text(position, "label") for position in columns.labels])
     names = task.layout.numbers if task.layout else ()
     cells = [text(position, name) for position, name in zip(columns.numbers, names, strict=True)]
-    return with_numbers(Example(where, text_a, text_b, label, row_id), task.layout, cells)
+    return make_example(where, texts, label, row_id, task.layout, cells)

@@ -17,15 +17,17 @@ from bert_tf.tasks.classification.glue import custom_task, find_task
 from bert_tf.tasks.classification.reading import FileSource
 from bert_tf.tasks.classification.tfds_source import TfdsSource
 
-# Options of columns that a run remembers, and their fields in `Layout`.
-_REMEMBERED = {
+# Options that name columns, and their fields in `Layout`. A run remembers all but the numeric ones,
+# which are part of its configuration.
+_LAYOUT = {
     "text_columns": "text", "label_column": "label", "id_column": "id", "header": "header",
-    "delimiter": "delimiter", "label_separator": "separator",
+    "delimiter": "delimiter", "label_separator": "separator", "numeric_columns": "numbers",
+    "numeric_as": "numeric_as",
 }  # fmt: skip
+_REMEMBERED = [name for name in _LAYOUT if not name.startswith("numeric_")]
 
 # Options that only custom files have.
-_CUSTOM_ONLY = ("task_type", "text_columns", "label_column", "id_column", "labels", "header",
-                "delimiter", "label_separator", "numeric_columns", "numeric_as")  # fmt: skip
+_CUSTOM_ONLY = ("task_type", "labels", *_LAYOUT)
 
 
 def make_source(options, stored=None, remembered=()):
@@ -37,17 +39,14 @@ def make_source(options, stored=None, remembered=()):
     Raises:
       UserError: if options cannot be combined, or the data do not exist.
     """
-    numeric_columns = options.numeric_columns or (stored.numeric_columns if stored else ())
-    layout = Layout(
-        tuple(options.text_columns),
-        tuple(options.label_column),
-        options.id_column,
-        options.header,
-        options.label_separator,
-        tuple(numeric_columns),
-        options.numeric_as or (stored.numeric_as if stored else "vector"),
-        options.delimiter,
-        tuple(_REMEMBERED[name] for name in remembered),
+    layout = Layout(**{field: getattr(options, name) for name, field in _LAYOUT.items()})
+    layout = dataclasses.replace(
+        layout,
+        text=tuple(layout.text),
+        label=tuple(layout.label),
+        numbers=tuple(layout.numbers or (stored.numeric_columns if stored else ())),
+        numeric_as=layout.numeric_as or (stored.numeric_as if stored else "vector"),
+        remembered=tuple(_LAYOUT[name] for name in remembered),
     )
     if len(set(layout.numbers)) < len(layout.numbers):
         raise UserError(f"`numeric_columns`: a column occurs twice in {', '.join(layout.numbers)}")
@@ -59,10 +58,8 @@ def make_source(options, stored=None, remembered=()):
     if options.numeric_as and not layout.numbers:
         raise UserError("`numeric_as` requires `numeric_columns`")
     if options.tfds_name:
-        return TfdsSource(
-            options.tfds_name, options.tfds_data_dir, task_type, labels, layout,
-            options.split_names(),
-        )  # fmt: skip
+        data_set = options.tfds_name, options.tfds_data_dir
+        return TfdsSource(*data_set, task_type, labels, layout, options.split_names())
     paths = {"train": options.train_file, "dev": options.dev_file, "test": options.test_file}
     if not (options.task_name or any(paths.values())):
         raise UserError(
@@ -132,58 +129,49 @@ def read_splits(source, parts, stored=None, skip_bad_rows=False, dev_split=None)
     Raises:
       UserError: if a row is bad; names file and line.
     """
-    names = source.task.layout.numbers if source.task.layout else ()
+    task = source.task
+    names = task.layout.numbers if task.layout else ()
     if stored and list(names) != stored.numeric_columns:
         raise UserError(
             f"`numeric_columns`: {', '.join(names) or 'none'}, but the trained model has "
             f"{', '.join(stored.numeric_columns) or 'none'}"
         )
-    if stored and stored.task_type != source.task.task_type:
+    if stored and stored.task_type != task.task_type:
         raise UserError(
-            f"`output_dir`: its model was trained for {stored.task_type}, not for "
-            f"{source.task.task_type}"
+            f"`output_dir`: its model was trained for {stored.task_type}, not for {task.task_type}"
         )
     if dev_split:
         parts = dict.fromkeys("train" if part == "dev" else part for part in parts)
     splits = [split for part in parts for split in source.splits(part)]
     bad = {split: BadRows(skip_bad_rows) for split in splits}
     examples = {split: source.read(split, bad[split]) for split in splits}
-    labels = source.task.labels
+    labels = task.labels
     if labels is None and stored:
         labels = stored.labels
     train = examples.get("train", ())
     if not (train or stored) and (labels is None or names):
         train = source.read("train", BadRows(skip_bad_rows))
     if labels is None:
-        labels = _infer_labels(train, source.task.task_type)
+        labels = _infer_labels(train, task.task_type)
     for split in examples:
-        known = with_known_labels(examples[split], labels, bad[split])
+        examples[split] = with_known_labels(examples[split], labels, bad[split])
         bad[split].report()
-        if not known:
+        if not examples[split]:
             raise UserError(f"{bad[split].first}; no row of this split can be used")
-        examples[split] = known
     if dev_split and "train" in examples:
-        is_classification = source.task.task_type == "classification"
-        examples["train"], examples["dev"] = hold_out(
-            examples["train"], dev_split, is_classification
-        )
-    if train and not stored:
-        _warn_if_constant(examples.get("train", ()), source.task.task_type)
-    numeric_features = stored.numeric_features if stored else ()
-    if names and not stored:
-        usable = examples.get("train") or with_known_labels(train, labels, BadRows(skip=True))
-        numeric_features = measure(names, usable)
-    return examples, tuple(labels), numeric_features
-
-
-def _warn_if_constant(train, task_type):
-    """Warn if all training examples have the same label or score, from which nothing is learned."""
-    if train and all(example.label == train[0].label for example in train):
-        what = "score" if task_type == "regression" else "label"
+        stratify = task.task_type == "classification"
+        examples["train"], examples["dev"] = hold_out(examples["train"], dev_split, stratify)
+    if stored:
+        return examples, tuple(labels), stored.numeric_features
+    usable = examples.get("train", ())
+    if usable and all(example.label == usable[0].label for example in usable):
         console.warning(
             "all %d training examples have the %s %r: there is nothing to learn",
-            len(train), what, train[0].label,
+            len(usable), "score" if task.task_type == "regression" else "label", usable[0].label,
         )  # fmt: skip
+    if names:
+        usable = usable or with_known_labels(train, labels, BadRows(skip=True))
+    return examples, tuple(labels), measure(names, usable) if names else ()
 
 
 def _infer_labels(train, task_type):

@@ -4,12 +4,12 @@ import dataclasses
 
 import numpy as np
 
-from bert_tf.data.rows import BadRows, TfdsRows, part_of
+from bert_tf.data.rows import TfdsRows, part_of
 from bert_tf.errors import UserError
 from bert_tf.tasks.classification.columns import ID, LABEL, TEXT_A, TEXT_B, Layout
-from bert_tf.tasks.classification.examples import Example, with_numbers
+from bert_tf.tasks.classification.examples import make_example
 from bert_tf.tasks.classification.glue import custom_task, find_task
-from bert_tf.tasks.classification.reading import has_text
+from bert_tf.tasks.classification.reading import collect_examples
 
 # The names of the splits in tensorflow-datasets.
 _SPLITS = {
@@ -50,8 +50,16 @@ class TfdsSource:
         if task and task_type not in (None, task.task_type):
             raise UserError(f"`task_type={task_type}`, but {name} is a {task.task_type}")
         self._texts, self._label, self._id = self._find_features(task, layout)
+        # What the labels are, each of them if there are several.
+        feature = self._rows.features[self._label]
+        self._label_feature = getattr(feature, "feature", feature)
         if not task:
-            task_type, labels = self._infer_task_type(task_type, labels)
+            if task_type is None and self._label_feature is not feature:
+                task_type = "multi_label"
+            elif task_type is None and np.issubdtype(feature.np_dtype, np.floating):
+                task_type = "regression"
+            if task_type != "regression" and not labels:
+                labels = tuple(getattr(self._label_feature, "names", ())) or None
             # The label is one feature, however many labels it holds.
             task = custom_task(task_type, labels, dataclasses.replace(layout, label=()))
         self.task = task
@@ -59,37 +67,23 @@ class TfdsSource:
     def _find_features(self, task, layout):
         """Return the names of the text features, of the label and of the id, or None without."""
         find = self._rows.find_feature
-        supervised = self._rows.supervised_keys
+        text, target = self._rows.supervised_keys
         if task:
             texts = task.features
         elif layout.text:
             texts = [find([name], "text_columns") for name in layout.text]
-        elif isinstance(supervised[0], str):
-            texts = [supervised[0]]
+        elif isinstance(text, str):
+            texts = [text]
         else:
             texts = [find(TEXT_A, "text_columns"), find(TEXT_B)]
         for name in layout.numbers:
             find([name], "numeric_columns")
         if len(layout.label) > 1:
             raise UserError("`label_column`: one feature was expected")
-        names = [name for name in (supervised[1], *LABEL) if isinstance(name, str)]
+        names = [name for name in (target, *LABEL) if isinstance(name, str)]
         label = find(layout.label or names, "label_column")
         row_id = find([layout.id], "id_column") if layout.id else find(ID)
         return tuple(filter(None, texts)), label, row_id
-
-    def _infer_task_type(self, task_type, labels):
-        """Return task type and labels: as given, else as the label feature has them."""
-        feature = self._rows.features[self._label]
-        is_sequence = hasattr(feature, "feature")
-        element = feature.feature if is_sequence else feature
-        if task_type is None and is_sequence:
-            task_type = "multi_label"
-        elif task_type is None:
-            is_score = np.issubdtype(element.np_dtype, np.floating)
-            task_type = "regression" if is_score else "classification"
-        if task_type != "regression" and not labels and hasattr(element, "names"):
-            labels = tuple(element.names)
-        return task_type, labels
 
     def splits(self, part):
         """Return the splits of "train", "dev" or "test"; UserError if there is none."""
@@ -103,48 +97,34 @@ class TfdsSource:
         return self._given.get(split) or self._rows.find_split(_SPLITS[split])
 
     def read(self, split, bad=None):
-        """Read the examples of one of `splits`; see `reading.read_examples`."""
-        bad = bad or BadRows()
-        name = self._tfds_split(split)
-        examples, empty = [], BadRows(skip=True)
-        for index, (where, row) in enumerate(self._rows.read(name)):
-            try:
-                example = self._example(where, index, row, part_of(split) != "test")
-            except ValueError as error:  # a UnicodeDecodeError is one
-                bad(f"{where}: {error}")
-                continue
-            if has_text(example, self.task, bad, empty):
-                examples.append(example)
-        empty.report("rows with an empty text")
-        if not examples:
-            bad.report()
-            raise UserError(f"{self._rows.name}, {name}: the split has no examples")
-        return examples
+        """Read the examples of one of `splits`; see `FileSource.read`."""
+        layout, name = self.task.layout, self._tfds_split(split)
 
-    def _example(self, where, index, row, with_label):
-        text_a, text_b = (*(row[name].decode("utf-8") for name in self._texts), None)[:2]
-        row_id = index if self._id is None else row[self._id]
-        row_id = row_id.decode("utf-8") if isinstance(row_id, bytes) else str(row_id)
-        label = self._read_label(row[self._label]) if with_label else None
-        layout = self.task.layout
-        cells = [str(row[name]) for name in layout.numbers] if layout else []
-        return with_numbers(Example(where, text_a, text_b, label, row_id), layout, cells)
+        def make(where, index, row):
+            texts = [row[name].decode("utf-8") for name in self._texts]
+            row_id = index if self._id is None else row[self._id]
+            row_id = row_id.decode("utf-8") if isinstance(row_id, bytes) else str(row_id)
+            label = self._read_label(row[self._label]) if part_of(split) != "test" else None
+            cells = [str(row[name]) for name in layout.numbers] if layout else []
+            return make_example(where, texts, label, row_id, layout, cells)
+
+        error = f"{self._rows.name}, {name}: the split has no examples"
+        return collect_examples(self.task, self._rows.read(name), make, bad, error)
 
     def _read_label(self, value):
-        feature = self._rows.features[self._label]
         if self.task.task_type == "regression":
             if not np.isfinite(value):
                 raise ValueError(f"the score {value} is not a finite number")
             return float(value)
         if self.task.task_type == "multi_label":
-            return tuple(self._name_of(x, feature.feature) for x in value)
-        return self._name_of(value, feature)
+            return tuple(map(self._label_name, value))
+        return self._label_name(value)
 
-    def _name_of(self, value, feature):
+    def _label_name(self, value):
         """Return a label as text. GLUE's files have 0 and 1 where tensorflow-datasets has names."""
         if isinstance(value, bytes):
             return value.decode("utf-8")
-        names = getattr(feature, "names", None)
+        names = getattr(self._label_feature, "names", None)
         if not names:
             return str(value)
         if not 0 <= value < len(names):

@@ -11,12 +11,11 @@ from bert_tf.training.task_config import check_length
 
 def pretrained_servable(preset, options, max_seq_length=None):
     """Return a pre-trained model as a `Servable`; see `encoder_servable`."""
-    bert_config, tokenizer = preset.open()
     length = max_seq_length or 128
-    check_length(length, bert_config)
-    model = BertModel(bert_config)
+    check_length(length, preset.bert_config)
+    model = BertModel(preset.bert_config)
     checkpoints.warm_start(model, preset.checkpoint, require_all=True)
-    return encoder_servable(model, tokenizer, length, options)
+    return encoder_servable(model, preset.tokenizer, length, options)
 
 
 def encoder_servable(model, tokenizer, max_seq_length, options):

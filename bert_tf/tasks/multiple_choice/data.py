@@ -5,7 +5,7 @@ Letters of shapes: B examples, C choices, S sequence.
 
 from bert_tf.configs.train import PARTS
 from bert_tf.data import records
-from bert_tf.data.feature_cache import FeatureCache, digest, tokenizer_fingerprint, write_records
+from bert_tf.data.feature_cache import digest, write_records
 from bert_tf.data.rows import find_file
 from bert_tf.tasks.multiple_choice.config import MultipleChoiceConfig
 from bert_tf.tasks.multiple_choice.features import convert_examples
@@ -13,10 +13,7 @@ from bert_tf.tasks.multiple_choice.reading import read_examples
 from bert_tf.tasks.multiple_choice.task import MultipleChoiceTask
 from bert_tf.tokenization.truncation import LengthCounter
 from bert_tf.training import results
-from bert_tf.training.task import RecordFormat, TaskData
-
-# Bump when the same data make different features.
-_VERSION = 1
+from bert_tf.training.task import TaskData
 
 # The names of a split's file in a folder; val.csv is SWAG's.
 _FILES = {"train": ("train.csv",), "dev": ("dev.csv", "val.csv"), "test": ("test.csv",)}
@@ -35,39 +32,33 @@ class MultipleChoiceData(TaskData):
     metric_names = MultipleChoiceTask.metric_names_with()
 
     def __init__(self, examples, endings, config):
-        self.examples, self.endings, self.config = examples, endings, config
+        super().__init__(examples, config)
+        self.endings = endings
 
-    def splits(self, part):
-        return [part] if part in self.examples else []
+    def schema(self, split, with_teacher=False):
+        return records.CHOICE
 
-    def features(self, split, path, tokenizer, teacher=None):
-        examples, length = self.examples[split], self.config.max_seq_length
-        fingerprint = {
-            "data": digest([e.context, e.endings, e.label] for e in examples),
-            "examples": len(examples),
-            **tokenizer_fingerprint(tokenizer),
-            "max_seq_length": length,
-            "schema": digest(records.CHOICE.items()),
-            "version": _VERSION,
+    def fingerprint(self, split):
+        return {
+            "data": digest([e.context, e.endings, e.label] for e in self.examples[split]),
+            "examples": len(self.examples[split]),
+            "max_seq_length": self.config.max_seq_length,
         }
 
-        def write():
-            lengths = LengthCounter(length)
-            values = convert_examples(examples, tokenizer, length, lengths)
-            write_records(path, records.CHOICE, values, total=len(examples))
-            return {"lengths": lengths.counts}
+    def write_features(self, split, path, tokenizer):
+        examples, length = self.examples[split], self.config.max_seq_length
+        lengths = LengthCounter(length)
+        values = convert_examples(examples, tokenizer, length, lengths)
+        write_records(path, records.CHOICE, values, total=len(examples))
+        return {"lengths": lengths.counts}
 
-        return FeatureCache(path, fingerprint, write)
+    def lengths(self, split):
+        return {**super().lengths(split), "C": len(self.endings[split])}
 
-    def count(self, split, features):
-        return len(self.examples[split])
+    def num_labels(self, split):
+        return len(self.endings[split])
 
-    def record_format(self, split, with_teacher=False):
-        num_choices = len(self.endings[split])
-        lengths = {"S": self.config.max_seq_length, "C": num_choices}
-        return RecordFormat.of(records.CHOICE, self.config, lengths, num_choices)
-
-    def make_task(self, dtype=None, distillation=None):
+    def make_task(self, dtype=None, teacher=None):
         return MultipleChoiceTask(self.config.bert_config, dtype)
 
     def evaluate(self, run, split):

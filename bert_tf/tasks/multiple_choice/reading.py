@@ -4,7 +4,8 @@ import dataclasses
 import re
 
 from bert_tf import console
-from bert_tf.data.rows import BadRows, find_column, read_rows
+from bert_tf.data.rows import BadRows, find_column
+from bert_tf.data.tables import read_rows
 from bert_tf.errors import UserError
 from bert_tf.task_options import MultipleChoiceOptions
 from bert_tf.tasks.classification.columns import ID
@@ -32,7 +33,7 @@ def read_examples(path, options=None, with_label=True):
     """Return the list of `Example` of a file, and the tuple of the names of its ending columns.
 
     Args:
-      path: a file whose first line names its columns; see `rows.read_rows` for the formats.
+      path: a file whose first line names its columns; see `tables.format_by_name` for the formats.
       options: `MultipleChoiceOptions`, for columns and bad rows.
       with_label: whether there is a label column.
 

@@ -26,7 +26,7 @@ from bert_tf.tasks.question_answering.task import (
     metric_names,
 )
 from bert_tf.training import results
-from bert_tf.training.task import RecordFormat, TaskData, result_file
+from bert_tf.training.task import TaskData, result_file
 
 PREDICTIONS, N_BEST, NULL_ODDS = "predictions.json", "nbest_predictions.json", "null_odds.json"
 
@@ -37,7 +37,7 @@ class QuestionAnsweringData(TaskData):
     The questions to evaluate and to predict are the same split, "dev".
 
     Attributes:
-      sources: dict from split to its source of questions.
+      examples: dict from split to its source of questions.
       summaries: dict from split to the result of `reading.validate_and_count`.
       config: the `QuestionAnsweringConfig`.
       options: the `QuestionAnsweringOptions`.
@@ -47,8 +47,8 @@ class QuestionAnsweringData(TaskData):
     unit = "questions"
 
     def __init__(self, sources, summaries, config, options, tokenizer):
-        self.sources, self.summaries = sources, summaries
-        self.config, self.options = config, options
+        super().__init__(sources, config, options)
+        self.summaries = summaries
         self.metric_names = metric_names(config.decoding_config)
         self.extractor, self._mask_padding = None, False
         if "dev" in sources:
@@ -58,8 +58,7 @@ class QuestionAnsweringData(TaskData):
             )  # fmt: skip
 
     def splits(self, part):
-        split = "train" if part == "train" else "dev"
-        return [split] if split in self.sources else []
+        return super().splits("train" if part == "train" else "dev")
 
     def train_config(self, config):
         self._mask_padding = not config.train.pad_to_max_length
@@ -71,7 +70,7 @@ class QuestionAnsweringData(TaskData):
         return config.train
 
     def features(self, split, path, tokenizer, teacher=None):
-        source, summary = self.sources[split], self.summaries[split]
+        source, summary = self.examples[split], self.summaries[split]
         settings = tokenizer, self.config.window_config, split == "train"
         return window_cache(path, source, summary, *settings, self.options.num_processes)
 
@@ -81,18 +80,13 @@ class QuestionAnsweringData(TaskData):
     def num_train_units(self, features):
         return self.summaries["train"].questions
 
-    def record_format(self, split, with_teacher=False):
-        schema = records.SQUAD_TRAINING if split == "train" else records.SQUAD
-        return RecordFormat.of(schema, self.config, {"S": self.config.max_seq_length})
+    def schema(self, split, with_teacher=False):
+        return records.SQUAD_TRAINING if split == "train" else records.SQUAD
 
-    def make_task(self, dtype=None, distillation=None):
-        return QuestionAnsweringTask(
-            self.config.bert_config,
-            self.config.decoding_config,
-            dtype,
-            self.extractor,
-            self._mask_padding,
-        )
+    def make_task(self, dtype=None, teacher=None):
+        config = self.config
+        settings = dtype, self.extractor, self._mask_padding
+        return QuestionAnsweringTask(config.bert_config, config.decoding_config, *settings)
 
     def evaluate_and_predict(self, run):
         """Write predictions.json and the files next to it, and eval_results.txt.

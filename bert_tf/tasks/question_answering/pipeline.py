@@ -8,16 +8,11 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from bert_tf.checkpoints import load_config
+from bert_tf.checkpoints import PretrainedFiles, resolve
 from bert_tf.data.rows import BadRows
 from bert_tf.errors import UserError
 from bert_tf.pipelines.labelled_texts import check_list, check_same_length
-from bert_tf.pipelines.presets import ModelFiles, find_preset
-from bert_tf.pipelines.task_pipeline import (
-    TaskPipeline,
-    pad_to_multiple,
-    tokenizer_options,
-)
+from bert_tf.pipelines.task_pipeline import TaskPipeline, pad_to_multiple
 from bert_tf.tasks import QuestionAnsweringConfig
 from bert_tf.tasks.question_answering.features import FeatureConverter
 from bert_tf.tasks.question_answering.reading import Answer, Paragraph, Question
@@ -54,7 +49,7 @@ class QuestionAnswering(TaskPipeline):
     @classmethod
     def from_preset(
         cls,
-        preset: str | os.PathLike | ModelFiles,
+        preset: str | os.PathLike | PretrainedFiles,
         version_2_with_negative: bool | None = None,
         max_seq_length: int | None = None,
         do_lower_case: bool | None = None,
@@ -85,7 +80,7 @@ class QuestionAnswering(TaskPipeline):
         Raises:
           UserError: if there is no such model, or an argument does not fit it.
         """
-        model_files = find_preset(preset)
+        model_files = resolve(preset, do_lower_case=do_lower_case)
         known = QuestionAnsweringConfig.default_options()
         if unknown := [name for name in options if name not in known]:
             raise UserError(f"`{unknown[0]}`: expected one of {', '.join(known)}")
@@ -95,14 +90,14 @@ class QuestionAnswering(TaskPipeline):
             "max_seq_length": max_seq_length,
         }
         given = {name: value for name, value in given.items() if value is not None}
-        stored = model_files.task_config(QuestionAnsweringConfig)
+        stored = QuestionAnsweringConfig.load(model_files.folder)
         if stored:
             given = {**stored.recorded_options(), **given}
-        given.update(tokenizer_options(model_files, stored, do_lower_case))
-        bert_config = load_config(model_files.checkpoint)
+        given.update(model_files.tokenizer_settings)
+        bert_config = model_files.bert_config
         limit = min(QuestionAnsweringConfig.max_seq_length, bert_config.max_position_embeddings)
         config = QuestionAnsweringConfig.of_pretrained(
-            bert_config, model_files.vocab, **{"max_seq_length": limit, **given}
+            bert_config, model_files.vocab_file, **{"max_seq_length": limit, **given}
         )
         if "doc_stride" in given:
             config = dataclasses.replace(config, doc_stride=given["doc_stride"])

@@ -12,11 +12,12 @@ import numpy as np
 from keras import ops
 
 from bert_tf import checkpoints, console
+from bert_tf.checkpoints import PretrainedFiles
 from bert_tf.configs.model import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.io import files
 from bert_tf.modeling.models import BertModel, first_position
-from bert_tf.pipelines.presets import ModelFiles, find_preset, sentence_transformers_options
+from bert_tf.pipelines.presets import sentence_transformers_options
 from bert_tf.pipelines.saving import Exportable, replacing_preset, write_pretrained
 from bert_tf.pipelines.text_pipeline import Text, TextPipeline, check_is_collection
 from bert_tf.tasks.sentence_embedding.servable import sentence_embedding_servable
@@ -79,19 +80,20 @@ class SentenceEncoder(TextPipeline, Exportable):
 
     @classmethod
     def from_preset(  # type: ignore[override]
-        cls, preset: str | ModelFiles, **options: Any
+        cls, preset: str | PretrainedFiles, **options: Any
     ) -> "SentenceEncoder":
         """Create a pipeline as `TextPipeline.from_preset` does.
 
         The settings of a sentence-transformers folder apply to options that are None or not given.
         """
-        path = find_preset(preset).checkpoint
+        model_files = checkpoints.resolve(preset)
+        path = model_files.checkpoint
         given = {name: value for name, value in options.items() if value is not None}
         defaults = sentence_transformers_options(path)
         used = [f"{name}={value}" for name, value in defaults.items() if name not in given]
         if used:
             console.info("from the settings in %s: %s", path, ", ".join(used))
-        return super().from_preset(preset, **{**defaults, **given})
+        return super().from_preset(model_files, **{**defaults, **given})
 
     def encode(self, sentences: Iterable[str]) -> np.ndarray:
         """Return the vectors of an iterable of str as float32 (B, H)."""

@@ -5,12 +5,7 @@ import dataclasses
 from bert_tf import console
 from bert_tf.configs.train import PARTS
 from bert_tf.data import records
-from bert_tf.data.feature_cache import (
-    FeatureCache,
-    digest,
-    tokenizer_fingerprint,
-    write_records,
-)
+from bert_tf.data.feature_cache import digest, write_records
 from bert_tf.data.rows import BadRows
 from bert_tf.errors import UserError
 from bert_tf.io import files
@@ -27,17 +22,14 @@ from bert_tf.tasks.token_classification.features import (
 from bert_tf.tasks.token_classification.reading import ColumnFiles, TfdsSentences
 from bert_tf.tasks.token_classification.task import TokenClassificationTask, metric_names
 from bert_tf.training import results
-from bert_tf.training.task import RecordFormat, TaskData, result_file
-
-# Bump when the same data make different features.
-_VERSION = 1
+from bert_tf.training.task import TaskData, result_file
 
 
 class TokenClassificationData(TaskData):
     """The sentences of each split, and what a run does with them.
 
     Attributes:
-      sentences: dict from split to list of `Sentence`.
+      examples: dict from split to list of `Sentence`.
       config: the `TokenClassificationConfig`.
       options: the `TokenClassificationOptions`.
     """
@@ -45,11 +37,8 @@ class TokenClassificationData(TaskData):
     unit = "sequences"
 
     def __init__(self, sentences, config, options):
-        self.sentences, self.config, self.options = sentences, config, options
+        super().__init__(sentences, config, options)
         self.metric_names = metric_names(config.tags)
-
-    def splits(self, part):
-        return [part] if part in self.sentences else []
 
     def train_config(self, config):
         if not self.config.feature_based:
@@ -57,36 +46,34 @@ class TokenClassificationData(TaskData):
         num_layers = self.config.bert_config.num_hidden_layers
         return dataclasses.replace(config.train, num_frozen_layers=num_layers)
 
-    def features(self, split, path, tokenizer, teacher=None):
-        sentences, tags = self.sentences[split], self.config.tags
-        window_config = self.config.window_config
-        fingerprint = {
+    def schema(self, split, with_teacher=False):
+        return records.TAGGING
+
+    def fingerprint(self, split):
+        sentences, tags = self.examples[split], self.config.tags
+        return {
             "data": digest([s.words, s.tags, bool(s.leading_lines)] for s in sentences),
             "sentences": len(sentences),
-            **tokenizer_fingerprint(tokenizer),
             "tags": list(tags.names),
             "learn_scheme": tags.scheme,
             "tag_scheme": tags.data_scheme,
-            **dataclasses.asdict(window_config),
-            "schema": digest(records.TAGGING.items()),
-            "version": _VERSION,
+            **dataclasses.asdict(self.config.window_config),
         }
 
-        def write():
-            values = convert_sentences(sentences, tags, tokenizer, window_config)
-            return {"windows": write_records(path, records.TAGGING, values, "windows")}
-
-        return FeatureCache(path, fingerprint, write)
+    def write_features(self, split, path, tokenizer):
+        config = self.config
+        values = convert_sentences(
+            self.examples[split], config.tags, tokenizer, config.window_config
+        )
+        return {"windows": write_records(path, records.TAGGING, values, "windows")}
 
     def count(self, split, features):
         return features.metadata["windows"]
 
-    def record_format(self, split, with_teacher=False):
-        config = self.config
-        lengths = {"S": config.max_seq_length}
-        return RecordFormat.of(records.TAGGING, config, lengths, len(config.tags.names))
+    def num_labels(self, split):
+        return len(self.config.tags.names)
 
-    def make_task(self, dtype=None, distillation=None):
+    def make_task(self, dtype=None, teacher=None):
         return TokenClassificationTask(self.config, dtype)
 
     def evaluate(self, run, split):
@@ -111,7 +98,7 @@ class TokenClassificationData(TaskData):
 
         def write():
             path = result_file(run.folder, "test_predictions", split, ".txt")
-            write_columns(path, self.sentences[split], predicted)
+            write_columns(path, self.examples[split], predicted)
             console.info("wrote %s, tag scheme %s", path, scheme)
 
         run.workers.chief_first(write)

@@ -3,11 +3,10 @@
 import os
 from typing import Any
 
-from bert_tf.checkpoints import load_config, read_metadata
+from bert_tf.checkpoints import PretrainedFiles, read_metadata, resolve
 from bert_tf.errors import UserError
 from bert_tf.pipelines.labelled_texts import check_list
-from bert_tf.pipelines.presets import ModelFiles, find_preset
-from bert_tf.pipelines.task_pipeline import TaskPipeline, tokenizer_options
+from bert_tf.pipelines.task_pipeline import TaskPipeline
 from bert_tf.tasks import TokenClassificationConfig
 
 _ARCHITECTURE = "BertForTokenClassification"
@@ -32,7 +31,7 @@ class TokenClassification(TaskPipeline):
     @classmethod
     def from_preset(
         cls,
-        preset: str | os.PathLike | ModelFiles,
+        preset: str | os.PathLike | PretrainedFiles,
         max_seq_length: int | None = None,
         do_lower_case: bool | None = None,
         dtype: str | None = None,
@@ -50,8 +49,8 @@ class TokenClassification(TaskPipeline):
         Raises:
           UserError: if there is no such model.
         """
-        model_files = find_preset(preset)
-        config = model_files.task_config(TokenClassificationConfig)
+        model_files = resolve(preset, do_lower_case=do_lower_case)
+        config = TokenClassificationConfig.load(model_files.folder)
         if config is None:
             metadata = read_metadata(model_files.checkpoint)
             if _ARCHITECTURE not in metadata.get("architectures", ()):
@@ -61,11 +60,11 @@ class TokenClassification(TaskPipeline):
                 )
             labels = metadata.get("id2label", {})
             config = TokenClassificationConfig.of_pretrained(
-                load_config(model_files.checkpoint),
-                model_files.vocab,
+                model_files.bert_config,
+                model_files.vocab_file,
                 labels=[labels[str(i)] for i in range(len(labels))],
                 max_seq_length=max_seq_length,
-                **tokenizer_options(model_files, None, do_lower_case),
+                **model_files.tokenizer_settings,
             )
         elif max_seq_length is not None or do_lower_case is not None:
             raise UserError(

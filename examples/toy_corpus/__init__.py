@@ -33,7 +33,7 @@ import collections
 import os
 import random
 
-from bert_tf.toy_corpus import grammar, words
+from examples.toy_corpus import grammar, words
 
 Paths = collections.namedtuple("Paths", "corpus heldout train dev test")
 
@@ -91,12 +91,12 @@ def write(folder, seed=0, **sizes):
 
 
 def pretrained(folder, num_train_steps=1500):
-    """Pre-train the model of quickstart.py, unless it exists; return its `pipelines.ModelFiles`.
+    """Pre-train the model of quickstart.py, unless it exists; return its `PretrainedFiles`.
 
     `folder` is the output folder of quickstart.py; its folder `text` has the files of `write`. A
     UserError is raised if it contains something else.
     """
-    from bert_tf import commands, console, pipelines  # Imported here because `make` needs none.
+    from bert_tf import checkpoints, commands, console  # Imported here because `make` needs none.
 
     model_dir = os.path.join(folder, "pretrained")
     if os.path.exists(os.path.join(model_dir, f"model.ckpt-{num_train_steps}.index")):
@@ -104,10 +104,8 @@ def pretrained(folder, num_train_steps=1500):
     else:
         options = {"output_dir": folder, "num_train_steps": num_train_steps}
         commands.run("quickstart.py", only_pretraining=True, **options)
-    model_files = pipelines.find_model_files(model_dir)
-    return model_files._replace(
-        vocab=os.path.join(folder, "vocab.txt"), do_lower_case=True, settings=None
-    )
+    vocab_file = os.path.join(folder, "vocab.txt")
+    return checkpoints.resolve(model_dir, vocab_file=vocab_file, do_lower_case=True)
 
 
 def _documents(rng, count):

@@ -10,7 +10,7 @@ In a template, `{slot}` is a neutral part and `[category]` a sentiment word.
 
 import re
 
-from bert_tf.toy_corpus import words
+from examples.toy_corpus import words
 
 
 def _for_each_noun_slot(*clauses):

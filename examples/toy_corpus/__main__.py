@@ -1,4 +1,4 @@
-"""Write the toy corpus: `python -m bert_tf.toy_corpus --output_dir=FOLDER`."""
+"""Write the toy corpus: `python -m examples.toy_corpus --output_dir=FOLDER`."""
 
 import pathlib
 import sys
@@ -6,8 +6,8 @@ import sys
 from absl import flags
 
 import bert_tf
-from bert_tf import toy_corpus
 from bert_tf.cli.flags import FLAGS
+from examples import toy_corpus
 
 flags.DEFINE_string("output_dir", None, "Folder for the five files.")
 flags.DEFINE_integer("seed", 0, "The same seed gives the same text.", lower_bound=0)
@@ -21,5 +21,5 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.argv[0] = "bert_tf.toy_corpus"  # the program name in error messages
+    sys.argv[0] = "examples.toy_corpus"  # the program name in error messages
     bert_tf.cli.flags.run(main, needs_tensorflow=False)

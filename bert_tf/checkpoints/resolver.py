@@ -1,0 +1,219 @@
+"""Find the files of a pre-trained model and the settings of its tokenizer."""
+
+import dataclasses
+import difflib
+import functools
+import os
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from bert_tf import console
+from bert_tf.checkpoints.hub import MODELS, fetch
+from bert_tf.checkpoints.metadata import (
+    CONFIG_FILES,
+    VOCABULARY_FILES,
+    add_published_casing,
+    find_companion_file,
+    folder_of,
+    read_settings,
+)
+from bert_tf.checkpoints.warm_start import open_checkpoint
+from bert_tf.configs.model import BertConfig
+from bert_tf.configs.train import ModelConfig
+from bert_tf.errors import UserError
+from bert_tf.io import files
+from bert_tf.tokenization import FullTokenizer
+from bert_tf.tokenization.settings import RELEASE_SETTINGS, extra_settings, resolve_settings
+from bert_tf.tokenization.tokenizer_json import is_tokenizer_json
+from bert_tf.tokenization.vocabulary import check_vocabulary, validate_case_matches_checkpoint
+
+# Options of `ModelConfig` and the names of the files next to the weights that may be their value.
+_FILES = {"bert_config_file": CONFIG_FILES, "vocab_file": VOCABULARY_FILES}
+
+
+@dataclasses.dataclass(frozen=True)
+class PretrainedFiles:
+    """The files of a pre-trained model, and the settings of its tokenizer.
+
+    Attributes:
+      checkpoint: path of the weights or of their folder, None if there are none.
+      config: path of the model's configuration, None if unknown.
+      vocab_file: path of the vocabulary, None if unknown.
+      tokenizer_settings: dict of all arguments of `FullTokenizer` apart from the vocabulary, None
+        if only the model was asked for.
+    """
+
+    checkpoint: str | None
+    config: str | None
+    vocab_file: str | None
+    tokenizer_settings: Mapping[str, Any] | None
+
+    @property
+    def folder(self) -> str:
+        """The folder of the weights."""
+        return folder_of(self.checkpoint)
+
+    @property
+    def do_lower_case(self) -> bool:
+        """Whether the model is uncased."""
+        return self.tokenizer_settings["do_lower_case"]
+
+    @functools.cached_property
+    def bert_config(self) -> BertConfig:
+        """The `BertConfig`; a UserError is raised if its file is damaged."""
+        return BertConfig.from_json_file(self.config)
+
+    @functools.cached_property
+    def tokenizer(self) -> FullTokenizer:
+        """The result of `load_tokenizer`."""
+        return self.load_tokenizer()
+
+    def load_tokenizer(self, keep_special_tokens: bool = False) -> FullTokenizer:
+        """Return a `FullTokenizer`; raise UserError if the model lacks words of the vocabulary."""
+        tokenizer = FullTokenizer(
+            self.vocab_file, keep_special_tokens=keep_special_tokens, **self.tokenizer_settings
+        )
+        check_vocabulary(tokenizer.vocab, self.bert_config, self.vocab_file, self.do_lower_case)
+        return tokenizer
+
+
+def resolve(
+    preset: str | os.PathLike | ModelConfig | PretrainedFiles,
+    needs: Collection[str] = ("bert_config_file", "vocab_file"),
+    run_settings: Mapping[str, Any] | None = None,
+    default_lower_case: bool | None = None,
+    **overrides: Any,
+) -> PretrainedFiles:
+    """Return the files of a model and the settings of its tokenizer.
+
+    Files that are not given are those next to the weights. Settings of the tokenizer that are not
+    given are those of the run in the output folder, which win over those saved with the vocabulary
+    or next to the weights, then the casing in the name of a published model in the path, then the
+    default of the task. Log lines report which values come from where.
+
+    >>> model_files = resolve("uncased_L-4_H-256_A-4")
+    >>> model_files.bert_config.hidden_size, model_files.do_lower_case
+    (256, True)
+
+    Args:
+      preset: the name of a published model (`checkpoints.MODELS`), downloaded if it is not in the
+        cache; a folder or checkpoint of the release or of a training run; a Hugging Face or
+        sentence-transformers folder; or a `ModelConfig`. `PretrainedFiles` only get the settings
+        of the tokenizer among `overrides`.
+      needs: options of `ModelConfig` whose files must exist. Without "vocab_file" the settings of
+        the tokenizer are not read; with "init_checkpoint" the weights must be readable.
+      run_settings: settings of the tokenizer of the run that is resumed or evaluated, or None.
+      default_lower_case: the casing if no file and no name has it; None for True with a warning.
+      **overrides: options of `ModelConfig` and settings of the tokenizer, None if not given.
+
+    Raises:
+      UserError: if there is no such model or a file is missing, or if the vocabulary is that of a
+        tokenizer other than BERT's.
+    """
+    overrides = {name: value for name, value in overrides.items() if value is not None}
+    if isinstance(preset, PretrainedFiles):
+        extra = extra_settings(preset.tokenizer_settings)
+        known = {"do_lower_case": preset.do_lower_case, **extra, **overrides}
+        return dataclasses.replace(preset, tokenizer_settings=resolve_settings(**known))
+    is_preset = not isinstance(preset, ModelConfig)
+    given = ModelConfig(os.fspath(preset)) if is_preset else preset
+    options = {**dataclasses.asdict(given), **overrides}
+    options = {name: options[name] for name in RELEASE_SETTINGS if options.get(name) is not None}
+    names = [field.name for field in dataclasses.fields(given)]
+    given = dataclasses.replace(given, **{x: overrides[x] for x in names if x in overrides})
+    source = _find_source(given, is_preset)
+    checkpoint = given.init_checkpoint or source
+    if "init_checkpoint" in needs and checkpoint:
+        open_checkpoint(checkpoint)
+    paths, used = {}, []
+    for name, companions in _FILES.items():
+        paths[name] = getattr(given, name)
+        if source and paths[name] is None and (path := find_companion_file(source, companions)):
+            paths[name] = path
+            used.append(f"{name} ({os.path.basename(path)})")
+        if name in needs and not paths[name]:
+            raise UserError(_missing_message(name, source, is_preset))
+    if "init_checkpoint" in needs and not checkpoint:
+        raise UserError(_missing_message("init_checkpoint", source, is_preset))
+    settings = None
+    if "vocab_file" in needs:
+        settings, origin, saved = _resolve_settings(
+            options, given, source, paths["vocab_file"], run_settings, default_lower_case
+        )
+        if given.vocab_file is None:
+            used += saved
+        elif saved:
+            console.info("from %s: %s", origin, ", ".join(saved))
+    if used:
+        console.info("from %s: %s", source, ", ".join(used))
+    return PretrainedFiles(checkpoint, *paths.values(), settings)
+
+
+def is_local_model(path: str) -> bool:
+    """Return whether a path is a folder or a checkpoint, not the name of a published model."""
+    system = files.system(path)
+    return path not in MODELS and any(system.exists(path + x) for x in ("", ".index"))
+
+
+def _find_source(given, is_preset):
+    """Return the path next to which files are looked for that are not given, None if there is none.
+
+    It is the model, downloaded if it is a published one, or the initial checkpoint.
+    """
+    model = given.model
+    if model and not is_local_model(model):
+        if is_preset and model not in MODELS:
+            similar = difflib.get_close_matches(os.path.basename(model), MODELS)
+            hint = f"; did you mean {' or '.join(similar)}?" if similar else ""
+            raise UserError(
+                f"`preset`: {model} is neither a published model (one of "
+                f"`bert_tf.checkpoints.MODELS`) nor a folder or checkpoint{hint}"
+            )
+        return fetch(model)
+    return model or given.init_checkpoint
+
+
+def _missing_message(name, source, is_preset):
+    if source is None or name not in _FILES:
+        return f"`{name}` or `model` must be given"
+    names = " or ".join(_FILES[name])
+    if is_preset:
+        return f"`preset`: there is no {names} in the folder {folder_of(source)}"
+    return f"`{name}` must be given: there is no {names} next to {source}"
+
+
+def _resolve_settings(options, given, source, vocab_file, run_settings, default_lower_case):
+    """Resolve the settings of the tokenizer; `options` are those that are given.
+
+    Returns:
+      A triple (settings; the path that others than those given come from; list of these others as
+      text, for the log).
+    """
+    if run_settings is not None:
+        return resolve_settings(**{**run_settings, **options}), None, []
+    # A `tokenizer.json` has all settings.
+    origin = vocab_file if is_tokenizer_json(vocab_file) else source
+    saved = read_settings(origin, given.vocab_file) if origin else {}
+    settings = resolve_settings(**saved)
+    for name, value in options.items():
+        if name in saved and settings[name] != value:
+            console.warning(
+                "`%s=%s`, but the metadata of %s says %s", name, value, origin, settings[name]
+            )
+    if "do_lower_case" not in saved and origin:
+        if "do_lower_case" in options:
+            validate_case_matches_checkpoint(options["do_lower_case"], origin)
+        add_published_casing(saved, origin)
+    known = {**saved, **options}
+    if default_lower_case is not None:
+        known.setdefault("do_lower_case", default_lower_case)
+    settings = resolve_settings(**known)
+    if "do_lower_case" in known:
+        is_lower_case = settings["do_lower_case"]
+        console.info("text is %s", "lower-cased" if is_lower_case else "not lower-cased")
+    else:
+        console.warning(
+            "no settings next to %s specify the casing; assuming `do_lower_case=True`", source
+        )
+    used = [f"{x}={y}" for x, y in saved.items() if y is not None and x not in options]
+    return settings, origin, used
