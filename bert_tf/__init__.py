@@ -11,7 +11,7 @@ for TensorFlow, which takes seconds to import.
 import importlib
 from typing import TYPE_CHECKING
 
-from bert_tf import keras_registry
+from bert_tf import keras_registry, lazy
 
 if TYPE_CHECKING:  # for editors and type checkers, which do not run `__getattr__`
     from bert_tf.configs.model import BertConfig as BertConfig
@@ -84,6 +84,9 @@ _NAMES = {
 __all__ = [*_PACKAGES, *_NAMES]
 
 keras_registry.install()
+# `from_preset` of the models and of the tokenizers, whose packages `checkpoints` imports.
+lazy.provide("load_model", "bert_tf.checkpoints")
+lazy.provide("resolve", "bert_tf.checkpoints")
 
 
 def __getattr__(name):

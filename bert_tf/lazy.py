@@ -1,6 +1,21 @@
-"""Packages whose names are imported on first use, so that `--help` does not wait for TensorFlow."""
+"""Names that are imported on first use, so that `--help` does not wait for TensorFlow."""
 
 import importlib
+
+_providers: dict[str, str] = {}
+
+
+def provide(name, module):
+    """Let `provided(name)` return the object of this name in a module of bert_tf."""
+    _providers[name] = module
+
+
+def provided(name):
+    """Return an object that a higher layer provides, see `provide`.
+
+    It lets a class have a method that is implemented by a package which imports that of the class.
+    """
+    return getattr(importlib.import_module(_providers[name]), name)
 
 
 def lazy_names(package, names):

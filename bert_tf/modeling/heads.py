@@ -17,7 +17,7 @@ from bert_tf.modeling.layers import (
     layer_norm,
     register,
 )
-from bert_tf.modeling.token_rows import gather_tokens
+from bert_tf.modeling.token_layout import gather_tokens
 
 
 @register

@@ -1,10 +1,9 @@
 """The layers of the encoder: embeddings, the transformer layer and dropout.
 
-Shapes: B batch, S sequence, H hidden, N heads, D width of a head (H = N * D), V vocabulary, T
-tokens of a batch without padding.
+Shapes: B batch, S sequence, H hidden, N heads, D width of a head (H = N * D), V vocabulary, T rows.
 
-Matrix products take their left operand as (B*S, H): kernels of every device are fastest for plain
-two-dimensional products, and the reshape is free.
+Matrix products take their left operand as rows, (T, H), which a `TokenLayout` assigns to tokens:
+kernels of every device are fastest for plain two-dimensional products.
 
 A model passes these call arguments on to its layers, next to Keras' `training`, see
 `PretrainedModel.call`:
@@ -15,10 +14,7 @@ A model passes these call arguments on to its layers, next to Keras' `training`,
 - `recompute`: whether to keep only the input of each transformer layer for the backward pass and
   compute the rest again there (Chen et al., arXiv:1604.06174): less memory, about a third more
   time.
-- `skip_padding`: whether the transformer layers compute only tokens, except for the attention's
-  scores. The outputs for tokens are the same; those of the layers are 0 for padding, and what a
-  head returns there has no meaning. The first position of a sequence must be a token. The number of
-  tokens is not static, so XLA cannot compile it.
+- `skip_padding`: whether the transformer layers compute only tokens, see `token_layout`.
 """
 
 import keras
@@ -26,7 +22,7 @@ from keras import ops
 
 from bert_tf.configs.model import BertConfig
 from bert_tf.modeling import cpu_graph, layer_states
-from bert_tf.modeling.token_rows import gather_tokens
+from bert_tf.modeling.token_layout import TokenLayout
 
 CALL_ARGUMENTS = ("replica_id", "recompute", "skip_padding")
 
@@ -113,18 +109,18 @@ class Dense(keras.layers.Dense):
 class LayerNorm(keras.layers.LayerNormalization):
     """Keras' layer normalization in float32, in fewer operations.
 
-    With `in_rows`, x is (T, H), and a TensorFlow graph uses the functions of `cpu_graph`.
+    With a packed `TokenLayout`, a TensorFlow graph uses the functions of `cpu_graph`.
     """
 
-    def call(self, x, training=False, in_rows=False):
+    def call(self, x, training=False, layout=None):
         dtype = keras.backend.standardize_dtype(x.dtype)
-        in_rows = in_rows and cpu_graph.is_traced()
-        if in_rows and not training and dtype != "float64":
+        uses_cpu_graph = layout is not None and layout.is_packed and cpu_graph.is_traced()
+        if uses_cpu_graph and not training and dtype != "float64":
             gamma, beta = (ops.cast(v, dtype) for v in (self.gamma, self.beta))
             x = cpu_graph.layer_norm_of_inference(x, gamma, beta, self.epsilon)
             return ops.cast(x, self.compute_dtype)
         x, gamma, beta = (ops.cast(v, "float32") for v in (x, self.gamma, self.beta))
-        if in_rows and training:
+        if uses_cpu_graph and training:
             x = cpu_graph.layer_norm(x, gamma, beta, self.epsilon)
         else:
             x = x - ops.mean(x, axis=-1, keepdims=True)
@@ -280,10 +276,10 @@ class TransformerLayer(ConfigLayer):
     This is the encoder layer of "Attention is all you need" (arXiv:1706.03762), section 3.1.
 
     Call: `x` (B, S, H); `input_mask` (B, S), 1 for tokens and 0 for padding; `training`,
-    `replica_id` and `recompute`, see the module; `positions` (B, P), the tokens to compute, None
-    for all (P = S) -> (B, P, H), or with `with_probs` a pair of that and the attention
-    probabilities (B, N, P, S). With `rows`, the `TokenRows` of the mask, `x` is (T, H), and so is
-    the output for all tokens.
+    `replica_id` and `recompute`, see the module -> (B, S, H), or with `with_probs` a pair of that
+    and the attention probabilities (B, N, S, S). With a `TokenLayout` x and the output are its
+    rows, (T, H); with one at P positions, the output has only these rows, as have the
+    probabilities, (B, N, P, S).
     """
 
     def __init__(self, config, with_probs=False, **kwargs):
@@ -333,44 +329,33 @@ class TransformerLayer(ConfigLayer):
             layer.build(hidden)
         self.output_dense.build((None, self.config.intermediate_size))
 
-    def call(
-        self,
-        x,
-        input_mask,
-        training=False,
-        replica_id=None,
-        recompute=False,
-        positions=None,
-        rows=None,
-    ):
-        # Seeds are drawn outside `_forward`, so that recomputation uses the same masks.
+    def call(self, x, input_mask, training=False, replica_id=None, recompute=False, layout=None):
+        # Seeds are drawn outside `forward`, so that recomputation uses the same masks.
         dropouts = (self.probs_dropout, self.attention_dropout, self.output_dropout)
         seeds = [dropout.draw_seed(replica_id) if training else None for dropout in dropouts]
-        if training and recompute:
-            forward = keras.remat(
-                lambda x: self._forward(x, input_mask, positions, rows, training, seeds)
-            )
-            return forward(x)
-        return self._forward(x, input_mask, positions, rows, training, seeds)
 
-    def _forward(self, x, input_mask, positions, rows, training, seeds):
-        tokens = ops.reshape(x, (-1, self.config.hidden_size))
-        if positions is None:
-            x = tokens
-        else:
-            x = gather_tokens(x, positions) if rows is None else rows.gather(x, positions)
-        context, probs = self._attend(x, tokens, input_mask, positions, rows, training, seeds[0])
-        context = self.attention_dense(context)
-        context = self.attention_dropout(context, training=training, seed=seeds[1])
-        in_rows = rows is not None
-        x = self.attention_norm(x + context, training=training, in_rows=in_rows)
-        output = self._activate(self.intermediate(x), in_rows and training)
+        def forward(x):
+            if layout is not None:
+                x, probs = self._forward(x, input_mask, layout, training, seeds)
+            else:
+                padded = TokenLayout(input_mask)
+                x, probs = self._forward(padded.pack(x), input_mask, padded, training, seeds)
+                x = padded.unpack(x)
+            return (x, probs) if self.with_probs else x
+
+        return keras.remat(forward)(x) if training and recompute else forward(x)
+
+    def _forward(self, tokens, input_mask, layout, training, seeds):
+        """Return the rows of `layout.computed`, and the attention probabilities."""
+        x = layout.select(tokens)
+        context, probs = self._attend(x, tokens, input_mask, layout, training, seeds[0])
+        context = self.attention_dropout(
+            self.attention_dense(context), training=training, seed=seeds[1]
+        )
+        x = self.attention_norm(x + context, training=training, layout=layout)
+        output = self._activate(self.intermediate(x), layout.is_packed and training)
         output = self.output_dropout(self.output_dense(output), training=training, seed=seeds[2])
-        x = self.output_norm(x + output, training=training, in_rows=in_rows)
-        if positions is not None or rows is None:
-            read = input_mask if positions is None else positions
-            x = ops.reshape(x, (*ops.shape(read), self.config.hidden_size))
-        return (x, probs) if self.with_probs else x
+        return self.output_norm(x + output, training=training, layout=layout), probs
 
     def _activate(self, x, use_cpu_graph):
         # In half precision its gradient would be no faster, and less precise.
@@ -379,37 +364,28 @@ class TransformerLayer(ConfigLayer):
             return cpu_graph.gelu(x)
         return self.activation(x)
 
-    def _attend(self, x, tokens, input_mask, positions, rows, training, seed):
-        """Scaled dot-product attention of x (B*P, H) to tokens (B*S, H).
-
-        With `rows`, `tokens` is (T, H), and `x` too if `positions` is None.
+    def _attend(self, x, tokens, input_mask, layout, training, seed):
+        """Scaled dot-product attention of the computed rows x to all rows `tokens`.
 
         Returns context, of the shape of x, and probs (B, N, P, S).
         """
-        batch, length = ops.shape(input_mask)
         heads = self.config.num_attention_heads
         width = self.config.hidden_size // heads
 
-        def split(y, count):  # (B*S, H) -> (B, N, S, D)
-            return ops.transpose(ops.reshape(y, (batch, count, heads, width)), (0, 2, 1, 3))
+        def split(rows, layout):  # (T, H) -> (B, N, S, D)
+            # The values for padding influence no token, and have no gradient.
+            y = layout.unpack(rows, zero_padding=False)
+            return ops.transpose(ops.reshape(y, (*layout.shape, heads, width)), (0, 2, 1, 3))
 
-        def split_tokens(y):  # (T, H) with `rows`
-            # What stands at padding influences no token, and has no gradient.
-            y = y if rows is None else rows.unpack(y, zero_padding=False)
-            return split(y, length)
-
-        query = self.query(x)
-        if positions is None:
-            query = split_tokens(query)
-        else:
-            query = split(query, ops.shape(positions)[1])
-        key = ops.transpose(split_tokens(self.key(tokens)), (0, 1, 3, 2))
+        query = split(self.query(x), layout.computed)
+        key = ops.transpose(split(self.key(tokens), layout), (0, 1, 3, 2))
         scores = ops.matmul(query, key)
         # Not by [:, None]: LiteRT has no such slices of an unknown length.
         is_padding = 1.0 - ops.expand_dims(ops.cast(input_mask, self.compute_dtype), (1, 2))
         # In this order product, scale and mask become one kernel on a CPU.
         probs = ops.softmax(scores * (width**-0.5) + is_padding * MASKED_SCORE)
         dropped = self.probs_dropout(probs, training=training, seed=seed)
-        context = ops.matmul(dropped, split_tokens(self.value(tokens)))
-        context = ops.reshape(ops.transpose(context, (0, 2, 1, 3)), (-1, self.config.hidden_size))
-        return context if rows is None or positions is not None else rows.pack(context), probs
+        context = ops.matmul(dropped, split(self.value(tokens), layout))
+        shape = (*layout.computed.shape, self.config.hidden_size)
+        context = ops.reshape(ops.transpose(context, (0, 2, 1, 3)), shape)
+        return layout.computed.pack(context), probs

@@ -30,7 +30,7 @@ from bert_tf.modeling.layers import (
     register,
 )
 from bert_tf.modeling.pretrained import PretrainedModel
-from bert_tf.modeling.token_rows import TokenRows
+from bert_tf.modeling.token_layout import PackedLayout, TokenLayout
 
 INPUTS = ("input_ids", "input_mask", "segment_ids")
 
@@ -84,18 +84,10 @@ class BertModel(PretrainedModel):
         """Build the graph and its weights; `dtype` is a Keras policy such as "mixed_bfloat16"."""
         inputs = token_inputs()
         embeddings = Embeddings(config, name="embeddings", dtype=dtype)
-        x = embeddings(inputs["input_ids"], inputs["segment_ids"])
-        outputs = {"embedding_output": x, "all_encoder_layers": []}
-        if with_attention_probs:
-            outputs["attention_probs"] = []
-        for i in range(config.num_hidden_layers):
-            layer = TransformerLayer(config, with_attention_probs, name=f"layer_{i}", dtype=dtype)
-            x = layer(x, inputs["input_mask"])
-            if with_attention_probs:
-                x, probs = x
-                outputs["attention_probs"].append(probs)
-            outputs["all_encoder_layers"].append(x)
-        outputs["sequence_output"] = x
+        layers = [
+            TransformerLayer(config, with_attention_probs, name=f"layer_{i}", dtype=dtype)
+            for i in range(config.num_hidden_layers)
+        ]
         pooler = Dense(
             config.hidden_size,
             activation="tanh",
@@ -103,7 +95,7 @@ class BertModel(PretrainedModel):
             name="pooler",
             dtype=dtype,
         )
-        outputs["pooled_output"] = pooler(x[:, 0])
+        outputs = _encode(embeddings, layers, pooler, inputs)
         super().__init__(inputs=inputs, outputs=outputs, name=name)
         self._store_config(config, dtype, with_attention_probs=with_attention_probs)
 
@@ -117,33 +109,15 @@ class BertModel(PretrainedModel):
         skip_padding=None,
         positions=None,
     ):
-        """Return the outputs as `PretrainedModel.call`, or those at `positions`."""
+        """Return the outputs, see `PretrainedModel.call`, or those at `positions`."""
+        inputs = {name: ops.convert_to_tensor(inputs[name], "int32") for name in INPUTS}
         skip_padding = self.skip_padding if skip_padding is None else skip_padding
-        if positions is None and not skip_padding:
-            return super().call(inputs, training, mask, replica_id, recompute, skip_padding)
-        input_mask = inputs["input_mask"]
-        options = {"training": training, "replica_id": replica_id}
-        x = self.embeddings(inputs["input_ids"], inputs["segment_ids"], **options)
-        outputs = {"embedding_output": x, "all_encoder_layers": []}
-        if self._options["with_attention_probs"]:
-            outputs["attention_probs"] = []
-        rows = TokenRows(input_mask, training) if skip_padding else None
-        x = x if rows is None else rows.pack(x)
-        layers = self._transformer_layers()
-        for layer in layers:
-            read = positions if layer is layers[-1] else None
-            x = layer(x, input_mask, positions=read, recompute=recompute, rows=rows, **options)
-            if layer.with_probs:
-                x, probs = x
-                outputs["attention_probs"].append(probs)
-            y = x
-            if read is None and rows is not None:
-                y = ops.reshape(rows.unpack(x), (*ops.shape(input_mask), x.shape[-1]))
-            outputs["all_encoder_layers"].append(y)
-        pooled = self.get_layer("pooler")(y[:, 0])
-        if positions is not None:
-            return {"sequence_output": y, "pooled_output": pooled}
-        return {**outputs, "sequence_output": y, "pooled_output": pooled}
+        layout = TokenLayout(inputs["input_mask"])
+        if skip_padding:
+            layout = PackedLayout(inputs["input_mask"], training)
+        layers = [self.get_layer(f"layer_{i}") for i in range(self.config.num_hidden_layers)]
+        pooler = self.get_layer("pooler")
+        return _encode(self.embeddings, layers, pooler, inputs, layout, positions)
 
     def compute_output_spec(self, inputs, training=None, mask=None, positions=None, **_):
         if positions is None:
@@ -152,13 +126,37 @@ class BertModel(PretrainedModel):
         shapes = {"sequence_output": (batch, count, hidden), "pooled_output": (batch, hidden)}
         return {name: keras.KerasTensor(shape, self.compute_type) for name, shape in shapes.items()}
 
-    def _transformer_layers(self):
-        return [self.get_layer(f"layer_{i}") for i in range(self.config.num_hidden_layers)]
-
     @property
     def embeddings(self):
         """The embedding layer, whose `word_embeddings` is the (V, H) table."""
         return self.get_layer("embeddings")
+
+
+def _encode(embeddings, layers, pooler, inputs, layout=None, positions=None):
+    """Return the outputs of `BertModel`, given its layers; see `BertModel` for `positions`.
+
+    Keras passes on the other call arguments. `layout` is the `TokenLayout` of the batch, None in a
+    symbolic graph, which is saved with the arguments of its layers.
+    """
+    x = y = embeddings(inputs["input_ids"], inputs["segment_ids"])
+    outputs = {"embedding_output": x, "all_encoder_layers": [], "attention_probs": []}
+    if layout is not None:
+        x = layout.pack(x)
+    for layer in layers:
+        if positions is not None and layer is layers[-1]:
+            layout = layout.at(positions)
+        x = layer(x, inputs["input_mask"], layout=layout)
+        if layer.with_probs:
+            x, probs = x
+            outputs["attention_probs"].append(probs)
+        y = x if layout is None else layout.computed.unpack(x)
+        outputs["all_encoder_layers"].append(y)
+    read = {"sequence_output": y, "pooled_output": pooler(y[:, 0])}
+    if positions is not None:
+        return read
+    if not outputs["attention_probs"]:
+        del outputs["attention_probs"]
+    return {**outputs, **read}
 
 
 @register

@@ -1,11 +1,11 @@
 """`PretrainedModel`, the base of the models: presets, saving, freezing, LoRA, quantization."""
 
-import inspect
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import keras
 
+from bert_tf import lazy
 from bert_tf.configs.model import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.modeling import layer_states
@@ -69,17 +69,7 @@ class PretrainedModel(keras.Model):
         Raises:
           UserError: if there is no such model or its weights do not fit.
         """
-        # Imported here because `checkpoints` imports this package.
-        from bert_tf import checkpoints, console
-
-        model_files = checkpoints.resolve(preset, needs=["bert_config_file"])
-        path = model_files.checkpoint
-        if "num_labels" in inspect.signature(cls).parameters and "num_labels" not in options:
-            options["num_labels"] = checkpoints.count_labels(path)
-        model = cls(model_files.bert_config, **options)
-        if load_weights:
-            checkpoints.warm_start(model, path, argument="preset", on_missing=console.warning)
-        return model
+        return lazy.provided("load_model")(cls, preset, load_weights, **options)
 
     def freeze(self, num_layers: int | None = None) -> None:
         """Exclude the embeddings and the lowest layers of the encoder from training.

@@ -15,11 +15,12 @@ from bert_tf import checkpoints, console, serving, tasks
 from bert_tf.configs.train import OptimizerConfig
 from bert_tf.data.input_pipeline import length_multiple
 from bert_tf.errors import UserError
+from bert_tf.modeling.token_layout import can_skip_padding
 from bert_tf.optimization import make_optimizer
 from bert_tf.pipelines.labelled_texts import UNKNOWN_LABEL
 from bert_tf.pipelines.saving import Exportable, replacing_preset
 from bert_tf.pipelines.tokenizer_layer import BertTokenizer
-from bert_tf.training import checkpointing, use_skip_padding, use_xla
+from bert_tf.training import checkpointing, use_xla
 from bert_tf.training.task_config import TaskConfig
 
 
@@ -175,10 +176,8 @@ class TaskPipeline(Exportable):
         """Leave out padding in what Keras compiles in the context, but not in exported models."""
         model = self.model
         previous = model.skip_padding
-        model.skip_padding = (
-            (previous or use_skip_padding(model.distribute_strategy))
-            and not model.jit_compile
-            and not self._reads_padding
+        model.skip_padding = can_skip_padding(
+            model.distribute_strategy, model.jit_compile, self._reads_padding, previous
         )
         try:
             yield
@@ -215,7 +214,7 @@ class TaskPipeline(Exportable):
         self._warn_if_random("the answers")
         # A model whose variables were replaced, as by `quantize`, is traced again.
         if self._predictor is None or not _same(self._predictor_variables, self.model.variables):
-            skip_padding = use_skip_padding(self.model.distribute_strategy)
+            skip_padding = can_skip_padding(self.model.distribute_strategy)
             options = serving.Options(skip_padding=skip_padding)
             servable = self._make_servable(self._prediction_config(), options)
             self._predictor = serving.ServablePredictor(servable)

@@ -32,7 +32,7 @@ class Options(NamedTuple):
       weights: the type to store the weights in, one of `WEIGHT_TYPES`; None for `dtype`.
       warm_up: whether to write requests that TF Serving warms the model up with.
       dtype: the type to compute in, one of `COMPUTE_TYPES`; None for the model as it is.
-      skip_padding: whether to compute only tokens, see `modeling.layers`, for both signatures; None
+      skip_padding: whether to compute only tokens, see `TokenLayout`, for both signatures; None
         for a model that takes text and has no buckets. Buckets are for devices and compilers that
         need few shapes, and converters of models that take ids may lack the operations. A task
         whose answers depend on the outputs for padding needs False.

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
+from bert_tf import lazy
 from bert_tf.errors import UserError
 from bert_tf.tokenization import graph_normalization, string_ops
 from bert_tf.tokenization.graph_normalization import row_indices, rows_of_values
@@ -108,10 +109,7 @@ class GraphTokenizer(tf.Module):
     @classmethod
     def from_preset(cls, preset: str, keep_special_tokens: bool = False) -> "GraphTokenizer":
         """Return the tokenizer of a model; see `FullTokenizer.from_preset`."""
-        # Imported here because `checkpoints` imports this package.
-        from bert_tf import checkpoints
-
-        model_files = checkpoints.resolve(preset, needs=["vocab_file"])
+        model_files = lazy.provided("resolve")(preset, needs=["vocab_file"])
         settings = model_files.tokenizer_settings
         return cls(model_files.vocab_file, keep_special_tokens=keep_special_tokens, **settings)
 

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Collection, Iterable
 
+from bert_tf import lazy
 from bert_tf.errors import UserError
 from bert_tf.tokenization.normalization import normalize, normalize_with_offsets, span_ends
 from bert_tf.tokenization.settings import resolve_settings
@@ -172,10 +173,7 @@ class FullTokenizer:
         Raises:
           UserError: if there is no vocabulary, or it is that of a tokenizer other than BERT's.
         """
-        # Imported here because `checkpoints` imports this package.
-        from bert_tf import checkpoints
-
-        model_files = checkpoints.resolve(preset, needs=["vocab_file"])
+        model_files = lazy.provided("resolve")(preset, needs=["vocab_file"])
         settings = model_files.tokenizer_settings
         return cls(model_files.vocab_file, keep_special_tokens=keep_special_tokens, **settings)
 

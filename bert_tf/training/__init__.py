@@ -21,7 +21,6 @@ __getattr__, __all__ = lazy_names(
             "on_all_replicas",
             "per_replica",
             "set_seed",
-            "use_skip_padding",
             "use_xla",
         ),
         "task": ("RecordFormat", "Task", "TaskData"),

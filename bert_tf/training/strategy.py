@@ -343,15 +343,6 @@ def per_replica(batch_size, strategy, argument, parts=1):
 MIN_XLA_STEPS = 2000
 
 
-def use_skip_padding(strategy):
-    """Return whether models should leave out padding on these devices, see `modeling.layers`.
-
-    TPUs need static shapes. On a GPU it was not tried.
-    """
-    is_tpu = isinstance(strategy, tf.distribute.TPUStrategy)
-    return not is_tpu and not tf.config.list_logical_devices("GPU")
-
-
 def use_xla(xla, strategy, num_train_steps=None):
     """Return whether to compile training steps with XLA; `xla` None leaves it to the devices.
 

@@ -28,7 +28,7 @@ class Task:
     loss_names: tuple[str, ...] = ()
     metric_names: tuple[str, ...] = ()
     # Whether losses or predictions read the model's outputs for padding. If not, they are not
-    # computed on a CPU (`skip_padding` in `modeling.layers`).
+    # computed on a CPU (`modeling.token_layout`).
     reads_padding = False
 
     def loss_weights(self, batch):

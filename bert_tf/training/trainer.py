@@ -10,10 +10,11 @@ import tensorflow as tf
 from bert_tf import checkpoints, console
 from bert_tf.configs.train import TrainConfig
 from bert_tf.errors import UserError
+from bert_tf.modeling.token_layout import can_skip_padding
 from bert_tf.training import checkpointing
 from bert_tf.training.checkpointing import BestCheckpoint, check_metric
 from bert_tf.training.loop import PreemptionHandler, TrainLoop, exclusive_directory
-from bert_tf.training.strategy import Workers, on_all_replicas, use_skip_padding, use_xla
+from bert_tf.training.strategy import Workers, on_all_replicas, use_xla
 
 
 class Trainer:
@@ -53,7 +54,7 @@ class Trainer:
         with self.workers.watched(), strategy.scope():
             self.task = make_task()
         self.model = self.task.model
-        self.model.skip_padding = use_skip_padding(strategy) and not self.task.reads_padding
+        self.model.skip_padding = can_skip_padding(strategy, reads_padding=self.task.reads_padding)
         count = sum(int(np.prod(v.shape)) for v in self.model.trainable_variables)
         console.info("model: %s, %.1f M parameters", self.model.name, count / 1e6)
         weights = checkpointing.weights(self.model)
@@ -98,7 +99,7 @@ class Trainer:
         options = dataclasses.replace(
             options, xla=use_xla(options.xla, self.strategy, num_train_steps)
         )
-        self.model.skip_padding &= not options.xla  # XLA needs static shapes
+        self.model.skip_padding &= can_skip_padding(self.strategy, options.xla)
         check_metric(options.best_metric, self.task.metric_names)
         with (
             exclusive_directory(self.output_dir, self.workers),

@@ -23,10 +23,7 @@ LAYERS = [
     ("cli", "__main__"),
 ]
 LAYER_OF = {name: number for number, names in enumerate(LAYERS) for name in names}
-# `from_preset` of the models and tokenizers downloads a checkpoint.
 ALLOWED_UPWARDS = {
-    ("modeling", "checkpoints"),
-    ("tokenization", "checkpoints"),
     # To be removed: frameworks that name a task.
     ("pipelines", "tasks"),
 }

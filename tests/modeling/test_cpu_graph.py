@@ -7,6 +7,7 @@ from keras import ops
 
 from bert_tf.modeling import cpu_graph
 from bert_tf.modeling.layers import LayerNorm
+from bert_tf.modeling.token_layout import PackedLayout
 
 
 def _results(function, *arguments):
@@ -63,5 +64,9 @@ def test_layer_norm():
     layer.gamma.assign(gamma)
     layer.beta.assign(beta)
     for training in (False, True):
-        call = tf.function(lambda x, t=training: layer(x, training=t, in_rows=True))
+
+        @tf.function
+        def call(x, training=training):
+            return layer(x, training=training, layout=PackedLayout(tf.ones((1, 50))))
+
         np.testing.assert_allclose(call(x), expected[0], rtol=0, atol=1e-5)
