@@ -51,7 +51,7 @@ def open_table(predictor, path, text_columns=(), delimiter=None):
     Raises:
       UserError: if a column is missing or a row cannot be used.
     """
-    from bert_tf.tasks.classification.columns import Layout, find_columns
+    from bert_tf.data.columns import Layout, find_columns
 
     inputs = [name for name in predictor.inputs if name != "numbers"]
     ending = os.path.splitext(path)[1].lower()
@@ -120,7 +120,7 @@ def _raise(path, table_format, number, row, problem):
 
 def _has_columns(names, inputs, layout):
     """Return whether a first row has the columns of the texts, rather than being plain text."""
-    from bert_tf.tasks.classification.columns import TEXT_A, TEXT_B
+    from bert_tf.data.columns import TEXT_A, TEXT_B
 
     lowered = {name.lower() for name in names}
     if layout.text and not any(name.isdecimal() for name in layout.text):
@@ -134,7 +134,7 @@ def _has_columns(names, inputs, layout):
 
 def _inputs(inputs, positions, columns, layout, row, metadata):
     """Return the inputs of a row by name."""
-    from bert_tf.tasks.classification.examples import read_number
+    from bert_tf.data.columns import read_number
 
     def text(position, name):
         if position >= len(row):

@@ -37,7 +37,7 @@ __getattr__, __all__ = lazy_names(
     __name__,
     {
         "bert_tf.task_options": ("ClassificationOptions",),
-        "columns": ("Columns", "Layout"),
+        "bert_tf.data.columns": ("Columns", "Layout"),
         "config": ("ClassificationConfig",),
         "data": ("ClassificationData", "make_model", "read"),
         "examples": ("Example", "NumericFeature", "class_weights"),

@@ -6,9 +6,9 @@ import os
 import zipfile
 
 from bert_tf import console
+from bert_tf.data.columns import Columns, Layout
 from bert_tf.errors import UserError
 from bert_tf.io import files
-from bert_tf.tasks.classification.columns import Columns, Layout
 
 
 @dataclasses.dataclass(frozen=True)

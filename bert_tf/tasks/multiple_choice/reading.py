@@ -4,11 +4,11 @@ import dataclasses
 import re
 
 from bert_tf import console
+from bert_tf.data.columns import ID
 from bert_tf.data.rows import BadRows, find_column
 from bert_tf.data.tables import read_rows
 from bert_tf.errors import UserError
 from bert_tf.task_options import MultipleChoiceOptions
-from bert_tf.tasks.classification.columns import ID
 
 # Column names: SWAG's, and plain ones.
 CONTEXT, LABEL = ("startphrase", "context"), ("label",)
