@@ -155,24 +155,17 @@ def from_pretrained(task):
     if spec.pretrained_servable:
         return spec.pretrained_servable(preset, export_options(), FLAGS.max_seq_length, **options)
     options.pop("labels", None)
+    metadata = bert_tf.checkpoints.read_metadata(preset.checkpoint)
     config = spec.config_class.of_pretrained(
         preset.bert_config,
         preset.vocab_file,
-        labels=FLAGS.labels or recorded_labels(preset.checkpoint),
+        labels=FLAGS.labels or metadata.get("labels", ()),
         max_seq_length=FLAGS.max_seq_length,
         **preset.tokenizer.settings,
         **served.config,
         **options,
     )
     return make_servable(spec, config, preset.checkpoint)
-
-
-def recorded_labels(checkpoint):
-    """Return the labels in the files next to a checkpoint, in the order of their ids."""
-    metadata = bert_tf.checkpoints.read_metadata(checkpoint)
-    id2label = metadata.get("id2label") or {}
-    in_order = [id2label[str(i)] for i in range(len(id2label)) if str(i) in id2label]
-    return metadata.get("labels") or in_order
 
 
 if __name__ == "__main__":

@@ -34,13 +34,13 @@ def main():
     replicas = [f"cpu:{i}" for i in range(FLAGS.replicas)]
     fine_tuning.make_strategy = lambda **_: tf.distribute.MirroredStrategy(replicas)
     sizes = []
-    make_run = fine_tuning.Experiment.run
+    make_run = fine_tuning.Run.run
 
     def measured_run(experiment, folder, seed):
         sizes.append(memory(f"before seed {seed}"))
         return make_run(experiment, folder, seed)
 
-    fine_tuning.Experiment.run = measured_run
+    fine_tuning.Run.run = measured_run
     with tempfile.TemporaryDirectory() as folder:
         training.fine_tune(tasks.TASKS["classification"], make_config(folder))
         sizes.append(memory("at the end"))

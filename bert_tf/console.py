@@ -59,6 +59,9 @@ def duration(seconds):
     return f"{seconds // 3600}h{seconds % 3600 // 60:02d}m"
 
 
+# The time between two log lines of a `Ticker`.
+SECONDS_PER_LINE = 5.0
+
 # The progress bars that have been opened.
 _bars: weakref.WeakSet = weakref.WeakSet()
 
@@ -79,13 +82,12 @@ class Ticker:
       what: the job, first on the line: "tokenizing".
       unit: what is counted, in the plural: "examples".
       total: the final count, if known.
-      every: seconds between two log lines.
       initial: the count at the start, of an earlier process that was interrupted.
-      is_brief: whether to log nothing about a job that takes less than `every` seconds.
+      is_brief: whether to log nothing about a job that takes less than `SECONDS_PER_LINE`.
     """
 
-    def __init__(self, what, unit, total=None, every=5.0, initial=0, is_brief=False):
-        self.what, self.unit, self.total, self.every = what, unit, total, every
+    def __init__(self, what, unit, total=None, initial=0, is_brief=False):
+        self.what, self.unit, self.total = what, unit, total
         self.count = self._initial = initial
         self._is_brief = is_brief
         self._start = self._last = time.monotonic()
@@ -98,7 +100,7 @@ class Ticker:
             self._bar.update(int(self.count) - self._bar.n)
             return
         now = time.monotonic()
-        if now - self._last < self.every:
+        if now - self._last < SECONDS_PER_LINE:
             return
         self._last = now
         rate = max(self.count - self._initial, 1e-9) / (now - self._start)
@@ -114,7 +116,7 @@ class Ticker:
         if self._bar is not None:
             self._bar.close()
         seconds = max(time.monotonic() - self._start, 1e-9)
-        if self._is_brief and seconds < self.every:
+        if self._is_brief and seconds < SECONDS_PER_LINE:
             return
         rate = (self.count - self._initial) / seconds
         info(

@@ -165,7 +165,7 @@ def _write_hugging_face(path, output_dir, tensors, config, vocab_file, settings,
             "`format=hugging_face`: no class of transformers has the weights "
             f"{abbreviate(unsupported)}"
         )
-    labels = metadata.get("labels") or ()
+    labels = metadata.get("labels", ())
     labels = labels if len(labels) == len(tensors.get("output_weights", ())) else None
     recorded = (metadata.get("architectures") or [None])[0]
     if recorded in hugging_face.ARCHITECTURES:

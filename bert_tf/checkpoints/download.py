@@ -1,5 +1,7 @@
 """Download a file, so that an interrupted download resumes where it stopped."""
 
+# Not pooch: it restarts interrupted downloads and has neither locks nor a limit of unpacked size.
+
 import os
 
 from bert_tf import console

@@ -67,8 +67,8 @@ _FIELDS = {
     "strip_accents?": optional(BOOLEAN),
     "tokenize_chinese_chars?": optional(BOOLEAN),
 }
+# Further ones of `files.TASK_FILES`; other programs have fields of the same names.
 _FIELDS_OF_TASKS = {
-    **_FIELDS,
     "data_scheme?": TEXT,
     "labels?": array(TEXT),
     "max_seq_length?": optional(integer(1)),
@@ -82,20 +82,24 @@ _FIELDS_OF_TASKS = {
 def read_json(folder, name):
     """Return the values of a JSON file as a dict, an empty one if the file does not exist."""
     path = os.path.join(folder, name)
-    fields = _FIELDS_OF_TASKS if name in files.TASK_FILES else _FIELDS
+    fields = {**_FIELDS, **_FIELDS_OF_TASKS} if name in files.TASK_FILES else _FIELDS
     return json_files.read_object(path, fields) if tf.io.gfile.exists(path) else {}
 
 
 def read_metadata(path):
     """Return a dict of the metadata next to a checkpoint: casing, labels, architecture and others.
 
-    It combines `files.TASK_FILES`, which the scripts save, and the files of Hugging Face.
+    It combines `files.TASK_FILES`, which the scripts save, and the files of Hugging Face. "labels"
+    are those of the rows of the head in their order, whichever file has them.
     """
     folder, metadata = folder_of(path), {}
-    only_tasks = {name.removesuffix("?") for name in _FIELDS_OF_TASKS.keys() - _FIELDS.keys()}
-    for name in ("tokenizer_config.json", HUGGING_FACE_CONFIG):
+    for name in (files.TOKENIZER_CONFIG, HUGGING_FACE_CONFIG):
         values = read_json(folder, name)
-        metadata.update({key: x for key, x in values.items() if key not in only_tasks})
+        metadata.update({x: y for x, y in values.items() if f"{x}?" not in _FIELDS_OF_TASKS})
+    id2label = metadata.get("id2label") or {}
+    labels = [id2label.get(str(i)) for i in range(len(id2label))]
+    if labels and all(isinstance(label, str) for label in labels):
+        metadata["labels"] = labels
     for name in files.TASK_FILES:
         metadata.update(read_json(folder, name))
     # The head of a token classifier has the same weights as that of a text classifier.
@@ -149,10 +153,6 @@ def read_labels(path, num_labels):
     Labels are ignored if their number differs from that of the rows, `num_labels`, or if they are
     the placeholders of transformers ("LABEL_0").
     """
-    metadata = read_metadata(path)
-    labels, id2label = metadata.get("labels"), metadata.get("id2label")
-    if not labels and isinstance(id2label, dict):
-        labels = [id2label.get(str(i)) for i in range(len(id2label))]
-    if not labels or len(labels) != num_labels or not all(isinstance(x, str) for x in labels):
-        return None
-    return None if all(re.fullmatch(r"LABEL_\d+", x) for x in labels) else labels
+    labels = read_metadata(path).get("labels", ())
+    are_placeholders = all(re.fullmatch(r"LABEL_\d+", label) for label in labels)
+    return None if are_placeholders or len(labels) != num_labels else labels

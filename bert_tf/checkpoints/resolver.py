@@ -43,10 +43,11 @@ class PretrainedFiles:
         if only the model was asked for.
     """
 
-    checkpoint: str | None
-    config: str | None
-    vocab_file: str | None
-    tokenizer_settings: Mapping[str, Any] | None
+    # Not `str | None`: callers ask for what they need, and then it is there.
+    checkpoint: Any
+    config: Any
+    vocab_file: Any
+    tokenizer_settings: Any
 
     @property
     def folder(self) -> str:
@@ -115,17 +116,20 @@ def resolve(
         extra = extra_settings(preset.tokenizer_settings)
         known = {"do_lower_case": preset.do_lower_case, **extra, **overrides}
         return dataclasses.replace(preset, tokenizer_settings=resolve_settings(**known))
-    is_preset = not isinstance(preset, ModelConfig)
-    given = ModelConfig(os.fspath(preset)) if is_preset else preset
+    given = preset if isinstance(preset, ModelConfig) else ModelConfig(os.fspath(preset))
+    is_preset = given is not preset
     options = {**dataclasses.asdict(given), **overrides}
     options = {name: options[name] for name in RELEASE_SETTINGS if options.get(name) is not None}
     names = [field.name for field in dataclasses.fields(given)]
     given = dataclasses.replace(given, **{x: overrides[x] for x in names if x in overrides})
     source = _find_source(given, is_preset)
     checkpoint = given.init_checkpoint or source
-    if "init_checkpoint" in needs and checkpoint:
+    if "init_checkpoint" in needs:
+        if not checkpoint:
+            raise UserError("`init_checkpoint` or `model` must be given")
         open_checkpoint(checkpoint)
-    paths, used = {}, []
+    paths: dict[str, str | None] = {}
+    used = []
     for name, companions in _FILES.items():
         paths[name] = getattr(given, name)
         if source and paths[name] is None and (path := find_companion_file(source, companions)):
@@ -133,8 +137,6 @@ def resolve(
             used.append(f"{name} ({os.path.basename(path)})")
         if name in needs and not paths[name]:
             raise UserError(_missing_message(name, source, is_preset))
-    if "init_checkpoint" in needs and not checkpoint:
-        raise UserError(_missing_message("init_checkpoint", source, is_preset))
     settings = None
     if "vocab_file" in needs:
         settings, origin, saved = _resolve_settings(
@@ -146,7 +148,7 @@ def resolve(
             console.info("from %s: %s", origin, ", ".join(saved))
     if used:
         console.info("from %s: %s", source, ", ".join(used))
-    return PretrainedFiles(checkpoint, *paths.values(), settings)
+    return PretrainedFiles(checkpoint, paths["bert_config_file"], paths["vocab_file"], settings)
 
 
 def is_local_model(path: str) -> bool:
@@ -174,7 +176,7 @@ def _find_source(given, is_preset):
 
 
 def _missing_message(name, source, is_preset):
-    if source is None or name not in _FILES:
+    if source is None:
         return f"`{name}` or `model` must be given"
     names = " or ".join(_FILES[name])
     if is_preset:

@@ -10,7 +10,7 @@ import numpy as np
 from bert_tf import console
 from bert_tf.checkpoints import hugging_face, release
 from bert_tf.checkpoints.metadata import (
-    HUGGING_FACE_CONFIG,
+    CONFIG_FILES,
     find_companion_file,
     read_json,
     read_labels,
@@ -212,7 +212,7 @@ def _check_config(config, path):
     Raises:
       UserError: if the number of heads differs; a different activation or epsilon is a warning.
     """
-    config_file = find_companion_file(path, (files.CONFIG, HUGGING_FACE_CONFIG))
+    config_file = find_companion_file(path, CONFIG_FILES)
     if config_file is None:
         return
     saved_config = BertConfig.from_json_file(config_file)

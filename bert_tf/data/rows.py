@@ -34,6 +34,27 @@ class BadRows:
         self.count += 1
         self.first = self.first or message
 
+    def collect(self, rows, make):
+        """Return a list of what `make` returns for each row that can be used.
+
+        Args:
+          rows: yields pairs of a place for messages and a row.
+          make: function of (place, index, row). It raises a ValueError for a bad row, and returns
+            None for one to skip.
+        """
+        results = []
+        for index, (where, row) in enumerate(rows):
+            try:
+                result = make(where, index, row)
+            except UnicodeDecodeError as error:
+                self(f"{where}: not UTF-8 text ({reason(error)})")
+            except ValueError as error:
+                self(f"{where}: {error}")
+            else:
+                if result is not None:
+                    results.append(result)
+        return results
+
     def report(self, what="bad rows left out"):
         """Log the number of rows, if there were any."""
         if self.count:

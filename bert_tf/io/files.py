@@ -72,6 +72,15 @@ def io_errors():
     return (OSError, loaded.errors.OpError) if hasattr(loaded, "errors") else (OSError,)
 
 
+@contextlib.contextmanager
+def _naming_errors(problem):
+    """Raise errors of the file system as a UserError that states the problem, then its reason."""
+    try:
+        yield
+    except io_errors() as error:
+        raise UserError(f"{problem} ({reason(error)})") from None
+
+
 def copy_model_files(source, target):
     """Copy config, vocabulary and settings files, those that exist, to another folder."""
     for name in (CONFIG, VOCABULARY, TOKENIZER_CONFIG, *TASK_FILES):
@@ -165,11 +174,10 @@ def expand(patterns, argument):
 
 def read_text(path):
     """Return the text of a file; raise UserError if it is missing or not UTF-8."""
+    with _naming_errors(f"{path}: cannot be read"), system(path).GFile(path, "rb") as reader:
+        data = reader.read()
     try:
-        with system(path).GFile(path, "rb") as reader:
-            return reader.read().decode("utf-8-sig")
-    except io_errors() as error:
-        raise UserError(f"{path}: cannot be read ({reason(error)})") from None
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise UserError(f"{path}: byte {error.start} is not UTF-8 text") from None
 
@@ -221,14 +229,12 @@ def read_lines(path, on_progress=None, strict=False):
 
 def size_and_time(path):
     """Return the size in bytes and the modification time in nanoseconds of a file."""
-    try:
+    with _naming_errors(f"{path}: cannot be read"):
         if system(path) is Local:
             status = os.stat(path)
             return status.st_size, status.st_mtime_ns
         status = system(path).stat(path)
         return status.length, status.mtime_nsec
-    except io_errors() as error:
-        raise UserError(f"{path}: cannot be read ({reason(error)})") from None
 
 
 def temporary_name(path):
@@ -282,34 +288,46 @@ def replacing(*paths):
     >>> with files.replacing("eval_results.txt") as (path,):
     ...     write_something(path)
     """
+    with _temporary_names(paths, "remove") as temporary:
+        yield temporary
+        for source, target in zip(temporary, paths, strict=True):
+            rename(source, target)
+
+
+@contextlib.contextmanager
+def replacing_folder(path):
+    """Yield a temporary name for a folder; rename it to `path` if the block succeeds.
+
+    `path` must not exist. Object stores rename a folder by copying file by file, so there a
+    reader can see a partial folder.
+    """
+    with _temporary_names([path], "rmtree") as (temporary,):
+        yield temporary
+        system(path).rename(temporary, path)
+
+
+@contextlib.contextmanager
+def _temporary_names(paths, remove):
+    """Yield temporary names for `paths`; `remove` what is left there at the end.
+
+    Errors about them become a UserError about `paths`. Every file system names the file that it
+    could not write, and nothing else uses that name; an error without it, such as a GPU out of
+    memory, comes from the computation in the block. Only Python's error about a full disk has no
+    name.
+    """
     temporary = [temporary_name(path) for path in paths]
     for path in paths:
         make_folder(os.path.dirname(path))
     try:
-        with _writing_to(paths, temporary):
-            yield temporary
-            for source, target in zip(temporary, paths, strict=True):
-                rename(source, target)
-    finally:
-        for path in temporary:
-            _try_remove(path, system(path).remove)
-
-
-@contextlib.contextmanager
-def _writing_to(paths, temporary):
-    """Turn errors about the `temporary` names into a UserError about `paths`.
-
-    Every file system names the file that it could not write, and nothing else uses that name; an
-    error without it, such as a GPU out of memory, comes from the computation in the block. Only
-    Python's error about a full disk has no name.
-    """
-    try:
-        yield
+        yield temporary
     except io_errors() as error:
         is_full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
         if not is_full and not any(os.path.basename(name) in str(error) for name in temporary):
             raise
         raise UserError(f"{', '.join(paths)}: cannot be written ({reason(error)})") from None
+    finally:
+        for path in temporary:
+            _try_remove(path, getattr(system(path), remove))
 
 
 def _try_remove(path, remove):
@@ -328,13 +346,11 @@ def check_writable(path, argument):
     """
     remove_partial(path)
     temporary = temporary_name(path)
-    try:
+    with _naming_errors(f"`{argument}`: {path} cannot be written"):
         system(path).makedirs(os.path.dirname(path) or ".")
         with system(temporary).GFile(temporary, "wb") as writer:
             writer.write(b"")
         system(path).remove(temporary)
-    except io_errors() as error:
-        raise UserError(f"`{argument}`: {path} cannot be written ({reason(error)})") from None
 
 
 def write_text(path, text):
@@ -360,24 +376,5 @@ def writing_text(path):
 def make_folder(path):
     """Create the folder and its parents if they do not exist."""
     if path:
-        try:
+        with _naming_errors(f"{path}: the folder cannot be created"):
             system(path).makedirs(path)
-        except io_errors() as error:
-            raise UserError(f"{path}: the folder cannot be created ({reason(error)})") from None
-
-
-@contextlib.contextmanager
-def replacing_folder(path):
-    """Yield a temporary name for a folder; rename it to `path` if the block succeeds.
-
-    `path` must not exist. Object stores rename a folder by copying file by file, so there a
-    reader can see a partial folder.
-    """
-    temporary = temporary_name(path)
-    make_folder(os.path.dirname(path))
-    try:
-        with _writing_to([path], [temporary]):
-            yield temporary
-            system(path).rename(temporary, path)
-    finally:
-        _try_remove(temporary, system(path).rmtree)

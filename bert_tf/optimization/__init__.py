@@ -1,15 +1,11 @@
-"""Optimizers, the learning-rate schedule, learning rates by layer and loss scaling."""
+"""Optimizers, learning-rate schedules, and learning rates by layer."""
 
 import functools
-from typing import TYPE_CHECKING
 
 from bert_tf import console
 from bert_tf.optimization.layer_decay import rate_factors, trainable_weights
 from bert_tf.optimization.optimizers import LAMB, AdamWeightDecay
 from bert_tf.optimization.schedule import LinearWarmupDecay
-
-if TYPE_CHECKING:
-    from bert_tf.optimization.loss_scale import LossScale
 
 # The values of --optimizer.
 OPTIMIZERS = {
@@ -18,9 +14,14 @@ OPTIMIZERS = {
     "lamb": LAMB,
 }
 
+# Functions of (peak rate, number of steps, number of warm-up steps) that return a schedule of
+# Keras. To add one, such as `keras.optimizers.schedules.CosineDecay`, add it here; as a flag, add
+# an option to `configs.OptimizerConfig` whose value `make_optimizer` looks up here.
+SCHEDULES = {"linear": LinearWarmupDecay}
+
 
 def make_optimizer(config, num_train_steps, num_warmup_steps=None):
-    """Return the optimizer of an `options.OptimizerConfig`, not yet built.
+    """Return the optimizer of a `configs.OptimizerConfig`, not yet built.
 
     Its learning rate reaches 0 at `num_train_steps`. If `num_warmup_steps` is None, the warm-up
     takes `warmup_proportion` of the steps.
@@ -33,25 +34,17 @@ def make_optimizer(config, num_train_steps, num_warmup_steps=None):
             "reaches `learning_rate`",
             num_warmup_steps, num_train_steps,
         )  # fmt: skip
-    rate = LinearWarmupDecay(config.learning_rate, num_train_steps, num_warmup_steps)
+    rate = SCHEDULES["linear"](config.learning_rate, num_train_steps, num_warmup_steps)
     return OPTIMIZERS[config.optimizer](rate, layer_decay=config.layer_decay)
 
 
 __all__ = [
     "LAMB",
     "OPTIMIZERS",
+    "SCHEDULES",
     "AdamWeightDecay",
     "LinearWarmupDecay",
-    "LossScale",
     "make_optimizer",
     "rate_factors",
     "trainable_weights",
 ]
-
-
-def __getattr__(name):
-    if name == "LossScale":  # The optimizers work with any backend of Keras, this does not.
-        from bert_tf.optimization.loss_scale import LossScale
-
-        return LossScale
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

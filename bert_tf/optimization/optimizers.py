@@ -1,7 +1,6 @@
 """The release's Adam and LAMB, as Keras optimizers and for the loop of `bert_tf.training`."""
 
 import functools
-import inspect
 import math
 import re
 from collections.abc import Callable, Sequence
@@ -83,8 +82,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
             `gradient_accumulation_steps` of `keras.optimizers.Optimizer`.
 
         Raises:
-          UserError: if gradients are to be clipped in another way, or the learning rate is a
-            function with arguments.
+          UserError: if gradients are to be clipped in another way.
         """
         for clip in ("clipnorm", "clipvalue"):
             if options.get(clip) is not None:
@@ -92,7 +90,6 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
                     f"`{clip}` is not supported by {type(self).__name__}, which clips gradients by "
                     "their global norm, after the sum over replicas; use `global_clipnorm`"
                 )
-        _check_learning_rate(learning_rate)
         super().__init__(
             learning_rate,
             weight_decay=weight_decay,
@@ -106,17 +103,23 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         # Keras has a method `exclude_from_weight_decay`.
         self.no_decay_patterns = tuple(exclude_from_weight_decay)
 
-    def get_config(self):
-        """Return the constructor's arguments."""
+    @property
+    def hyperparameters(self):
+        """The constructor's arguments that define the update, except the learning rate: a dict."""
         return {
-            **super().get_config(),
+            "weight_decay": self.weight_decay,
             "beta_1": self.beta_1,
             "beta_2": self.beta_2,
             "epsilon": self.epsilon,
+            "global_clipnorm": self.global_clipnorm,
             "exclude_from_weight_decay": list(self.no_decay_patterns),
             "bias_correction": self.bias_correction,
             "layer_decay": self.layer_decay,
         }
+
+    def get_config(self):
+        """Return the constructor's arguments."""
+        return {**super().get_config(), **self.hyperparameters}
 
     def build(self, variables):
         """Create the moments, in the strategy's scope.
@@ -161,10 +164,10 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         return _native(self._iterations)
 
     def learning_rate_at(self, step):
-        """Return the learning rate of a step, a float32 scalar."""
+        """Return the learning rate of a step, a scalar or a scalar variable."""
         if isinstance(self._learning_rate, keras.optimizers.schedules.LearningRateSchedule):
             return self._learning_rate(step)
-        return _as_tensor(self.learning_rate)
+        return super()._get_current_learning_rate()
 
     def apply(self, grads, trainable_variables=None):
         """Make one step, as Keras calls it: with the gradients of this replica."""
@@ -198,9 +201,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         return norm
 
     def _get_current_learning_rate(self):
-        if isinstance(self._learning_rate, keras.optimizers.schedules.LearningRateSchedule):
-            return self._learning_rate(self.iterations)
-        return super()._get_current_learning_rate()
+        return self.learning_rate_at(self.iterations)
 
     # Keras calls these two before the sum over replicas; `_update_all` does both after it.
 
@@ -334,18 +335,6 @@ class LAMB(AdamWeightDecay):
         weight_norm, update_norm = (ops.sqrt(ops.sum(ops.square(x))) for x in (weight, update))
         is_scaled = (weight_norm > 0.0) & (update_norm > 0.0)
         return ops.where(is_scaled, rate * weight_norm / update_norm, rate)
-
-
-def _check_learning_rate(learning_rate):
-    """Raise UserError for a function of the step, which version 0.1 expected."""
-    schedules = keras.optimizers.schedules
-    if isinstance(learning_rate, schedules.LearningRateSchedule) or not callable(learning_rate):
-        return
-    if inspect.signature(learning_rate).parameters:
-        raise UserError(
-            "`learning_rate`: a function must have no arguments, as in Keras; for a rate that "
-            "depends on the step use `LinearWarmupDecay` or another schedule of Keras"
-        )
 
 
 def _native(variable):

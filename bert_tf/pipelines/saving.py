@@ -6,7 +6,7 @@ import tempfile
 from typing import Any
 
 from bert_tf import checkpoints, serving
-from bert_tf.checkpoints.metadata import HUGGING_FACE_CONFIG, find_companion_file
+from bert_tf.checkpoints.metadata import CONFIG_FILES, find_companion_file
 from bert_tf.errors import UserError
 from bert_tf.io import files
 from bert_tf.tokenization.vocabulary import to_text
@@ -75,7 +75,7 @@ def replacing_preset(folder, overwrite=False):
     if system.exists(folder) and (not system.isdir(folder) or system.listdir(folder)):
         if not overwrite:
             raise UserError(f"`folder`: {folder} already exists; `overwrite=True` replaces it")
-        if find_companion_file(folder, (files.CONFIG, HUGGING_FACE_CONFIG)) is None:
+        if find_companion_file(folder, CONFIG_FILES) is None:
             raise UserError(f"`folder`: {folder} does not hold a model, so it is not replaced")
     with files.replacing_folder(folder) as temporary:
         yield temporary

@@ -12,7 +12,7 @@ __getattr__, __all__ = lazy_names(
         "pretraining": ("pretrain",),
         "pretraining_task": ("PretrainingTask",),
         "results": (),
-        "step": ("TrainStep",),
+        "step": ("LossScale", "TrainStep"),
         "strategy": (
             "Devices",
             "Workers",

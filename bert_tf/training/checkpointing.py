@@ -129,31 +129,34 @@ def check_notes(prefix, notes):
       UserError: if the optimizer is a different one.
     """
     source = checkpoints.ReleaseCheckpoint(prefix)
-    for name, value in notes.items():
+    stored = {"bucket_by_length": 0}  # version 0.1 had no such batches
+    for name in notes:
         if _RUN_STATE + name in source.shapes:
-            stored = _decode(source.tensor(_RUN_STATE + name))
-        elif name == "bucket_by_length":
-            stored = 0  # version 0.1 had no such batches
-        else:
-            continue
-        if name == "optimizer":
-            _check_optimizer(prefix, stored, value)
-        elif name == "learning_rate":
-            for key in sorted(stored | value):
-                old, new = stored.get(key), value.get(key)
-                if old != new:
-                    console.info("%s was trained with %s=%s, now it is %s", prefix, key, old, new)
-        elif stored != value and name == "input":
+            stored[name] = _decode(source.tensor(_RUN_STATE + name))
+    changed = {
+        name: (stored[name], new)
+        for name, new in notes.items()
+        if name in stored and stored[name] != new
+    }
+    if "optimizer" in changed:
+        _check_optimizer(prefix, *changed.pop("optimizer"))
+    for name, (old, new) in changed.items():
+        if name == "learning_rate":
+            for key in sorted(old | new):
+                if old.get(key) != new.get(key):
+                    values = old.get(key), new.get(key)
+                    console.info("%s was trained with %s=%s, now it is %s", prefix, key, *values)
+        elif name == "input":
             console.warning(
                 "%s was trained on different files (%d with %d bytes, now %d with %d bytes): the "
                 "remaining steps see different examples",
-                prefix, *stored[:2], *value[:2],
+                prefix, *old[:2], *new[:2],
             )  # fmt: skip
-        elif stored != value:
+        else:
             console.warning(
                 "%s was trained with `%s=%d`, now it is %d: the remaining steps see different "
                 "examples than with the old value",
-                prefix, name, stored, value,
+                prefix, name, old, new,
             )  # fmt: skip
 
 
@@ -200,8 +203,10 @@ def remove_incomplete(output_dir):
             console.info("removed %s, which has no index: a process was killed", path)
 
 
-def restore_latest(output_dir, variables):
+def restore_latest(output_dir, variables, restored=None, names=()):
     """Set `variables` from the newest undamaged checkpoint of a run.
+
+    Those of some `names` are not read again from the checkpoint `restored`, whose values they have.
 
     Returns:
       Its prefix, None if the run has no checkpoint yet.
@@ -216,7 +221,8 @@ def restore_latest(output_dir, variables):
     older = prefixes[: prefixes.index(newest)] if newest in prefixes else []
     for prefix in (newest, *reversed(older)):
         try:
-            restore(prefix, variables)
+            is_new = prefix != restored
+            restore(prefix, {x: v for x, v in variables.items() if is_new or x not in names})
         except DamagedFile as error:
             console.warning("%s; using the checkpoint before it", error)
         else:
@@ -270,15 +276,21 @@ def log_best_checkpoint(output_dir, argument=None):
 
     `argument` is the argument that accepts its folder; None if `best_metric` selects it.
     """
-    path = os.path.join(output_dir, BEST, _RECORD)
-    if tf.io.gfile.exists(path):
-        record = json_files.read_object(path, _FIELDS, "a training run")
-        folder = os.path.dirname(path)
+    folder = os.path.join(output_dir, BEST)
+    if record := _read_record(folder):
         usage = f"`{argument}={folder}`" if argument else f"`best_metric={record['metric']}`"
         console.info(
             "%s has the best checkpoint of that run by %s, step %s; use it with %s",
             folder, record["metric"], record["step"], usage,
         )  # fmt: skip
+
+
+def _read_record(folder):
+    """Return the record of the best checkpoint in a folder as a dict, empty if there is none."""
+    path = os.path.join(folder, _RECORD)
+    if not tf.io.gfile.exists(path):
+        return {}
+    return json_files.read_object(path, _FIELDS, "a training run")
 
 
 class BestCheckpoint:
@@ -298,17 +310,13 @@ class BestCheckpoint:
         """Read the state of the run; UserError if its best checkpoint is by a different metric."""
         self.output_dir, self.metric = output_dir, metric
         self.folder = os.path.join(output_dir, BEST)
-        self.value, self.step, self.since = None, None, []
-        path = os.path.join(self.folder, _RECORD)
-        if not tf.io.gfile.exists(path):
-            return
-        record = json_files.read_object(path, _FIELDS, "a training run")
-        stored_metric, self.since = record["metric"], record["since"]
-        self.value, self.step = record["value"], record["step"]
-        if stored_metric != metric:
+        record = _read_record(self.folder)
+        self.value, self.step = record.get("value"), record.get("step")
+        self.since = record.get("since", [])
+        if record and record["metric"] != metric:
             raise UserError(
-                f"`best_metric={metric}`, but {self.folder} holds the best by {stored_metric!r}; "
-                "use that metric, or remove the folder"
+                f"`best_metric={metric}`, but {self.folder} holds the best by "
+                f"{record['metric']!r}; use that metric, or remove the folder"
             )
 
     def rewind(self, step):
@@ -344,7 +352,7 @@ class BestCheckpoint:
         else:
             self.since.append(step)
         if writes:
-            record = {name: getattr(self, name) for name in ("metric", "value", "step", "since")}
+            record = {name: getattr(self, name) for name in _FIELDS}
             text = json.dumps(record, indent=2) + "\n"
             files.write_text(os.path.join(self.folder, _RECORD), text)
         best = "no best so far"

@@ -4,10 +4,8 @@ import dataclasses
 import functools
 import gc
 import os
-from typing import NamedTuple
 
 from bert_tf import checkpoints, console
-from bert_tf.configs.train import FineTuneConfig
 from bert_tf.data import input_pipeline, record_checks
 from bert_tf.data.rows import part_of
 from bert_tf.errors import UserError
@@ -64,11 +62,11 @@ def fine_tune(spec, config):
     data = spec.read(config.task, model, config.parts, stored)
     data.config = dataclasses.replace(data.config, **extra_settings(model.tokenizer_settings))
     data.config = data.config.resumed(config.output_dir)
-    experiment = Experiment(spec, config, data, strategy, model)
-    with exclusive_directory(config.output_dir, experiment.workers):
-        experiment.check_and_save_config(config.output_dir)
-        experiment.make_features()
-        return experiment.run_seeds()
+    run = Run(spec, config, data, strategy, model)
+    with exclusive_directory(config.output_dir, run.workers):
+        run.check_and_save_config(config.output_dir)
+        run.make_features()
+        return run.run_seeds()
 
 
 def _completed(spec, config, stored):
@@ -116,49 +114,15 @@ def load_model(config, config_class):
     return model
 
 
-class Run(NamedTuple):
-    """One run with trained weights: what `TaskData` needs to write its results to `folder`."""
-
-    config: FineTuneConfig
-    trainer: Trainer
-    folder: str
-    workers: Workers
-    experiment: "Experiment"
-
-    @property
-    def weights_folder(self):
-        """The folder of the weights: `folder`, or that of its best checkpoint."""
-        is_best = self.config.train.best_metric
-        return os.path.join(self.folder, checkpointing.BEST) if is_best else self.folder
-
-    def evaluate(self, split, on_predictions=None):
-        """Return the metrics of a split; see `Trainer.evaluate`."""
-        return self.trainer.evaluate(
-            self.experiment.batches(split, self.config.train.eval_batch_size),
-            total=self.experiment.count(split),
-            name=result_name("eval", split, ""),
-            on_predictions=on_predictions,
-        )
-
-    def _predict_arguments(self, split):
-        batches = self.experiment.batches(split, self.config.train.predict_batch_size)
-        return batches, "predicting", self.experiment.count(split)
-
-    def predict(self, split):
-        """Yield the predictions of a split in batches; see `Trainer.predict`."""
-        return self.trainer.predict(*self._predict_arguments(split))
-
-    def predict_all(self, split):
-        """Return the predictions of a split as one dict of arrays; see `Trainer.predict_all`."""
-        return self.trainer.predict_all(*self._predict_arguments(split))
-
-
-class Experiment:
-    """The data, the features and the settings that the runs of all seeds share.
+class Run:
+    """A run, or one for each seed after the other, with the same data, features and settings.
 
     Attributes:
+      config: the completed `FineTuneConfig`.
       workers: the `Workers`.
       paths: dict from split to the file of its features.
+      folder: the folder of the current seed.
+      trainer: its `Trainer`.
     """
 
     def __init__(self, spec, config, data, strategy, model):
@@ -173,6 +137,7 @@ class Experiment:
         check_metric(train.best_metric, data.metric_names)
         self.length_multiple = None
         self.teacher = data.make_teacher(spec, config) if has_teacher else None
+        self.folder, self.trainer = config.output_dir, None
         self.folders = {train.seed: config.output_dir}
         if config.num_seeds > 1:
             seeds = range(train.seed, train.seed + config.num_seeds)
@@ -183,6 +148,12 @@ class Experiment:
             for split in splits
         }
         self._features = {}
+
+    @property
+    def weights_folder(self):
+        """The folder of the weights: `folder`, or that of its best checkpoint."""
+        is_best = self.config.train.best_metric
+        return os.path.join(self.folder, checkpointing.BEST) if is_best else self.folder
 
     def check_and_save_config(self, folder):
         """Check that a resumed run has the same task config, or save that of a new run."""
@@ -214,20 +185,17 @@ class Experiment:
                 raise UserError(f"{path} was made from different data: {features.stale_reason}")
             self._features[split] = features
             self.data.log_truncated(split, features)
-        if not self.train_config.pad_to_max_length:
-            self.length_multiple = self._length_multiple()
-        if self.train_config.bucket_by_length and self.length_multiple is None:
+        train = self.train_config
+        if not train.pad_to_max_length:
+            xla = self.config.do_train and use_xla(
+                train.xla, self.strategy, self._num_train_steps()
+            )
+            length = self.data.config.max_seq_length
+            self.length_multiple = input_pipeline.length_multiple(self.strategy, xla, length)
+        if train.bucket_by_length and self.length_multiple is None:
             console.warning(
                 "`bucket_by_length` has no effect, because batches are padded to `max_seq_length`"
             )
-
-    def _length_multiple(self):
-        """Return the multiple to which the lengths of batches are rounded up."""
-        train = self.train_config
-        xla = self.config.do_train and use_xla(train.xla, self.strategy)
-        if xla:  # unless there are few steps
-            xla = use_xla(train.xla, self.strategy, self._num_train_steps())
-        return input_pipeline.length_multiple(self.strategy, xla, self.data.config.max_seq_length)
 
     def _num_train_steps(self):
         (split,) = self.data.splits("train")
@@ -258,13 +226,9 @@ class Experiment:
             )  # fmt: skip
         return bool(features.stale_reason)
 
-    def count(self, split):
+    def _count(self, split):
         """Return the number of records of a split, None if unknown."""
         return self.data.count(split, self._features[split])
-
-    def batches(self, split, batch_size):
-        """Return all records of a split in their order: a `data.input_pipeline.EvaluationInput`."""
-        return input_pipeline.EvaluationInput(batch_size=batch_size, **self._input_options(split))
 
     def _input_options(self, split):
         """Return the arguments that training and evaluation on a split share."""
@@ -272,9 +236,34 @@ class Experiment:
         paths, multiple = [self.paths[split]], self.length_multiple
         return {"paths": paths, "length_multiple": multiple, **vars(record_format)}
 
+    def _batches(self, split, batch_size):
+        """Return all records of a split in their order: a `data.input_pipeline.EvaluationInput`."""
+        return input_pipeline.EvaluationInput(batch_size=batch_size, **self._input_options(split))
+
     def _teacher_of(self, split):
         """Return the teacher whose logits are added to the records of a split, or None."""
         return self.teacher if split == "train" else None
+
+    def evaluate(self, split, on_predictions=None):
+        """Return the metrics of a split; see `Trainer.evaluate`."""
+        return self.trainer.evaluate(
+            self._batches(split, self.config.train.eval_batch_size),
+            total=self._count(split),
+            name=result_name("eval", split, ""),
+            on_predictions=on_predictions,
+        )
+
+    def predict(self, split):
+        """Yield the predictions of a split in batches; see `Trainer.predict`."""
+        return self.trainer.predict(*self._to_predict(split))
+
+    def predict_all(self, split):
+        """Return the predictions of a split as one dict of arrays."""
+        return self.trainer.predict_all(*self._to_predict(split))
+
+    def _to_predict(self, split):
+        batches = self._batches(split, self.config.train.predict_batch_size)
+        return batches, "predicting", self._count(split)
 
     def run_seeds(self):
         """Make one run, or a run for each seed in its own folder, and a table of their results."""
@@ -286,6 +275,7 @@ class Experiment:
             self.check_and_save_config(folder)
             for split, values in self.run(folder, seed).items():
                 metrics.setdefault(split, {})[seed] = values
+            self.trainer = None
             gc.collect()  # the model is part of reference cycles
         for split, values in metrics.items():
             path = result_file(self.config.output_dir, "eval_seeds", split, ".tsv")
@@ -296,7 +286,8 @@ class Experiment:
         """Train, evaluate and predict with one seed; return the metrics of each evaluated split."""
         config, train = self.config, self.train_config
         set_seed(seed)
-        trainer = Trainer(
+        self.folder = folder
+        self.trainer = Trainer(
             lambda: self.data.make_task(train.dtype_policy, self.teacher),
             self.strategy,
             folder,
@@ -308,26 +299,24 @@ class Experiment:
             log_best_checkpoint(folder)
         with record_checks.naming_bad_records(self.paths.values()):
             if config.do_train:
-                self._train(trainer, seed)
+                self._train(seed)
             if train.best_metric:
-                trainer.use_best(train.best_metric)
-            return self.data.evaluate_and_predict(Run(config, trainer, folder, self.workers, self))
+                self.trainer.use_best(train.best_metric)
+            return self.data.evaluate_and_predict(self)
 
-    def _train(self, trainer, seed):
+    def _train(self, seed):
+        train, steps = self.train_config, self._num_train_steps()
         (split,) = self.data.splits("train")
-        steps = self._num_train_steps()
-        count = self.count(split)
+        count = self._count(split)
         batches = input_pipeline.TrainingInput(
-            batch_size=self.train_config.train_batch_size,
+            batch_size=train.train_batch_size,
             seed=seed,
             counts=None if count is None else [count],
-            bucket_by_length=self.train_config.bucket_by_length
-            and self.length_multiple is not None,
+            bucket_by_length=train.bucket_by_length and self.length_multiple is not None,
             **self._input_options(split),
         )
         evaluation = None
-        if self.train_config.eval_steps:
-            split = self.data.splits("dev")[0]
-            evaluation = self.batches(split, self.train_config.eval_batch_size)
+        if train.eval_steps:
+            evaluation = self._batches(self.data.splits("dev")[0], train.eval_batch_size)
         optimizer = make_optimizer(self.config.optimizer, steps)
-        trainer.fit(batches, optimizer, steps, self.train_config, evaluation)
+        self.trainer.fit(batches, optimizer, steps, train, evaluation)

@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf import console
-from bert_tf.errors import Stopped, UserError
+from bert_tf.errors import Stopped, UserError, abbreviate
 from bert_tf.io import files, locks
 from bert_tf.optimization import AdamWeightDecay, trainable_weights
 from bert_tf.training import checkpointing
@@ -168,35 +168,15 @@ def _copy_of(optimizer):
     return optimizer.from_config(config)
 
 
-# What else than its learning rate, which a longer run changes, describes an optimizer.
-_HYPERPARAMETERS = (
-    "bias_correction",
-    "weight_decay",
-    "beta_1",
-    "beta_2",
-    "epsilon",
-    "global_clipnorm",
-    "exclude_from_weight_decay",
-    "layer_decay",
-)
-
-
 def _describe(optimizer):
-    """Return the class and the hyperparameters of an optimizer as a dict of JSON values."""
-    config = optimizer.get_config()
-    described = {name: config[name] for name in _HYPERPARAMETERS}
-    return {"class_name": type(optimizer).__name__, **_json_values(described)}
-
-
-def _describe_rate(optimizer):
-    """Return the learning rate of an optimizer, or the arguments of its schedule, as a dict."""
+    """Return notes on an optimizer and its learning rate for `checkpointing.check_notes`."""
     rate = optimizer.get_config()["learning_rate"]
-    return _json_values(rate["config"] if isinstance(rate, dict) else {"learning_rate": rate})
-
-
-def _json_values(values):
-    """Return a dict as JSON reads it back; its values may be NumPy's numbers."""
-    return json.loads(json.dumps(values, default=float))
+    notes = {
+        "optimizer": {"class_name": type(optimizer).__name__, **optimizer.hyperparameters},
+        "learning_rate": rate["config"] if isinstance(rate, dict) else {"learning_rate": rate},
+    }
+    # As JSON reads them back, and NumPy's numbers as Python's.
+    return json.loads(json.dumps(notes, default=float))
 
 
 class TrainLoop:
@@ -220,12 +200,12 @@ class TrainLoop:
             "train_batch_size": data.batch_size,
             "seed": data.seed,
             "bucket_by_length": int(data.bucket_by_length),
-            "optimizer": _describe(optimizer),
-            "learning_rate": _describe_rate(optimizer),
+            **_describe(optimizer),
         }
         if data.identity:
             self.notes["input"] = list(data.identity)
-        newest = checkpointing.restore_latest(trainer.output_dir, self.state)
+        restored, trainer.restored = trainer.restored, None  # the weights will change
+        newest = checkpointing.restore_latest(trainer.output_dir, self.state, restored, weights)
         if newest:
             trainer.checkpoint = newest
             checkpointing.check_notes(newest, self.notes)
@@ -247,8 +227,9 @@ class TrainLoop:
 
     def run(self, preemption):
         """Train until the last step, early stopping, or a request of a `PreemptionHandler`."""
+        self.preemption = preemption
         if self.best and self._is_due(self.options.eval_steps):
-            self._evaluate(preemption)  # the run was stopped before or during this evaluation
+            self._evaluate()  # the run was stopped before or during this evaluation
         if self._is_done:
             early = " and was stopped early" if self._is_stopped_early else ""
             console.info("training: nothing to do, the run is at step %d%s", self.step, early)
@@ -261,32 +242,31 @@ class TrainLoop:
         report = Report(folder, self.step, self.num_train_steps, self.data.batch_size, writes)
         with contextlib.closing(report):
             for sums, first_bad in self._loops():
-                self._after(sums, first_bad, report, preemption)
+                self._after(sums, first_bad, report)
                 if self._is_done:
                     break
         if self._is_stopped_early:
             console.info("training: stopped early at step %d", self.step)
 
-    def _after(self, sums, first_bad, report, preemption):
+    def _after(self, sums, first_bad, report):
         """Report, save and evaluate after some steps."""
-        options = self.options
-        must_stop = self._must_stop(preemption)
+        must_stop = self._must_stop()
         rate = float(self.optimizer.learning_rate_at(self.step - 1))
         report.add(self.step, sums, rate, is_last=must_stop or self.step == self.num_train_steps)
         self._check_finite(sums, first_bad)
-        must_evaluate = self._is_due(options.eval_steps)
+        must_evaluate = self._is_due(self.options.eval_steps)
         # Before an evaluation too: it may take longer than the notice before a preemption.
-        if self._is_due(options.save_checkpoints_steps) or must_evaluate or must_stop:
+        if self._is_due(self.options.save_checkpoints_steps) or must_evaluate or must_stop:
             self._save()
         if must_stop:
-            preemption.stop(self.step)
+            self.preemption.stop(self.step)
         if must_evaluate:
             with report.paused():
-                self._evaluate(preemption)
+                self._evaluate()
 
-    def _must_stop(self, preemption):
+    def _must_stop(self):
         """Return whether any worker got a signal: all of them stop at the same step."""
-        return self.workers.mean(float(bool(preemption.signal)))[0] > 0
+        return self.workers.mean(float(bool(self.preemption.signal)))[0] > 0
 
     @property
     def _is_done(self):
@@ -362,32 +342,33 @@ class TrainLoop:
         if first_bad < 0:
             return
         name, value = next((n, v) for n, v in sums.items() if not np.isfinite(v))
-        paths = self.data.files_of(first_bad - 1)
-        more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
+        paths = abbreviate(self.data.files_of(first_bad - 1))
         newest = self.trainer.checkpoint
         last = f"the last checkpoint is {newest}" if newest else "there is no checkpoint yet"
         raise UserError(
-            f"{name} is {value} at step {first_bad}, with a batch from {', '.join(paths[:3])}"
-            f"{more}; {last}; a lower `learning_rate` may help"
+            f"{name} is {value} at step {first_bad}, with a batch from {paths}; {last}; a lower "
+            "`learning_rate` may help"
         )
 
-    def _evaluate(self, preemption):
+    def _evaluate(self):
         """Evaluate the current weights, which are saved, unless they were evaluated before."""
         if self.best and self.best.has_seen(self.step):
             return
-        # Several workers evaluate together, so no worker may stop alone.
-        is_stopped = None if self.workers.is_multi_worker else lambda: bool(preemption.signal)
-        results = self.trainer.evaluate(self.eval_data, self.step, is_stopped=is_stopped)
-        if results is not None:
-            shown = "  ".join(f"{n} {v:.4f}" for n, v in results.items() if n != "global_step")
-            console.info("step %d/%d  evaluation: %s", self.step, self.num_train_steps, shown)
-            if self.best:
-                self.best.update(results, self.weights, self.workers.is_chief)
-        if self._must_stop(preemption):
-            preemption.stop(self.step)
+
+        def stop_if_asked():
+            # Several workers evaluate together, so no worker may stop alone.
+            if self.preemption.signal and not self.workers.is_multi_worker:
+                self.preemption.stop(self.step)
+
+        results = self.trainer.evaluate(self.eval_data, self.step, on_batch=stop_if_asked)
+        shown = "  ".join(f"{n} {v:.4f}" for n, v in results.items() if n != "global_step")
+        console.info("step %d/%d  evaluation: %s", self.step, self.num_train_steps, shown)
+        if self.best:
+            self.best.update(results, self.weights, self.workers.is_chief)
+        if self._must_stop():
+            self.preemption.stop(self.step)
 
     def _save(self):
-        if self.workers.is_chief:
-            checkpointing.save(self.trainer.output_dir, self.state, self.notes)
-        self.workers.wait()
-        self.trainer.checkpoint = checkpointing.latest(self.trainer.output_dir)
+        folder = self.trainer.output_dir
+        self.workers.chief_first(lambda: checkpointing.save(folder, self.state, self.notes))
+        self.trainer.checkpoint = checkpointing.latest(folder)

@@ -60,8 +60,7 @@ def pretrain(config):
         if config.do_train:  # one process may evaluate what another one trains
             stack.enter_context(exclusive_directory(config.output_dir, workers))
             # Saved next to the checkpoints, so that other programs can load the folder.
-            workers.chief_first(lambda: _check_and_save_config(config.output_dir, bert_config))
-            workers.chief_first(lambda: _save_tokenizer(config, bert_config))
+            workers.chief_first(lambda: _save_model_files(config, bert_config))
         return _run(config, bert_config, strategy, data)
 
 
@@ -114,34 +113,28 @@ def _make_masking(config, bert_config):
     if not vocab_file:
         raise UserError("`dynamic_masking` requires `vocab_file`")
     vocab = tokenization.load_vocab(vocab_file)
-    if max(vocab.values()) >= bert_config.vocab_size:
-        raise UserError(
-            f"`vocab_file`: {vocab_file} has {len(vocab)} entries, but the model's vocab_size is "
-            f"{bert_config.vocab_size}"
-        )
+    check_vocabulary(vocab, bert_config, vocab_file)
     probability = 0.15 if config.masked_lm_prob is None else config.masked_lm_prob
     return dynamic_masking.DynamicMasking(vocab, config.lengths, probability, config.train.seed)
 
 
-def _check_and_save_config(output_dir, bert_config):
-    """Save the config in a run's folder; UserError if the run has a different one."""
-    path = os.path.join(output_dir, files.CONFIG)
+def _save_model_files(config, bert_config):
+    """Save the config of the model and, as far as they are known, the vocabulary and the casing.
+
+    Raises:
+      UserError: if the folder holds a run with a different config or vocabulary.
+    """
+    folder, model = config.output_dir, config.model
+    path = os.path.join(folder, files.CONFIG)
     if not tf.io.gfile.exists(path):
         files.write_text(path, bert_config.to_json_string())
-        return
-    stored = BertConfig.from_json_file(path)
-    if stored != bert_config:
+    elif (stored := BertConfig.from_json_file(path)) != bert_config:
         old, new = stored.to_dict(), bert_config.to_dict()
         names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
         raise UserError(
-            f"`bert_config_file`: {output_dir} holds a run with a different {', '.join(names)}; "
+            f"`bert_config_file`: {folder} holds a run with a different {', '.join(names)}; "
             "continue it with the same config, or use another `output_dir`"
         )
-
-
-def _save_tokenizer(config, bert_config):
-    """Save the vocabulary and the casing, as far as they are known, for an export of the run."""
-    folder, model = config.output_dir, config.model
     if not model.vocab_file:
         return
     check_vocabulary(tokenization.load_vocab(model.vocab_file), bert_config, model.vocab_file)

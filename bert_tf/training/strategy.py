@@ -74,15 +74,15 @@ class Workers:
             has_chief = "chief" in resolver.cluster_spec().jobs
             first = resolver.task_type == "worker" and resolver.task_id == 0
             self.is_chief = resolver.task_type == "chief" or (first and not has_chief)
-            self._mean = tf.function(self._mean_of, autograph=False)
 
     def mean(self, *values):
         """Return the mean of each number over all workers, which must all call it together."""
         if not self.is_multi_worker:
             return values
         with self.watched():
-            means = self._mean(tf.constant(values, tf.float64)).numpy()
-        return tuple(map(float, means))
+            replicas = self._strategy.run(lambda: tf.constant(values, tf.float64))
+            mean = self._strategy.reduce(tf.distribute.ReduceOp.MEAN, replicas, axis=None)
+        return tuple(map(float, mean.numpy()))
 
     @contextlib.contextmanager
     def watched(self):
@@ -98,23 +98,11 @@ class Workers:
                 Stopped.RESUME_ME,
             ) from error
 
-    def wait(self):
-        """Return when all workers have called it."""
-        self.mean(0.0)
-
     def chief_first(self, write):
         """Call `write` on the chief; the other workers wait until it is done."""
         if self.is_chief:
             write()
-        self.wait()
-
-    def _mean_of(self, values):
-        def reduce():
-            replica = tf.distribute.get_replica_context()
-            # A copy, because only tensors made on a replica have a device to be reduced on.
-            return replica.all_reduce(tf.distribute.ReduceOp.MEAN, tf.identity(values))
-
-        return self._strategy.experimental_local_results(self._strategy.run(reduce))[0]
+        self.mean(0.0)
 
 
 def make_strategy(*args, **options):
@@ -232,11 +220,8 @@ def set_seed(seed):
     keras.utils.set_random_seed(seed)
 
 
-# The device files of TPU chips. Those of the newer driver, VFIO, can be of any device.
+# The device files of TPU chips. The newer driver, VFIO, may also be that of other devices.
 _TPU_CHIPS, _VFIO = "/dev/accel[0-9]*", "/dev/vfio/[0-9]*"
-# The identifiers of PCI devices: of Google, and of TPUs from v2 to v7 (those that JAX knows).
-_PCI_DEVICES, _GOOGLE = "/sys/bus/pci/devices", "0x1ae0"
-_TPU_IDS = {"0x0027", "0x0056", "0x005e", "0x0062", "0x0063", "0x006f", "0x0076"}
 
 # Runs in a separate process: a TPU is reserved by the process that initialised it.
 _COUNT_TPU = """\
@@ -263,22 +248,6 @@ class Devices(NamedTuple):
         return -(-minimum // self.count) * self.count
 
 
-def _has_tpu():
-    """Return whether this machine has a TPU, without initialising it."""
-    if glob.glob(_TPU_CHIPS):
-        return True
-
-    def identifier(path):
-        with open(path, encoding="ascii") as file:
-            return file.read().strip()
-
-    return bool(glob.glob(_VFIO)) and any(
-        identifier(path) == _GOOGLE
-        and identifier(os.path.join(os.path.dirname(path), "device")) in _TPU_IDS
-        for path in glob.glob(f"{_PCI_DEVICES}/*/vendor")
-    )
-
-
 def find_devices():
     """Find the devices that the scripts can train on: a TPU, else all GPUs, else the CPU.
 
@@ -288,16 +257,18 @@ def find_devices():
     Raises:
       UserError: if there is a TPU that cannot be used.
     """
-    if not _has_tpu():
-        gpus = len(tf.config.list_physical_devices("GPU"))
-        return Devices("GPU", gpus) if gpus else Devices("CPU", 1)
-    done = subprocess.run(
-        [sys.executable, "-c", _COUNT_TPU], env=environment(), capture_output=True, text=True
-    )
-    if done.returncode:
+    has_chips = bool(glob.glob(_TPU_CHIPS))
+    if has_chips or glob.glob(_VFIO):
+        command = [sys.executable, "-c", _COUNT_TPU]
+        done = subprocess.run(command, env=environment(), capture_output=True, text=True)
+        if not done.returncode:
+            return Devices("TPU", int(done.stdout.split()[-1]))
         message = (done.stderr.strip().splitlines() or ["no error message"])[-1]
-        raise UserError(f"this machine has a TPU that TensorFlow cannot use ({message})")
-    return Devices("TPU", int(done.stdout.split()[-1]))
+        if has_chips:
+            raise UserError(f"this machine has a TPU that TensorFlow cannot use ({message})")
+        console.info("%s is not a TPU that TensorFlow can use (%s)", _VFIO, message)
+    gpus = len(tf.config.list_physical_devices("GPU"))
+    return Devices("GPU", gpus) if gpus else Devices("CPU", 1)
 
 
 def check_batch_sizes(config, strategy, train=True, eval=True, predict=True):
@@ -305,14 +276,13 @@ def check_batch_sizes(config, strategy, train=True, eval=True, predict=True):
 
     `train`, `eval` and `predict` are whether the run uses the size.
     """
-    sizes = {
-        "train_batch_size": (train, config.gradient_accumulation_steps),
-        "eval_batch_size": (eval, 1),
-        "predict_batch_size": (predict, 1),
-    }
-    for name, (is_used, parts) in sizes.items():
-        if is_used:
-            per_replica(getattr(config, name), strategy, name, parts)
+    if train:
+        parts = config.gradient_accumulation_steps
+        per_replica(config.train_batch_size, strategy, "train_batch_size", parts)
+    if eval:
+        per_replica(config.eval_batch_size, strategy, "eval_batch_size")
+    if predict:
+        per_replica(config.predict_batch_size, strategy, "predict_batch_size")
 
 
 def per_replica(batch_size, strategy, argument, parts=1):

@@ -59,6 +59,8 @@ class Trainer:
         console.info("model: %s, %.1f M parameters", self.model.name, count / 1e6)
         weights = checkpointing.weights(self.model)
         self.checkpoint = checkpointing.restore_latest(output_dir, weights)
+        # The checkpoint in `output_dir` that the weights are equal to, None after they are changed.
+        self.restored = self.checkpoint
         if self.checkpoint:
             ignored = "; `init_checkpoint` is not read" if init_checkpoint else ""
             console.info("weights: resumed from %s%s", self.checkpoint, ignored)
@@ -111,12 +113,11 @@ class Trainer:
 
     def use_best(self, metric):
         """Load the best checkpoint by a metric; UserError if none was kept by that metric."""
-        check_metric(metric, self.task.metric_names)
         folder = BestCheckpoint(self.output_dir, metric).folder
         prefix = checkpointing.restore_latest(folder, checkpointing.weights(self.model))
         if prefix is None:
             raise UserError(f"`best_metric`: {folder} has no checkpoint")
-        self.checkpoint = prefix
+        self.checkpoint, self.restored = prefix, None
         console.info("weights: the best checkpoint of this run, %s", prefix)
 
     @functools.cached_property
@@ -130,7 +131,7 @@ class Trainer:
 
         return on_all_replicas(replica_step, self.strategy)
 
-    def predict(self, data, description, total=None):
+    def predict(self, data, description, total=None, on_batch=None):
         """Yield the predictions of each batch, in order, as dicts of numpy arrays.
 
         Every worker gets the predictions of all workers.
@@ -140,6 +141,7 @@ class Trainer:
             padding of the last batch, which is left out.
           description: label of the progress bar.
           total: number of examples, if known.
+          on_batch: function to call after each batch.
         """
         ticker = console.Ticker(description, "examples", total=total)
         with self.workers.watched():
@@ -147,39 +149,32 @@ class Trainer:
                 values = {name: x.numpy() for name, x in self._predict_step(batch).items()}
                 real = values.pop("is_real_example").astype(bool)
                 ticker.add(int(real.sum()))
+                if on_batch:
+                    on_batch()
                 yield {name: value[real] for name, value in values.items()}
         ticker.done()
 
-    def predict_all(self, data, description, total=None, is_stopped=None):
-        """Return the predictions of all batches as one dict of numpy arrays.
-
-        The arguments are those of `predict`, and `is_stopped`, a function that returns whether to
-        give up; then the result is None.
+    def predict_all(self, data, description, total=None, on_batch=None):
+        """Return the predictions of all batches as one dict of numpy arrays; see `predict`.
 
         Raises:
           UserError: if there are no examples.
         """
-        parts = []
-        for part in self.predict(data, description, total):
-            if is_stopped and is_stopped():
-                return None
-            parts.append(part)
+        parts = list(self.predict(data, description, total, on_batch))
         if not parts:
             raise UserError(f"{description}: there are no examples")
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
     def evaluate(
-        self, data, step=None, total=None, name="eval", on_predictions=None, is_stopped=None
+        self, data, step=None, total=None, name="eval", on_predictions=None, on_batch=None
     ):
         """Return a dict of the metrics over all of `data`, and `global_step`.
 
-        `data`, `total` and `is_stopped` are as for `predict_all`, `step` is that of the weights if
-        it is not that of their checkpoint, `name` is the name of the curves in TensorBoard, and
+        `data`, `total` and `on_batch` are as for `predict`, `step` is that of the weights if it is
+        not that of their checkpoint, `name` is the name of the curves in TensorBoard, and
         `on_predictions` is called with the result of `predict_all`.
         """
-        predictions = self.predict_all(data, "evaluating", total, is_stopped)
-        if predictions is None:
-            return None
+        predictions = self.predict_all(data, "evaluating", total, on_batch)
         if on_predictions:
             on_predictions(predictions)
         results = self.task.metrics(predictions)

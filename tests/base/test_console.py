@@ -27,7 +27,7 @@ def logger(monkeypatch):
 
 
 def count_to_1000(initial=0):
-    ticker = console.Ticker("reading", "lines", total=1000, every=0.0, initial=initial)
+    ticker = console.Ticker("reading", "lines", total=1000, initial=initial)
     for _ in range(1000 - initial):
         ticker.add()
         if ticker.count == 500:
@@ -35,7 +35,8 @@ def count_to_1000(initial=0):
     ticker.done()
 
 
-def test_log_lines(logger):
+def test_log_lines(logger, monkeypatch):
+    monkeypatch.setattr(console, "SECONDS_PER_LINE", 0.0)
     stream = io.StringIO()
     console.show(stream)
     count_to_1000(initial=400)

@@ -6,7 +6,6 @@ import tensorflow as tf
 
 import bert_tf
 from bert_tf import configs, modeling, optimization, tasks, training
-from bert_tf.optimization import loss_scale
 from tests.common import TINY
 from tests.training import training_helpers
 from tests.training.training_helpers import (
@@ -199,9 +198,9 @@ def make(weight, **options):
 def test_a_step_with_infinite_gradients_is_skipped_and_halves_the_scale(
     bias_correction, monkeypatch
 ):
-    monkeypatch.setattr(loss_scale, "GROWTH_STEPS", 3)
-    monkeypatch.setattr(loss_scale, "INITIAL_SCALE", 8.0)
-    scale = optimization.LossScale()
+    monkeypatch.setattr(training.step, "GROWTH_STEPS", 3)
+    monkeypatch.setattr(training.step, "INITIAL_SCALE", 8.0)
+    scale = training.LossScale()
     optimizer, weight = make([1.0, 2.0], bias_correction=bias_correction)
     plain, plain_weight = make([1.0, 2.0], bias_correction=bias_correction)
 

@@ -7,11 +7,11 @@ from tests.squad_helpers import project_recording, shared_recording
 
 @pytest.fixture
 def experiments(monkeypatch):
-    """Make runs end when their features are written; return the list of their `Experiment`s."""
+    """Make runs end when their features are written; return the list of their `Run`s."""
     from bert_tf.training import fine_tuning
 
     experiments = []
-    monkeypatch.setattr(fine_tuning.Experiment, "run_seeds", lambda self: experiments.append(self))
+    monkeypatch.setattr(fine_tuning.Run, "run_seeds", lambda self: experiments.append(self))
     return experiments
 
 

@@ -94,7 +94,7 @@ def test_a_run_of_several_seeds(run_script, seed_flags, tmp_path, monkeypatch):
         assert folder == str(tmp_path / f"out/seed_{seed}")
         return {"dev": {"eval_loss": seed / 2, "global_step": 6}}
 
-    monkeypatch.setattr(fine_tuning.Experiment, "run", run)
+    monkeypatch.setattr(fine_tuning.Run, "run", run)
     out = tmp_path / "out"
     flags = [*seed_flags, "--num_seeds=2", "--seed=4", f"--output_dir={out}"]
     log = run_script("run_classifier", *flags)

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import keras
 import pytest
 import tensorflow as tf
 
@@ -125,6 +126,19 @@ def test_optimizer_config(caplog):
     assert not caplog.text
     make_optimizer(OptimizerConfig(warmup_proportion=1.0), 100)
     assert "100 warm-up steps are not less than 100 training steps" in caplog.text
+
+
+def test_a_schedule_of_keras(monkeypatch):
+    """Another schedule is one entry of the table."""
+
+    def cosine(rate, steps, warmup):
+        return keras.optimizers.schedules.CosineDecay(
+            0.0, steps - warmup, warmup_target=rate, warmup_steps=warmup
+        )
+
+    monkeypatch.setitem(bert_tf.optimization.SCHEDULES, "linear", cosine)
+    rate = make_optimizer(OptimizerConfig(learning_rate=1e-3), 100).learning_rate_at
+    assert [float(rate(step)) for step in (5, 10, 55)] == pytest.approx([5e-4, 1e-3, 5e-4])
 
 
 def test_xla_is_for_gpus(monkeypatch):

@@ -1,5 +1,6 @@
 """`Trainer`: it learns, resumes to the bit, warm-starts, evaluates, keeps the best checkpoint."""
 
+import collections
 import functools
 import gc
 import json
@@ -10,6 +11,7 @@ import signal
 import unittest.mock
 import weakref
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -188,6 +190,36 @@ def test_finished_run_is_not_trained_again(finished, caplog):
     assert "nothing to do" in caplog.text
 
 
+def test_weights_of_a_resumed_run_are_read_once(finished, monkeypatch):
+    """But once more if the same trainer trains again: an error may have left them half-way."""
+    reads = collections.Counter()
+    read = checkpoints.ReleaseCheckpoint.tensor
+
+    def counted(self, name):
+        reads[name] += 1
+        return read(self, name)
+
+    monkeypatch.setattr(checkpoints.ReleaseCheckpoint, "tensor", counted)
+    trainer = run(finished, 20)
+    names = set(training.checkpointing.weights(trainer.model))
+    moments = {name for name in reads if "/adam_" in name}
+    assert moments and {reads[name] for name in names | moments} == {1}
+    trainer.fit(Batches(), optimization.AdamWeightDecay(1e-3), 20)
+    assert {reads[name] for name in names | moments} == {2}
+
+
+@pytest.mark.slow
+def test_a_run_with_a_schedule_of_keras_is_resumed_exactly(tmp_path):
+    def make(_):
+        return optimization.AdamWeightDecay(keras.optimizers.schedules.CosineDecay(1e-3, 6))
+
+    run(tmp_path / "whole", 6, optimizer=make)
+    training.set_seed(7)
+    run(tmp_path / "parts", 3, optimizer=make)
+    run(tmp_path / "parts", 6, optimizer=make)
+    assert_same(tmp_path / "whole", tmp_path / "parts")
+
+
 def test_warm_start_loads_the_weights_but_not_the_step(plain_run, tmp_path):
     trainer = run(tmp_path, 1, init=str(plain_run), rate=0.0)
     first, second = tensors(plain_run), tensors(tmp_path)
@@ -356,10 +388,10 @@ def test_run_that_sigterm_stops_during_an_evaluation(scripted, tmp_path, monkeyp
     """The step was saved before; the resumed run begins with the evaluation and is the same."""
     evaluate = training.Trainer.evaluate
 
-    def interrupted(self, *args, is_stopped, **kwargs):
+    def interrupted(self, *args, **kwargs):
         if self.task.num_evaluations == 1:
             os.kill(os.getpid(), signal.SIGTERM)
-        return evaluate(self, *args, is_stopped=is_stopped, **kwargs)
+        return evaluate(self, *args, **kwargs)
 
     options = {**PATIENCE, "save_checkpoints_steps": 100}
     script = [0.1, 0.5, 0.3, 0.4, 0.9]

@@ -124,25 +124,22 @@ def collect_examples(task, rows, make, bad, error):
     Args:
       task: a `glue.TextTask`.
       rows: yields pairs of a place for messages, and a row.
-      make: function from (place, index, row) to an `Example`, None for a row to skip, or ValueError
-        for one that cannot be used.
+      make: function from (place, index, row) to an `Example`; see `BadRows.collect`.
       bad: `BadRows`; None for an error at the first bad row.
       error: the message of the UserError if there are no examples.
     """
-    bad, empty, examples = bad or BadRows(), BadRows(skip=True), []
-    for index, (where, row) in enumerate(rows):
-        try:
-            example = make(where, index, row)
-            if example is None:
-                continue
-            blank = [name for name, text in example.texts().items() if not text.strip()]
-            if blank and task.layout:
-                raise ValueError(f"{blank[0]} is empty")
-            if blank:
-                empty(f"{where}: {blank[0]} is empty")
-            examples.append(example)
-        except ValueError as problem:
-            bad(f"{where}: {problem}")
+    bad, empty = bad or BadRows(), BadRows(skip=True)
+
+    def checked(where, index, row):
+        example = make(where, index, row)
+        for name, text in example.texts().items() if example else ():
+            if not text.strip() and task.layout:
+                raise ValueError(f"{name} is empty")
+            if not text.strip():
+                empty(f"{where}: {name} is empty")
+        return example
+
+    examples = bad.collect(rows, checked)
     empty.report("rows with an empty text")
     if not examples:
         bad.report()

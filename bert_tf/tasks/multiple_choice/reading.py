@@ -48,15 +48,14 @@ def read_examples(path, options=None, with_label=True):
         raise UserError(f"{path}, line {number}: {problem}")
     names = [name.strip() for name in names]
     columns = _find_columns(path, names, options, with_label)
-    examples = []
-    for index, (number, row, problem) in enumerate(rows):
-        where = f"{path}, line {number}"
-        try:
-            if problem:
-                raise ValueError(problem)
-            examples.append(_example(where, index, row, names, columns))
-        except ValueError as error:
-            bad(f"{where}: {error}")
+
+    def make(where, index, row):
+        cells, problem = row
+        if problem:
+            raise ValueError(problem)
+        return _example(where, index, cells, names, columns)
+
+    examples = bad.collect(((f"{path}, line {number}", row) for number, *row in rows), make)
     bad.report()
     if not examples:
         raise UserError(f"{bad.first or path}: the file has no usable example")

@@ -124,10 +124,8 @@ def read(options, model, parts, stored=None):
     splits = [part for part in PARTS if part in parts]
     bad = {split: BadRows(options.skip_bad_rows) for split in splits}
     sentences = {split: source.read(split, bad[split]) for split in splits}
-    if stored:
-        tags = _stored_tags(options, stored)
-    else:
-        tags = _infer_tags(options, source, sentences.get("train"))
+    train = sentences.get("train")
+    tags = _stored_tags(options, stored) if stored else _infer_tags(options, source, train)
     if options.output_scheme:
         schemes.check_compatible("output_scheme", options.output_scheme, tags.scheme)
     for split in splits:
@@ -140,10 +138,8 @@ def read(options, model, parts, stored=None):
                 f"`document_context`: {sentences[split][0].where} does not mark where documents "
                 "begin with -DOCSTART- lines"
             )
-    feature_based = feature_based_config(options, model.bert_config)
-    config = TokenClassificationConfig.of_run(
-        model, options, tags=tags, feature_based=feature_based
-    )
+    features = feature_based_config(options, model.bert_config)
+    config = TokenClassificationConfig.of_run(model, options, tags=tags, feature_based=features)
     return TokenClassificationData(sentences, config, options)
 
 
@@ -180,13 +176,9 @@ def _make_source(options):
     """Return the `ColumnFiles` or `TfdsSentences` that the options name."""
     options.check_source(("data_dir", "train_file", "dev_file", "test_file"))
     if options.tfds_name:
-        return TfdsSentences(
-            options.tfds_name,
-            options.tfds_data_dir,
-            options.split_names(),
-            options.word_column or "tokens",
-            options.tag_column,
-        )
+        features = options.word_column or "tokens", options.tag_column
+        splits = options.split_names()
+        return TfdsSentences(options.tfds_name, options.tfds_data_dir, splits, *features)
     columns = {}
     for name, default in (("word_column", "0"), ("tag_column", "-1")):
         value = getattr(options, name) or default

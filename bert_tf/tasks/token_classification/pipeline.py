@@ -58,11 +58,10 @@ class TokenClassification(TaskPipeline):
                     f"`preset`: {model_files.checkpoint} is neither a folder of run_ner.py nor a "
                     f"Hugging Face folder of {_ARCHITECTURE}"
                 )
-            labels = metadata.get("id2label", {})
             config = TokenClassificationConfig.of_pretrained(
                 model_files.bert_config,
                 model_files.vocab_file,
-                labels=[labels[str(i)] for i in range(len(labels))],
+                labels=metadata.get("labels", ()),
                 max_seq_length=max_seq_length,
                 **model_files.tokenizer_settings,
             )

@@ -6,7 +6,7 @@ import re
 import tensorflow as tf
 
 from bert_tf.data.rows import BadRows, TfdsRows, find_file
-from bert_tf.errors import UserError, reason
+from bert_tf.errors import UserError
 from bert_tf.io import files
 
 DOCUMENT_START = "-DOCSTART-"
@@ -172,18 +172,15 @@ class TfdsSentences:
         name = self._splits.get(split) or self._rows.find_split(_TFDS_SPLITS[split])
         if name is None:
             raise self._rows.missing_split(split)
-        sentences = []
-        for where, row in self._rows.read(name):
-            try:
-                words = tuple(word.decode() for word in row[self._words])
-                tags = tuple(map(self._tag_name, row[self._tags])) if split != "test" else None
-            except UnicodeDecodeError as error:
-                bad(f"{where}: not UTF-8 text ({reason(error)})")
-                continue
+
+        def make(where, index, row):
+            words = tuple(word.decode() for word in row[self._words])
+            tags = tuple(map(self._tag_name, row[self._tags])) if split != "test" else None
             if problem := self._problem(words, tags):
-                bad(f"{where}: {problem}")
-            else:
-                sentences.append(Sentence(where, words, tags, tuple((word,) for word in words)))
+                raise ValueError(problem)
+            return Sentence(where, words, tags, tuple((word,) for word in words))
+
+        sentences = bad.collect(self._rows.read(name), make)
         if not sentences:
             raise UserError(bad.first or f"{self._rows.name}, {name}: there are no sentences")
         return sentences
@@ -192,14 +189,12 @@ class TfdsSentences:
         if not words:
             return "the sentence has no words"
         # Predictions are written to a column file.
-        for word in words:
-            if not word or re.search("[ \t\r\n\0]", word):
-                return f"the word {word!r} is empty or contains whitespace or NUL"
-        if tags is None:
-            return None
-        if len(tags) != len(words):
+        odd = next((word for word in words if not word or re.search("[ \t\r\n\0]", word)), None)
+        if odd is not None:
+            return f"the word {odd!r} is empty or contains whitespace or NUL"
+        if tags is not None and len(tags) != len(words):
             return f"{len(words)} words but {len(tags)} tags"
-        return "a word has no tag" if None in tags else None
+        return "a word has no tag" if tags and None in tags else None
 
     def _tag_name(self, value):
         """Return a tag as text, None if it is missing, which a negative id means."""
