@@ -1,45 +1,54 @@
-"""For each task: examples to features, the losses of its model, its results.
+"""For each task: examples to features, the losses of its model, its results, its exported models.
 
-`TASKS` is the registry: everything else finds a task there. To add one, write a module with a
-`TaskSpec` and register it (see docs/architecture.md).
+`TASKS` is the registry: everything else finds a task there. To add one, write a package with a
+`TaskSpec` and register it (see docs/architecture.md). Importing the package does not import
+TensorFlow.
 """
 
-from bert_tf.data.feature_cache import FeatureCache
-from bert_tf.data.rows import BadRows
-from bert_tf.io import files
-from bert_tf.tasks import classification, multiple_choice, question_answering, token_classification
-from bert_tf.tasks.classification import (
-    TASK_CLASSES,
-    ClassificationConfig,
-    ClassificationOptions,
-    ClassificationTask,
-    DistillationConfig,
+import importlib
+
+from bert_tf.lazy import lazy_names
+from bert_tf.training.task_spec import TASKS, register
+
+# Subpackages, each with a `SPEC`.
+_PACKAGES = (
+    "encoder",
+    "sentence_embedding",
+    "fill_mask",
+    "classification",
+    "question_answering",
+    "token_classification",
+    "multiple_choice",
 )
-from bert_tf.tasks.multiple_choice import MultipleChoiceConfig, MultipleChoiceOptions
-from bert_tf.tasks.question_answering import QuestionAnsweringConfig, QuestionAnsweringOptions
-from bert_tf.tasks.token_classification import (
-    TokenClassificationConfig,
-    TokenClassificationOptions,
+
+for _name in _PACKAGES:
+    register(importlib.import_module(f"{__name__}.{_name}").SPEC)
+
+
+__getattr__, __all__ = lazy_names(
+    __name__,
+    {
+        **dict.fromkeys(_PACKAGES, ()),
+        "classification": (
+            "TASK_CLASSES",
+            "ClassificationConfig",
+            "ClassificationOptions",
+            "ClassificationTask",
+            "DistillationConfig",
+        ),
+        "multiple_choice": ("MultipleChoiceConfig", "MultipleChoiceOptions"),
+        "question_answering": ("QuestionAnsweringConfig", "QuestionAnsweringOptions"),
+        "token_classification": ("TokenClassificationConfig", "TokenClassificationOptions"),
+        # What the tasks are made of.
+        "bert_tf.configs.train": ("TaskOptions",),
+        "bert_tf.data.feature_cache": ("FeatureCache",),
+        "bert_tf.tokenization.vocabulary": ("check_vocabulary",),
+        "bert_tf.training.pretraining_task": ("PretrainingTask",),
+        "bert_tf.training.task": ("RecordFormat", "Task", "TaskData"),
+        "bert_tf.training.task_spec": ("ServedTask", "TaskSpec", "served_tasks"),
+        "bert_tf.training.task_config": ("TaskConfig", "check_length"),
+    },
 )
-from bert_tf.tokenization.vocabulary import check_vocabulary
-from bert_tf.training import metrics
-from bert_tf.training.pretraining_task import PretrainingTask
-from bert_tf.training.task import RecordFormat, Task, TaskData, TaskOptions, TaskSpec
-from bert_tf.training.task_config import TaskConfig, check_length
-
-TASKS: dict[str, TaskSpec] = {}
-
-
-def register(spec):
-    """Add a `TaskSpec` to `TASKS`, and its side file to those that belong to a model."""
-    TASKS[spec.name] = spec
-    files.TASK_FILES[spec.config_class.FILE] = spec.script
-
-
-register(classification.SPEC)
-register(question_answering.SPEC)
-register(token_classification.SPEC)
-register(multiple_choice.SPEC)
 
 
 def load_config(folder):
@@ -48,40 +57,6 @@ def load_config(folder):
     `folder` is the output folder of a run, or a folder with a copy of its files.
     """
     for spec in TASKS.values():
-        if config := spec.config_class.load(folder):
+        if spec.config_class and (config := spec.config_class.load(folder)):
             return spec, config
     return None, None
-
-
-__all__ = [
-    "TASKS",
-    "TASK_CLASSES",
-    "BadRows",
-    "ClassificationConfig",
-    "ClassificationOptions",
-    "ClassificationTask",
-    "DistillationConfig",
-    "FeatureCache",
-    "MultipleChoiceConfig",
-    "MultipleChoiceOptions",
-    "PretrainingTask",
-    "QuestionAnsweringConfig",
-    "QuestionAnsweringOptions",
-    "RecordFormat",
-    "Task",
-    "TaskConfig",
-    "TaskData",
-    "TaskOptions",
-    "TaskSpec",
-    "TokenClassificationConfig",
-    "TokenClassificationOptions",
-    "check_length",
-    "check_vocabulary",
-    "classification",
-    "load_config",
-    "metrics",
-    "multiple_choice",
-    "question_answering",
-    "register",
-    "token_classification",
-]

@@ -4,8 +4,8 @@ import dataclasses
 from typing import Any
 
 from bert_tf import console
-from bert_tf.io import files
 from bert_tf.io.json_files import NUMBER, OBJECT, TEXT, array, choice, integer, optional, record
+from bert_tf.tasks.classification import SPEC
 from bert_tf.tasks.classification.examples import DevSplit, NumericFeature, ScoreScale
 from bert_tf.tokenization.packing import DocumentWindows
 from bert_tf.training.task_config import TaskConfig, check_labels
@@ -34,7 +34,7 @@ class ClassificationConfig(TaskConfig):
       max_windows: the largest number of windows of a text.
     """
 
-    FILE = files.CLASSIFIER
+    FILE = SPEC.side_file
     FIXED = ("task_type", "labels", "numeric_columns", "numeric_as", "dev_rows", "long_documents",
              "window_pooling")  # fmt: skip
     OPTIONS = ("do_lower_case", "max_seq_length", "long_documents")

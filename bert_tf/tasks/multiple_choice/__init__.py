@@ -1,25 +1,28 @@
-"""Choosing the ending of a text (BERT paper, section 4.4)."""
+"""Choosing the ending of a text (BERT paper, section 4.4); the example to read for a new task."""
 
-from bert_tf.task_options import MultipleChoiceOptions
-from bert_tf.tasks.multiple_choice.task import (
-    SPEC,
-    Example,
-    MultipleChoiceConfig,
-    MultipleChoiceData,
-    MultipleChoiceTask,
-    features,
-    read,
-    read_examples,
+from bert_tf.lazy import lazy_names
+from bert_tf.training.task_spec import ServedTask, TaskSpec
+
+SPEC = TaskSpec(
+    name="multiple_choice",
+    script="run_multiple_choice.py",
+    side_file="choice.json",
+    options_class="bert_tf.task_options:MultipleChoiceOptions",
+    config_class=f"{__name__}.config:MultipleChoiceConfig",
+    read=f"{__name__}.data:read",
+    make_model=f"{__name__}.task:make_model",
+    make_servable=f"{__name__}.servable:multiple_choice_servable",
+    served={"multiple_choice": ServedTask(f"{__name__}.answers:MultipleChoiceAnswers")},
 )
 
-__all__ = [
-    "SPEC",
-    "Example",
-    "MultipleChoiceConfig",
-    "MultipleChoiceData",
-    "MultipleChoiceOptions",
-    "MultipleChoiceTask",
-    "features",
-    "read",
-    "read_examples",
-]
+__getattr__, __all__ = lazy_names(
+    __name__,
+    {
+        "bert_tf.task_options": ("MultipleChoiceOptions",),
+        "config": ("MultipleChoiceConfig",),
+        "data": ("MultipleChoiceData", "read"),
+        "features": ("convert_examples",),
+        "reading": ("Example", "read_examples"),
+        "task": ("MultipleChoiceTask", "make_model"),
+    },
+)

@@ -7,49 +7,33 @@ run.
 """
 
 from bert_tf.lazy import lazy_names
-from bert_tf.task_options import QuestionAnsweringOptions
-from bert_tf.tasks.question_answering.config import QuestionAnsweringConfig
-from bert_tf.tasks.question_answering.data import (
-    PredictionWriter,
-    QuestionAnsweringData,
-    make_model,
-    read,
-)
-from bert_tf.tasks.question_answering.decoding import DecodingConfig
-from bert_tf.tasks.question_answering.features import WindowConfig, window_cache
-from bert_tf.tasks.question_answering.reading import JsonSource, TfdsQuestions, validate_and_count
-from bert_tf.tasks.question_answering.scoring import Scorer
-from bert_tf.tasks.question_answering.task import AnswerExtractor, QuestionAnsweringTask
-from bert_tf.training.task import TaskSpec
+from bert_tf.training.task_spec import ServedTask, TaskSpec
 
 SPEC = TaskSpec(
     name="question_answering",
     script="run_squad.py",
-    options_class=QuestionAnsweringOptions,
-    config_class=QuestionAnsweringConfig,
-    read=read,
-    make_model=make_model,
-    servable="bert_tf.tasks.question_answering.servable:question_answering_servable",
+    side_file="squad.json",
+    options_class="bert_tf.task_options:QuestionAnsweringOptions",
+    config_class=f"{__name__}.config:QuestionAnsweringConfig",
+    read=f"{__name__}.data:read",
+    make_model=f"{__name__}.data:make_model",
+    make_servable=f"{__name__}.servable:question_answering_servable",
+    pipeline=f"{__name__}.pipeline:QuestionAnswering",
+    served={"question_answering": ServedTask(options=("version_2_with_negative",))},
 )
 
-# These need tensorflow-text.
-__getattr__, _ = lazy_names(__name__, {"pipeline": (), "servable": ()})
-
-__all__ = [
-    "SPEC",
-    "AnswerExtractor",
-    "DecodingConfig",
-    "JsonSource",
-    "PredictionWriter",
-    "QuestionAnsweringConfig",
-    "QuestionAnsweringData",
-    "QuestionAnsweringOptions",
-    "QuestionAnsweringTask",
-    "Scorer",
-    "TfdsQuestions",
-    "WindowConfig",
-    "make_model",
-    "read",
-    "validate_and_count",
-    "window_cache",
-]
+__getattr__, __all__ = lazy_names(
+    __name__,
+    {
+        "bert_tf.task_options": ("QuestionAnsweringOptions",),
+        "config": ("QuestionAnsweringConfig",),
+        "data": ("PredictionWriter", "QuestionAnsweringData", "make_model", "read"),
+        "decoding": ("DecodingConfig",),
+        "features": ("WindowConfig", "window_cache"),
+        "pipeline": (),
+        "reading": ("JsonSource", "TfdsQuestions", "validate_and_count"),
+        "scoring": ("Scorer",),
+        "servable": (),
+        "task": ("AnswerExtractor", "QuestionAnsweringTask"),
+    },
+)

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from bert_tf.io import files
+from bert_tf.tasks.question_answering import SPEC
 from bert_tf.tasks.question_answering.decoding import DecodingConfig
 from bert_tf.tasks.question_answering.features import NUM_SPECIAL_TOKENS, WindowConfig
 from bert_tf.training.task_config import TaskConfig
@@ -19,7 +19,7 @@ class QuestionAnsweringConfig(TaskConfig):
     The attributes are those of `WindowConfig` and `DecodingConfig`.
     """
 
-    FILE = files.SPANS
+    FILE = SPEC.side_file
     OPTIONS = ("do_lower_case", *_names(WindowConfig), *_names(DecodingConfig))
 
     max_seq_length: int = WindowConfig.max_seq_length

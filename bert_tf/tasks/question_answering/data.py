@@ -83,7 +83,7 @@ class QuestionAnsweringData(TaskData):
     def schema(self, split, with_teacher=False):
         return records.SQUAD_TRAINING if split == "train" else records.SQUAD
 
-    def make_task(self, dtype=None, distillation=None):
+    def make_task(self, dtype=None, teacher=None):
         config = self.config
         settings = dtype, self.extractor, self._mask_padding
         return QuestionAnsweringTask(config.bert_config, config.decoding_config, *settings)

@@ -1,57 +1,37 @@
 """Tagging words: named entities, parts of speech (BERT paper, section 5.3)."""
 
 from bert_tf.lazy import lazy_names
-from bert_tf.task_options import TokenClassificationOptions
-from bert_tf.tasks.token_classification import schemes, scoring
-from bert_tf.tasks.token_classification.config import (
-    FeatureBasedConfig,
-    TokenClassificationConfig,
-)
-from bert_tf.tasks.token_classification.data import TokenClassificationData, read, write_columns
-from bert_tf.tasks.token_classification.features import (
-    Tags,
-    WindowConfig,
-    infer_tags,
-    valid_sentences,
-)
-from bert_tf.tasks.token_classification.reading import ColumnFiles, Sentence, TfdsSentences
-from bert_tf.tasks.token_classification.task import (
-    TokenClassificationTask,
-    make_model,
-    metric_names,
-)
-from bert_tf.training.task import TaskSpec
+from bert_tf.training.task_spec import ServedTask, TaskSpec
 
 SPEC = TaskSpec(
     name="token_classification",
     script="run_ner.py",
-    options_class=TokenClassificationOptions,
-    config_class=TokenClassificationConfig,
-    read=read,
-    make_model=make_model,
-    servable="bert_tf.tasks.token_classification.servable:token_classification_servable",
+    side_file="tagger.json",
+    options_class="bert_tf.task_options:TokenClassificationOptions",
+    config_class=f"{__name__}.config:TokenClassificationConfig",
+    read=f"{__name__}.data:read",
+    make_model=f"{__name__}.task:make_model",
+    make_servable=f"{__name__}.servable:token_classification_servable",
+    pipeline=f"{__name__}.pipeline:TokenClassification",
+    served={
+        "token_classification": ServedTask(
+            f"{__name__}.answers:TokenClassificationAnswers", options=("labels",)
+        ),
+    },
 )
 
-# These need tensorflow-text.
-__getattr__, _ = lazy_names(__name__, {"pipeline": (), "servable": ()})
-
-__all__ = [
-    "SPEC",
-    "ColumnFiles",
-    "FeatureBasedConfig",
-    "Sentence",
-    "Tags",
-    "TfdsSentences",
-    "TokenClassificationConfig",
-    "TokenClassificationData",
-    "TokenClassificationOptions",
-    "TokenClassificationTask",
-    "WindowConfig",
-    "infer_tags",
-    "make_model",
-    "metric_names",
-    "schemes",
-    "scoring",
-    "valid_sentences",
-    "write_columns",
-]
+__getattr__, __all__ = lazy_names(
+    __name__,
+    {
+        "bert_tf.task_options": ("TokenClassificationOptions",),
+        "config": ("FeatureBasedConfig", "TokenClassificationConfig"),
+        "data": ("TokenClassificationData", "read", "write_columns"),
+        "features": ("Tags", "WindowConfig", "infer_tags", "valid_sentences"),
+        "pipeline": (),
+        "reading": ("ColumnFiles", "Sentence", "TfdsSentences"),
+        "schemes": (),
+        "scoring": (),
+        "servable": (),
+        "task": ("TokenClassificationTask", "make_model", "metric_names"),
+    },
+)

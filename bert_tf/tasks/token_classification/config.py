@@ -3,9 +3,9 @@
 import dataclasses
 
 from bert_tf.errors import UserError
-from bert_tf.io import files
 from bert_tf.io.json_files import TEXT, array, integer, optional, record
 from bert_tf.modeling import layers_of
+from bert_tf.tasks.token_classification import SPEC
 from bert_tf.tasks.token_classification.features import Tags, WindowConfig
 from bert_tf.tasks.token_classification.schemes import infer_scheme
 from bert_tf.training.task_config import TaskConfig, check_labels
@@ -36,7 +36,7 @@ class TokenClassificationConfig(TaskConfig):
       feature_based: a `FeatureBasedConfig`, None for a fine-tuned encoder.
     """
 
-    FILE = files.TAGGER
+    FILE = SPEC.side_file
     FIXED = ("scheme", "labels", "feature_based")
     OPTIONS = ("max_seq_length", "doc_stride", "document_context", "do_lower_case")
 

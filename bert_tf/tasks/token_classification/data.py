@@ -73,7 +73,7 @@ class TokenClassificationData(TaskData):
     def num_labels(self, split):
         return len(self.config.tags.names)
 
-    def make_task(self, dtype=None, distillation=None):
+    def make_task(self, dtype=None, teacher=None):
         return TokenClassificationTask(self.config, dtype)
 
     def evaluate(self, run, split):
