@@ -216,7 +216,7 @@ def _check_config(config, path):
     if config_file is None:
         return
     saved_config = BertConfig.from_json_file(config_file)
-    for key in ("num_attention_heads", "hidden_act", "layer_norm_eps"):
+    for key in ("num_attention_heads", "hidden_act", "layer_norm_eps", "pooler_act"):
         saved, given = getattr(saved_config, key), getattr(config, key)
         if saved != given:
             difference = f"{config_file} has {key}={saved}, but the model has {key}={given}"
