@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """Write a SavedModel of a fine-tuned or pre-trained model for TF Serving."""
 
+import itertools
+
 from absl import flags
 
 import bert_tf
@@ -8,16 +10,11 @@ from bert_tf.cli import pipelines
 from bert_tf.cli.flags import FLAGS, define_options, run
 from bert_tf.configs.export import ExportConfig
 
-# Values of --task: the types of classification, other names in `tasks.TASKS`, and pipelines.
-_CLASSIFICATION = ("classification", "multi_label", "regression")
-_FINE_TUNED = (*_CLASSIFICATION, "question_answering", "token_classification", "multiple_choice")
-_PIPELINES = ("encoder", "sentence_embedding", "fill_mask")
-
 define_options(ExportConfig())
 flags.DEFINE_enum(
     "task",
     None,
-    [*_PIPELINES, *_FINE_TUNED],
+    list(bert_tf.tasks.served_tasks()),
     "Without model_dir: the task of the model of init_checkpoint (of the release, or a Hugging "
     "Face folder).",
 )
@@ -27,14 +24,6 @@ flags.mark_flag_as_required("export_dir")
 _WITHOUT_FOLDER = ("task", "labels", "max_seq_length", "num_texts", "num_best", "model",
                    "version_2_with_negative", "init_checkpoint", "bert_config_file", "vocab_file",
                    "do_lower_case", "strip_accents", "tokenize_chinese_chars")  # fmt: skip
-
-# The tasks that some flags apply to.
-_TASKS_OF = {
-    "labels": ("classification", "multi_label", "token_classification"),
-    "num_texts": _CLASSIFICATION,
-    "num_best": ("fill_mask",),
-    "version_2_with_negative": ("question_answering",),
-}
 
 
 def main():
@@ -53,7 +42,9 @@ def check_flags(task):
         if FLAGS[name].present:
             other = "model_dir, which has it" if FLAGS.model_dir else "task"
             raise bert_tf.UserError(f"--{name} cannot be combined with --{other}")
-    for name, names in _TASKS_OF.items():
+    kinds = {name: served.options for name, (_, served) in bert_tf.tasks.served_tasks().items()}
+    for name in dict.fromkeys(itertools.chain(*kinds.values())):
+        names = [kind for kind, options in kinds.items() if name in options]
         if FLAGS[name].present and task not in names:
             raise bert_tf.UserError(f"--{name} requires --task={' or '.join(names)}")
     if FLAGS.sequence_buckets and FLAGS.inputs == "ids":
@@ -101,15 +92,12 @@ def make_servable(spec, config, checkpoint):
 
 def from_pretrained(task):
     """Return the `Servable` of --init_checkpoint for a task."""
+    spec, served = bert_tf.tasks.served_tasks()[task]
     preset = pipelines.model_files()
-    if task in _PIPELINES:
-        return from_pipeline(task, preset)
-    options = {}
-    if task in _CLASSIFICATION:
-        options = {"task_type": task, "num_texts": FLAGS.num_texts}
-    elif task == "question_answering":
-        options = {"version_2_with_negative": FLAGS.version_2_with_negative}
-    spec = bert_tf.tasks.TASKS["classification" if task in _CLASSIFICATION else task]
+    options = {name: FLAGS[name].value for name in served.options}
+    if spec.pretrained_servable:
+        return spec.pretrained_servable(preset, export_options(), FLAGS.max_seq_length, **options)
+    options.pop("labels", None)
     metadata = bert_tf.checkpoints.read_metadata(preset.checkpoint)
     config = spec.config_class.of_pretrained(
         preset.bert_config,
@@ -117,28 +105,10 @@ def from_pretrained(task):
         labels=FLAGS.labels or metadata.get("labels", ()),
         max_seq_length=FLAGS.max_seq_length,
         **preset.tokenizer.settings,
+        **served.config,
         **options,
     )
     return make_servable(spec, config, preset.checkpoint)
-
-
-def from_pipeline(task, preset):
-    """Return the `Servable` of a pre-trained model without a fine-tuned head."""
-    serving, options = bert_tf.serving, export_options()
-    if task == "sentence_embedding":
-        # A folder of sentence-transformers has its own length.
-        encoder = bert_tf.SentenceEncoder.from_preset(preset, max_seq_length=FLAGS.max_seq_length)
-        return serving.sentence_embedding_servable(encoder, options)
-    length = FLAGS.max_seq_length or 128
-    if task == "fill_mask":
-        pipeline = bert_tf.FillMask.from_preset(preset, max_seq_length=length)
-        return serving.fill_mask_servable(
-            pipeline.model, pipeline.tokenizer, length, options, FLAGS.num_best
-        )
-    bert_tf.tasks.check_length(length, preset.bert_config)
-    model = bert_tf.BertModel(preset.bert_config)
-    bert_tf.checkpoints.warm_start(model, preset.checkpoint, require_all=True)
-    return serving.encoder_servable(model, preset.tokenizer, length, options)
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ from bert_tf.modeling.models import INPUTS
 from bert_tf.pipelines.text_pipeline import Text, TextPreprocessor
 from bert_tf.tasks import question_answering as squad
 from bert_tf.tasks import token_classification as tagging
+from bert_tf.tasks.sentence_embedding.servable import sentence_embedding_servable
 
 FLAGS = flags.FLAGS
 flags.DEFINE_string("init_checkpoint", None, "Checkpoint or Hugging Face folder.", required=True)
@@ -86,7 +87,7 @@ def exported(encoder, folder):
     folders = []
     for inputs in ("text", "ids"):
         options = serving.Options(inputs=inputs, warm_up=False)
-        servable = serving.sentence_embedding_servable(encoder, options)
+        servable = sentence_embedding_servable(encoder, options)
         folders.append(serving.export(servable, os.path.join(folder, inputs)))
     return folders
 

@@ -98,3 +98,7 @@ def __getattr__(name):
 
 def __dir__():
     return sorted([*globals(), *__all__])
+
+
+# Registers the tasks, without TensorFlow.
+importlib.import_module(f"{__name__}.tasks")

@@ -23,8 +23,8 @@ def lazy_names(package, names):
 
     Args:
       package: its `__name__`.
-      names: dict from each module of the package to the tuple of names that it provides; a module
-        without names is itself a name of the package.
+      names: dict from each module, relative to the package or "bert_tf.x.y", to the tuple of names
+        that it provides; a module without names is itself a name of the package.
 
     >>> __getattr__, __all__ = lazy_names(__name__, {"trainer": ("Trainer",), "metrics": ()})
     """
@@ -32,10 +32,33 @@ def lazy_names(package, names):
 
     def resolve(name):
         if name in module_of:
-            return getattr(importlib.import_module(f"{package}.{module_of[name]}"), name)
+            module = module_of[name]
+            module = module if module.startswith("bert_tf.") else f"{package}.{module}"
+            return getattr(importlib.import_module(module), name)
         if name in names:
             return importlib.import_module(f"{package}.{name}")
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
 
     modules = (name for name, provided in names.items() if not provided)
     return resolve, sorted([*module_of, *modules])
+
+
+def load(reference):
+    """Import the object that "module:name" names; return anything but a text as it is."""
+    if not isinstance(reference, str):
+        return reference
+    module, _, name = reference.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+class OnUse:
+    """A field of a dataclass whose value may be "module:name", imported when it is read."""
+
+    def __set_name__(self, owner, name):
+        self._name = f"_{name}"
+
+    def __get__(self, instance, owner=None):
+        return None if instance is None else load(getattr(instance, self._name))
+
+    def __set__(self, instance, value):
+        object.__setattr__(instance, self._name, value)  # the dataclass may be frozen

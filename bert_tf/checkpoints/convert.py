@@ -120,6 +120,8 @@ def convert(
             "`do_lower_case` and `architecture`",
             " and ".join(lost), path, output_dir,
         )  # fmt: skip
+    if difference := config.differences_from_bert():
+        console.warning("%s has %s, which only bert_tf supports", files.CONFIG, difference)
     if config.hidden_act not in RELEASE_ACTIVATIONS or "layer_norm_eps" in config.to_dict():
         console.warning(
             "%s has hidden_act=%s and layer_norm_eps=%g, which the release's code does not support",

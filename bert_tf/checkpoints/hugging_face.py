@@ -1,4 +1,4 @@
-"""Hugging Face folders of BERT: `config.json`, `model.safetensors` (or its shards), vocabulary.
+"""Hugging Face folders: `config.json`, `model.safetensors` (or its shards), vocabulary.
 
 Pickled weights (`pytorch_model.bin`) are not read: unpickling a file runs code from that file.
 """
@@ -12,6 +12,7 @@ import tensorflow as tf
 from bert_tf import console
 from bert_tf.checkpoints import names
 from bert_tf.checkpoints.metadata import HUGGING_FACE_CONFIG
+from bert_tf.configs.architectures import find_architecture
 from bert_tf.errors import UserError, reason
 from bert_tf.io import files, json_files
 from bert_tf.tokenization.settings import resolve_settings
@@ -63,12 +64,18 @@ class HuggingFaceFolder:
         self._readers = {}
         self._source_names = {}
         self.shapes = {}
+        config_file = os.path.join(path, HUGGING_FACE_CONFIG)
+        has_config = tf.io.gfile.exists(config_file)
+        config = json_files.read(config_file, dict) if has_config else {}
+        architecture = find_architecture(config.get("model_type", "bert"))
         for shard in _shards(path):
             reader = _open(os.path.join(path, shard))
             for source_name in reader.keys():  # noqa: SIM118, not a dict
-                if source_name in _BUFFERS:
+                bert_name = architecture.bert_weight_name(source_name)
+                if bert_name in _BUFFERS:
                     continue
-                name = names.from_hugging_face(source_name) or source_name
+                name = names.from_hugging_face(bert_name)
+                name = name or (bert_name if bert_name in _TIED else source_name)
                 shape = tuple(reader.get_slice(source_name).get_shape())
                 self.shapes[name] = shape[::-1] if names.is_transposed(name) else shape
                 self._source_names[name] = source_name

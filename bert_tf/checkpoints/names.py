@@ -29,6 +29,8 @@ _TABLE = (
     ("embeddings/token_type_embeddings", "bert/embeddings/token_type_embeddings", _DOTTED, ()),
     ("embeddings/position_embeddings", "bert/embeddings/position_embeddings", _DOTTED, ()),
     ("embeddings/LayerNorm", "bert/embeddings/LayerNorm", _DOTTED, _NORM),
+    # Only if the embeddings have a different width than the layers.
+    ("embeddings/projection", "bert/embeddings_project", _DOTTED, _DENSE),
     ("layer_{}/query", "bert/encoder/layer_{}/attention/self/query", _DOTTED, _DENSE),
     ("layer_{}/key", "bert/encoder/layer_{}/attention/self/key", _DOTTED, _DENSE),
     ("layer_{}/value", "bert/encoder/layer_{}/attention/self/value", _DOTTED, _DENSE),
@@ -215,19 +217,27 @@ def tensors(model):
 def encoder_shapes(config):
     """Return the shapes of a config's encoder weights as a dict by the release's names."""
     hidden, intermediate = config.hidden_size, config.intermediate_size
+    embedding = config.embedding_size
     kernel_shapes = {  # those that are not (hidden, hidden)
+        "bert/embeddings_project": (embedding, hidden),
         "intermediate/dense": (hidden, intermediate),
         "output/dense": (intermediate, hidden),
     }
     shapes = {
-        "bert/embeddings/word_embeddings": (config.vocab_size, hidden),
-        "bert/embeddings/token_type_embeddings": (config.type_vocab_size, hidden),
-        "bert/embeddings/position_embeddings": (config.max_position_embeddings, hidden),
+        "bert/embeddings/word_embeddings": (config.vocab_size, embedding),
+        "bert/embeddings/token_type_embeddings": (config.type_vocab_size, embedding),
+        "bert/embeddings/position_embeddings": (config.max_position_embeddings, embedding),
+        "bert/embeddings/LayerNorm/gamma": (embedding,),
+        "bert/embeddings/LayerNorm/beta": (embedding,),
     }
+    if not config.has_segment_embeddings:
+        del shapes["bert/embeddings/token_type_embeddings"]
     for _, release, _ in _ROWS:
-        if not release.startswith("bert/") or release in shapes:
+        if not release.startswith(("bert/encoder/", "bert/pooler/", "bert/embeddings_project/")):
             continue
         layer, _, variable = release.rpartition("/")
+        if layer == "bert/embeddings_project" and embedding == hidden:
+            continue
         name_in_layer = layer.removeprefix("bert/encoder/layer_{}/")
         kernel_shape = kernel_shapes.get(name_in_layer, (hidden, hidden))
         shape = kernel_shape if variable == "kernel" else kernel_shape[1:]

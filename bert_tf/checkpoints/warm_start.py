@@ -52,7 +52,8 @@ def open_checkpoint(path, argument="init_checkpoint"):
     if hugging_face.is_folder(folder):
         return hugging_face.HuggingFaceFolder(folder)
     checkpoint = release.ReleaseCheckpoint(path, argument)
-    scores = read_json(os.path.dirname(checkpoint.path), files.CLASSIFIER).get("scores")
+    side_files = (read_json(os.path.dirname(checkpoint.path), name) for name in files.TASK_FILES)
+    scores = next((x["scores"] for x in side_files if x.get("scores")), None)
     if not scores:
         return checkpoint
     return _ScoredCheckpoint(checkpoint, scores["mean"], scores["deviation"])
@@ -215,7 +216,7 @@ def _check_config(config, path):
     if config_file is None:
         return
     saved_config = BertConfig.from_json_file(config_file)
-    for key in ("num_attention_heads", "hidden_act", "layer_norm_eps"):
+    for key in ("num_attention_heads", "hidden_act", "layer_norm_eps", "pooler_act"):
         saved, given = getattr(saved_config, key), getattr(config, key)
         if saved != given:
             difference = f"{config_file} has {key}={saved}, but the model has {key}={given}"

@@ -64,9 +64,7 @@ def main():
         **options,
     )
     if FLAGS.export_dir:
-        serving = bert_tf.serving
-        servable = serving.sentence_embedding_servable(encoder, serving.Options(dtype=FLAGS.dtype))
-        serving.export(servable, FLAGS.export_dir, FLAGS.version)
+        encoder.export(FLAGS.export_dir, FLAGS.version, dtype=FLAGS.dtype)
     if FLAGS.input_file:
         sentences, vectors = embed(encoder)
         if FLAGS.interactive:

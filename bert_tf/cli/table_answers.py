@@ -51,7 +51,7 @@ def open_table(predictor, path, text_columns=(), delimiter=None):
     Raises:
       UserError: if a column is missing or a row cannot be used.
     """
-    from bert_tf.tasks.classification.columns import Layout, find_columns
+    from bert_tf.data.columns import Layout, find_columns
 
     inputs = [name for name in predictor.inputs if name != "numbers"]
     ending = os.path.splitext(path)[1].lower()
@@ -120,7 +120,7 @@ def _raise(path, table_format, number, row, problem):
 
 def _has_columns(names, inputs, layout):
     """Return whether a first row has the columns of the texts, rather than being plain text."""
-    from bert_tf.tasks.classification.columns import TEXT_A, TEXT_B
+    from bert_tf.data.columns import TEXT_A, TEXT_B
 
     lowered = {name.lower() for name in names}
     if layout.text and not any(name.isdecimal() for name in layout.text):
@@ -134,7 +134,7 @@ def _has_columns(names, inputs, layout):
 
 def _inputs(inputs, positions, columns, layout, row, metadata):
     """Return the inputs of a row by name."""
-    from bert_tf.tasks.classification.examples import read_number
+    from bert_tf.data.columns import read_number
 
     def text(position, name):
         if position >= len(row):
@@ -174,9 +174,10 @@ def answer_table(predictor, table, output_file, write):
     if kind == "parquet" and not output_file:
         raise UserError("`output_file` is required, because the input is Parquet")
     _check_output(table, output_file)
-    added = [_added(answer, predictor.metadata) for answer in predictor(table.rows)]
+    table_columns, metadata = predictor.answers.table_columns, predictor.metadata
+    added = [table_columns(answer, metadata) for answer in predictor(table.rows)]
     if kind != "json" and kind != "json_lines":
-        separator = predictor.metadata.get("columns", {}).get("label_separator", ",")
+        separator = metadata.get("columns", {}).get("label_separator", ",")
         added = [_flat(row, separator, kind == "delimited") for row in added]
     if taken := [name for name in added[0] if name in table.names]:
         raise UserError(f"{table.path} already has a column {taken[0]!r}; rename it")
@@ -199,15 +200,6 @@ def _check_output(table, output_file):
             f"`output_file`: the answers to {table.path} are {table.format}, as it is; use a name "
             f"that does not end in {ending}"
         )
-
-
-def _added(answer, metadata):
-    """Return the columns to add to a row: the prediction, and probabilities if there are any."""
-    task = metadata.get("task")
-    if task in ("classification", "multi_label") and "probabilities" in answer:
-        prediction = answer["label" if task == "classification" else "labels"]
-        return {"prediction": prediction, "probabilities": answer["probabilities"]}
-    return {"prediction": answer["score"]} if task == "regression" else answer
 
 
 def _flat(row, separator, to_text):

@@ -6,6 +6,7 @@ import json
 import sys
 from typing import Any
 
+from bert_tf.configs.architectures import find_architecture
 from bert_tf.configs.options import Config, option
 from bert_tf.errors import UserError
 from bert_tf.io import json_files
@@ -46,6 +47,7 @@ _HUGGING_FACE_ONLY = (
 _POSITIVE = (
     "vocab_size",
     "hidden_size",
+    "embedding_size",
     "num_hidden_layers",
     "num_attention_heads",
     "intermediate_size",
@@ -82,6 +84,9 @@ class BertConfig:
       type_vocab_size: number of segment ids.
       initializer_range: standard deviation of the truncated normal initializer.
       layer_norm_eps: added to the variance in layer normalization; 1e-12 in the release.
+      embedding_size: E, width of the embeddings, which a dense layer projects to H; None for H.
+      has_segment_embeddings: whether segment ids are embedded; if not, they have no effect.
+      pooler_act: activation of the pooler, one of those of `hidden_act`; "tanh" in the release.
       **other: any other keys, kept unchanged.
     """
 
@@ -99,6 +104,9 @@ class BertConfig:
         type_vocab_size: int = 16,
         initializer_range: float = 0.02,
         layer_norm_eps: float = LAYER_NORM_EPS,
+        embedding_size: int | None = None,
+        has_segment_embeddings: bool = True,
+        pooler_act: str = "tanh",
         **other: Any,
     ):
         """Create a config; raise UserError if a value is invalid."""
@@ -114,6 +122,9 @@ class BertConfig:
         self.type_vocab_size = type_vocab_size
         self.initializer_range = initializer_range
         self.layer_norm_eps = layer_norm_eps
+        self.embedding_size = hidden_size if embedding_size is None else embedding_size
+        self.has_segment_embeddings = has_segment_embeddings
+        self.pooler_act = pooler_act
         self.other = other
         self._check()
 
@@ -133,9 +144,14 @@ class BertConfig:
             value = getattr(self, key)
             if not isinstance(value, (int, float)) or not 0 < value <= sys.float_info.max:
                 raise UserError(f"{key} must be a positive number, not {value!r:.40}")
-        if not isinstance(self.hidden_act, str) or self.hidden_act not in ACTIVATIONS:
-            known = ", ".join(ACTIVATIONS)
-            raise UserError(f"hidden_act must be one of {known}, not {self.hidden_act!r:.40}")
+        for key in ("hidden_act", "pooler_act"):
+            value = getattr(self, key)
+            if not isinstance(value, str) or value not in ACTIVATIONS:
+                known = ", ".join(ACTIVATIONS)
+                raise UserError(f"{key} must be one of {known}, not {value!r:.40}")
+        if not isinstance(self.has_segment_embeddings, bool):
+            value = self.has_segment_embeddings
+            raise UserError(f"has_segment_embeddings must be true or false, not {value!r:.40}")
         if self.hidden_size % self.num_attention_heads:
             raise UserError(
                 f"hidden_size {self.hidden_size} is not a multiple of "
@@ -161,7 +177,7 @@ class BertConfig:
         """Return the config for a parsed `bert_config.json` or Hugging Face `config.json`.
 
         A Hugging Face config is recognized by its "model_type"; its "gelu" is "gelu_erf" here. A
-        UserError is raised if the values are invalid or those of a different model than BERT.
+        UserError is raised if the values are invalid or those of a model that is not supported.
         """
         if not isinstance(values, dict) or "vocab_size" not in values:
             raise UserError('expected a BERT config, a JSON object with at least "vocab_size"')
@@ -184,12 +200,40 @@ class BertConfig:
     def to_dict(self) -> dict[str, Any]:
         """Return the values of the JSON file, including unknown keys."""
         values = copy.deepcopy(self.__dict__)
-        if self.layer_norm_eps == LAYER_NORM_EPS:
-            del values["layer_norm_eps"]  # the release's files do not have it
+        for key, default in self._defaults_of_bert().items():
+            if values[key] == default:
+                del values[key]  # the release's files do not have it
         return {**values.pop("other"), **values}
 
+    def _defaults_of_bert(self):
+        """Return the values that the release's code assumes."""
+        return {"layer_norm_eps": LAYER_NORM_EPS, **self._architecture_of_bert()}
+
+    def _architecture_of_bert(self):
+        """Return the values that are fixed in any code for BERT."""
+        return {
+            "embedding_size": self.hidden_size,
+            "has_segment_embeddings": True,
+            "pooler_act": "tanh",
+        }
+
+    def differences_from_bert(self) -> str:
+        """Return the values of a different architecture than BERT as text, "" if it is BERT."""
+        values = self._architecture_of_bert()
+        return ", ".join(
+            f"{key}={getattr(self, key)}" for key in values if getattr(self, key) != values[key]
+        )
+
     def to_hugging_face(self) -> dict[str, Any]:
-        """Return the values of a Hugging Face `config.json`, without "architectures"."""
+        """Return the values of a Hugging Face `config.json` of BERT, without "architectures".
+
+        Raises:
+          UserError: if the architecture is a different one.
+        """
+        if difference := self.differences_from_bert():
+            raise UserError(
+                f"a model with {difference} is not BERT, so it cannot be written for transformers"
+            )
         names = {name: their_name for their_name, name in _HUGGING_FACE_ACTIVATIONS.items()}
         # Of the two names of the tanh approximation, every version of transformers knows this one.
         names["gelu"] = "gelu_new"
@@ -215,8 +259,9 @@ class BertConfig:
 
 def _from_hugging_face(values):
     """Translate a Hugging Face config; raise UserError if it describes a different model."""
+    architecture = find_architecture(values["model_type"])
+    values = {architecture.config_names.get(key, key): value for key, value in values.items()}
     for key, expected in (
-        ("model_type", "bert"),
         ("position_embedding_type", "absolute"),
         ("is_decoder", False),
         ("add_cross_attention", False),
@@ -228,7 +273,8 @@ def _from_hugging_face(values):
         known = ", ".join(_HUGGING_FACE_ACTIVATIONS)
         raise UserError(f"hidden_act must be one of {known}, not {act!r}")
     values = {key: value for key, value in values.items() if key not in _HUGGING_FACE_ONLY}
-    return {**values, "hidden_act": _HUGGING_FACE_ACTIVATIONS[act]}
+    values = {**values, "hidden_act": _HUGGING_FACE_ACTIVATIONS[act]}
+    return {**values, **architecture.config_values}
 
 
 @dataclasses.dataclass(frozen=True)

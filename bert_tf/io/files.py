@@ -21,8 +21,7 @@ from bert_tf import console
 from bert_tf.errors import UserError, reason
 
 # Files that are saved next to a model's checkpoint and belong to it.
-CONFIG, VOCABULARY, CLASSIFIER = "bert_config.json", "vocab.txt", "classifier.json"
-SPANS, TAGGER, CHOICE = "squad.json", "tagger.json", "choice.json"
+CONFIG, VOCABULARY = "bert_config.json", "vocab.txt"
 # The tokenizer files of Hugging Face. A pre-training run keeps the casing in the second one.
 TOKENIZER, TOKENIZER_CONFIG = "tokenizer.json", "tokenizer_config.json"
 
@@ -30,13 +29,8 @@ TOKENIZER, TOKENIZER_CONFIG = "tokenizer.json", "tokenizer_config.json"
 # `data.record_files`.
 RECORD_COUNTS = ".counts.json"
 
-# The configuration file of each task and the script that writes it; `tasks.register` adds to it.
-TASK_FILES = {
-    CLASSIFIER: "run_classifier.py",
-    SPANS: "run_squad.py",
-    TAGGER: "run_ner.py",
-    CHOICE: "run_multiple_choice.py",
-}
+# The configuration file of each task and the script that writes it; `training.register` fills it.
+TASK_FILES: dict[str, str] = {}
 
 
 class Local:

@@ -7,15 +7,13 @@ import keras
 from keras import ops
 
 from bert_tf.errors import UserError
-from bert_tf.modeling import layer_states
+from bert_tf.modeling.layer_states import ConfigLayer, named_layers, register
 from bert_tf.modeling.layers import (
-    ConfigLayer,
     Dense,
     Embeddings,
     activation,
     initializer,
     layer_norm,
-    register,
 )
 from bert_tf.modeling.token_layout import gather_tokens
 
@@ -40,7 +38,7 @@ class MaskedLMHead(ConfigLayer):
         super().__init__(config, name=name, **kwargs)
         self.embeddings = embeddings
         self.dense = Dense(
-            config.hidden_size,
+            config.embedding_size,
             activation=activation(config.hidden_act),
             kernel_initializer=initializer(config),
             dtype=self.dtype_policy,
@@ -78,7 +76,7 @@ class MaskedLMHead(ConfigLayer):
 
     def build(self, *_):
         self.dense.build((None, self.config.hidden_size))
-        self.norm.build((None, self.config.hidden_size))
+        self.norm.build((None, self.config.embedding_size))
         self.output_bias = self.add_weight(
             shape=(self.config.vocab_size,), initializer="zeros", name="output_bias"
         )
@@ -107,7 +105,7 @@ def _embeddings_before(tensor):
         seen.add((id(operation), node_index))
         layers = [operation]
         if isinstance(operation, keras.Layer):
-            layers += [layer for _, layer in layer_states.named_layers(operation)]
+            layers += [layer for _, layer in named_layers(operation)]
         found += [x for x in layers if isinstance(x, Embeddings) and x not in found]
         tensors += operation._inbound_nodes[node_index].input_tensors
     return found

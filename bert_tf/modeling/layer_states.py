@@ -1,10 +1,30 @@
-"""What was changed in the layers of a model: frozen, LoRA, quantized.
+"""What the layers and models share: call arguments, and how they are saved.
 
-The layers and models of bert_tf are saved as their constructor's arguments. These changes are saved
-next to them, by the path of each changed sublayer, such as "bert/layer_0/query".
+They are saved as their constructor's arguments. What was changed in their sublayers (frozen, LoRA,
+quantized) is saved next to them, by the path of each changed sublayer, such as
+"bert/layer_0/query".
+
+A model passes these call arguments on to its layers, next to Keras' `training`, see
+`PretrainedModel.call`:
+
+- `replica_id`: an int or an integer scalar tensor. Dropout draws from a different random stream
+  for each value. A strategy mirrors the state of the generators, so without it all replicas would
+  draw the same mask.
+- `recompute`: whether to keep only the input of each transformer layer for the backward pass and
+  compute the rest again there (Chen et al., arXiv:1604.06174): less memory, about a third more
+  time.
+- `skip_padding`: whether the transformer layers compute only tokens, see `token_layout`.
 """
 
 import keras
+
+from bert_tf.configs.model import BertConfig
+
+CALL_ARGUMENTS = ("replica_id", "recompute", "skip_padding")
+
+# Keras addresses the weights in a `.keras` file by the class names of the layers: renaming a class
+# with weights breaks saved files, see `LayerMix` in `heads`.
+register = keras.saving.register_keras_serializable("bert_tf")
 
 _KEY = "layer_states"
 
@@ -94,3 +114,31 @@ def _adapt(layer, state):
             layer.enable_lora(state["lora_rank"], state["lora_alpha"])
         else:
             layer.lora_rank, layer.lora_alpha = state["lora_rank"], state["lora_alpha"]
+
+
+class ConfigLayer(keras.layers.Layer):
+    """Base of the layers that a `BertConfig` describes, saved as its dict.
+
+    Sublayers must have names: what was changed in them is saved by name.
+    """
+
+    def __init__(self, config, **kwargs):
+        super().__init__(**kwargs)
+        self.config = config
+        self._register_call_context_args(*CALL_ARGUMENTS)
+
+    def _layers_saved_elsewhere(self):
+        """Return the sublayers whose states are saved by the layer or model they belong to."""
+        return ()
+
+    def get_config(self):
+        config = {**super().get_config(), "config": self.config.to_dict()}
+        return {**config, **get_states(self, self._layers_saved_elsewhere())}
+
+    @classmethod
+    def from_config(cls, config):
+        options, states = split(config)
+        options["config"] = BertConfig.from_dict(options["config"])
+        layer = super().from_config(options)
+        restore(layer, states)
+        return layer

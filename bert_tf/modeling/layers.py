@@ -4,35 +4,18 @@ Shapes: B batch, S sequence, H hidden, N heads, D width of a head (H = N * D), V
 
 Matrix products take their left operand as rows, (T, H), which a `TokenLayout` assigns to tokens:
 kernels of every device are fastest for plain two-dimensional products.
-
-A model passes these call arguments on to its layers, next to Keras' `training`, see
-`PretrainedModel.call`:
-
-- `replica_id`: an int or an integer scalar tensor. Dropout draws from a different random stream
-  for each value. A strategy mirrors the state of the generators, so without it all replicas would
-  draw the same mask.
-- `recompute`: whether to keep only the input of each transformer layer for the backward pass and
-  compute the rest again there (Chen et al., arXiv:1604.06174): less memory, about a third more
-  time.
-- `skip_padding`: whether the transformer layers compute only tokens, see `token_layout`.
 """
 
 import keras
 from keras import ops
 
-from bert_tf.configs.model import BertConfig
-from bert_tf.modeling import cpu_graph, layer_states
+from bert_tf.modeling import cpu_graph
+from bert_tf.modeling.layer_states import CALL_ARGUMENTS, ConfigLayer, register
 from bert_tf.modeling.token_layout import TokenLayout
-
-CALL_ARGUMENTS = ("replica_id", "recompute", "skip_padding")
 
 # The release adds this to the attention scores of padding. A finite number keeps the softmax of a
 # row that is all padding a distribution.
 MASKED_SCORE = -10000.0
-
-# Keras addresses the weights in a `.keras` file by the class names of the layers: renaming a class
-# with weights breaks saved files, see `LayerMix` in `heads`.
-register = keras.saving.register_keras_serializable("bert_tf")
 
 
 def activation(name):
@@ -161,7 +144,7 @@ def _keep_mask(shape, rate, seed):
 class Dropout(keras.layers.Layer):
     """Dropout (in training only) whose masks differ between replicas.
 
-    Call: `x` of any shape; `training`; `replica_id`, see the module; `seed`, a result of
+    Call: `x` of any shape; `training`; `replica_id`, see `layer_states`; `seed`, a result of
     `draw_seed` to use instead of a new one.
     """
 
@@ -189,37 +172,11 @@ class Dropout(keras.layers.Layer):
         return x * (ops.cast(keep, x.dtype) * ops.cast(1.0 / (1.0 - self.rate), x.dtype))
 
 
-class ConfigLayer(keras.layers.Layer):
-    """Base of the layers that a `BertConfig` describes, saved as its dict.
-
-    Sublayers must have names: what was changed in them is saved by name, see `layer_states`.
-    """
-
-    def __init__(self, config, **kwargs):
-        super().__init__(**kwargs)
-        self.config = config
-        self._register_call_context_args(*CALL_ARGUMENTS)
-
-    def _layers_saved_elsewhere(self):
-        """Return the sublayers whose states are saved by the layer or model they belong to."""
-        return ()
-
-    def get_config(self):
-        config = {**super().get_config(), "config": self.config.to_dict()}
-        return {**config, **layer_states.get_states(self, self._layers_saved_elsewhere())}
-
-    @classmethod
-    def from_config(cls, config):
-        options, states = layer_states.split(config)
-        options["config"] = BertConfig.from_dict(options["config"])
-        layer = super().from_config(options)
-        layer_states.restore(layer, states)
-        return layer
-
-
 @register
 class Embeddings(ConfigLayer):
     """Sum of word, segment and position embeddings, normalized (BERT paper, section 3, figure 2).
+
+    With a width E other than H they are projected to H (ELECTRA, arXiv:2003.10555).
 
     Call: `input_ids` and `segment_ids` (B, S) int32; `training`, `replica_id` -> (B, S, H).
     """
@@ -228,17 +185,28 @@ class Embeddings(ConfigLayer):
         super().__init__(config, name=name, **kwargs)
         self.norm = layer_norm(config, "LayerNorm", self.dtype_policy)
         self.dropout = Dropout(config.hidden_dropout_prob, dtype=self.dtype_policy, name="dropout")
+        self.projection = None
+        if config.embedding_size != config.hidden_size:
+            self.projection = Dense(
+                config.hidden_size,
+                kernel_initializer=initializer(config),
+                dtype=self.dtype_policy,
+                name="projection",
+            )
 
     def build(self, *_):
-        """Create the three tables: (V, H), (segments, H), (positions, H)."""
+        """Create the tables: (V, E), (segments, E) if segments are embedded, (positions, E)."""
         config = self.config
-        for name, rows in (
-            ("word_embeddings", config.vocab_size),
-            ("token_type_embeddings", config.type_vocab_size),
-            ("position_embeddings", config.max_position_embeddings),
-        ):
+        tables = {
+            "word_embeddings": config.vocab_size,
+            "token_type_embeddings": config.type_vocab_size,
+            "position_embeddings": config.max_position_embeddings,
+        }
+        if not config.has_segment_embeddings:
+            del tables["token_type_embeddings"]
+        for name, rows in tables.items():
             table = self.add_weight(
-                shape=(rows, config.hidden_size),
+                shape=(rows, config.embedding_size),
                 initializer=initializer(config),
                 name=name,
                 # Otherwise mixed precision would cast the whole table to look up a few rows, and
@@ -246,7 +214,9 @@ class Embeddings(ConfigLayer):
                 autocast=False,
             )
             setattr(self, name, table)
-        self.norm.build((None, None, config.hidden_size))
+        self.norm.build((None, None, config.embedding_size))
+        if self.projection is not None:
+            self.projection.build((None, None, config.embedding_size))
 
     def call(self, input_ids, segment_ids, training=False, replica_id=None):
         length = ops.shape(input_ids)[1]
@@ -256,17 +226,22 @@ class Embeddings(ConfigLayer):
                 f"`input_ids` has sequences of {length} tokens, but the model has {limit} positions"
             )
         x = ops.cast(ops.take(self.word_embeddings, input_ids, axis=0), self.compute_dtype)
-        # There are few segments: a product with one-hot rows is faster to differentiate than a
-        # gather, whose gradient adds B*S rows into the same two.
-        one_hot = ops.one_hot(segment_ids, self.config.type_vocab_size, dtype=self.compute_dtype)
-        x = x + ops.matmul(one_hot, ops.cast(self.token_type_embeddings, self.compute_dtype))
+        if self.config.has_segment_embeddings:
+            # There are few segments: a product with one-hot rows is faster to differentiate than a
+            # gather, whose gradient adds B*S rows into the same two.
+            table = ops.cast(self.token_type_embeddings, self.compute_dtype)
+            one_hot = ops.one_hot(
+                segment_ids, self.config.type_vocab_size, dtype=self.compute_dtype
+            )
+            x = x + ops.matmul(one_hot, table)
         positions = ops.cast(self.position_embeddings, self.compute_dtype)
         if isinstance(length, int) or ops.is_tensor(length):
             positions = positions[:length]
         else:  # a symbolic size of JAX, whose slice would have min(length, limit) rows
             positions = ops.take(positions, ops.arange(length, dtype="int32"), axis=0)
         x = x + positions
-        return self.dropout(self.norm(x), training=training, replica_id=replica_id)
+        x = self.dropout(self.norm(x), training=training, replica_id=replica_id)
+        return x if self.projection is None else self.projection(x)
 
 
 @register
@@ -276,7 +251,7 @@ class TransformerLayer(ConfigLayer):
     This is the encoder layer of "Attention is all you need" (arXiv:1706.03762), section 3.1.
 
     Call: `x` (B, S, H); `input_mask` (B, S), 1 for tokens and 0 for padding; `training`,
-    `replica_id` and `recompute`, see the module -> (B, S, H), or with `with_probs` a pair of that
+    `replica_id`, `recompute`, see `layer_states` -> (B, S, H), or with `with_probs` a pair of that
     and the attention probabilities (B, N, S, S). With a `TokenLayout` x and the output are its
     rows, (T, H); with one at P positions, the output has only these rows, as have the
     probabilities, (B, N, P, S).

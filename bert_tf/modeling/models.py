@@ -21,13 +21,14 @@ from bert_tf.modeling.heads import (
     RepeatForWindows,
     UnfoldChoices,
 )
+from bert_tf.modeling.layer_states import register
 from bert_tf.modeling.layers import (
     Dense,
     Dropout,
     Embeddings,
     TransformerLayer,
+    activation,
     initializer,
-    register,
 )
 from bert_tf.modeling.pretrained import PretrainedModel
 from bert_tf.modeling.token_layout import PackedLayout, TokenLayout
@@ -90,7 +91,7 @@ class BertModel(PretrainedModel):
         ]
         pooler = Dense(
             config.hidden_size,
-            activation="tanh",
+            activation=activation(config.pooler_act),
             kernel_initializer=initializer(config),
             name="pooler",
             dtype=dtype,

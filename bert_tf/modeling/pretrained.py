@@ -9,7 +9,7 @@ from bert_tf import lazy
 from bert_tf.configs.model import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.modeling import layer_states
-from bert_tf.modeling.layers import CALL_ARGUMENTS, Dense
+from bert_tf.modeling.layers import Dense
 
 # Constructor arguments of version 0.1, as its `.keras` files have them.
 _RENAMED_ARGUMENTS = {"way": "layer_combination", "num_numbers": "num_numeric_features"}
@@ -32,7 +32,7 @@ class PretrainedModel(keras.Model):
         self._options = options
         # A file is loaded in the precision of the saved model, whatever the default is then.
         self._policy = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
-        self._register_call_context_args(*CALL_ARGUMENTS)
+        self._register_call_context_args(*layer_states.CALL_ARGUMENTS)
 
     @property
     def compute_type(self):
@@ -162,7 +162,7 @@ class PretrainedModel(keras.Model):
     ):
         """Return the outputs for a dict of inputs, in which unknown names are ignored.
 
-        `replica_id`, `recompute` and `skip_padding` are described in `bert_tf.modeling.layers`;
+        `replica_id`, `recompute` and `skip_padding` are described in `modeling.layer_states`.
         `mask` is not used.
         """
         # Keras would take a dict with an additional key by position, and compute nonsense.

@@ -199,9 +199,13 @@ class EmbeddingParts(TextPipeline):
         layer = self.model.embeddings
         ids = batch["input_ids"]
         positions = ops.broadcast_to(ops.arange(ops.shape(ids)[1]), ops.shape(ids))
+        word = ops.take(layer.word_embeddings, ids, axis=0)
+        segment = ops.zeros_like(word)
+        if self.model.config.has_segment_embeddings:
+            segment = ops.take(layer.token_type_embeddings, batch["segment_ids"], axis=0)
         arrays = {
-            "word": ops.take(layer.word_embeddings, ids, axis=0),
-            "segment": ops.take(layer.token_type_embeddings, batch["segment_ids"], axis=0),
+            "word": word,
+            "segment": segment,
             "position": ops.take(layer.position_embeddings, positions, axis=0),
             "output": self.model(batch, training=False)["embedding_output"],
         }

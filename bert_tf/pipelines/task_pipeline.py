@@ -20,8 +20,8 @@ from bert_tf.optimization import make_optimizer
 from bert_tf.pipelines.saving import Pipeline
 from bert_tf.pipelines.tokenizer_layer import BertTokenizer
 from bert_tf.training import checkpointing, use_xla
-from bert_tf.training.task import TaskSpec
 from bert_tf.training.task_config import TaskConfig, check_length
+from bert_tf.training.task_spec import TaskSpec
 
 # Defaults of the scripts.
 LEARNING_RATE, EPOCHS, BATCH_SIZE = 5e-5, 3, 32

@@ -9,8 +9,8 @@ from bert_tf.lazy import lazy_names
 __getattr__, __all__ = lazy_names(
     __name__,
     {
+        "answers": ("Answers",),
         "client": ("Client",),
-        "encoders": ("encoder_servable", "fill_mask_servable", "sentence_embedding_servable"),
         "exporting": ("Servable", "export"),
         "predictor": ("Predictor", "ServablePredictor", "read_metadata"),
         "prepared_model": ("Options",),

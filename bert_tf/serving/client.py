@@ -9,10 +9,11 @@ import numpy as np
 
 from bert_tf import console
 from bert_tf.errors import UserError
+from bert_tf.serving.answers import recognize
 from bert_tf.serving.predictor import BasePredictor, check_outputs
 from bert_tf.serving.transports import SIGNATURE, TRANSPORTS, ServerError, validating_response
 
-# All inputs that an exported text model may have, in the order of a line.
+# The usual inputs of an exported text model, in the order of a line; others follow by name.
 INPUTS = ("text", "text_a", "text_b", "question", "context", "endings", "numbers")
 
 # Seconds before the first retry; the wait doubles each time, up to the limit.
@@ -20,17 +21,6 @@ _FIRST_WAIT, _MAX_WAIT = 0.1, 5.0
 
 # Sockets cannot wait for an infinite time.
 _MAX_TIMEOUT = 1_000_000
-
-# Without metadata, an output or input that only models of one task have gives the task. The first
-# that a model has counts: a classifier has `label` and `labels`.
-_TASK_OF_TENSOR = {
-    "entity": "token_classification",
-    "tokens": "encoder",
-    "words": "fill_mask",
-    "endings": "multiple_choice",
-    "label": "classification",
-    "labels": "multi_label",
-}
 
 
 class Client(BasePredictor):
@@ -79,19 +69,20 @@ class Client(BasePredictor):
             specs, self._output_specs = (signatures[SIGNATURE][x] for x in ("inputs", "outputs"))
             shape = specs.get("numbers", {}).get("tensor_shape", {}).get("dim", [])
             num_numeric_features = int(shape[1]["size"]) if shape else 0
-        if not specs or specs.keys() - set(INPUTS):
+            texts = [name for name, x in specs.items() if x["dtype"] == "DT_STRING"]
+        if not texts or specs.keys() - {*texts, "numbers"}:
             raise UserError(
                 f"{self._name()} has the inputs {', '.join(sorted(specs)) or '(none)'}; texts were "
                 "expected, as in a model exported with `inputs=text`"
             )
-        inputs = [name for name in INPUTS if name in specs]
+        inputs = [*(name for name in INPUTS if name in specs), *sorted(specs.keys() - set(INPUTS))]
         if metadata is None:
-            tensors = {*self._output_specs, *specs}
-            tasks = [task for name, task in _TASK_OF_TENSOR.items() if name in tensors]
-            metadata = {"task": tasks[0] if tasks else ""}
-            if not tasks and "probabilities" in self._output_specs:
+            metadata = {"task": recognize({*self._output_specs, *specs})}
+            if not metadata["task"] and "probabilities" in self._output_specs:
                 console.info("without a model.json the probabilities have no label names")
-        elif list(metadata["inputs"]) != inputs:
+        elif sorted(metadata["inputs"]) == sorted(inputs):
+            inputs = metadata["inputs"]
+        else:
             raise UserError(
                 f"{self._name()} has the inputs {', '.join(inputs)}, but model.json names "
                 f"{', '.join(metadata['inputs'])}"

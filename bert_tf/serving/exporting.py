@@ -8,7 +8,7 @@ token ids and is exported separately.
 import json
 import os
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import keras
 import tensorflow as tf
@@ -19,16 +19,12 @@ from bert_tf.errors import UserError
 from bert_tf.io import files, locks
 from bert_tf.modeling.models import INPUTS
 from bert_tf.serving.predictor import METADATA, list_versions
-from bert_tf.serving.prepared_model import Options
-from bert_tf.serving.sequences import Buckets
+from bert_tf.serving.prepared_model import PreparedModel
 from bert_tf.tokenization.graph import GraphTokenizer
 from bert_tf.tokenization.settings import extra_settings
 
 # For `batching_parameters.txt`: the maximum number of rows in a batch and in a request.
 _MAX_BATCH_SIZE, _MAX_REQUEST_SIZE = 32, 1024
-
-# Tasks whose outputs are as wide as the widest row of the batch.
-_VARIABLE_WIDTH_TASKS = ("encoder", "fill_mask", "token_classification")
 
 # File with the requests that TF Serving sends to a model before it accepts any from outside.
 WARM_UP_REQUESTS = os.path.join("assets.extra", "tf_serving_warmup_requests")
@@ -54,30 +50,45 @@ class Servable(NamedTuple):
 
     Attributes:
       task: name of the task in `model.json`.
-      trackables: objects whose variables and tables are saved: the model first, then tokenizers.
+      prepared: the `PreparedModel`.
       tokenizer: the `GraphTokenizer` of the texts.
-      buckets: the `Buckets` of sequence lengths.
       serve_text: function from a dict of the inputs in `text_signature` to a dict of outputs.
+      serve_ids: function from a dict of the inputs in `ids_signature` to a dict of outputs.
       text_signature: dict of `tf.TensorSpec`, in the order of a line of text.
+      ids_signature: dict of `tf.TensorSpec`.
       sample_text: function from a text two tokens shorter than a sequence to a row of text inputs
         that fill the sequence.
-      serve_ids: function from a dict of the inputs in `ids_signature` to a dict of outputs.
-      options: the `Options` that the servable was made with.
-      ids_signature: dict of `tf.TensorSpec`.
+      module: the object whose variables and tables `serve_text` uses besides those of the model;
+        None for the tokenizer.
       metadata: further entries of `model.json`, such as the labels.
+      has_variable_width: whether outputs are as wide as the widest row of the batch.
     """
 
     task: str
-    trackables: tuple
+    prepared: PreparedModel
     tokenizer: GraphTokenizer
-    buckets: Buckets
     serve_text: Callable
-    text_signature: dict
-    sample_text: Callable
     serve_ids: Callable
-    options: Options
+    text_signature: dict = string_specs("text")
     ids_signature: dict = token_id_specs()
+    sample_text: Callable = lambda text: {"text": text}
+    module: Any = None
     metadata: dict | None = None
+    has_variable_width: bool = False
+
+
+def text_servable(task, prepared, tokenizer, serve_ids, **options):
+    """Return a `Servable` whose only input is `text` and that needs nothing but its token ids.
+
+    The arguments are attributes of the `Servable`, except for `tokenizer`, a `FullTokenizer`.
+    """
+    graph_tokenizer = GraphTokenizer(
+        tokenizer.vocab,
+        keep_special_tokens=bool(tokenizer.special_tokens),
+        **tokenizer.settings,
+    )
+    serve_text = prepared.with_tokenizer(serve_ids, graph_tokenizer, "text")
+    return Servable(task, prepared, graph_tokenizer, serve_text, serve_ids, **options)
 
 
 def export(servable, export_dir, version=None):
@@ -107,15 +118,15 @@ def export(servable, export_dir, version=None):
             raise UserError(f"`version={version}`: {export_dir} already has this version")
         folder = os.path.join(export_dir, str(version))
         _write(servable, folder)
-        _write_batching_parameters(export_dir, servable.task)
+        _write_batching_parameters(export_dir, servable.has_variable_width)
     return folder
 
 
 def _write(servable, folder):
-    options = servable.options
+    model, _, buckets, options = servable.prepared
     takes_text = options.inputs == "text"
     archive = keras.export.ExportArchive()
-    for trackable in servable.trackables if takes_text else servable.trackables[:1]:
+    for trackable in (model, servable.module or servable.tokenizer) if takes_text else (model,):
         # ExportArchive finds the weights of a Keras model itself; track() would write them twice.
         if not isinstance(trackable, keras.Layer):
             archive.track(trackable)
@@ -127,7 +138,6 @@ def _write(servable, folder):
         }
     for name, (function, signature) in endpoints.items():
         archive.add_endpoint(name, function, input_signature=[signature])
-    buckets = servable.buckets
     metadata = {
         "task": servable.task,
         "inputs": list(servable.text_signature) if takes_text else [],
@@ -178,7 +188,7 @@ def _checking_rows(serve):
     return serve_equal
 
 
-def _write_batching_parameters(export_dir, task):
+def _write_batching_parameters(export_dir, has_variable_width):
     """Write parameters for TF Serving's --batching_parameters_file."""
     lines = [
         # TF Serving splits a request into batches; max_batch_size is the limit of a request.
@@ -186,7 +196,7 @@ def _write_batching_parameters(export_dir, task):
         "enable_large_batch_splitting { value: true }",
         f"max_execution_batch_size {{ value: {_MAX_BATCH_SIZE} }}",
     ]
-    if task in _VARIABLE_WIDTH_TASKS:
+    if has_variable_width:
         # It concatenates the outputs of these batches, which would differ in width.
         lines = [f"max_batch_size {{ value: {_MAX_BATCH_SIZE} }}"]
     lines += [

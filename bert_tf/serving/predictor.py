@@ -14,6 +14,7 @@ import numpy as np
 
 from bert_tf.errors import UserError, reason
 from bert_tf.io import files, json_files
+from bert_tf.serving.answers import answers_of
 
 # Names of tasks in models that version 0.1 exported.
 _RENAMED_TASKS = {
@@ -27,16 +28,6 @@ _RENAMED_TASKS = {
 # File with a model's metadata, in the folder of its SavedModel.
 METADATA = os.path.join("assets.extra", "model.json")
 
-# The outputs that each task's answers are made of; other tasks return all outputs as they are.
-TASK_OUTPUTS = {
-    "classification": ("probabilities",),
-    "multi_label": ("probabilities",),
-    "token_classification": ("entity", "label", "start", "end", "score"),
-    "multiple_choice": ("probabilities",),
-    "encoder": ("tokens", "sequence_output"),
-    "fill_mask": ("words", "probabilities"),
-}
-
 # The fields of a `model.json` that are used.
 _FIELDS = {
     "task": str,
@@ -45,9 +36,6 @@ _FIELDS = {
     "numbers?": list[str],
     "columns?": {"text_columns?": list[str]},
 }
-
-# A multi-label answer lists the labels that have at least this probability.
-_LABEL_THRESHOLD = 0.5
 
 # Without a batch size, a batch has at least and at most this number of rows, and in between about
 # this number of tokens: more are no faster, and fewer take longer by the time of each operation.
@@ -62,6 +50,7 @@ class BasePredictor:
     Attributes:
       inputs: names of the inputs of a row, in the order of a line.
       metadata: the dict of a `model.json`.
+      answers: the `Answers` class of its task.
       num_numeric_features: length of the input `numbers`, 0 if there is none.
     """
 
@@ -72,6 +61,7 @@ class BasePredictor:
         """
         self.inputs, self.num_numeric_features = tuple(inputs), num_numeric_features
         self.metadata, self._batch_size = metadata, batch_size
+        self.answers = answers_of(metadata.get("task"))
 
     def __call__(self, rows, batch_size=None):
         """Answer rows.
@@ -103,7 +93,7 @@ class BasePredictor:
                 with self._naming_outputs(outputs):
                     for position, i in enumerate(indices):
                         row = {name: x[position] for name, x in outputs.items()}
-                        answers[i] = self._answer(row)
+                        answers[i] = self.answers.answer(row, self.metadata)
         return answers
 
     @contextlib.contextmanager
@@ -134,42 +124,6 @@ class BasePredictor:
     def _run(self, columns):
         """Run the model: dict from input name to a list of B values -> dict of arrays (B, ...)."""
         raise NotImplementedError
-
-    def _answer(self, outputs):
-        """Return the answer to one row, given the model's outputs for it."""
-        task = self.metadata.get("task")
-        if task in ("classification", "multi_label"):
-            values, labels = outputs["probabilities"], self.metadata.get("labels", ())
-            if not labels and "labels" in outputs:
-                labels = _plain(outputs["labels"])
-            if len(labels) != len(values):
-                raise UserError(
-                    f"the model has {len(values)} labels, but its model.json has {len(labels)}"
-                )
-            probabilities = dict(zip(labels, _plain(values), strict=True))
-            if task == "classification":
-                best = {"label": labels[int(values.argmax())]}
-            else:
-                likely = [label for label, p in probabilities.items() if p >= _LABEL_THRESHOLD]
-                best = {"labels": likely}
-            return {**best, "probabilities": probabilities}
-        if task == "token_classification":
-            names = TASK_OUTPUTS[task]
-            columns = (_plain(outputs[name]) for name in names)
-            entities = (dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True))
-            return {"entities": [entity for entity in entities if entity["start"] >= 0]}
-        if task == "multiple_choice":
-            return {"choice": int(outputs["probabilities"].argmax()),
-                    "probabilities": _plain(outputs["probabilities"])}  # fmt: skip
-        # Remove the padding that other rows of the batch caused.
-        if task == "encoder":
-            size = int(np.flatnonzero(outputs["tokens"])[-1]) + 1
-            outputs |= {name: outputs[name][:size] for name in ("sequence_output", "tokens")}
-        if task == "fill_mask":
-            # Over REST, a batch without masks has no third axis.
-            size = sum(bool(best[0] > 0) for best in outputs["probabilities"])
-            outputs = {name: value[:size] for name, value in outputs.items()}
-        return {name: _plain(value) for name, value in sorted(outputs.items())}
 
     def read(self, line, as_json=False):
         r"""Parse a line as a row.
@@ -245,7 +199,24 @@ class BasePredictor:
         return value
 
 
-class Predictor(BasePredictor):
+class _LocalPredictor(BasePredictor):
+    """Runs a TensorFlow function in this process."""
+
+    def __init__(self, serve, specs, metadata, batch_size):
+        """Store a function of a dict of tensors, and its signature, a dict of `tf.TensorSpec`."""
+        self._serve = serve
+        self._dtypes = {name: spec.dtype for name, spec in specs.items()}
+        num_numeric_features = specs["numbers"].shape[1] if "numbers" in specs else 0
+        super().__init__(specs, num_numeric_features, metadata, batch_size)
+
+    def _run(self, columns):
+        import tensorflow as tf
+
+        inputs = {name: tf.constant(x, self._dtypes[name]) for name, x in columns.items()}
+        return {name: x.numpy() for name, x in self._serve(inputs).items()}
+
+
+class Predictor(_LocalPredictor):
     """A SavedModel that stays loaded in this process.
 
     >>> predictor = Predictor("/tmp/mrpc_model")
@@ -275,29 +246,22 @@ class Predictor(BasePredictor):
         tensorflow_text()  # registers the operations of the graph
         try:
             self._model = tf.saved_model.load(self.path)
-            self._serve = self._model.signatures["serving_default"]
+            serve = self._model.signatures["serving_default"]
         # The reader of a damaged model raises exceptions of many classes.
         except Exception as error:
             raise UserError(f"`model`: {self.path} cannot be loaded ({reason(error)})") from None
-        specs = self._serve.structured_input_signature[1]
+        specs = serve.structured_input_signature[1]
         if specs.keys() != set(metadata["inputs"]):
             raise UserError(
                 f"`model`: {self.path} has the inputs {', '.join(sorted(specs))}, but its "
                 f"model.json names {', '.join(metadata['inputs'])}"
             )
-        check_outputs(f"`model`: {self.path}", self._serve.structured_outputs, metadata)
-        self._dtypes = {name: specs[name].dtype for name in metadata["inputs"]}
-        num_numeric_features = specs["numbers"].shape[1] if "numbers" in specs else 0
-        super().__init__(metadata["inputs"], num_numeric_features, metadata, batch_size)
-
-    def _run(self, columns):
-        import tensorflow as tf
-
-        inputs = {name: tf.constant(x, self._dtypes[name]) for name, x in columns.items()}
-        return {name: x.numpy() for name, x in self._serve(**inputs).items()}
+        check_outputs(f"`model`: {self.path}", serve.structured_outputs, metadata)
+        specs = {name: specs[name] for name in metadata["inputs"]}
+        super().__init__(lambda inputs: serve(**inputs), specs, metadata, batch_size)
 
 
-class ServablePredictor(BasePredictor):
+class ServablePredictor(_LocalPredictor):
     """A `Servable` that answers like `Predictor`, without being exported."""
 
     def __init__(self, servable, batch_size=None):
@@ -308,17 +272,9 @@ class ServablePredictor(BasePredictor):
         import tensorflow as tf
 
         signature = servable.text_signature
-        self._dtypes = {name: spec.dtype for name, spec in signature.items()}
-        self._serve = tf.function(servable.serve_text, input_signature=[signature])
-        num_numeric_features = signature["numbers"].shape[1] if "numbers" in signature else 0
+        serve = tf.function(servable.serve_text, input_signature=[signature])
         metadata = {**(servable.metadata or {}), "task": servable.task}
-        super().__init__(signature, num_numeric_features, metadata, batch_size)
-
-    def _run(self, columns):
-        import tensorflow as tf
-
-        inputs = {name: tf.constant(x, self._dtypes[name]) for name, x in columns.items()}
-        return {name: x.numpy() for name, x in self._serve(inputs).items()}
+        super().__init__(serve, signature, metadata, batch_size)
 
 
 def read_metadata(path):
@@ -333,7 +289,7 @@ def read_metadata(path):
 
 def check_outputs(name, outputs, metadata):
     """Raise UserError if a model, called `name`, lacks outputs of the task in its `model.json`."""
-    expected = TASK_OUTPUTS.get(metadata["task"], ())
+    expected = answers_of(metadata["task"]).outputs
     if missing := [output for output in expected if output not in outputs]:
         raise UserError(
             f"{name} lacks the outputs {', '.join(missing)} of the task {metadata['task']}; it has "
@@ -383,14 +339,3 @@ def _batches(indices, keys, batch_size):
         batch.append(index)
     if batch:
         yield batch
-
-
-def _plain(value):
-    """Convert an array or scalar to lists, numbers and strings for JSON."""
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
-    if isinstance(value, np.ndarray):
-        return [_plain(x) for x in value]
-    if isinstance(value, np.floating):
-        return float(np.format_float_positional(value, precision=6, fractional=False))
-    return value.item() if isinstance(value, np.generic) else value

@@ -109,11 +109,29 @@ class PreparedModel(NamedTuple):
       model: the object to save, a Keras model or a `QuantizedModel`.
       call: function from a dict of inputs to the outputs in inference mode, as of a Keras model.
       buckets: the `Buckets` of sequence lengths.
+      options: the `Options`.
     """
 
     model: Any
     call: Callable
     buckets: Buckets
+    options: Options
+
+    def with_tokenizer(self, serve_ids, tokenizer, *names):
+        """Return a function like `serve_ids` that takes one or two texts instead of token ids.
+
+        Args:
+          serve_ids: function from a dict of the model's inputs to a dict of outputs.
+          tokenizer: a `GraphTokenizer`.
+          *names: the names of the texts; other inputs remain.
+        """
+
+        def serve_text(inputs):
+            others = {name: value for name, value in inputs.items() if name not in names}
+            batch = self.buckets.tokenize(tokenizer, *(inputs[name] for name in names))
+            return serve_ids({**batch, **others})
+
+        return serve_text
 
 
 def prepare_model(model, options, max_seq_length):
@@ -138,7 +156,7 @@ def prepare_model(model, options, max_seq_length):
     elif options.dtype == model.weight_type != "float32":
         call = _with_constants(model)
     call = functools.partial(call, training=False, skip_padding=not options.computes_padding)
-    return PreparedModel(model, call, buckets)
+    return PreparedModel(model, call, buckets, options)
 
 
 def _convert(model, dtype):

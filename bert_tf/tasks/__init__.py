@@ -1,39 +1,60 @@
-"""For each task: examples to features, the losses of its model, its results.
+"""For each task: examples to features, the losses of its model, its results, its exported models.
 
-`TASKS` is the registry: everything else finds a task there. To add one, write a module with a
-`TaskSpec` and register it (see docs/architecture.md). Importing this package, or the `config` of a
-task, does not import TensorFlow.
+`TASKS` is the registry: everything else finds a task there. To add one, write a package with a
+`TaskSpec` and register it (see docs/architecture.md). Importing the package does not import
+TensorFlow.
 """
 
+import importlib
+
 from bert_tf.lazy import lazy_names
+from bert_tf.training.task_spec import TASKS, register
+
+# Subpackages, each with a `SPEC`.
+_PACKAGES = (
+    "encoder",
+    "sentence_embedding",
+    "fill_mask",
+    "classification",
+    "question_answering",
+    "token_classification",
+    "multiple_choice",
+)
+
+for _name in _PACKAGES:
+    register(importlib.import_module(f"{__name__}.{_name}").SPEC)
+
 
 __getattr__, __all__ = lazy_names(
     __name__,
     {
-        "classification": (),
-        "classification.config": ("ClassificationConfig",),
-        "classification.task": ("TASK_CLASSES", "ClassificationTask", "DistillationConfig"),
-        "multiple_choice": (),
-        "multiple_choice.config": ("MultipleChoiceConfig",),
-        "question_answering": (),
-        "question_answering.config": ("QuestionAnsweringConfig",),
-        "registry": (
-            "TASKS",
-            "BadRows",
-            "FeatureCache",
-            "PretrainingTask",
-            "RecordFormat",
-            "Task",
-            "TaskConfig",
-            "TaskData",
-            "TaskSpec",
-            "check_length",
-            "check_vocabulary",
-            "load_config",
-            "metrics",
-            "register",
+        **dict.fromkeys(_PACKAGES, ()),
+        "classification": (
+            "TASK_CLASSES",
+            "ClassificationConfig",
+            "ClassificationTask",
+            "DistillationConfig",
         ),
-        "token_classification": (),
-        "token_classification.config": ("TokenClassificationConfig",),
+        "multiple_choice": ("MultipleChoiceConfig",),
+        "question_answering": ("QuestionAnsweringConfig",),
+        "token_classification": ("TokenClassificationConfig",),
+        # What the tasks are made of.
+        "bert_tf.data.feature_cache": ("FeatureCache",),
+        "bert_tf.tokenization.vocabulary": ("check_vocabulary",),
+        "bert_tf.training.pretraining_task": ("PretrainingTask",),
+        "bert_tf.training.task": ("RecordFormat", "Task", "TaskData"),
+        "bert_tf.training.task_spec": ("ServedTask", "TaskSpec", "served_tasks"),
+        "bert_tf.training.task_config": ("TaskConfig", "check_length"),
     },
 )
+
+
+def load_config(folder):
+    """Return (`TaskSpec`, `TaskConfig`) of a fine-tuned model; (None, None) if there is none.
+
+    `folder` is the output folder of a run, or a folder with a copy of its files.
+    """
+    for spec in TASKS.values():
+        if spec.config_class and (config := spec.config_class.load(folder)):
+            return spec, config
+    return None, None

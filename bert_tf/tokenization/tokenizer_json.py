@@ -20,7 +20,8 @@ _NORMALIZER_NAMES = {
     "tokenize_chinese_chars": "handle_chinese_chars",
 }
 _BERT_CLASSES = ("BertTokenizer", "BertTokenizerFast", "DistilBertTokenizer",
-                 "DistilBertTokenizerFast")  # fmt: skip
+                 "DistilBertTokenizerFast", "ElectraTokenizer",
+                 "ElectraTokenizerFast")  # fmt: skip
 # Classes that take everything from `tokenizer.json`.
 _GENERIC_CLASSES = ("PreTrainedTokenizerFast", "TokenizersBackend")
 

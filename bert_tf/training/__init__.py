@@ -6,7 +6,6 @@ __getattr__, __all__ = lazy_names(
     __name__,
     {
         "checkpointing": ("BestCheckpoint", "check_metric", "latest", "log_best_checkpoint"),
-        "distillation": ("Teacher",),
         "fine_tuning": ("fine_tune",),
         "loop": ("PreemptionHandler", "TrainLoop", "exclusive_directory"),
         "metrics": (),
@@ -24,8 +23,9 @@ __getattr__, __all__ = lazy_names(
             "set_seed",
             "use_xla",
         ),
-        "task": ("RecordFormat", "Task", "TaskData", "TaskSpec"),
+        "task": ("RecordFormat", "Task", "TaskData"),
         "task_config": ("TaskConfig", "check_length"),
+        "task_spec": ("TASKS", "ServedTask", "TaskSpec", "register"),
         "trainer": ("Trainer",),
     },
 )

@@ -11,11 +11,9 @@ from bert_tf.data.rows import part_of
 from bert_tf.errors import UserError
 from bert_tf.io import files
 from bert_tf.optimization import make_optimizer
-from bert_tf.tasks.classification import DistillationConfig
 from bert_tf.tokenization.settings import extra_settings
 from bert_tf.training import checkpointing, results
 from bert_tf.training.checkpointing import check_metric, log_best_checkpoint
-from bert_tf.training.distillation import Teacher
 from bert_tf.training.loop import exclusive_directory
 from bert_tf.training.strategy import (
     Workers,
@@ -139,12 +137,7 @@ class Run:
         check_batch_sizes(train, strategy, config.do_train, evaluates, config.do_predict)
         check_metric(train.best_metric, data.metric_names)
         self.length_multiple = None
-        self.teacher, self.distillation = None, None
-        if has_teacher:
-            self.distillation = DistillationConfig(
-                config.teacher_weight, config.teacher_temperature
-            )
-            self.teacher = Teacher(config.teacher_dir, spec, data.config, self.distillation)
+        self.teacher = data.make_teacher(spec, config) if has_teacher else None
         self.folder, self.trainer = config.output_dir, None
         self.folders = {train.seed: config.output_dir}
         if config.num_seeds > 1:
@@ -296,7 +289,7 @@ class Run:
         set_seed(seed)
         self.folder = folder
         self.trainer = Trainer(
-            lambda: self.data.make_task(train.dtype_policy, self.distillation),
+            lambda: self.data.make_task(train.dtype_policy, self.teacher),
             self.strategy,
             folder,
             self.model.checkpoint,

@@ -1,14 +1,11 @@
 """The result files of evaluation and prediction."""
 
-import io
 import os
-import zipfile
 
 import numpy as np
 import tensorflow as tf
 
 from bert_tf import console
-from bert_tf.errors import UserError
 from bert_tf.io import files
 from bert_tf.training.task import result_file
 
@@ -91,55 +88,6 @@ def write_predictions(folder, split, ids, predicted, labels, answers):
     path = result_file(folder, "test_predictions", split, ".tsv")
     files.write_text(path, "\n".join(lines) + "\n")
     console.info("wrote %s and %s", path, os.path.basename(results_path))
-
-
-def write_submission(folder, task, split, ids, predicted):
-    """Write one task's file for GLUE's leaderboard, and a zip of all such files in the folder.
-
-    Args:
-      folder: where to write; `submission.zip` there has the files of this and of earlier tasks.
-      task: a `glue.TextTask` with a `submission`.
-      split: which of its test sets.
-      ids: of the examples, whole numbers; rows are written in their order.
-      predicted: for each a label, or a score.
-
-    Raises:
-      UserError: if the ids are not the numbers from 0: the leaderboard requires every row.
-    """
-    name = task.submission[split]
-    rows = sorted((int(x) if x.isdecimal() else -1, y) for x, y in zip(ids, predicted, strict=True))
-    if [number for number, _ in rows] != list(range(len(rows))):
-        raise UserError(
-            f"`glue_submission`: {name}.tsv needs a prediction for each row of the leaderboard's "
-            f"test set, numbered from 0, but these {len(rows)} rows have different ids"
-        )
-    if task.score_range:
-        lowest, highest = task.score_range
-        rows = [(number, f"{min(max(float(y), lowest), highest):.3f}") for number, y in rows]
-    lines = ["index\tprediction", *(f"{number}\t{y}" for number, y in rows)]
-    files.write_text(os.path.join(folder, f"{name}.tsv"), "\n".join(lines) + "\n")
-    _zip(folder)
-
-
-def _zip(folder):
-    from bert_tf.tasks.classification.glue import TEXT_TASKS
-
-    names = (x for task in TEXT_TASKS.values() for x in task.submission.values())
-    expected = list(dict.fromkeys(names))
-    names = [x for x in expected if tf.io.gfile.exists(os.path.join(folder, f"{x}.tsv"))]
-    data = io.BytesIO()
-    with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name in names:
-            # Without a date, so that equal predictions give equal files.
-            info = zipfile.ZipInfo(f"{name}.tsv")
-            info.compress_type = zipfile.ZIP_DEFLATED
-            archive.writestr(info, files.read_text(os.path.join(folder, f"{name}.tsv")))
-    path = os.path.join(folder, "submission.zip")
-    with files.replacing(path) as (temporary,), tf.io.gfile.GFile(temporary, "wb") as writer:
-        writer.write(data.getvalue())
-    missing = [name for name in expected if name not in names]
-    rest = f"; missing so far: {', '.join(missing)}" if missing else ""
-    console.info("%s contains %s%s", path, ", ".join(names), rest)
 
 
 def seed_folder(output_dir, seed):

@@ -1,22 +1,18 @@
 """The interface of a task for the training loop, `fine_tune`, the scripts and export.
 
 `Task` is the model with its losses and metrics. `task_config.TaskConfig` is what a fine-tuned model
-needs besides its weights. `TaskData` is the data of one run. `TaskSpec` ties them together;
-`bert_tf.tasks.TASKS` is the registry of them.
+needs besides its weights. `TaskData` is the data of one run. `task_spec.TaskSpec` ties them
+together.
 """
 
 import dataclasses
 import functools
-import importlib
 import os
-from collections.abc import Callable
-from typing import Any
 
 from bert_tf.data import records
 from bert_tf.data.feature_cache import FeatureCache, digest, tokenizer_fingerprint
 from bert_tf.data.rows import part_of
 from bert_tf.tokenization.packing import log_truncated
-from bert_tf.training.task_config import TaskConfig
 
 
 class Task:
@@ -135,7 +131,7 @@ class TaskData:
           split: one of `splits`.
           path: of the TFRecord file.
           tokenizer: a `FullTokenizer`.
-          teacher: a `training.Teacher` whose logits are added, or None.
+          teacher: what `make_teacher` returned if its logits are added, or None.
         """
         fingerprint = {
             **self.fingerprint(split),
@@ -181,12 +177,21 @@ class TaskData:
         limits = records.limits(schema, self.config.bert_config, lengths, self.num_labels(split))
         return RecordFormat(schema, lengths, limits)
 
-    def make_task(self, dtype=None, distillation=None):
+    def make_task(self, dtype=None, teacher=None):
         """Make the `Task`, in the strategy's scope.
 
         Args:
           dtype: a Keras dtype policy.
-          distillation: a `DistillationConfig` if the model learns from a teacher.
+          teacher: what `make_teacher` returned if the model learns from a teacher.
+        """
+        raise NotImplementedError
+
+    def make_teacher(self, spec, config):
+        """Load the teacher that the `configs.FineTuneConfig` names, for a task that can distill.
+
+        Returns:
+          An object with a `fingerprint`, a text, and a method `logits(examples, strategy,
+          batch_size, folder, dtype)` that returns an array (N, L) for N examples.
         """
         raise NotImplementedError
 
@@ -216,38 +221,6 @@ class TaskData:
         for split in self.splits("test") if run.config.do_predict else ():
             self.predict(run, split)
         return results
-
-
-@dataclasses.dataclass(frozen=True)
-class TaskSpec:
-    """Everything that `fine_tune`, the scripts, the feature cache and export need of a task.
-
-    Attributes:
-      name: of the task, such as "question_answering".
-      script: the script that trains it.
-      config_class: its `TaskConfig`.
-      read: function from (options, model, parts, stored) to `TaskData`, where `options` are a
-        resolved `config_class`, `model` are `checkpoints.PretrainedFiles`, `parts` the
-        set of "train", "dev" and "test" that are needed, and `stored` the `TaskConfig` of a
-        trained run, or None.
-      make_model: function from (config, dtype) to the Keras model.
-      servable: "module:function" that makes a `serving.Servable` of (model, config, options). It is
-        imported only when a model is exported.
-      can_distill: whether the task can learn from a teacher.
-    """
-
-    name: str
-    script: str
-    config_class: type[TaskConfig]
-    read: Callable[..., TaskData]
-    make_model: Callable[..., Any]
-    servable: str
-    can_distill: bool = False
-
-    def make_servable(self, model, config, options):
-        """Make the `serving.Servable` of a trained model; see `servable`."""
-        module, _, function = self.servable.partition(":")
-        return getattr(importlib.import_module(module), function)(model, config, options)
 
 
 def result_name(stem, split, ending):

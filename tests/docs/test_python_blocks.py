@@ -11,8 +11,10 @@ import tensorflow as tf
 import bert_tf
 from bert_tf import serving, tasks
 from bert_tf.tasks import token_classification
-from bert_tf.tasks.classification.servable import classification_servable, multiple_choice_servable
+from bert_tf.tasks.classification.servable import classification_servable
+from bert_tf.tasks.multiple_choice.servable import multiple_choice_servable
 from bert_tf.tasks.question_answering.servable import question_answering_servable
+from bert_tf.tasks.sentence_embedding.servable import sentence_embedding_servable
 from bert_tf.tasks.token_classification.servable import token_classification_servable
 from tests.docs import pages
 from tests.docs.test_rehearsal import SMALL, write_glue, write_presets
@@ -60,7 +62,7 @@ def servables():
     def sentence_encoder():
         model, tokenizer = bert_tf.BertModel(config), bert_tf.FullTokenizer("vocab.txt")
         encoder = bert_tf.SentenceEncoder(model, tokenizer, max_seq_length=LENGTH)
-        return serving.sentence_embedding_servable(encoder, options)
+        return sentence_embedding_servable(encoder, options)
 
     return {
         "/tmp/mrpc_model": classifier,

@@ -23,17 +23,12 @@ LAYERS = [
     ("cli", "__main__"),
 ]
 LAYER_OF = {name: number for number, names in enumerate(LAYERS) for name in names}
-ALLOWED_UPWARDS = {
-    # To be removed: frameworks that name a task.
-    ("serving", "tasks"),
-    ("training", "tasks"),
-}
 
 # Files that every task may have, and names of subjects that several layers handle: the commands of
 # `bert-tf` and the servables are named after the task or pipeline that they expose.
 PARALLEL_FILES = {
-    "__init__.py", "__main__.py", "config.py", "data.py", "features.py", "pipeline.py",
-    "pretraining.py", "reading.py", "scoring.py", "servable.py", "task.py",
+    "__init__.py", "__main__.py", "answers.py", "config.py", "data.py", "features.py",
+    "pipeline.py", "pretraining.py", "reading.py", "scoring.py", "servable.py", "task.py",
 }  # fmt: skip
 PARALLEL_PACKAGES = {"cli", "serving"}
 
@@ -78,8 +73,7 @@ def test_layers_import_downwards_only(modules):
             continue
         for node in ast.walk(tree):
             for other in used_packages(node):
-                is_upwards = LAYER_OF[other] > LAYER_OF[package]
-                if is_upwards and (package, other) not in ALLOWED_UPWARDS:
+                if LAYER_OF[other] > LAYER_OF[package]:
                     wrong.append(f"bert_tf/{path}, line {node.lineno}: bert_tf.{other}")
     assert not wrong, "\n".join(wrong)
 

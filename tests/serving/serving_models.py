@@ -6,9 +6,13 @@ import keras
 import tensorflow as tf
 
 import bert_tf
-from bert_tf import serving, tasks
+from bert_tf import tasks
 from bert_tf.tasks.classification import NumericFeature
+from bert_tf.tasks.encoder.servable import encoder_servable
+from bert_tf.tasks.fill_mask.servable import fill_mask_servable
+from bert_tf.tasks.sentence_embedding.servable import sentence_embedding_servable
 from bert_tf.tasks.token_classification import Tags
+from bert_tf.training.task_spec import served_tasks
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghij", *(f"##{c}" for c in "abc")]
 LENGTH = 12
@@ -95,14 +99,14 @@ def make_servable(task, vocab_file, options):
     model = model_of(task)
     tokenizer = bert_tf.FullTokenizer(vocab_file, keep_special_tokens=task == "fill_mask")
     if task == "encoder":
-        return serving.encoder_servable(model, tokenizer, LENGTH, options)
+        return encoder_servable(model, tokenizer, LENGTH, options)
     if task == "sentence_embedding":
         encoder = bert_tf.SentenceEncoder(model, tokenizer, max_seq_length=LENGTH)
-        return serving.sentence_embedding_servable(encoder, options)
+        return sentence_embedding_servable(encoder, options)
     if task == "fill_mask":
-        return serving.fill_mask_servable(model, tokenizer, LENGTH, options, 3)
+        return fill_mask_servable(model, tokenizer, LENGTH, options, 3)
     config = task_config(task, vocab_file)
-    spec = next(x for x in tasks.TASKS.values() if isinstance(config, x.config_class))
+    spec, _ = served_tasks()[task]
     return spec.make_servable(model, config, options)
 
 

@@ -12,6 +12,7 @@ from bert_tf import serving
 from bert_tf.modeling.models import INPUTS
 from bert_tf.serving import prepared_model
 from bert_tf.serving.prepared_model import prepare_model
+from bert_tf.tasks.encoder.servable import encoder_servable
 from tests.serving.serving_models import LENGTH, TASKS, TINY, make_servable, model_of, rows_of
 
 BUCKETS = (5, 9)
@@ -107,7 +108,7 @@ def test_size_in_half_precision(vocab_file, tmp_path):
     tokenizer = bert_tf.FullTokenizer(vocab_file)
     for dtype in ("float32", "bfloat16"):
         options = serving.Options(dtype=dtype, warm_up=False)
-        servable = serving.encoder_servable(model, tokenizer, LENGTH, options)
+        servable = encoder_servable(model, tokenizer, LENGTH, options)
         folder = pathlib.Path(serving.export(servable, str(tmp_path / dtype)))
         sizes[dtype] = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
         metadata = json.loads((folder / "assets.extra" / "model.json").read_text())
@@ -119,9 +120,9 @@ def test_size_in_half_precision(vocab_file, tmp_path):
 def test_large_models_keep_variables(monkeypatch):
     options = serving.Options(dtype="bfloat16")
     inputs = {name: tf.ones((1, 3), tf.int32) for name in INPUTS}
-    _, call, _ = prepare_model(model_of("encoder"), options, LENGTH)
+    _, call, *_ = prepare_model(model_of("encoder"), options, LENGTH)
     monkeypatch.setattr(prepared_model, "_MAX_CONSTANT_BYTES", 1000)
-    model, other_call, _ = prepare_model(model_of("encoder"), options, LENGTH)
+    model, other_call, *_ = prepare_model(model_of("encoder"), options, LENGTH)
     assert other_call.func is model and model.weight_type == "bfloat16"
     assert call.func is not model
     pooled = [tf.cast(x(inputs)["pooled_output"], tf.float32) for x in (call, other_call)]
@@ -137,7 +138,7 @@ def test_half_precision_is_that_of_keras(vocab_file):
     types = {None: ("bfloat16", "float32"), "bfloat16": ("bfloat16",) * 2,
              "float32": ("float32",) * 2}  # fmt: skip
     for dtype, (compute_type, weight_type) in types.items():
-        model, call, _ = prepare_model(mixed, serving.Options(dtype=dtype), LENGTH)
+        model, call, *_ = prepare_model(mixed, serving.Options(dtype=dtype), LENGTH)
         assert (model is mixed) == (dtype is None)
         assert model.compute_type == compute_type and model.weight_type == weight_type
         pooled = call(inputs)["pooled_output"]
@@ -151,7 +152,7 @@ def test_half_precision_is_that_of_keras(vocab_file):
 def test_float64():
     """TensorFlow has no fused normalization in it."""
     model = bert_tf.BertModel(TINY, dtype="float64")
-    _, call, _ = prepare_model(model, serving.Options(), LENGTH)
+    _, call, *_ = prepare_model(model, serving.Options(), LENGTH)
     inputs = {name: tf.ones((2, 3), tf.int32) for name in INPUTS}
     pooled = tf.function(call)(inputs)["pooled_output"]
     np.testing.assert_allclose(pooled, model(inputs)["pooled_output"], atol=1e-6)

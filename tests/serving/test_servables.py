@@ -14,6 +14,7 @@ import bert_tf
 from bert_tf import serving
 from bert_tf.serving.exporting import WARM_UP_REQUESTS
 from bert_tf.serving.prepared_model import QuantizedModel
+from bert_tf.tasks.encoder.servable import encoder_servable
 from tests.serving.serving_models import LENGTH, TASKS, TINY, WORDS, make_servable, rows_of
 
 # Their code is covered by the other tasks, by test_native.py and by test_predict.py.
@@ -195,7 +196,7 @@ def quantized(vocab_file, tmp_path_factory):
 
     def export(weights):
         options = serving.Options(inputs="ids", weights=weights, warm_up=False)
-        servable = serving.encoder_servable(model, tokenizer, LENGTH, options)
+        servable = encoder_servable(model, tokenizer, LENGTH, options)
         folder = serving.export(servable, str(tmp_path_factory.mktemp(weights)))
         size = os.path.getsize(f"{folder}/variables/variables.data-00000-of-00001")
         serve = tf.saved_model.load(folder).signatures["serving_default"]

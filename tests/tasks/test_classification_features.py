@@ -29,7 +29,8 @@ def test_features_are_the_release_s(golden, name):
     rows = golden_inputs.classification_examples(is_pair)
     examples = [Example(str(i), *row) for i, row in enumerate(rows)]
     tokenizer = bert_tf.FullTokenizer(str(golden / "vocab.txt"))
-    features = list(classification.features(examples, ("0", "1"), tokenizer, max_seq_length))
+    labels = ("0", "1")
+    features = list(classification.convert_examples(examples, labels, tokenizer, max_seq_length))
     with np.load(golden / "classification.npz") as expected:
         for key in ("input_ids", "input_mask", "segment_ids", "label_id"):
             own_key = "label_ids" if key == "label_id" else key
@@ -50,7 +51,7 @@ def test_features_of_glue_are_the_release_s(shared, published_vocab, task, folde
     examples = read_examples(task, str(shared / "data" / folder), "dev")
     examples = examples[: len(expected)]
     max_seq_length = expected[0]["max_seq_length"]
-    features = classification.features(examples, task.labels, tokenizer, max_seq_length)
+    features = classification.convert_examples(examples, task.labels, tokenizer, max_seq_length)
     for example, row, values in zip(examples, expected, features, strict=True):
         assert row["max_seq_length"] == max_seq_length
         assert (example.text_a, example.text_b) == (row["text_a"], row["text_b"])
@@ -68,7 +69,7 @@ def test_the_longer_text_of_a_pair_is_truncated():
 
 def test_features(tokenizer):
     example = Example("x", "good soups", "bad", "1")
-    (values,) = classification.features([example], ("0", "1"), tokenizer, 8)
+    (values,) = classification.convert_examples([example], ("0", "1"), tokenizer, 8)
     assert values == {
         "input_ids": [2, 5, 7, 9, 3, 6, 3, 0],
         "input_mask": [1, 1, 1, 1, 1, 1, 1, 0],
@@ -77,7 +78,7 @@ def test_features(tokenizer):
         "is_real_example": 1,
     }
     example = Example("x", "good bad soup")
-    (values,) = classification.features([example], ("0",), tokenizer, 4)
+    (values,) = classification.convert_examples([example], ("0",), tokenizer, 4)
     assert values["input_ids"] == [2, 5, 6, 3]
 
 

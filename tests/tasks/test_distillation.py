@@ -6,7 +6,6 @@ import tensorflow as tf
 
 import bert_tf
 from bert_tf import tasks
-from bert_tf.training.distillation import Teacher
 from tests.common import QUICK_RUN, read_results, write_files, write_model
 from tests.tasks.task_helpers import SMALL, make_task_and_batch, small_config
 
@@ -92,9 +91,7 @@ def test_records_have_the_logits_of_the_teacher(run_script, teacher, tmp_path, r
     with open(tmp_path / "teacher/vocab.txt", "a") as file:
         file.write("more\n")
     student = experiments[-1]
-    changed = Teacher(
-        f"{tmp_path}/teacher", student.spec, student.data.config, tasks.DistillationConfig()
-    )
+    changed = student.data.make_teacher(student.spec, student.config)
     features = student.data.features(
         "train", student.paths["train"], student.model.tokenizer, changed
     )

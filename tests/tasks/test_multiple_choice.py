@@ -134,7 +134,7 @@ def test_mirrored_devices_make_the_same_steps(tmp_path):
     tokenizer = bert_tf.FullTokenizer(str(write_vocab(tmp_path)))
     examples, _ = read_examples(str(tmp_path / "train.csv"))
     path = str(tmp_path / "train.tf_record")
-    write_records(path, records.CHOICE, multiple_choice.features(examples, tokenizer, 12))
+    write_records(path, records.CHOICE, multiple_choice.convert_examples(examples, tokenizer, 12))
     lengths = {"S": 12, "C": 4}
     probabilities = []
     for name, strategy in (("one", one_device()), ("two", mirrored(2))):

@@ -1,23 +1,33 @@
 """The task of docs/architecture.md: one module and one registry entry are enough."""
 
+import dataclasses
+import functools
 import importlib
+import subprocess
 import sys
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf import configs, tasks, training
+from bert_tf import configs, serving, tasks, training
+from bert_tf.cli import table_answers
 from bert_tf.io import files
 from tests.common import TINY, WORDS, write_model
 from tests.docs import pages
 
 
+def restore(registry, before):
+    registry.clear()
+    registry.update(before)
+
+
 @pytest.fixture
-def topics(root, tmp_path, monkeypatch):
+def topics(root, tmp_path, monkeypatch, request):
     """The module of the page, registered for this test only."""
-    monkeypatch.setattr(tasks.registry, "TASKS", dict(tasks.TASKS))
-    monkeypatch.setattr(files, "TASK_FILES", dict(files.TASK_FILES))
+    for registry in (tasks.TASKS, files.TASK_FILES):
+        before = dict(registry)
+        request.addfinalizer(functools.partial(restore, registry, before))
     (block,) = (x for x in pages.blocks(root) if "class TopicsTask" in x.text)
     (tmp_path / "topics.py").write_text(block.text)
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -78,3 +88,35 @@ def test_it_is_exported(topics, config, run_script, tmp_path):
     model = tf.saved_model.load(f"{tmp_path}/export/1")
     answer = model.signatures["serving_default"](text=tf.constant(["a i", "g c"]))
     assert np.argmax(answer["probabilities"], -1).tolist() == [1, 0]
+    # Its answers are its own, and so are the columns of a table.
+    predictor = serving.Predictor(f"{tmp_path}/export")
+    assert predictor(["a i", "g c"]) == [{"topic": "vowels"}, {"topic": "consonants"}]
+    (tmp_path / "texts.csv").write_text("text\na i\ng c\n")
+    printed = []
+    table = table_answers.open_table(predictor, f"{tmp_path}/texts.csv")
+    table_answers.answer_table(predictor, table, None, printed.append)
+    assert printed == ["text,prediction\na i,vowels\ng c,consonants\n"]
+
+
+def test_every_part_of_a_task_can_be_imported():
+    for spec in tasks.TASKS.values():
+        for field in dataclasses.fields(spec):
+            getattr(spec, field.name)  # imports what "module:name" names
+        assert spec.make_servable or spec.pretrained_servable
+        if spec.config_class:
+            assert spec.side_file == spec.config_class.FILE
+    for name, (spec, served) in tasks.served_tasks().items():
+        assert name == spec.name or served.config["task_type"] == name
+        assert served.answers is None or issubclass(served.answers, serving.Answers)
+
+
+def test_answers_do_not_import_tensorflow():
+    code = """
+import sys
+from bert_tf import serving, tasks
+from bert_tf.serving.answers import answers_of
+[answers_of(name) for name in tasks.served_tasks()]
+serving.Client
+assert "tensorflow" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

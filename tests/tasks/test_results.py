@@ -7,6 +7,7 @@ import pytest
 
 import bert_tf
 from bert_tf.tasks.classification import find_task
+from bert_tf.tasks.classification.glue import write_submission
 from bert_tf.training import fine_tuning, results
 from tests.common import QUICK_RUN, read_results, read_table, write_files, write_model
 from tests.tasks.task_helpers import SMALL
@@ -41,7 +42,7 @@ def test_submissions_are_collected_in_one_zip(tmp_path, caplog):
     (folder / "notes.tsv").write_text("mine")
 
     def write(task, split, ids, predicted):
-        results.write_submission(str(folder), find_task(task), split, ids, predicted)
+        write_submission(str(folder), find_task(task), split, ids, predicted)
 
     write("mnli", "test", ["1", "0"], ["neutral", "entailment"])
     assert (folder / "MNLI-m.tsv").read_text() == "index\tprediction\n0\tentailment\n1\tneutral\n"

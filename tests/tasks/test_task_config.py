@@ -47,11 +47,11 @@ CASES = {
 
 
 def test_every_task_is_tested():
-    assert list(CASES) == list(tasks.TASKS)
+    assert list(CASES) == [name for name, spec in tasks.TASKS.items() if spec.config_class]
 
 
 def test_options_of_a_model_have_their_defaults():
-    for spec in tasks.TASKS.values():
+    for spec in map(tasks.TASKS.get, CASES):
         given, complete = spec.config_class(), spec.config_class(TINY)
         names = spec.config_class.saved_options()
         assert {"max_seq_length"} <= {*names}
@@ -94,7 +94,7 @@ def test_save_and_load(case, run, tmp_path):
 def test_folders_of_other_tasks(case, run):
     spec, config, _, _ = case
     config.save(run)
-    for other in tasks.TASKS.values():
+    for other in map(tasks.TASKS.get, CASES):
         if other is spec:
             other.config_class.check_folder(run)
         else:

@@ -1,15 +1,45 @@
 """Classifying or scoring a text or a pair of texts (BERT paper, section 4.1)."""
 
 from bert_tf.lazy import lazy_names
+from bert_tf.training.task_spec import ServedTask, TaskSpec
+
+SPEC = TaskSpec(
+    name="classification",
+    script="run_classifier.py",
+    side_file="classifier.json",
+    config_class=f"{__name__}.config:ClassificationConfig",
+    read=f"{__name__}.data:read",
+    make_model=f"{__name__}.data:make_model",
+    make_servable=f"{__name__}.servable:classification_servable",
+    pipeline=f"{__name__}.pipeline:TextClassifier",
+    served={
+        "classification": ServedTask(
+            f"{__name__}.answers:ClassificationAnswers",
+            {"task_type": "classification"},
+            options=("labels", "num_texts"),
+        ),
+        "multi_label": ServedTask(
+            f"{__name__}.answers:MultiLabelAnswers",
+            {"task_type": "multi_label"},
+            options=("labels", "num_texts"),
+        ),
+        "regression": ServedTask(
+            f"{__name__}.answers:RegressionAnswers",
+            {"task_type": "regression"},
+            options=("num_texts",),
+        ),
+    },
+    can_distill=True,
+)
 
 __getattr__, __all__ = lazy_names(
     __name__,
     {
-        "columns": ("Columns", "Layout"),
+        "bert_tf.data.columns": ("Columns", "Layout"),
         "config": ("ClassificationConfig", "NumericFeature"),
-        "data": ("SPEC", "ClassificationData", "make_model", "read"),
+        "data": ("ClassificationData", "make_model", "read"),
         "examples": ("Example", "class_weights"),
-        "features": ("features", "schema_of", "write_features"),
+        "features": ("convert_examples", "schema_of", "write_features"),
         "glue": ("custom_task", "find_task"),
         "pipeline": (),
         "reading": ("FileSource", "read_examples"),

@@ -7,8 +7,9 @@ from bert_tf import console
 from bert_tf.configs.data_files import FileOptions, TfdsOptions
 from bert_tf.configs.options import fact, option
 from bert_tf.errors import UserError
-from bert_tf.io import files, json_files
+from bert_tf.io import json_files
 from bert_tf.io.json_files import Count, Finite
+from bert_tf.tasks.classification import SPEC
 from bert_tf.training.task_config import TaskConfig, check_labels
 
 
@@ -59,7 +60,7 @@ class ClassificationConfig(FileOptions, TfdsOptions, TaskConfig):
         `checkpoints.open_checkpoint`.
     """
 
-    FILE = files.CLASSIFIER
+    FILE = SPEC.side_file
 
     data_dir: str | None = option(
         None, "Folder with the files of the task: train.tsv, dev.tsv and test.tsv."

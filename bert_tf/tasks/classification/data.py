@@ -8,21 +8,23 @@ from bert_tf.data.feature_cache import digest
 from bert_tf.data.rows import part_of
 from bert_tf.errors import UserError
 from bert_tf.modeling import BertClassifier
-from bert_tf.tasks.classification.config import ClassificationConfig, DevSplit
+from bert_tf.tasks.classification.config import DevSplit
+from bert_tf.tasks.classification.distillation import Teacher
 from bert_tf.tasks.classification.examples import (
     class_weights,
     measure_scores,
 )
 from bert_tf.tasks.classification.features import schema_of, write_features
+from bert_tf.tasks.classification.glue import write_submission
 from bert_tf.tasks.classification.source import (
     columns_to_remember,
     make_source,
     read_splits,
     with_remembered_columns,
 )
-from bert_tf.tasks.classification.task import TASK_CLASSES
+from bert_tf.tasks.classification.task import TASK_CLASSES, DistillationConfig
 from bert_tf.training import metrics, results
-from bert_tf.training.task import TaskData, TaskSpec
+from bert_tf.training.task import TaskData
 
 
 class ClassificationData(TaskData):
@@ -101,14 +103,18 @@ class ClassificationData(TaskData):
     def num_labels(self, split):
         return self.config.num_outputs
 
-    def make_task(self, dtype=None, distillation=None):
+    def make_task(self, dtype=None, teacher=None):
         config = self.config
         return self.task_class(
             config.bert_config, config.num_outputs, dtype, more_metrics=self._more_metrics,
             num_numeric_features=len(config.numeric_inputs), class_weights=self._class_weights,
-            distillation=distillation, scores=config.scores,
+            distillation=teacher and teacher.distillation, scores=config.scores,
             window_pooling=config.windows and config.window_pooling,
         )  # fmt: skip
+
+    def make_teacher(self, spec, config):
+        distillation = DistillationConfig(config.teacher_weight, config.teacher_temperature)
+        return Teacher(config.teacher_dir, spec, self.config, distillation)
 
     def evaluate(self, run, split):
         """Write eval_results.txt and, with `report`, eval_report.txt; see `TaskData.evaluate`."""
@@ -131,9 +137,7 @@ class ClassificationData(TaskData):
         def write():
             results.write_predictions(run.folder, split, ids, predicted, labels, answers)
             if self.config.glue_submission:
-                results.write_submission(
-                    self.config.glue_submission, self.task, split, ids, predicted
-                )
+                write_submission(self.config.glue_submission, self.task, split, ids, predicted)
 
         run.workers.chief_first(write)
 
@@ -223,14 +227,3 @@ def _with_digest(dev_split, examples):
             "evaluation would not be the same; give the original file, or a `dev_file`"
         )
     return dev_split._replace(digest=value)
-
-
-SPEC = TaskSpec(
-    name="classification",
-    script="run_classifier.py",
-    config_class=ClassificationConfig,
-    read=read,
-    make_model=make_model,
-    servable="bert_tf.tasks.classification.servable:classification_servable",
-    can_distill=True,
-)

@@ -7,6 +7,7 @@ from collections import Counter
 import numpy as np
 
 from bert_tf import console
+from bert_tf.data.columns import read_number
 from bert_tf.errors import UserError
 from bert_tf.tasks.classification.config import NumericFeature, ScoreScale
 
@@ -36,24 +37,6 @@ class Example:
         if self.text_b is None:
             return {"text": self.text_a}
         return {"text_a": self.text_a, "text_b": self.text_b}
-
-
-# The largest value of float32, roughly.
-_LARGEST = 3.4e38
-
-
-def read_number(text, what):
-    """Return the number in a text; ValueError, naming `what`, if it is not a finite float32."""
-    try:
-        # Python accepts 1_000 as a number; other programs do not.
-        number = math.nan if "_" in text else float(text)
-    except ValueError:
-        number = math.nan
-    if _LARGEST < abs(number) < math.inf:
-        raise ValueError(f"{what} {text!r} is too large for float32")
-    if not abs(number) <= _LARGEST:
-        raise ValueError(f"{what} {text!r} is not a number")
-    return number
 
 
 def read_label(task, cells):

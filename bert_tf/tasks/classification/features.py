@@ -21,7 +21,7 @@ def schema_of(task_class, numeric_features=(), with_teacher=False, windows=None)
     }
 
 
-def features(
+def convert_examples(
     examples,
     labels,
     tokenizer,
@@ -103,7 +103,7 @@ def write_features(
         # Tokenized twice, because the ids of all documents may not fit into memory.
         all_ids = encode_batches(tokenizer, (example.text_a for example in examples))
         results["num_windows"] = max(len(windows.spans(len(ids))) for ids in all_ids)
-    values = features(
+    values = convert_examples(
         examples, labels, tokenizer, max_seq_length, task_class, numeric_features, teacher_logits,
         lengths, windows, **results,
     )  # fmt: skip

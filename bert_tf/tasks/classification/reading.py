@@ -7,10 +7,10 @@ import tensorflow as tf
 
 from bert_tf import console
 from bert_tf.data import tables
+from bert_tf.data.columns import find_columns
 from bert_tf.data.rows import BadRows, find_file, part_of
 from bert_tf.errors import UserError
 from bert_tf.io import files
-from bert_tf.tasks.classification.columns import find_columns
 from bert_tf.tasks.classification.examples import make_example, read_label
 
 _DO = {"train": "do_train", "dev": "do_eval", "test": "do_predict"}

@@ -1,12 +1,12 @@
-"""Servables of models that classify texts or choose one of several endings."""
+"""Servable of models that classify or score texts."""
 
 import tensorflow as tf
 
 from bert_tf import console
 from bert_tf.serving.exporting import Servable, string_specs, token_id_specs
 from bert_tf.serving.prepared_model import prepare_model
-from bert_tf.tasks import TASK_CLASSES
 from bert_tf.tasks.classification.examples import normalize
+from bert_tf.tasks.classification.task import TASK_CLASSES
 from bert_tf.tokenization.graph import GraphTokenizer
 from bert_tf.tokenization.packing_graph import Windows, pack
 
@@ -23,7 +23,7 @@ def classification_servable(model, config, options):
     A model of long documents reads texts in windows, as in training; its token ids are (B, W, S),
     and windows whose mask is 0 do not count.
     """
-    model, call, buckets = prepare_model(model, options, config.max_seq_length)
+    prepared = prepare_model(model, options, config.max_seq_length)
     tokenizer = GraphTokenizer(config.vocab_file, **config.tokenizer_settings)
     numbers = config.numeric_inputs
 
@@ -31,7 +31,7 @@ def classification_servable(model, config, options):
         if numbers:
             normalised = tf.cast(normalize(inputs["numbers"], numbers), tf.float32)
             inputs = {**inputs, "numbers": normalised}
-        return answers_of(call(inputs)["logits"])
+        return answers_of(prepared.call(inputs)["logits"])
 
     def answers_of(logits):
         answers = TASK_CLASSES[config.task_type].answers(logits)
@@ -41,17 +41,11 @@ def classification_servable(model, config, options):
 
     names = ("text",) if config.num_texts == 1 else ("text_a", "text_b")
 
-    def serve_text(inputs):
-        batch = buckets.tokenize(tokenizer, *(inputs[name] for name in names))
-        if numbers:
-            batch["numbers"] = inputs["numbers"]
-        return serve_ids(batch)
-
-    trackables: tuple = (model, tokenizer)
-    ids_specs = token_id_specs()
+    serve_text = prepared.with_tokenizer(serve_ids, tokenizer, *names)
+    documents, ids_specs = None, token_id_specs()
     if config.windows:
-        documents = DocumentClassifier(call, config, buckets, tokenizer)
-        trackables, ids_specs = (model, documents), token_id_specs(None, None, None)
+        documents = DocumentClassifier(prepared.call, config, prepared.buckets, tokenizer)
+        ids_specs = token_id_specs(None, None, None)
 
         def serve_text(inputs):
             values = tf.zeros((tf.size(inputs["text"]), 0))
@@ -79,16 +73,15 @@ def classification_servable(model, config, options):
         )
     return Servable(
         task=config.task_type,
-        trackables=trackables,
+        prepared=prepared,
         tokenizer=tokenizer,
-        buckets=buckets,
         serve_text=serve_text,
-        text_signature={**string_specs(*names), **number_specs},
-        sample_text=lambda text: {names[0]: text, **sample},
         serve_ids=serve_ids,
+        text_signature={**string_specs(*names), **number_specs},
         ids_signature={**ids_specs, **number_specs},
+        sample_text=lambda text: {names[0]: text, **sample},
+        module=documents,
         metadata=metadata,
-        options=options,
     )
 
 
@@ -140,42 +133,3 @@ class DocumentClassifier(tf.Module):
         (logits,) = windows.map(read, [(tf.float32, (None, self._num_labels))])
         pool = tf.math.segment_max if settings.pooling == "max" else tf.math.segment_mean
         return pool(logits, windows.texts)
-
-
-def multiple_choice_servable(model, config, options):
-    """Return a `BertMultipleChoice` as a `Servable`, given its `MultipleChoiceConfig`.
-
-    Text inputs: `context` (B,) and `endings` (B, C) for any number C of endings. Outputs: `logits`
-    and `probabilities`, float32 (B, C); `choice`, int32 (B,), the number of the most probable
-    ending from 0; for texts `ending`, string (B,). Token ids are (B, C, S).
-    """
-    model, call, buckets = prepare_model(model, options, config.max_seq_length)
-    tokenizer = GraphTokenizer(config.vocab_file, **config.tokenizer_settings)
-
-    def serve_ids(inputs):
-        logits = call(inputs)["logits"]
-        choice = tf.argmax(logits, -1, tf.int32)
-        return {"logits": logits, "probabilities": tf.nn.softmax(logits), "choice": choice}
-
-    def serve_text(inputs):
-        num_rows, num_endings = tf.unstack(tf.shape(inputs["endings"]))
-        contexts = tf.repeat(inputs["context"], num_endings)
-        batch = buckets.tokenize(tokenizer, contexts, tf.reshape(inputs["endings"], (-1,)))
-        shape = (num_rows, num_endings, tf.shape(batch["input_ids"])[1])
-        outputs = serve_ids({name: tf.reshape(x, shape) for name, x in batch.items()})
-        ending = tf.gather(inputs["endings"], outputs["choice"], batch_dims=1)
-        return {**outputs, "ending": ending}
-
-    endings = tf.TensorSpec((None, None), tf.string, name="endings")
-    return Servable(
-        task="multiple_choice",
-        trackables=(model, tokenizer),
-        tokenizer=tokenizer,
-        buckets=buckets,
-        serve_text=serve_text,
-        text_signature={**string_specs("context"), "endings": endings},
-        sample_text=lambda text: {"context": text, "endings": ["", ""]},
-        serve_ids=serve_ids,
-        ids_signature=token_id_specs(None, None, None),
-        options=options,
-    )

@@ -4,9 +4,9 @@ import dataclasses
 import os
 
 from bert_tf import console
+from bert_tf.data.columns import Layout
 from bert_tf.data.rows import BadRows
 from bert_tf.errors import UserError
-from bert_tf.tasks.classification.columns import Layout
 from bert_tf.tasks.classification.examples import (
     find_labels,
     hold_out,

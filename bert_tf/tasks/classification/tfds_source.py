@@ -4,9 +4,9 @@ import dataclasses
 
 import numpy as np
 
+from bert_tf.data.columns import ID, LABEL, TEXT_A, TEXT_B, Layout
 from bert_tf.data.rows import TfdsRows, part_of
 from bert_tf.errors import UserError
-from bert_tf.tasks.classification.columns import ID, LABEL, TEXT_A, TEXT_B, Layout
 from bert_tf.tasks.classification.examples import make_example
 from bert_tf.tasks.classification.glue import custom_task, find_task
 from bert_tf.tasks.classification.reading import collect_examples

@@ -11,11 +11,12 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 from keras import ops
 
-from bert_tf import checkpoints, console, serving
+from bert_tf import checkpoints, console
 from bert_tf.errors import UserError
 from bert_tf.modeling.models import BertPretrainer
 from bert_tf.pipelines.saving import write_pretrained
 from bert_tf.pipelines.text_pipeline import Text, TextPipeline
+from bert_tf.tasks.fill_mask.servable import fill_mask_servable
 from bert_tf.tokenization import FullTokenizer
 
 MASK = "[MASK]"
@@ -144,7 +145,7 @@ class FillMask(TextPipeline):
         write_pretrained(folder, tensors, self.model.config, self.tokenizer)
 
     def _servable(self, options):
-        return serving.fill_mask_servable(
+        return fill_mask_servable(
             self.model, self.tokenizer, self.max_seq_length, options, self._num_best
         )
 

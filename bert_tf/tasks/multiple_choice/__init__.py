@@ -1,20 +1,26 @@
-"""Choosing the ending of a text (BERT paper, section 4.4)."""
+"""Choosing the ending of a text (BERT paper, section 4.4); the example to read for a new task."""
 
 from bert_tf.lazy import lazy_names
+from bert_tf.training.task_spec import ServedTask, TaskSpec
+
+SPEC = TaskSpec(
+    name="multiple_choice",
+    script="run_multiple_choice.py",
+    side_file="choice.json",
+    config_class=f"{__name__}.config:MultipleChoiceConfig",
+    read=f"{__name__}.data:read",
+    make_model=f"{__name__}.task:make_model",
+    make_servable=f"{__name__}.servable:multiple_choice_servable",
+    served={"multiple_choice": ServedTask(f"{__name__}.answers:MultipleChoiceAnswers")},
+)
 
 __getattr__, __all__ = lazy_names(
     __name__,
     {
         "config": ("MultipleChoiceConfig",),
-        "task": (
-            "SPEC",
-            "Example",
-            "MultipleChoiceData",
-            "MultipleChoiceTask",
-            "features",
-            "make_model",
-            "read",
-            "read_examples",
-        ),
+        "data": ("MultipleChoiceData", "read"),
+        "features": ("convert_examples",),
+        "reading": ("Example", "read_examples"),
+        "task": ("MultipleChoiceTask", "make_model"),
     },
 )

@@ -4,7 +4,7 @@ import dataclasses
 
 from bert_tf.configs.data_files import FileOptions
 from bert_tf.configs.options import option
-from bert_tf.io import files
+from bert_tf.tasks.multiple_choice import SPEC
 from bert_tf.training.task_config import TaskConfig
 
 
@@ -15,7 +15,7 @@ class MultipleChoiceConfig(FileOptions, TaskConfig):
     The number of choices is not part of it: the model scores any number.
     """
 
-    FILE = files.CHOICE
+    FILE = SPEC.side_file
 
     data_dir: str | None = option(None, "Folder with train.csv, dev.csv (or val.csv), test.csv.")
     context_columns: tuple[str, ...] = option(

@@ -6,7 +6,7 @@ from bert_tf.configs.data_files import TfdsOptions
 from bert_tf.configs.options import option
 from bert_tf.configs.train import MAX_PROCESSES
 from bert_tf.errors import UserError
-from bert_tf.io import files
+from bert_tf.tasks.question_answering import SPEC
 from bert_tf.training.task_config import TaskConfig
 
 # [CLS] question [SEP] window [SEP]
@@ -17,7 +17,7 @@ NUM_SPECIAL_TOKENS = 3
 class QuestionAnsweringConfig(TfdsOptions, TaskConfig):
     """The configuration of question answering; that of its model is in `squad.json`."""
 
-    FILE = files.SPANS
+    FILE = SPEC.side_file
 
     max_seq_length: int = option(
         384,

@@ -12,7 +12,6 @@ from bert_tf.data import records
 from bert_tf.errors import UserError
 from bert_tf.io import files
 from bert_tf.modeling import BertSpanLabeler
-from bert_tf.tasks.question_answering.config import QuestionAnsweringConfig
 from bert_tf.tasks.question_answering.features import window_cache
 from bert_tf.tasks.question_answering.reading import (
     JsonSource,
@@ -26,7 +25,7 @@ from bert_tf.tasks.question_answering.task import (
     metric_names,
 )
 from bert_tf.training import results
-from bert_tf.training.task import TaskData, TaskSpec, result_file
+from bert_tf.training.task import TaskData, result_file
 
 PREDICTIONS, N_BEST, NULL_ODDS = "predictions.json", "nbest_predictions.json", "null_odds.json"
 
@@ -79,7 +78,7 @@ class QuestionAnsweringData(TaskData):
     def schema(self, split, with_teacher=False):
         return records.SQUAD_TRAINING if split == "train" else records.SQUAD
 
-    def make_task(self, dtype=None, distillation=None):
+    def make_task(self, dtype=None, teacher=None):
         return QuestionAnsweringTask(self.config, dtype, self.extractor, self._mask_padding)
 
     def evaluate_and_predict(self, run):
@@ -253,13 +252,3 @@ def _writing_json(path):
 
         yield write
         writer.write("{}\n" if before == "{\n" else "\n}\n")
-
-
-SPEC = TaskSpec(
-    name="question_answering",
-    script="run_squad.py",
-    config_class=QuestionAnsweringConfig,
-    read=read,
-    make_model=make_model,
-    servable="bert_tf.tasks.question_answering.servable:question_answering_servable",
-)

@@ -177,22 +177,21 @@ def question_answering_servable(model, config, options):
     Text inputs and outputs are those of `QuestionAnsweringModule`; the outputs for token ids are
     `start_logits` and `end_logits`.
     """
-    model, call, buckets = prepare_model(model, options, config.max_seq_length)
-    module = QuestionAnsweringModule(call, config, buckets)
+    prepared = prepare_model(model, options, config.max_seq_length)
+    module = QuestionAnsweringModule(prepared.call, config, prepared.buckets)
 
     def serve_ids(inputs):
-        outputs = call(inputs)
+        outputs = prepared.call(inputs)
         return {name: outputs[name] for name in ("start_logits", "end_logits")}
 
     return Servable(
         task="question_answering",
-        trackables=(model, module),
+        prepared=prepared,
         tokenizer=module.tokenizer,
-        buckets=buckets,
         serve_text=lambda inputs: module(inputs["question"], inputs["context"]),
+        serve_ids=serve_ids,
         text_signature=string_specs("question", "context"),
         # A pair has one separator more than a single text.
         sample_text=lambda text: {"question": "", "context": text.partition(" ")[2]},
-        serve_ids=serve_ids,
-        options=options,
+        module=module,
     )

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 from keras import ops
 
-from bert_tf import checkpoints, console, serving
+from bert_tf import checkpoints, console
 from bert_tf.checkpoints import PretrainedFiles
 from bert_tf.checkpoints.metadata import folder_of, read_json
 from bert_tf.configs.model import BertConfig
@@ -21,6 +21,7 @@ from bert_tf.io import files, json_files
 from bert_tf.modeling.models import BertModel, first_position
 from bert_tf.pipelines.saving import write_pretrained
 from bert_tf.pipelines.text_pipeline import Text, TextPipeline, check_is_collection
+from bert_tf.tasks.sentence_embedding.servable import sentence_embedding_servable
 from bert_tf.tokenization import FullTokenizer
 
 # The poolings, and the setting of a sentence-transformers folder that turns each of them on.
@@ -139,7 +140,7 @@ class SentenceEncoder(TextPipeline):
             files.write_text(os.path.join(folder, name), json.dumps(value, indent=2) + "\n")
 
     def _servable(self, options):
-        return serving.sentence_embedding_servable(self, options)
+        return sentence_embedding_servable(self, options)
 
     def stream(
         self, sentences: Iterable[str], description: str = "reading sentences"

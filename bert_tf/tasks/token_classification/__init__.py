@@ -1,13 +1,30 @@
 """Tagging words: named entities, parts of speech (BERT paper, section 5.3)."""
 
 from bert_tf.lazy import lazy_names
+from bert_tf.training.task_spec import ServedTask, TaskSpec
+
+SPEC = TaskSpec(
+    name="token_classification",
+    script="run_ner.py",
+    side_file="tagger.json",
+    config_class=f"{__name__}.config:TokenClassificationConfig",
+    read=f"{__name__}.data:read",
+    make_model=f"{__name__}.task:make_model",
+    make_servable=f"{__name__}.servable:token_classification_servable",
+    pipeline=f"{__name__}.pipeline:TokenClassification",
+    served={
+        "token_classification": ServedTask(
+            f"{__name__}.answers:TokenClassificationAnswers", options=("labels",)
+        ),
+    },
+)
 
 __getattr__, __all__ = lazy_names(
     __name__,
     {
-        "config": ("TokenClassificationConfig",),
-        "data": ("SPEC", "TokenClassificationData", "read", "write_columns"),
-        "features": ("Tags", "infer_tags", "valid_sentences"),
+        "config": ("Tags", "TokenClassificationConfig"),
+        "data": ("TokenClassificationData", "read", "write_columns"),
+        "features": ("infer_tags", "valid_sentences"),
         "pipeline": (),
         "reading": ("ColumnFiles", "Sentence", "TfdsSentences"),
         "schemes": (),

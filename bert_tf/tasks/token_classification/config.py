@@ -7,8 +7,9 @@ from bert_tf.configs.data_files import FileOptions, TfdsOptions
 from bert_tf.configs.model import LAYER_COMBINATIONS
 from bert_tf.configs.options import fact, option
 from bert_tf.errors import UserError
-from bert_tf.io import files, json_files
+from bert_tf.io import json_files
 from bert_tf.io.json_files import Positive
+from bert_tf.tasks.token_classification import SPEC
 from bert_tf.tasks.token_classification.schemes import (
     convert_tags,
     first_invalid_tag,
@@ -63,7 +64,7 @@ class TokenClassificationConfig(FileOptions, TfdsOptions, TaskConfig):
       tags: the `Tags` that the model predicts.
     """
 
-    FILE = files.TAGGER
+    FILE = SPEC.side_file
 
     # Names are written with capitals (paper, section 5.3), so models are cased.
     do_lower_case: bool = fact(False, saved=True, fixed=True)

@@ -11,9 +11,6 @@ from bert_tf.errors import UserError
 from bert_tf.io import files
 from bert_tf.modeling import layers_of
 from bert_tf.tasks.token_classification import schemes, scoring
-from bert_tf.tasks.token_classification.config import (
-    TokenClassificationConfig,
-)
 from bert_tf.tasks.token_classification.features import (
     convert_sentences,
     infer_tags,
@@ -22,11 +19,10 @@ from bert_tf.tasks.token_classification.features import (
 from bert_tf.tasks.token_classification.reading import ColumnFiles, TfdsSentences
 from bert_tf.tasks.token_classification.task import (
     TokenClassificationTask,
-    make_model,
     metric_names,
 )
 from bert_tf.training import results
-from bert_tf.training.task import TaskData, TaskSpec, result_file
+from bert_tf.training.task import TaskData, result_file
 
 
 class TokenClassificationData(TaskData):
@@ -76,7 +72,7 @@ class TokenClassificationData(TaskData):
     def num_labels(self, split):
         return len(self.config.tags.names)
 
-    def make_task(self, dtype=None, distillation=None):
+    def make_task(self, dtype=None, teacher=None):
         return TokenClassificationTask(self.config, dtype)
 
     def evaluate(self, run, split):
@@ -192,13 +188,3 @@ def _make_source(options):
             raise UserError(f"`{name}={value}`: a column number was expected") from None
     paths = {"train": options.train_file, "dev": options.dev_file, "test": options.test_file}
     return ColumnFiles(options.data_dir, paths, **columns)
-
-
-SPEC = TaskSpec(
-    name="token_classification",
-    script="run_ner.py",
-    config_class=TokenClassificationConfig,
-    read=read,
-    make_model=make_model,
-    servable="bert_tf.tasks.token_classification.servable:token_classification_servable",
-)

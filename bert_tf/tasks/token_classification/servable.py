@@ -7,7 +7,7 @@ positions of a window, E entities of the text that has the most.
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.serving.exporting import Servable, string_specs
+from bert_tf.serving.exporting import Servable
 from bert_tf.serving.prepared_model import prepare_model
 from bert_tf.serving.sequences import substrings
 from bert_tf.tasks.token_classification.schemes import split_tag
@@ -191,17 +191,15 @@ def token_classification_servable(model, config, options):
     Text inputs and outputs are those of `TokenClassificationModule`; the output for token ids is
     `logits`.
     """
-    model, call, buckets = prepare_model(model, options, config.max_seq_length)
-    module = TokenClassificationModule(call, config, buckets)
+    prepared = prepare_model(model, options, config.max_seq_length)
+    module = TokenClassificationModule(prepared.call, config, prepared.buckets)
     return Servable(
         task="token_classification",
-        trackables=(model, module),
+        prepared=prepared,
         tokenizer=module.tokenizer,
-        buckets=buckets,
         serve_text=lambda inputs: module(inputs["text"]),
-        text_signature=string_specs("text"),
-        sample_text=lambda text: {"text": text},
-        serve_ids=lambda inputs: {"logits": call(inputs)["logits"]},
+        serve_ids=lambda inputs: {"logits": prepared.call(inputs)["logits"]},
+        module=module,
         metadata={"labels": config.tags.names},
-        options=options,
+        has_variable_width=True,
     )

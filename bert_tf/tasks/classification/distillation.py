@@ -11,14 +11,19 @@ from bert_tf.data.feature_cache import digest_of_file
 from bert_tf.data.input_pipeline import EvaluationInput, length_multiple
 from bert_tf.errors import UserError
 from bert_tf.io import files
-from bert_tf.tasks.classification import TASK_CLASSES, schema_of, write_features
+from bert_tf.tasks.classification.features import schema_of, write_features
+from bert_tf.tasks.classification.task import TASK_CLASSES
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.training.checkpointing import log_best_checkpoint
 from bert_tf.training.trainer import Trainer
 
 
 class Teacher:
-    """A fine-tuned classifier, loaded from the output folder of its run."""
+    """A fine-tuned classifier, loaded from the output folder of its run.
+
+    Attributes:
+      distillation: the `DistillationConfig`.
+    """
 
     def __init__(self, folder, spec, student, distillation):
         """Find the model, and check that it was trained for the same task.
@@ -32,7 +37,7 @@ class Teacher:
         Raises:
           UserError: if it is not trained, or has a different task, labels or numeric features.
         """
-        self._folder, self._student = folder, student
+        self._folder, self._student, self.distillation = folder, student, distillation
         self._config = spec.config_class.load(folder)
         if self._config is None:
             raise UserError(
@@ -66,7 +71,7 @@ class Teacher:
     def fingerprint(self):
         """A digest of the weights and settings that the logits depend on, as text."""
         paths = tf.io.gfile.glob(f"{self._prefix}.*")
-        side_files = (files.CONFIG, files.VOCABULARY, files.CLASSIFIER)
+        side_files = (files.CONFIG, files.VOCABULARY, self._config.FILE)
         paths += [os.path.join(self._folder, name) for name in side_files]
         return hashlib.sha256("".join(map(digest_of_file, sorted(paths))).encode()).hexdigest()
 

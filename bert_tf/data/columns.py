@@ -1,10 +1,14 @@
 """The columns of a file that have the texts, labels and ids."""
 
 import dataclasses
+import math
 
 from bert_tf import console
 from bert_tf.data.rows import find_column
 from bert_tf.errors import UserError
+
+# The largest value of float32, roughly.
+_LARGEST = 3.4e38
 
 
 @dataclasses.dataclass(frozen=True)
@@ -215,3 +219,17 @@ def _by_count(path, count, layout, split, train_columns):
             "line"
         )
     return Columns(tuple(range(num_texts)), (num_texts,) if has_labels else ())
+
+
+def read_number(text, what):
+    """Return the number in a text; ValueError, naming `what`, if it is not a finite float32."""
+    try:
+        # Python accepts 1_000 as a number; other programs do not.
+        number = math.nan if "_" in text else float(text)
+    except ValueError:
+        number = math.nan
+    if _LARGEST < abs(number) < math.inf:
+        raise ValueError(f"{what} {text!r} is too large for float32")
+    if not abs(number) <= _LARGEST:
+        raise ValueError(f"{what} {text!r} is not a number")
+    return number

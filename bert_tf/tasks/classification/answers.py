@@ -1,0 +1,59 @@
+"""Answers of exported classifiers and regressions."""
+
+from bert_tf.errors import UserError
+from bert_tf.serving.answers import Answers, plain
+
+# A multi-label answer lists the labels that have at least this probability.
+_LABEL_THRESHOLD = 0.5
+
+
+class ClassificationAnswers(Answers):
+    """The most probable label, and the probability of each."""
+
+    outputs = ("probabilities",)
+    tensors = ("label", "labels")
+
+    @staticmethod
+    def answer(outputs, metadata):
+        labels, probabilities = labels_and_probabilities(outputs, metadata)
+        best = labels[int(outputs["probabilities"].argmax())]
+        return {"label": best, "probabilities": probabilities}
+
+    @staticmethod
+    def table_columns(answer, metadata):
+        return {"prediction": answer["label"], "probabilities": answer["probabilities"]}
+
+
+class MultiLabelAnswers(Answers):
+    """The labels that apply, and the probability of each."""
+
+    outputs = ("probabilities",)
+    tensors = ("labels",)
+
+    @staticmethod
+    def answer(outputs, metadata):
+        _, probabilities = labels_and_probabilities(outputs, metadata)
+        likely = [label for label, p in probabilities.items() if p >= _LABEL_THRESHOLD]
+        return {"labels": likely, "probabilities": probabilities}
+
+    @staticmethod
+    def table_columns(answer, metadata):
+        return {"prediction": answer["labels"], "probabilities": answer["probabilities"]}
+
+
+class RegressionAnswers(Answers):
+    """All outputs; a table gets the score."""
+
+    @staticmethod
+    def table_columns(answer, metadata):
+        return {"prediction": answer["score"]}
+
+
+def labels_and_probabilities(outputs, metadata):
+    """Return the labels, of the metadata or the outputs, and a dict from label to probability."""
+    values, labels = outputs["probabilities"], metadata.get("labels", ())
+    if not labels and "labels" in outputs:
+        labels = plain(outputs["labels"])
+    if len(labels) != len(values):
+        raise UserError(f"the model has {len(values)} labels, but its model.json has {len(labels)}")
+    return labels, dict(zip(labels, plain(values), strict=True))

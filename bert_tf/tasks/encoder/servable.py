@@ -1,0 +1,36 @@
+"""Servable of the encoder itself: texts in, the vectors of their tokens out."""
+
+import tensorflow as tf
+
+from bert_tf import checkpoints
+from bert_tf.modeling import BertModel
+from bert_tf.serving.exporting import text_servable
+from bert_tf.serving.prepared_model import prepare_model
+from bert_tf.training.task_config import check_length
+
+
+def pretrained_servable(preset, options, max_seq_length=None):
+    """Return a pre-trained model as a `Servable`; see `encoder_servable`."""
+    length = max_seq_length or 128
+    check_length(length, preset.bert_config)
+    model = BertModel(preset.bert_config)
+    checkpoints.warm_start(model, preset.checkpoint, require_all=True)
+    return encoder_servable(model, preset.tokenizer, length, options)
+
+
+def encoder_servable(model, tokenizer, max_seq_length, options):
+    """Return a `BertModel` with its `FullTokenizer` as a `Servable`.
+
+    Text input: `text`. Outputs: `sequence_output` (B, S, H), `pooled_output` (B, H), and `tokens`,
+    int32 (B, S), the token ids with 0 for padding. The first and last vectors of a text are those
+    of [CLS] and [SEP].
+    """
+    prepared = prepare_model(model, options, max_seq_length)
+
+    def serve_ids(inputs):
+        outputs = prepared.call(inputs)
+        outputs = {name: outputs[name] for name in ("sequence_output", "pooled_output")}
+        outputs = {name: tf.cast(x, tf.float32) for name, x in outputs.items()}
+        return {**outputs, "tokens": tf.identity(inputs["input_ids"])}
+
+    return text_servable("encoder", prepared, tokenizer, serve_ids, has_variable_width=True)

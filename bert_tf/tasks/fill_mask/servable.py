@@ -1,0 +1,60 @@
+"""Servable of masked words: texts with [MASK] in, the best words for each mask out."""
+
+import tensorflow as tf
+
+from bert_tf.modeling.models import INPUTS
+from bert_tf.serving.exporting import text_servable
+from bert_tf.serving.prepared_model import prepare_model
+from bert_tf.tasks.fill_mask import SPEC
+
+# Of one text: the probabilities of the whole vocabulary are in memory for each mask of a batch.
+_MAX_MASKS = 20
+
+
+def pretrained_servable(preset, options, max_seq_length=None, num_best=5):
+    """Return a pre-trained model as a `Servable`; see `fill_mask_servable`."""
+    pipeline = SPEC.pipeline.from_preset(preset, max_seq_length=max_seq_length or 128)
+    return fill_mask_servable(
+        pipeline.model, pipeline.tokenizer, pipeline.max_seq_length, options, num_best
+    )
+
+
+def fill_mask_servable(model, tokenizer, max_seq_length, options, num_best=5):
+    """Return a `BertPretrainer` as a `Servable` that predicts [MASK] words.
+
+    Text input: `text`, whose first 20 masks are predicted. Outputs, for P masks (of the text that
+    has the most) and the K best words for each, best first: `words`, string (B, P, K), and
+    `probabilities`, float32 (B, P, K); "" and 0 after the last mask of a text. `num_best` is K, and
+    the `FullTokenizer` must keep special tokens.
+    """
+    prepared = prepare_model(model, options, max_seq_length)
+    mask_id, id_to_token = tokenizer.vocab["[MASK]"], tokenizer.inv_vocab
+    words = [id_to_token.get(i, "") for i in range(max(id_to_token) + 1)]
+    num_words = len(words)
+
+    def serve_ids(inputs):
+        indices = tf.where(tf.equal(inputs["input_ids"], mask_id))
+        positions = tf.RaggedTensor.from_value_rowids(
+            tf.cast(indices[:, 1], tf.int32),
+            indices[:, 0],
+            tf.shape(inputs["input_ids"], tf.int64)[0],
+        )[:, :_MAX_MASKS]
+        is_mask = tf.sequence_mask(positions.row_lengths())[:, :, None]
+        inputs = {name: inputs[name] for name in INPUTS}
+        inputs["masked_lm_positions"] = positions.to_tensor()
+        logits = prepared.call(inputs)["masked_lm_logits"]
+        # The embedding table may have more rows than the vocabulary has words.
+        probabilities = tf.nn.softmax(logits)[:, :, :num_words]
+        probabilities, best = tf.math.top_k(probabilities, min(num_best, num_words))
+        return {
+            "words": tf.where(is_mask, tf.gather(tf.constant(words), best), ""),
+            "probabilities": tf.where(is_mask, probabilities, 0.0),
+        }
+
+    def sample_text(text):
+        return {"text": f"[MASK] {text.partition(' ')[2]}"}  # instead of the first word
+
+    return text_servable(
+        "fill_mask", prepared, tokenizer, serve_ids,
+        sample_text=sample_text, has_variable_width=True,
+    )  # fmt: skip

@@ -1,0 +1,15 @@
+"""Answers of exported multiple choice models."""
+
+from bert_tf.serving.answers import Answers, plain
+
+
+class MultipleChoiceAnswers(Answers):
+    """The number of the most probable ending, and the probability of each."""
+
+    outputs = ("probabilities",)
+    tensors = ("endings",)
+
+    @staticmethod
+    def answer(outputs, metadata):
+        values = outputs["probabilities"]
+        return {"choice": int(values.argmax()), "probabilities": plain(values)}

@@ -1,0 +1,123 @@
+"""Reading contexts and their endings from tables."""
+
+import dataclasses
+import re
+
+from bert_tf import console
+from bert_tf.data.columns import ID
+from bert_tf.data.rows import BadRows, find_column
+from bert_tf.data.tables import read_rows
+from bert_tf.errors import UserError
+from bert_tf.tasks.multiple_choice.config import MultipleChoiceConfig
+
+# Column names: SWAG's, and plain ones.
+CONTEXT, LABEL = ("startphrase", "context"), ("label",)
+_ENDING = re.compile(r"ending_?(\d+)$", re.IGNORECASE)
+
+
+@dataclasses.dataclass(frozen=True)
+class Example:
+    """A context, its C endings and, outside a test set, the number of the right one from 0.
+
+    `where` is file and line, `id` the id in the data or the row number from 0.
+    """
+
+    where: str
+    context: str
+    endings: tuple
+    label: int | None = None
+    id: str | None = None
+
+
+def read_examples(path, options=None, with_label=True):
+    """Return the list of `Example` of a file, and the tuple of the names of its ending columns.
+
+    Args:
+      path: a file whose first line names its columns; see `tables.format_by_name` for the formats.
+      options: a `MultipleChoiceConfig`, for columns and bad rows.
+      with_label: whether there is a label column.
+
+    Raises:
+      UserError: names file and line of a bad row, or what is wrong with the header.
+    """
+    options = options or MultipleChoiceConfig()
+    bad = BadRows(options.skip_bad_rows)
+    rows = read_rows(path)
+    number, names, problem = next(rows, (1, [], "the file is empty"))
+    if problem:
+        raise UserError(f"{path}, line {number}: {problem}")
+    names = [name.strip() for name in names]
+    columns = _find_columns(path, names, options, with_label)
+
+    def make(where, index, row):
+        cells, problem = row
+        if problem:
+            raise ValueError(problem)
+        return _example(where, index, cells, names, columns)
+
+    examples = bad.collect(((f"{path}, line {number}", row) for number, *row in rows), make)
+    bad.report()
+    if not examples:
+        raise UserError(f"{bad.first or path}: the file has no usable example")
+    return examples, columns.ending_columns
+
+
+def _find_columns(path, names, options, with_label):
+    """Return the options with all columns named as in the header; logs what was chosen."""
+
+    def find(wanted, argument=None):
+        index = find_column(path, names, wanted, argument)
+        return None if index is None else names[index]
+
+    context = tuple(find([name], "context_columns") for name in options.context_columns)
+    endings = tuple(find([name], "ending_columns") for name in options.ending_columns)
+    if not endings:
+        numbered = [(int(match[1]), name) for name in names if (match := _ENDING.match(name))]
+        endings = tuple(name for _, name in sorted(numbered))
+    if len(set(endings)) < 2:
+        raise UserError(
+            f"{path}, line 1: two or more columns of endings were expected, such as ending0 and "
+            f"ending1, found {', '.join(endings) or 'none'}; name them with `ending_columns`"
+        )
+    label_names = [options.label_column] if options.label_column else LABEL
+    row_id = options.id_column
+    columns = dataclasses.replace(
+        options,
+        context_columns=context or (find(CONTEXT, "context_columns"),),
+        ending_columns=endings,
+        label_column=find(label_names, "label_column") if with_label else None,
+        id_column=find([row_id], "id_column") if row_id else find(ID),
+    )
+    used = (*columns.context_columns, *endings, columns.label_column, columns.id_column)
+    if repeated := [name for name in used if names.count(name) > 1]:
+        raise UserError(f"{path}, line 1: the column {repeated[0]} occurs twice")
+    console.info(
+        "%s: %s, and the %d choices %s", path, " + ".join(columns.context_columns), len(endings),
+        ", ".join(endings),
+    )  # fmt: skip
+    return columns
+
+
+def _example(where, index, row, names, columns):
+    """Return the example of a row; ValueError if the row is bad."""
+    if len(row) != len(names):
+        # For example a comma that should be quoted: what follows it is in the wrong column.
+        raise ValueError(f"{len(row)} columns, but the first line has {len(names)}")
+    cells = dict(zip(names, row, strict=True))
+    for name in (*columns.context_columns, *columns.ending_columns):
+        if not cells[name].strip():
+            raise ValueError(f"{name} is empty")
+    label = None
+    if columns.label_column:
+        text = cells[columns.label_column]
+        numbers = [str(i) for i in range(len(columns.ending_columns))]
+        if text.strip() not in numbers:
+            raise ValueError(f"the label {text!r} is not one of {', '.join(numbers)}")
+        label = int(text)
+    return Example(
+        where,
+        " ".join(cells[name].strip() for name in columns.context_columns),
+        tuple(cells[name] for name in columns.ending_columns),
+        label,
+        cells[columns.id_column] if columns.id_column else str(index),
+    )

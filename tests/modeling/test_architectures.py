@@ -1,0 +1,134 @@
+"""DistilBERT and ELECTRA from Hugging Face folders, compared with `transformers`."""
+
+import keras
+import numpy as np
+import pytest
+
+import bert_tf
+from bert_tf import checkpoints
+from bert_tf.modeling import BertClassifier, BertModel, BertPretrainer, BertSpanLabeler
+from tests.common import features, write_vocab
+
+SIZES = {"vocab_size": 50, "max_position_embeddings": 12, "initializer_range": 0.5}
+CONFIGS = {
+    "DistilBert": {"dim": 16, "n_layers": 2, "n_heads": 2, "hidden_dim": 32, "activation": "gelu"},
+    "Electra": {
+        "embedding_size": 8,
+        "hidden_size": 16,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 32,
+    },
+}
+POOLER = ["bert/pooler/dense/kernel", "bert/pooler/dense/bias"]
+NEXT_SENTENCE = ["cls/seq_relationship/output_weights", "cls/seq_relationship/output_bias"]
+
+
+def write_folder(transformers, folder, name, head="Model", **options):
+    """Write a random model of `transformers`; return it and its path."""
+    import torch
+
+    torch.manual_seed(0)
+    config = getattr(transformers, f"{name}Config")(**SIZES, **CONFIGS[name], **options)
+    model = getattr(transformers, f"{name}{head}")(config).eval()
+    with torch.no_grad():  # zeros and ones would hide an unused bias or norm
+        for parameter in model.parameters():
+            parameter += 0.1 * torch.randn_like(parameter)
+    model.save_pretrained(folder)
+    return model, str(folder)
+
+
+def run_with_transformers(model, batch):
+    import torch
+
+    tensors = {"input_ids": batch["input_ids"], "attention_mask": batch["input_mask"]}
+    if "DistilBert" not in type(model).__name__:
+        tensors["token_type_ids"] = batch["segment_ids"]
+    with torch.no_grad():
+        outputs = model(**{name: torch.tensor(value).long() for name, value in tensors.items()})
+    return {name: value.numpy() for name, value in outputs.items() if hasattr(value, "numpy")}
+
+
+def assert_same(actual, expected, is_token=...):
+    actual, expected = np.asarray(actual)[is_token], expected[is_token]
+    np.testing.assert_allclose(actual, expected, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_encoder(transformers, tmp_path, caplog, name):
+    caplog.set_level("INFO")
+    reference, folder = write_folder(transformers, tmp_path / "hf", name)
+    model = BertModel.from_preset(folder)
+    assert f"randomly initialized: {', '.join(POOLER)}" in caplog.text
+    assert "not used" not in caplog.text
+    batch = features()
+    expected = run_with_transformers(reference, batch)["last_hidden_state"]
+    is_token = batch["input_mask"] == 1
+    for skip_padding in (False, True):
+        outputs = model(batch, skip_padding=skip_padding)
+        assert_same(outputs["sequence_output"], expected, is_token)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    assert_same(loaded(batch)["sequence_output"], expected, is_token)
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_classifier(transformers, tmp_path, caplog, name):
+    """Transformers' dense layer before the classifier is the pooler with another activation."""
+    head = "ForSequenceClassification"
+    reference, folder = write_folder(transformers, tmp_path / "hf", name, head, num_labels=3)
+    model = BertClassifier.from_preset(folder)
+    assert "randomly initialized" not in caplog.text
+    expected = run_with_transformers(reference, features())["logits"]
+    assert_same(model(features())["logits"], expected)
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_masked_lm(transformers, tmp_path, caplog, name):
+    reference, folder = write_folder(transformers, tmp_path / "hf", name, "ForMaskedLM")
+    model = BertPretrainer.from_preset(folder)
+    names = ", ".join([*POOLER, *NEXT_SENTENCE])
+    assert f"randomly initialized: {names}" in caplog.text
+    batch = {**features(), "masked_lm_positions": np.tile(np.arange(8, dtype="int32"), (3, 1))}
+    expected = run_with_transformers(reference, batch)["logits"]
+    assert_same(model(batch)["masked_lm_logits"], expected, batch["input_mask"] == 1)
+
+
+def test_span_labeler_and_conversion_to_the_release(transformers, tmp_path):
+    reference, folder = write_folder(
+        transformers, tmp_path / "hf", "DistilBert", "ForQuestionAnswering"
+    )
+    write_vocab(tmp_path / "hf")
+    batch = features()
+    expected = run_with_transformers(reference, batch)["start_logits"]
+    checkpoints.convert(folder, str(tmp_path / "release"), "release")
+    for path in (folder, str(tmp_path / "release")):
+        model = BertSpanLabeler.from_preset(path)
+        assert_same(model(batch)["start_logits"], expected, batch["input_mask"] == 1)
+    with pytest.raises(bert_tf.UserError, match="pooler_act=relu is not BERT"):
+        checkpoints.convert(folder, str(tmp_path / "again"), "hugging_face")
+
+
+def test_unused_weights_keep_their_names(transformers, tmp_path, caplog):
+    caplog.set_level("INFO")
+    _, folder = write_folder(transformers, tmp_path / "hf", "Electra", "ForPreTraining")
+    BertModel.from_preset(folder)
+    assert "not used: discriminator_predictions.dense" in caplog.text
+
+
+def test_config():
+    config = bert_tf.BertConfig.from_dict(
+        {"model_type": "distilbert", **SIZES, **CONFIGS["DistilBert"]}
+    )
+    assert (config.hidden_size, config.num_hidden_layers) == (16, 2)
+    assert config.hidden_act == "gelu_erf"
+    assert config.differences_from_bert() == "has_segment_embeddings=False, pooler_act=relu"
+    assert bert_tf.BertConfig.from_dict(config.to_dict()) == config
+    for change, message in (
+        ({"model_type": "roberta"}, "supported are also 'distilbert', 'electra'"),
+        ({"pooler_act": "swish"}, "pooler_act must be one of"),
+        ({"embedding_size": 0}, "embedding_size must be an integer"),
+        ({"has_segment_embeddings": 1}, "has_segment_embeddings must be true or false"),
+    ):
+        with pytest.raises(bert_tf.UserError, match=message):
+            bert_tf.BertConfig.from_dict({**SIZES, **change})
