@@ -38,7 +38,7 @@ class ClassificationData(TaskData):
       options: the `ClassificationOptions`.
     """
 
-    version = 3
+    version = 2
 
     def __init__(self, task, examples, config, options):
         super().__init__(examples, config, options)
