@@ -85,17 +85,23 @@ class BertModel(PretrainedModel):
         """Build the graph and its weights; `dtype` is a Keras policy such as "mixed_bfloat16"."""
         inputs = token_inputs()
         embeddings = Embeddings(config, name="embeddings", dtype=dtype)
-        layers = [
+        # A layer is made when the one before it has its weights: the seeds of initial weights and
+        # dropout are drawn in this order, and a seed always gives the same model.
+        layers = (
             TransformerLayer(config, with_attention_probs, name=f"layer_{i}", dtype=dtype)
             for i in range(config.num_hidden_layers)
-        ]
-        pooler = Dense(
-            config.hidden_size,
-            activation=activation(config.pooler_act),
-            kernel_initializer=initializer(config),
-            name="pooler",
-            dtype=dtype,
         )
+
+        def pooler(x):
+            layer = Dense(
+                config.hidden_size,
+                activation=activation(config.pooler_act),
+                kernel_initializer=initializer(config),
+                name="pooler",
+                dtype=dtype,
+            )
+            return layer(x)
+
         outputs = _encode(embeddings, layers, pooler, inputs)
         super().__init__(inputs=inputs, outputs=outputs, name=name)
         self._store_config(config, dtype, with_attention_probs=with_attention_probs)

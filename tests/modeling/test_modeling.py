@@ -1,6 +1,7 @@
 """The model: the release's outputs, dropout, Keras files, also those of version 0.1."""
 
 import concurrent.futures
+import hashlib
 import importlib
 import pathlib
 import threading
@@ -410,3 +411,12 @@ def test_no_operation_needs_a_gpu(monkeypatch):
     graph = tf.function(tagger).get_concrete_function(features()).graph.as_graph_def()
     nodes = [*graph.node, *(node for f in graph.library.function for node in f.node_def)]
     assert nodes and not [node.op for node in nodes if "Cudnn" in node.op]
+
+
+def test_a_seed_gives_the_initial_weights_of_version_0_2():
+    """A run from random weights must not depend on the order in which code makes the layers."""
+    keras.utils.set_random_seed(0)
+    digest = hashlib.sha256()
+    for weight in bert_tf.BertPretrainer(TINY).weights:
+        digest.update(weight.numpy().tobytes())
+    assert digest.hexdigest()[:16] == "bce6c8d92a91152e"

@@ -36,7 +36,7 @@ class ClassificationData(TaskData):
       config: the `ClassificationConfig`.
     """
 
-    version = 3
+    version = 2
 
     def __init__(self, task, examples, config):
         super().__init__(examples, config)
