@@ -190,7 +190,7 @@ CONFIGS = [
     configs.TrainConfig(), configs.OptimizerConfig(), configs.DeviceConfig(), configs.ModelConfig(),
     configs.InstanceConfig(), configs.FineTuneConfig("out"), configs.PretrainingConfig("a", "b"),
     configs.PretrainingDataConfig("a", "b"), configs.ExportConfig("out"), configs.ServingConfig(),
-    *(spec.config_class() for spec in tasks.TASKS.values()),
+    *(spec.config_class() for spec in tasks.TASKS.values() if spec.config_class),
 ]  # fmt: skip
 PLACES = [(config, x.name) for config in CONFIGS for x in dataclasses.fields(config)]
 
