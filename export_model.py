@@ -7,8 +7,8 @@ from absl import flags
 
 import bert_tf
 from bert_tf.cli import pipelines
-from bert_tf.cli.flags import FLAGS, define_options, run
-from bert_tf.configs.export import ExportConfig
+from bert_tf.cli.flags import FLAGS, define_options, from_flags, run
+from bert_tf.configs.export import ExportConfig, ServingConfig
 
 define_options(ExportConfig())
 flags.DEFINE_enum(
@@ -53,16 +53,6 @@ def check_flags(task):
         )
 
 
-def export_options():
-    try:
-        buckets = tuple(map(int, FLAGS.sequence_buckets or ()))
-    except ValueError:
-        raise bert_tf.UserError("--sequence_buckets: whole numbers were expected") from None
-    return bert_tf.serving.Options(
-        FLAGS.inputs, buckets, FLAGS.weights, FLAGS.warm_up, FLAGS.dtype, FLAGS.skip_padding
-    )
-
-
 def from_run():
     """Return the `Servable` of --model_dir."""
     folder = FLAGS.model_dir
@@ -87,7 +77,7 @@ def make_servable(spec, config, checkpoint):
     bert_tf.checkpoints.warm_start(
         model, checkpoint, require_all=True, labels=config.labels or None
     )
-    return spec.make_servable(model, config, export_options())
+    return spec.make_servable(model, config, from_flags(ServingConfig()))
 
 
 def from_pretrained(task):
@@ -96,7 +86,9 @@ def from_pretrained(task):
     preset = pipelines.model_files()
     options = {name: FLAGS[name].value for name in served.options}
     if spec.pretrained_servable:
-        return spec.pretrained_servable(preset, export_options(), FLAGS.max_seq_length, **options)
+        return spec.pretrained_servable(
+            preset, from_flags(ServingConfig()), FLAGS.max_seq_length, **options
+        )
     options.pop("labels", None)
     metadata = bert_tf.checkpoints.read_metadata(preset.checkpoint)
     config = spec.config_class.of_pretrained(

@@ -40,7 +40,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         methods = {}
         for dtype in FLAGS.dtypes:
-            options = bert_tf.serving.Options(dtype=dtype, warm_up=False)
+            options = bert_tf.configs.ServingConfig(dtype=dtype, warm_up=False)
             from bert_tf.tasks.classification.servable import classification_servable
 
             servable = classification_servable(classifier.model, config, options)

@@ -22,7 +22,7 @@ import tensorflow as tf
 from absl import flags
 
 import bert_tf
-from bert_tf import serving
+from bert_tf import configs, serving
 from bert_tf.modeling.models import INPUTS
 from bert_tf.pipelines.text_pipeline import Text, TextPreprocessor
 from bert_tf.tasks import question_answering as squad
@@ -86,7 +86,7 @@ def exported(encoder, folder):
     """Write the two SavedModels and return their folders, text first, then ids."""
     folders = []
     for inputs in ("text", "ids"):
-        options = serving.Options(inputs=inputs, warm_up=False)
+        options = configs.ServingConfig(inputs=inputs, warm_up=False)
         servable = sentence_embedding_servable(encoder, options)
         folders.append(serving.export(servable, os.path.join(folder, inputs)))
     return folders

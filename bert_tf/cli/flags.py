@@ -162,7 +162,7 @@ def from_flags(config):
 
     An option that is None gets the value of its flag only if the flag is given.
     """
-    values = {}
+    values, hints = {}, typing.get_type_hints(type(config))
     for field in dataclasses.fields(config):
         name, value = field.name, getattr(config, field.name)
         if isinstance(value, Config):
@@ -173,5 +173,15 @@ def from_flags(config):
             and (value is not None or FLAGS[name].present)
         ):
             given = FLAGS[name].value
-            values[name] = tuple(given or ()) if isinstance(value, tuple) else given
+            if isinstance(value, tuple):
+                given = _elements(name, given or (), typing.get_args(hints[name])[0])
+            values[name] = given
     return dataclasses.replace(config, **values)
+
+
+def _elements(name, texts, kind):
+    """Return the elements of a flag's list as a tuple; UserError if one is not of their type."""
+    try:
+        return tuple(map(kind, texts)) if kind is int else tuple(texts)
+    except ValueError:
+        raise UserError(f"--{name}={','.join(texts)}: whole numbers were expected") from None

@@ -5,13 +5,16 @@ import dataclasses
 from bert_tf.configs.model import ModelConfig
 from bert_tf.configs.options import Config, option
 
-WEIGHT_TYPES = ("float32", "bfloat16", "int8")
-COMPUTE_TYPES = ("float32", "bfloat16", "float16")
-
 
 @dataclasses.dataclass(frozen=True)
 class ServingConfig(Config):
-    """How a model of any task is exported."""
+    """How a model of any task is exported.
+
+    From Python, a `dtype` of None leaves the model as it is. `skip_padding` (see `TokenLayout`) is
+    off by default with `sequence_buckets`, which are for devices and compilers that need few
+    shapes, and for ids, since converters may lack the operations. A task whose answers depend on
+    the outputs for padding needs False.
+    """
 
     inputs: str = option(
         "text",
@@ -19,7 +22,7 @@ class ServingConfig(Config):
         "ids and needs only TensorFlow.",
         choices=("text", "ids"),
     )
-    sequence_buckets: tuple[str, ...] = option(
+    sequence_buckets: tuple[int, ...] = option(
         (),
         "Lengths to pad sequences to, such as 32,64,128; the longest of a batch if not given.",
     )
@@ -27,12 +30,12 @@ class ServingConfig(Config):
         None,
         "Type to store the weights in, that of dtype if not given; bfloat16 and int8 make the "
         "files half and a quarter as large.",
-        choices=WEIGHT_TYPES,
+        choices=("float32", "bfloat16", "int8"),
     )
-    dtype: str = option(
+    dtype: str | None = option(
         "float32",
         "Type to compute in; bfloat16 is faster on CPUs that have instructions for it.",
-        choices=COMPUTE_TYPES,
+        choices=("float32", "bfloat16", "float16"),
     )
     skip_padding: bool | None = option(
         None,
@@ -40,6 +43,18 @@ class ServingConfig(Config):
         "have no sequence_buckets. XLA, TPUs and converters need models that compute padding.",
     )
     warm_up: bool = option(True, "Whether to write requests for TF Serving to warm up with.")
+
+    @property
+    def stored_type(self):
+        """The type that the weights are stored in."""
+        return self.weights or self.dtype or "float32"
+
+    @property
+    def computes_padding(self):
+        """Whether padding is computed."""
+        if self.skip_padding is None:
+            return self.inputs != "text" or bool(self.sequence_buckets)
+        return not self.skip_padding
 
 
 @dataclasses.dataclass(frozen=True)

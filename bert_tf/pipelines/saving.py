@@ -7,6 +7,7 @@ import keras
 
 from bert_tf import checkpoints, console, serving
 from bert_tf.checkpoints.metadata import CONFIG_FILES, find_companion_file
+from bert_tf.configs.export import ServingConfig
 from bert_tf.errors import UserError
 from bert_tf.io import files
 from bert_tf.tokenization.vocabulary import to_text
@@ -23,7 +24,7 @@ class Pipeline:
     _is_random = False
 
     def _servable(self, options):
-        """Return the `serving.Servable` for `serving.Options`."""
+        """Return the `serving.Servable` for `configs.ServingConfig`."""
         raise NotImplementedError
 
     def _write_preset(self, folder):
@@ -56,7 +57,7 @@ class Pipeline:
           warm_up: whether to write requests that TF Serving warms the model up with.
           dtype: the type to compute in: "float32", "bfloat16" or "float16"; None for that of the
             model.
-          skip_padding: whether to compute only tokens, see `serving.Options`.
+          skip_padding: whether to compute only tokens, see `configs.ServingConfig`.
 
         Returns:
           The folder written, FOLDER/VERSION.
@@ -68,7 +69,7 @@ class Pipeline:
             raise UserError(f"`inputs={inputs}`: expected text or ids")
         if dtype is None and self.model.compute_type != "float64":
             dtype = self.model.compute_type
-        options = serving.Options(inputs, tuple(buckets), weights, warm_up, dtype, skip_padding)
+        options = ServingConfig(inputs, tuple(buckets), weights, dtype, skip_padding, warm_up)
         self._warn_if_random("the answers of the exported model")
         return serving.export(self._servable(options), os.fspath(folder), version)
 

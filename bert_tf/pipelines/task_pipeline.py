@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf import checkpoints, console, serving
+from bert_tf.configs.export import ServingConfig
 from bert_tf.configs.train import OptimizerConfig
 from bert_tf.data.input_pipeline import group_size, length_multiple
 from bert_tf.errors import UserError
@@ -264,7 +265,7 @@ class TaskPipeline(Pipeline):
         is_same = len(variables) == len(previous) and all(map(operator.is_, variables, previous))
         if self._predictor is None or not is_same:
             skip_padding = can_skip_padding(self.model.distribute_strategy)
-            options = serving.Options(skip_padding=skip_padding)
+            options = ServingConfig(dtype=None, skip_padding=skip_padding)
             config = dataclasses.replace(self.config, **changes)
             servable = self.spec.make_servable(self.model, config, options)
             self._predictor = serving.ServablePredictor(servable)

@@ -13,7 +13,6 @@ __getattr__, __all__ = lazy_names(
         "client": ("Client",),
         "exporting": ("Servable", "export"),
         "predictor": ("Predictor", "ServablePredictor", "read_metadata"),
-        "prepared_model": ("Options",),
         "transports": ("ServerError",),
     },
 )

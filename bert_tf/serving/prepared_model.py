@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.configs.export import COMPUTE_TYPES, WEIGHT_TYPES
+from bert_tf.configs.export import ServingConfig
 from bert_tf.errors import UserError
 from bert_tf.modeling.layer_states import named_layers
 from bert_tf.serving.sequences import Buckets
@@ -18,42 +18,6 @@ _MIN_QUANTIZED_SIZE = 4096
 # Larger models are as fast with variables, and TensorFlow takes 20 seconds and 3 GB of memory to
 # optimize a graph with the constants of BERT-Base.
 _MAX_CONSTANT_BYTES = 0.1e9
-
-
-class Options(NamedTuple):
-    """How to export a model of any task.
-
-    Attributes:
-      inputs: "text" for a `serving_default` that takes strings and a signature `ids`; "ids" for a
-        `serving_default` that takes token ids in a graph that requires TensorFlow alone.
-      buckets: lengths to pad the sequences of texts to; empty for the longest of a batch.
-      weights: the type to store the weights in, one of `WEIGHT_TYPES`; None for `dtype`.
-      warm_up: whether to write requests that TF Serving warms the model up with.
-      dtype: the type to compute in, one of `COMPUTE_TYPES`; None for the model as it is.
-      skip_padding: whether to compute only tokens, see `TokenLayout`, for both signatures; None
-        for a model that takes text and has no buckets. Buckets are for devices and compilers that
-        need few shapes, and converters of models that take ids may lack the operations. A task
-        whose answers depend on the outputs for padding needs False.
-    """
-
-    inputs: str = "text"
-    buckets: tuple = ()
-    weights: str | None = None
-    warm_up: bool = True
-    dtype: str | None = None
-    skip_padding: bool | None = None
-
-    @property
-    def stored_type(self):
-        """The type that the weights are stored in."""
-        return self.weights or self.dtype or "float32"
-
-    @property
-    def computes_padding(self):
-        """Whether padding is computed."""
-        if self.skip_padding is None:
-            return self.inputs != "text" or bool(self.buckets)
-        return not self.skip_padding
 
 
 class QuantizedModel(tf.Module):
@@ -103,19 +67,19 @@ class QuantizedModel(tf.Module):
 
 
 class PreparedModel(NamedTuple):
-    """A model to which `Options` were applied.
+    """A model to which a `ServingConfig` was applied.
 
     Attributes:
       model: the object to save, a Keras model or a `QuantizedModel`.
       call: function from a dict of inputs to the outputs in inference mode, as of a Keras model.
       buckets: the `Buckets` of sequence lengths.
-      options: the `Options`.
+      options: the `ServingConfig`.
     """
 
     model: Any
     call: Callable
     buckets: Buckets
-    options: Options
+    options: ServingConfig
 
     def with_tokenizer(self, serve_ids, tokenizer, *names):
         """Return a function like `serve_ids` that takes one or two texts instead of token ids.
@@ -141,13 +105,10 @@ def prepare_model(model, options, max_seq_length):
       UserError: if an option is not valid, or does not fit the model: one that Keras quantized
         computes in the type that it has.
     """
-    for name, values in (("weights", WEIGHT_TYPES), ("dtype", COMPUTE_TYPES)):
-        value = getattr(options, name)
-        if value not in (*values, None):
-            raise UserError(f"`{name}={value}`: expected one of {', '.join(values)}")
+    options.validate()
     if options.weights == "float32" and options.dtype not in ("float32", None):
         raise UserError(f"`weights=float32` cannot be combined with `dtype={options.dtype}`")
-    buckets = Buckets(options.buckets, max_seq_length)
+    buckets = Buckets(options.sequence_buckets, max_seq_length)
     call = model
     if options.dtype and {model.compute_type, model.weight_type} != {options.dtype}:
         call = model = _convert(model, options.dtype)

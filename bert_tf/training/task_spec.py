@@ -47,9 +47,9 @@ class TaskSpec:
         "train", "dev" and "test" that are needed, and `stored` the `TaskConfig` of a
         trained run, or None.
       make_model: function from (config, dtype) to the Keras model.
-      make_servable: function from (model, config, `serving.Options`) to a `serving.Servable`.
-      pretrained_servable: function from (preset, `serving.Options`, max_seq_length, **options) to
-        the `serving.Servable` of a model without a fine-tuned head.
+      make_servable: function from (model, config, `configs.ServingConfig`) to a `serving.Servable`.
+      pretrained_servable: function from (preset, `configs.ServingConfig`, max_seq_length,
+        **options) to the `serving.Servable` of a model without a fine-tuned head.
       pipeline: the class for strings, of `bert_tf.pipelines`.
       served: dict from the names of the exported models to `ServedTask`; the name of the task, with
         all outputs as answers, if it is empty.

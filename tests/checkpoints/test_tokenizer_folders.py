@@ -185,7 +185,7 @@ def test_train_export_predict(transformers, tmp_path, rows, caplog):
 
     model = SPEC.make_model(config)
     checkpoints.warm_start(model, run, require_all=True)
-    servable = SPEC.make_servable(model, config, bert_tf.serving.Options(warm_up=False))
+    servable = SPEC.make_servable(model, config, bert_tf.configs.ServingConfig(warm_up=False))
     exported = bert_tf.serving.export(servable, str(tmp_path / "exported"))
     with open(f"{exported}/assets.extra/model.json", encoding="utf-8") as reader:
         assert json.load(reader)["strip_accents"] is False

@@ -14,7 +14,7 @@ import keras
 import numpy as np
 
 import bert_tf
-from bert_tf import checkpoints, serving
+from bert_tf import checkpoints, configs, serving
 from bert_tf.data import records
 from bert_tf.modeling import BertPretrainer
 from tests.common import TINY, WORDS
@@ -258,7 +258,7 @@ class Inputs:
         self.make("model")
         task = folder.name.removeprefix("served_")
         vocab_file = str(self._folder / "model" / "vocab.txt")
-        servable = make_servable(task, vocab_file, serving.Options(warm_up=False))
+        servable = make_servable(task, vocab_file, configs.ServingConfig(warm_up=False))
         serving.export(servable, str(folder))
 
     def _make_replies(self, folder):

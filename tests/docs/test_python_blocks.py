@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 import bert_tf
-from bert_tf import serving, tasks
+from bert_tf import configs, tasks
 from bert_tf.tasks import token_classification
 from bert_tf.tasks.classification.servable import classification_servable
 from bert_tf.tasks.multiple_choice.servable import multiple_choice_servable
@@ -36,7 +36,7 @@ def servables():
 
     That a SavedModel gives the answers of its `Servable` is tested in test_servables.py.
     """
-    config, options = COMMON[0], serving.Options()
+    config, options = COMMON[0], configs.ServingConfig()
 
     def classifier():
         task_config = tasks.ClassificationConfig(*COMMON, labels=("0", "1"))

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from bert_tf import serving
+from bert_tf import configs, serving
 from tests import scripts_alone
 from tests.serving import serving_models, serving_stand_in
 
@@ -21,7 +21,7 @@ def exported(vocab_file, tmp_path_factory):
 
     @functools.cache
     def export(task):
-        options = serving.Options(buckets=(5, 9))
+        options = configs.ServingConfig(sequence_buckets=(5, 9))
         servable = serving_models.make_servable(task, vocab_file, options)
         return serving.Predictor(serving.export(servable, str(tmp_path_factory.mktemp(task))))
 

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 import bert_tf
-from bert_tf import serving
+from bert_tf import configs, serving
 from bert_tf.modeling.models import INPUTS
 from bert_tf.serving import prepared_model
 from bert_tf.serving.prepared_model import prepare_model
@@ -41,7 +41,7 @@ def padded_ids(servable):
 def test_padded_ids_have_the_same_outputs_without_padding(task, vocab_file):
     outputs = {}
     for skip_padding in (True, False):
-        options = serving.Options(skip_padding=skip_padding)
+        options = configs.ServingConfig(skip_padding=skip_padding)
         servable = make_servable(task, vocab_file, options)
         inputs, mask = padded_ids(servable)
         outputs[skip_padding] = servable.serve_ids(inputs)
@@ -59,14 +59,14 @@ def test_padded_ids_have_the_same_outputs_without_padding(task, vocab_file):
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        (serving.Options(), True),
-        (serving.Options(skip_padding=False), False),
+        (configs.ServingConfig(), True),
+        (configs.ServingConfig(skip_padding=False), False),
         # Converters, compilers and devices that need few shapes lack the operations.
-        (serving.Options("ids"), False),
-        (serving.Options("ids", skip_padding=True), True),
-        (serving.Options(buckets=BUCKETS), False),
-        (serving.Options(buckets=BUCKETS, skip_padding=True), True),
-        (serving.Options(weights="int8"), True),
+        (configs.ServingConfig("ids"), False),
+        (configs.ServingConfig("ids", skip_padding=True), True),
+        (configs.ServingConfig(sequence_buckets=BUCKETS), False),
+        (configs.ServingConfig(sequence_buckets=BUCKETS, skip_padding=True), True),
+        (configs.ServingConfig(weights="int8"), True),
     ],
 )
 def test_when_padding_is_left_out(options, expected, vocab_file):
@@ -85,7 +85,7 @@ def test_half_precision(task, vocab_file, tmp_path):
     """The outputs are float32, near those of the model."""
     answers = {}
     for dtype in ("float32", "bfloat16"):
-        options = serving.Options(dtype=dtype, warm_up=False)
+        options = configs.ServingConfig(dtype=dtype, warm_up=False)
         servable = make_servable(task, vocab_file, options)
         inputs, mask = padded_ids(servable)
         folder = serving.export(servable, str(tmp_path / dtype))
@@ -107,7 +107,7 @@ def test_size_in_half_precision(vocab_file, tmp_path):
     model, sizes = bert_tf.BertModel(config), {}
     tokenizer = bert_tf.FullTokenizer(vocab_file)
     for dtype in ("float32", "bfloat16"):
-        options = serving.Options(dtype=dtype, warm_up=False)
+        options = configs.ServingConfig(dtype=dtype, warm_up=False)
         servable = encoder_servable(model, tokenizer, LENGTH, options)
         folder = pathlib.Path(serving.export(servable, str(tmp_path / dtype)))
         sizes[dtype] = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
@@ -118,7 +118,7 @@ def test_size_in_half_precision(vocab_file, tmp_path):
 
 
 def test_large_models_keep_variables(monkeypatch):
-    options = serving.Options(dtype="bfloat16")
+    options = configs.ServingConfig(dtype="bfloat16")
     inputs = {name: tf.ones((1, 3), tf.int32) for name in INPUTS}
     _, call, *_ = prepare_model(model_of("encoder"), options, LENGTH)
     monkeypatch.setattr(prepared_model, "_MAX_CONSTANT_BYTES", 1000)
@@ -133,12 +133,12 @@ def test_half_precision_is_that_of_keras(vocab_file):
     """But weights are converted once and not in each call; the model itself stays as it is."""
     mixed = bert_tf.BertModel(model_of("encoder").config, dtype="mixed_bfloat16")
     mixed.set_weights(model_of("encoder").get_weights())
-    inputs, _ = padded_ids(make_servable("encoder", vocab_file, serving.Options()))
+    inputs, _ = padded_ids(make_servable("encoder", vocab_file, configs.ServingConfig()))
     expected = mixed(inputs, training=False)["pooled_output"]
     types = {None: ("bfloat16", "float32"), "bfloat16": ("bfloat16",) * 2,
              "float32": ("float32",) * 2}  # fmt: skip
     for dtype, (compute_type, weight_type) in types.items():
-        model, call, *_ = prepare_model(mixed, serving.Options(dtype=dtype), LENGTH)
+        model, call, *_ = prepare_model(mixed, configs.ServingConfig(dtype=dtype), LENGTH)
         assert (model is mixed) == (dtype is None)
         assert model.compute_type == compute_type and model.weight_type == weight_type
         pooled = call(inputs)["pooled_output"]
@@ -152,7 +152,7 @@ def test_half_precision_is_that_of_keras(vocab_file):
 def test_float64():
     """TensorFlow has no fused normalization in it."""
     model = bert_tf.BertModel(TINY, dtype="float64")
-    _, call, *_ = prepare_model(model, serving.Options(), LENGTH)
+    _, call, *_ = prepare_model(model, configs.ServingConfig(), LENGTH)
     inputs = {name: tf.ones((2, 3), tf.int32) for name in INPUTS}
     pooled = tf.function(call)(inputs)["pooled_output"]
     np.testing.assert_allclose(pooled, model(inputs)["pooled_output"], atol=1e-6)
@@ -161,6 +161,6 @@ def test_float64():
 def test_keras_quantized_models_keep_their_precision():
     model = bert_tf.BertModel(model_of("encoder").config)
     model.quantize("int8")
-    assert prepare_model(model, serving.Options(dtype="float32"), LENGTH).model is model
+    assert prepare_model(model, configs.ServingConfig(dtype="float32"), LENGTH).model is model
     with pytest.raises(bert_tf.UserError, match="`dtype=bfloat16`: the model is quantized"):
-        prepare_model(model, serving.Options(dtype="bfloat16"), LENGTH)
+        prepare_model(model, configs.ServingConfig(dtype="bfloat16"), LENGTH)

@@ -10,7 +10,7 @@ import tensorflow as tf
 from absl import flags
 
 import bert_tf
-from bert_tf import serving, tasks
+from bert_tf import configs, serving, tasks
 from bert_tf.io import locks
 from bert_tf.serving import exporting
 from tests import scripts_alone
@@ -37,7 +37,7 @@ _QUICK = ("classification", "question_answering", "multiple_choice")
     "task", [pytest.param(x, marks=() if x in _QUICK else pytest.mark.slow) for x in TASKS]
 )
 def test_warm_up_requests_have_the_lengths_of_the_buckets(task, vocab_file):
-    servable = make_servable(task, vocab_file, serving.Options())
+    servable = make_servable(task, vocab_file, configs.ServingConfig())
     endpoints = {"serving_default": (None, servable.text_signature),
                  "ids": (None, servable.ids_signature)}  # fmt: skip
     lengths = {"serving_default": [], "ids": []}
@@ -84,7 +84,7 @@ def test_requests_with_outputs_of_variable_width_are_not_split(tmp_path):
 @pytest.mark.slow
 def test_files_of_ids_models(vocab_file, tmp_path, caplog):
     """model.json, versions, batching parameters; the graph requires TensorFlow alone."""
-    options = serving.Options("ids", (), "int8", warm_up=False)
+    options = configs.ServingConfig("ids", (), "int8", warm_up=False)
     servable = make_servable("token_classification", vocab_file, options)
     folder = serving.export(servable, str(tmp_path))
     metadata = json.loads(pathlib.Path(folder, "assets.extra", "model.json").read_text())
@@ -110,7 +110,7 @@ def test_files_of_ids_models(vocab_file, tmp_path, caplog):
 
 
 def test_exports_at_the_same_time_and_after_a_killed_one(vocab_file, tmp_path):
-    options = serving.Options("ids", warm_up=False)
+    options = configs.ServingConfig("ids", warm_up=False)
     servable = make_servable("sentence_embedding", vocab_file, options)
     (tmp_path / "4.tmp-12345" / "variables").mkdir(parents=True)
     (tmp_path / "batching_parameters.txt.tmp-12345").write_text("")

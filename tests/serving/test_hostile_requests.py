@@ -19,7 +19,7 @@ from tests.serving import serving_models
 from bert_tf import serving
 
 vocab_file, task, *sizes = sys.argv[1:]
-servable = serving_models.make_servable(task, vocab_file, serving.Options())
+servable = serving_models.make_servable(task, vocab_file, configs.ServingConfig())
 serve = tf.function(servable.serve_text, input_signature=[servable.text_signature])
 
 def peak(*texts):

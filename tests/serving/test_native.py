@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 import bert_tf
-from bert_tf import serving
+from bert_tf import configs, serving
 from bert_tf.modeling.models import INPUTS
 from bert_tf.pipelines.text_pipeline import Text, TextPreprocessor
 from bert_tf.tasks.classification.servable import classification_servable
@@ -131,7 +131,7 @@ def test_the_program_classifies(benchmarks, encoder, program, folder):
         expected.append(model(inputs)["logits"][0])
     task_config = classifier_config(str(folder / "vocab.txt"), num_texts=2)
     for inputs, batch in (("text", PAIRS), ("ids", rows)):
-        options = serving.Options(inputs=inputs, warm_up=False)
+        options = configs.ServingConfig(inputs=inputs, warm_up=False)
         servable = classification_servable(model, task_config, options)
         saved = serving.export(servable, str(folder / f"classifier_{inputs}"))
         outputs = native.ask(program, saved, batch, inputs == "text", batch_size=4)

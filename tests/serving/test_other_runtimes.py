@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 import bert_tf
-from bert_tf import serving
+from bert_tf import configs, serving
 from bert_tf.tasks.classification.servable import classification_servable
 from tests.serving.serving_models import TINY, classifier_config, randomized
 
@@ -35,7 +35,7 @@ def saved(vocab_file, tmp_path_factory):
     """A SavedModel of a classifier with the exact GELU; inputs of two shapes and their outputs."""
     config = bert_tf.BertConfig.from_dict({**TINY.to_dict(), "hidden_act": "gelu_erf"})
     task_config = classifier_config(vocab_file, bert_config=config)
-    options = serving.Options(inputs="ids", warm_up=False)
+    options = configs.ServingConfig(inputs="ids", warm_up=False)
     model = randomized(bert_tf.BertClassifier(config, 3))
     servable = classification_servable(model, task_config, options)
     path = serving.export(servable, str(tmp_path_factory.mktemp("runtimes")))

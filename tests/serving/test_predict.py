@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import bert_tf
-from bert_tf import serving
+from bert_tf import configs, serving
 from bert_tf.serving.predictor import METADATA, BasePredictor
 from tests import scripts_alone
 from tests.serving import serving_models
@@ -66,7 +66,9 @@ def test_invalid_lines_are_answered_with_an_error(run_predict, classifier, tmp_p
 def test_rows_in_python(vocab_file):
     """A list of texts is enough for a model with one input; another row is described."""
     sentences, pairs = (
-        serving.ServablePredictor(serving_models.make_servable(task, vocab_file, serving.Options()))
+        serving.ServablePredictor(
+            serving_models.make_servable(task, vocab_file, configs.ServingConfig())
+        )
         for task in ("token_classification", "multiple_choice")
     )
     assert sentences(["a b", b"c"]) == sentences([{"text": "a b"}, {"text": "c"}])

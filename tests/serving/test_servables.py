@@ -11,7 +11,7 @@ import tensorflow as tf
 from tensorflow.python.saved_model import loader_impl
 
 import bert_tf
-from bert_tf import serving
+from bert_tf import configs, serving
 from bert_tf.serving.exporting import WARM_UP_REQUESTS
 from bert_tf.serving.prepared_model import QuantizedModel
 from bert_tf.tasks.encoder.servable import encoder_servable
@@ -29,7 +29,7 @@ def test_a_row_has_the_same_answer_in_every_batch(task, exported, vocab_file):
     """Alone and in a batch, with buckets and without, by the exported text and ids."""
     predictor, rows = exported(task), rows_of(task)
     assert predictor.inputs == tuple(rows[0])
-    plain = make_servable(task, vocab_file, serving.Options())
+    plain = make_servable(task, vocab_file, configs.ServingConfig())
     for row, in_batch in zip(rows, predictor(rows), strict=True):
         (alone,) = predictor([row])
         specs = plain.text_signature
@@ -99,7 +99,7 @@ def check_warm_up_requests(predictor):
 
 @pytest.mark.parametrize("task", ["classification", "multi_label"])
 def test_names_of_labels(task, vocab_file):
-    servable = make_servable(task, vocab_file, serving.Options())
+    servable = make_servable(task, vocab_file, configs.ServingConfig())
     names = servable.metadata["labels"]
     rows = rows_of(task)
     inputs = {
@@ -112,7 +112,7 @@ def test_names_of_labels(task, vocab_file):
     if "label" in outputs:
         best = [names[i].encode() for i in outputs["probabilities"].numpy().argmax(-1)]
         assert outputs["label"].numpy().tolist() == best
-    ids_only = make_servable(task, vocab_file, serving.Options(inputs="ids"))
+    ids_only = make_servable(task, vocab_file, configs.ServingConfig(inputs="ids"))
     ids = dict.fromkeys(("input_ids", "input_mask", "segment_ids"), tf.ones((1, 3), tf.int32))
     if "numbers" in inputs:
         ids["numbers"] = inputs["numbers"][:1]
@@ -122,7 +122,7 @@ def test_names_of_labels(task, vocab_file):
 
 
 def test_the_chosen_ending(vocab_file):
-    servable = make_servable("multiple_choice", vocab_file, serving.Options())
+    servable = make_servable("multiple_choice", vocab_file, configs.ServingConfig())
     endings = [["a", "b c"], ["c", "j"], ["ab abc", ""]]
     outputs = servable.serve_text(
         {"context": tf.constant(["a", "b", "c"]), "endings": tf.constant(endings)}
@@ -147,7 +147,7 @@ HOSTILE = [b"\xff\xfe", b"a\0b", "\U0001f600".encode() * 50, b"a" * 100_000, b"\
 )
 def test_hostile_texts(task, vocab_file):
     """Each has the same answer alone and in a batch; the last one has a megabyte."""
-    servable = make_servable(task, vocab_file, serving.Options())
+    servable = make_servable(task, vocab_file, configs.ServingConfig())
     texts = HOSTILE if task == "sentence_embedding" else HOSTILE[:-1]
 
     def serve(texts):
@@ -195,7 +195,7 @@ def quantized(vocab_file, tmp_path_factory):
     inputs = {"input_ids": ids, "input_mask": tf.sign(ids), "segment_ids": tf.zeros_like(ids)}
 
     def export(weights):
-        options = serving.Options(inputs="ids", weights=weights, warm_up=False)
+        options = configs.ServingConfig(inputs="ids", weights=weights, warm_up=False)
         servable = encoder_servable(model, tokenizer, LENGTH, options)
         folder = serving.export(servable, str(tmp_path_factory.mktemp(weights)))
         size = os.path.getsize(f"{folder}/variables/variables.data-00000-of-00001")
@@ -238,10 +238,10 @@ def test_weights_of_8_bits_are_the_nearest():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (serving.Options(buckets=(13,)), "`sequence_buckets`: 13 .* 1 to 12"),
-        (serving.Options(weights="int4"), "`weights=int4`: .* float32, bfloat16, int8"),
-        (serving.Options(weights="float32", dtype="bfloat16"), "`weights=float32` cannot be"),
-        (serving.Options(dtype="int8"), "`dtype=int8`: .* float32, bfloat16, float16"),
+        (configs.ServingConfig(sequence_buckets=(13,)), "`sequence_buckets`: 13 .* 1 to 12"),
+        (configs.ServingConfig(weights="int4"), "`weights=int4`: .* float32, bfloat16, int8"),
+        (configs.ServingConfig(weights="float32", dtype="bfloat16"), "`weights=float32` cannot be"),
+        (configs.ServingConfig(dtype="int8"), "`dtype=int8`: .* float32, bfloat16, float16"),
     ],
 )
 def test_invalid_options(options, message, vocab_file):

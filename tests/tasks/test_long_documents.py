@@ -10,7 +10,7 @@ import tensorflow as tf
 from hypothesis import strategies as st
 
 import bert_tf
-from bert_tf import serving
+from bert_tf import configs, serving
 from bert_tf.data import input_pipeline
 from bert_tf.modeling.models import INPUTS
 from bert_tf.tasks import ClassificationConfig, classification
@@ -113,7 +113,7 @@ def test_servable(pooling, numbers, tokenizer, tmp_path):
         num_texts=1, long_documents="windows", doc_stride=3, window_pooling=pooling, max_windows=9,
         numeric_features=numbers,
     )  # fmt: skip
-    servable = classification_servable(pooled, config, serving.Options(buckets=(4,)))
+    servable = classification_servable(pooled, config, configs.ServingConfig(sequence_buckets=(4,)))
     texts = ["", *TEXTS]
     extra = {"numbers": tf.range(7.0, dtype=tf.float64)[:, None]} if numbers else {}
     outputs = servable.serve_text({"text": tf.constant(texts), **extra})
