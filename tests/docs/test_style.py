@@ -2,6 +2,7 @@
 
 import ast
 import collections
+import graphlib
 import inspect
 import re
 import subprocess
@@ -76,6 +77,24 @@ def test_layers_import_downwards_only(modules):
                 if LAYER_OF[other] > LAYER_OF[package]:
                     wrong.append(f"bert_tf/{path}, line {node.lineno}: bert_tf.{other}")
     assert not wrong, "\n".join(wrong)
+
+
+def test_imports_have_no_circles(modules):
+    """Not even of imports inside functions."""
+    names = {".".join(("bert_tf", *path.with_suffix("").parts)): path for path in modules}
+    names = {name.removesuffix(".__init__"): path for name, path in names.items()}
+    graph = {}
+    for name, path in names.items():
+        found = set()
+        for node in ast.walk(modules[path]):
+            if isinstance(node, ast.ImportFrom):
+                # "from bert_tf.io import files" imports bert_tf.io.files, not bert_tf.io.
+                nodes = (f"{node.module}.{alias.name}" for alias in node.names)
+                found |= {x if x in names else node.module for x in nodes}
+            elif isinstance(node, ast.Import):
+                found |= {alias.name for alias in node.names}
+        graph[name] = found & names.keys() - {name}
+    list(graphlib.TopologicalSorter(graph).static_order())
 
 
 def test_upward_imports_are_recognised():
