@@ -9,7 +9,8 @@ import pytest
 import bert_tf
 from bert_tf.data import tables
 from bert_tf.tasks.classification import Example, FileSource, Layout, custom_task, read_examples
-from bert_tf.tasks.classification.examples import DevSplit, hold_out
+from bert_tf.tasks.classification.config import DevSplit
+from bert_tf.tasks.classification.examples import hold_out
 from tests.common import read_data, write_files
 
 ROWS = [("good, very good; or so", "yes"), ('"so" so', "no"), ("bad\u00e4", "no")]
