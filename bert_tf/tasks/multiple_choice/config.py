@@ -1,4 +1,4 @@
-"""What a multiple choice model is besides its weights."""
+"""The configuration of a multiple choice model."""
 
 import dataclasses
 
