@@ -25,10 +25,9 @@ for _name in _PACKAGES:
     register(importlib.import_module(f"{__name__}.{_name}").SPEC)
 
 
-__getattr__, __all__ = lazy_names(
+__getattr__, _names = lazy_names(
     __name__,
     {
-        **dict.fromkeys(_PACKAGES, ()),
         "classification": (
             "TASK_CLASSES",
             "ClassificationConfig",
@@ -47,6 +46,9 @@ __getattr__, __all__ = lazy_names(
         "bert_tf.training.task_config": ("TaskConfig", "check_length"),
     },
 )
+
+
+__all__ = sorted([*_names, *_PACKAGES, "TASKS", "load_config", "register"])
 
 
 def load_config(folder):

@@ -66,7 +66,7 @@ def find_words(columns):
 
 def test_requests_with_outputs_of_variable_width_are_not_split(tmp_path):
     """TF Serving concatenates the parts of a request, whatever their widths."""
-    exporting._write_batching_parameters(str(tmp_path), "token_classification")
+    exporting._write_batching_parameters(str(tmp_path), has_variable_width=True)
     types = {"entity": "DT_STRING", "label": "DT_STRING", "start": "DT_INT64", "end": "DT_INT64",
              "score": "DT_FLOAT"}  # fmt: skip
     signatures = {"serving_default": signature({"text": "DT_STRING"}, types)}

@@ -36,7 +36,7 @@ def test_a_row_has_the_same_answer_in_every_batch(task, exported, vocab_file):
         inputs = {name: tf.constant([value], specs[name].dtype) for name, value in row.items()}
         outputs = {name: x.numpy()[0] for name, x in plain.serve_text(inputs).items()}
         assert_alike(alone, in_batch)
-        assert_alike(alone, predictor._answer(outputs))
+        assert_alike(alone, predictor.answers.answer(outputs, predictor.metadata))
     extra = pathlib.Path(predictor.path) / "assets.extra"
     metadata = json.loads((extra / "model.json").read_text())
     assert metadata["task"] == task and metadata["sequence_buckets"] == [5, 9, LENGTH]

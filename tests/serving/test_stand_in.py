@@ -12,7 +12,7 @@ from tests.serving.serving_stand_in import request
 
 def test_batches_follow_the_parameters(tmp_path):
     """Large requests are split, rows are limited, and a full queue refuses."""
-    exporting._write_batching_parameters(str(tmp_path), "classification")
+    exporting._write_batching_parameters(str(tmp_path), has_variable_width=False)
     parameters = read_parameters(tmp_path / "batching_parameters.txt")
     assert parameters["max_batch_size"] == 1024 and parameters["max_execution_batch_size"] == 32
     sizes, may_run, results = [], threading.Event(), []

@@ -72,7 +72,7 @@ def test_records_have_the_logits_of_the_teacher(run_script, teacher, tmp_path, r
     experiments = request.getfixturevalue("experiments")  # the teacher is trained
     log = run_script("run_classifier", *teacher)
     assert "teacher to compute its logits" in log
-    (batch,) = experiments[0].batches("train", 16).batches()
+    (batch,) = experiments[0]._batches("train", 16).batches()
     # In the order of the student's labels; the teacher knows the opposite.
     answers = np.argmax(batch["teacher_logits"], -1)
     np.testing.assert_array_equal(answers, 1 - batch["label_ids"])
@@ -91,7 +91,7 @@ def test_records_have_the_logits_of_the_teacher(run_script, teacher, tmp_path, r
     with open(tmp_path / "teacher/vocab.txt", "a") as file:
         file.write("more\n")
     student = experiments[-1]
-    changed = student.data.make_teacher(student.spec, student.config)
+    changed = student.data.make_teacher(tasks.TASKS["classification"], student.config)
     features = student.data.features(
         "train", student.paths["train"], student.model.tokenizer, changed
     )

@@ -110,6 +110,15 @@ def test_every_part_of_a_task_can_be_imported():
         assert served.answers is None or issubclass(served.answers, serving.Answers)
 
 
+def test_names_of_the_package():
+    names = {"TASKS", "load_config", "register", "TaskSpec", *tasks.TASKS}
+    assert names <= set(tasks.__all__)
+    for name in tasks.__all__:
+        getattr(tasks, name)
+    for name in tasks.TASKS:
+        assert getattr(tasks, name).servable
+
+
 def test_answers_do_not_import_tensorflow():
     code = """
 import sys

@@ -1,5 +1,6 @@
 """Exporting the encoder itself: vectors of the tokens and of the text."""
 
+from bert_tf.lazy import lazy_names
 from bert_tf.training.task_spec import ServedTask, TaskSpec
 
 SPEC = TaskSpec(
@@ -7,3 +8,5 @@ SPEC = TaskSpec(
     pretrained_servable=f"{__name__}.servable:pretrained_servable",
     served={"encoder": ServedTask(f"{__name__}.answers:EncoderAnswers")},
 )
+
+__getattr__, __all__ = lazy_names(__name__, {"servable": ()})

@@ -12,4 +12,6 @@ SPEC = TaskSpec(
     },
 )
 
-__getattr__, __all__ = lazy_names(__name__, {"pipeline": ("FillMask", "perplexity")})
+__getattr__, __all__ = lazy_names(
+    __name__, {"pipeline": ("FillMask", "perplexity"), "servable": ()}
+)

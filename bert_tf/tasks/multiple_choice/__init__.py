@@ -21,6 +21,7 @@ __getattr__, __all__ = lazy_names(
         "data": ("MultipleChoiceData", "read"),
         "features": ("convert_examples",),
         "reading": ("Example", "read_examples"),
+        "servable": (),
         "task": ("MultipleChoiceTask", "make_model"),
     },
 )

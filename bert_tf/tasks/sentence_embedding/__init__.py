@@ -11,5 +11,8 @@ SPEC = TaskSpec(
 
 __getattr__, __all__ = lazy_names(
     __name__,
-    {"pipeline": ("NearestNeighbors", "SentenceEncoder", "l2_normalize", "nearest_neighbors")},
+    {
+        "pipeline": ("NearestNeighbors", "SentenceEncoder", "l2_normalize", "nearest_neighbors"),
+        "servable": (),
+    },
 )
