@@ -1,6 +1,7 @@
 """The release's Adam and LAMB, as Keras optimizers and for the loop of `bert_tf.training`."""
 
 import functools
+import inspect
 import math
 import re
 from collections.abc import Callable, Sequence
@@ -82,7 +83,8 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
             `gradient_accumulation_steps` of `keras.optimizers.Optimizer`.
 
         Raises:
-          UserError: if gradients are to be clipped in another way.
+          UserError: if gradients are to be clipped in another way, or the learning rate is a
+            function with arguments.
         """
         for clip in ("clipnorm", "clipvalue"):
             if options.get(clip) is not None:
@@ -90,6 +92,13 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
                     f"`{clip}` is not supported by {type(self).__name__}, which clips gradients by "
                     "their global norm, after the sum over replicas; use `global_clipnorm`"
                 )
+        is_schedule = isinstance(learning_rate, keras.optimizers.schedules.LearningRateSchedule)
+        is_function = callable(learning_rate) and not is_schedule
+        if is_function and inspect.signature(learning_rate).parameters:
+            raise UserError(
+                "`learning_rate`: a function must have no arguments, as in Keras; for a rate that "
+                "depends on the step use `LinearWarmupDecay` or another schedule of Keras"
+            )
         super().__init__(
             learning_rate,
             weight_decay=weight_decay,

@@ -75,7 +75,7 @@ class LossScale:
 
 
 class TrainStep:
-    """A training step of a `tasks.base.Task`; `replica_step` is called in replica context.
+    """A training step of a `training.Task`; `replica_step` is called in replica context.
 
     `names` lists its results: each loss, their sum, the norm of the gradients before clipping and,
     in float16, the loss scale and 1 for a step that was skipped.

@@ -36,7 +36,7 @@ class Trainer:
         is logged.
 
         Args:
-          make_task: function without arguments that makes the `tasks.base.Task`.
+          make_task: function without arguments that makes the `training.Task`.
           strategy: a `tf.distribute.Strategy`.
           output_dir: folder of the run's checkpoints and summaries.
           init_checkpoint: a checkpoint of the release or of another run, or a Hugging Face folder.
@@ -113,6 +113,7 @@ class Trainer:
 
     def use_best(self, metric):
         """Load the best checkpoint by a metric; UserError if none was kept by that metric."""
+        check_metric(metric, self.task.metric_names)
         folder = BestCheckpoint(self.output_dir, metric).folder
         prefix = checkpointing.restore_latest(folder, checkpointing.weights(self.model))
         if prefix is None:

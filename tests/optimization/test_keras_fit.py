@@ -238,6 +238,7 @@ def test_callbacks_read_and_set_the_learning_rate():
     [
         (lambda: bert_tf.AdamWeightDecay(0.1, clipnorm=1.0), "`clipnorm` is not supported"),
         (lambda: bert_tf.LAMB(0.1, clipvalue=1.0), "`clipvalue` is not supported by LAMB"),
+        (lambda: bert_tf.AdamWeightDecay(lambda step: 0.1), "`learning_rate`: a function must"),
         (lambda: bert_tf.LinearWarmupDecay(0.1, 0), "`num_train_steps=0`"),
         (lambda: bert_tf.LinearWarmupDecay(0.1, 1, -1), "`num_warmup_steps=-1`"),
     ],

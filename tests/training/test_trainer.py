@@ -438,6 +438,8 @@ def test_missing_best_checkpoint_is_an_error(tmp_path):
     trainer = training.Trainer(lambda: ScriptedTask(config()), one_device(), str(tmp_path))
     with pytest.raises(bert_tf.UserError, match=r"`best_metric`: .*best has no checkpoint"):
         trainer.use_best("accuracy")
+    with pytest.raises(bert_tf.UserError, match=r"`best_metric`: f1 is not a metric.*accuracy"):
+        trainer.use_best("f1")
 
 
 @pytest.mark.parametrize(
