@@ -79,7 +79,7 @@ class MultipleChoiceData(TaskData):
 
 
 def read(options, model, parts, stored=None):
-    """Read the data of a run; see `base.TaskSpec.read`."""
+    """Read the data of a run; see `training.TaskSpec`."""
     examples, endings = {}, {}
     for split in filter(parts.__contains__, PARTS):
         path = getattr(options, f"{split}_file")

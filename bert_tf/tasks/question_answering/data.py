@@ -127,7 +127,7 @@ class QuestionAnsweringData(TaskData):
 
 
 def read(options, model, parts, stored=None):
-    """Read the data of a run; see `base.TaskSpec.read`."""
+    """Read the data of a run; see `training.TaskSpec`."""
     config = QuestionAnsweringConfig.of_run(model, options)
     window_config = config.window_config.check()
     is_scored = "dev" in parts or options.find_null_score_diff_threshold
