@@ -67,9 +67,6 @@ class TableFormat(NamedTuple):
         return f"{names.get(self.delimiter, repr(self.delimiter))}-separated, {quotes}"
 
 
-TAB_SEPARATED = TableFormat("delimited", "\t")
-
-
 def parse_delimiter(text):
     r"""Return the character for a value of `delimiter`: a name, "\t" or the character itself."""
     character = DELIMITERS.get(text.strip().lower(), "\t" if text == "\\t" else text)

@@ -35,8 +35,9 @@ def varint(number):
 def varints(rows):
     """Return a list of the concatenated varints of each row of integers (R, C), 0 to 2**56 - 1."""
     most = int(rows.max(initial=0))
-    if most >> 56 or rows.min(initial=0) < 0:
-        raise ValueError(f"integers from 0 to 2**56 - 1 were expected, found {most}")
+    least = int(rows.min(initial=0))
+    if most >> 56 or least < 0:
+        raise ValueError(f"expected integers from 0 to 2**56 - 1, found {least or most}")
     # The bytes of a word are those of a varint, the unused ones 0.
     rows = rows.astype("<u8" if most >> 28 else "<u4")
     words = rows & 0x7F

@@ -143,7 +143,7 @@ class ClassificationData(TaskData):
 
 
 def read(options, model, parts, stored=None):
-    """Read the data of a run; see `base.TaskSpec.read`.
+    """Read the data of a run; see `training.TaskSpec`.
 
     Raises:
       UserError: if options cannot be combined, or a row is bad; names file and line.

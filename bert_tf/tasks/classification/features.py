@@ -92,7 +92,7 @@ def write_features(
     teacher_logits=None,
     windows=None,
 ):
-    """Write the `features` of all examples to a TFRecord file, all or none.
+    """Write the features of all examples to a TFRecord file, all or none.
 
     Returns the metadata of a `FeatureCache`: the counts of a `packing.LengthCounter`, and with
     `windows` the largest number of windows of an example.

@@ -132,11 +132,12 @@ def collect_examples(task, rows, make, bad, error):
 
     def checked(where, index, row):
         example = make(where, index, row)
-        for name, text in example.texts().items() if example else ():
-            if not text.strip() and task.layout:
-                raise ValueError(f"{name} is empty")
-            if not text.strip():
-                empty(f"{where}: {name} is empty")
+        texts = example.texts() if example else {}
+        blank = next((name for name, text in texts.items() if not text.strip()), None)
+        if blank and task.layout:
+            raise ValueError(f"{blank} is empty")
+        if blank:
+            empty(f"{where}: {blank} is empty")
         return example
 
     examples = bad.collect(rows, checked)

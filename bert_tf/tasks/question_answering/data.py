@@ -120,7 +120,7 @@ class QuestionAnsweringData(TaskData):
 
 
 def read(options, model, parts, stored=None):
-    """Read the data of a run; see `base.TaskSpec.read`."""
+    """Read the data of a run; see `TaskSpec.read`."""
     config = options.of_model(model).check_lengths()
     is_scored = "dev" in parts or options.find_null_score_diff_threshold
     splits = {"train": "train"} if "train" in parts else {}

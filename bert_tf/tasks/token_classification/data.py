@@ -118,7 +118,7 @@ def write_columns(path, sentences, tags):
 
 
 def read(options, model, parts, stored=None):
-    """Read the data of a run; see `base.TaskSpec.read`."""
+    """Read the data of a run; see `training.TaskSpec`."""
     source = _make_source(options)
     splits = [part for part in PARTS if part in parts]
     bad = {split: BadRows(options.skip_bad_rows) for split in splits}
