@@ -26,6 +26,10 @@ COMPILED_SIZE = 2**14
 NO_DECAY = ("LayerNorm", "_norm", "bias")
 
 
+def _has_parameters(function):
+    return bool(inspect.signature(function).parameters)
+
+
 @keras.saving.register_keras_serializable("bert_tf")
 class AdamWeightDecay(keras.optimizers.Optimizer):
     """Adam (arXiv:1412.6980) with decoupled weight decay (arXiv:1711.05101), as in the release.
@@ -93,8 +97,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
                     "their global norm, after the sum over replicas; use `global_clipnorm`"
                 )
         is_schedule = isinstance(learning_rate, keras.optimizers.schedules.LearningRateSchedule)
-        is_function = callable(learning_rate) and not is_schedule
-        if is_function and inspect.signature(learning_rate).parameters:
+        if callable(learning_rate) and not is_schedule and _has_parameters(learning_rate):
             raise UserError(
                 "`learning_rate`: a function must have no arguments, as in Keras; for a rate that "
                 "depends on the step use `LinearWarmupDecay` or another schedule of Keras"
