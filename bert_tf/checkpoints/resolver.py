@@ -214,7 +214,8 @@ def _resolve_settings(options, given, source, vocab_file, run_settings, default_
         console.info("text is %s", "lower-cased" if is_lower_case else "not lower-cased")
     else:
         console.warning(
-            "no settings next to %s specify the casing; assuming `do_lower_case=True`", source
+            "no settings next to %s specify the casing; assuming `do_lower_case=True`",
+            source or vocab_file,
         )
     used = [f"{x}={y}" for x, y in saved.items() if y is not None and x not in options]
     return settings, origin, used

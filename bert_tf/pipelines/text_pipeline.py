@@ -307,17 +307,26 @@ class BatchRunner:
         ticker = console.Ticker(description, unit)
         sequences = iter(sequences)
         while window := list(itertools.islice(sequences, self._window_size)):
-            order = sorted(range(len(window)), key=lambda i: len(window[i].input_ids))
             results = [None] * len(window)
-            for start in range(0, len(order), self._batch_size):
-                indices = order[start : start + self._batch_size]
-                outputs = self._step(self._make_batch([window[i] for i in indices]))
-                outputs = {name: value.numpy() for name, value in outputs.items()}
+            for indices, outputs in self._run_window(window):
                 for row, index in enumerate(indices):
                     results[index] = {name: values[row] for name, values in outputs.items()}
                 ticker.add(len(indices))
             yield from zip(window, results, strict=True)
         ticker.done()
+
+    def _run_window(self, window):
+        """Yield (indices into the window, dict of arrays with a row for each) for each batch."""
+        order = sorted(range(len(window)), key=lambda i: len(window[i].input_ids))
+        previous = None
+        for start in range(0, len(order), self._batch_size):
+            indices = order[start : start + self._batch_size]
+            outputs = self._step(self._make_batch([window[i] for i in indices]))
+            # Copy the previous outputs to the host while the device computes these.
+            if previous:
+                yield _to_host(*previous)
+            previous = indices, outputs
+        yield _to_host(*previous)
 
     def _make_batch(self, sequences):
         """Return a dict of int32 (B, S); copies of the first sequence fill up the batch."""
@@ -346,6 +355,10 @@ class BatchRunner:
                 for name, values in batch.items()
             }
         return self._function(batch)
+
+
+def _to_host(indices, outputs):
+    return indices, {name: value.numpy() for name, value in outputs.items()}
 
 
 def _pad(lists, length):

@@ -380,6 +380,11 @@ def test_wrong_presets(encoder_folder, arguments, message):
 
 
 DATASET = tf.data.Dataset.from_tensor_slices((["a", "b"], ["pos", "neg"]))
+# Its labels have the shape (None, None).
+UNKNOWN_COLUMNS = tf.data.Dataset.from_generator(
+    lambda: [(["a"], [["pos", "neg"]])],
+    output_signature=(tf.TensorSpec([None], tf.string), tf.TensorSpec([None, None], tf.string)),
+)
 
 
 @pytest.mark.parametrize(
@@ -402,6 +407,7 @@ DATASET = tf.data.Dataset.from_tensor_slices((["a", "b"], ["pos", "neg"]))
         ((DATASET.batch(2).map(lambda x, y: x),), "`texts`: expected a dataset of"),
         ((DATASET.batch(2).map(lambda x, y: (tf.strings.length(x), y)),), "must be strings"),
         ((DATASET.batch(2).map(lambda x, y: (x, 0.5)),), "`texts`: the labels of the dataset"),
+        ((UNKNOWN_COLUMNS,), r"`texts`: the labels of the dataset have the shape \(None, None\)"),
         ((DATASET.batch(2).repeat(),), "the number of batches .*`steps_per_epoch`"),
     ],
 )

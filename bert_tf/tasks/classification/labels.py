@@ -82,16 +82,16 @@ class LabelEncoder:
           spec: its `tf.TensorSpec`.
           argument: the dataset's.
         """
-        shapes, is_valid = [(None,), (None, 1)], spec.dtype != tf.string
+        rank, is_valid = spec.shape.rank, spec.dtype != tf.string
+        has_shape = rank in (None, 1) or (rank == 2 and spec.shape[1] == 1)
         expected = "numbers of the shape (batch size,)"
         if self._task_type == "multi_label":
-            shapes = [(None, len(self._labels))]
+            has_shape = spec.shape.is_compatible_with((None, len(self._labels)))
             expected = f"0 and 1 of the shape (batch size, {len(self._labels)})"
         elif self._task_type == "classification":
             is_valid = spec.dtype == tf.string or spec.dtype.is_integer
             expected = "names or indices of the shape (batch size,)"
-        is_valid = is_valid and any(map(spec.shape.is_compatible_with, shapes))
-        if not is_valid:
+        if not (is_valid and has_shape):
             raise UserError(
                 f"`{argument}`: the labels of the dataset have the shape {spec.shape} and the type "
                 f"{spec.dtype.name}, expected {expected}"
