@@ -400,6 +400,7 @@ UNKNOWN_COLUMNS = tf.data.Dataset.from_generator(
         ((["a", "b"], ["pos", "bad"]), "`labels`: item 1 is 'bad', not one of the labels neg, pos"),
         ((["a", "b"], ["pos", 2]), "`labels`: item 1 is 2"),
         ((["a"], ["pos"], (["a"],)), "`validation_data`: expected"),
+        ((["a"], ["pos"], (tf.data.Dataset.range(1), ["a"])), "`validation_data`: expected"),
         ((["a"], ["pos"], (["a"], ["x"])), "`validation_data`: item 0 is 'x'"),
         ((["a"], ["pos"], None, 0.5), "`validation_split=0.5`"),
         ((DATASET,), r"`texts`: expected batches of texts; call `\.batch"),

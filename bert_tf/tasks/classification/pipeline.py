@@ -176,9 +176,11 @@ class TextClassifier(TaskPipeline):
                 raise UserError("`validation_split` cannot be combined with `validation_data`")
             data, validation_data = _split(data, validation_split)
         elif validation_data is not None:
-            if isinstance(validation_data, tf.data.Dataset):
+            is_dataset = isinstance(validation_data, tf.data.Dataset)
+            is_tuple = isinstance(validation_data, (tuple, list)) and len(validation_data) in (2, 3)
+            if is_dataset:
                 validation_data = (validation_data, None)
-            if not isinstance(validation_data, (tuple, list)) or len(validation_data) not in (2, 3):
+            elif not is_tuple or isinstance(validation_data[0], tf.data.Dataset):
                 raise UserError("`validation_data`: expected (texts, labels) or a dataset")
             validation_data = self._columns(validation_data, ["validation_data"] * 3)
         dataset = self._dataset(
