@@ -160,7 +160,7 @@ def test_metadata_of_exported_models(holds, tmp_path):
         if is_accepted(read_metadata, str(path)):
             predictor = BasePredictor(["text"], 0, read_metadata(str(path)), 8)
             outputs = {"probabilities": np.array([0.25, 0.75], "float32")}
-            is_accepted(predictor._answer, outputs)
+            is_accepted(predictor.answers.answer, outputs, predictor.metadata)
 
     holds(check, changed(valid))
 
@@ -211,7 +211,7 @@ def test_options(holds):
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda config: type(config).__name__)
 def test_options_of_wrong_types(config):
     """Each attribute refuses all types but its own, with a message that names it."""
-    values: dict = {bool: True, int: 3, float: 0.5, str: "x", dict: {"x": 1}, tuple: (1,),
+    values: dict = {bool: True, int: 3, float: 0.5, str: "x", dict: {"x": 1}, tuple: (object(),),
                     object: object()}  # fmt: skip
     hints = typing.get_type_hints(type(config))
     for field in dataclasses.fields(config):

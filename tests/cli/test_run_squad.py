@@ -193,9 +193,9 @@ JSON = json.dumps(
 INVALID_FILES = [
     (JSON[: JSON.index('"qas"') + 20], ["truncated"]),
     (JSON.replace('"answer_start"', ' , "answer_start"'), ["line ", "invalid JSON"]),
-    ("[]", ["line 1, character 1: invalid JSON", "object"]),
-    ('{"version": 1}', ["the key 'data'"]),
-    ('{"data": [' + "1" * 5000 + "]}", ["line 1, character 11: invalid JSON"]),
+    ("[]", ["expected an object, found []"]),
+    ('{"version": 1}', ["'data' is missing"]),
+    ('{"data": [' + "1" * 5000 + "]}", ["data.json: invalid JSON: Exceeds the limit"]),
     (JSON.replace(CONTEXT, "\u00e9").encode("latin-1"), ["UTF-8", "byte"]),
 ]
 INVALID_FLAGS = [
