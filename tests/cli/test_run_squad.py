@@ -195,7 +195,7 @@ INVALID_FILES = [
     (JSON.replace('"answer_start"', ' , "answer_start"'), ["line ", "invalid JSON"]),
     ("[]", ["expected an object, found []"]),
     ('{"version": 1}', ["'data' is missing"]),
-    ('{"data": [' + "1" * 5000 + "]}", ["data.json: invalid JSON: Exceeds the limit"]),
+    ('{"data": [' + "1" * 5000 + "]}", ["line 1, ", "invalid JSON: Exceeds the limit"]),
     (JSON.replace(CONTEXT, "\u00e9").encode("latin-1"), ["UTF-8", "byte"]),
 ]
 INVALID_FLAGS = [

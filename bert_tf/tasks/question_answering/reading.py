@@ -72,9 +72,9 @@ def _read_articles(path):
     except json.JSONDecodeError as error:
         is_open = error.msg.startswith("Unterminated") or not text[error.pos :].strip()
         hint = "; the file may be truncated" if is_open else ""
-        # The position of a number with too many digits is unknown.
-        where = f", line {error.lineno}, character {error.colno}" if error.doc else ""
-        raise UserError(f"{path}{where}: invalid JSON: {error.msg}{hint}") from None
+        raise UserError(
+            f"{path}, line {error.lineno}, character {error.colno}: invalid JSON: {error.msg}{hint}"
+        ) from None
     return _get(values, "data", list, path)
 
 
