@@ -176,10 +176,10 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         return _native(self._iterations)
 
     def learning_rate_at(self, step):
-        """Return the learning rate of a step, a scalar or a scalar variable."""
+        """Return the learning rate of a step, a float32 scalar."""
         if isinstance(self._learning_rate, keras.optimizers.schedules.LearningRateSchedule):
             return self._learning_rate(step)
-        return super()._get_current_learning_rate()
+        return _as_tensor(super()._get_current_learning_rate())
 
     def apply(self, grads, trainable_variables=None):
         """Make one step, as Keras calls it: with the gradients of this replica."""
