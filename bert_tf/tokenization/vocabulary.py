@@ -281,7 +281,8 @@ def learn(words, vocab_size, min_count=2, num_unused=99):
             f"{len(pieces)}; a larger `min_count` drops rare characters"
         )
     trainer = trainers.BpeTrainer(
-        vocab_size=vocab_size,
+        # The trainer reserves memory for this number, and a word has fewer merges than characters.
+        vocab_size=min(vocab_size, len(pieces) + sum(map(len, words))),
         min_frequency=min_count,
         # With the characters among them: their ids decide ties, and would otherwise be random.
         special_tokens=pieces,

@@ -236,3 +236,10 @@ def test_more_unused_slots_than_pieces():
     """Before the slots are made, which would take all memory."""
     with pytest.raises(UserError, match=r"^`vocab_size=100` is too small for `num_unused=10{12}`$"):
         vocabulary.learn({"a": 2}, 100, 1, 10**12)
+
+
+def test_any_size_may_be_asked_for():
+    """The library that learns the pieces reserves memory for the size that it is given."""
+    words = {"abc": 5, "abd": 4, "cab": 3, "dabc": 9}
+    largest = vocabulary.learn(dict(words), 2**63 - 1, 2, 1)
+    assert largest == vocabulary.learn(dict(words), 1000, 2, 1)
