@@ -254,7 +254,7 @@ def _json_rows(path, kind):
     if names:
         yield 1, names, None
     for number, value, problem in rows:
-        if isinstance(value, dict):
+        if isinstance(value, dict) and names:
             yield number, [value.get(name) for name in names], None
         else:
             yield number, [], problem or "expected a JSON object of columns by name"

@@ -168,7 +168,8 @@ class TokenClassificationConfig(FileOptions, TfdsOptions, TaskConfig):
                 raise UserError(f"`{name}`: with `features_only` all layers are frozen")
 
     def fixed_values(self):
-        return {**super().fixed_values(), "scheme": self.tags.scheme}
+        # First: another scheme also changes the labels.
+        return {"scheme": self.tags.scheme, **super().fixed_values()}
 
     def to_json(self):
         values, features = super().to_json(), None
