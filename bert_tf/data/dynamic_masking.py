@@ -3,6 +3,7 @@
 import tensorflow as tf
 
 from bert_tf.errors import UserError
+from bert_tf.tokenization.special_tokens import CLS, MASK, SEP
 
 
 class DynamicMasking:
@@ -24,8 +25,8 @@ class DynamicMasking:
                 f"`max_predictions_per_seq={lengths['P']}` is more than "
                 f"`max_seq_length={lengths['S']}`"
             )
-        self._special_ids = [vocab["[CLS]"], vocab["[SEP]"]]
-        self._mask_id, self._token_ids = vocab["[MASK]"], sorted(vocab.values())
+        self._special_ids = [vocab[CLS], vocab[SEP]]
+        self._mask_id, self._token_ids = vocab[MASK], sorted(vocab.values())
         self._prob, self._seed, self._lengths = masked_lm_prob, seed, lengths
 
     def noise(self, step, batch_size):

@@ -13,7 +13,8 @@ from bert_tf.errors import UserError
 from bert_tf.modeling.models import INPUTS
 from bert_tf.tokenization.graph import GraphTokenizer
 from bert_tf.tokenization.settings import RELEASE_SETTINGS, resolve_settings
-from bert_tf.tokenization.vocabulary import REQUIRED_TOKENS, load_vocab
+from bert_tf.tokenization.special_tokens import REQUIRED_TOKENS
+from bert_tf.tokenization.vocabulary import load_vocab
 from bert_tf.training.task_config import SHORTEST
 
 

@@ -21,6 +21,7 @@ from bert_tf.tokenization.graph_normalization import row_indices, rows_of_values
 from bert_tf.tokenization.normalization import ACCENTS, context_characters
 from bert_tf.tokenization.packing_graph import Segment, pack, truncate_pair
 from bert_tf.tokenization.settings import resolve_settings
+from bert_tf.tokenization.special_tokens import UNK
 from bert_tf.tokenization.vocabulary import load_vocab, special_tokens
 
 _TEXTS = tf.TensorSpec((None,), tf.string, name="texts")
@@ -103,7 +104,7 @@ class GraphTokenizer(tf.Module):
             _pieces_by_id(self.vocab, self._max_chars) + special_words,
             max_bytes_per_word=_BYTES_PER_CHAR * self._max_chars,
             token_out_type=tf.int32,
-            unknown_token="[UNK]",
+            unknown_token=UNK,
             no_pretokenization=True,
         )
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from bert_tf.tokenization.graph_normalization import row_indices
-from bert_tf.tokenization.packing import CLS, SEP
+from bert_tf.tokenization.special_tokens import CLS, SEP
 
 # The model reads this number of windows at a time, so that memory does not grow with the texts.
 _WINDOWS_PER_STEP = 32

@@ -10,6 +10,7 @@ import os
 from bert_tf import console
 from bert_tf.errors import UserError
 from bert_tf.io import files, json_files
+from bert_tf.tokenization.special_tokens import CLS, MASK, PAD, SEP, UNK
 
 TOKENIZER, TOKENIZER_CONFIG = files.TOKENIZER, files.TOKENIZER_CONFIG
 
@@ -25,8 +26,8 @@ _BERT_CLASSES = ("BertTokenizer", "BertTokenizerFast", "DistilBertTokenizer",
 # Classes that take everything from `tokenizer.json`.
 _GENERIC_CLASSES = ("PreTrainedTokenizerFast", "TokenizersBackend")
 
-_SPECIAL_TOKENS = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]",
-                   "sep_token": "[SEP]", "mask_token": "[MASK]"}  # fmt: skip
+_SPECIAL_TOKENS = {"pad_token": PAD, "unk_token": UNK, "cls_token": CLS, "sep_token": SEP,
+                   "mask_token": MASK}  # fmt: skip
 
 
 def is_tokenizer_json(path):
@@ -47,7 +48,7 @@ def read_tokenizer_json(path):
     values = json_files.read(path, dict)
     model = _member(path, values, "model")
     _expect(path, "model.type", model.get("type", "WordPiece"), "WordPiece")
-    _expect(path, "model.unk_token", model.get("unk_token"), "[UNK]")
+    _expect(path, "model.unk_token", model.get("unk_token"), UNK)
     _expect(path, "model.continuing_subword_prefix", model.get("continuing_subword_prefix"), "##")
     vocab = model.get("vocab")
     if not isinstance(vocab, dict) or not all(type(x) is int and x >= 0 for x in vocab.values()):
@@ -145,7 +146,7 @@ def tokenizer_json(vocab, settings):
     def sequence(name, type_id):
         return {"Sequence": {"id": name, "type_id": type_id}}
 
-    single = [special("[CLS]", 0), sequence("A", 0), special("[SEP]", 0)]
+    single = [special(CLS, 0), sequence("A", 0), special(SEP, 0)]
     values = _normalizer_settings(settings)
     normalizer = {field: values[name] for name, field in _NORMALIZER_NAMES.items()}
     added = sorted((vocab[x], x) for x in _SPECIAL_TOKENS.values() if x in vocab)
@@ -162,16 +163,16 @@ def tokenizer_json(vocab, settings):
         "post_processor": {
             "type": "TemplateProcessing",
             "single": single,
-            "pair": [*single, sequence("B", 1), special("[SEP]", 1)],
+            "pair": [*single, sequence("B", 1), special(SEP, 1)],
             "special_tokens": {
                 token: {"id": token, "ids": [vocab[token]], "tokens": [token]}
-                for token in ("[CLS]", "[SEP]")
+                for token in (CLS, SEP)
             },
         },
         "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
         "model": {
             "type": "WordPiece",
-            "unk_token": "[UNK]",
+            "unk_token": UNK,
             "continuing_subword_prefix": "##",
             "max_input_chars_per_word": settings["max_input_chars_per_word"],
             "vocab": vocab,
@@ -245,12 +246,12 @@ def _check_post_processor(path, values):
     if values.get("type") == "BertProcessing":
         pairs = [values.get(name) for name in ("cls", "sep")]
         tokens = [pair[0] if isinstance(pair, list) and pair else pair for pair in pairs]
-        _expect(path, "post_processor", tokens, ["[CLS]", "[SEP]"])
+        _expect(path, "post_processor", tokens, [CLS, SEP])
         return
     _expect(path, "post_processor.type", values.get("type"), "TemplateProcessing")
     for name, expected in (
-        ("single", "[CLS]:0 A:0 [SEP]:0"),
-        ("pair", "[CLS]:0 A:0 [SEP]:0 B:1 [SEP]:1"),
+        ("single", f"{CLS}:0 A:0 {SEP}:0"),
+        ("pair", f"{CLS}:0 A:0 {SEP}:0 B:1 {SEP}:1"),
     ):
         try:
             parts = [next(iter(part.values())) for part in values[name]]

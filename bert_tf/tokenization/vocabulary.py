@@ -12,10 +12,8 @@ from bert_tf import console
 from bert_tf.errors import UserError
 from bert_tf.io import files
 from bert_tf.tokenization.normalization import normalize
+from bert_tf.tokenization.special_tokens import PAD, REQUIRED_TOKENS, SPECIAL_TOKENS
 from bert_tf.tokenization.tokenizer_json import is_tokenizer_json, read_tokenizer_json
-
-REQUIRED_TOKENS = ("[UNK]", "[CLS]", "[SEP]", "[MASK]")
-SPECIAL_TOKENS = ("[PAD]", *REQUIRED_TOKENS)
 
 # The release's limit: a longer word is [UNK], whatever the vocabulary.
 MAX_CHARS_PER_WORD = 200
@@ -68,8 +66,8 @@ def load_vocab(vocab_file):
             "%s: %d of %d lines repeat an earlier piece; the last line of each counts",
             vocab_file, len(lines) - len(vocab), len(lines),
         )  # fmt: skip
-    if vocab.get("[PAD]", 0) != 0:
-        console.warning("%s: [PAD] has id %d, but padding uses id 0", vocab_file, vocab["[PAD]"])
+    if vocab.get(PAD, 0) != 0:
+        console.warning("%s: %s has id %d, but padding uses id 0", vocab_file, PAD, vocab[PAD])
     return vocab
 
 
@@ -261,7 +259,7 @@ def learn(words, vocab_size, min_count=2, num_unused=99):
 
     if num_unused >= vocab_size:
         raise UserError(f"`vocab_size={vocab_size}` is too small for `num_unused={num_unused}`")
-    pieces = ["[PAD]", *(f"[unused{index}]" for index in range(num_unused)), *REQUIRED_TOKENS]
+    pieces = [PAD, *(f"[unused{index}]" for index in range(num_unused)), *REQUIRED_TOKENS]
     char_counts = Counter()
     for word, count in words.items():
         for char in word:

@@ -7,6 +7,7 @@ from bert_tf import lazy
 from bert_tf.errors import UserError
 from bert_tf.tokenization.normalization import normalize, normalize_with_offsets, span_ends
 from bert_tf.tokenization.settings import resolve_settings
+from bert_tf.tokenization.special_tokens import UNK
 from bert_tf.tokenization.vocabulary import MAX_CHARS_PER_WORD, load_vocab, special_tokens
 
 # A text has few different words, but a large corpus has an endless number of names and numbers.
@@ -68,7 +69,7 @@ class WordpieceTokenizer:
     def __init__(
         self,
         vocab: Collection[str],
-        unk_token: str = "[UNK]",
+        unk_token: str = UNK,
         max_input_chars_per_word: int = MAX_CHARS_PER_WORD,
     ):
         self.vocab = vocab

@@ -152,7 +152,7 @@ def test_when_code_is_compiled():
     assert compiled.covers(config)
     assert not compiled.covers(dataclasses.replace(config, max_ngram=2))
     assert not compiled.covers(dataclasses.replace(config, objective="sop"))
-    assert not compiled.covers(dataclasses.replace(config, do_whole_word_mask=True))
+    assert compiled.covers(dataclasses.replace(config, do_whole_word_mask=True))
 
 
 @pytest.mark.parametrize(

@@ -78,6 +78,14 @@ def test_it_trains_and_resumes(topics, config, tmp_path, caplog):
         training.fine_tune(other, config(do_train=True))
 
 
+def test_its_pipeline(topics, config, tmp_path):
+    training.fine_tune(tasks.TASKS["topics"], config(do_train=True))
+    finder = tasks.TASKS["topics"].pipeline.from_preset(f"{tmp_path}/out")
+    finder.save_to_preset(f"{tmp_path}/saved")
+    for finder in (finder, topics.TopicFinder.from_preset(f"{tmp_path}/saved")):
+        assert finder.predict(["a i", "g c"]) == [{"topic": "vowels"}, {"topic": "consonants"}]
+
+
 @pytest.mark.slow
 def test_it_is_exported(topics, config, run_script, tmp_path):
     training.fine_tune(tasks.TASKS["topics"], config(do_train=True))

@@ -34,25 +34,28 @@ class _Masking(NamedTuple):
     mask: int
     keep: int
     position: int  # what a position is multiplied by
+    is_continuation: np.ndarray  # bool (T,), whether a token is masked with the one before it
 
     @classmethod
-    def of(cls, masker):
+    def of(cls, masker, corpus, config):
         """Return the tables of a `Masker`, empty ones for None."""
         if masker is None:
             empty = np.zeros(1, np.int64)
-            return cls(False, empty, empty, 0, 0, 0)
-        return cls(True, *masker.tables(), KEEP + 1, PACKED_POSITION)
+            return cls(False, empty, empty, 0, 0, 0, np.zeros(1, bool))
+        by_words = config.do_whole_word_mask
+        is_continuation = masker.is_continuation if by_words else np.zeros(len(corpus.ids), bool)
+        return cls(True, *masker.tables(), KEEP + 1, PACKED_POSITION, is_continuation)
 
 
 def covers(config):
     """Return whether `draw` can be used with an `InstanceConfig`."""
-    return config.objective == "nsp" and config.max_ngram == 1 and not config.do_whole_word_mask
+    return config.objective == "nsp" and config.max_ngram == 1
 
 
 def draw(corpus, documents, config, masker, rng, parts, on_progress):
     """Do what `instances._draw` does; see `covers`."""
     documents = np.array(documents)
-    masking = _Masking.of(masker)
+    masking = _Masking.of(masker, corpus, config)
     version, words, gauss = rng.getstate()
     state = np.array(words, np.uint32)
     # The next document, its next sentence and its target length, both 0 if it is not begun.
@@ -80,7 +83,7 @@ def _draw_block(
 ):  # fmt: skip
     """Fill `segments`, `counts` and `masks` from `place` on; return numbers of instances, masks."""
     max_length = max_seq_length - 3
-    positions = np.empty(max_seq_length, np.int64)
+    words = np.empty(max_seq_length, np.int64), np.empty(max_seq_length, np.int64)
     num_instances = num_masks = 0
     while place[0] < len(documents) and num_instances < len(segments):
         number = place[0]
@@ -123,8 +126,9 @@ def _draw_block(
             segments[num_instances] = a_start, a_end, b_start, b_end, int(is_random_next)
             counts[num_instances] = 0
             if masking.is_static:
+                bounds = a_start, a_end, b_start, b_end
                 counts[num_instances] = _draw_masks(
-                    a_end - a_start, b_end - b_start, masking, positions, masks[num_masks:], state
+                    bounds, masking, words, masks[num_masks:], state
                 )
                 num_masks += counts[num_instances]
             num_instances += 1
@@ -137,21 +141,39 @@ def _draw_block(
 
 
 @_compile
-def _draw_masks(a_length, b_length, masking, positions, masks, state):
+def _draw_masks(bounds, masking, words, masks, state):
     """Fill `masks` with the packed masks of an instance; return their number."""
-    size = a_length + b_length
+    a_start, a_end, b_start, b_end = bounds
+    a_length = a_end - a_start
+    size = a_length + b_end - b_start
+    wanted = masking.counts[size + (3 if b_end > b_start else 2)]
+    # The first token of each word, counted over both segments. If b starts within a word, its
+    # tokens join the last word of a, as in the release.
+    first, order = words
+    num_words = 0
     for index in range(size):
-        positions[index] = index + (1 if index < a_length else 2)
-    _shuffle(positions, size, state)
-    count = min(masking.counts[size + (3 if b_length else 2)], size)
-    for index in range(count):
-        if _random(state) < 0.8:
-            replacement = masking.mask
-        elif _random(state) < 0.5:
-            replacement = masking.keep
-        else:
-            replacement = masking.tokens[_below(len(masking.tokens), state)]
-        masks[index] = positions[index] * masking.position + replacement
+        token = index + (a_start if index < a_length else b_start - a_length)
+        if not (num_words and masking.is_continuation[token]):
+            first[num_words], order[num_words] = index, num_words
+            num_words += 1
+    first[num_words] = size
+    _shuffle(order, num_words, state)
+    count = 0
+    for word in order[:num_words]:
+        if count == wanted:
+            break
+        if count + first[word + 1] - first[word] > wanted:
+            continue
+        for index in range(first[word], first[word + 1]):
+            if _random(state) < 0.8:
+                replacement = masking.mask
+            elif _random(state) < 0.5:
+                replacement = masking.keep
+            else:
+                replacement = masking.tokens[_below(len(masking.tokens), state)]
+            position = index + (1 if index < a_length else 2)
+            masks[count] = position * masking.position + replacement
+            count += 1
     masks[:count].sort()
     return count
 

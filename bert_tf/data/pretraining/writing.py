@@ -11,6 +11,7 @@ from bert_tf.data.pretraining.instances import create_instances, find_compiled
 from bert_tf.data.pretraining.masking import KEEP, unpack_masks
 from bert_tf.errors import UserError
 from bert_tf.tokenization.packing import pack_segments
+from bert_tf.tokenization.special_tokens import UNK
 
 # Number of instances to serialize at a time.
 _BATCH_SIZE = 250
@@ -88,7 +89,7 @@ class Counts(NamedTuple):
             sentences=len(corpus.sentences) - 1,
             empty_lines=corpus.empty_lines,
             tokens=len(corpus.ids),
-            unknown=int(np.sum(corpus.ids == vocab["[UNK]"])),
+            unknown=int(np.sum(corpus.ids == vocab[UNK])),
             instances=len(instances),
             labelled=int(instances.segments[:, 4].sum()),
             masked=int(instances.starts[-1]),

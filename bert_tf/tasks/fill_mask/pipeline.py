@@ -18,8 +18,8 @@ from bert_tf.pipelines.saving import write_pretrained
 from bert_tf.pipelines.text_pipeline import Text, TextPipeline
 from bert_tf.tasks.fill_mask.servable import fill_mask_servable
 from bert_tf.tokenization import FullTokenizer
+from bert_tf.tokenization.special_tokens import CLS, MASK, SEP
 
-MASK = "[MASK]"
 # Prefix of the weights of the masked-LM head.
 _HEAD = "cls/predictions/"
 # math.exp overflows shortly above this value.
@@ -155,7 +155,7 @@ class FillMask(TextPipeline):
         A [MASK] in a text stays masked and is not scored, because the original token is unknown; a
         warning reports their number.
         """
-        unscored = self.tokenizer.convert_tokens_to_ids(["[CLS]", "[SEP]", MASK])
+        unscored = self.tokenizer.convert_tokens_to_ids([CLS, SEP, MASK])
 
         def scored_positions(encoded):
             return [i for i, token in enumerate(encoded.input_ids) if token not in unscored]

@@ -6,6 +6,7 @@ from bert_tf.modeling.models import INPUTS
 from bert_tf.serving.exporting import text_servable
 from bert_tf.serving.prepared_model import prepare_model
 from bert_tf.tasks.fill_mask import SPEC
+from bert_tf.tokenization.special_tokens import MASK
 
 # Of one text: the probabilities of the whole vocabulary are in memory for each mask of a batch.
 _MAX_MASKS = 20
@@ -28,7 +29,7 @@ def fill_mask_servable(model, tokenizer, max_seq_length, options, num_best=5):
     the `FullTokenizer` must keep special tokens.
     """
     prepared = prepare_model(model, options, max_seq_length)
-    mask_id, id_to_token = tokenizer.vocab["[MASK]"], tokenizer.inv_vocab
+    mask_id, id_to_token = tokenizer.vocab[MASK], tokenizer.inv_vocab
     words = [id_to_token.get(i, "") for i in range(max(id_to_token) + 1)]
     num_words = len(words)
 
@@ -52,7 +53,7 @@ def fill_mask_servable(model, tokenizer, max_seq_length, options, num_best=5):
         }
 
     def sample_text(text):
-        return {"text": f"[MASK] {text.partition(' ')[2]}"}  # instead of the first word
+        return {"text": f"{MASK} {text.partition(' ')[2]}"}  # instead of the first word
 
     return text_servable(
         "fill_mask", prepared, tokenizer, serve_ids,

@@ -18,6 +18,7 @@ from bert_tf.tasks.question_answering import SPEC, QuestionAnsweringConfig
 from bert_tf.tasks.question_answering.features import FeatureConverter
 from bert_tf.tasks.question_answering.reading import Answer, Paragraph, Question
 from bert_tf.tokenization import FullTokenizer
+from bert_tf.tokenization.special_tokens import CLS, SEP
 
 _ARGUMENTS = ("questions", "contexts", "answers")
 
@@ -195,7 +196,7 @@ class QuestionAnswering(TaskPipeline):
 
     def _dataset(self, columns, arguments, batch_size, shuffle=False):
         """Return a dataset of batches of inputs and positions, of all windows."""
-        cls_id, sep_id = self.tokenizer.vocab["[CLS]"], self.tokenizer.vocab["[SEP]"]
+        cls_id, sep_id = self.tokenizer.vocab[CLS], self.tokenizer.vocab[SEP]
         ids, segment_ids, positions = [], [], []
         for window in self._windows(columns, arguments):
             tokens = window.context.ids[window.first : window.first + window.length]

@@ -1,5 +1,6 @@
 """Questions about paragraphs, from SQuAD's JSON files and from tensorflow-datasets."""
 
+import gc
 import hashlib
 import itertools
 import json
@@ -58,10 +59,15 @@ class JsonSource:
         Raises:
           UserError: If the file is not valid; names the place in it.
         """
-        for i, article in enumerate(_read_articles(self.name)):
-            where = f"{self.name}: data[{i}]"
-            for j, paragraph in enumerate(_get(article, "paragraphs", list, where)):
-                yield _paragraph(paragraph, f"{where}.paragraphs[{j}]")
+        articles = _read_articles(self.name)
+        gc.freeze()  # traversing the articles in each collection takes a sixth of the time
+        try:
+            for i, article in enumerate(articles):
+                where = f"{self.name}: data[{i}]"
+                for j, paragraph in enumerate(_get(article, "paragraphs", list, where)):
+                    yield _paragraph(paragraph, f"{where}.paragraphs[{j}]")
+        finally:
+            gc.unfreeze()
 
 
 def _read_articles(path):

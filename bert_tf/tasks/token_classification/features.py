@@ -17,8 +17,7 @@ from bert_tf.tasks.token_classification.schemes import (
     tag_names,
 )
 from bert_tf.tokenization.packing import SlidingWindows, pack_pair
-
-UNKNOWN = "[UNK]"
+from bert_tf.tokenization.special_tokens import UNK
 
 # Values of `word_starts`: not a word that is tagged here; the start of a word; the start of the
 # first word of a sentence.
@@ -84,7 +83,7 @@ def convert_sentences(sentences, tags, tokenizer, config):
             sentence_tags = tags.convert(sentence) if sentence.tags is not None else None
             for i, pieces in enumerate(tokenizer.encode_batch(sentence.words)):
                 # A word of characters that the tokenizer removes still needs a tag.
-                pieces = pieces or [tokenizer.vocab[UNKNOWN]]
+                pieces = pieces or [tokenizer.vocab[UNK]]
                 more = len(pieces) - 1
                 ids += pieces
                 tag_ids += [tag_to_id[sentence_tags[i]] if sentence_tags else 0] + [0] * more
