@@ -30,7 +30,7 @@ class TokenClassificationModule(tf.Module):
         super().__init__()
         self._call, self._config = call, config
         self._buckets = buckets
-        self.tokenizer = GraphTokenizer(config.vocab_file, **config.tokenizer_settings)
+        self.tokenizer = GraphTokenizer(config.vocab, **config.tokenizer_settings)
         self._tags = _TagTable(config.tags)
         *rules, _ = config.tokenizer_settings.values()
         self._words = _WordTable(*rules)
