@@ -78,7 +78,11 @@ class MaskedLMHead(ConfigLayer):
         self.dense.build((None, self.config.hidden_size))
         self.norm.build((None, self.config.embedding_size))
         self.output_bias = self.add_weight(
-            shape=(self.config.vocab_size,), initializer="zeros", name="output_bias"
+            shape=(self.config.vocab_size,),
+            initializer="zeros",
+            name="output_bias",
+            # Otherwise mixed precision would round the bias that is added to float32 logits.
+            autocast=False,
         )
 
     def call(self, sequence_output, masked_lm_positions=None, training=False):
@@ -262,7 +266,10 @@ class LayerCombination(keras.layers.Layer):
     def build(self, *_):
         if self.layer_combination.startswith("weighted_sum"):
             self.layer_weights = self.add_weight(
-                shape=(len(self.layers),), initializer="zeros", name="layer_weights"
+                shape=(len(self.layers),),
+                initializer="zeros",
+                name="layer_weights",
+                autocast=False,
             )
 
     def call(self, embedding_output, *all_encoder_layers):

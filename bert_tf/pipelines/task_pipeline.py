@@ -49,9 +49,9 @@ class TaskPipeline(Pipeline):
 
     def __init__(self, model: keras.Model, config: TaskConfig):
         """Create the pipeline from a model and the `TaskConfig` of its training."""
-        self.model, self.config = model, config
+        self.model, self.config = model, config.keep_vocabulary()
         self.tokenizer = BertTokenizer(
-            config.vocab_file,
+            config.vocab,
             max_seq_length=config.max_seq_length,
             pad_to_longest=True,
             **config.tokenizer_settings,
@@ -266,7 +266,7 @@ class TaskPipeline(Pipeline):
         if self._predictor is None or not is_same:
             skip_padding = can_skip_padding(self.model.distribute_strategy)
             options = ServingConfig(dtype=None, skip_padding=skip_padding)
-            config = dataclasses.replace(self.config, **changes)
+            config = dataclasses.replace(self.config, **changes).keep_vocabulary(self.config)
             servable = self.spec.make_servable(self.model, config, options)
             self._predictor = serving.ServablePredictor(servable)
             self._predictor_variables = variables

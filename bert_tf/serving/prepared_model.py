@@ -4,6 +4,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import keras
 import numpy as np
 import tensorflow as tf
 
@@ -37,33 +38,47 @@ class QuantizedModel(tf.Module):
         super().__init__()
         # Not the model itself, because tf.Module would save its weights too.
         self._call = model.stateless_call
-        self.weights, self.scales = [], []
-        for variable in model.trainable_variables:
-            value = variable.numpy().astype("float32")
-            is_large = value.size >= _MIN_QUANTIZED_SIZE and value.ndim == 2
-            scale = None
-            if weight_type == "int8" and is_large:
+        self.weights, self.scales = _round(model.trainable_variables, weight_type)
+        # Frozen weights, kernels with LoRA, and the states of dropout.
+        self.frozen, self.frozen_scales = _round(model.non_trainable_variables, weight_type)
+
+    def __call__(self, inputs, training=False, **options):
+        """Return the outputs of the model in inference mode."""
+        weights = _restore(self.weights, self.scales)
+        frozen = _restore(self.frozen, self.frozen_scales)
+        outputs, _ = self._call(weights, frozen, inputs, training=False, **options)
+        return outputs
+
+
+def _round(variables, weight_type):
+    """Return TensorFlow variables with rounded values, and their scales or None."""
+    weights, scales = [], []
+    for variable in variables:
+        value, scale = variable.numpy(), None
+        is_float = keras.backend.is_float_dtype(variable.dtype)
+        if is_float and value.size >= _MIN_QUANTIZED_SIZE and value.ndim == 2:
+            value = value.astype("float32")
+            if weight_type == "int8":
                 name = variable.path.split("/")[-1]
                 axis = 1 if "embeddings" in name or name == "output_weights" else 0
                 scale = np.abs(value).max(axis, keepdims=True) / 127
                 scale = np.where(scale == 0, 1, scale).astype("float32")
                 value = np.rint(value / scale).astype("int8")
-            elif weight_type == "bfloat16" and is_large:
+            elif weight_type == "bfloat16":
                 value = tf.cast(value, tf.bfloat16)
-            self.weights.append(tf.Variable(value, trainable=False, name=variable.path))
-            self.scales.append(None if scale is None else tf.Variable(scale, trainable=False))
-        self._non_trainable = [
-            tf.Variable(x.value, trainable=False) for x in model.non_trainable_variables
-        ]
+        elif is_float:
+            value = value.astype("float32")
+        weights.append(tf.Variable(value, trainable=False, name=variable.path))
+        scales.append(None if scale is None else tf.Variable(scale, trainable=False))
+    return weights, scales
 
-    def __call__(self, inputs, training=False, **options):
-        """Return the outputs of the model in inference mode."""
-        weights = []
-        for value, scale in zip(self.weights, self.scales, strict=True):
-            # `stateless_call` converts them to the types of the model's variables.
-            weights.append(value if scale is None else tf.cast(value, tf.float32) * scale)
-        outputs, _ = self._call(weights, self._non_trainable, inputs, training=False, **options)
-        return outputs
+
+def _restore(weights, scales):
+    # `stateless_call` converts them to the types of the model's variables.
+    return [
+        value if scale is None else tf.cast(value, tf.float32) * scale
+        for value, scale in zip(weights, scales, strict=True)
+    ]
 
 
 class PreparedModel(NamedTuple):

@@ -107,22 +107,33 @@ def _double_array(values):
     return array
 
 
-# Code points per page of the two-step table below.
+# Code points per page of a two-step table.
 _PAGE_SIZE = 256
 
 
+def paged_table(values):
+    """Return uint8 values of all code points as (page of each block of code points, the pages)."""
+    pages, page_indices = np.unique(values.reshape(-1, _PAGE_SIZE), axis=0, return_inverse=True)
+    return page_indices.reshape(-1).astype(np.int32), pages.reshape(-1)
+
+
+def look_up(table, codes):
+    """Return the values, int32 (T,), that a `paged_table` has for code points int32 (T,)."""
+    page_indices, pages = table
+    page = tf.gather(page_indices, codes // _PAGE_SIZE)
+    return tf.cast(tf.gather(pages, page * _PAGE_SIZE + codes % _PAGE_SIZE), tf.int32)
+
+
 def _packed_properties():
-    """Return a two-step table: the page of each block of characters, and the pages."""
+    """Return the packed properties of all code points, a `paged_table`."""
     packed = [
         _RULES.index(rule) | _SIGMAS.index(sigma) << _SIGMA_SHIFT | order << _ORDER_SHIFT
         for (rule, sigma, order), _ in normalization.RUNS
     ]
-    flat = np.repeat(np.uint8(packed), [len(codes) for _, codes in normalization.RUNS])
-    pages, page_indices = np.unique(flat.reshape(-1, _PAGE_SIZE), axis=0, return_inverse=True)
-    return page_indices.reshape(-1).astype(np.int32), pages.reshape(-1)
+    return paged_table(np.repeat(np.uint8(packed), [len(codes) for _, codes in normalization.RUNS]))
 
 
-_PAGE_INDICES, _PAGES = _packed_properties()
+_PROPERTIES = _packed_properties()
 
 _FIRST_NOTE = min(normalization.MUSICAL_NOTES)
 
@@ -137,12 +148,6 @@ def _note_tables():
 
 
 _NOTE_COUNTS, _NOTE_PARTS = _note_tables()
-
-
-def _properties(codes):
-    """Return the packed properties, int32 (T,), of code points int32 (T,)."""
-    page = tf.gather(_PAGE_INDICES, codes // _PAGE_SIZE)
-    return tf.cast(tf.gather(_PAGES, page * _PAGE_SIZE + codes % _PAGE_SIZE), tf.int32)
 
 
 def _rule_is(properties, letter):
@@ -225,7 +230,7 @@ def resolve_context(lines, do_lower_case, strip_accents):
     codes = tf.where(tf.gather(is_note, sources), parts, tf.gather(codes, sources))
 
     # Sort marks by rank within each run between two characters that no mark moves across.
-    rank = tf.bitwise.right_shift(_properties(codes), _ORDER_SHIFT)
+    rank = tf.bitwise.right_shift(look_up(_PROPERTIES, codes), _ORDER_SHIFT)
     run = tf.cumsum(tf.cast(rank == 0, tf.int64))
     size = tf.size(codes, tf.int64)
     # The index makes all keys different, so the sort need not be stable.
@@ -240,7 +245,7 @@ def resolve_context(lines, do_lower_case, strip_accents):
 
 def _replace_final_sigmas(codes):
     """Replace each capital sigma at the end of a word by the final sigma, in int32 (T,)."""
-    properties = _properties(codes)
+    properties = look_up(_PROPERTIES, codes)
     cased = tf.concat([_sigma_is(properties, "c"), [False]], 0)
     not_ignorable = ~_sigma_is(properties, "i")
     # A sigma is not case-ignorable itself, so its neighbours are searched from the indices next to
@@ -261,7 +266,7 @@ def span_ends(codes, strip_accents):
     if not strip_accents:
         return indices + 1
     # A line break at the end, so that `next_kept` exists even without any text.
-    properties = _properties(tf.concat([codes, [ord("\n")]], 0))
+    properties = look_up(_PROPERTIES, tf.concat([codes, [ord("\n")]], 0))
     accent = _rule_is(properties, "a")
     kept = ~(accent | _rule_is(properties, "d"))
     next_kept = _next_true(kept)[1:]

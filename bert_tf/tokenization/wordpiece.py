@@ -1,7 +1,7 @@
 """The release's tokenizers, under their original names: text to words, pieces and ids."""
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from bert_tf import lazy
 from bert_tf.errors import UserError
@@ -11,8 +11,9 @@ from bert_tf.tokenization.special_tokens import UNK
 from bert_tf.tokenization.vocabulary import MAX_CHARS_PER_WORD, load_vocab, special_tokens
 
 # A text has few different words, but a large corpus has an endless number of names and numbers.
-_MAX_CACHED_WORDS = 500_000
-_MAX_CACHED_CHUNK_CHARS = 40
+MAX_CACHED_WORDS = 500_000
+# Longer words and chunks hardly recur, as in scripts without spaces, and would take much memory.
+MAX_CACHED_CHARS = 40
 
 
 def convert_to_unicode(text: str | bytes) -> str:
@@ -116,7 +117,8 @@ class FullTokenizer:
     the value that it has, and the `tokenizer_config.json` next to it.
 
     Args:
-      vocab_file: path of the vocabulary file, or of a `tokenizer.json`.
+      vocab_file: path of the vocabulary file, or of a `tokenizer.json`; or the mapping from piece
+        to id of another tokenizer.
       do_lower_case: whether to lower-case the text; True in the release.
       keep_special_tokens: True to read "[MASK]" and the other special tokens in a text as one token
         each. By default they are split like any text, as in the release: otherwise, whoever sends a
@@ -132,7 +134,7 @@ class FullTokenizer:
 
     def __init__(
         self,
-        vocab_file: str,
+        vocab_file: str | Mapping[str, int],
         do_lower_case: bool | None = None,
         keep_special_tokens: bool = False,
         strip_accents: bool | None = None,
@@ -140,7 +142,8 @@ class FullTokenizer:
         max_input_chars_per_word: int | None = None,
     ):
         """Read the vocabulary; raise UserError if the file is not one."""
-        self.vocab = load_vocab(vocab_file)
+        vocab = vocab_file if isinstance(vocab_file, Mapping) else load_vocab(vocab_file)
+        self.vocab = dict(vocab)
         self.settings = resolve_settings(
             vocab_file,
             do_lower_case=do_lower_case,
@@ -262,9 +265,8 @@ class FullTokenizer:
         ids = []
         for word in self.basic_tokenizer.tokenize(chunk):
             ids += self._encode_word(word)
-        # In scripts without spaces, chunks are long and do not recur.
-        if len(chunk) <= _MAX_CACHED_CHUNK_CHARS:
-            if len(self._chunk_cache) >= _MAX_CACHED_WORDS:
+        if len(chunk) <= MAX_CACHED_CHARS:
+            if len(self._chunk_cache) >= MAX_CACHED_WORDS:
                 self._chunk_cache.clear()
             self._chunk_cache[chunk] = ids
         return ids
@@ -272,11 +274,11 @@ class FullTokenizer:
     def _encode_word(self, word):
         ids = self._word_cache.get(word)
         if ids is None:
-            if len(self._word_cache) >= _MAX_CACHED_WORDS:
-                self._word_cache.clear()
-            ids = self._word_cache[word] = self.convert_tokens_to_ids(
-                self.wordpiece_tokenizer.tokenize(word)
-            )
+            ids = self.convert_tokens_to_ids(self.wordpiece_tokenizer.tokenize(word))
+            if len(word) <= MAX_CACHED_CHARS:
+                if len(self._word_cache) >= MAX_CACHED_WORDS:
+                    self._word_cache.clear()
+                self._word_cache[word] = ids
         return ids
 
     def convert_tokens_to_ids(self, tokens: Iterable[str]) -> list[int]:

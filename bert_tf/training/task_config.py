@@ -1,6 +1,7 @@
 """What a fine-tuned model needs besides its weights, saved next to them, and checked."""
 
 import dataclasses
+import functools
 import json
 import os
 from typing import ClassVar
@@ -15,7 +16,7 @@ from bert_tf.tokenization.settings import (
     extra_settings,
     resolve_settings,
 )
-from bert_tf.tokenization.vocabulary import vocabulary_text
+from bert_tf.tokenization.vocabulary import load_vocab, vocabulary_text
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,6 +61,25 @@ class TaskConfig(Config):
         """The arguments of `FullTokenizer` apart from the vocabulary, a dict."""
         return resolve_settings(**{name: getattr(self, name) for name in RELEASE_SETTINGS})
 
+    @functools.cached_property
+    def vocab(self):
+        """The mapping from piece to id, read once: the file may change or be replaced later."""
+        return load_vocab(self.vocab_file)
+
+    @functools.cached_property
+    def vocabulary_text(self):
+        """The text of the vocabulary file, read once as well."""
+        return vocabulary_text(self.vocab_file)
+
+    def keep_vocabulary(self, other=None):
+        """Read the vocabulary, or take it over from a config with the same file, and return self.
+
+        Pipelines no longer need the file then.
+        """
+        source = self if other is None else other
+        vars(self).update(vocab=source.vocab, vocabulary_text=source.vocabulary_text)
+        return self
+
     def check(self, config, is_resumed):
         """Raise UserError for options that cannot be combined, before any data are read.
 
@@ -92,7 +112,7 @@ class TaskConfig(Config):
         """Write the side file, `bert_config.json` and `vocab.txt` into a folder, all or none."""
         texts = {
             files.CONFIG: self.bert_config.to_json_string(),
-            files.VOCABULARY: vocabulary_text(self.vocab_file),
+            files.VOCABULARY: self.vocabulary_text,
             # Last: where this file exists, the others do.
             self.FILE: json.dumps(self.to_json(), indent=2, ensure_ascii=False) + "\n",
         }
@@ -141,7 +161,7 @@ class TaskConfig(Config):
     def fixed_values(self):
         values = super().fixed_values()
         if values["vocab_file"]:
-            values["vocab_file"] = vocabulary_text(values["vocab_file"])
+            values["vocab_file"] = self.vocabulary_text
         return values | self.tokenizer_settings
 
     def check_resume(self, folder):

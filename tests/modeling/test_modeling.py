@@ -420,3 +420,12 @@ def test_a_seed_gives_the_initial_weights_of_version_0_2():
     for weight in bert_tf.BertPretrainer(TINY).weights:
         digest.update(weight.numpy().tobytes())
     assert digest.hexdigest()[:16] == "bce6c8d92a91152e"
+
+
+def test_mixed_precision_does_not_round_the_bias_of_words():
+    model = bert_tf.BertPretrainer(tiny(), dtype="mixed_bfloat16")
+    batch = features()
+    before = model(batch)["masked_lm_logits"]
+    model.get_layer("masked_lm").output_bias.assign(np.full(50, 1.001, "float32"))
+    change = model(batch)["masked_lm_logits"] - before
+    np.testing.assert_allclose(change, 1.001, atol=1e-6)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import pathlib
 import shutil
 
 import pytest
@@ -104,3 +105,22 @@ def test_settings_of_a_sentence_transformers_folder(tmp_path):
     modules_file.write_text("{}{")
     with pytest.raises(bert_tf.UserError, match=f"{modules_file}, line 1: not JSON"):
         options()
+
+
+def test_a_loaded_model_no_longer_needs_its_folder(model_folder, tmp_path, monkeypatch):
+    """Not even if another folder, with a different vocabulary, takes its place."""
+    (tmp_path / "a").mkdir()
+    monkeypatch.chdir(tmp_path / "a")
+    shutil.copytree(model_folder, "model")
+    options = {"labels": ["x", "y"]}
+    expected = bert_tf.TextClassifier.from_preset("model", **options)
+    classifier = bert_tf.TextClassifier.from_preset("model", **options)
+    classifier.model.set_weights(expected.model.get_weights())
+    text = pathlib.Path("model/vocab.txt").read_text()
+    answers = expected.predict(["a b"])
+    pathlib.Path("model/vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nb\na\n")
+    assert classifier.predict(["a b"]) == answers
+    (tmp_path / "b").mkdir()
+    monkeypatch.chdir(tmp_path / "b")
+    classifier.save_to_preset(tmp_path / "saved")
+    assert (tmp_path / "saved" / "vocab.txt").read_text() == text

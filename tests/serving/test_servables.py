@@ -12,6 +12,8 @@ from tensorflow.python.saved_model import loader_impl
 
 import bert_tf
 from bert_tf import configs, serving
+from bert_tf.modeling.layer_states import named_layers
+from bert_tf.modeling.layers import Dense
 from bert_tf.serving.exporting import WARM_UP_REQUESTS
 from bert_tf.serving.prepared_model import QuantizedModel
 from bert_tf.tasks.encoder.servable import encoder_servable
@@ -247,3 +249,24 @@ def test_weights_of_8_bits_are_the_nearest():
 def test_invalid_options(options, message, vocab_file):
     with pytest.raises(bert_tf.UserError, match=message):
         make_servable("sentence_embedding", vocab_file, options)
+
+
+@pytest.mark.parametrize("weight_type", ["int8", "bfloat16"])
+def test_frozen_weights_and_those_with_lora_are_rounded(weight_type):
+    config = {**TINY.to_dict(), "hidden_size": 64, "intermediate_size": 128, "vocab_size": 100}
+    model = bert_tf.BertModel(bert_tf.BertConfig.from_dict(config))
+    model.get_layer("layer_0").trainable = False
+    dense = [x for _, x in named_layers(model.get_layer("layer_1")) if isinstance(x, Dense)]
+    dense[0].enable_lora(2)
+    model.embeddings.trainable = False
+    inputs = {"input_ids": [[2, 5, 3]], "input_mask": [[1, 1, 1]], "segment_ids": [[0, 0, 1]]}
+    inputs = {name: tf.constant(value) for name, value in inputs.items()}
+    quantized = QuantizedModel(model, weight_type)
+    sizes = [
+        x.dtype for x in (*quantized.weights, *quantized.frozen)
+        if np.prod(x.shape) >= 4096 and len(x.shape) == 2
+    ]  # fmt: skip
+    assert set(sizes) == {tf.as_dtype(weight_type)}
+    expected = model(inputs)["pooled_output"]
+    difference = np.abs(quantized(inputs)["pooled_output"] - expected).max()
+    assert 0 < difference < 0.02

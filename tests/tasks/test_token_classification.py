@@ -1,6 +1,7 @@
-"""Tagging schemes, scores compared with conlleval and seqeval, column files and features."""
+"""Tagging schemes, scores compared with conlleval and seqeval, column files, features, words."""
 
 import random
+import sys
 import types
 
 import numpy as np
@@ -11,7 +12,14 @@ import bert_tf
 from bert_tf.data import rows as rows_module
 from bert_tf.data.rows import BadRows
 from bert_tf.tasks import token_classification as tagging
-from bert_tf.tasks.token_classification import features, reading, schemes, scoring
+from bert_tf.tasks.token_classification import (
+    features,
+    reading,
+    schemes,
+    scoring,
+    servable,
+)
+from bert_tf.tokenization.normalization import IDEOGRAPHS
 from tests.common import TINY
 
 Span = schemes.Span
@@ -356,3 +364,53 @@ def test_features_depend_on_the_schemes(tokenizer, tmp_path):
     assert look(NAMES).stale_reason is None
     assert "learn_scheme changed" in look(NAMES._replace(scheme="iob1")).stale_reason
     assert "tag_scheme changed" in look(NAMES._replace(data_scheme="iob2")).stale_reason
+
+
+@pytest.mark.parametrize("do_lower_case", [False, True])
+def test_words_of_texts_for_every_code_point(do_lower_case, tmp_path):
+    """A text has the words of the training data, whatever the tokenizer makes of a character.
+
+    In Python and in the SavedModel. Each of the tags of this model is an entity, so all words are
+    found.
+    """
+    vocab_file = tmp_path / "vocab.txt"
+    # Parts of the sounds of Hangul and of marks; all other characters are unknown.
+    more = ["\u1100", "##\u1161", "##\u0bc6", "##\u0301", "##\u1100", "'", "s"]
+    vocab_file.write_text("\n".join([*LETTERS, *more]) + "\n")
+    config = tagging.TokenClassificationConfig(
+        bert_tf.BertConfig.from_dict({**TINY.to_dict(), "max_position_embeddings": 8192}),
+        str(vocab_file), do_lower_case, 8192, tags=tagging.Tags(("X",), "none", "none"),
+    )  # fmt: skip
+    module = servable.TokenClassificationModule(
+        lambda inputs: {"logits": tf.zeros([*tf.unstack(tf.shape(inputs["input_ids"])), 1])},
+        config,
+        lambda length: length,
+    )
+    tf.saved_model.save(module, str(tmp_path / "saved"))
+    exported = tf.saved_model.load(str(tmp_path / "saved"))
+    tokenize = bert_tf.tokenization.BasicTokenizer(do_lower_case).tokenize
+
+    # In "a?b a? ?b ", where each word starts, by the number of words that the tokenizer makes of
+    # "a?b" (1: a letter, 2: white space, 3: a mark or ideograph).
+    word_starts = {1: (0, 4, 7), 2: (0, 2, 4, 8), 3: (0, 4, 5, 7, 8)}
+    batch, expected = [], []
+    codes = [code for code in range(sys.maxunicode + 1) if not 0xD800 <= code < 0xE000]
+    for first in range(0, len(codes), 2048):
+        text, starts = "", []
+        for char in map(chr, codes[first : first + 2048]):
+            words = tokenize(f"a{char}b")
+            if any(low <= ord(char) <= high for low, high in IDEOGRAPHS):
+                relative = (0, 1, 2, 4, 5, 7, 8)
+            elif words == ["ab"] and not tokenize(char):
+                relative = (0, 4, 8)  # removed
+            else:
+                relative = word_starts[len(words)]
+            starts += [len(text) + start for start in relative]
+            text += f"a{char}b a{char} {char}b "
+        batch.append(text)
+        expected.append(starts)
+    for first in range(0, len(batch), 64):
+        for find in (module, exported):
+            rows = find(tf.constant(batch[first : first + 64]))["start"].numpy()
+            for row, starts in zip(rows, expected[first : first + 64], strict=True):
+                np.testing.assert_array_equal(row[row >= 0], starts)

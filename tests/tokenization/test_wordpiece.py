@@ -2,12 +2,14 @@
 
 import importlib.util
 import json
+import tracemalloc
 import unicodedata
 
 import pytest
 
 from bert_tf import tokenization
 from bert_tf.errors import UserError
+from bert_tf.tasks.question_answering.alignment import WordIds
 from bert_tf.tokenization import normalization
 from tests.tokenization import hard_strings
 
@@ -192,3 +194,13 @@ def test_special_tokens(write_vocab, text, pieces, spans):
         _, starts, ends = tokenizer.encode_with_offsets(text)
         assert list(zip(starts, ends, strict=True)) == spans
     assert "[MASK]" not in tokenization.FullTokenizer(path).tokenize(text)
+
+
+def test_long_words_are_not_kept_in_memory(tokenizer):
+    word_ids = WordIds(tokenizer)
+    tracemalloc.start()
+    for i in range(40):
+        word = f"{i}" + "a" * 250_000
+        assert word_ids[word] == tokenizer.encode(word) == tokenizer.encode_with_offsets(word)[0]
+    assert tracemalloc.get_traced_memory()[0] < 1_000_000
+    tracemalloc.stop()

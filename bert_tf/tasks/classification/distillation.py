@@ -106,7 +106,7 @@ class Teacher:
         )
         # If this run is killed, the next one removes temporary files with such names.
         path = os.path.join(folder, "teacher.tf_record.tmp-0")
-        tokenizer = FullTokenizer(config.vocab_file, **config.tokenizer_settings)
+        tokenizer = FullTokenizer(config.vocab, **config.tokenizer_settings)
         length = config.max_seq_length
         trainer.workers.chief_first(
             lambda: write_features(

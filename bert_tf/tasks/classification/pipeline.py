@@ -190,7 +190,8 @@ class TextClassifier(TaskPipeline):
             validation_data = self._dataset(validation_data, batch_size, "validation_data")
         spec = data.element_spec if isinstance(data, tf.data.Dataset) else data
         if isinstance(spec[0], tuple) and len(spec[0]) == 2:
-            self.config = dataclasses.replace(self.config, num_texts=2)
+            config = dataclasses.replace(self.config, num_texts=2)
+            self.config = config.keep_vocabulary(self.config)
         return self._fit(
             dataset, validation_data, learning_rate, epochs, callbacks=callbacks, **options
         )

@@ -24,7 +24,7 @@ def classification_servable(model, config, options):
     and windows whose mask is 0 do not count.
     """
     prepared = prepare_model(model, options, config.max_seq_length)
-    tokenizer = GraphTokenizer(config.vocab_file, **config.tokenizer_settings)
+    tokenizer = GraphTokenizer(config.vocab, **config.tokenizer_settings)
     numbers = config.numeric_inputs
 
     def serve_ids(inputs):

@@ -15,7 +15,7 @@ def multiple_choice_servable(model, config, options):
     ending from 0; for texts `ending`, string (B,). Token ids are (B, C, S).
     """
     prepared = prepare_model(model, options, config.max_seq_length)
-    tokenizer = GraphTokenizer(config.vocab_file, **config.tokenizer_settings)
+    tokenizer = GraphTokenizer(config.vocab, **config.tokenizer_settings)
 
     def serve_ids(inputs):
         logits = prepared.call(inputs)["logits"]

@@ -11,12 +11,10 @@ import itertools
 import re
 
 from bert_tf.tokenization.packing import SlidingWindows
+from bert_tf.tokenization.wordpiece import MAX_CACHED_CHARS, MAX_CACHED_WORDS
 
 # The characters that separate words in the release, which are not all of Unicode's whitespace.
 _WORD = re.compile("[^ \t\r\n\u202f]+")
-
-# A text has few distinct words, but a huge data set has an unbounded number of names and numbers.
-_MAX_CACHED_WORDS = 500_000
 
 
 class Words:
@@ -64,9 +62,11 @@ class WordIds(dict):
         self._tokenizer = tokenizer
 
     def __missing__(self, word):
-        if len(self) >= _MAX_CACHED_WORDS:
-            self.clear()
-        ids = self[word] = self._tokenizer.encode(word)
+        ids = self._tokenizer.encode(word)
+        if len(word) <= MAX_CACHED_CHARS:
+            if len(self) >= MAX_CACHED_WORDS:
+                self.clear()
+            self[word] = ids
         return ids
 
 

@@ -226,7 +226,7 @@ class QuestionAnswering(TaskPipeline):
             raise UserError(f"`{arguments[0]}` is empty")
         check_same_length(arguments[0], questions, arguments[1], contexts)
         check_same_length(arguments[0], questions, arguments[2], answers)
-        tokenizer = FullTokenizer(self.config.vocab_file, **self.config.tokenizer_settings)
+        tokenizer = FullTokenizer(self.config.vocab, **self.config.tokenizer_settings)
         converter = FeatureConverter(tokenizer, self.config, is_training=True)
         skipped = BadRows(skip=True)
         rows = zip(questions, contexts, answers, strict=True)

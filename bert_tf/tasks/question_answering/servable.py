@@ -31,7 +31,7 @@ class QuestionAnsweringModule(tf.Module):
         """Store the `PreparedModel.call` of a `BertSpanLabeler`, its config and `Buckets`."""
         super().__init__()
         self._call, self._buckets = call, buckets
-        self.tokenizer = GraphTokenizer(config.vocab_file, **config.tokenizer_settings)
+        self.tokenizer = GraphTokenizer(config.vocab, **config.tokenizer_settings)
         self._config = config
 
     @tf.function(input_signature=[_STRINGS, _STRINGS])

@@ -1,8 +1,10 @@
 """Servable of token classification: texts in, the entities in them and their offsets out.
 
 Shapes: B texts, T tokens of all texts, N words of all texts, W windows, R a selection of windows, S
-positions of a window, E entities of the text that has the most.
+positions of a window, E entities of the text that has the most, C characters.
 """
+
+import sys
 
 import numpy as np
 import tensorflow as tf
@@ -12,7 +14,8 @@ from bert_tf.serving.prepared_model import prepare_model
 from bert_tf.serving.sequences import substrings
 from bert_tf.tasks.token_classification.schemes import split_tag
 from bert_tf.tokenization.graph import GraphTokenizer
-from bert_tf.tokenization.graph_normalization import rows_of_values
+from bert_tf.tokenization.graph_normalization import look_up, paged_table, rows_of_values
+from bert_tf.tokenization.normalization import IDEOGRAPHS, RUNS, normalize_char
 from bert_tf.tokenization.packing_graph import Windows, pack
 from bert_tf.tokenization.wordpiece import BasicTokenizer
 
@@ -27,10 +30,10 @@ class TokenClassificationModule(tf.Module):
         super().__init__()
         self._call, self._config = call, config
         self._buckets = buckets
-        self.tokenizer = GraphTokenizer(config.vocab_file, **config.tokenizer_settings)
+        self.tokenizer = GraphTokenizer(config.vocab, **config.tokenizer_settings)
         self._tags = _TagTable(config.tags)
         *rules, _ = config.tokenizer_settings.values()
-        self._words = _WordTable(self.tokenizer.vocab, *rules)
+        self._words = _WordTable(*rules)
 
     @tf.function(input_signature=[_STRINGS])
     def __call__(self, texts):
@@ -46,7 +49,7 @@ class TokenClassificationModule(tf.Module):
           bytes that are not UTF-8. With tags that do not form spans, every word is an entity.
         """
         ids, starts, ends = self.tokenizer.tokenize_with_offsets(texts)
-        is_start = self._words.starts(ids, starts, ends)
+        is_start = self._words.starts(texts, ids, starts)
         tags, probabilities = self._classify_words(ids, is_start)
         word_indices = tf.cumsum(tf.cast(is_start, tf.int32)) - 1
         num_words = tf.size(tags)
@@ -132,56 +135,83 @@ class _TagTable:
         return begins & (labels > 0)
 
 
+# What a character is to the division into words.
+_LETTER, _REMOVED, _SPACE, _MARK, _IDEOGRAPH = range(5)
+
+
 class _WordTable:
     """Splits a text into words as the training data of taggers are split.
 
     White space separates words. Punctuation before and after a word is split off, each mark as a
     word, and so is 's; punctuation inside a word ("well-known", "3.5") stays. Each ideograph is a
-    word.
+    word. Characters that the tokenizer removes do not separate words.
     """
 
-    def __init__(self, vocab, *rules):
-        basic = BasicTokenizer(*rules)
-        marks, ideographs = (np.zeros(max(vocab.values()) + 1, bool) for _ in range(2))
-        for token, index in vocab.items():
-            if len(token) == 1 and basic.tokenize(f"a{token}a") == ["a", token, "a"]:
-                (ideographs if token.isalpha() else marks)[index] = True
-        self._marks, self._ideographs = tf.constant(marks), tf.constant(ideographs)
-        apostrophes = [vocab[mark] for mark in "'\u2019" if mark in vocab]
-        self._apostrophes = tf.constant(apostrophes, tf.int32, (len(apostrophes),))
-        self._s = [vocab.get(letter, -1) for letter in "sS"]
+    def __init__(self, *rules):
+        """Take the arguments of a `BasicTokenizer`."""
+        rules = BasicTokenizer(*rules).rules
+        kinds = np.full(sys.maxunicode + 1, _LETTER, np.uint8)
+        for (rule, _, _), codes in RUNS:
+            if rule != "k":
+                kinds[codes.start : codes.stop] = [_kind(code, rules) for code in codes]
+        self._kinds = paged_table(kinds)
 
-    def starts(self, ids, starts, ends):
-        """Return where words start: bool (T,), of ragged ids and offsets (B, None)."""
-        row, ids = rows_of_values(ids), ids.values
-        starts, ends = starts.values, ends.values
-        is_separate = starts[1:] != ends[:-1]
-        is_separate |= row[1:] != row[:-1]
-        # Chunks are the parts between white space.
-        opens = tf.concat([tf.ones_like(ids[:1], tf.bool), is_separate], 0)
-        chunk = tf.cumsum(tf.cast(opens, tf.int32)) - 1
-        is_letter = tf.cast(~tf.gather(self._marks, ids), tf.int32)
-        sums = tf.cumsum(is_letter, exclusive=True)
-        letters_before = sums - tf.gather(tf.boolean_mask(sums, opens), chunk)
-        letters = tf.gather(tf.math.segment_sum(is_letter, chunk), chunk)
-        is_ideograph = tf.gather(self._ideographs, ids)
-        is_end = letters_before == letters  # only marks follow in the chunk
-        is_start = opens | (letters_before == 0) | is_end | is_ideograph
-        is_start |= _previous(is_ideograph)
-        ends_here = _next(opens, True) | _next(is_end, True)
-        is_s = tf.reduce_any(ids[:, None] == self._s, 1) & ~opens & ends_here
-        is_apostrophe = tf.reduce_any(ids[:, None] == self._apostrophes, 1)
-        is_genitive = is_apostrophe & _next(is_s, False)
-        return (is_start | is_genitive) & ~_previous(is_genitive)
+    def starts(self, texts, ids, starts):
+        """Return which tokens start a word, bool (T,).
+
+        Args:
+          texts: string (B,).
+          ids: the ids of their tokens, ragged int32 (B, None).
+          starts: the offsets of the first characters of the tokens, ragged int32 (B, None).
+        """
+        # A line break in front keeps each text apart from the one before.
+        codes = tf.strings.unicode_decode(tf.strings.join(["\n", texts]), "UTF-8", errors="ignore")
+        kinds = look_up(self._kinds, codes.values)
+        is_kept = kinds != _REMOVED
+        is_start = _starts(tf.boolean_mask(codes.values, is_kept), tf.boolean_mask(kinds, is_kept))
+        kept_before = tf.cumsum(tf.cast(is_kept, tf.int32), exclusive=True)
+        text_start = tf.gather(tf.cast(codes.row_starts(), tf.int32), rows_of_values(ids)) + 1
+        word_of_kept = tf.cumsum(tf.cast(is_start, tf.int32))
+        word = tf.gather(word_of_kept, tf.gather(kept_before, text_start + starts.values))
+        return tf.concat([tf.ones_like(word[:1], tf.bool), word[1:] != word[:-1]], 0)
+
+
+def _kind(code, rules):
+    result = normalize_char(code, *rules)
+    if not result.startswith(" "):
+        return _LETTER if result else _REMOVED
+    if result == " ":
+        return _SPACE
+    is_ideograph = any(first <= code <= last for first, last in IDEOGRAPHS)
+    return _IDEOGRAPH if is_ideograph else _MARK
+
+
+def _starts(codes, kinds):
+    """Return which characters start a word, bool (C,), given code points and kinds, int32 (C,)."""
+    is_space, is_ideograph = kinds == _SPACE, kinds == _IDEOGRAPH
+    # Chunks are the parts between white space.
+    opens = ~is_space & _previous(is_space)
+    chunk = tf.cumsum(tf.cast(is_space, tf.int32)) - 1
+    is_letter = tf.cast((kinds == _LETTER) | is_ideograph, tf.int32)
+    sums = tf.cumsum(is_letter, exclusive=True)
+    letters_before = sums - tf.gather(tf.boolean_mask(sums, is_space), chunk)
+    letters = tf.gather(tf.math.segment_sum(is_letter, chunk), chunk)
+    is_end = letters_before == letters  # only marks follow in the chunk
+    is_start = opens | (letters_before == 0) | is_end | is_ideograph | _previous(is_ideograph)
+    ends_here = _next(is_space, True) | _next(is_end, True)
+    is_s = ((codes == ord("s")) | (codes == ord("S"))) & ~opens & ends_here
+    is_apostrophe = (codes == ord("'")) | (codes == ord("\u2019"))
+    is_genitive = is_apostrophe & _next(is_s, False)
+    return (is_start | is_genitive) & ~_previous(is_genitive)
 
 
 def _previous(values):
-    """Return for each of bool (T,) the value before it, False for the first."""
+    """Return for each of bool (C,) the value before it, False for the first."""
     return tf.concat([tf.zeros_like(values[:1]), values[:-1]], 0)
 
 
 def _next(values, default):
-    """Return for each of bool (T,) the value after it, `default` for the last."""
+    """Return for each of bool (C,) the value after it, `default` for the last."""
     return tf.concat([values[1:], tf.fill(tf.shape(values[:1]), default)], 0)
 
 
