@@ -210,11 +210,62 @@ def test_files_written_here(hf_folder):
         (lambda t, c: c.update(tokenizer_class="XTokenizer"), 'tokenizer_class is "XTokenizer"'),
         (lambda t, c: c.update(cls_token="<s>"), 'cls_token is "<s>"'),
         (lambda t, c: c.update(strip_accents=1), "strip_accents is 1, expected true or false"),
+        (
+            lambda t, c: c.update(extra_special_tokens="a"),
+            'extra_special_tokens is "a", expected a list',
+        ),
     ],
 )
 def test_other_tokenizers_are_refused(hf_folder, change, message):
     with pytest.raises(UserError, match=rf"tokenizer(_config)?\.json: .*{re.escape(message)}"):
         tokenization.FullTokenizer(f"{hf_folder(change)}/tokenizer.json")
+
+
+# Files next to a `vocab.txt` that has [E1], and whether they make it one token.
+ADDED = {"content": "[E1]", "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+PAD = {**ADDED, "content": "[PAD]"}
+OLD_FILES = [
+    ({}, True),
+    ({"added_tokens": {"[E1]": 8}}, False),
+    ({"added_tokens": {"[E1]": 99, "[CLS]": 2}}, False),
+    ({"added_tokens": {"[PAD]": 5}}, True),  # the id of the vocabulary counts
+    ({"special_tokens_map": {"additional_special_tokens": ["[E1]"]}}, False),
+    ({"special_tokens_map": {"extra_special_tokens": ["[CLS]", "[E1]"]}}, False),
+    ({"special_tokens_map": {"bos_token": "[E1]"}}, False),
+    ({"special_tokens_map": {"unk_token": ADDED}}, False),
+    ({"special_tokens_map": {"unk_token": "[UNK]", "pad_token": PAD, "bos_token": "[CLS]"}}, True),
+    ({"tokenizer_config": {"additional_special_tokens": ["[E1]"]}}, False),
+    ({"tokenizer_config": {"extra_special_tokens": {"entity": "[E1]"}}}, False),
+    ({"tokenizer_config": {"additional_special_tokens": None, "bos_token": None}}, True),
+    ({"tokenizer_config": {"entity_token": "[E1]", "add_bos_token": False}}, False),
+    ({"tokenizer_config": {"added_tokens_decoder": {"8": ADDED}}}, False),
+    (
+        {
+            "tokenizer_config": {"added_tokens_decoder": {"0": PAD}},
+            "special_tokens_map": {"additional_special_tokens": ["[E1]"]},
+            "added_tokens": {"[E1]": 8},
+        },
+        True,
+    ),
+]
+
+
+@pytest.mark.parametrize(("contents", "is_plain"), OLD_FILES)
+def test_added_tokens_without_tokenizer_json(transformers, tmp_path, contents, is_plain):
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "[", "]", "e1", "[E1]", "a"]
+    (tmp_path / "vocab.txt").write_text("\n".join(pieces) + "\n")
+    for name, values in {"config": {"model_type": "bert"}, **contents}.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(values))
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    ids = theirs("a [E1]", add_special_tokens=False)["input_ids"]
+    assert ids == ([9, 5, 7, 6] if is_plain else [9, 8])
+    if is_plain:
+        assert tokenization.FullTokenizer.from_preset(str(tmp_path)).encode("a [E1]") == ids
+    else:
+        names = "|".join(contents)
+        message = rf"({names})\.json: [a-z_ ]+ (has|is) \"\[E1\]\", which"
+        with pytest.raises(UserError, match=message):
+            tokenization.FullTokenizer.from_preset(str(tmp_path))
 
 
 def test_which_file_counts(hf_folder, caplog):
