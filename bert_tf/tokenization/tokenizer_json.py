@@ -6,6 +6,7 @@ BERT. Any other step would give different ids, so it is an error. So are added t
 
 import json
 import os
+from collections import Counter
 
 from bert_tf import console
 from bert_tf.errors import UserError
@@ -55,6 +56,9 @@ def read_tokenizer_json(path):
     vocab = model.get("vocab")
     if not isinstance(vocab, dict) or not all(type(x) is int and x >= 0 for x in vocab.values()):
         raise UserError(f"{path}: model.vocab is not an object of pieces and their ids")
+    if len(set(vocab.values())) < len(vocab):
+        index, count = Counter(vocab.values()).most_common(1)[0]
+        raise UserError(f"{path}: model.vocab has {count} pieces with the id {index}")
     _check_added_tokens(path, "added_tokens", values.get("added_tokens"), vocab)
 
     normalizer = _member(path, values, "normalizer")

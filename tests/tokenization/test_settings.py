@@ -181,6 +181,14 @@ def test_files_written_here(hf_folder):
     assert tokenization.FullTokenizer(path, do_lower_case=True).encode("É a") == [1, 5]
 
 
+def test_gaps_in_the_ids_are_a_warning(hf_folder, caplog):
+    """As in transformers, the ids are those of the file."""
+    folder = hf_folder(lambda t, c: t["model"]["vocab"].update(b=9, c=11))
+    assert tokenization.FullTokenizer(f"{folder}/tokenizer.json").encode("a b c") == [5, 9, 11]
+    message = "tokenizer.json: 3 ids below 11 belong to no piece, the first is 7"
+    assert message in caplog.text
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -191,6 +199,7 @@ def test_files_written_here(hf_folder):
             'model.continuing_subword_prefix is "@@"',
         ),
         (lambda t, c: t["model"].update(vocab=["a"]), "model.vocab is not an object"),
+        (lambda t, c: t["model"]["vocab"].update(b=5), "model.vocab has 2 pieces with the id 5"),
         (lambda t, c: t["model"].update(max_input_chars_per_word="x"), "max_input_chars_per_word"),
         (lambda t, c: t["normalizer"].update(type="Lowercase"), 'normalizer.type is "Lowercase"'),
         (lambda t, c: t["normalizer"].update(clean_text=False), "normalizer.clean_text is false"),
