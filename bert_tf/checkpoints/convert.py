@@ -17,7 +17,12 @@ from bert_tf.checkpoints.metadata import (
     read_settings,
 )
 from bert_tf.checkpoints.names import encoder_shapes, is_known, to_hugging_face
-from bert_tf.checkpoints.warm_start import TRAINING_STATE, check_compatible, open_checkpoint
+from bert_tf.checkpoints.warm_start import (
+    TRAINING_STATE,
+    check_compatible,
+    open_checkpoint,
+    read_weights,
+)
 from bert_tf.configs.model import RELEASE_ACTIVATIONS, BertConfig
 from bert_tf.errors import UserError, abbreviate
 from bert_tf.io import files
@@ -101,7 +106,7 @@ def convert(
         names += state
     elif state:
         console.info("left out %d variables of the optimizer", len(state))
-    tensors = {name: source.tensor(name) for name in names}
+    tensors = read_weights(source, names)
     tensors, config = resize(tensors, config, max_position_embeddings, vocab_size)
 
     if to_format == "hugging_face":

@@ -75,6 +75,18 @@ class _ScoredCheckpoint:
         return value
 
 
+def read_weights(source, names):
+    """Return tensors of a checkpoint by name; raise UserError if one has NaN or infinity."""
+    values = {name: source.tensor(name) for name in names}
+    for name, value in values.items():
+        if count := np.count_nonzero(~np.isfinite(value)):
+            raise UserError(
+                f"{source.path}: {count} of the {value.size} values of {name} are NaN or infinite; "
+                "the file is damaged, or training diverged before it was saved"
+            )
+    return values
+
+
 def check_compatible(checkpoint_shapes, model_shapes, path, required=_ENCODER, num_layers=None):
     """Check that a checkpoint has the weights of a model, given the shapes of both by name.
 
@@ -141,7 +153,8 @@ def warm_start(
       The names of the loaded weights.
 
     Raises:
-      UserError: if no name matches, or if a shape or the number of layers differs.
+      UserError: if no name matches, if a shape or the number of layers differs, or if a weight is
+        not finite.
     """
     source = open_checkpoint(path, argument)
     variables = find_weights(model)
@@ -176,7 +189,7 @@ def warm_start(
     check_compatible(shapes, model_shapes, source.path, required, num_layers)
     if config:
         _check_config(config, source.path)
-    values = {name: source.tensor(name) for name in variables if name in shapes}
+    values = read_weights(source, [name for name in variables if name in shapes])
     for name, value in values.items():
         variables[name].assign(value if rows is None or name not in _HEAD else value[rows])
     _log_loaded(source, values, variables, on_missing)

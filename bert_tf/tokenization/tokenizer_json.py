@@ -1,11 +1,12 @@
-"""The tokenizer files of Hugging Face: `tokenizer.json` and `tokenizer_config.json`.
+"""The tokenizer files of Hugging Face: `tokenizer.json`, `tokenizer_config.json` and older ones.
 
 `tokenizer.json` has a vocabulary and the steps of a tokenizer. They are read if they are those of
-BERT. Any other step would give different ids, so it is an error.
+BERT. Any other step would give different ids, so it is an error. So are added tokens, in any file.
 """
 
 import json
 import os
+from collections import Counter
 
 from bert_tf import console
 from bert_tf.errors import UserError
@@ -28,6 +29,9 @@ _GENERIC_CLASSES = ("PreTrainedTokenizerFast", "TokenizersBackend")
 
 _SPECIAL_TOKENS = {"pad_token": PAD, "unk_token": UNK, "cls_token": CLS, "sep_token": SEP,
                    "mask_token": MASK}  # fmt: skip
+
+# Fields of `tokenizer_config.json` and `special_tokens_map.json` with lists or dicts of tokens.
+_ADDED_TOKENS = ("added_tokens_decoder", "additional_special_tokens", "extra_special_tokens")
 
 
 def is_tokenizer_json(path):
@@ -53,7 +57,10 @@ def read_tokenizer_json(path):
     vocab = model.get("vocab")
     if not isinstance(vocab, dict) or not all(type(x) is int and x >= 0 for x in vocab.values()):
         raise UserError(f"{path}: model.vocab is not an object of pieces and their ids")
-    _check_added_tokens(path, values.get("added_tokens"), vocab)
+    if len(set(vocab.values())) < len(vocab):
+        index, count = Counter(vocab.values()).most_common(1)[0]
+        raise UserError(f"{path}: model.vocab has {count} pieces with the id {index}")
+    _check_added_tokens(path, "added_tokens", values.get("added_tokens"), vocab)
 
     normalizer = _member(path, values, "normalizer")
     _expect(path, "normalizer.type", normalizer.get("type"), "BertNormalizer")
@@ -84,12 +91,10 @@ def read_tokenizer_settings(folder, tokenizer=TOKENIZER):
     Raises:
       UserError: naming file and field, if the tokenizer is not that of BERT.
     """
-    paths = [os.path.join(folder, name) for name in (tokenizer, TOKENIZER_CONFIG)]
-    has_json, has_config = (files.system(path).exists(path) for path in paths)
-    settings = read_tokenizer_json(paths[0])[1] if has_json else {}
-    if not has_config:
-        return settings
-    path, values = paths[1], json_files.read(paths[1], dict)
+    vocab_file = os.path.join(folder, tokenizer)
+    has_json = files.system(vocab_file).exists(vocab_file)
+    settings = read_tokenizer_json(vocab_file)[1] if has_json else {}
+    path, values = _read_if_exists(folder, TOKENIZER_CONFIG)
     name = values.get("tokenizer_class")
     if name not in (None, *_BERT_CLASSES) and not (has_json and name in _GENERIC_CLASSES):
         raise UserError(
@@ -98,10 +103,11 @@ def read_tokenizer_settings(folder, tokenizer=TOKENIZER):
         )
     if values.get("do_basic_tokenize") is False:
         raise UserError(f"{path}: do_basic_tokenize is false, which is not supported")
-    for name, expected in _SPECIAL_TOKENS.items():
-        token = values.get(name, expected)
-        token = token.get("content") if isinstance(token, dict) else token
-        _expect(path, name, expected if token is None else token, expected)
+    _check_special_tokens(path, values)
+    if "added_tokens_decoder" not in values:  # as in transformers, else it replaces both files
+        _check_special_tokens(*_read_if_exists(folder, "special_tokens_map.json"))
+        other, added = _read_if_exists(folder, "added_tokens.json")
+        _check_added_tokens(other, "the file", [*added])
     given = {name: values[name] for name in _NORMALIZER_NAMES if name in values}
     _check_types(path, given, {name: name for name in given})
     if "max_input_chars_per_word" in values:  # only bert_tf writes it here
@@ -113,7 +119,7 @@ def read_tokenizer_settings(folder, tokenizer=TOKENIZER):
     if has_json and (changed := _differences(settings, merged)):
         console.warning(
             "%s and %s have different values of %s; as in transformers, the values of %s are used",
-            TOKENIZER_CONFIG, paths[0], ", ".join(changed), TOKENIZER_CONFIG,
+            TOKENIZER_CONFIG, vocab_file, ", ".join(changed), TOKENIZER_CONFIG,
         )  # fmt: skip
     return merged
 
@@ -225,19 +231,40 @@ def _check_limit(path, field, value):
         raise UserError(f"{path}: {field} {message}")
 
 
-def _check_added_tokens(path, tokens, vocab):
+def _read_if_exists(folder, name):
+    path = os.path.join(folder, name)
+    return path, json_files.read(path, dict) if files.system(path).exists(path) else {}
+
+
+def _check_special_tokens(path, values):
+    """Raise UserError if a file renames special tokens, or adds tokens."""
+    for name, value in values.items():
+        if name in _SPECIAL_TOKENS:
+            expected = _SPECIAL_TOKENS[name]
+            _expect(path, name, expected if value is None else _content(value), expected)
+        elif name in _ADDED_TOKENS:
+            _check_added_tokens(path, name, [*value.values()] if isinstance(value, dict) else value)
+        elif name.endswith("_token") and isinstance(value, str | dict):
+            _check_added_tokens(path, name, [value])
+
+
+def _check_added_tokens(path, field, tokens, vocab=None):
+    """Raise UserError if tokens are not special tokens, or do not have their ids in `vocab`."""
     if message := json_files.problem(tokens, list | None):
-        raise UserError(f"{path}: added_tokens {message}")
+        raise UserError(f"{path}: {field} {message}")
     for token in tokens or ():
-        content, index = token, None
-        if isinstance(token, dict):
-            content, index = token.get("content"), token.get("id")
-        if content not in _SPECIAL_TOKENS.values() or index != vocab.get(content):
+        content, known = _content(token), _SPECIAL_TOKENS.values()
+        index = token.get("id") if isinstance(token, dict) else None
+        if content not in known or (vocab is not None and index != vocab.get(content)):
+            ids = "" if vocab is None else " with their ids in model.vocab"
             raise UserError(
-                f"{path}: added_tokens has {json_files.quoted(content)}, which is not "
-                f"supported; expected only {', '.join(_SPECIAL_TOKENS.values())} with their ids in "
-                "model.vocab"
+                f"{path}: {field} has {json_files.quoted(content)}, which is not supported; "
+                f"expected only {', '.join(known)}{ids}"
             )
+
+
+def _content(token):
+    return token.get("content") if isinstance(token, dict) else token
 
 
 def _check_post_processor(path, values):

@@ -66,6 +66,12 @@ def load_vocab(vocab_file):
             "%s: %d of %d lines repeat an earlier piece; the last line of each counts",
             vocab_file, len(lines) - len(vocab), len(lines),
         )  # fmt: skip
+    if is_tokenizer_json(vocab_file) and (gaps := max(vocab.values()) + 1 - len(vocab)):
+        first = next(index for index, other in enumerate(vocab.values()) if index != other)
+        console.warning(
+            "%s: %d ids below %d belong to no piece, the first is %d",
+            vocab_file, gaps, max(vocab.values()), first,
+        )  # fmt: skip
     if vocab.get(PAD, 0) != 0:
         console.warning("%s: %s has id %d, but padding uses id 0", vocab_file, PAD, vocab[PAD])
     return vocab

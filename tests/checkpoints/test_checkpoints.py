@@ -9,6 +9,7 @@ import tensorflow as tf
 
 import bert_tf
 from bert_tf import checkpoints
+from bert_tf.checkpoints import hugging_face
 from bert_tf.io import files
 from bert_tf.modeling import BertClassifier, BertModel, BertPretrainer
 from tests.common import TINY
@@ -184,3 +185,24 @@ def test_failed_write_leaves_the_previous_checkpoint(tmp_path, monkeypatch):
     assert not [path.name for path in tmp_path.iterdir() if "tmp" in path.name]
     with pytest.raises(bert_tf.UserError, match="there is no checkpoint"):
         checkpoints.find(other)
+
+
+@pytest.mark.parametrize("share", ["all", "one"])
+def test_weights_that_are_not_finite_are_refused(tmp_path, share):
+    """In checkpoints of the release and in safetensors; converted from or loaded."""
+    model = BertModel(TINY)
+    values = {name: variable.numpy() for name, variable in checkpoints.weights(model).items()}
+    name = "bert/encoder/layer_1/output/dense/bias"
+    values[name] = np.array(values[name])
+    values[name][: None if share == "all" else 1] = np.nan
+    folder = tmp_path / "release"
+    checkpoints.write(str(folder / "bert_model.ckpt"), values)
+    (folder / "bert_config.json").write_text(TINY.to_json_string())
+    hugging_face.write(str(tmp_path / "hf"), values, TINY)
+    message = f"{16 if share == 'all' else 1} of the 16 values of {name} are NaN or infinite"
+    for path in ("release", "hf"):
+        with pytest.raises(bert_tf.UserError, match=message):
+            checkpoints.warm_start(model, str(tmp_path / path))
+        with pytest.raises(bert_tf.UserError, match=message):
+            checkpoints.convert(str(tmp_path / path), str(tmp_path / "out"), "release")
+    assert not (tmp_path / "out").exists()

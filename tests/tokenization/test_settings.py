@@ -181,6 +181,14 @@ def test_files_written_here(hf_folder):
     assert tokenization.FullTokenizer(path, do_lower_case=True).encode("É a") == [1, 5]
 
 
+def test_gaps_in_the_ids_are_a_warning(hf_folder, caplog):
+    """As in transformers, the ids are those of the file."""
+    folder = hf_folder(lambda t, c: t["model"]["vocab"].update(b=9, c=11))
+    assert tokenization.FullTokenizer(f"{folder}/tokenizer.json").encode("a b c") == [5, 9, 11]
+    message = "tokenizer.json: 3 ids below 11 belong to no piece, the first is 7"
+    assert message in caplog.text
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -191,6 +199,7 @@ def test_files_written_here(hf_folder):
             'model.continuing_subword_prefix is "@@"',
         ),
         (lambda t, c: t["model"].update(vocab=["a"]), "model.vocab is not an object"),
+        (lambda t, c: t["model"]["vocab"].update(b=5), "model.vocab has 2 pieces with the id 5"),
         (lambda t, c: t["model"].update(max_input_chars_per_word="x"), "max_input_chars_per_word"),
         (lambda t, c: t["normalizer"].update(type="Lowercase"), 'normalizer.type is "Lowercase"'),
         (lambda t, c: t["normalizer"].update(clean_text=False), "normalizer.clean_text is false"),
@@ -210,11 +219,62 @@ def test_files_written_here(hf_folder):
         (lambda t, c: c.update(tokenizer_class="XTokenizer"), 'tokenizer_class is "XTokenizer"'),
         (lambda t, c: c.update(cls_token="<s>"), 'cls_token is "<s>"'),
         (lambda t, c: c.update(strip_accents=1), "strip_accents is 1, expected true or false"),
+        (
+            lambda t, c: c.update(extra_special_tokens="a"),
+            'extra_special_tokens is "a", expected a list',
+        ),
     ],
 )
 def test_other_tokenizers_are_refused(hf_folder, change, message):
     with pytest.raises(UserError, match=rf"tokenizer(_config)?\.json: .*{re.escape(message)}"):
         tokenization.FullTokenizer(f"{hf_folder(change)}/tokenizer.json")
+
+
+# Files next to a `vocab.txt` that has [E1], and whether they make it one token.
+ADDED = {"content": "[E1]", "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+PAD = {**ADDED, "content": "[PAD]"}
+OLD_FILES = [
+    ({}, True),
+    ({"added_tokens": {"[E1]": 8}}, False),
+    ({"added_tokens": {"[E1]": 99, "[CLS]": 2}}, False),
+    ({"added_tokens": {"[PAD]": 5}}, True),  # the id of the vocabulary counts
+    ({"special_tokens_map": {"additional_special_tokens": ["[E1]"]}}, False),
+    ({"special_tokens_map": {"extra_special_tokens": ["[CLS]", "[E1]"]}}, False),
+    ({"special_tokens_map": {"bos_token": "[E1]"}}, False),
+    ({"special_tokens_map": {"unk_token": ADDED}}, False),
+    ({"special_tokens_map": {"unk_token": "[UNK]", "pad_token": PAD, "bos_token": "[CLS]"}}, True),
+    ({"tokenizer_config": {"additional_special_tokens": ["[E1]"]}}, False),
+    ({"tokenizer_config": {"extra_special_tokens": {"entity": "[E1]"}}}, False),
+    ({"tokenizer_config": {"additional_special_tokens": None, "bos_token": None}}, True),
+    ({"tokenizer_config": {"entity_token": "[E1]", "add_bos_token": False}}, False),
+    ({"tokenizer_config": {"added_tokens_decoder": {"8": ADDED}}}, False),
+    (
+        {
+            "tokenizer_config": {"added_tokens_decoder": {"0": PAD}},
+            "special_tokens_map": {"additional_special_tokens": ["[E1]"]},
+            "added_tokens": {"[E1]": 8},
+        },
+        True,
+    ),
+]
+
+
+@pytest.mark.parametrize(("contents", "is_plain"), OLD_FILES)
+def test_added_tokens_without_tokenizer_json(transformers, tmp_path, contents, is_plain):
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "[", "]", "e1", "[E1]", "a"]
+    (tmp_path / "vocab.txt").write_text("\n".join(pieces) + "\n")
+    for name, values in {"config": {"model_type": "bert"}, **contents}.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(values))
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    ids = theirs("a [E1]", add_special_tokens=False)["input_ids"]
+    assert ids == ([9, 5, 7, 6] if is_plain else [9, 8])
+    if is_plain:
+        assert tokenization.FullTokenizer.from_preset(str(tmp_path)).encode("a [E1]") == ids
+    else:
+        names = "|".join(contents)
+        message = rf"({names})\.json: [a-z_ ]+ (has|is) \"\[E1\]\", which"
+        with pytest.raises(UserError, match=message):
+            tokenization.FullTokenizer.from_preset(str(tmp_path))
 
 
 def test_which_file_counts(hf_folder, caplog):
