@@ -34,6 +34,11 @@ def out_of_memory_errors():
     return (MemoryError, loaded.errors.ResourceExhaustedError) if has_errors else (MemoryError,)
 
 
+def not_finite(name, value, step, where):
+    """Return the UserError of a training step whose loss or gradient is not finite."""
+    return UserError(f"{name} is {value} at step {step}{where}; a lower `learning_rate` may help")
+
+
 # TensorFlow wraps the informative line of a message: with lines above it, with the path to the
 # failed operation in front of it, and with the name of the operation after it.
 _LINES_ABOVE = re.compile(

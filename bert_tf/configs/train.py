@@ -134,6 +134,29 @@ class TrainConfig(Config):
 
 
 @dataclasses.dataclass(frozen=True)
+class BatchConfig(Config):
+    """The batches of a pipeline."""
+
+    batch_size: int = option(32, "Number of examples.", minimum=1, maximum=_MAX_BATCH_SIZE)
+
+
+@dataclasses.dataclass(frozen=True)
+class FitConfig(BatchConfig):
+    """The arguments of `fit` of the pipelines, which the scripts have as options."""
+
+    epochs: int = option(3, "Number of passes over the examples.", minimum=1)
+    learning_rate: float | None = option(None, "The peak learning rate.", minimum=0.0)
+    validation_split: float = option(
+        0.0, "Share of the examples to validate on.", minimum=0.0, maximum=1.0
+    )
+    shuffle: bool = option(True, "Whether to shuffle the examples.")
+    bucket_by_length: bool = option(
+        False, "Whether batches have examples of similar length.", requires="shuffle"
+    )
+    steps_per_epoch: int | None = option(None, "Number of batches in an epoch.", minimum=1)
+
+
+@dataclasses.dataclass(frozen=True)
 class OptimizerConfig(Config):
     """The optimizer and its schedule; `optimization.make_optimizer` makes it.
 
