@@ -52,6 +52,15 @@ _PREFIX = re.compile(
 _SUFFIX = re.compile(r"\s*\[Op:\w+\].*$")
 
 
+def shown(value, limit=40):
+    """Return a value as Python writes it, on one line of about `limit` characters."""
+    try:
+        text = " ".join(repr(value).split())
+    except Exception:  # an integer of thousands of digits, or an object of any class
+        text = f"<{type(value).__name__}>"
+    return text if len(text) <= limit else f"{text[:limit]}..."
+
+
 def abbreviate(names, limit=3):
     """Return the first `limit` names as text, and the number of the others."""
     others = f" and {len(names) - limit} more" if len(names) > limit else ""

@@ -11,7 +11,7 @@ from bert_tf.errors import UserError
 # The inputs alone of a larger batch would take gigabytes.
 _MAX_BATCH_SIZE = 2**20
 # TensorFlow counts the steps of a loop in 32 bits.
-_MAX_STEPS = 2**31 - 1
+MAX_STEPS = 2**31 - 1
 # All processes start at once, so a mistyped number would use up the machine.
 MAX_PROCESSES = 1024
 
@@ -125,10 +125,10 @@ class TrainConfig(Config):
                 f"{count} {unit} for {self.num_train_epochs} epochs are less than one batch of "
                 f"`train_batch_size={self.train_batch_size}`; use a smaller one"
             )
-        if steps > _MAX_STEPS:
+        if steps > MAX_STEPS:
             raise UserError(
                 f"`num_train_epochs={self.num_train_epochs}` would be {steps:.3g} steps, expected "
-                f"at most {_MAX_STEPS}"
+                f"at most {MAX_STEPS}"
             )
         return int(steps)
 
