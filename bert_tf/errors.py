@@ -34,6 +34,11 @@ def out_of_memory_errors():
     return (MemoryError, loaded.errors.ResourceExhaustedError) if has_errors else (MemoryError,)
 
 
+def not_finite(name, value, step, where):
+    """Return the UserError of a training step whose loss or gradient is not finite."""
+    return UserError(f"{name} is {value} at step {step}{where}; a lower `learning_rate` may help")
+
+
 # TensorFlow wraps the informative line of a message: with lines above it, with the path to the
 # failed operation in front of it, and with the name of the operation after it.
 _LINES_ABOVE = re.compile(
@@ -45,6 +50,15 @@ _PREFIX = re.compile(
     r"Error in user-defined function passed to \S+ transformation with iterator: \S+: "
 )
 _SUFFIX = re.compile(r"\s*\[Op:\w+\].*$")
+
+
+def shown(value, limit=40):
+    """Return a value as Python writes it, on one line of about `limit` characters."""
+    try:
+        text = " ".join(repr(value).split())
+    except Exception:  # an integer of thousands of digits, or an object of any class
+        text = f"<{type(value).__name__}>"
+    return text if len(text) <= limit else f"{text[:limit]}..."
 
 
 def abbreviate(names, limit=3):

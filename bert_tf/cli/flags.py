@@ -83,7 +83,30 @@ def run(main, needs_tensorflow=True):
 
     # absl would show TensorFlow's own log lines; --verbosity=0 does.
     FLAGS.verbosity = logging.WARNING
-    app.run(guarded)
+    app.run(guarded, flags_parser=_parse)
+
+
+# The messages of absl that are not sentences for users.
+_ABSL_MESSAGES = (
+    (r"flag --(\w+)=None: Flag --\1 must have a value other than None\.", r"--\1 is required"),
+    (r"flag (--[^ ]*: )", r"\1"),
+    (r"invalid literal for int\(\) with base 10: .*", "expected an integer"),
+    (r"could not convert string to float: .*", "expected a number"),
+    (r"\('Non-boolean argument to boolean flag', .*", "expected true or false"),
+    (r"value should be one of <(.*)>", r"expected one of \1"),
+)
+
+
+def _parse(argv):
+    """Parse the flags as absl does, and report an error as every other one is."""
+    try:
+        return FLAGS(argv)
+    except flags.Error as error:
+        message = str(error)
+        for pattern, replacement in _ABSL_MESSAGES:
+            message = re.sub(pattern, replacement, message, flags=re.S)
+        print(f"{os.path.basename(argv[0])}: error: {message}", file=sys.stderr)
+        sys.exit(1)
 
 
 def _check_remote_paths():

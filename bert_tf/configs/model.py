@@ -8,7 +8,7 @@ from typing import Any
 
 from bert_tf.configs.architectures import find_architecture
 from bert_tf.configs.options import Config, option
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, shown
 from bert_tf.io import json_files
 
 # "gelu" is the release's tanh approximation; "gelu_erf" is exact, and Hugging Face calls it "gelu".
@@ -134,24 +134,25 @@ class BertConfig:
             is_integer = isinstance(value, int) and not isinstance(value, bool)
             if not is_integer or not 1 <= value <= _MAX_INTEGER:
                 raise UserError(
-                    f"{key} must be an integer from 1 to {_MAX_INTEGER}, not {value!r:.40}"
+                    f"{key} must be an integer from 1 to {_MAX_INTEGER}, not {shown(value)}"
                 )
         for key in _PROBABILITIES:
             value = getattr(self, key)
-            if not isinstance(value, (int, float)) or not 0 <= value < 1:
-                raise UserError(f"{key} must be a number in [0, 1), not {value!r:.40}")
+            if type(value) is bool or not isinstance(value, (int, float)) or not 0 <= value < 1:
+                raise UserError(f"{key} must be a number in [0, 1), not {shown(value)}")
         for key in ("initializer_range", "layer_norm_eps"):
             value = getattr(self, key)
-            if not isinstance(value, (int, float)) or not 0 < value <= sys.float_info.max:
-                raise UserError(f"{key} must be a positive number, not {value!r:.40}")
+            is_number = isinstance(value, (int, float)) and type(value) is not bool
+            if not is_number or not 0 < value <= sys.float_info.max:
+                raise UserError(f"{key} must be a positive number, not {shown(value)}")
         for key in ("hidden_act", "pooler_act"):
             value = getattr(self, key)
             if not isinstance(value, str) or value not in ACTIVATIONS:
                 known = ", ".join(ACTIVATIONS)
-                raise UserError(f"{key} must be one of {known}, not {value!r:.40}")
+                raise UserError(f"{key} must be one of {known}, not {shown(value)}")
         if not isinstance(self.has_segment_embeddings, bool):
             value = self.has_segment_embeddings
-            raise UserError(f"has_segment_embeddings must be true or false, not {value!r:.40}")
+            raise UserError(f"has_segment_embeddings must be true or false, not {shown(value)}")
         if self.hidden_size % self.num_attention_heads:
             raise UserError(
                 f"hidden_size {self.hidden_size} is not a multiple of "

@@ -17,7 +17,7 @@ import textwrap
 import typing
 from typing import Annotated, Any
 
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, shown
 from bert_tf.io import json_files
 
 
@@ -118,13 +118,19 @@ class Config:
                 ):
                     raise UserError(f"`{name}` must be given")
             elif json_files.problem(value, hint):
-                shown = f"{value!r:.40}" if isinstance(value, str) else f"{value!s:.40}"
+                text = shown(value)
                 if field.metadata.get("choices") and isinstance(value, str):
-                    shown = value
-                raise UserError(f"`{name}={shown}`: expected {json_files.describe(hint)}")
+                    text = text.strip("'\"")
+                raise UserError(f"`{name}={text}`: expected {json_files.describe(hint)}")
+            elif not all(map(_is_valid_text, value if type(value) is tuple else [value])):
+                raise UserError(
+                    f"`{name}={shown(value)}`: null characters and lone surrogates are not supported"
+                )
             elif isinstance(value, Config):
                 value.validate()
-            elif self.is_given(name) and not self._applies(field, is_unknown=True):
+        for field in dataclasses.fields(self):
+            name = field.name
+            if self.is_given(name) and not self._applies(field, is_unknown=True):
                 other, *values = field.metadata["requires"]
                 values = "=" + " or ".join(map(str, values)) if values else ""
                 raise UserError(f"`{name}` requires `{other}{values}`")
@@ -193,6 +199,17 @@ class Config:
         """Return the values that a resumed run must not change, by name."""
         fields = dataclasses.fields(self)
         return {x.name: getattr(self, x.name) for x in fields if x.metadata.get("fixed")}
+
+
+def _is_valid_text(value):
+    """Return whether a str can be a path or be written to a file; True for other values."""
+    if not isinstance(value, str):
+        return True
+    try:
+        value.encode("utf-8", "surrogateescape")  # as paths of the system that are not UTF-8
+    except UnicodeEncodeError:
+        return False
+    return "\0" not in value
 
 
 def _hint(cls, field):

@@ -5,7 +5,7 @@ import dataclasses
 from bert_tf.configs.model import ModelConfig
 from bert_tf.configs.options import Config, option
 from bert_tf.configs.pretraining_data import OBJECTIVES
-from bert_tf.configs.train import DeviceConfig, OptimizerConfig, TrainConfig
+from bert_tf.configs.train import MAX_STEPS, DeviceConfig, OptimizerConfig, TrainConfig
 from bert_tf.errors import UserError
 
 # Options of `TrainConfig` that only fine-tuning has.
@@ -27,7 +27,7 @@ class PretrainingConfig(Config):
     max_predictions_per_seq: int = option(
         20, "Masked words in a sequence, as in create_pretraining_data.py."
     )
-    num_train_steps: int = option(100000, "Number of training steps.", minimum=1)
+    num_train_steps: int = option(100000, "Number of training steps.", minimum=1, maximum=MAX_STEPS)
     max_eval_steps: int = option(100, "Maximum number of evaluation batches.", minimum=1)
     objective: str = option(
         "nsp",

@@ -11,7 +11,7 @@ from bert_tf.errors import UserError
 # The inputs alone of a larger batch would take gigabytes.
 _MAX_BATCH_SIZE = 2**20
 # TensorFlow counts the steps of a loop in 32 bits.
-_MAX_STEPS = 2**31 - 1
+MAX_STEPS = 2**31 - 1
 # All processes start at once, so a mistyped number would use up the machine.
 MAX_PROCESSES = 1024
 
@@ -125,12 +125,35 @@ class TrainConfig(Config):
                 f"{count} {unit} for {self.num_train_epochs} epochs are less than one batch of "
                 f"`train_batch_size={self.train_batch_size}`; use a smaller one"
             )
-        if steps > _MAX_STEPS:
+        if steps > MAX_STEPS:
             raise UserError(
                 f"`num_train_epochs={self.num_train_epochs}` would be {steps:.3g} steps, expected "
-                f"at most {_MAX_STEPS}"
+                f"at most {MAX_STEPS}"
             )
         return int(steps)
+
+
+@dataclasses.dataclass(frozen=True)
+class BatchConfig(Config):
+    """The batches of a pipeline."""
+
+    batch_size: int = option(32, "Number of examples.", minimum=1, maximum=_MAX_BATCH_SIZE)
+
+
+@dataclasses.dataclass(frozen=True)
+class FitConfig(BatchConfig):
+    """The arguments of `fit` of the pipelines, which the scripts have as options."""
+
+    epochs: int = option(3, "Number of passes over the examples.", minimum=1)
+    learning_rate: float | None = option(None, "The peak learning rate.", minimum=0.0)
+    validation_split: float = option(
+        0.0, "Share of the examples to validate on.", minimum=0.0, maximum=1.0
+    )
+    shuffle: bool = option(True, "Whether to shuffle the examples.")
+    bucket_by_length: bool = option(
+        False, "Whether batches have examples of similar length.", requires="shuffle"
+    )
+    steps_per_epoch: int | None = option(None, "Number of batches in an epoch.", minimum=1)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,7 +15,7 @@ import types
 import typing
 from typing import Annotated, Any
 
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, shown
 from bert_tf.io import files
 
 # JSON and TensorFlow have integers of 64 bits.
@@ -50,8 +50,11 @@ _DESCRIPTIONS = {
 
 def quoted(value: Any, limit: int = 40) -> str:
     """Return a value as printable JSON on one line, truncated to about `limit` characters."""
-    text = json.dumps(value, ensure_ascii=False, default=repr)
-    text = text if text.isprintable() else json.dumps(value, default=repr)
+    try:
+        text = json.dumps(value, ensure_ascii=False, default=repr)
+        text = text if text.isprintable() else json.dumps(value, default=repr)
+    except Exception:  # not a value of JSON, such as a list in itself
+        return shown(value, limit)
     return text if len(text) <= limit else f"{text[:limit]}..."
 
 

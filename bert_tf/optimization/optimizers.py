@@ -1,7 +1,9 @@
 """The release's Adam and LAMB, as Keras optimizers and for the loop of `bert_tf.training`."""
 
+import contextlib
 import functools
 import inspect
+import json
 import math
 import re
 from collections.abc import Callable, Sequence
@@ -132,6 +134,33 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
     def get_config(self):
         """Return the constructor's arguments."""
         return {**super().get_config(), **self.hyperparameters}
+
+    def unbuilt_copy(self):
+        """Return an optimizer with these arguments, and variables of the current strategy."""
+        rate = self._learning_rate
+        if not callable(rate):
+            return self.from_config(self.get_config())
+        self._learning_rate = 0.0  # Keras cannot copy all schedules and functions
+        try:
+            config = self.get_config()
+        finally:
+            self._learning_rate = rate
+        return self.from_config({**config, "learning_rate": rate})
+
+    @property
+    def rate_config(self):
+        """The learning rate in JSON values, a dict: a number, the config of a schedule, or a name.
+
+        A function, and a schedule without a config in numbers and strings, only have a name.
+        """
+        rate = self._learning_rate
+        if not callable(rate):
+            return {"learning_rate": super().get_config()["learning_rate"]}
+        if isinstance(rate, keras.optimizers.schedules.LearningRateSchedule):
+            # NumPy's numbers become those of Python.
+            with contextlib.suppress(NotImplementedError, TypeError, ValueError):
+                return json.loads(json.dumps(rate.get_config(), default=float))
+        return {"name": getattr(rate, "__qualname__", type(rate).__name__)}
 
     def build(self, variables):
         """Create the moments, in the strategy's scope.

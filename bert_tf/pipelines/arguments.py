@@ -1,14 +1,24 @@
 """Lists of texts as users give them to pipelines, checked."""
 
+from collections.abc import Mapping, Set
+
 import numpy as np
 
 from bert_tf.errors import UserError
 
 
 def check_list(values, argument, expected):
-    """Return a list, array or series as a list; raise UserError for a str or anything else."""
+    """Return a list, array or series as a list; raise UserError for a str or anything else.
+
+    A DataFrame is the list of its rows, or with one column of its values.
+    """
     if isinstance(values, (str, bytes)):
         raise UserError(f"`{argument}`: expected {expected}, found a single str")
+    if isinstance(values, (Mapping, Set)):  # a list of these would be that of the keys
+        raise UserError(f"`{argument}`: expected {expected}, found a {type(values).__name__}")
+    if hasattr(values, "columns") and hasattr(values, "to_numpy"):  # of pandas or Polars
+        values = values.to_numpy()
+        values = values[:, 0] if values.shape[1] == 1 else values
     try:
         return list(values)
     except TypeError:
@@ -27,10 +37,15 @@ def check_texts(texts, argument):
 def check_pairs(texts, argument):
     """Return a list of texts, or of pairs of texts, as a list of pairs with "" for no text.
 
+    A tuple of two lists, as in keras-hub, is read as their pairs.
+
     Raises:
       UserError: if it is anything else; it names `argument`.
     """
     expected = "a list of texts, or of pairs (text_a, text_b)"
+    if isinstance(texts, tuple) and len(texts) == 2 and all(map(_is_column, texts)):
+        check_same_length(f"{argument}[0]", texts[0], f"{argument}[1]", texts[1])
+        texts = list(zip(*texts, strict=True))
     pairs = []
     for i, text in enumerate(check_list(texts, argument, expected)):
         pair = (text, "") if isinstance(text, (str, bytes)) else text
@@ -39,6 +54,10 @@ def check_pairs(texts, argument):
             raise UserError(f"`{argument}`: expected {expected}, item {i} is {text!r:.50}")
         pairs.append(tuple(pair))
     return pairs
+
+
+def _is_column(values):
+    return isinstance(values, list) or hasattr(values, "shape")
 
 
 def check_same_length(argument, values, other_argument, others):

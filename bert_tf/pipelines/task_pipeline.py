@@ -13,9 +13,9 @@ import tensorflow as tf
 
 from bert_tf import checkpoints, console, serving
 from bert_tf.configs.export import ServingConfig
-from bert_tf.configs.train import OptimizerConfig
+from bert_tf.configs.train import BatchConfig, FitConfig, OptimizerConfig
 from bert_tf.data.input_pipeline import group_size, length_multiple
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, not_finite
 from bert_tf.modeling.token_layout import can_skip_padding
 from bert_tf.optimization import make_optimizer
 from bert_tf.pipelines.saving import Pipeline
@@ -25,7 +25,24 @@ from bert_tf.training.task_config import TaskConfig, check_length
 from bert_tf.training.task_spec import TaskSpec
 
 # Defaults of the scripts.
-LEARNING_RATE, EPOCHS, BATCH_SIZE = 5e-5, 3, 32
+LEARNING_RATE, EPOCHS, BATCH_SIZE = 5e-5, FitConfig.epochs, FitConfig.batch_size
+
+
+class _CheckLoss(keras.callbacks.Callback):
+    """Stops training with a UserError when the loss is not finite."""
+
+    async_safe = True  # Keras need not wait for each step
+
+    def __init__(self):
+        super().__init__()
+        self._num_steps = 0
+
+    def on_train_batch_end(self, batch, logs=None):
+        self._num_steps += 1
+        loss = float((logs or {}).get("loss", 0.0))  # the mean of the epoch
+        if not np.isfinite(loss):
+            where = "; load the model again, because its weights are damaged"
+            raise not_finite("loss", loss, self._num_steps, where)
 
 
 class TaskPipeline(Pipeline):
@@ -148,24 +165,33 @@ class TaskPipeline(Pipeline):
         """Return the loss and the metrics of the task, as `keras.Model.compile` takes them."""
         raise NotImplementedError
 
-    def _fit(self, dataset, validation, learning_rate, epochs, **options):
-        """Train on a dataset of batches of model inputs, targets and optionally weights."""
+    @staticmethod
+    def _check_fit(options, **arguments):
+        """Return the `FitConfig` of the arguments of `fit`, valid; `options` are those of Keras."""
+        steps_per_epoch = options.pop("steps_per_epoch", None)
+        return FitConfig(steps_per_epoch=steps_per_epoch, **arguments).validate()
+
+    def _fit(self, dataset, validation, config, callbacks, options):
+        """Train on a dataset of batches of model inputs, targets and optionally weights.
+
+        `config` is a `FitConfig`.
+        """
         optimizer = self.model.optimizer if self.model.compiled else None
         # float16 wraps the optimizer that was compiled.
         if getattr(optimizer, "inner_optimizer", optimizer) is self._default_optimizer:
-            num_steps = options.get("steps_per_epoch") or dataset.cardinality().numpy()
+            num_steps = config.steps_per_epoch or dataset.cardinality().numpy()
             if num_steps <= 0:
                 raise UserError(
                     "the number of batches of the dataset is unknown, and the learning rate decays "
                     "over all of them; give `steps_per_epoch`, or `compile` an optimizer"
                 )
-            rate = LEARNING_RATE if learning_rate is None else learning_rate
+            rate = LEARNING_RATE if config.learning_rate is None else config.learning_rate
             with self.model.distribute_strategy.scope():
                 self._default_optimizer = make_optimizer(
-                    OptimizerConfig(learning_rate=rate), int(num_steps) * epochs
+                    OptimizerConfig(learning_rate=rate), int(num_steps) * config.epochs
                 )
             self._compile(self._default_optimizer)
-        elif learning_rate is not None:
+        elif config.learning_rate is not None:
             raise UserError(
                 "`learning_rate` cannot be combined with an optimizer given to `compile`"
             )
@@ -173,7 +199,13 @@ class TaskPipeline(Pipeline):
             if not self.model.uses_pooler:
                 warnings.filterwarnings("ignore", r"Gradients do not exist for .*\['pooler/")
             history = self.model.fit(
-                dataset, epochs=epochs, validation_data=validation, shuffle=False, **options
+                dataset,
+                epochs=config.epochs,
+                steps_per_epoch=config.steps_per_epoch,
+                validation_data=validation,
+                shuffle=False,
+                callbacks=[*keras.tree.flatten(callbacks or []), _CheckLoss()],
+                **options,
             )
         self._is_random = False
         return history
@@ -217,6 +249,7 @@ class TaskPipeline(Pipeline):
           shuffle: whether to shuffle the examples, anew for each epoch.
           lengths: int32 (N,), to form batches of similar lengths; None for random batches.
         """
+        batch_size = BatchConfig(batch_size).validate().batch_size
         count = len(tf.nest.flatten(columns)[-1])
         indices = tf.data.Dataset.range(count)
         if shuffle:
@@ -259,6 +292,8 @@ class TaskPipeline(Pipeline):
 
         `**changes` are attributes of its config.
         """
+        if batch_size is not None:
+            batch_size = BatchConfig(batch_size).validate().batch_size
         self._warn_if_random("the answers")
         variables, previous = self.model.variables, self._predictor_variables
         # A model whose variables were replaced, as by `quantize`, is traced again.

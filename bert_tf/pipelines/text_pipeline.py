@@ -5,7 +5,7 @@ Shapes: B batch, S sequence.
 
 import itertools
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
@@ -15,10 +15,12 @@ import tensorflow as tf
 
 from bert_tf import checkpoints, console
 from bert_tf.checkpoints import PretrainedFiles
+from bert_tf.configs.train import BatchConfig
 from bert_tf.data.input_pipeline import length_multiple
 from bert_tf.errors import UserError
 from bert_tf.io import files
 from bert_tf.modeling.models import INPUTS, BertModel
+from bert_tf.pipelines.arguments import check_texts
 from bert_tf.pipelines.saving import Pipeline
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.packing import LengthCounter, log_truncated, pack_pair
@@ -68,10 +70,17 @@ def read_texts(path):
         yield Text.parse(index, line)
 
 
-def check_is_collection(texts):
-    """Raise TypeError if `texts` is a single str, whose characters would be taken for texts."""
+def check_collection(texts):
+    """Return an iterable of texts, the column if it is a DataFrame.
+
+    Raises:
+      TypeError: if it is a single str, whose characters would be taken for texts.
+      UserError: if it is a dict, whose keys would be.
+    """
     if isinstance(texts, str):
         raise TypeError("expected a list of texts, got a single str")
+    is_keyed = isinstance(texts, (Mapping, Set)) or hasattr(texts, "columns")
+    return check_texts(texts, "texts") if is_keyed else texts
 
 
 class Word(NamedTuple):
@@ -135,8 +144,10 @@ class TextPreprocessor:
 
         After the last one, warnings report truncated texts and words without tokens.
         """
-        check_is_collection(texts)
-        for index, text in enumerate(texts):
+        for index, text in enumerate(check_collection(texts)):
+            value = text.text_a if isinstance(text, Text) else text
+            if not isinstance(value, str):
+                raise UserError(f"`texts`: expected texts, item {index} is {value!r:.50}")
             yield self.convert(text if isinstance(text, Text) else Text.parse(index, text))
         log_truncated("input", self._lengths.counts, self._max_seq_length, self._max_limit)
         if self._num_empty:
@@ -202,6 +213,7 @@ class TextPipeline(Pipeline):
           max_seq_length: maximum number of tokens; longer texts are truncated. A UserError is
             raised if the model does not support this length.
         """
+        batch_size = BatchConfig(batch_size).validate().batch_size
         check_length(max_seq_length, model.config)
         self.model, self.tokenizer, self.max_seq_length = model, tokenizer, max_seq_length
         self._strategy, self._batch_size = strategy or make_strategy(), batch_size

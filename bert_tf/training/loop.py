@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf import console
-from bert_tf.errors import Stopped, UserError, abbreviate
+from bert_tf.errors import Stopped, UserError, abbreviate, not_finite
 from bert_tf.io import files, locks
 from bert_tf.optimization import AdamWeightDecay, trainable_weights
 from bert_tf.training import checkpointing
@@ -158,22 +158,20 @@ def _copy_of(optimizer):
             "`optimizer`: an optimizer of bert_tf.optimization was expected, found "
             f"{type(optimizer).__name__}; other optimizers can be used with Keras' compile and fit"
         )
-    config = optimizer.get_config()
     for name in ("use_ema", "loss_scale_factor", "gradient_accumulation_steps"):
-        if config[name]:
+        if getattr(optimizer, name):
             raise UserError(
                 f"`{name}` of an optimizer has an effect in Keras' fit only; for the training loop "
                 "set the options of `TrainConfig`"
             )
-    return optimizer.from_config(config)
+    return optimizer.unbuilt_copy()
 
 
 def _describe(optimizer):
     """Return notes on an optimizer and its learning rate for `checkpointing.check_notes`."""
-    rate = optimizer.get_config()["learning_rate"]
     notes = {
         "optimizer": {"class_name": type(optimizer).__name__, **optimizer.hyperparameters},
-        "learning_rate": rate["config"] if isinstance(rate, dict) else {"learning_rate": rate},
+        "learning_rate": optimizer.rate_config,
     }
     # As JSON reads them back, and NumPy's numbers as Python's.
     return json.loads(json.dumps(notes, default=float))
@@ -345,10 +343,7 @@ class TrainLoop:
         paths = abbreviate(self.data.files_of(first_bad - 1))
         newest = self.trainer.checkpoint
         last = f"the last checkpoint is {newest}" if newest else "there is no checkpoint yet"
-        raise UserError(
-            f"{name} is {value} at step {first_bad}, with a batch from {paths}; {last}; a lower "
-            "`learning_rate` may help"
-        )
+        raise not_finite(name, value, first_bad, f", with a batch from {paths}; {last}")
 
     def _evaluate(self):
         """Evaluate the current weights, which are saved, unless they were evaluated before."""

@@ -53,7 +53,7 @@ class TaskConfig(Config):
 
     def __post_init__(self):
         super().__post_init__()
-        if self.bert_config is not None:
+        if isinstance(self.bert_config, BertConfig):
             vars(self).update(vars(self.resolve()))
 
     @property

@@ -85,7 +85,8 @@ class Trainer:
 
         Args:
           data: endless batches, a `data.input_pipeline.TrainingInput`.
-          optimizer: an optimizer of `bert_tf.optimization`, not yet built.
+          optimizer: an optimizer of `bert_tf.optimization`, not yet built. A function as its
+            learning rate is called once, when the step is compiled; it may read a `tf.Variable`.
           num_train_steps: the step to stop at.
           options: a `TrainConfig`, None for the defaults.
           eval_data: a `data.input_pipeline.EvaluationInput` for `options.eval_steps`.

@@ -8,11 +8,13 @@ import sys
 
 import numpy as np
 import pytest
+from absl.testing import flagsaver
 
 from bert_tf import checkpoints
 from bert_tf.cli.main import COMMANDS
 from bert_tf.data import records
 from bert_tf.errors import UserError
+from tests import scripts_alone
 from tests.common import TINY, WORDS, model_flags, read_results, write_files, write_model
 
 PRETRAINING_FLAGS = [
@@ -302,7 +304,36 @@ def test_help_and_flag_errors_do_not_wait_for_tensorflow(root, tmp_path):
     assert outputs["stray"] == "status 1\n"
     assert errors["stray"].startswith("run_classifier.py: error: unexpected argument 'train'")
     assert outputs["unknown"] == "status 1\n"
-    assert "Unknown command line flag 'max_seq_lenth'" in errors["unknown"]
+    assert errors["unknown"].startswith("run_ner.py: error: Unknown command line flag 'max_seq_l")
     assert (
         "Did you mean: max_seq_length" in errors["unknown"] and "Traceback" not in errors["unknown"]
     )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "--output_dir is required"),
+        (["--output_dir=x", "--train_batch_size=x"], "--train_batch_size=x: expected an integer"),
+        (["--train_batch_size=0"], "--train_batch_size=0: 0 is not an integer in the range [1, "),
+        (["--learning_rate=x"], "--learning_rate=x: expected a number"),
+        (["--do_train=maybe"], "--do_train=maybe: expected true or false"),
+        (["--dtype=bf16"], "--dtype=bf16: expected one of float32|bfloat16|float16"),
+        (["--output_dir"], "Missing value for flag --output_dir"),
+    ],
+)
+def test_errors_of_flags_have_the_form_of_all_errors(root, monkeypatch, capsys, arguments, message):
+    """Absl's two lines become one: SCRIPT: error: ..., with status 1."""
+    from bert_tf.cli.flags import _parse
+
+    monkeypatch.syspath_prepend(str(root))
+    with (
+        scripts_alone.imported("run_classifier") as run,
+        scripts_alone._isolated(run.flags_of["run_classifier"]),
+        flagsaver.flagsaver(),
+        pytest.raises(SystemExit) as exit,
+    ):
+        _parse(["./run_classifier.py", *arguments])
+    assert exit.value.code == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"run_classifier.py: error: {message}")

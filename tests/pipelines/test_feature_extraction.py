@@ -147,6 +147,11 @@ def test_input_is_streamed_and_its_errors_are_passed_on(model_and_tokenizer):
 def test_a_single_str_is_an_error(model_and_tokenizer):
     with pytest.raises(TypeError, match="list of texts"):
         list(vectors(model_and_tokenizer)("the cabin"))
+    for texts, message in (({"the cabin": 1}, "found a dict"), ([None], "item 0 is None")):
+        with pytest.raises(bert_tf.UserError, match=f"`texts`: expected .*{message}"):
+            list(vectors(model_and_tokenizer)(texts))
+    with pytest.raises(bert_tf.UserError, match="`batch_size=0`: expected an integer"):
+        pipelines.TokenVectors(*model_and_tokenizer, batch_size=0)
 
 
 @pytest.mark.parametrize(

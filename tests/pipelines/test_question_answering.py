@@ -120,6 +120,8 @@ def test_questions_without_answer(encoder_folder, caplog):
         ((["a"], ["b", "c"], ["b"]), "`questions` and `contexts` .*1 and 2"),
         ((["a"], ["b"], []), "`questions` and `answers` .*1 and 0"),
         ((["a"], ["b"], [3]), "`answers`: item 0 is 3, expected"),
+        ((["a"], ["b"], [("b", "x")]), "`answers`: item 0 is .*'x'.*, expected"),
+        ((["a"], {"b": "c"}, ["b"]), "`contexts`: expected .*found a dict"),
         ((["a"], ["b"], [None]), "`answers`: item 0 .*`version_2_with_negative=True`"),
         ((["a"], ["b"], ["c"]), "`answers`: no answer is in its context"),
         (([], [], []), "`questions` is empty"),
@@ -129,6 +131,21 @@ def test_questions_without_answer(encoder_folder, caplog):
 def test_wrong_data(encoder_folder, arguments, message):
     with pytest.raises(bert_tf.UserError, match=message):
         make(encoder_folder).fit(*arguments)
+
+
+def test_fit_stops_if_the_loss_is_not_finite(encoder_folder):
+    qa = make(encoder_folder)
+    qa.compile(keras.optimizers.SGD(1e30), run_eagerly=True)
+    with pytest.raises(bert_tf.UserError, match=r"^loss is (nan|inf) at step [23]; load the mode"):
+        qa.fit(["a"] * 6, [CONTEXT] * 6, [CONTEXT[:1]] * 6, batch_size=2, verbose=0)
+
+
+@pytest.mark.parametrize(
+    "arguments", [{"learning_rate": float("nan")}, {"batch_size": 0}, {"epochs": 1.5}]
+)
+def test_wrong_arguments_of_fit(encoder_folder, arguments):
+    with pytest.raises(bert_tf.UserError, match=f"^`{next(iter(arguments))}=.*`: expected a"):
+        make(encoder_folder).fit(["a"], [CONTEXT], [CONTEXT[:1]], **arguments)
 
 
 def test_wrong_options(encoder_folder):

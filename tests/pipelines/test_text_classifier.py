@@ -417,6 +417,110 @@ def test_wrong_data(encoder_folder, arguments, message):
         make(encoder_folder).fit(*arguments, verbose=0)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"learning_rate": float("nan")}, "`learning_rate=nan`: expected a finite number"),
+        ({"learning_rate": -1}, "`learning_rate=-1`: expected a finite number of at least 0"),
+        ({"learning_rate": "1e-3"}, "`learning_rate='1e-3'`: expected a finite number"),
+        ({"batch_size": 0}, "`batch_size=0`: expected an integer between 1 and 1048576"),
+        ({"batch_size": 1.5}, "`batch_size=1.5`: expected an integer"),
+        ({"epochs": 0}, "`epochs=0`: expected an integer of at least 1"),
+        ({"epochs": True}, "`epochs=True`: expected an integer"),
+        ({"validation_split": float("nan")}, "`validation_split=nan`: expected a finite number"),
+        ({"shuffle": "no"}, "`shuffle='no'`: expected true or false"),
+        ({"steps_per_epoch": -1}, "`steps_per_epoch=-1`: expected an integer of at least 1"),
+    ],
+)
+def test_wrong_arguments_of_fit(encoder_folder, arguments, message):
+    with pytest.raises(bert_tf.UserError, match=f"^{message}"):
+        make(encoder_folder).fit(TEXTS, LABELS, verbose=0, **arguments)
+
+
+def test_wrong_batch_sizes_of_evaluate_and_predict(encoder_folder):
+    classifier = make(encoder_folder)
+    for run in (lambda: classifier.predict(TEXTS, 0), lambda: classifier.evaluate(["a"], [0], -1)):
+        with pytest.raises(bert_tf.UserError, match=r"^`batch_size="):
+            run()
+
+
+def test_fit_stops_if_the_loss_is_not_finite(encoder_folder):
+    """With the sentence of the scripts; the weights cannot be used any more."""
+    classifier = make(encoder_folder)
+    classifier.compile(keras.optimizers.SGD(1e30), run_eagerly=True)
+    message = r"^loss is (nan|inf) at step [23]; load the model again, .*`learning_rate` may help$"
+    with pytest.raises(bert_tf.UserError, match=message):
+        classifier.fit(TEXTS, LABELS, batch_size=4, verbose=0)
+
+
+def test_weights_of_a_dataset_with_a_column_each(encoder_folder):
+    """Weights (B, 1) and labels (B, 1) give weights (B,), not (B, B)."""
+    labels, weights = tf.constant([["pos"], ["neg"]]), tf.constant([[2.0], [3.0]])
+    dataset = tf.data.Dataset.from_tensor_slices((["a", "b"], labels, weights)).batch(2)
+    for options, expected in (({}, [2.0, 3.0]), ({"class_weight": {"pos": 5.0}}, [10.0, 3.0])):
+        ((_, targets, found),), _ = captured_fit(make(encoder_folder), dataset, **options)
+        assert targets.numpy().tolist() == [1, 0] and found.numpy().tolist() == expected
+    wide = dataset.map(lambda x, y, w: (x, y, tf.tile(w, [1, 2])))
+    with pytest.raises(bert_tf.UserError, match=r"`texts`: the sample weights .* \(None, 2\)"):
+        make(encoder_folder).fit(wide)
+
+
+def test_a_tuple_of_one_text_is_no_pair(encoder_folder):
+    classifier = make(encoder_folder)
+    dataset = tf.data.Dataset.from_tensor_slices(((["a", "b"],), ["pos", "neg"])).batch(2)
+    ((batch, *_),), _ = captured_fit(classifier, dataset)
+    np.testing.assert_array_equal(
+        batch["input_ids"][:, :3], classifier.tokenizer(["a", "b"])["input_ids"]
+    )
+    assert classifier.config.num_texts == 1
+
+
+def test_labels_of_a_dataset_are_not_ignored(encoder_folder):
+    classifier = make(encoder_folder)
+    with pytest.raises(bert_tf.UserError, match="`labels` cannot be combined with a dataset"):
+        classifier.evaluate(DATASET.batch(2), ["pos", "neg"])
+
+
+class Frame:
+    """What is used of a DataFrame."""
+
+    def __init__(self, **columns):
+        self._values, self.columns = np.array(list(columns.values()), object).T, list(columns)
+
+    def __iter__(self):
+        return iter(self.columns)
+
+    def to_numpy(self):
+        return self._values
+
+
+@pytest.mark.parametrize("is_stand_in", [True, False])
+def test_data_frames(encoder_folder, is_stand_in):
+    frame, classifier = Frame, make(encoder_folder)
+    if not is_stand_in:
+        pandas = pytest.importorskip("pandas")
+        frame = lambda **columns: pandas.DataFrame(columns)  # noqa: E731
+    one, two = frame(x=["a", "b"]), frame(x=["a", "b"], y=["c", "d"])
+    assert classifier.predict(one) == classifier.predict(["a", "b"])
+    assert classifier.predict(two) == classifier.predict([("a", "c"), ("b", "d")])
+    ((_, targets),), _ = captured_fit(classifier, one, frame(label=["pos", "neg"]), epochs=1)
+    assert sorted(targets.numpy()) == [0, 1] and classifier.config.num_texts == 1
+    with pytest.raises(bert_tf.UserError, match=r"`texts`: expected .*item 0 is array"):
+        classifier.predict(frame(x=["a"], y=["b"], z=["c"]))
+
+
+def test_two_lists_are_pairs_and_keys_are_not_texts(encoder_folder):
+    classifier = make(encoder_folder)
+    expected = classifier.predict([("a", "c"), ("b", "d")])
+    assert classifier.predict((["a", "b"], ["c", "d"])) == expected
+    assert classifier.predict([["a", "c"], ["b", "d"]]) == expected
+    with pytest.raises(bert_tf.UserError, match=r"`texts\[0\]` and `texts\[1\]` must .*2 and 1"):
+        classifier.predict((["a", "b"], ["c"]))
+    for keyed in ({"a": 1}, {"a"}, {"a": 1}.keys()):
+        with pytest.raises(bert_tf.UserError, match=r"`texts`: expected a list of texts.* found a"):
+            classifier.predict(keyed)
+
+
 def test_buckets_that_would_be_ignored(encoder_folder):
     classifier = make(encoder_folder)
     with pytest.raises(bert_tf.UserError, match="`bucket_by_length` cannot be combined with a da"):

@@ -272,12 +272,14 @@ MODEL = ModelConfig(bert_config_file="none.json", vocab_file="none.txt")
 
 def fine_tune(**values):
     task = values.pop("task", tasks.ClassificationConfig(task_name="tsv"))
-    config = FineTuneConfig("out", task, MODEL, **{"do_train": True, **values})
+    values = {"output_dir": "out", "model": MODEL, "do_train": True, **values}
+    config = FineTuneConfig(task=task, **values)
     training.fine_tune(SPEC, config)
 
 
 def pretrain(**values):
-    training.pretrain(PretrainingConfig("in", "out", model=MODEL, **{"do_train": True, **values}))
+    values = {"output_dir": "out", "do_train": True, **values}
+    training.pretrain(PretrainingConfig("in", model=MODEL, **values))
 
 
 @pytest.mark.parametrize(
@@ -300,6 +302,46 @@ def pretrain(**values):
         ),
         (fine_tune, {"train": TrainConfig(dtype="bf16")}, "`dtype=bf16`: expected one of float32"),
         (fine_tune, {"do_train": "false"}, "`do_train='false'`: expected true or false"),
+        (fine_tune, {"train": TrainConfig(xla="no")}, "`xla='no'`: expected true or false"),
+        (
+            fine_tune,
+            {"model": ModelConfig(do_lower_case="no")},
+            "`do_lower_case='no'`: expected true or false",
+        ),
+        (
+            fine_tune,
+            {"optimizer": OptimizerConfig(learning_rate=np.float64(-1))},
+            r"`learning_rate=-1\.0`: expected a finite number of at least 0",
+        ),
+        (
+            fine_tune,
+            {"task": tasks.ClassificationConfig(header="maybe")},
+            "`header=maybe`: expected one of auto, yes, no",
+        ),
+        (
+            fine_tune,
+            {"task": tasks.TokenClassificationConfig(tag_scheme="bio")},
+            "`tag_scheme=bio`: expected one of iob1, iob2, iobes, none",
+        ),
+        (
+            fine_tune,
+            {"train": TrainConfig(train_batch_size="8")},
+            "`train_batch_size='8'`: expected an integer between 1",
+        ),
+        (
+            fine_tune,
+            {"train": TrainConfig(seed=1.5)},
+            r"`seed=1\.5`: expected an integer between 0",
+        ),
+        (fine_tune, {"output_dir": None}, "`output_dir` must be given"),
+        (fine_tune, {"output_dir": "a\0"}, "`output_dir='a.x00'`: null characters"),
+        (pretrain, {"objective": "mlm"}, "`objective=mlm`: expected one of nsp, sop, none"),
+        (pretrain, {"output_dir": None}, "`output_dir` must be given"),
+        (
+            pretrain,
+            {"num_train_steps": 9999999999},
+            "`num_train_steps=9999999999`: expected an integer between 1 and 2147483647",
+        ),
         (fine_tune, {"do_train": 1}, "`do_train=1`: expected true or false"),
         (fine_tune, {"task": "mrpc"}, "`task='mrpc'`: expected a Config"),
         (fine_tune, {"train": {"seed": 1}}, "`train={'seed': 1}`: expected a TrainConfig"),

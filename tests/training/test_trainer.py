@@ -220,6 +220,49 @@ def test_a_run_with_a_schedule_of_keras_is_resumed_exactly(tmp_path):
     assert_same(tmp_path / "whole", tmp_path / "parts")
 
 
+class Unregistered(keras.optimizers.schedules.LearningRateSchedule):
+    """A schedule that Keras cannot deserialize."""
+
+    def __init__(self, rate):
+        self.rate = rate
+
+    def __call__(self, step):
+        return self.rate / (1.0 + tf.cast(step, tf.float32))
+
+    def get_config(self):
+        return {"rate": self.rate}
+
+
+class WithoutConfig(Unregistered):
+    def get_config(self):
+        return keras.optimizers.schedules.LearningRateSchedule.get_config(self)
+
+
+def constant_rate():
+    return 1e-3
+
+
+@pytest.mark.parametrize(
+    ("rate", "note"),
+    [
+        (Unregistered(np.float32(0.5)), "rate=0.5, now it is None"),
+        (WithoutConfig(0.5), "name=WithoutConfig, now it is None"),
+        (constant_rate, "name=constant_rate, now it is None"),
+        (functools.partial(float, 1e-3), "name=partial, now it is None"),
+    ],
+)
+def test_any_learning_rate_of_the_optimizer(rate, note, tmp_path, caplog):
+    """It is used as it is given; resuming with a different one is logged."""
+    caplog.set_level("INFO", "bert_tf")
+    optimizer = optimization.AdamWeightDecay(rate)
+    run(tmp_path, 1, optimizer=lambda _: optimizer)
+    assert f"learning_rate {float(optimizer.learning_rate_at(0)):.3g}" in caplog.text
+    run(tmp_path, 1, optimizer=lambda _: optimizer)
+    assert "was trained with" not in caplog.text
+    run(tmp_path, 1, optimizer=lambda _: optimization.AdamWeightDecay(1e-3))
+    assert note in caplog.text
+
+
 def test_warm_start_loads_the_weights_but_not_the_step(plain_run, tmp_path):
     trainer = run(tmp_path, 1, init=str(plain_run), rate=0.0)
     first, second = tensors(plain_run), tensors(tmp_path)

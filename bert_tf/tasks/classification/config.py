@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from bert_tf import console
 from bert_tf.configs.data_files import FileOptions, TfdsOptions
+from bert_tf.configs.model import BertConfig
 from bert_tf.configs.options import fact, option
 from bert_tf.errors import UserError
 from bert_tf.io import json_files
@@ -186,8 +187,8 @@ class ClassificationConfig(FileOptions, TfdsOptions, TaskConfig):
 
     def __post_init__(self):
         super().__post_init__()
-        values: dict[str, Any] = {"columns": self.columns or {}}
-        if self.bert_config is not None:
+        values: dict[str, Any] = {"columns": {} if self.columns is None else self.columns}
+        if isinstance(self.bert_config, BertConfig):
             values["task_type"] = self.task_type or "classification"
             values["numeric_as"] = self.numeric_as or "vector"
             values["numeric_columns"] = tuple(x.name for x in self.numeric_features)

@@ -75,12 +75,13 @@ class LabelEncoder:
             row[self._id_of(label)] = 1.0
         return row
 
-    def check_spec(self, spec, argument):
+    def check_spec(self, spec, argument, values="labels"):
         """Raise UserError unless a batch of labels of a dataset has a shape and type for `encode`.
 
         Args:
           spec: its `tf.TensorSpec`.
           argument: the dataset's.
+          values: name of the labels in the message.
         """
         rank, is_valid = spec.shape.rank, spec.dtype != tf.string
         has_shape = rank in (None, 1) or (rank == 2 and spec.shape[1] == 1)
@@ -93,8 +94,8 @@ class LabelEncoder:
             expected = "names or indices of the shape (batch size,)"
         if not (is_valid and has_shape):
             raise UserError(
-                f"`{argument}`: the labels of the dataset have the shape {spec.shape} and the type "
-                f"{spec.dtype.name}, expected {expected}"
+                f"`{argument}`: the {values} of the dataset have the shape {spec.shape} and the "
+                f"type {spec.dtype.name}, expected {expected}"
             )
 
     def encode_tensor(self, values, argument):

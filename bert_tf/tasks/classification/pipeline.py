@@ -136,7 +136,8 @@ class TextClassifier(TaskPipeline):
         this call, unless `compile` was called with another one.
 
         Args:
-          texts: list of texts, or of pairs (text_a, text_b); or a `tf.data.Dataset` of batches
+          texts: list of texts, or of pairs (text_a, text_b); a tuple of two lists of texts; a
+            DataFrame with one or two columns of texts; or a `tf.data.Dataset` of batches
             (texts, labels) or (texts, labels, sample weights), in which texts are strings (B,) or a
             pair of them.
           labels: the label of each text: one of the labels of the model, or its index; for
@@ -161,16 +162,13 @@ class TextClassifier(TaskPipeline):
         Raises:
           UserError: if an argument is not valid.
         """
-        if bucket_by_length and not shuffle:
-            raise UserError("`bucket_by_length` requires `shuffle`")
+        config = self._check_fit(
+            options, epochs=epochs, batch_size=batch_size, learning_rate=learning_rate,
+            validation_split=validation_split, shuffle=shuffle, bucket_by_length=bucket_by_length,
+        )  # fmt: skip
         label_weights = self._encoder().label_weights(class_weight)
-        if isinstance(texts, tf.data.Dataset):
-            given = {"labels": labels, "sample_weight": sample_weight,
-                     "validation_split": validation_split or None,
-                     "bucket_by_length": bucket_by_length or None}  # fmt: skip
-            if names := [name for name, value in given.items() if value is not None]:
-                raise UserError(f"`{names[0]}` cannot be combined with a dataset as `texts`")
-        data = self._columns((texts, labels, sample_weight))
+        only_lists = {"validation_split": validation_split, "bucket_by_length": bucket_by_length}
+        data = self._columns((texts, labels, sample_weight), **only_lists)
         if validation_split:
             if validation_data is not None:
                 raise UserError("`validation_split` cannot be combined with `validation_data`")
@@ -190,11 +188,9 @@ class TextClassifier(TaskPipeline):
             validation_data = self._dataset(validation_data, batch_size, "validation_data")
         spec = data.element_spec if isinstance(data, tf.data.Dataset) else data
         if isinstance(spec[0], tuple) and len(spec[0]) == 2:
-            config = dataclasses.replace(self.config, num_texts=2)
-            self.config = config.keep_vocabulary(self.config)
-        return self._fit(
-            dataset, validation_data, learning_rate, epochs, callbacks=callbacks, **options
-        )
+            of_pairs = dataclasses.replace(self.config, num_texts=2)
+            self.config = of_pairs.keep_vocabulary(self.config)
+        return self._fit(dataset, validation_data, config, callbacks, options)
 
     def evaluate(
         self,
@@ -212,7 +208,8 @@ class TextClassifier(TaskPipeline):
         """Return the answers of the model to texts.
 
         Args:
-          texts: list of texts, or of pairs (text_a, text_b).
+          texts: list of texts, or of pairs (text_a, text_b); a tuple of two lists of texts; or a
+            DataFrame with one or two columns of texts.
           batch_size: number of texts that the model reads at a time; None for 32 long
             texts to 256 short ones.
 
@@ -242,15 +239,19 @@ class TextClassifier(TaskPipeline):
     def _encoder(self):
         return LabelEncoder(self.config.task_type, self.config.labels)
 
-    def _columns(self, data, arguments=_ARGUMENTS):
+    def _columns(self, data, arguments=_ARGUMENTS, **only_lists):
         """Return (texts, labels) or (texts, labels, weights), lists, as tensors.
 
         The texts become a tuple of one string tensor (B,), or two for pairs, and the labels
         targets. A dataset instead of texts is returned as it is. `arguments` are the names of the
-        three arguments in messages.
+        three arguments in messages; `only_lists` are further arguments, which a dataset excludes.
         """
         texts, labels, sample_weight = (*data, None)[:3]
         if isinstance(texts, tf.data.Dataset):
+            given = {"labels": labels, "sample_weight": sample_weight,
+                     **{name: value or None for name, value in only_lists.items()}}  # fmt: skip
+            if names := [name for name, value in given.items() if value is not None]:
+                raise UserError(f"`{names[0]}` cannot be combined with a dataset as `texts`")
             return texts
         pairs = check_pairs(texts, arguments[0])
         if not pairs:
@@ -282,9 +283,11 @@ class TextClassifier(TaskPipeline):
         def encode(texts, labels, weights=None):
             inputs = self._pad(self.tokenizer(*(tf.reshape(x, (-1,)) for x in _as_tuple(texts))))
             targets = encoder.encode_tensor(labels, argument) if is_dataset else labels
+            if weights is not None:
+                weights = tf.reshape(tf.cast(weights, tf.float32), (-1,))
             if label_weights is not None:
                 by_label = tf.gather(tf.constant(label_weights), targets)
-                weights = by_label if weights is None else by_label * tf.cast(weights, tf.float32)
+                weights = by_label if weights is None else by_label * weights
             return (inputs, targets) if weights is None else (inputs, targets, weights)
 
         if is_dataset:
@@ -312,6 +315,8 @@ def _check_dataset(dataset, argument, encoder):
     if any(x.shape.rank == 0 for x in texts):
         raise UserError(f"`{argument}`: expected batches of texts; call `.batch({BATCH_SIZE})`")
     encoder.check_spec(spec[1], argument)
+    if len(spec) == 3:
+        LabelEncoder("regression", ()).check_spec(spec[2], argument, "sample weights")
 
 
 def _split(columns, share):

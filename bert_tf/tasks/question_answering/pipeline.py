@@ -133,14 +133,16 @@ class QuestionAnswering(TaskPipeline):
         Raises:
           UserError: if an argument is not valid.
         """
+        config = self._check_fit(
+            options, epochs=epochs, batch_size=batch_size, learning_rate=learning_rate,
+            shuffle=shuffle,
+        )  # fmt: skip
         dataset = self._dataset((questions, contexts, answers), _ARGUMENTS, batch_size, shuffle)
         if validation_data is not None:
             if not isinstance(validation_data, (tuple, list)) or len(validation_data) != 3:
                 raise UserError("`validation_data`: expected (questions, contexts, answers)")
             validation_data = self._dataset(validation_data, ["validation_data"] * 3, batch_size)
-        return self._fit(
-            dataset, validation_data, learning_rate, epochs, callbacks=callbacks, **options
-        )
+        return self._fit(dataset, validation_data, config, callbacks, options)
 
     def evaluate(
         self,
@@ -266,7 +268,7 @@ def _read_answer(answer, context, where):
         text, start = answer
     if not text:
         return ()
-    if not isinstance(text, str):
+    if not isinstance(text, str) or not isinstance(start, (int, np.integer, type(None))):
         raise UserError(f"{where} is {answer!r:.50}, expected a text, (text, start) or None")
     if start is None:
         start = context.find(text)

@@ -20,7 +20,7 @@ from bert_tf.errors import UserError
 from bert_tf.io import files, json_files
 from bert_tf.modeling.models import BertModel, first_position
 from bert_tf.pipelines.saving import write_pretrained
-from bert_tf.pipelines.text_pipeline import Text, TextPipeline, check_is_collection
+from bert_tf.pipelines.text_pipeline import Text, TextPipeline, check_collection
 from bert_tf.tasks.sentence_embedding.servable import sentence_embedding_servable
 from bert_tf.tokenization import FullTokenizer
 
@@ -146,8 +146,8 @@ class SentenceEncoder(TextPipeline):
         self, sentences: Iterable[str], description: str = "reading sentences"
     ) -> Iterator[tuple[str, np.ndarray]]:
         """Yield each sentence and its vector (H,); the sentences are read as needed."""
-        check_is_collection(sentences)
-        texts = (Text(index, sentence, None) for index, sentence in enumerate(sentences))
+        rows = enumerate(check_collection(sentences))
+        texts = (Text(index, sentence, None) for index, sentence in rows)
         for encoded, arrays in self._runner.run(self._encode(texts), description, "sentences"):
             yield encoded.text.text_a, arrays["vectors"]
 
