@@ -214,6 +214,9 @@ class TrainLoop:
         if options.best_metric:
             self.best = checkpointing.BestCheckpoint(trainer.output_dir, options.best_metric)
             self.best.rewind(self.step)
+            # A finished run keeps its best: only its last weights could be evaluated again.
+            if self.step < num_train_steps or not self.best.has_seen(self.step):
+                self.best.use_data(eval_data.identity)
         files_key = float(data.identity[2] % 2**40) if data.identity else 0.0
         mean_step, mean_key = self.workers.mean(self.step, files_key)
         if mean_key != files_key:
