@@ -177,7 +177,6 @@ class Run:
                         self.strategy,
                         self.train_config.eval_batch_size,
                         self.config.output_dir,
-                        self.train_config.dtype_policy,
                     )
                     gc.collect()  # frees the teacher's weights
                 self.workers.chief_first(functools.partial(features.rebuild, **arguments))
