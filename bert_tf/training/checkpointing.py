@@ -96,9 +96,15 @@ def save(output_dir, variables, notes=None, keep=KEEP):
     lines = [f'model_checkpoint_path: "{names[-1]}"']
     lines += [f'all_model_checkpoint_paths: "{name}"' for name in names]
     files.write_text(os.path.join(output_dir, "checkpoint"), "\n".join(lines) + "\n")
-    for old in prefixes[:-keep]:
-        checkpoints.remove(old)
+    remove_old(output_dir, step, keep)
     console.info("saved %s", prefix)
+
+
+def remove_old(output_dir, step, keep=KEEP):
+    """Remove all but the last `keep` checkpoints up to a step."""
+    prefixes = [path for number, path in _list_checkpoints(output_dir) if number <= step]
+    for prefix in prefixes[:-keep]:
+        checkpoints.remove(prefix)
 
 
 def _encode(note):

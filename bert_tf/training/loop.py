@@ -236,6 +236,9 @@ class TrainLoop:
         if self._is_done:
             early = " and was stopped early" if self._is_stopped_early else ""
             console.info("training: nothing to do, the run is at step %d%s", self.step, early)
+            # Those that are left if the process was killed in its last `_save`.
+            folder = self.trainer.output_dir
+            self.workers.chief_first(lambda: checkpointing.remove_old(folder, self.step))
             return
         console.info(
             "training: step %d to %d, %d examples each",

@@ -29,7 +29,7 @@ import bert_tf
 from bert_tf import checkpoints
 from bert_tf.data import record_files, records
 from bert_tf.modeling import BertPretrainer
-from tests.common import QUICK_RUN, TINY, write_model
+from tests.common import QUICK_RUN, TINY, WORDS, write_model
 from tests.data.pretraining_helpers import TOKENS, random_text
 
 SEED = int(os.environ.get("BERT_TF_TEST_SEED") or random.SystemRandom().randrange(2**32))
@@ -69,7 +69,9 @@ def killer(tmp_path_factory):
     killer.stop()
 
 
-def check_kills(killer, number, script, make_arguments, check, folder):
+def check_kills(
+    killer, number, script, make_arguments, check, folder, is_done=lambda output: False
+):
     """Kill a script `number` times, in runs that are killed up to 5 times and then completed.
 
     Args:
@@ -79,6 +81,7 @@ def check_kills(killer, number, script, make_arguments, check, folder):
       make_arguments: function from the output folder to the arguments.
       check: function that compares (the output of the undisturbed run, that of a killed one).
       folder: folder for all output.
+      is_done: whether an output is complete, so that the script must not run again.
     """
     rng, kills, runs = random.Random(f"{SEED}/{script}"), 0, 0
     print(f"BERT_TF_TEST_SEED={SEED}")
@@ -96,8 +99,11 @@ def check_kills(killer, number, script, make_arguments, check, folder):
             status = killer.run(script, make_arguments(output), **kill)["status"]
             assert status in (0, -signal.SIGKILL), f"run {runs}, {kill}: {log(killer)}"
             kills += status != 0
-        last = killer.run(script, make_arguments(output))
-        assert last["status"] == 0, f"run {runs}: {log(killer)}"
+            if is_done(output):
+                break
+        else:
+            last = killer.run(script, make_arguments(output))
+            assert last["status"] == 0, f"run {runs}: {log(killer)}"
         check(whole, output)
     print(f"{script}: {kills} kills, {runs} runs that ended")
 
@@ -268,7 +274,7 @@ def write_checkpoint(folder):
 
 @pytest.mark.parametrize("format", ["release", "hugging_face"])
 def test_conversion(killer, tmp_path, format):
-    model = write_model(tmp_path, TINY, num_hidden_layers=1)
+    model = write_model(tmp_path, num_hidden_layers=1, vocab_size=len(WORDS))
     write_checkpoint(tmp_path)
 
     def arguments(output):
@@ -276,7 +282,11 @@ def test_conversion(killer, tmp_path, format):
         return [*paths, f"--format={format}", *model]
 
     number = round(30 * FACTOR)
-    check_kills(killer, number, "bert-tf convert", arguments, check_same_files, tmp_path / "out")
+    # It refuses to write into an existing folder.
+    check_kills(
+        killer, number, "bert-tf convert", arguments, check_same_files, tmp_path / "out",
+        pathlib.Path.exists,
+    )  # fmt: skip
 
 
 def sizes(version):

@@ -168,6 +168,22 @@ def test_run_that_is_killed_while_writing_a_checkpoint(record_paths, tmp_path):
     assert not list((tmp_path / "killed").glob("*.tmp-*"))
 
 
+def test_run_that_was_killed_in_its_last_save(tmp_path, monkeypatch):
+    """The file `checkpoint` is complete; the oldest checkpoint is still there."""
+
+    def remove(prefix):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("bert_tf.checkpoints.remove", remove)
+        with pytest.raises(KeyboardInterrupt):
+            run(tmp_path, 6, save=1)
+    assert (tmp_path / "model.ckpt-1.index").exists()
+    run(tmp_path, 6, save=1)
+    names = {path.name for path in tmp_path.glob("model.ckpt-*.index")}
+    assert names == {f"model.ckpt-{step}.index" for step in (2, 3, 4, 5, 6)}
+
+
 @pytest.mark.slow
 def test_sigterm_to_a_process(record_paths, tmp_path):
     options = {**OPTIONS, "paths": record_paths, "save": 100000, "steps": 100000}
