@@ -69,7 +69,8 @@ class PreemptionHandler:
 
     def __exit__(self, *_):
         for number, handler in self._previous.items():
-            signal.signal(number, handler)
+            # None stands for a handler that is not Python's, which cannot be set again.
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
     def _handle(self, number, _):
         if self.signal == signal.SIGINT and number == signal.SIGINT:

@@ -74,6 +74,19 @@ def test_signals_are_requests_until_the_second_ctrl_c():
     assert handlers == [signal.getsignal(number) for number in training.PreemptionHandler.signals]
 
 
+def test_handler_of_another_library_does_not_end_a_run(monkeypatch):
+    """Python returns None for a handler that C code has set."""
+    previous = signal.getsignal(signal.SIGTERM)
+    set_handler = signal.signal
+    monkeypatch.setattr(signal, "signal", lambda *args: set_handler(*args) and None)
+    with training.PreemptionHandler():
+        pass
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    monkeypatch.undo()
+    signal.signal(signal.SIGTERM, previous)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def kill_at_random_times(folder, options, times, seed):
     """Start a run and kill it at a random time after its first step, several times.
 
