@@ -1,15 +1,23 @@
-"""Log messages and progress reports.
+"""Log messages, progress reports, errors, and what commands write to standard output.
 
 Library code calls `console.info` and `console.warning`, which log to the standard logger
 "bert_tf", so that a program that embeds the library can silence or redirect them. Scripts call
 `show`.
+
+Names in files and the messages of servers may contain control characters, with which a terminal
+can be made to hide or rewrite its lines. Everything that reaches one passes `printable`.
 """
 
 import contextlib
+import io
 import logging
+import os
+import re
 import sys
 import time
 import weakref
+
+from bert_tf.errors import UserError
 
 _logger = logging.getLogger("bert_tf")
 
@@ -19,6 +27,44 @@ info = _logger.info
 def warning(message, *args):
     """Log a warning and mark it as one."""
     _logger.warning("warning: " + message, *args)
+
+
+# All but tabs and line breaks.
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def printable(text):
+    """Return a text with its control characters, except tabs and line breaks, as in JSON."""
+    return _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+def error(message):
+    """Print a message of one line to standard error."""
+    print(printable(str(message)).replace("\n", "\\n"), file=sys.stderr)
+
+
+def write(text):
+    """Write answers to standard output: to a file or a pipe as they are, in UTF-8.
+
+    Raises:
+      UserError: if they cannot be written. If their reader, such as `head`, has ended, the process
+        does too.
+    """
+    output = sys.stdout
+    if output is None:
+        raise UserError("standard output is closed")
+    if isinstance(output, io.TextIOWrapper) and output.errors != "backslashreplace":
+        # As in a file, whatever the locale. Lone surrogates become the escapes of JSON.
+        output.reconfigure(encoding="utf-8", errors="backslashreplace")
+    try:
+        output.write(printable(text) if output.isatty() else text)
+        output.flush()
+    except OSError as problem:
+        # Otherwise Python reports the error again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), output.fileno())
+        if isinstance(problem, BrokenPipeError):
+            sys.exit(141)
+        raise UserError(f"cannot write to standard output ({problem.strerror})") from None
 
 
 def show(stream=None, rewrite=str):
@@ -40,7 +86,7 @@ class _Handler(logging.StreamHandler):
         self._rewrite = rewrite
 
     def format(self, record):
-        return self._rewrite(super().format(record))
+        return printable(self._rewrite(super().format(record)))
 
     def emit(self, record):
         if "tqdm" not in sys.modules:
@@ -137,7 +183,7 @@ def _open_bar(what, unit, total, initial):
 
     # Smoothing 0 is the mean rate, as in the log lines.
     bar = Bar(
-        desc=what, unit=f" {unit}", total=total, initial=initial, file=handler.stream,
+        desc=printable(what), unit=f" {unit}", total=total, initial=initial, file=handler.stream,
         leave=False, smoothing=0, mininterval=0.5, dynamic_ncols=True,
     )  # fmt: skip
     _bars.add(bar)

@@ -143,6 +143,5 @@ def answer_queries(encoder, sentences, vectors):
 
 def print_neighbors(query, results):
     """Print a query and its neighbors, pairs of similarity and sentence."""
-    print(f"\n{query}")
-    for similarity, sentence in results:
-        print(f"  {similarity:.3f}  {sentence}", flush=True)
+    lines = [f"  {similarity:.3f}  {sentence}\n" for similarity, sentence in results]
+    bert_tf.console.write("".join([f"\n{query}\n", *lines]))

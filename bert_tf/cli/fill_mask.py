@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import sys
 
 from absl import flags
 
@@ -43,7 +42,7 @@ def main():
         pipelines.model_files(), num_best=FLAGS.num_best, **pipelines.pipeline_options()
     )
     texts = bert_tf.pipelines.read_texts(FLAGS.input_file) if FLAGS.input_file else FLAGS.text
-    writer = contextlib.nullcontext(sys.stdout.write)
+    writer = contextlib.nullcontext(bert_tf.console.write)
     if FLAGS.output_file:
         writer = bert_tf.io.files.writing_text(FLAGS.output_file)
     with writer as write:

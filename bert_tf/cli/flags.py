@@ -69,16 +69,16 @@ def run(main, needs_tensorflow=True):
                 _check_remote_paths()
                 main()
         except UserError as error:
-            print(f"{name}: error: {error}", file=sys.stderr)
+            console.error(f"{name}: error: {error}")
             sys.exit(1)
         except out_of_memory_errors() as error:
-            print(f"{name}: error: out of memory ({reason(error)})", file=sys.stderr)
+            console.error(f"{name}: error: out of memory ({reason(error)})")
             sys.exit(1)
         except Stopped as stopped:
-            print(f"{name}: {stopped}", file=sys.stderr)
+            console.error(f"{name}: {stopped}")
             sys.exit(stopped.status)
         except KeyboardInterrupt:
-            print(f"{name}: interrupted", file=sys.stderr)
+            console.error(f"{name}: interrupted")
             sys.exit(130)
 
     # absl would show TensorFlow's own log lines; --verbosity=0 does.

@@ -4,10 +4,8 @@ Lines that are available at the same time are answered together; each answer is 
 the order of the lines.
 """
 
-import io
 import itertools
 import json
-import os
 import queue
 import select
 import sys
@@ -16,6 +14,7 @@ import threading
 from absl import flags
 
 import bert_tf
+from bert_tf import console
 from bert_tf.cli import table_answers
 
 FLAGS = flags.FLAGS
@@ -79,13 +78,11 @@ def answer_lines(predictor, title):
     Raises:
       UserError: at the end, if lines were invalid; their answers describe the errors.
     """
-    if not FLAGS.output_file and isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(encoding="utf-8")  # as in a file, whatever the locale
     if FLAGS.input_file and not FLAGS.json:
         columns = FLAGS.text_columns or ()
         table = table_answers.open_table(predictor, FLAGS.input_file, columns, FLAGS.delimiter)
         if table:
-            table_answers.answer_table(predictor, table, FLAGS.output_file, _print_and_flush)
+            table_answers.answer_table(predictor, table, FLAGS.output_file, console.write)
             return
     if FLAGS.input_file:
         lines = bert_tf.io.files.read_lines(FLAGS.input_file)
@@ -96,7 +93,7 @@ def answer_lines(predictor, title):
         with bert_tf.io.files.writing_text(FLAGS.output_file) as write:
             num_invalid = _answer(predictor, chunks, write)
     else:
-        num_invalid = _answer(predictor, chunks, _print_and_flush)
+        num_invalid = _answer(predictor, chunks, console.write)
     if num_invalid:
         raise bert_tf.UserError(
             f"{num_invalid} lines were invalid; the error of each is its answer"
@@ -107,7 +104,7 @@ def _stdin_chunks(predictor, title):
     """Yield lists of the lines available on standard input, without waiting for more."""
     if sys.stdin.isatty():
         names = " <tab> ".join(predictor.inputs)
-        print(f"{title}: type {names}, one line each; Ctrl-D ends", file=sys.stderr)
+        console.error(f"{title}: type {names}, one line each; Ctrl-D ends")
     lines, errors, invalid_lines = queue.Queue(2 * _CHUNK_SIZE), [], []
 
     def read_all():
@@ -136,7 +133,7 @@ def _stdin_chunks(predictor, title):
     if errors:
         raise bert_tf.UserError(f"standard input cannot be read ({errors[0]})")
     if invalid_lines:
-        bert_tf.console.warning(
+        console.warning(
             "standard input: %d lines are not valid UTF-8, the first is line %d; the invalid bytes "
             "were ignored", len(invalid_lines), invalid_lines[0],
         )  # fmt: skip
@@ -153,18 +150,6 @@ def _raw_lines(raw):
         yield from lines
     if rest:
         yield rest
-
-
-def _print_and_flush(text):
-    try:
-        sys.stdout.write(text)
-        sys.stdout.flush()
-    except OSError as error:
-        # Otherwise Python reports the error again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if isinstance(error, BrokenPipeError):  # the reader of the answers, such as head, has ended
-            sys.exit(141)
-        raise bert_tf.UserError(f"cannot write to standard output ({error.strerror})") from None
 
 
 def _answer(predictor, chunks, write):

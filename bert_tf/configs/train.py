@@ -269,6 +269,9 @@ class FineTuneConfig(Config):
             raise UserError("one of `do_train`, `do_eval` and `do_predict` must be set")
         self.train.check(self.do_train)
         self.device.check_dtype(self.train.dtype)
+        largest = type(self.train).__dataclass_fields__["seed"].metadata["maximum"]
+        if self.train.seed + self.num_seeds - 1 > largest:
+            raise UserError(f"`num_seeds={self.num_seeds}`: the last seed would exceed {largest}")
         if self.num_seeds > 1 and not self.do_eval:
             console.warning("`num_seeds` without `do_eval`: there will be no eval_seeds.tsv")
         if not self.teacher_dir:

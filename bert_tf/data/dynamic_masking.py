@@ -29,6 +29,11 @@ class DynamicMasking:
         self._mask_id, self._token_ids = vocab[MASK], sorted(vocab.values())
         self._prob, self._seed, self._lengths = masked_lm_prob, seed, lengths
 
+    @property
+    def identity(self):
+        """The values that the masks depend on, apart from lengths and vocabulary."""
+        return [self._prob, self._seed]
+
     def noise(self, step, batch_size):
         """Return the random draws for the batch of a step: float32 (B, S + P) and int32 (B, P)."""
         seed = tf.random.experimental.stateless_fold_in([self._seed, 1], step)

@@ -10,6 +10,7 @@ import tensorflow as tf
 from bert_tf import console
 from bert_tf.data import record_files, records
 from bert_tf.data.dynamic_masking import DynamicMasking
+from bert_tf.data.feature_cache import digest
 
 # Number of records that are shuffled together: all of most fine-tuning sets, and enough of a larger
 # set to hide its order.
@@ -252,13 +253,24 @@ class EvaluationInput(_RecordInput):
     """All records once, in order. The last batch is padded with copies of its first record.
 
     `is_real_example` (B,) is 0 for these copies and 1 for all other rows. At most `max_batches` are
-    read, None for all. Other arguments as for `_RecordInput`.
+    read, None for all. `source` identifies what the records were made from; without it they are
+    identified by the names and sizes of their files. Other arguments as for `_RecordInput`.
     """
 
     max_batches: int | None = None
     limits: dict | None = None
     length_multiple: int | None = None
     masking: DynamicMasking | None = None
+    source: str | None = None
+
+    @property
+    def identity(self):
+        """A digest of what metrics of these batches depend on besides the model, as text."""
+        source = self.source or record_files.identity(self.paths, record_files.sizes(self.paths))
+        masking = self.masking and self.masking.identity
+        # The batch size decides which examples are read, and how they are masked.
+        batches = (self.max_batches or masking) and [self.max_batches, self.batch_size]
+        return digest([source, self.lengths, batches, masking])
 
     @tf.autograph.experimental.do_not_convert
     def batches(self, context=None):

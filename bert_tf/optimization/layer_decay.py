@@ -6,7 +6,8 @@ paths of the Keras variables, such as "pooler/bias". Both have a layer's number 
 
 import re
 
-_EMBEDDINGS = re.compile(r"(^|/)embeddings/")
+# With their projection to the width of the layers, which ELECTRA has.
+_EMBEDDINGS = re.compile(r"(^|/)embeddings(_project)?/")
 _LAYER = re.compile(r"(?:^|/)layer_(\d+)/")
 
 

@@ -70,7 +70,9 @@ def validating_response():
     try:
         yield
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        message = f"not a response of TF Serving, {error!r:.100}"
+        is_type = isinstance(error, (AttributeError, TypeError))
+        problem = "a value has another type" if is_type else f"{error!r:.100}"
+        message = f"not a response of TF Serving, {problem}"
         raise ServerError("INVALID_RESPONSE", message) from None
 
 

@@ -29,6 +29,8 @@ _FIELDS = {
     "value": float | None,
     "step": Count | None,
     "since": list[Count],
+    # Version 0.1 did not save it.
+    "data?": str | None,
 }
 
 _RUN_STATE = "bert_tf/"
@@ -94,9 +96,15 @@ def save(output_dir, variables, notes=None, keep=KEEP):
     lines = [f'model_checkpoint_path: "{names[-1]}"']
     lines += [f'all_model_checkpoint_paths: "{name}"' for name in names]
     files.write_text(os.path.join(output_dir, "checkpoint"), "\n".join(lines) + "\n")
-    for old in prefixes[:-keep]:
-        checkpoints.remove(old)
+    remove_old(output_dir, step, keep)
     console.info("saved %s", prefix)
+
+
+def remove_old(output_dir, step, keep=KEEP):
+    """Remove all but the last `keep` checkpoints up to a step."""
+    prefixes = [path for number, path in _list_checkpoints(output_dir) if number <= step]
+    for prefix in prefixes[:-keep]:
+        checkpoints.remove(prefix)
 
 
 def _encode(note):
@@ -304,6 +312,7 @@ class BestCheckpoint:
       folder: the folder of the weights and of best.json.
       step, value: the step and the value of the best evaluation, None before the first one.
       since: list of the steps of later evaluations.
+      data: identifies the data of the evaluations, None if it is not known.
     """
 
     def __init__(self, output_dir, metric):
@@ -312,7 +321,7 @@ class BestCheckpoint:
         self.folder = os.path.join(output_dir, BEST)
         record = _read_record(self.folder)
         self.value, self.step = record.get("value"), record.get("step")
-        self.since = record.get("since", [])
+        self.since, self.data = record.get("since", []), record.get("data")
         if record and record["metric"] != metric:
             raise UserError(
                 f"`best_metric={metric}`, but {self.folder} holds the best by "
@@ -329,6 +338,20 @@ class BestCheckpoint:
                 self.folder, self.step, step,
             )  # fmt: skip
             self.value, self.step = None, None
+
+    def use_data(self, data):
+        """Forget the evaluations, for early stopping too, unless they were made on `data`.
+
+        `data` is the `identity` of an `EvaluationInput`. A record of version 0.1 is kept.
+        """
+        if self.data not in (None, data):
+            console.warning(
+                "%s is the best on different development data or with different options: the "
+                "comparison starts over, and the next evaluation replaces it",
+                self.folder,
+            )
+            self.value, self.step, self.since = None, None, []
+        self.data = data
 
     def has_seen(self, step):
         """Return whether `step` was evaluated."""
@@ -352,7 +375,8 @@ class BestCheckpoint:
         else:
             self.since.append(step)
         if writes:
-            record = {name: getattr(self, name) for name in _FIELDS}
+            names = (name.removesuffix("?") for name in _FIELDS)
+            record = {name: getattr(self, name) for name in names}
             text = json.dumps(record, indent=2) + "\n"
             files.write_text(os.path.join(self.folder, _RECORD), text)
         best = "no best so far"

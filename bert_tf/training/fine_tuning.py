@@ -7,6 +7,7 @@ import os
 
 from bert_tf import checkpoints, console
 from bert_tf.data import input_pipeline, record_checks
+from bert_tf.data.feature_cache import digest
 from bert_tf.data.rows import part_of
 from bert_tf.errors import UserError
 from bert_tf.io import files
@@ -176,7 +177,6 @@ class Run:
                         self.strategy,
                         self.train_config.eval_batch_size,
                         self.config.output_dir,
-                        self.train_config.dtype_policy,
                     )
                     gc.collect()  # frees the teacher's weights
                 self.workers.chief_first(functools.partial(features.rebuild, **arguments))
@@ -239,7 +239,11 @@ class Run:
 
     def _batches(self, split, batch_size):
         """Return all records of a split in their order: a `data.input_pipeline.EvaluationInput`."""
-        return input_pipeline.EvaluationInput(batch_size=batch_size, **self._input_options(split))
+        # The metrics depend on options of the task too, such as the longest answer.
+        source = digest([self._features[split].key, self.data.config.to_json()])
+        return input_pipeline.EvaluationInput(
+            batch_size=batch_size, source=source, **self._input_options(split)
+        )
 
     def _teacher_of(self, split):
         """Return the teacher whose logits are added to the records of a split, or None."""

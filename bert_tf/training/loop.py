@@ -69,7 +69,8 @@ class PreemptionHandler:
 
     def __exit__(self, *_):
         for number, handler in self._previous.items():
-            signal.signal(number, handler)
+            # None stands for a handler that is not Python's, which cannot be set again.
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
     def _handle(self, number, _):
         if self.signal == signal.SIGINT and number == signal.SIGINT:
@@ -212,6 +213,9 @@ class TrainLoop:
         if options.best_metric:
             self.best = checkpointing.BestCheckpoint(trainer.output_dir, options.best_metric)
             self.best.rewind(self.step)
+            # A finished run keeps its best: only its last weights could be evaluated again.
+            if self.step < num_train_steps or not self.best.has_seen(self.step):
+                self.best.use_data(eval_data.identity)
         files_key = float(data.identity[2] % 2**40) if data.identity else 0.0
         mean_step, mean_key = self.workers.mean(self.step, files_key)
         if mean_key != files_key:
@@ -231,6 +235,9 @@ class TrainLoop:
         if self._is_done:
             early = " and was stopped early" if self._is_stopped_early else ""
             console.info("training: nothing to do, the run is at step %d%s", self.step, early)
+            # Those that are left if the process was killed in its last `_save`.
+            folder = self.trainer.output_dir
+            self.workers.chief_first(lambda: checkpointing.remove_old(folder, self.step))
             return
         console.info(
             "training: step %d to %d, %d examples each",

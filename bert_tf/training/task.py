@@ -191,7 +191,7 @@ class TaskData:
 
         Returns:
           An object with a `fingerprint`, a text, and a method `logits(examples, strategy,
-          batch_size, folder, dtype)` that returns an array (N, L) for N examples.
+          batch_size, folder)` that returns an array (N, L) for N examples.
         """
         raise NotImplementedError
 

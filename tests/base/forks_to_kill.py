@@ -107,7 +107,8 @@ def main():
     from bert_tf import checkpoints, serving, training  # noqa: F401  imported before the forks
     from tests import scripts_alone
 
-    scripts = ["create_pretraining_data", "run_pretraining", "export_model"]
+    scripts = ["create_pretraining_data", "run_pretraining", "run_classifier", "export_model"]
+    scripts += ["bert-tf convert", "bert-tf vocab learn"]
     bert_tf.console.show()
     with scripts_alone.imported(*scripts) as run_script:
 

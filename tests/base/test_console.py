@@ -1,6 +1,7 @@
 """Progress: log lines everywhere, a bar on a terminal."""
 
 import io
+import json
 import logging
 import subprocess
 import sys
@@ -67,6 +68,48 @@ def test_error_closes_the_bar(logger):
         ticker.add()
         raise ValueError("wrong")
     assert stream.getvalue().endswith("\r")
+
+
+BAD, ESCAPED = (
+    "a\x1b[2J\r\x07\x7f\x9bé\u200d\tb",
+    "a\\u001b[2J\\u000d\\u0007\\u007f\\u009bé\u200d\tb",
+)
+
+
+def test_messages_have_no_control_characters(logger, monkeypatch):
+    stream = Terminal()
+    monkeypatch.setattr(sys, "stderr", stream)
+    console.show(rewrite=lambda message: f"{message}!")
+    console.info("the label %s\nis new", BAD)
+    console.warning(BAD)
+    ticker = console.Ticker(BAD, "lines")
+    ticker.add()
+    ticker.done()
+    console.error(f"error: {BAD}\nwrote all")
+    text = stream.getvalue()
+    assert f"the label {ESCAPED}\nis new!\n" in text
+    assert f"warning: {ESCAPED}!\n" in text
+    assert text.count(f"{ESCAPED}: 0 lines") and f"{ESCAPED}: 1 lines in" in text
+    assert text.endswith(f"error: {ESCAPED}\\nwrote all\n")
+    assert not set(text) & set("\x1b\x07\x7f\x9b")
+
+
+def test_answers_are_escaped_on_a_terminal_only(monkeypatch):
+    answer = json.dumps({"label": BAD}, ensure_ascii=False) + "\n"
+    for stream in (Terminal(), io.StringIO()):
+        monkeypatch.setattr(sys, "stdout", stream)
+        console.write(answer)
+        text = stream.getvalue()
+        assert json.loads(text) == {"label": BAD}
+        assert (text == answer) != stream.isatty()
+
+
+def test_answers_are_utf_8_in_any_locale(monkeypatch):
+    """And lone surrogates are those of JSON."""
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr(sys, "stdout", stream)
+    console.write('"é \ud800"\n')
+    assert json.loads(stream.buffer.getvalue()) == "é \ud800"
 
 
 def test_nothing_is_imported_before_it_is_needed():

@@ -29,7 +29,7 @@ import bert_tf
 from bert_tf import checkpoints
 from bert_tf.data import record_files, records
 from bert_tf.modeling import BertPretrainer
-from tests.common import TINY, write_model
+from tests.common import QUICK_RUN, TINY, WORDS, write_model
 from tests.data.pretraining_helpers import TOKENS, random_text
 
 SEED = int(os.environ.get("BERT_TF_TEST_SEED") or random.SystemRandom().randrange(2**32))
@@ -69,7 +69,9 @@ def killer(tmp_path_factory):
     killer.stop()
 
 
-def check_kills(killer, number, script, make_arguments, check, folder):
+def check_kills(
+    killer, number, script, make_arguments, check, folder, is_done=lambda output: False
+):
     """Kill a script `number` times, in runs that are killed up to 5 times and then completed.
 
     Args:
@@ -79,6 +81,7 @@ def check_kills(killer, number, script, make_arguments, check, folder):
       make_arguments: function from the output folder to the arguments.
       check: function that compares (the output of the undisturbed run, that of a killed one).
       folder: folder for all output.
+      is_done: whether an output is complete, so that the script must not run again.
     """
     rng, kills, runs = random.Random(f"{SEED}/{script}"), 0, 0
     print(f"BERT_TF_TEST_SEED={SEED}")
@@ -96,8 +99,11 @@ def check_kills(killer, number, script, make_arguments, check, folder):
             status = killer.run(script, make_arguments(output), **kill)["status"]
             assert status in (0, -signal.SIGKILL), f"run {runs}, {kill}: {log(killer)}"
             kills += status != 0
-        last = killer.run(script, make_arguments(output))
-        assert last["status"] == 0, f"run {runs}: {log(killer)}"
+            if is_done(output):
+                break
+        else:
+            last = killer.run(script, make_arguments(output))
+            assert last["status"] == 0, f"run {runs}: {log(killer)}"
         check(whole, output)
     print(f"{script}: {kills} kills, {runs} runs that ended")
 
@@ -220,6 +226,69 @@ def test_training(killer, tmp_path):
     check_kills(killer, round(20 * FACTOR), "run_pretraining", arguments, check, tmp_path)
 
 
+def test_fine_tuning(killer, tmp_path):
+    rows = "".join(f"{'a b' if i % 2 else 'c d'} {'abcdefgh'[i % 8]}\t{i % 2}\n" for i in range(40))
+    for split in ("train", "dev", "test"):
+        (tmp_path / f"{split}.tsv").write_text(f"text\tlabel\n{rows}")
+    model = write_model(tmp_path, num_hidden_layers=1, hidden_dropout_prob=0.1)
+
+    def arguments(output):
+        return [
+            f"--data_dir={tmp_path}", "--task_name=tsv", f"--output_dir={output}", *model,
+            *QUICK_RUN, "--do_train", "--do_eval", "--do_predict", "--num_train_epochs=2",
+            "--save_checkpoints_steps=3", "--eval_steps=8", "--best_metric=eval_loss",
+        ]  # fmt: skip
+
+    def check(whole, output):
+        assert contents(output).keys() == contents(whole).keys()
+        for name in ("model.ckpt-20", "best"):
+            expected, found = tensors(whole / name), tensors(output / name)
+            assert expected.keys() == found.keys()
+            for tensor in expected:
+                np.testing.assert_array_equal(found[tensor], expected[tensor], err_msg=tensor)
+        for name in ("eval_results.txt", "test_results.tsv", "best/best.json"):
+            assert (output / name).read_text() == (whole / name).read_text()
+
+    check_kills(killer, round(30 * FACTOR), "run_classifier", arguments, check, tmp_path / "out")
+
+
+def test_vocabulary(killer, tmp_path):
+    (tmp_path / "a.txt").write_text(random_text(random.Random(1), 300))
+
+    def arguments(output):
+        paths = [f"--input_file={tmp_path}/a.txt", f"--vocab_file={output}/vocab.txt"]
+        return [*paths, "--vocab_size=150", "--num_unused=2"]
+
+    number = round(30 * FACTOR)
+    check_kills(
+        killer, number, "bert-tf vocab learn", arguments, check_same_files, tmp_path / "out"
+    )
+
+
+def write_checkpoint(folder):
+    """Write the weights of the model of `write_model` to the prefix `model` in the same folder."""
+    config = bert_tf.BertConfig.from_json_file(str(folder / "config.json"))
+    weights = checkpoints.weights(BertPretrainer(config))
+    checkpoints.write(str(folder / "model"), {name: x.numpy() for name, x in weights.items()})
+
+
+@pytest.mark.parametrize("format", ["release", "hugging_face"])
+def test_conversion(killer, tmp_path, format):
+    model = write_model(tmp_path, num_hidden_layers=1, vocab_size=len(WORDS))
+    write_checkpoint(tmp_path)
+
+    def arguments(output):
+        paths = [f"--input={tmp_path}/model", f"--output_dir={output}"]
+        return [*paths, f"--format={format}", *model]
+
+    number = round(30 * FACTOR)
+    # It refuses to write into an existing folder.
+    check_kills(
+        killer, number, "bert-tf convert", arguments, check_same_files, tmp_path / "out",
+        pathlib.Path.exists,
+    )  # fmt: skip
+
+
 def sizes(version):
     """Return the shapes of the variables of a SavedModel, in any order."""
     reader = tf.train.load_checkpoint(str(version / "variables" / "variables"))
@@ -236,9 +305,7 @@ def answers(version):
 
 def test_export(killer, tmp_path):
     model = write_model(tmp_path, TINY, num_hidden_layers=1)
-    weights = checkpoints.weights(BertPretrainer(bert_tf.BertConfig.from_json_file(
-        str(tmp_path / "config.json"))))  # fmt: skip
-    checkpoints.write(str(tmp_path / "model"), {k: v.numpy() for k, v in weights.items()})
+    write_checkpoint(tmp_path)
 
     def arguments(output):
         return [

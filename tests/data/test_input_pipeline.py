@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.data import input_pipeline, record_checks, record_files, records
+from bert_tf.data.dynamic_masking import DynamicMasking
 from bert_tf.errors import UserError
 from tests.common import TINY
 from tests.data.record_helpers import serialized_by_tensorflow
@@ -244,6 +245,26 @@ def test_evaluation_of_at_most_max_batches(paths, max_batches, expected):
     batches = [batch["label_ids"].tolist() for batch in data.batches().as_numpy_iterator()]
     assert len(batches) == expected
     assert batches[:2] == [list(range(8)), list(range(8, 16))]
+
+
+def test_identity_of_an_evaluation_changes_with_what_it_reads(tmp_path):
+    path = tmp_path / "eval.tf_record"
+    path.write_bytes(b"12")
+    vocab = {"[CLS]": 0, "[SEP]": 1, "[MASK]": 2}
+    masking = DynamicMasking(vocab, {"S": 8, "P": 2}, 0.15, seed=0)
+
+    def identity(lengths=LENGTHS, size=8, **options):
+        data = input_pipeline.EvaluationInput([str(path)], SCHEMA, lengths, size, **options)
+        return data.identity
+
+    same = {identity(), identity(size=4), identity(length_multiple=8)}
+    assert len(same) == 1
+    others = [
+        identity({"S": 16}), identity(max_batches=2), identity(size=4, max_batches=2),
+        identity(masking=masking), identity(size=4, masking=masking), identity(source="a"),
+    ]  # fmt: skip
+    path.write_bytes(b"123")
+    assert len({*same, *others, identity()}) == 8
 
 
 def test_evaluation_keeps_is_real_example_of_the_records(tmp_path):

@@ -161,6 +161,7 @@ def test_lamb(start):
 def test_layer_decay():
     names = {
         "bert/embeddings/word_embeddings": 0.5**3,
+        "bert/embeddings_project/kernel": 0.5**3,  # ELECTRA
         "bert/encoder/layer_0/output/dense/kernel": 0.5**2,
         "bert/encoder/layer_1/output/dense/kernel": 0.5,
         "bert/encoder/layer_2/output/dense/kernel": 1.0,

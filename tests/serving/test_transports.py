@@ -120,6 +120,9 @@ def test_invalid_responses_and_host_names(serve):
     client = serving.Client(serve(b"[" * 200_000), "m", retries=0)
     with pytest.raises(bert_tf.UserError, match=r"not JSON of TF Serving: '\[\[\["):
         client([{"text": "a"}])
+    client = serving.Client(serve(b"1.5"), "m", retries=0)
+    with pytest.raises(bert_tf.UserError, match=r"Serving, a value has another type\)"):
+        client([{"text": "a"}])
     for server in ("a..b:80", f"{'a' * 70}.com:80"):
         with pytest.raises(bert_tf.UserError, match=r"INVALID_ARGUMENT \(invalid host name"):
             serving.Client(server, "m", retries=0)

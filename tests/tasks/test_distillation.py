@@ -99,6 +99,15 @@ def test_records_have_the_logits_of_the_teacher(run_script, teacher, tmp_path, r
 
 
 @pytest.mark.slow
+def test_logits_of_another_dtype_are_not_reused(run_script, teacher):
+    quick = ["--num_train_epochs=1"]
+    run_script("run_classifier", *teacher, *quick)
+    log = run_script("run_classifier", *teacher, *quick, "--dtype=bfloat16")
+    assert "train.tf_record: teacher changed" in log
+    assert "reusing" in run_script("run_classifier", *teacher, *quick, "--dtype=bfloat16")
+
+
+@pytest.mark.slow
 def test_a_student_learns_the_answers_of_its_teacher(run_script, tmp_path, teacher):
     log = run_script("run_classifier", *teacher)
     assert "teacher_loss" in log

@@ -73,6 +73,33 @@ def evaluate(best, step, value):
     best.update(results, weights, writes=True)
 
 
+def test_evaluations_on_different_data_are_not_compared(tmp_path, caplog):
+    best = checkpointing.BestCheckpoint(str(tmp_path), "accuracy")
+    best.use_data("short")
+    for step, value in ((2, 0.9), (4, 0.8)):
+        evaluate(best, step, value)
+    again = resume(tmp_path)
+    again.use_data("short")
+    assert (again.step, again.since) == (2, [4]) and not caplog.text
+    again.use_data("long")
+    assert "different development data" in caplog.text and again.since == []
+    assert resume(tmp_path).value == 0.9, "nothing is lost before the next evaluation"
+    evaluate(again, 6, 0.3)
+    assert read_record(tmp_path) == (6, 0.3, [])
+    assert resume(tmp_path).data == "long"
+
+
+def test_a_record_of_version_0_1_is_compared(tmp_path):
+    (tmp_path / "best").mkdir()
+    record = {"metric": "accuracy", "value": 0.5, "step": 2, "since": []}
+    (tmp_path / "best" / "best.json").write_text(json.dumps(record))
+    best = resume(tmp_path)
+    best.use_data("now")
+    evaluate(best, 4, 0.4)
+    assert read_record(tmp_path) == (2, 0.5, [4])
+    assert resume(tmp_path).data == "now"
+
+
 def resume(output_dir, metric="accuracy", step=1000):
     best = checkpointing.BestCheckpoint(str(output_dir), metric)
     best.rewind(step)

@@ -183,6 +183,10 @@ def test_model_config(monkeypatch):
             },
             "`dtype=float16`",
         ),
+        (
+            {"do_train": True, "train": TrainConfig(seed=2**32 - 1), "num_seeds": 2},
+            "`num_seeds=2`: the last seed",
+        ),
         ({"do_train": True, "teacher_dir": "out"}, "`teacher_dir`: .*its own teacher"),
         ({"do_train": True, "teacher_dir": "out/best/"}, "`teacher_dir`: .*its own teacher"),
     ],

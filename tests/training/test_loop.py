@@ -74,6 +74,19 @@ def test_signals_are_requests_until_the_second_ctrl_c():
     assert handlers == [signal.getsignal(number) for number in training.PreemptionHandler.signals]
 
 
+def test_handler_of_another_library_does_not_end_a_run(monkeypatch):
+    """Python returns None for a handler that C code has set."""
+    previous = signal.getsignal(signal.SIGTERM)
+    set_handler = signal.signal
+    monkeypatch.setattr(signal, "signal", lambda *args: set_handler(*args) and None)
+    with training.PreemptionHandler():
+        pass
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    monkeypatch.undo()
+    signal.signal(signal.SIGTERM, previous)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def kill_at_random_times(folder, options, times, seed):
     """Start a run and kill it at a random time after its first step, several times.
 
@@ -166,6 +179,22 @@ def test_run_that_is_killed_while_writing_a_checkpoint(record_paths, tmp_path):
     assert start(tmp_path / "killed", options).wait(300) == 0
     assert_same(tmp_path / "whole", tmp_path / "killed")
     assert not list((tmp_path / "killed").glob("*.tmp-*"))
+
+
+def test_run_that_was_killed_in_its_last_save(tmp_path, monkeypatch):
+    """The file `checkpoint` is complete; the oldest checkpoint is still there."""
+
+    def remove(prefix):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("bert_tf.checkpoints.remove", remove)
+        with pytest.raises(KeyboardInterrupt):
+            run(tmp_path, 6, save=1)
+    assert (tmp_path / "model.ckpt-1.index").exists()
+    run(tmp_path, 6, save=1)
+    names = {path.name for path in tmp_path.glob("model.ckpt-*.index")}
+    assert names == {f"model.ckpt-{step}.index" for step in (2, 3, 4, 5, 6)}
 
 
 @pytest.mark.slow

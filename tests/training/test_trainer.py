@@ -353,6 +353,7 @@ def scripted(tmp_path_factory):
 
 def test_best_checkpoint_is_kept(scripted):
     expected = {"metric": "accuracy", "value": 0.5, "step": 4, "since": [6, 8]}
+    expected["data"] = SomeBatches.identity
     assert read_record(scripted) == expected
     assert sorted(os.listdir(scripted / "best")) == [  # the run's folder has no config either
         "best.json",
@@ -377,6 +378,7 @@ def test_best_loss_is_kept(tmp_path):
     script = [0.1, 0.5, 0.3, 0.5]
     run_scripted(tmp_path, script, 8, best_metric="loss", save_checkpoints_steps=4)
     expected = {"metric": "loss", "value": -0.5, "step": 4, "since": [6, 8]}
+    expected["data"] = SomeBatches.identity
     assert read_record(tmp_path) == expected
 
 
@@ -384,6 +386,19 @@ def test_run_that_was_stopped_early_stays_stopped(scripted, caplog):
     caplog.set_level("INFO")
     run_scripted(scripted, [], 100, **PATIENCE)
     assert "nothing to do, the run is at step 8 and was stopped early" in caplog.text
+
+
+@pytest.mark.slow
+def test_different_development_data_start_over(tmp_path, monkeypatch):
+    """For early stopping too; a finished run keeps its best checkpoint."""
+    run_scripted(tmp_path, [0.8, 0.7, 0.6], 100, **PATIENCE)
+    monkeypatch.setattr(SomeBatches, "identity", "other batches")
+    assert run_scripted(tmp_path, [0.3, 0.5, 0.4, 0.3], 100, **PATIENCE).step == 12
+    record = read_record(tmp_path)
+    assert (record["step"], record["value"], record["since"]) == (8, 0.5, [10, 12])
+    monkeypatch.setattr(SomeBatches, "identity", "yet other batches")
+    run_scripted(tmp_path, [], 12, **PATIENCE)
+    assert read_record(tmp_path) == record
 
 
 @pytest.mark.slow

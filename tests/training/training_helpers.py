@@ -62,6 +62,8 @@ class Batches:
 class SomeBatches(Batches):
     """Twenty batches for evaluation."""
 
+    identity = "twenty batches"
+
     def batches(self, context=None):
         def mark(batch):
             return {**batch, "is_real_example": tf.ones_like(batch["next_sentence_labels"][:, 0])}

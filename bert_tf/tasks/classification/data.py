@@ -114,7 +114,8 @@ class ClassificationData(TaskData):
 
     def make_teacher(self, spec, config):
         distillation = DistillationConfig(config.teacher_weight, config.teacher_temperature)
-        return Teacher(config.teacher_dir, spec, self.config, distillation)
+        dtype = config.train.dtype_policy
+        return Teacher(config.teacher_dir, spec, self.config, distillation, dtype)
 
     def evaluate(self, run, split):
         """Write eval_results.txt and, with `report`, eval_report.txt; see `TaskData.evaluate`."""

@@ -25,7 +25,7 @@ class Teacher:
       distillation: the `DistillationConfig`.
     """
 
-    def __init__(self, folder, spec, student, distillation):
+    def __init__(self, folder, spec, student, distillation, dtype="float32"):
         """Find the model, and check that it was trained for the same task.
 
         Args:
@@ -33,11 +33,13 @@ class Teacher:
           spec: the `TaskSpec` of both models.
           student: the `ClassificationConfig` of the model to train.
           distillation: the `DistillationConfig`.
+          dtype: a Keras dtype policy.
 
         Raises:
           UserError: if it is not trained, or has a different task, labels or numeric features.
         """
-        self._folder, self._student, self.distillation = folder, student, distillation
+        self._folder, self._student, self._dtype = folder, student, dtype
+        self.distillation = distillation
         self._config = spec.config_class.load(folder)
         if self._config is None:
             raise UserError(
@@ -73,9 +75,12 @@ class Teacher:
         paths = tf.io.gfile.glob(f"{self._prefix}.*")
         side_files = (files.CONFIG, files.VOCABULARY, self._config.FILE)
         paths += [os.path.join(self._folder, name) for name in side_files]
-        return hashlib.sha256("".join(map(digest_of_file, sorted(paths))).encode()).hexdigest()
+        # float32 is left out, as in the features of version 0.1.
+        dtype = "" if self._dtype == "float32" else self._dtype
+        text = "".join(map(digest_of_file, sorted(paths))) + dtype
+        return hashlib.sha256(text.encode()).hexdigest()
 
-    def logits(self, examples, strategy, batch_size, folder, dtype=None):
+    def logits(self, examples, strategy, batch_size, folder):
         """Return the logits of N examples; all workers must call it together.
 
         Args:
@@ -83,7 +88,6 @@ class Teacher:
           strategy: a `tf.distribute.Strategy`.
           batch_size: the global batch size.
           folder: for a temporary file of features.
-          dtype: a Keras dtype policy.
 
         Returns:
           Array (N, L), in the order of the student's labels.
@@ -96,7 +100,7 @@ class Teacher:
             lambda: task_class(
                 config.bert_config,
                 size,
-                dtype,
+                self._dtype,
                 num_numeric_features=len(numbers),
                 scores=config.scores,
             ),
