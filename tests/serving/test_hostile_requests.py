@@ -16,7 +16,7 @@ _PEAKS = """
 import json, resource, sys
 import tensorflow as tf
 from tests.serving import serving_models
-from bert_tf import serving
+from bert_tf import configs
 
 vocab_file, task, *sizes = sys.argv[1:]
 servable = serving_models.make_servable(task, vocab_file, configs.ServingConfig())
