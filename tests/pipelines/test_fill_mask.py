@@ -14,6 +14,7 @@ from bert_tf.modeling import BertModel, BertPretrainer
 from bert_tf.tasks.fill_mask import pipeline as fill_mask
 from tests.common import WORDS, write_vocab
 from tests.modeling.test_accelerators import unfit
+from tests.pipelines.conftest import run_pipeline_test
 from tests.pipelines.pipeline_texts import encode
 
 TEXTS = ["a [MASK] c", "[MASK] b ||| d [MASK] [MASK]", "j", "", "b a c"]
@@ -228,12 +229,16 @@ def test_a_model_without_masked_lm_head_is_an_error(tiny_config, tmp_path):
 
 @pytest.mark.slow
 def test_preset_and_export(pipeline, tmp_path):
-    pipeline.save_to_preset(tmp_path / "saved")
-    loaded = bert_tf.FillMask.from_preset(tmp_path / "saved", num_best=3, max_seq_length=12)
-    results = [(list(pipeline.predict(TEXTS[:1])), list(loaded.predict(TEXTS[:1])))]
-    for (expected,), (result,) in results:
-        assert result.tokens == expected.tokens
-        assert_best_equal(result.best, expected.best)
-    predictor = bert_tf.serving.Predictor(pipeline.export(tmp_path / "served", warm_up=False))
-    (answer,) = predictor([{"text": TEXTS[0]}])
-    assert answer["words"] == [[token for token, _ in expected.best[0]]]
+
+    def assert_same(results, expected):
+        for result, other in zip(results, expected, strict=True):
+            assert result.tokens == other.tokens
+            assert_best_equal(result.best, other.best)
+
+    def assert_served(answers, expected):
+        for answer, result in zip(answers, expected, strict=True):
+            assert answer["words"] == [[token for token, _ in best] for best in result.best]
+
+    texts = {"text": [text for text in TEXTS if "|||" not in text]}
+    checks = {"assert_same": assert_same, "assert_served": assert_served}
+    run_pipeline_test(pipeline, texts, tmp_path, num_best=3, max_seq_length=12, **checks)

@@ -1,5 +1,6 @@
 """Sentence vectors compared with a real model's, nearest neighbors, and the exported SavedModel."""
 
+import functools
 import io
 import json
 import subprocess
@@ -10,6 +11,7 @@ import pytest
 import tensorflow as tf
 
 import bert_tf
+from tests.pipelines.conftest import run_pipeline_test
 from tests.pipelines.pipeline_texts import LINES
 
 SENTENCES = [
@@ -133,20 +135,22 @@ def test_presets_and_export(
     encoder = bert_tf.SentenceEncoder(
         *model_and_tokenizer, pooling, layer, normalize, max_seq_length=12
     )
-    expected = encoder.predict(lines)
-    encoder.save_to_preset(tmp_path / "saved")
-    loaded = bert_tf.SentenceEncoder.from_preset(tmp_path / "saved")
+
+    def assert_served(answers, expected):
+        np.testing.assert_allclose([x["vectors"] for x in answers], expected, atol=1e-5)
+
+    loaded = run_pipeline_test(
+        encoder,
+        {"text": lines},
+        tmp_path,
+        assert_same=functools.partial(np.testing.assert_allclose, atol=1e-6),
+        assert_served=assert_served,
+    )
     assert loaded.model.config.num_hidden_layers == layer % 2 + 1 and loaded.max_seq_length == 12
-    np.testing.assert_allclose(loaded.encode(lines), expected, atol=1e-6)
     _, info = transformers.BertModel.from_pretrained(
         str(tmp_path / "saved"), output_loading_info=True
     )
     assert not any(info.values()), info
-    with pytest.raises(bert_tf.UserError, match=r"`folder`: .* already exists"):
-        encoder.save_to_preset(tmp_path / "saved")
-    serve = tf.saved_model.load(encoder.export(tmp_path / "served", warm_up=False))
-    vectors = serve.signatures["serving_default"](text=tf.constant(lines))["vectors"]
-    np.testing.assert_allclose(vectors, expected, atol=1e-5)
 
 
 def test_nearest_neighbors():
