@@ -13,6 +13,7 @@ from bert_tf import checkpoints
 from bert_tf.modeling import BertModel, BertPretrainer
 from bert_tf.tasks.fill_mask import pipeline as fill_mask
 from tests.common import WORDS, write_vocab
+from tests.modeling.conftest import load_with_transformers
 from tests.modeling.test_accelerators import unfit
 from tests.pipelines.conftest import run_pipeline_test
 from tests.pipelines.pipeline_texts import encode
@@ -60,16 +61,13 @@ def assert_best_equal(results, expected):
 
 
 def test_equals_transformers(transformers, hugging_face_folder, pipeline):
-    model, info = transformers.BertForMaskedLM.from_pretrained(
-        hugging_face_folder, output_loading_info=True
-    )
-    assert not any(info.values()), info
+    model = load_with_transformers(transformers, hugging_face_folder, "BertForMaskedLM")
     results = list(pipeline.predict(TEXTS))
     assert [result.text.index for result in results] == list(range(5))
     for result, tokens in zip(results, TOKENS, strict=True):
         assert result.tokens == tokens
         assert result.positions == [i for i, x in enumerate(tokens) if x == "[MASK]"]
-        probabilities = np.exp(log_probabilities(model.eval(), tokens))
+        probabilities = np.exp(log_probabilities(model, tokens))
         expected = [
             [(WORDS[i], probabilities[position][i]) for i in np.argsort(-probabilities[position])]
             for position in result.positions

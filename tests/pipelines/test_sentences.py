@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 
 import bert_tf
+from tests.modeling.conftest import load_with_transformers
 from tests.pipelines.conftest import run_pipeline_test
 from tests.pipelines.pipeline_texts import LINES
 
@@ -31,12 +32,11 @@ def expected(transformers, minilm):
     import torch
 
     tokenizer = transformers.AutoTokenizer.from_pretrained(minilm)
-    model, info = transformers.BertModel.from_pretrained(minilm, output_loading_info=True)
-    assert not any(info.values()), info
+    model = load_with_transformers(transformers, minilm)
     vectors = []
     for sentence in SENTENCES:
         with torch.no_grad():
-            hidden = model.eval()(**tokenizer([sentence], return_tensors="pt")).last_hidden_state[0]
+            hidden = model(**tokenizer([sentence], return_tensors="pt")).last_hidden_state[0]
         vectors.append(torch.nn.functional.normalize(hidden.mean(0), dim=0).numpy())
     return vectors
 
@@ -147,10 +147,7 @@ def test_presets_and_export(
         assert_served=assert_served,
     )
     assert loaded.model.config.num_hidden_layers == layer % 2 + 1 and loaded.max_seq_length == 12
-    _, info = transformers.BertModel.from_pretrained(
-        str(tmp_path / "saved"), output_loading_info=True
-    )
-    assert not any(info.values()), info
+    load_with_transformers(transformers, str(tmp_path / "saved"))
 
 
 def test_nearest_neighbors():
