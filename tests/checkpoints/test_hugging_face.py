@@ -18,13 +18,10 @@ from bert_tf.modeling import (
 )
 from tests import golden_inputs
 from tests.common import TINY, features
+from tests.common import tiny as config
 from tests.modeling.conftest import load_with_transformers, run_with_transformers
 
 safetensors = pytest.importorskip("safetensors.numpy")
-
-
-def config(**change):
-    return bert_tf.BertConfig.from_dict({**TINY.to_dict(), **change})
 
 
 @pytest.mark.slow  # folders of each head are compared with transformers below
