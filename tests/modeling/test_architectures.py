@@ -7,7 +7,7 @@ import pytest
 import bert_tf
 from bert_tf import checkpoints
 from bert_tf.modeling import BertClassifier, BertModel, BertPretrainer, BertSpanLabeler
-from tests.common import features, write_vocab
+from tests.common import WITHOUT_DROPOUT, features, write_vocab
 from tests.modeling.conftest import (
     make_model,
     padded_batch,
@@ -72,9 +72,12 @@ def test_encoder(transformers, tmp_path, caplog, name):
 def test_model(tmp_path, name):
     """See `BackboneTest`."""
     given = {"model_type": name.lower(), **SIZES, **CONFIGS[name]}
-    rates = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     config = bert_tf.BertConfig.from_dict(given)
-    values = {**config.to_dict(), **rates, "initializer_range": 0.02}  # float16 has a small range
+    values = {
+        **config.to_dict(),
+        **WITHOUT_DROPOUT,
+        "initializer_range": 0.02,
+    }  # float16 has a small range
     config = bert_tf.BertConfig.from_dict(values)
 
     def make(dtype):
