@@ -24,7 +24,7 @@ from bert_tf.modeling import (
     LayerCombination,
     TransformerLayer,
 )
-from tests.common import TINY, features
+from tests.common import TINY, features, tiny
 from tests.modeling.conftest import (
     CHECKS,
     MODELS,
@@ -34,10 +34,6 @@ from tests.modeling.conftest import (
 )
 
 V0_1 = pathlib.Path(__file__).parent / "v0_1"
-
-
-def tiny(**changes):
-    return bert_tf.BertConfig.from_dict({**TINY.to_dict(), **changes})
 
 
 def test_equals_the_release(golden):
@@ -304,7 +300,7 @@ def test_too_long_sequence_is_rejected():
 )
 def test_config_rejects_nonsense(change, message):
     with pytest.raises(bert_tf.UserError, match=message):
-        bert_tf.BertConfig.from_dict({**TINY.to_dict(), **change})
+        tiny(**change)
 
 
 def test_config_file(tmp_path):
