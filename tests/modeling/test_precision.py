@@ -6,7 +6,7 @@ import tensorflow as tf
 
 import bert_tf
 from bert_tf import configs, optimization, tasks, training
-from tests.common import TINY
+from tests.common import tiny
 from tests.training import training_helpers
 from tests.training.training_helpers import (
     Batches,
@@ -29,7 +29,7 @@ def one_layer(monkeypatch):
 
     def config(dropout=0.0):
         rates = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
-        return bert_tf.BertConfig.from_dict({**TINY.to_dict(), **rates, "num_hidden_layers": 1})
+        return tiny(**rates, num_hidden_layers=1)
 
     monkeypatch.setattr(training_helpers, "config", config)
 
