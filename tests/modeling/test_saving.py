@@ -14,10 +14,10 @@ from bert_tf.modeling import (
     Projection,
     TransformerLayer,
 )
-from tests.common import TINY, features
+from tests.common import TINY, features, tiny
 from tests.modeling.conftest import assert_same_outputs
 
-SMALLER = bert_tf.BertConfig.from_dict({**TINY.to_dict(), "num_hidden_layers": 1})
+SMALLER = tiny(num_hidden_layers=1)
 
 
 def reload(model, tmp_path):
