@@ -5,10 +5,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-import bert_tf
 from bert_tf.modeling import BertClassifier, BertModel, BertTokenClassifier
 from bert_tf.modeling.layers import Dense
-from tests.common import TINY
+from tests.common import tiny
 from tests.modeling.conftest import make_model, outputs_and_gradients, padded_batch
 
 
@@ -58,8 +57,7 @@ def test_a_batch_that_is_all_padding():
 def test_dropout():
     """Each call has other masks; outputs for padding are 0."""
     keras.utils.set_random_seed(1)
-    config = bert_tf.BertConfig.from_dict({**TINY.to_dict(), "hidden_dropout_prob": 0.3})
-    model, batch = BertModel(config), padded_batch()
+    model, batch = BertModel(tiny(hidden_dropout_prob=0.3)), padded_batch()
     run = tf.function(lambda: model(batch, training=True, skip_padding=True)["sequence_output"])
     assert not np.allclose(run(), run())
     zeros = np.array(run()) == 0
