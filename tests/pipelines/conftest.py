@@ -7,7 +7,7 @@ import pytest
 import bert_tf
 from bert_tf import checkpoints, serving, tasks
 from bert_tf.modeling import BertPretrainer
-from tests.common import write_vocab
+from tests.common import WITHOUT_DROPOUT, WORDS, tiny, write_vocab
 from tests.pipelines.pipeline_texts import LINES, TOKENS, encode
 from tests.serving.conftest import assert_alike
 
@@ -95,32 +95,23 @@ def model_outputs(folder):
 
 
 @pytest.fixture(scope="session")
-def model_folder(tmp_path_factory, tiny_config, tiny_words):
+def model_folder(tmp_path_factory):
     """A release folder of a model with 2 layers."""
-    config = {**tiny_config.to_dict(), "vocab_size": len(tiny_words)}
-    folder = tmp_path_factory.mktemp("model")
-    return write_release_folder(folder, bert_tf.BertConfig.from_dict(config))
+    return write_release_folder(tmp_path_factory.mktemp("model"), tiny(vocab_size=len(WORDS)))
 
 
 @pytest.fixture(scope="session")
-def deep_model_folder(tmp_path_factory, tiny_config, tiny_words):
+def deep_model_folder(tmp_path_factory):
     """A release folder of a model with 5 layers, for combinations of four layers."""
-    config = {**tiny_config.to_dict(), "vocab_size": len(tiny_words), "num_hidden_layers": 5}
-    folder = tmp_path_factory.mktemp("deep_model")
-    return write_release_folder(folder, bert_tf.BertConfig.from_dict(config))
+    config = tiny(vocab_size=len(WORDS), num_hidden_layers=5)
+    return write_release_folder(tmp_path_factory.mktemp("deep_model"), config)
 
 
 @pytest.fixture(scope="session")
-def encoder_folder(tmp_path_factory, tiny_config, tiny_words):
+def encoder_folder(tmp_path_factory):
     """A release folder of a model with 1 layer, 32 positions and no dropout, to be fine-tuned."""
-    changes = {
-        "vocab_size": len(tiny_words),
-        "num_hidden_layers": 1,
-        "max_position_embeddings": 32,
-        "hidden_dropout_prob": 0.0,
-        "attention_probs_dropout_prob": 0.0,
-    }
-    config = bert_tf.BertConfig.from_dict({**tiny_config.to_dict(), **changes})
+    sizes = {"vocab_size": len(WORDS), "num_hidden_layers": 1, "max_position_embeddings": 32}
+    config = tiny(**sizes, **WITHOUT_DROPOUT)
     return write_release_folder(tmp_path_factory.mktemp("encoder"), config)
 
 
