@@ -17,6 +17,7 @@ from tests.modeling.conftest import load_with_transformers
 from tests.modeling.test_accelerators import unfit
 from tests.pipelines.conftest import run_pipeline_test
 from tests.pipelines.pipeline_texts import encode
+from tests.training.training_helpers import mirrored
 
 TEXTS = ["a [MASK] c", "[MASK] b ||| d [MASK] [MASK]", "j", "", "b a c"]
 TOKENS = [["[CLS]", *text.replace("|||", "[SEP]").split(), "[SEP]"] for text in TEXTS]
@@ -136,15 +137,13 @@ def test_fit_for_a_tpu(pipeline):
 
 @pytest.mark.slow
 def test_strategies_agree(pipeline, hugging_face_folder):
-    reduction = tf.distribute.ReductionToOneDevice()
-    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"], cross_device_ops=reduction)
-    mirrored = bert_tf.FillMask.from_preset(
-        hugging_face_folder, strategy=strategy, num_best=3, batch_size=4, max_seq_length=12
+    on_two = bert_tf.FillMask.from_preset(
+        hugging_face_folder, strategy=mirrored(2), num_best=3, batch_size=4, max_seq_length=12
     )
-    for expected, result in zip(pipeline.predict(TEXTS), mirrored.predict(TEXTS), strict=True):
+    for expected, result in zip(pipeline.predict(TEXTS), on_two.predict(TEXTS), strict=True):
         assert result[:3] == expected[:3]
         assert_best_equal(result.best, expected.best)
-    for expected, result in zip(pipeline.score(TEXTS), mirrored.score(TEXTS), strict=True):
+    for expected, result in zip(pipeline.score(TEXTS), on_two.score(TEXTS), strict=True):
         assert result.log_probability == pytest.approx(expected.log_probability, abs=1e-4)
 
 
