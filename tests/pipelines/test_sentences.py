@@ -3,7 +3,6 @@
 import functools
 import io
 import json
-import subprocess
 import sys
 
 import numpy as np
@@ -11,6 +10,7 @@ import pytest
 import tensorflow as tf
 
 import bert_tf
+from tests.common import run_python
 from tests.modeling.conftest import load_with_transformers
 from tests.pipelines.conftest import run_pipeline_test
 from tests.pipelines.pipeline_texts import LINES
@@ -77,14 +77,8 @@ vectors = serve(text=tf.constant(json.loads(sys.argv[2])))["vectors"]
 assert not [name for name in sys.modules if name.startswith("bert_tf")]
 print(json.dumps(vectors.numpy().tolist()))
 """
-    process = subprocess.run(
-        [sys.executable, "-c", program, f"{tmp_path}/export/1", json.dumps(SENTENCES)],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-    )
-    assert process.returncode == 0, process.stderr
-    np.testing.assert_allclose(json.loads(process.stdout), expected, atol=1e-5, rtol=0)
+    vectors = run_python("-c", program, f"{tmp_path}/export/1", json.dumps(SENTENCES), cwd=tmp_path)
+    np.testing.assert_allclose(json.loads(vectors), expected, atol=1e-5, rtol=0)
 
 
 @pytest.mark.slow
