@@ -13,6 +13,7 @@ from bert_tf.tasks.classification.examples import NumericFeature
 from bert_tf.tasks.classification.labels import LabelEncoder
 from bert_tf.tokenization.packing import pack_pair
 from tests.pipelines.conftest import run_pipeline_test
+from tests.training.training_helpers import mirrored
 
 pytest.importorskip("tensorflow_text")
 
@@ -301,11 +302,8 @@ def test_one_trace_covers_all_lengths(encoder_folder):
 
 @pytest.mark.slow
 def test_on_two_replicas(encoder_folder):
-    strategy = tf.distribute.MirroredStrategy(
-        ["CPU:0", "CPU:1"], cross_device_ops=tf.distribute.ReductionToOneDevice()
-    )
     losses = []
-    for scope in (strategy.scope(), tf.distribute.get_strategy().scope()):
+    for scope in (mirrored(2).scope(), tf.distribute.get_strategy().scope()):
         with scope:
             classifier = make(encoder_folder)
         for layer in classifier.model.layers:
