@@ -13,8 +13,9 @@ import bert_tf
 from bert_tf import configs, serving
 from bert_tf.serving.prepared_model import QuantizedModel
 from bert_tf.tasks.encoder.servable import encoder_servable
+from tests.common import tiny
 from tests.serving.conftest import CHECKS, HOSTILE, ServableTest, serve_rows
-from tests.serving.serving_models import LENGTH, TASKS, TINY, make_servable, padded_ids, rows_of
+from tests.serving.serving_models import LENGTH, TASKS, make_servable, padded_ids, rows_of
 
 # The tasks of each check in the quick suite. The code of the others is covered by these tasks, by
 # test_native.py and by test_predict.py.
@@ -101,9 +102,8 @@ def test_a_text_graph_has_two_operations_of_tensorflow_text(exported):
 @pytest.fixture(scope="module")
 def quantized(vocab_file, tmp_path_factory):
     """Function from a weight type to (bytes of the variables, outputs for some ids)."""
-    values = {**TINY.to_dict(), "hidden_size": 64, "intermediate_size": 256}
     keras.utils.set_random_seed(0)
-    model = bert_tf.BertModel(bert_tf.BertConfig.from_dict(values))
+    model = bert_tf.BertModel(tiny(hidden_size=64, intermediate_size=256))
     tokenizer = bert_tf.FullTokenizer(vocab_file)
     ids = tf.constant([[2, 5, 6, 7, 3], [2, 8, 9, 3, 0]])
     inputs = {"input_ids": ids, "input_mask": tf.sign(ids), "segment_ids": tf.zeros_like(ids)}
@@ -136,8 +136,7 @@ def test_smaller_weights(weights, share, tolerance, quantized):
 
 
 def test_weights_of_8_bits_are_the_nearest():
-    config = {**TINY.to_dict(), "hidden_size": 64, "vocab_size": 100}
-    model = bert_tf.BertModel(bert_tf.BertConfig.from_dict(config))
+    model = bert_tf.BertModel(tiny(hidden_size=64, vocab_size=100))
     quantized = QuantizedModel(model, "int8")
     for variable, weight, scale in zip(
         model.trainable_variables, quantized.weights, quantized.scales, strict=True
