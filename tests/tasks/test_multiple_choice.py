@@ -4,8 +4,6 @@ import csv
 import json
 import os
 import random
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -18,7 +16,7 @@ from bert_tf.data.feature_cache import write_records
 from bert_tf.data.rows import find_file
 from bert_tf.tasks import MultipleChoiceConfig, multiple_choice
 from bert_tf.tasks.multiple_choice import read_examples
-from tests.common import read_results, read_table, write_files, write_vocab
+from tests.common import read_results, read_table, run_python, write_files, write_vocab
 from tests.modeling.conftest import load_with_transformers, run_with_transformers
 from tests.tasks.conftest import make_run, run_task_test
 from tests.tasks.task_helpers import SMALL, small_config
@@ -106,13 +104,7 @@ answer = serve(context=tf.constant(["a"]), endings=tf.constant([["b", "c d"]]))
 assert answer["probabilities"].shape == (1, 2)
 assert not [name for name in sys.modules if name.startswith("bert_tf")]
 """
-    done = subprocess.run(
-        [sys.executable, "-c", program, f"{tmp_path}/export/1"],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-    )
-    assert done.returncode == 0, done.stderr
+    run_python("-c", program, f"{tmp_path}/export/1", cwd=tmp_path)
 
 
 @pytest.mark.slow  # the loop is the same for every task
