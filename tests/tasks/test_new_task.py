@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import importlib
-import subprocess
 import sys
 
 import numpy as np
@@ -13,7 +12,7 @@ import tensorflow as tf
 from bert_tf import checkpoints, configs, serving, tasks, training
 from bert_tf.cli import table_answers
 from bert_tf.io import files
-from tests.common import TINY, WORDS, write_model
+from tests.common import TINY, WORDS, run_python, write_model
 from tests.docs import pages
 from tests.serving.conftest import run_servable_test
 
@@ -138,4 +137,4 @@ from bert_tf.serving.answers import answers_of
 serving.Client
 assert "tensorflow" not in sys.modules
 """
-    subprocess.run([sys.executable, "-c", code], check=True)
+    run_python("-c", code)
