@@ -1,6 +1,9 @@
 """A tiny model, its vocabulary and helpers, for the tests of every package."""
 
 import csv
+import os
+import subprocess
+import sys
 import types
 
 import numpy as np
@@ -16,9 +19,15 @@ TINY = bert_tf.BertConfig(
     max_position_embeddings=12,
     type_vocab_size=2,
 )
-NO_DROPOUT = bert_tf.BertConfig.from_dict(
-    {**TINY.to_dict(), "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-)
+WITHOUT_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+
+
+def tiny(**changes):
+    """Return `TINY` with changes."""
+    return bert_tf.BertConfig.from_dict({**TINY.to_dict(), **changes})
+
+
+NO_DROPOUT = tiny(**WITHOUT_DROPOUT)
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghij", *(f"##{c}" for c in "abc")]
 
 # Flags that keep a run of a fine-tuning script short.
@@ -60,8 +69,8 @@ def write_model(folder, config=TINY, words=WORDS, **changes):
 
     Dropout is off, since a model this small hardly learns with it.
     """
-    no_dropout = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-    config = bert_tf.BertConfig.from_dict({**config.to_dict(), **no_dropout, **changes})
+    values = {**config.to_dict(), **WITHOUT_DROPOUT, **changes}
+    config = bert_tf.BertConfig.from_dict(values)
     (folder / "config.json").write_text(config.to_json_string())
     write_vocab(folder, words)
     return model_flags(folder)
@@ -81,6 +90,19 @@ def read_table(path):
     """Return the rows of a tab-separated file as lists of str."""
     with open(path, encoding="utf-8", newline="") as reader:
         return list(csv.reader(reader, delimiter="\t", quoting=csv.QUOTE_NONE))
+
+
+def run_python(*arguments, cwd=None, **environment):
+    """Run Python in a process of its own, which must succeed; return what it prints."""
+    done = subprocess.run(
+        [sys.executable, *map(str, arguments)],
+        cwd=cwd,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def read_data(source, parts, stored=None, skip_bad_rows=False):

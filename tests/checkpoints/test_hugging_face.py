@@ -18,32 +18,10 @@ from bert_tf.modeling import (
 )
 from tests import golden_inputs
 from tests.common import TINY, features
+from tests.common import tiny as config
+from tests.modeling.conftest import load_with_transformers, run_with_transformers
 
 safetensors = pytest.importorskip("safetensors.numpy")
-
-
-def config(**change):
-    return bert_tf.BertConfig.from_dict({**TINY.to_dict(), **change})
-
-
-def load_with_transformers(transformers, path, name="BertModel"):
-    """Load a folder with `transformers`; no weight may be missing, unused or of another shape."""
-    model, info = getattr(transformers, name).from_pretrained(path, output_loading_info=True)
-    assert not any(info.values()), info
-    return model.eval()
-
-
-def run_with_transformers(model, batch):
-    import torch
-
-    tensors = {
-        "input_ids": batch["input_ids"],
-        "attention_mask": batch["input_mask"],
-        "token_type_ids": batch["segment_ids"],
-    }
-    with torch.no_grad():
-        outputs = model(**{name: torch.tensor(value).long() for name, value in tensors.items()})
-    return {name: value.numpy() for name, value in outputs.items() if hasattr(value, "numpy")}
 
 
 @pytest.mark.slow  # folders of each head are compared with transformers below

@@ -13,17 +13,14 @@ import shutil
 import keras
 import numpy as np
 
-import bert_tf
 from bert_tf import checkpoints, configs, serving
 from bert_tf.data import records
 from bert_tf.modeling import BertPretrainer
-from tests.common import TINY, WORDS
+from tests.common import WORDS, tiny
 from tests.data.pretraining_helpers import TOKENS, random_text
 from tests.serving.serving_models import make_servable
 
-CONFIG = bert_tf.BertConfig.from_dict(
-    {**TINY.to_dict(), "num_hidden_layers": 1, "vocab_size": len(WORDS)}
-)
+CONFIG = tiny(num_hidden_layers=1, vocab_size=len(WORDS))
 
 _MODEL = (
     "--bert_config_file=model/bert_config.json --vocab_file=model/vocab.txt "

@@ -1,14 +1,12 @@
 """Scripts that are run from Python."""
 
-import os
 import shlex
-import subprocess
-import sys
 
 import pytest
 
 import bert_tf
 from bert_tf import commands
+from tests.common import run_python
 
 
 def test_run_prints_command_and_output(tmp_path, capsys):
@@ -35,14 +33,7 @@ def test_failing_script_is_an_error(monkeypatch, root, capsys):
 def test_output_is_inherited_outside_of_notebooks(tmp_path, root):
     """In a terminal, the script writes to the terminal itself."""
     program = "from bert_tf import commands; commands.run('-m timeit', number=1, help=True)"
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(root)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    printed = run_python("-c", program, cwd=tmp_path, PYTHONPATH=str(root))
     command = "$ python -m timeit \\\n    --number=1 \\\n    --help\n\n"
-    assert done.stdout.startswith(command)
-    assert "-n/--number" in done.stdout
+    assert printed.startswith(command)
+    assert "-n/--number" in printed

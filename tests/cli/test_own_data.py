@@ -7,19 +7,15 @@ import numpy as np
 import pytest
 
 import bert_tf
-from tests.common import QUICK_RUN, model_flags, read_results, read_table, write_files, write_model
+from tests.common import read_results, read_table, write_files
+from tests.tasks.conftest import make_run
 
 
 @pytest.fixture
 def run(run_script, tmp_path):
     """A function that runs run_classifier.py in `out`; with --do_train it adds a model."""
-    write_model(tmp_path, initializer_range=0.2, num_hidden_layers=1)
-
-    def run(*flags):
-        quick = [*model_flags(tmp_path), *QUICK_RUN] if "--do_train" in flags else []
-        return run_script("run_classifier", f"--output_dir={tmp_path}/out", *quick, *flags)
-
-    return run
+    model = {"initializer_range": 0.2, "num_hidden_layers": 1}
+    return make_run(run_script, "run_classifier", tmp_path, **model)
 
 
 REVIEWS = "nr;review;stars\n" + "".join(f'{i};"a;{"bc"[i % 2]}";{i % 2}\n' for i in range(8))

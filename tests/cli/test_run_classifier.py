@@ -8,28 +8,15 @@ import pytest
 import tensorflow as tf
 
 import bert_tf
-from tests.common import (
-    QUICK_RUN,
-    WORDS,
-    model_flags,
-    read_results,
-    read_table,
-    write_files,
-    write_mnli,
-    write_model,
-)
+from tests.common import WORDS, read_results, read_table, write_files, write_mnli
+from tests.tasks.conftest import make_run, run_task_test
 
 
 @pytest.fixture
 def run(run_script, tmp_path):
-    """A function that runs a script; with --do_train it adds a model and quick settings."""
-    write_model(tmp_path, initializer_range=0.2, num_hidden_layers=1)
-
-    def run(script, *flags):
-        quick = [*model_flags(tmp_path), *QUICK_RUN] if "--do_train" in flags else []
-        return run_script(script, *quick, *flags)
-
-    return run
+    """The function of `make_run`."""
+    model = {"initializer_range": 0.2, "num_hidden_layers": 1}
+    return make_run(run_script, "run_classifier", tmp_path, **model)
 
 
 @pytest.mark.slow
@@ -38,11 +25,9 @@ def test_mnli_and_its_diagnostic_set(run, tmp_path):
     data.mkdir()
     write_mnli(data)
     write_files(data, diagnostic__tsv="index\tsentence1\tsentence2\n0\ta\tb\n1\tc\td\n")
-    run(
-        "run_classifier", "--task_name=MNLI", f"--data_dir={data}", f"--output_dir={out}",
-        "--do_train", "--do_eval", "--do_predict", "--num_train_epochs=2",
-        f"--glue_submission={submission}", "--train_batch_size=1",
-    )  # fmt: skip
+    run("--task_name=MNLI", f"--data_dir={data}", "--do_train", "--do_eval", "--do_predict",
+        "--num_train_epochs=2", f"--glue_submission={submission}",
+        "--train_batch_size=1")  # fmt: skip
     expected = {"eval_accuracy", "eval_loss", "global_step", "loss"}
     for suffix in ("", "_mismatched"):
         assert set(read_results(out / f"eval_results{suffix}.txt")) == expected
@@ -52,10 +37,8 @@ def test_mnli_and_its_diagnostic_set(run, tmp_path):
         assert row[1] == header[2 + np.argmax(np.float32(row[2:]))]
         assert read_table(out / f"test_results{suffix}.tsv") == [row[2:]]
     # Prediction takes the model and its options from the folder.
-    log = run(
-        "run_classifier", "--task_name=ax", f"--data_dir={data}", f"--output_dir={out}",
-        "--do_predict", f"--glue_submission={submission}",
-    )  # fmt: skip
+    log = run("--task_name=ax", f"--data_dir={data}", "--do_predict",
+              f"--glue_submission={submission}")  # fmt: skip
     taken = "bert_config_file, vocab_file, do_lower_case, max_seq_length"
     assert taken in log.partition(f"from {out}: ")[2]
     assert len(read_table(out / "test_results_ax.tsv")) == 2
@@ -65,14 +48,13 @@ def test_mnli_and_its_diagnostic_set(run, tmp_path):
     for split in ("train", "eval", "eval_mismatched", "predict", "predict_mismatched"):
         assert (out / f"{split}.tf_record").exists()
     # An evaluation with a different length rewrites the features.
-    log = run("run_classifier", "--task_name=MNLI", f"--data_dir={data}", f"--output_dir={out}",
-              "--do_eval", "--max_seq_length=7")  # fmt: skip
+    log = run("--task_name=MNLI", f"--data_dir={data}", "--do_eval", "--max_seq_length=7")
     for name in ("eval", "eval_mismatched"):
         assert f"writing {out}/{name}.tf_record: max_seq_length" in log
 
 
 @pytest.mark.slow
-def test_regression(run, tmp_path):
+def test_regression(run, run_script, tmp_path):
     """A regression model learns, is evaluated, predicts and is exported."""
     rows = [("a b", 1.0), ("b a", 1.5), ("c d", 4.0), ("d c d", 5.0)] * 4
     text = "text\tlabel\n" + "".join(f"{x}\t{y}\n" for x, y in rows)
@@ -80,38 +62,33 @@ def test_regression(run, tmp_path):
         tmp_path, train__tsv=text, dev__tsv=text + "a\tnan\n", test__tsv="text\na b\nd c d\n"
     )
     out = tmp_path / "out"
-    data = ["--task_name=tsv", f"--data_dir={tmp_path}", f"--output_dir={out}"]
-    log = run(
-        "run_classifier", *data, "--task_type=regression", "--do_train", "--do_eval", "--report",
-        "--num_train_epochs=120", "--learning_rate=5e-3", "--skip_bad_rows",
+    data = ["--task_name=tsv", f"--data_dir={tmp_path}"]
+    train = ["--task_type=regression", "--report", "--num_train_epochs=120",
+             "--learning_rate=5e-3", "--skip_bad_rows"]  # fmt: skip
+    log, _, predictor = run_task_test(  # the task type of the predictions comes from the folder
+        run, run_script, tmp_path, data, train,
+        results={"eval_pearson", "eval_spearman", "eval_loss", "global_step", "loss"},
+        above={"eval_pearson": 0.9}, rows=["a b", "d c d"],
+        values=lambda answer: [answer["score"]],
     )  # fmt: skip
     assert "bad rows left out: 1, the first: " in log and "dev.tsv, line 18" in log
-    results = read_results(out / "eval_results.txt")
-    assert set(results) == {"eval_pearson", "eval_spearman", "eval_loss", "global_step", "loss"}
-    assert float(results["eval_pearson"]) > 0.9
-    assert float(results["eval_loss"]) < 1
+    assert float(read_results(out / "eval_results.txt")["eval_loss"]) < 1
     assert "mean absolute error" in (out / "eval_report.txt").read_text()
     assert json.loads((out / "classifier.json").read_text())["task_type"] == "regression"
-    run("run_classifier", *data, "--do_predict")  # the task type comes from the folder
     scores = np.loadtxt(out / "test_results.tsv")
     assert scores.shape == (2,) and scores[0] < 2.5 < scores[1]
     assert [row[0] for row in read_table(out / "test_predictions.tsv")] == ["id", "0", "1"]
     with pytest.raises(bert_tf.UserError, match=r"--output_dir: .*regression.*classification"):
-        run("run_classifier", *data, "--do_eval", "--task_type=classification", "--skip_bad_rows")
-
-    run("export_model", f"--model_dir={out}", f"--export_dir={tmp_path}/export")
-    signatures = tf.saved_model.load(f"{tmp_path}/export/1").signatures
-    serve = signatures["ids"]
+        run(*data, "--do_eval", "--task_type=classification", "--skip_bad_rows")
+    serve = predictor._model.signatures["ids"]
     ids = tf.constant([[2, *(WORDS.index(c) for c in "dcd"), 3]])
     answer = serve(input_ids=ids, input_mask=tf.ones_like(ids), segment_ids=0 * ids)
     assert sorted(answer) == ["logits", "score"]
     np.testing.assert_allclose(answer["score"], scores[1:], atol=1e-5)
-    answer = signatures["serving_default"](text=tf.constant(["d c d", "dcd"[:1]]))
-    np.testing.assert_allclose(answer["score"][0], scores[1], atol=1e-5)
 
 
 @pytest.mark.slow
-def test_several_labels(run, tmp_path):
+def test_several_labels(run, run_script, tmp_path):
     """A column for each label, in a CSV file; the best checkpoint by F1 is exported."""
     rows = ["a b,1,0", "b a,1,0", "c d,0,1", "a d,1,1", '"e, e",0,0'] * 4
     text = "\n".join(["what,hot,salty", *rows]) + "\n"
@@ -120,10 +97,10 @@ def test_several_labels(run, tmp_path):
     flags = [
         f"--train_file={tmp_path}/train.csv", f"--dev_file={tmp_path}/dev.csv",
         f"--test_file={tmp_path}/test.csv", "--text_columns=what", "--label_column=hot,salty",
-        "--task_type=multi_label", f"--output_dir={out}",
+        "--task_type=multi_label",
     ]  # fmt: skip
     run(
-        "run_classifier", *flags, "--do_train", "--do_eval", "--do_predict", "--report",
+        *flags, "--do_train", "--do_eval", "--do_predict", "--report",
         "--num_train_epochs=120", "--learning_rate=5e-3", "--eval_steps=300",
         "--best_metric=eval_f1_macro", "--label_separator=|",
     )  # fmt: skip
@@ -142,8 +119,8 @@ def test_several_labels(run, tmp_path):
     expected = np.loadtxt(out / "test_results.tsv")
     assert expected.shape == (3, 2)
 
-    run("export_model", f"--model_dir={out}", f"--checkpoint={out}/best",
-        f"--export_dir={tmp_path}/export")  # fmt: skip
+    run_script("export_model", f"--model_dir={out}", f"--checkpoint={out}/best",
+               f"--export_dir={tmp_path}/export")  # fmt: skip
     serve = tf.saved_model.load(f"{tmp_path}/export/1").signatures["ids"]
     ids = tf.constant([[2, WORDS.index("a"), WORDS.index("d"), 3]])
     answer = serve(input_ids=ids, input_mask=tf.ones_like(ids), segment_ids=0 * ids)
@@ -175,5 +152,5 @@ def test_several_labels(run, tmp_path):
 )
 def test_flags_that_cannot_be_combined(run, tmp_path, flags, match):
     with pytest.raises(bert_tf.UserError, match=match):
-        run("run_classifier", f"--output_dir={tmp_path}/out", *flags)
+        run(*flags)
     assert not (tmp_path / "out").exists()

@@ -12,7 +12,8 @@ from bert_tf.tasks import token_classification as tagging
 from bert_tf.tasks.token_classification import servable as serving
 from bert_tf.tokenization import GraphTokenizer
 from bert_tf.training import fine_tuning
-from tests.common import TINY, read_results, read_table, write_model
+from tests.common import TINY, read_results, read_table, tiny, write_model
+from tests.training.training_helpers import mirrored, one_device
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghisAB.,'-()\"", "##b", "##c",
          "\u5317"]  # fmt: skip
@@ -240,11 +241,8 @@ def test_two_devices_make_the_same_steps(run, tmp_path, monkeypatch):
     """On uneven numbers of words; a sentence that cannot be used is left out."""
     with open(tmp_path / "train.txt", "a") as train:
         train.write("c x O\nA x PER\n")
-    two = tf.distribute.MirroredStrategy(
-        ["CPU:0", "CPU:1"], cross_device_ops=tf.distribute.ReductionToOneDevice()
-    )
     results = []
-    for strategy in (tf.distribute.OneDeviceStrategy("CPU:0"), two):
+    for strategy in (one_device(), mirrored(2)):
         monkeypatch.setattr(fine_tuning, "make_strategy", lambda _=strategy, **__: _)
         out = tmp_path / f"out{len(results)}"
         log = run("run_ner", "--do_train", "--do_eval", f"--data_dir={tmp_path}",
@@ -259,36 +257,26 @@ def test_two_devices_make_the_same_steps(run, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("flags", "match"),
     [
-        (["--layer_combination=last"], "--layer_combination requires --features_only"),
-        (
-            ["--features_only", "--init_checkpoint=x"],
-            "--layer_combination=concat_last_four requires 4 layers, but the model has 1",
-        ),
-        (["--features_only", "--layer_combination=last"], "--features_only.*--init_checkpoint"),
-        (
-            [
-                "--features_only",
-                "--layer_combination=last",
-                "--init_checkpoint=x",
-                "--layer_decay=0.9",
-            ],
-            "--layer_decay: .*--features_only",
-        ),
-        (
-            ["--tag_column=0", "--word_column=2", "--output_scheme=iobes"],
-            "--output_scheme=iobes cannot be combined with .* none",
-        ),
-        (["--tag_column=ner"], "--tag_column=ner: a column number"),
-        (["--tag_column=7"], r"train\.txt, line 3: --tag_column=7 .*3 columns"),
-        (["--tfds_name=x", "--dev_file=y"], "--data_dir cannot be combined with --tfds_name"),
-        (["--train_file=none.txt"], r"--train_file: .* none\.txt"),
-        (["--tag_scheme=iob2"], r"train\.txt, line 4: .*I-PER.* iob2"),
-        (["--best_metric=eval_f2", "--eval_steps=5"], "--best_metric: eval_f2"),
+        ("--layer_combination=last", "--layer_combination requires --features_only"),
+        ("--features_only --init_checkpoint=x",
+         "--layer_combination=concat_last_four requires 4 layers, but the model has 1"),
+        ("--features_only --layer_combination=last", "--features_only.*--init_checkpoint"),
+        ("--features_only --layer_combination=last --init_checkpoint=x --layer_decay=0.9",
+         "--layer_decay: .*--features_only"),
+        ("--tag_column=0 --word_column=2 --output_scheme=iobes",
+         "--output_scheme=iobes cannot be combined with .* none"),
+        ("--tag_column=ner", "--tag_column=ner: a column number"),
+        ("--tag_column=7", r"train\.txt, line 3: --tag_column=7 .*3 columns"),
+        ("--tfds_name=x --dev_file=y", "--data_dir cannot be combined with --tfds_name"),
+        ("--train_file=none.txt", r"--train_file: .* none\.txt"),
+        ("--tag_scheme=iob2", r"train\.txt, line 4: .*I-PER.* iob2"),
+        ("--best_metric=eval_f2 --eval_steps=5", "--best_metric: eval_f2"),
     ],
-)
+)  # fmt: skip
 def test_invalid_flags(run, tmp_path, flags, match):
     with pytest.raises(bert_tf.UserError, match=match):
-        run("run_ner", "--do_train", f"--data_dir={tmp_path}", f"--output_dir={tmp_path}/x", *flags)
+        run("run_ner", "--do_train", f"--data_dir={tmp_path}", f"--output_dir={tmp_path}/x",
+            *flags.split())  # fmt: skip
     assert not list(tmp_path.glob("x/t*"))
 
 
@@ -386,7 +374,7 @@ def test_a_data_set_of_tensorflow_datasets(run, tmp_path):
 def test_logits_are_those_of_transformers(transformers, tmp_path):
     torch = pytest.importorskip("torch")
     (tmp_path / "vocab.txt").write_text("\n".join(WORDS) + "\n")
-    config = bert_tf.BertConfig.from_dict({**TINY.to_dict(), "vocab_size": len(WORDS)})
+    config = tiny(vocab_size=len(WORDS))
     model = bert_tf.BertTokenClassifier(config, 3)
     tags = tagging.Tags(("O", "B-X", "I-X"), "iob2", "iob2")
     vocab_file = str(tmp_path / "vocab.txt")

@@ -15,7 +15,15 @@ from bert_tf.cli.main import COMMANDS
 from bert_tf.data import records
 from bert_tf.errors import UserError
 from tests import scripts_alone
-from tests.common import TINY, WORDS, model_flags, read_results, write_files, write_model
+from tests.common import (
+    TINY,
+    WORDS,
+    model_flags,
+    read_results,
+    run_python,
+    write_files,
+    write_model,
+)
 
 PRETRAINING_FLAGS = [
     "--max_seq_length=8",
@@ -179,11 +187,9 @@ print(json.dumps([x["probabilities"].numpy().tolist()[0] for x in rows]))
 """
     texts = [line.split("\t")[0] for line in (folder / "test.tsv").read_text().splitlines()]
     rows = [[2, *(WORDS.index(c) for c in text.split()), 3] for text in texts]
-    command = [sys.executable, "-c", program, f"{tmp_path}/export/1", json.dumps(rows)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    answers = run_python("-c", program, f"{tmp_path}/export/1", json.dumps(rows), cwd=tmp_path)
     expected = np.loadtxt(output_dir / "test_results.tsv")
-    np.testing.assert_allclose(json.loads(done.stdout), expected, atol=1e-6)
+    np.testing.assert_allclose(json.loads(answers), expected, atol=1e-6)
     # A second export is a second version; a version is never overwritten.
     run_script("export_model", f"--model_dir={output_dir}", export)
     assert (tmp_path / "export/2/saved_model.pb").exists()

@@ -7,7 +7,13 @@ import pytest
 import bert_tf
 from bert_tf import checkpoints
 from bert_tf.modeling import BertClassifier, BertModel, BertPretrainer, BertSpanLabeler
-from tests.common import features, write_vocab
+from tests.common import WITHOUT_DROPOUT, features, write_vocab
+from tests.modeling.conftest import (
+    make_model,
+    padded_batch,
+    run_backbone_test,
+    run_with_transformers,
+)
 
 SIZES = {"vocab_size": 50, "max_position_embeddings": 12, "initializer_range": 0.5}
 CONFIGS = {
@@ -38,17 +44,6 @@ def write_folder(transformers, folder, name, head="Model", **options):
     return model, str(folder)
 
 
-def run_with_transformers(model, batch):
-    import torch
-
-    tensors = {"input_ids": batch["input_ids"], "attention_mask": batch["input_mask"]}
-    if "DistilBert" not in type(model).__name__:
-        tensors["token_type_ids"] = batch["segment_ids"]
-    with torch.no_grad():
-        outputs = model(**{name: torch.tensor(value).long() for name, value in tensors.items()})
-    return {name: value.numpy() for name, value in outputs.items() if hasattr(value, "numpy")}
-
-
 def assert_same(actual, expected, is_token=...):
     actual, expected = np.asarray(actual)[is_token], expected[is_token]
     np.testing.assert_allclose(actual, expected, atol=1e-5, rtol=1e-5)
@@ -70,6 +65,25 @@ def test_encoder(transformers, tmp_path, caplog, name):
     model.save(tmp_path / "model.keras")
     loaded = keras.models.load_model(tmp_path / "model.keras")
     assert_same(loaded(batch)["sequence_output"], expected, is_token)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CONFIGS)
+def test_model(tmp_path, name):
+    """See `BackboneTest`."""
+    given = {"model_type": name.lower(), **SIZES, **CONFIGS[name]}
+    config = bert_tf.BertConfig.from_dict(given)
+    values = {
+        **config.to_dict(),
+        **WITHOUT_DROPOUT,
+        "initializer_range": 0.02,
+    }  # float16 has a small range
+    config = bert_tf.BertConfig.from_dict(values)
+
+    def make(dtype):
+        return make_model(BertClassifier, dtype, config)[0]
+
+    run_backbone_test(make, padded_batch(), tmp_path)
 
 
 @pytest.mark.parametrize("name", CONFIGS)

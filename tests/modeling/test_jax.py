@@ -2,16 +2,13 @@
 
 import importlib.util
 import os
-import subprocess
-import sys
 
 import keras
 import numpy as np
 import pytest
 
-import bert_tf
 from bert_tf.modeling import BertPretrainer
-from tests.common import TINY, features
+from tests.common import NO_DROPOUT, features, run_python
 
 # Other lengths than 8 need the model to work with sequences of unknown length.
 LENGTHS = (8, 5)
@@ -59,18 +56,11 @@ def run(model):
 @pytest.mark.skipif(not importlib.util.find_spec("jax"), reason="JAX is not installed")
 @pytest.mark.slow
 def test_equals_tensorflow(tmp_path):
-    config = bert_tf.BertConfig.from_dict(
-        {**TINY.to_dict(), "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-    )
-    model = BertPretrainer(config)
+    model = BertPretrainer(NO_DROPOUT)
     model.save(tmp_path / "model.keras")
     expected = run(model)
     folder = os.path.dirname(__file__)
-    subprocess.run(
-        [sys.executable, "-c", ON_JAX, tmp_path, folder, os.path.dirname(folder)],
-        env={**os.environ, "KERAS_BACKEND": "jax"},
-        check=True,
-    )
+    run_python("-c", ON_JAX, tmp_path, folder, os.path.dirname(folder), KERAS_BACKEND="jax")
     results = dict(np.load(tmp_path / "jax.npz"))
     assert results.keys() == expected.keys()
     for name, value in expected.items():
@@ -107,8 +97,4 @@ history = model.fit(batch, np.array([0, 1, 0]), epochs=2, verbose=0).history
 assert np.isfinite(history["loss"]).all()
 """
     folder = os.path.dirname(os.path.dirname(__file__))
-    subprocess.run(
-        [sys.executable, "-c", code, folder],
-        env={**os.environ, "KERAS_BACKEND": "jax"},
-        check=True,
-    )
+    run_python("-c", code, folder, KERAS_BACKEND="jax")

@@ -1,15 +1,13 @@
 """`import bert_tf` is enough to load `.keras` files, and does not import Keras."""
 
 import inspect
-import subprocess
-import sys
 
 import keras
 import pytest
 
 import bert_tf
 from bert_tf import keras_registry
-from tests.common import TINY
+from tests.common import TINY, run_python
 
 
 def test_every_registered_class_is_listed():
@@ -43,4 +41,4 @@ def test_import_bert_tf_is_enough(tmp_path, first, second):
     inputs = {name: keras.Input((None,), dtype="int32", name=name) for name in bert.input}
     keras.Model(inputs, bert(inputs)["pooled_output"]).save(tmp_path / "model.keras")
     code = LOAD.format(first=first, second=second)
-    subprocess.run([sys.executable, "-c", code, tmp_path / "model.keras"], check=True)
+    run_python("-c", code, tmp_path / "model.keras")

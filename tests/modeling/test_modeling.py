@@ -19,17 +19,21 @@ from bert_tf.modeling import (
     BertFeatureTokenClassifier,
     BertModel,
     BertPretrainer,
+    BertTokenClassifier,
     Dropout,
     LayerCombination,
     TransformerLayer,
 )
-from tests.common import TINY, features
+from tests.common import TINY, features, tiny
+from tests.modeling.conftest import (
+    CHECKS,
+    MODELS,
+    BackboneTest,
+    assert_same_outputs,
+    make_model,
+)
 
 V0_1 = pathlib.Path(__file__).parent / "v0_1"
-
-
-def tiny(**changes):
-    return bert_tf.BertConfig.from_dict({**TINY.to_dict(), **changes})
 
 
 def test_equals_the_release(golden):
@@ -89,44 +93,31 @@ def test_masked_lm_head_is_tied_to_the_word_embeddings():
     assert sum(v.path.endswith("word_embeddings") for v in model.variables) == 1
 
 
-@pytest.mark.parametrize("dtype", [pytest.param(None, marks=pytest.mark.slow), "mixed_bfloat16"])
+# The models of each check in the quick suite; the others run the same code.
+_QUICK = {
+    "keras_file": (BertFeatureTokenClassifier,),
+    "keras_file_of_half_precision": (BertModel, BertPretrainer, BertClassifier),
+    "clone": (BertClassifier,),
+    "half_precision": (BertPretrainer,),
+    "skipped_padding": (BertPretrainer, BertTokenClassifier),
+}
+
+
 @pytest.mark.parametrize(
-    "make", [BertModel, BertPretrainer, lambda c, **k: BertClassifier(c, 3, **k)]
+    ("check", "model_class"),
+    [
+        pytest.param(check, x, marks=() if x in _QUICK[check] else pytest.mark.slow)
+        for check in CHECKS
+        for x in MODELS
+    ],
 )
-def test_keras_file_round_trip(tmp_path, make, dtype):
-    model = make(tiny(num_hidden_layers=1), dtype=dtype)
-    path = str(tmp_path / "model.keras")
-    model.save(path)
-    loaded = keras.saving.load_model(path)
-    assert type(loaded) is type(model)
-    assert_same_outputs(loaded, model)
+def test_every_model(check, model_class, tmp_path):
+    """See `BackboneTest`."""
 
+    def make(dtype):
+        return make_model(model_class, dtype)[0]
 
-def assert_same_outputs(model, expected_model):
-    batch = {name: value for name, value in features().items() if name in model.input}
-    outputs, expected = (keras.tree.flatten(m(batch)) for m in (model, expected_model))
-    for a, b in zip(outputs, expected, strict=True):
-        assert a.dtype == b.dtype
-        np.testing.assert_array_equal(a, b)
-
-
-def test_keras_file_keeps_layers_frozen(tmp_path):
-    model = BertClassifier(tiny(num_hidden_layers=1), 3)
-    model.get_layer("bert").get_layer("embeddings").trainable = False
-    model.save(tmp_path / "model.keras")
-    loaded = keras.saving.load_model(tmp_path / "model.keras")
-    names = [[v.path for v in m.trainable_variables] for m in (loaded, model)]
-    assert names[0] == names[1] and not any("embeddings" in name for name in names[0])
-    model.trainable = False
-    model.save(tmp_path / "model.keras")
-    assert not keras.saving.load_model(tmp_path / "model.keras").trainable_variables
-
-
-def test_clone_model():
-    model = BertClassifier(tiny(num_hidden_layers=1), 3)
-    clone = keras.models.clone_model(model)
-    clone.set_weights(model.get_weights())
-    assert_same_outputs(clone, model)
+    getattr(BackboneTest(make, make_model(model_class)[1], tmp_path), check)()
 
 
 def test_keras_file_of_a_graph_with_layers_of_the_model(tmp_path):
@@ -309,7 +300,7 @@ def test_too_long_sequence_is_rejected():
 )
 def test_config_rejects_nonsense(change, message):
     with pytest.raises(bert_tf.UserError, match=message):
-        bert_tf.BertConfig.from_dict({**TINY.to_dict(), **change})
+        tiny(**change)
 
 
 def test_config_file(tmp_path):

@@ -14,9 +14,10 @@ from bert_tf.modeling import (
     Projection,
     TransformerLayer,
 )
-from tests.common import TINY, features
+from tests.common import TINY, features, tiny
+from tests.modeling.conftest import assert_same_outputs
 
-SMALLER = bert_tf.BertConfig.from_dict({**TINY.to_dict(), "num_hidden_layers": 1})
+SMALLER = tiny(num_hidden_layers=1)
 
 
 def reload(model, tmp_path):
@@ -26,13 +27,6 @@ def reload(model, tmp_path):
 
 def trainable_names(model):
     return [variable.path for variable in model.trainable_variables]
-
-
-def assert_same_outputs(model, expected_model):
-    batch = {name: value for name, value in features().items() if name in model.input}
-    outputs, expected = (keras.tree.flatten(m(batch)) for m in (model, expected_model))
-    for a, b in zip(outputs, expected, strict=True):
-        np.testing.assert_array_equal(a, b)
 
 
 def train(model, steps=2):

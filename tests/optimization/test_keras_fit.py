@@ -2,7 +2,6 @@
 
 import doctest
 import os
-import subprocess
 import sys
 
 import keras
@@ -12,7 +11,7 @@ import tensorflow as tf
 
 import bert_tf
 from bert_tf import checkpoints, configs, modeling, optimization, tasks, training
-from tests.common import TINY
+from tests.common import TINY, run_python
 from tests.optimization import golden_fit
 from tests.training.training_helpers import Batches, config, mirrored, one_device
 
@@ -57,14 +56,8 @@ def test_fit_with_accumulated_gradients_equals_the_release(golden):
 @pytest.mark.parametrize("backend", ["jax", pytest.param("torch", marks=pytest.mark.slow)])
 def test_fit_with_other_backends_equals_the_release(golden, backend):
     pytest.importorskip(backend)
-    done = subprocess.run(
-        [sys.executable, golden_fit.__file__, golden_path(golden)],
-        env={**os.environ, "KERAS_BACKEND": backend, "PYTHONPATH": os.pathsep.join(sys.path)},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    assert float(done.stdout) <= 1e-6
+    environment = {"KERAS_BACKEND": backend, "PYTHONPATH": os.pathsep.join(sys.path)}
+    assert float(run_python(golden_fit.__file__, golden_path(golden), **environment)) <= 1e-6
 
 
 @pytest.mark.parametrize("jit_compile", [True, False])

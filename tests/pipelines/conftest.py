@@ -1,19 +1,73 @@
-"""Small models with random weights, for the tests of the pipelines."""
+"""The test of every pipeline, and small models with random weights."""
 
 import keras
 import numpy as np
 import pytest
 
 import bert_tf
-from bert_tf import checkpoints
+from bert_tf import checkpoints, serving, tasks
 from bert_tf.modeling import BertPretrainer
+from tests.common import WITHOUT_DROPOUT, WORDS, tiny, write_vocab
 from tests.pipelines.pipeline_texts import LINES, TOKENS, encode
+from tests.serving.conftest import assert_alike
+
+
+def run_pipeline_test(
+    pipeline, inputs, folder, *, assert_same=None, assert_served=None, names=None, **options
+):
+    """Check predictions of a pipeline before and after saving, and those of its exported model.
+
+    There is an answer for each input and none for no input. A pipeline that was saved has the same
+    options and answers, and is overwritten only on request.
+
+    Args:
+      pipeline: the pipeline.
+      inputs: dict from the columns of the exported model to lists, the arguments of `predict`.
+      folder: an empty `pathlib.Path`, in which `saved` and `served` are written.
+      assert_same: function that compares (answers, expected answers) of the pipelines; None for
+        equality.
+      assert_served: function that compares (answers, expected answers) of the exported model; None
+        for near equality of `names`.
+      names: the keys of the answers to compare, None for all.
+      **options: the options of `from_preset` that are not saved.
+
+    Returns:
+      The pipeline from the saved folder.
+    """
+    expected = list(pipeline.predict(*inputs.values()))
+    assert [len(x) for x in inputs.values()] == [len(expected)] * len(inputs)
+    assert not len(list(pipeline.predict(*([] for _ in inputs))))
+    pipeline.save_to_preset(folder / "saved")
+    if hasattr(pipeline, "config"):
+        spec, config = tasks.load_config(str(folder / "saved"))
+        assert spec is pipeline.spec and config.to_json() == pipeline.config.to_json()
+    loaded = type(pipeline).from_preset(folder / "saved", **options)
+    answers = list(loaded.predict(*inputs.values()))
+    if assert_same:
+        assert_same(answers, expected)
+    else:
+        assert answers == expected
+    with pytest.raises(bert_tf.UserError, match=r"`folder`: .* already exists.*overwrite=True"):
+        pipeline.save_to_preset(folder / "saved")
+    with pytest.raises(bert_tf.UserError, match="does not hold a model"):
+        pipeline.save_to_preset(folder, overwrite=True)
+    pipeline.save_to_preset(folder / "saved", overwrite=True)
+
+    exported = pipeline.export(folder / "served", warm_up=False)
+    assert exported == str(folder / "served" / "1")
+    rows = [dict(zip(inputs, row, strict=True)) for row in zip(*inputs.values(), strict=True)]
+    answers = serving.Predictor(exported)(rows)
+    if assert_served:
+        assert_served(answers, expected)
+    else:
+        for answer, other in zip(answers, expected, strict=True):
+            for name in names or other:
+                assert_alike(answer[name], other[name])
+    return loaded
 
 
 def write_release_folder(folder, config):
     """Write a folder of the release with random weights, a vocabulary and texts.txt."""
-    from tests.common import write_vocab
-
     keras.utils.set_random_seed(0)
     rng = np.random.default_rng(0)
     tensors = {
@@ -41,32 +95,23 @@ def model_outputs(folder):
 
 
 @pytest.fixture(scope="session")
-def model_folder(tmp_path_factory, tiny_config, tiny_words):
+def model_folder(tmp_path_factory):
     """A release folder of a model with 2 layers."""
-    config = {**tiny_config.to_dict(), "vocab_size": len(tiny_words)}
-    folder = tmp_path_factory.mktemp("model")
-    return write_release_folder(folder, bert_tf.BertConfig.from_dict(config))
+    return write_release_folder(tmp_path_factory.mktemp("model"), tiny(vocab_size=len(WORDS)))
 
 
 @pytest.fixture(scope="session")
-def deep_model_folder(tmp_path_factory, tiny_config, tiny_words):
+def deep_model_folder(tmp_path_factory):
     """A release folder of a model with 5 layers, for combinations of four layers."""
-    config = {**tiny_config.to_dict(), "vocab_size": len(tiny_words), "num_hidden_layers": 5}
-    folder = tmp_path_factory.mktemp("deep_model")
-    return write_release_folder(folder, bert_tf.BertConfig.from_dict(config))
+    config = tiny(vocab_size=len(WORDS), num_hidden_layers=5)
+    return write_release_folder(tmp_path_factory.mktemp("deep_model"), config)
 
 
 @pytest.fixture(scope="session")
-def encoder_folder(tmp_path_factory, tiny_config, tiny_words):
+def encoder_folder(tmp_path_factory):
     """A release folder of a model with 1 layer, 32 positions and no dropout, to be fine-tuned."""
-    changes = {
-        "vocab_size": len(tiny_words),
-        "num_hidden_layers": 1,
-        "max_position_embeddings": 32,
-        "hidden_dropout_prob": 0.0,
-        "attention_probs_dropout_prob": 0.0,
-    }
-    config = bert_tf.BertConfig.from_dict({**tiny_config.to_dict(), **changes})
+    sizes = {"vocab_size": len(WORDS), "num_hidden_layers": 1, "max_position_embeddings": 32}
+    config = tiny(**sizes, **WITHOUT_DROPOUT)
     return write_release_folder(tmp_path_factory.mktemp("encoder"), config)
 
 

@@ -5,13 +5,13 @@ import json
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 import bert_tf
 from bert_tf import checkpoints, pipelines
 from bert_tf.modeling import LAYER_COMBINATIONS
 from bert_tf.modeling.layers import LayerNorm
 from tests.pipelines.pipeline_texts import LINES, TOKENS, encode
+from tests.training.training_helpers import mirrored
 
 
 def vectors(model_and_tokenizer, **options):
@@ -110,19 +110,18 @@ def test_strategies_agree_and_order_is_kept(model_folder, model_and_tokenizer):
     for a, b in zip(expected, windowed(lines), strict=True):
         assert (a.index, a.tokens) == (b.index, b.tokens)
         np.testing.assert_allclose(a.values, b.values, atol=1e-5)
-    reduction = tf.distribute.ReductionToOneDevice()
-    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"], cross_device_ops=reduction)
-    mirrored = pipelines.TokenVectors.from_preset(
+    strategy = mirrored(2)
+    on_two = pipelines.TokenVectors.from_preset(
         str(model_folder), strategy=strategy, batch_size=4, max_seq_length=12
     )
-    texts = list(mirrored(lines))
+    texts = list(on_two(lines))
     assert [text.index for text in texts] == list(range(75))
     for a, b, line in zip(expected, texts, lines, strict=True):
         assert a.tokens == b.tokens == ["[CLS]", *line.split(), "[SEP]"]
         np.testing.assert_allclose(a.values, b.values, atol=1e-5)
     with pytest.raises(bert_tf.UserError, match=r"`batch_size=3`.* 2 "):
         pipelines.TokenVectors(
-            mirrored.model, mirrored.tokenizer, strategy=strategy, batch_size=3, max_seq_length=12
+            on_two.model, on_two.tokenizer, strategy=strategy, batch_size=3, max_seq_length=12
         )
 
 

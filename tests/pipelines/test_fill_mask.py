@@ -13,8 +13,11 @@ from bert_tf import checkpoints
 from bert_tf.modeling import BertModel, BertPretrainer
 from bert_tf.tasks.fill_mask import pipeline as fill_mask
 from tests.common import WORDS, write_vocab
+from tests.modeling.conftest import load_with_transformers
 from tests.modeling.test_accelerators import unfit
+from tests.pipelines.conftest import run_pipeline_test
 from tests.pipelines.pipeline_texts import encode
+from tests.training.training_helpers import mirrored
 
 TEXTS = ["a [MASK] c", "[MASK] b ||| d [MASK] [MASK]", "j", "", "b a c"]
 TOKENS = [["[CLS]", *text.replace("|||", "[SEP]").split(), "[SEP]"] for text in TEXTS]
@@ -59,16 +62,13 @@ def assert_best_equal(results, expected):
 
 
 def test_equals_transformers(transformers, hugging_face_folder, pipeline):
-    model, info = transformers.BertForMaskedLM.from_pretrained(
-        hugging_face_folder, output_loading_info=True
-    )
-    assert not any(info.values()), info
+    model = load_with_transformers(transformers, hugging_face_folder, "BertForMaskedLM")
     results = list(pipeline.predict(TEXTS))
     assert [result.text.index for result in results] == list(range(5))
     for result, tokens in zip(results, TOKENS, strict=True):
         assert result.tokens == tokens
         assert result.positions == [i for i, x in enumerate(tokens) if x == "[MASK]"]
-        probabilities = np.exp(log_probabilities(model.eval(), tokens))
+        probabilities = np.exp(log_probabilities(model, tokens))
         expected = [
             [(WORDS[i], probabilities[position][i]) for i in np.argsort(-probabilities[position])]
             for position in result.positions
@@ -137,15 +137,13 @@ def test_fit_for_a_tpu(pipeline):
 
 @pytest.mark.slow
 def test_strategies_agree(pipeline, hugging_face_folder):
-    reduction = tf.distribute.ReductionToOneDevice()
-    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"], cross_device_ops=reduction)
-    mirrored = bert_tf.FillMask.from_preset(
-        hugging_face_folder, strategy=strategy, num_best=3, batch_size=4, max_seq_length=12
+    on_two = bert_tf.FillMask.from_preset(
+        hugging_face_folder, strategy=mirrored(2), num_best=3, batch_size=4, max_seq_length=12
     )
-    for expected, result in zip(pipeline.predict(TEXTS), mirrored.predict(TEXTS), strict=True):
+    for expected, result in zip(pipeline.predict(TEXTS), on_two.predict(TEXTS), strict=True):
         assert result[:3] == expected[:3]
         assert_best_equal(result.best, expected.best)
-    for expected, result in zip(pipeline.score(TEXTS), mirrored.score(TEXTS), strict=True):
+    for expected, result in zip(pipeline.score(TEXTS), on_two.score(TEXTS), strict=True):
         assert result.log_probability == pytest.approx(expected.log_probability, abs=1e-4)
 
 
@@ -228,12 +226,16 @@ def test_a_model_without_masked_lm_head_is_an_error(tiny_config, tmp_path):
 
 @pytest.mark.slow
 def test_preset_and_export(pipeline, tmp_path):
-    pipeline.save_to_preset(tmp_path / "saved")
-    loaded = bert_tf.FillMask.from_preset(tmp_path / "saved", num_best=3, max_seq_length=12)
-    results = [(list(pipeline.predict(TEXTS[:1])), list(loaded.predict(TEXTS[:1])))]
-    for (expected,), (result,) in results:
-        assert result.tokens == expected.tokens
-        assert_best_equal(result.best, expected.best)
-    predictor = bert_tf.serving.Predictor(pipeline.export(tmp_path / "served", warm_up=False))
-    (answer,) = predictor([{"text": TEXTS[0]}])
-    assert answer["words"] == [[token for token, _ in expected.best[0]]]
+
+    def assert_same(results, expected):
+        for result, other in zip(results, expected, strict=True):
+            assert result.tokens == other.tokens
+            assert_best_equal(result.best, other.best)
+
+    def assert_served(answers, expected):
+        for answer, result in zip(answers, expected, strict=True):
+            assert answer["words"] == [[token for token, _ in best] for best in result.best]
+
+    texts = {"text": [text for text in TEXTS if "|||" not in text]}
+    checks = {"assert_same": assert_same, "assert_served": assert_served}
+    run_pipeline_test(pipeline, texts, tmp_path, num_best=3, max_seq_length=12, **checks)

@@ -5,10 +5,11 @@ import numpy as np
 import pytest
 
 import bert_tf
-from bert_tf import checkpoints, serving, tasks
+from bert_tf import checkpoints, tasks
 from bert_tf.tasks import token_classification
 from bert_tf.tasks.question_answering import features, reading
 from tests.common import WORDS
+from tests.pipelines.conftest import run_pipeline_test
 
 pytest.importorskip("tensorflow_text")
 
@@ -87,19 +88,13 @@ def test_batches_are_the_windows_of_the_script(encoder_folder):
 @pytest.mark.slow
 def test_presets_and_export(trained, tmp_path):
     qa = trained[0]
-    expected = qa.predict(QUESTIONS, CONTEXT)
-    qa.save_to_preset(tmp_path / "saved")
-    spec, config = tasks.load_config(str(tmp_path / "saved"))
-    assert spec.name == "question_answering"
-    assert config.to_json() == qa.config.to_json()
-    loaded = bert_tf.QuestionAnswering.from_preset(tmp_path / "saved")
+    inputs = {"question": QUESTIONS, "context": [CONTEXT] * 3}
+    names = ("answer", "start", "end")
+    loaded = run_pipeline_test(qa, inputs, tmp_path, names=names)
     assert loaded.config.doc_stride == 5
+    expected = qa.predict(QUESTIONS, CONTEXT)
     assert loaded.predict(QUESTIONS, CONTEXT) == expected
     assert loaded.predict(QUESTIONS[0], CONTEXT) == expected[0]
-    folder = qa.export(tmp_path / "served", warm_up=False)
-    rows = [{"question": question, "context": CONTEXT} for question in QUESTIONS]
-    for answer, other in zip(serving.Predictor(folder)(rows), expected, strict=True):
-        assert answer["answer"] == other["answer"] and answer["start"] == other["start"]
 
 
 @pytest.mark.slow
@@ -180,12 +175,7 @@ def test_token_classification(tagger_folder, tmp_path):
         for entity in answer["entities"]:
             assert entity["entity"] == text[entity["start"] : entity["end"]]
             assert entity["label"] in ("X", "Y")
-    ner.save_to_preset(tmp_path / "saved")
-    assert bert_tf.TokenClassification.from_preset(tmp_path / "saved").predict(texts) == answers
-    folder = ner.export(tmp_path / "served", warm_up=False)
-    served = serving.Predictor(folder)([{"text": text} for text in texts])
-    for answer, other in zip(served, answers, strict=True):
-        assert [x["entity"] for x in answer["entities"]] == [x["entity"] for x in other["entities"]]
+    run_pipeline_test(ner, {"text": texts}, tmp_path)
 
 
 def test_wrong_token_classifiers(tagger_folder, encoder_folder):

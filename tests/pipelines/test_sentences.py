@@ -1,8 +1,8 @@
 """Sentence vectors compared with a real model's, nearest neighbors, and the exported SavedModel."""
 
+import functools
 import io
 import json
-import subprocess
 import sys
 
 import numpy as np
@@ -10,6 +10,9 @@ import pytest
 import tensorflow as tf
 
 import bert_tf
+from tests.common import run_python
+from tests.modeling.conftest import load_with_transformers
+from tests.pipelines.conftest import run_pipeline_test
 from tests.pipelines.pipeline_texts import LINES
 
 SENTENCES = [
@@ -29,12 +32,11 @@ def expected(transformers, minilm):
     import torch
 
     tokenizer = transformers.AutoTokenizer.from_pretrained(minilm)
-    model, info = transformers.BertModel.from_pretrained(minilm, output_loading_info=True)
-    assert not any(info.values()), info
+    model = load_with_transformers(transformers, minilm)
     vectors = []
     for sentence in SENTENCES:
         with torch.no_grad():
-            hidden = model.eval()(**tokenizer([sentence], return_tensors="pt")).last_hidden_state[0]
+            hidden = model(**tokenizer([sentence], return_tensors="pt")).last_hidden_state[0]
         vectors.append(torch.nn.functional.normalize(hidden.mean(0), dim=0).numpy())
     return vectors
 
@@ -75,14 +77,8 @@ vectors = serve(text=tf.constant(json.loads(sys.argv[2])))["vectors"]
 assert not [name for name in sys.modules if name.startswith("bert_tf")]
 print(json.dumps(vectors.numpy().tolist()))
 """
-    process = subprocess.run(
-        [sys.executable, "-c", program, f"{tmp_path}/export/1", json.dumps(SENTENCES)],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-    )
-    assert process.returncode == 0, process.stderr
-    np.testing.assert_allclose(json.loads(process.stdout), expected, atol=1e-5, rtol=0)
+    vectors = run_python("-c", program, f"{tmp_path}/export/1", json.dumps(SENTENCES), cwd=tmp_path)
+    np.testing.assert_allclose(json.loads(vectors), expected, atol=1e-5, rtol=0)
 
 
 @pytest.mark.slow
@@ -133,20 +129,19 @@ def test_presets_and_export(
     encoder = bert_tf.SentenceEncoder(
         *model_and_tokenizer, pooling, layer, normalize, max_seq_length=12
     )
-    expected = encoder.predict(lines)
-    encoder.save_to_preset(tmp_path / "saved")
-    loaded = bert_tf.SentenceEncoder.from_preset(tmp_path / "saved")
-    assert loaded.model.config.num_hidden_layers == layer % 2 + 1 and loaded.max_seq_length == 12
-    np.testing.assert_allclose(loaded.encode(lines), expected, atol=1e-6)
-    _, info = transformers.BertModel.from_pretrained(
-        str(tmp_path / "saved"), output_loading_info=True
+
+    def assert_served(answers, expected):
+        np.testing.assert_allclose([x["vectors"] for x in answers], expected, atol=1e-5)
+
+    loaded = run_pipeline_test(
+        encoder,
+        {"text": lines},
+        tmp_path,
+        assert_same=functools.partial(np.testing.assert_allclose, atol=1e-6),
+        assert_served=assert_served,
     )
-    assert not any(info.values()), info
-    with pytest.raises(bert_tf.UserError, match=r"`folder`: .* already exists"):
-        encoder.save_to_preset(tmp_path / "saved")
-    serve = tf.saved_model.load(encoder.export(tmp_path / "served", warm_up=False))
-    vectors = serve.signatures["serving_default"](text=tf.constant(lines))["vectors"]
-    np.testing.assert_allclose(vectors, expected, atol=1e-5)
+    assert loaded.model.config.num_hidden_layers == layer % 2 + 1 and loaded.max_seq_length == 12
+    load_with_transformers(transformers, str(tmp_path / "saved"))
 
 
 def test_nearest_neighbors():

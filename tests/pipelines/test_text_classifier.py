@@ -12,6 +12,8 @@ from bert_tf import checkpoints, serving, tasks
 from bert_tf.tasks.classification.examples import NumericFeature
 from bert_tf.tasks.classification.labels import LabelEncoder
 from bert_tf.tokenization.packing import pack_pair
+from tests.pipelines.conftest import run_pipeline_test
+from tests.training.training_helpers import mirrored
 
 pytest.importorskip("tensorflow_text")
 
@@ -102,31 +104,16 @@ def test_answers(trained):
 def test_presets_and_export(trained, tmp_path, caplog):
     classifier = trained[0]
     expected = classifier.predict(TEXTS)
-    classifier.save_to_preset(tmp_path / "saved")
-    spec, config = tasks.load_config(str(tmp_path / "saved"))
-    assert spec.name == "classification" and config.labels == ("neg", "pos")
+    config = run_pipeline_test(classifier, {"text": TEXTS}, tmp_path).config
+    assert config.labels == ("neg", "pos")
     assert config.num_texts == 1 and config.max_seq_length == 32
-    for preset in (tmp_path / "saved", str(tmp_path / "saved" / "model.ckpt-30")):
-        assert bert_tf.TextClassifier.from_preset(preset).predict(TEXTS) == expected
+    checkpoint = str(tmp_path / "saved" / "model.ckpt-30")
+    assert bert_tf.TextClassifier.from_preset(checkpoint).predict(TEXTS) == expected
     reordered = bert_tf.TextClassifier.from_preset(tmp_path / "saved", labels=["pos", "neg"])
     assert [x["label"] for x in reordered.predict(TEXTS)] == [x["label"] for x in expected]
     assert "random" not in caplog.text
-
-    with pytest.raises(bert_tf.UserError, match=r"`folder`: .*overwrite=True"):
-        classifier.save_to_preset(tmp_path / "saved")
-    with pytest.raises(bert_tf.UserError, match="does not hold a model"):
-        classifier.save_to_preset(tmp_path, overwrite=True)
     reordered.save_to_preset(tmp_path / "saved", overwrite=True)
     assert tasks.load_config(str(tmp_path / "saved"))[1].labels == ("pos", "neg")
-
-    folder = classifier.export(tmp_path / "served", warm_up=False)
-    assert folder == str(tmp_path / "served" / "1")
-    answers = serving.Predictor(folder)([{"text": text} for text in TEXTS])
-    for answer, other in zip(answers, expected, strict=True):
-        assert answer["label"] == other["label"]
-        np.testing.assert_allclose(
-            list(answer["probabilities"].values()), list(other["probabilities"].values()), atol=1e-5
-        )
 
 
 def test_keras_file(trained, tmp_path):
@@ -275,11 +262,10 @@ def test_regression_and_multi_label(encoder_folder, tmp_path):
         np.testing.assert_allclose(results["loss"], np.mean(losses), rtol=1e-5)
         history = classifier.fit(TEXTS[:2], labels, epochs=1, learning_rate=1e-2, verbose=0)
         assert set(history.history) == set(results) > {"loss"}
-        answers = classifier.predict(TEXTS[:2])
-        assert set(answers[0]) == keys
-        classifier.save_to_preset(tmp_path / task_type)
-        loaded = bert_tf.TextClassifier.from_preset(tmp_path / task_type)
-        assert loaded.config.task_type == task_type and loaded.predict(TEXTS[:2]) == answers
+        assert set(classifier.predict(TEXTS[:2])[0]) == keys
+        (tmp_path / task_type).mkdir()
+        loaded = run_pipeline_test(classifier, {"text": TEXTS[:2]}, tmp_path / task_type)
+        assert loaded.config.task_type == task_type
 
 
 @pytest.mark.slow
@@ -316,11 +302,8 @@ def test_one_trace_covers_all_lengths(encoder_folder):
 
 @pytest.mark.slow
 def test_on_two_replicas(encoder_folder):
-    strategy = tf.distribute.MirroredStrategy(
-        ["CPU:0", "CPU:1"], cross_device_ops=tf.distribute.ReductionToOneDevice()
-    )
     losses = []
-    for scope in (strategy.scope(), tf.distribute.get_strategy().scope()):
+    for scope in (mirrored(2).scope(), tf.distribute.get_strategy().scope()):
         with scope:
             classifier = make(encoder_folder)
         for layer in classifier.model.layers:

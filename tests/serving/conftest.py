@@ -1,27 +1,210 @@
-"""Exported models that the tests of serving share."""
+"""The test of every servable, and the exported models that the tests of serving share."""
 
 import functools
+import json
 import os
+import pathlib
 
+import numpy as np
 import pytest
+import tensorflow as tf
 
 from bert_tf import configs, serving
+from bert_tf.serving import exporting
 from tests import scripts_alone
+from tests.common import write_vocab
 from tests.serving import serving_models, serving_stand_in
+from tests.serving.serving_models import LENGTH, padded_ids
+
+BUCKETS = (5, 9)
+
+HOSTILE = [b"\xff\xfe", b"a\0b", "\U0001f600".encode() * 50, b"a" * 100_000, b"\n\t \xc2\xa0",
+           b"[CLS] [SEP] [MASK]", "a\u0301\u200b\ufeff b".encode()]  # fmt: skip
+
+
+def run_servable_test(task, make, rows_of, folder, max_length=LENGTH):
+    """Run all checks of `ServableTest` on the servable of a task.
+
+    Args:
+      task: name of the task in `model.json`.
+      make: function from a `ServingConfig` to the `Servable`, always with the same weights.
+      rows_of: function from texts to rows of a `Predictor`.
+      folder: a `pathlib.Path` for exported models.
+      max_length: the largest number of tokens of a sequence.
+    """
+    options = configs.ServingConfig(sequence_buckets=BUCKETS)
+    predictor = serving.Predictor(serving.export(make(options), str(folder / "buckets")))
+    test = ServableTest(task, make, rows_of, lambda: predictor, folder, max_length)
+    for check in CHECKS:
+        getattr(test, check)()
+
+
+class ServableTest:
+    """Checks of a servable: its arguments are those of `run_servable_test`.
+
+    `predictor` is a function that returns the `Predictor` of its export with `BUCKETS`.
+    """
+
+    def __init__(self, task, make, rows_of, predictor, folder, max_length=LENGTH):
+        self.task, self.make, self.rows_of, self.predictor = task, make, rows_of, predictor
+        self.folder, self.max_length = folder, max_length
+
+    def answers(self):
+        """The export has the answers of the servable, alone and in a batch, by text and by ids."""
+        predictor, plain = self.predictor(), self.make(configs.ServingConfig())
+        rows = self.rows_of(serving_models.TEXTS)
+        assert predictor.inputs == tuple(rows[0])
+        for row, in_batch in zip(rows, predictor(rows), strict=True):
+            (alone,) = predictor([row])
+            outputs = {name: x.numpy()[0] for name, x in serve_rows(plain, [row]).items()}
+            assert_alike(alone, in_batch)
+            assert_alike(alone, predictor.answers.answer(outputs, predictor.metadata))
+        inputs, mask = padded_ids(plain, 3)
+        outputs = predictor._model.signatures["ids"](**inputs)
+        assert_same_outputs(outputs, plain.serve_ids(inputs), mask)
+
+    def side_files(self):
+        """model.json, vocab.txt and the warm-up requests, which the model answers."""
+        predictor, servable = self.predictor(), self.make(configs.ServingConfig())
+        extra = pathlib.Path(predictor.path) / "assets.extra"
+        metadata = json.loads((extra / "model.json").read_text())
+        lengths = [*BUCKETS, self.max_length]
+        assert metadata["task"] == self.task and metadata["sequence_buckets"] == lengths
+        vocab = [*servable.tokenizer.vocab]
+        assert (extra / "vocab.txt").read_text() == "\n".join(vocab) + "\n"
+        path = os.path.join(predictor.path, exporting.WARM_UP_REQUESTS)
+        requests = list(tf.data.TFRecordDataset(path).as_numpy_iterator())
+        assert len(requests) == 2 * len(lengths) * 2  # signatures, lengths, sizes
+        log = pytest.importorskip("tensorflow_serving.apis.prediction_log_pb2")
+        for request in requests:
+            message = log.PredictionLog.FromString(request).predict_log.request
+            serve = predictor._model.signatures[message.model_spec.signature_name]
+            serve(**{name: tf.make_ndarray(x) for name, x in message.inputs.items()})
+
+    def warm_up_lengths(self):
+        """The warm-up requests have the lengths of the buckets."""
+        servable = self.make(configs.ServingConfig())
+        endpoints = {"serving_default": (None, servable.text_signature),
+                     "ids": (None, servable.ids_signature)}  # fmt: skip
+        lengths = {"serving_default": [], "ids": []}
+        buckets = (*BUCKETS, self.max_length)
+        for inputs, name in exporting._warm_up_requests(servable, endpoints, buckets):
+            if name == "ids":
+                lengths[name].append(inputs["input_ids"].shape[-1])
+                continue
+            found = set()  # [CLS] and [SEP] included
+            for row in {str(row): row for row in zip(*inputs.values(), strict=True)}.values():
+                texts = [x for x in row if isinstance(x, str)]
+                count = sum(len(servable.tokenizer.tokenize([text])[0]) for text in texts)
+                found.add(count + (3 if self.task == "question_answering" else 2))
+            lengths[name] += found
+        expected = [length for length in buckets for _ in range(2)]
+        assert lengths == dict.fromkeys(lengths, expected)
+
+    def skipped_padding(self):
+        """Padded ids have the same outputs when padding is left out of the computation."""
+        outputs = {}
+        for skip_padding in (True, False):
+            servable = self.make(configs.ServingConfig(skip_padding=skip_padding))
+            inputs, mask = padded_ids(servable, self.max_length)
+            outputs[skip_padding] = servable.serve_ids(inputs)
+        assert_same_outputs(outputs[True], outputs[False], mask)
+
+    def half_precision(self):
+        """The outputs of an export in bfloat16 are float32, near those of the model."""
+        rows, outputs = self.rows_of(serving_models.TEXTS), {}
+        for dtype in ("float32", "bfloat16"):
+            servable = self.make(configs.ServingConfig(dtype=dtype, warm_up=False))
+            inputs, mask = padded_ids(servable, self.max_length)
+            predictor = serving.Predictor(serving.export(servable, str(self.folder / dtype)))
+            assert len(predictor(rows)) == len(rows)
+            outputs[dtype] = predictor._model.signatures["ids"](**inputs)
+        for name, value in outputs["bfloat16"].items():
+            expected = outputs["float32"][name]
+            assert value.dtype == expected.dtype
+            if value.dtype == tf.float32:
+                difference = np.abs(value - expected)
+                if value.shape[: mask.ndim] == mask.shape:  # of tokens
+                    difference = difference[mask == 1]
+                assert 0 < difference.max() < 0.2, name
+
+    def hostile_texts(self, texts=HOSTILE):
+        """Texts made to break a model have the same outputs alone and in a batch."""
+        servable = self.make(configs.ServingConfig())
+        rows = self.rows_of(texts)
+        in_batch = serve_rows(servable, rows)
+        for i, row in enumerate(rows):
+            for name, value in serve_rows(servable, [row]).items():
+                one, other = value.numpy()[0], in_batch[name].numpy()[i]
+                if np.ndim(one):
+                    size = min(len(one), len(other))
+                    assert not {*one[size:], *other[size:]} - {b"", -1, 0}, name
+                    one, other = one[:size], other[:size]
+                if value.dtype == tf.float32:
+                    np.testing.assert_allclose(one, other, atol=1e-5)
+                else:
+                    np.testing.assert_array_equal(one, other)
+
+
+CHECKS = ("answers", "side_files", "warm_up_lengths", "skipped_padding", "half_precision",
+          "hostile_texts")  # fmt: skip
+
+
+def serve_rows(servable, rows):
+    """Return the outputs of a servable for rows, a dict of tensors."""
+    columns = {
+        name: tf.constant([row[name] for row in rows], spec.dtype)
+        for name, spec in servable.text_signature.items()
+    }
+    return servable.serve_text(columns)
+
+
+def assert_same_outputs(outputs, expected, mask):
+    """Compare outputs for ids where `mask` is 1; outputs at padding are undefined."""
+    assert outputs.keys() == expected.keys()
+    for name, value in outputs.items():
+        value, other = value.numpy(), expected[name].numpy()
+        if value.dtype == object:
+            assert value.tolist() == other.tolist(), name
+            continue
+        if value.shape[: mask.ndim] == mask.shape:  # of tokens
+            value, other = value[mask == 1], other[mask == 1]
+        np.testing.assert_allclose(value, other, atol=1e-5, err_msg=name)
+
+
+def assert_alike(one, other):
+    """Compare two answers, of which one may have padding at the end."""
+    if isinstance(one, dict):
+        assert one.keys() == other.keys()
+        for name in one:
+            assert_alike(one[name], other[name])
+    elif isinstance(one, list):
+        size = min(len(one), len(other))
+        # The padding of token vectors is not 0.
+        has_vectors = size and isinstance(one[0], list) and isinstance(one[0][0], float)
+        for padding in (one[size:], other[size:]):
+            values = np.array(padding).ravel().tolist()
+            assert not [x for x in values if x not in (0, "", -1)] or has_vectors
+        for x, y in zip(one, other, strict=False):
+            assert_alike(x, y)
+    elif isinstance(one, float):
+        assert one == pytest.approx(other, abs=2e-5)
+    else:
+        assert one == other
 
 
 @pytest.fixture(scope="session")
 def vocab_file(tmp_path_factory):
-    return serving_models.write_vocab(tmp_path_factory.mktemp("vocab"))
+    return str(write_vocab(tmp_path_factory.mktemp("vocab")))
 
 
 @pytest.fixture(scope="session")
 def exported(vocab_file, tmp_path_factory):
-    """Function from a task to the `Predictor` of an exported model with the buckets 5 and 9."""
+    """Function from a task to the `Predictor` of an exported model with `BUCKETS`."""
 
     @functools.cache
     def export(task):
-        options = configs.ServingConfig(sequence_buckets=(5, 9))
+        options = configs.ServingConfig(sequence_buckets=BUCKETS)
         servable = serving_models.make_servable(task, vocab_file, options)
         return serving.Predictor(serving.export(servable, str(tmp_path_factory.mktemp(task))))
 

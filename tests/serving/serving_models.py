@@ -3,6 +3,7 @@
 import functools
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 import bert_tf
@@ -13,18 +14,9 @@ from bert_tf.tasks.fill_mask.servable import fill_mask_servable
 from bert_tf.tasks.sentence_embedding.servable import sentence_embedding_servable
 from bert_tf.tasks.token_classification import Tags
 from bert_tf.training.task_spec import served_tasks
+from tests.common import TINY
 
-WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghij", *(f"##{c}" for c in "abc")]
-LENGTH = 12
-TINY = bert_tf.BertConfig(
-    vocab_size=50,
-    hidden_size=16,
-    num_hidden_layers=2,
-    num_attention_heads=2,
-    intermediate_size=32,
-    max_position_embeddings=LENGTH,
-    type_vocab_size=2,
-)
+LENGTH = TINY.max_position_embeddings
 
 TASKS = ["encoder", "sentence_embedding", "fill_mask", "classification", "multi_label",
          "regression", "question_answering", "token_classification", "multiple_choice"]  # fmt: skip
@@ -33,12 +25,6 @@ TASKS = ["encoder", "sentence_embedding", "fill_mask", "classification", "multi_
 NUMBERS = (NumericFeature("x", 1.0, 2.0), NumericFeature("y", 0.0, 1.0))
 
 TEXTS = ["a b", "c", "", "a b c d e f g h i j a b c d e f", "\ud55c a\u0301", "ab abc"]
-
-
-def write_vocab(folder, words=WORDS):
-    """Write a vocab.txt; return its path."""
-    (folder / "vocab.txt").write_text("\n".join(words) + "\n")
-    return str(folder / "vocab.txt")
 
 
 def randomized(model, seed=1):
@@ -119,5 +105,20 @@ def rows_of(task, texts=TEXTS):
                 for i, text in enumerate(texts)]  # fmt: skip
     if task == "classification":
         return [{"text": text, "numbers": [i, 0.5]} for i, text in enumerate(texts)]
-    prefix = "[MASK] " if task == "fill_mask" else ""
-    return [{"text": prefix + text} for text in texts]
+    if task == "fill_mask":
+        texts = [f"[MASK] {text}" for text in texts]
+    return [{"text": text} for text in texts]
+
+
+def padded_ids(servable, length=LENGTH):
+    """Return inputs of the signature `ids`, two sequences of different lengths, and their mask."""
+    rng = np.random.default_rng(0)
+    inputs = {}
+    for name, spec in servable.ids_signature.items():
+        shape = [2, *(x or length for x in spec.shape[1:])]
+        inputs[name] = rng.integers(0, 2, shape).astype(spec.dtype.as_numpy_dtype)
+    inputs["input_ids"][..., 1] = 4  # [MASK]
+    mask = inputs["input_mask"]
+    mask[:] = 1
+    mask[0, ..., 7:], mask[1, ..., 4:] = 0, 0
+    return {name: tf.constant(value) for name, value in inputs.items()}, mask

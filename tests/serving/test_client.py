@@ -3,8 +3,6 @@
 import json
 import os
 import socket
-import subprocess
-import sys
 import threading
 import time
 
@@ -15,6 +13,7 @@ import bert_tf
 from bert_tf import serving
 from bert_tf.serving.predictor import METADATA
 from tests import scripts_alone
+from tests.common import run_python
 from tests.serving.serving_batches import Refused
 from tests.serving.serving_stand_in import StandIn, Version, signature
 
@@ -87,10 +86,8 @@ from bert_tf import serving
 print(serving.Client({served.rest!r}, "m")([{{"text": "a", "numbers": [1, 2]}}]))
 assert "tensorflow" not in sys.modules
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=root)
-    assert done.returncode == 0, done.stderr
     # Without model.json the names of the labels are those of the model's outputs.
-    (row,) = eval(done.stdout)
+    (row,) = eval(run_python("-c", program, cwd=root))
     assert row["label"] in ("no", "yes") and list(row["probabilities"]) == ["no", "yes"]
 
 

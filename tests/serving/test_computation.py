@@ -13,47 +13,8 @@ from bert_tf.modeling.models import INPUTS
 from bert_tf.serving import prepared_model
 from bert_tf.serving.prepared_model import prepare_model
 from bert_tf.tasks.encoder.servable import encoder_servable
-from tests.serving.serving_models import LENGTH, TASKS, TINY, make_servable, model_of, rows_of
-
-BUCKETS = (5, 9)
-
-# Their code is covered by the other tasks.
-_SLOW = ("multi_label", "regression", "multiple_choice", "sentence_embedding")
-
-
-def padded_ids(servable):
-    """Return inputs of the signature `ids`, two sequences of different lengths, and their mask."""
-    rng = np.random.default_rng(0)
-    inputs = {}
-    for name, spec in servable.ids_signature.items():
-        shape = [2, *(x or LENGTH for x in spec.shape[1:])]
-        inputs[name] = rng.integers(0, 2, shape).astype(spec.dtype.as_numpy_dtype)
-    inputs["input_ids"][..., 1] = 4  # [MASK]
-    mask = inputs["input_mask"]
-    mask[:] = 1
-    mask[0, ..., 7:], mask[1, ..., 4:] = 0, 0
-    return {name: tf.constant(value) for name, value in inputs.items()}, mask
-
-
-@pytest.mark.parametrize(
-    "task", [pytest.param(x, marks=[pytest.mark.slow] * (x in _SLOW)) for x in TASKS]
-)
-def test_padded_ids_have_the_same_outputs_without_padding(task, vocab_file):
-    outputs = {}
-    for skip_padding in (True, False):
-        options = configs.ServingConfig(skip_padding=skip_padding)
-        servable = make_servable(task, vocab_file, options)
-        inputs, mask = padded_ids(servable)
-        outputs[skip_padding] = servable.serve_ids(inputs)
-    for name, value in outputs[True].items():
-        expected = outputs[False][name]
-        if value.dtype == tf.string:
-            assert value.numpy().tolist() == expected.numpy().tolist()
-            continue
-        value, expected = value.numpy(), expected.numpy()
-        if value.shape[: mask.ndim] == mask.shape:  # of tokens
-            value, expected = value[mask == 1], expected[mask == 1]
-        np.testing.assert_allclose(value, expected, atol=1e-5, err_msg=name)
+from tests.serving.conftest import BUCKETS
+from tests.serving.serving_models import LENGTH, TINY, make_servable, model_of, padded_ids
 
 
 @pytest.mark.parametrize(
@@ -75,30 +36,6 @@ def test_when_padding_is_left_out(options, expected, vocab_file):
     vectors = servable.serve_ids(inputs)["sequence_output"].numpy()
     assert (vectors[mask == 1] != 0).any(-1).all()
     assert (vectors[mask == 0] == 0).all() == expected
-
-
-@pytest.mark.parametrize(
-    "task", [pytest.param(x, marks=[pytest.mark.slow] * (x != "classification"))
-             for x in TASKS]
-)  # fmt: skip
-def test_half_precision(task, vocab_file, tmp_path):
-    """The outputs are float32, near those of the model."""
-    answers = {}
-    for dtype in ("float32", "bfloat16"):
-        options = configs.ServingConfig(dtype=dtype, warm_up=False)
-        servable = make_servable(task, vocab_file, options)
-        inputs, mask = padded_ids(servable)
-        folder = serving.export(servable, str(tmp_path / dtype))
-        predictor = serving.Predictor(folder)
-        assert len(predictor(rows_of(task))) == len(rows_of(task))
-        answers[dtype] = predictor._model.signatures["ids"](**inputs)
-    for name, value in answers["bfloat16"].items():
-        expected = answers["float32"][name]
-        assert value.dtype == expected.dtype
-        if value.dtype == tf.float32 and value.shape[: mask.ndim] == mask.shape:
-            assert 0 < np.abs(value - expected)[mask == 1].max() < 0.2, name
-        elif value.dtype == tf.float32:
-            assert 0 < np.abs(value - expected).max() < 0.2, name
 
 
 def test_size_in_half_precision(vocab_file, tmp_path):

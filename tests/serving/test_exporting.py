@@ -15,38 +15,8 @@ from bert_tf.io import locks
 from bert_tf.serving import exporting
 from tests import scripts_alone
 from tests.serving.serving_batches import read_parameters
-from tests.serving.serving_models import LENGTH, TASKS, TINY, make_servable
+from tests.serving.serving_models import LENGTH, TINY, make_servable
 from tests.serving.serving_stand_in import StandIn, Version, signature
-
-
-def lengths_of(servable, inputs):
-    """Return the distinct lengths of a request's rows in tokens, [CLS] and [SEP] included."""
-    lengths = set()
-    for row in {str(row): row for row in zip(*inputs.values(), strict=True)}.values():
-        texts = [x for x in row if isinstance(x, str)]
-        count = sum(len(servable.tokenizer.tokenize([text])[0]) for text in texts)
-        lengths.add(count + (3 if servable.task == "question_answering" else 2))
-    return lengths
-
-
-# The other tasks have the inputs of these.
-_QUICK = ("classification", "question_answering", "multiple_choice")
-
-
-@pytest.mark.parametrize(
-    "task", [pytest.param(x, marks=() if x in _QUICK else pytest.mark.slow) for x in TASKS]
-)
-def test_warm_up_requests_have_the_lengths_of_the_buckets(task, vocab_file):
-    servable = make_servable(task, vocab_file, configs.ServingConfig())
-    endpoints = {"serving_default": (None, servable.text_signature),
-                 "ids": (None, servable.ids_signature)}  # fmt: skip
-    lengths = {"serving_default": [], "ids": []}
-    for inputs, name in exporting._warm_up_requests(servable, endpoints, (5, 9, LENGTH)):
-        if name == "ids":
-            lengths[name].append(inputs["input_ids"].shape[-1])
-        else:
-            lengths[name] += lengths_of(servable, inputs)
-    assert lengths == {name: [5, 5, 9, 9, LENGTH, LENGTH] for name in lengths}
 
 
 def find_words(columns):

@@ -1,14 +1,12 @@
 """Requests that are made to exhaust a server's memory, or that do not fit together."""
 
 import json
-import os
-import subprocess
-import sys
 
 import pytest
 import tensorflow as tf
 
 from bert_tf.serving.exporting import _checking_rows, string_specs
+from tests.common import run_python
 
 _SIZES = (40_000, 80_000, 160_000)
 
@@ -16,7 +14,7 @@ _PEAKS = """
 import json, resource, sys
 import tensorflow as tf
 from tests.serving import serving_models
-from bert_tf import serving
+from bert_tf import configs
 
 vocab_file, task, *sizes = sys.argv[1:]
 servable = serving_models.make_servable(task, vocab_file, configs.ServingConfig())
@@ -37,14 +35,8 @@ print(json.dumps([peak("x" * size, "a " * (size // 16), *["b"] * 20) - first for
 @pytest.mark.parametrize("task", ["question_answering", "token_classification"])
 def test_memory_grows_in_proportion_to_the_bytes(task, vocab_file, root):
     """One long word and many words: words times longest word would be gigabytes."""
-    done = subprocess.run(
-        [sys.executable, "-c", _PEAKS, vocab_file, task, *map(str, _SIZES)],
-        env={**os.environ, "PYTHONPATH": str(root)},
-        capture_output=True,
-        text=True,
-    )
-    assert not done.returncode, done.stderr[-2000:]
-    peaks = json.loads(done.stdout.splitlines()[-1])
+    printed = run_python("-c", _PEAKS, vocab_file, task, *_SIZES, PYTHONPATH=str(root))
+    peaks = json.loads(printed.splitlines()[-1])
     print(dict(zip(_SIZES, peaks, strict=True)))
     for size, peak in zip(_SIZES, peaks, strict=True):
         assert peak < 30_000_000 + 1000 * size, peaks

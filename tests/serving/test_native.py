@@ -12,15 +12,8 @@ from bert_tf.modeling.models import INPUTS
 from bert_tf.pipelines.text_pipeline import Text, TextPreprocessor
 from bert_tf.tasks.classification.servable import classification_servable
 from tests import scripts_alone
-from tests.serving.serving_models import (
-    LENGTH,
-    TINY,
-    WORDS,
-    classifier_config,
-    model_of,
-    randomized,
-    write_vocab,
-)
+from tests.common import WORDS, write_vocab
+from tests.serving.serving_models import LENGTH, TINY, classifier_config, model_of, randomized
 
 PAIRS = [("a b", "c"), ("", ""), ("a b c d e f g h i j a b c", "a b c d e f"), ("\tab\\n", "\n"),
          (b"\xff a\0b", "a\u0301 \ud55c"), ("c", "\U0001f600")]  # fmt: skip
@@ -51,7 +44,7 @@ def program(benchmarks, folder):
 
 @pytest.fixture(scope="module")
 def encoder(folder):
-    tokenizer = bert_tf.FullTokenizer(write_vocab(folder))
+    tokenizer = bert_tf.FullTokenizer(str(write_vocab(folder)))
     model = model_of("sentence_embedding")
     return bert_tf.SentenceEncoder(model, tokenizer, max_seq_length=LENGTH)
 

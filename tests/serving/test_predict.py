@@ -19,8 +19,9 @@ import bert_tf
 from bert_tf import configs, serving
 from bert_tf.serving.predictor import METADATA, BasePredictor
 from tests import scripts_alone
+from tests.common import write_vocab
 from tests.serving import serving_models
-from tests.serving.serving_models import LENGTH, TINY, classifier_config, rows_of, write_vocab
+from tests.serving.serving_models import LENGTH, TINY, classifier_config, rows_of
 
 
 def test_lines_are_answered_in_order(run_predict, classifier, predictor, tmp_path):
@@ -225,7 +226,7 @@ def test_batches_have_fewer_rows_of_longer_texts():
 @pytest.mark.slow
 def test_the_benchmark_gives_transformers_the_same_texts(root, monkeypatch, tmp_path, capsys):
     """Sorted by length; transformers is replaced."""
-    task_config = classifier_config(write_vocab(tmp_path), labels=("0", "1"))
+    task_config = classifier_config(str(write_vocab(tmp_path)), labels=("0", "1"))
     keras.utils.set_random_seed(0)
     model = bert_tf.BertClassifier(TINY, 2)
     bert_tf.TextClassifier(model, task_config).save_to_preset(tmp_path / "m")

@@ -1,8 +1,66 @@
-"""Fixtures for the tests of tasks."""
+"""The test of a task from its files to its exported model, and fixtures for the tests of tasks."""
 
+import numpy as np
 import pytest
 
+from bert_tf import serving
+from tests.common import QUICK_RUN, model_flags, read_results, read_table, write_model
 from tests.squad_helpers import project_recording, shared_recording
+
+
+def make_run(run_script, script, folder, quick=QUICK_RUN, **model):
+    """Return `run(*flags)`, which runs a script in `folder`/out and returns its log.
+
+    With --do_train it has the flags `quick` and those of a tiny model, see `write_model`.
+    """
+    write_model(folder, **model)
+
+    def run(*flags, script=script):
+        more = [*model_flags(folder), *quick] if "--do_train" in flags else []
+        return run_script(script, f"--output_dir={folder}/out", *more, *flags)
+
+    return run
+
+
+def run_task_test(run, run_script, folder, data, train, *, results, above, rows, values):
+    """Check a task of texts from its files to the answers of its exported model.
+
+    The run is trained and evaluated. It predicts from its folder and the data alone, and its
+    exported model gives the same answers.
+
+    Args:
+      run: function of `make_run`.
+      run_script: the fixture.
+      folder: a `pathlib.Path`, with the run in `out`; the exported model is written to `export`.
+      data: flags of the data, for every mode.
+      train: more flags of the training run.
+      results: the names in eval_results.txt, a set.
+      above: dict from some of these names to what the results exceed.
+      rows: the rows of the test set for a `Predictor`.
+      values: function from an answer of the exported model to its row in test_results.tsv.
+
+    Returns:
+      The log of the training run, the log of the prediction, and the `Predictor`.
+    """
+    out, export = folder / "out", folder / "export"
+    train_log = run(*data, *train, "--do_train", "--do_eval")
+    found = read_results(out / "eval_results.txt")
+    assert set(found) == results
+    for name, value in above.items():
+        assert float(found[name]) > value, name
+    predict_log = run(*data, "--do_predict")
+    taken = "bert_config_file, vocab_file, do_lower_case, max_seq_length"
+    assert taken in predict_log.partition(f"from {out}: ")[2]
+    expected = read_table(out / "test_results.tsv")
+    header, *predictions = read_table(out / "test_predictions.tsv")
+    assert header[:2] == ["id", "prediction"]
+    assert [row[2:] or row[1:] for row in predictions] == expected
+
+    run_script("export_model", f"--model_dir={out}", f"--export_dir={export}", "--nowarm_up")
+    predictor = serving.Predictor(str(export))
+    answers = [values(answer) for answer in predictor(rows)]
+    np.testing.assert_allclose(answers, np.float32(expected), atol=1e-5)
+    return train_log, predict_log, predictor
 
 
 @pytest.fixture

@@ -4,19 +4,16 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-import bert_tf
 from bert_tf.tasks import TASK_CLASSES
-from tests.common import TINY
+from tests.common import WITHOUT_DROPOUT, tiny
 
 # As TINY, but quick to build and to trace, and without dropout.
-SMALL = {
-    "num_hidden_layers": 1, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0,
-}  # fmt: skip
+SMALL = {"num_hidden_layers": 1, **WITHOUT_DROPOUT}
 
 
 def small_config(**changes):
     """Return a `BertConfig` of one layer without dropout."""
-    return bert_tf.BertConfig.from_dict({**TINY.to_dict(), **SMALL, **changes})
+    return tiny(**{**SMALL, **changes})
 
 
 def make_task_and_batch(task_type, num_labels):

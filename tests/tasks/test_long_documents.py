@@ -10,7 +10,7 @@ import tensorflow as tf
 from hypothesis import strategies as st
 
 import bert_tf
-from bert_tf import configs, serving
+from bert_tf import configs
 from bert_tf.data import input_pipeline
 from bert_tf.modeling.models import INPUTS
 from bert_tf.tasks import ClassificationConfig, classification
@@ -18,7 +18,8 @@ from bert_tf.tasks.classification import Example, NumericFeature
 from bert_tf.tasks.classification.servable import classification_servable
 from bert_tf.tokenization.packing import DocumentWindows
 from bert_tf.tokenization.packing_graph import Windows
-from tests.common import WORDS, read_results, read_table, write_model
+from tests.common import WORDS, model_flags, write_model
+from tests.tasks.conftest import make_run, run_task_test
 from tests.tasks.task_helpers import SMALL, small_config
 
 LENGTH = 6
@@ -154,28 +155,29 @@ def flags(tmp_path):
 @pytest.mark.slow
 def test_from_training_to_a_saved_model(run_script, flags, tmp_path):
     out = tmp_path / "out"
-    windows = ["--long_documents=windows", "--doc_stride=3", "--window_pooling=max"]
-    model = write_model(tmp_path, **SMALL, initializer_range=0.2)
-    log = run_script(
-        "run_classifier", *flags, *model, *windows, "--max_seq_length=8", "--max_windows=4",
-        "--do_train", "--do_eval", "--train_batch_size=4", "--num_train_epochs=20",
-        "--gradient_accumulation_steps=2", "--learning_rate=1e-2",
+    train = [
+        "--long_documents=windows", "--doc_stride=3", "--window_pooling=max", "--max_windows=4",
+        "--num_train_epochs=20", "--gradient_accumulation_steps=2", "--learning_rate=1e-2",
+    ]  # fmt: skip
+    texts = (tmp_path / "test.tsv").read_text().splitlines()[1:]
+    log, predict_log, predictor = run_task_test(
+        make_run(run_script, "run_classifier", tmp_path, **SMALL, initializer_range=0.2),
+        run_script, tmp_path, flags, train,
+        results={
+            "eval_accuracy", "eval_f1_macro", "eval_f1_weighted", "eval_precision_macro",
+            "eval_recall_macro", "eval_loss", "global_step", "loss",
+        },
+        above={"eval_accuracy": 0.99}, rows=texts,
+        values=lambda answer: list(answer["probabilities"].values()),
     )  # fmt: skip
     assert "train: the longest text has" in log
-    assert float(read_results(out / "eval_results.txt")["eval_accuracy"]) == 1.0
     settings = json.loads((out / "classifier.json").read_text())
     assert settings["long_documents"] == "windows" and settings["max_windows"] == 4
     # Prediction takes the windows from the folder.
-    log = run_script("run_classifier", *flags, "--do_predict")
-    assert "doc_stride, window_pooling, max_windows" in log
-    run_script("export_model", f"--model_dir={out}", f"--export_dir={tmp_path}/export")
-    texts = (tmp_path / "test.tsv").read_text().splitlines()[1:]
-    answers = serving.Predictor(f"{tmp_path}/export")(texts)
-    for answer, row in zip(answers, read_table(out / "test_results.tsv"), strict=True):
-        values = list(answer["probabilities"].values())
-        np.testing.assert_allclose(values, np.float32(row), atol=2e-6)
-    assert [x["label"] for x in answers] == ["0", "1"] * 3
+    assert "doc_stride, window_pooling, max_windows" in predict_log
+    assert [x["label"] for x in predictor(texts)] == ["0", "1"] * 3
     # The settings of a run are fixed.
+    model = model_flags(tmp_path)
     with pytest.raises(bert_tf.UserError, match="different long_documents: windows there"):
         run_script("run_classifier", *flags, *model, "--max_seq_length=8", "--do_train")
     with pytest.raises(bert_tf.UserError, match=r"--teacher_dir.*windows"):

@@ -4,8 +4,6 @@ import csv
 import json
 import os
 import random
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -18,7 +16,9 @@ from bert_tf.data.feature_cache import write_records
 from bert_tf.data.rows import find_file
 from bert_tf.tasks import MultipleChoiceConfig, multiple_choice
 from bert_tf.tasks.multiple_choice import read_examples
-from tests.common import QUICK_RUN, read_results, read_table, write_files, write_model, write_vocab
+from tests.common import read_results, read_table, run_python, write_files, write_vocab
+from tests.modeling.conftest import load_with_transformers, run_with_transformers
+from tests.tasks.conftest import make_run, run_task_test
 from tests.tasks.task_helpers import SMALL, small_config
 from tests.training.training_helpers import mirrored, one_device
 
@@ -44,52 +44,40 @@ def write_swag(path, count, seed, with_label=True):
     return labels
 
 
-@pytest.fixture
-def model(tmp_path):
-    """Write a model, and return the flags that name it."""
-    return write_model(tmp_path, **SMALL, initializer_range=0.2, max_position_embeddings=16)
+MODEL = {**SMALL, "initializer_range": 0.2, "max_position_embeddings": 16}
 
 
 @pytest.mark.slow
-def test_from_files_to_a_saved_model(run_script, tmp_path, model):
+def test_from_files_to_a_saved_model(run_script, tmp_path):
     """A run trains on SWAG's form, evaluates, predicts from its folder alone, and is exported."""
     write_swag(tmp_path / "train.csv", 64, 0)
     write_swag(tmp_path / "val.csv", 21, 1)
     labels = write_swag(tmp_path / "test.csv", 6, 2, with_label=False)
     out = tmp_path / "out"
-    data = [f"--data_dir={tmp_path}", f"--output_dir={out}"]
-    log = run_script(
-        "run_multiple_choice", *data, "--do_train", "--do_eval", "--num_train_epochs=12",
-        "--learning_rate=5e-3", *model, *QUICK_RUN, "--train_batch_size=16", "--max_seq_length=14",
-        "--do_lower_case=false",
+    train = ["--num_train_epochs=12", "--learning_rate=5e-3", "--train_batch_size=16",
+             "--max_seq_length=14", "--do_lower_case=false"]  # fmt: skip
+    examples, _ = read_examples(str(tmp_path / "test.csv"), with_label=False)
+    log, _, predictor = run_task_test(
+        make_run(run_script, "run_multiple_choice", tmp_path, **MODEL), run_script, tmp_path,
+        [f"--data_dir={tmp_path}"], train,
+        results={"eval_accuracy", "eval_loss", "global_step", "loss"},
+        above={"eval_accuracy": 0.9, "global_step": 47},
+        rows=[{"context": x.context, "endings": list(x.endings)} for x in examples],
+        values=lambda answer: answer["probabilities"],
     )  # fmt: skip
     assert "startphrase, and the 4 choices ending0, ending1, ending2, ending3" in log
-    results = read_results(out / "eval_results.txt")
-    assert set(results) == {"eval_accuracy", "eval_loss", "global_step", "loss"}
-    assert float(results["eval_accuracy"]) > 0.9
-    assert int(results["global_step"]) == 48
-
-    # The folder has all that is needed: no vocabulary, no config, no length.
-    log = run_script("run_multiple_choice", *data, "--do_predict")
-    assert "bert_config_file, vocab_file, do_lower_case, max_seq_length" in log
+    assert read_results(out / "eval_results.txt")["global_step"] == "48"
     header, *rows = read_table(out / "test_predictions.tsv")
     assert header == ["id", "prediction", "ending0", "ending1", "ending2", "ending3"]
     assert [row[0] for row in rows] == [str(i) for i in range(6)]
     assert sum(row[1] == str(label) for row, label in zip(rows, labels, strict=True)) >= 5
-    assert [row[2:] for row in rows] == read_table(out / "test_results.tsv")
     probabilities = np.float32(read_table(out / "test_results.tsv"))
     np.testing.assert_allclose(probabilities.sum(1), 1, atol=1e-5)
 
-    run_script(
-        "export_model", f"--model_dir={out}", f"--export_dir={tmp_path}/export", "--nowarm_up"
-    )
-    examples, _ = read_examples(str(tmp_path / "test.csv"), with_label=False)
-    serve = tf.saved_model.load(f"{tmp_path}/export/1").signatures["serving_default"]
+    # The number of choices and of examples is free.
+    serve = predictor._model.signatures["serving_default"]
     context = tf.constant([example.context for example in examples])
     endings = tf.constant([example.endings for example in examples])
-    answer = serve(context=context, endings=endings)["probabilities"]
-    np.testing.assert_allclose(answer, probabilities, atol=1e-5)
-    # The number of choices and of examples is free.
     assert serve(context=context[:1], endings=endings[:1, :2])["probabilities"].shape == (1, 2)
     assert serve(context=context[:0], endings=endings[:0])["probabilities"].shape == (0, 4)
 
@@ -102,12 +90,10 @@ def test_from_files_to_a_saved_model(run_script, tmp_path, model):
 
 
 @pytest.mark.slow
-def test_the_saved_model_runs_without_bert_tf(run_script, tmp_path, model):
+def test_the_saved_model_runs_without_bert_tf(run_script, tmp_path):
     write_swag(tmp_path / "train.csv", 8, 0)
-    run_script(
-        "run_multiple_choice", f"--data_dir={tmp_path}", f"--output_dir={tmp_path}/out",
-        "--do_train", "--num_train_epochs=1", *model, *QUICK_RUN,
-    )  # fmt: skip
+    run = make_run(run_script, "run_multiple_choice", tmp_path, **MODEL)
+    run(f"--data_dir={tmp_path}", "--do_train", "--num_train_epochs=1")
     run_script("export_model", f"--model_dir={tmp_path}/out", f"--export_dir={tmp_path}/export")
     program = """
 import sys
@@ -118,13 +104,7 @@ answer = serve(context=tf.constant(["a"]), endings=tf.constant([["b", "c d"]]))
 assert answer["probabilities"].shape == (1, 2)
 assert not [name for name in sys.modules if name.startswith("bert_tf")]
 """
-    done = subprocess.run(
-        [sys.executable, "-c", program, f"{tmp_path}/export/1"],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-    )
-    assert done.returncode == 0, done.stderr
+    run_python("-c", program, f"{tmp_path}/export/1", cwd=tmp_path)
 
 
 @pytest.mark.slow  # the loop is the same for every task
@@ -163,8 +143,6 @@ def test_mirrored_devices_make_the_same_steps(tmp_path):
 @pytest.mark.parametrize("bias", [pytest.param(0.0, marks=pytest.mark.slow), 3.0])
 def test_equals_transformers(transformers, tmp_path, bias):
     """The head of transformers has a bias, which adds the same to all choices of an example."""
-    import torch
-
     model = bert_tf.BertMultipleChoice(small_config(initializer_range=0.5))
     tensors = {name: v.numpy() for name, v in checkpoints.weights(model).items()}
     assert "output_weights" in tensors
@@ -172,29 +150,19 @@ def test_equals_transformers(transformers, tmp_path, bias):
     folder = str(tmp_path / "model")
     written = checkpoints.write_hugging_face(folder, tensors, model.config)
     assert written == "BertForMultipleChoice"
-    other, info = getattr(transformers, written).from_pretrained(folder, output_loading_info=True)
-    assert not any(info.values()), info
-    other.eval()
+    other = load_with_transformers(transformers, folder, written)
     rng = np.random.default_rng(0)
     batch = {
         "input_ids": rng.integers(1, 50, (2, 3, 8)).astype("int32"),
         "input_mask": (np.arange(8) < rng.integers(3, 9, (2, 3, 1))).astype("int32"),
         "segment_ids": rng.integers(0, 2, (2, 3, 8)).astype("int32"),
     }
-    with torch.no_grad():
-        other.classifier.bias.fill_(bias)
-        names = ("input_ids", "attention_mask", "token_type_ids")
-        expected = other(
-            **{n: torch.tensor(x).long() for n, x in zip(names, batch.values(), strict=True)}
-        ).logits.numpy()
+    other.classifier.bias.data.fill_(bias)
+    expected = run_with_transformers(other, batch)["logits"]
     np.testing.assert_allclose(model(batch)["logits"] + bias, expected, atol=1e-4, rtol=0)
     other.save_pretrained(tmp_path / "transformers")
     loaded = bert_tf.BertMultipleChoice.from_preset(str(tmp_path / "transformers"))
     np.testing.assert_allclose(loaded(batch)["logits"] + bias, expected, atol=1e-4, rtol=0)
-    path = str(tmp_path / "model.keras")
-    loaded.save(path)
-    saved = modeling.models.keras.saving.load_model(path)
-    np.testing.assert_allclose(saved(batch)["logits"], loaded(batch)["logits"], atol=1e-6)
 
 
 def test_any_columns_in_any_number(tmp_path):

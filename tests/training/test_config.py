@@ -289,21 +289,12 @@ def pretrain(**values):
 @pytest.mark.parametrize(
     ("run", "values", "message"),
     [
-        (
-            fine_tune,
-            {"device": DeviceConfig(distribution_strategy="mirored")},
-            "`distribution_strategy=mirored`: expected one of auto, one_device, mirrored, multi",
-        ),
-        (
-            fine_tune,
-            {"task": tasks.ClassificationConfig(long_documents="window")},
-            "`long_documents=window`: expected one of truncate, windows",
-        ),
-        (
-            fine_tune,
-            {"optimizer": OptimizerConfig("adam")},
-            "`optimizer=adam`: expected one of bert_adam, adamw, lamb",
-        ),
+        (fine_tune, {"device": DeviceConfig(distribution_strategy="mirored")},
+         "`distribution_strategy=mirored`: expected one of auto, one_device, mirrored, multi"),
+        (fine_tune, {"task": tasks.ClassificationConfig(long_documents="window")},
+         "`long_documents=window`: expected one of truncate, windows"),
+        (fine_tune, {"optimizer": OptimizerConfig("adam")},
+         "`optimizer=adam`: expected one of bert_adam, adamw, lamb"),
         (fine_tune, {"train": TrainConfig(dtype="bf16")}, "`dtype=bf16`: expected one of float32"),
         (fine_tune, {"do_train": "false"}, "`do_train='false'`: expected true or false"),
         (fine_tune, {"train": TrainConfig(xla="no")}, "`xla='no'`: expected true or false"),
@@ -349,50 +340,26 @@ def pretrain(**values):
         (fine_tune, {"do_train": 1}, "`do_train=1`: expected true or false"),
         (fine_tune, {"task": "mrpc"}, "`task='mrpc'`: expected a Config"),
         (fine_tune, {"train": {"seed": 1}}, "`train={'seed': 1}`: expected a TrainConfig"),
-        (
-            fine_tune,
-            {"train": TrainConfig(train_batch_size=True)},
-            "`train_batch_size=True`: expected an integer between 1",
-        ),
-        (
-            fine_tune,
-            {"device": DeviceConfig(num_tpu_cores=-1)},
-            "`num_tpu_cores=-1`: expected an integer of at least 1",
-        ),
-        (
-            fine_tune,
-            {"task": tasks.ClassificationConfig(labels="a,b")},
-            "`labels='a,b'`: expected a list, each element a string",
-        ),
-        (
-            fine_tune,
-            {"task": tasks.ClassificationConfig(text_columns=(0, 1))},
-            r"`text_columns=\(0, 1\)`: expected a list, each element a string",
-        ),
-        (
-            pretrain,
-            {"optimizer": OptimizerConfig(num_warmup_steps=1.5)},
-            "`num_warmup_steps=1.5`: expected an integer of at least 0",
-        ),
+        (fine_tune, {"train": TrainConfig(train_batch_size=True)},
+         "`train_batch_size=True`: expected an integer between 1"),
+        (fine_tune, {"device": DeviceConfig(num_tpu_cores=-1)},
+         "`num_tpu_cores=-1`: expected an integer of at least 1"),
+        (fine_tune, {"task": tasks.ClassificationConfig(labels="a,b")},
+         "`labels='a,b'`: expected a list, each element a string"),
+        (fine_tune, {"task": tasks.ClassificationConfig(text_columns=(0, 1))},
+         r"`text_columns=\(0, 1\)`: expected a list, each element a string"),
+        (pretrain, {"optimizer": OptimizerConfig(num_warmup_steps=1.5)},
+         "`num_warmup_steps=1.5`: expected an integer of at least 0"),
         (pretrain, {"objective": "nps"}, "`objective=nps`: expected one of nsp, sop, none"),
         (pretrain, {"masked_lm_prob": 0.3}, "`masked_lm_prob` requires `dynamic_masking`"),
-        (
-            pretrain,
-            {"train": TrainConfig(num_train_epochs=2.0)},
-            "`num_train_epochs` has no effect in pre-training",
-        ),
-        (
-            pretrain,
-            {"train": TrainConfig(bucket_by_length=True)},
-            "`bucket_by_length` has no effect in pre-training",
-        ),
-        (
-            pretrain,
-            {"optimizer": OptimizerConfig(warmup_proportion=0.2, num_warmup_steps=3)},
-            "`warmup_proportion` cannot be combined with `num_warmup_steps`",
-        ),
+        (pretrain, {"train": TrainConfig(num_train_epochs=2.0)},
+         "`num_train_epochs` has no effect in pre-training"),
+        (pretrain, {"train": TrainConfig(bucket_by_length=True)},
+         "`bucket_by_length` has no effect in pre-training"),
+        (pretrain, {"optimizer": OptimizerConfig(warmup_proportion=0.2, num_warmup_steps=3)},
+         "`warmup_proportion` cannot be combined with `num_warmup_steps`"),
     ],
-)
+)  # fmt: skip
 def test_wrong_values_are_refused_before_anything_is_read(
     run, values, message, tmp_path, monkeypatch
 ):

@@ -10,10 +10,9 @@ import sys
 import numpy as np
 import tensorflow as tf
 
-import bert_tf
 from bert_tf import checkpoints, configs, optimization, tasks, training
 from bert_tf.data import input_pipeline
-from tests.common import TINY
+from tests.common import tiny
 
 
 class Batches:
@@ -99,8 +98,7 @@ class LabelWeightedTask(tasks.ClassificationTask):
 
 def config(dropout=0.0):
     """Return the tiny `BertConfig`."""
-    rates = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
-    return bert_tf.BertConfig.from_dict({**TINY.to_dict(), **rates})
+    return tiny(hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout)
 
 
 def one_device():
