@@ -82,8 +82,8 @@ def test_its_pipeline(topics, config, tmp_path):
     training.fine_tune(tasks.TASKS["topics"], config(do_train=True))
     finder = tasks.TASKS["topics"].pipeline.from_preset(f"{tmp_path}/out")
     finder.save_to_preset(f"{tmp_path}/saved")
-    for finder in (finder, topics.TopicFinder.from_preset(f"{tmp_path}/saved")):
-        assert finder.predict(["a i", "g c"]) == [{"topic": "vowels"}, {"topic": "consonants"}]
+    for loaded in (finder, topics.TopicFinder.from_preset(f"{tmp_path}/saved")):
+        assert loaded.predict(["a i", "g c"]) == [{"topic": "vowels"}, {"topic": "consonants"}]
 
 
 @pytest.mark.slow
