@@ -124,8 +124,7 @@ class Config:
                 raise UserError(f"`{name}={text}`: expected {json_files.describe(hint)}")
             elif not all(map(_is_valid_text, value if type(value) is tuple else [value])):
                 raise UserError(
-                    f"`{name}={shown(value)}`: null characters and lone surrogates are not "
-                    "supported"
+                    f"`{name}={shown(value)}`: null characters and lone surrogates are not valid"
                 )
             elif isinstance(value, Config):
                 value.validate()

@@ -204,6 +204,8 @@ def check_labels(labels):
     labels = tuple(labels)
     if not labels:
         raise UserError("`labels` must be given: no file next to the checkpoint has them")
+    if "" in labels:
+        raise UserError(f"`labels`: label {labels.index('')} of {', '.join(labels)} is empty")
     if len(set(labels)) < len(labels):
         raise UserError(f"`labels`: a label occurs twice in {', '.join(labels)}")
     return labels

@@ -245,3 +245,11 @@ def test_errors_of_beam_workers():
     error = UserError("a.jsonl, line 2: not UTF-8 [while running 'tokenize']")
     assert pretraining.beam.extract_user_error(error) == "a.jsonl, line 2: not UTF-8"
     assert pretraining.beam.extract_user_error(RuntimeError("no such machine")) is None
+
+
+def test_empty_shards_and_the_names_of_all_are_logged(text_folder, caplog):
+    caplog.set_level("INFO", "bert_tf")
+    make_shards(num_shards=50).create()
+    assert "shards: " in caplog.text and "-00049-of-00050" in caplog.text
+    assert " of 50 shards are empty: there are " in caplog.text
+    assert "use a smaller `num_shards`" in caplog.text

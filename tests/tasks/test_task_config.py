@@ -266,3 +266,15 @@ def test_labels_of_a_classifier_that_was_fine_tuned_elsewhere():
     assert make(task_type="regression").labels == ()
     with pytest.raises(bert_tf.UserError, match="`labels` must be given"):
         make()
+
+
+def test_empty_labels_are_refused():
+    """`--labels=pos,neg,` would be three labels."""
+    config = tasks.ClassificationConfig(labels=("pos", "neg", ""))
+    with pytest.raises(bert_tf.UserError, match=r"^`labels`: label 2 of pos, neg,  is empty$"):
+        config.check(bert_tf.configs.FineTuneConfig("out"), False)
+
+
+def test_a_vocabulary_of_no_pieces_is_refused():
+    with pytest.raises(bert_tf.UserError, match=r"^`vocab_size=0` is too small"):
+        bert_tf.tokenization.vocabulary.learn({"a": 9}, 0, num_unused=0)

@@ -326,7 +326,7 @@ def pretrain(**values):
         (
             fine_tune,
             {"train": TrainConfig(seed=1.5)},
-            r"`seed=1\.5`: expected an integer between 0",
+            r"`seed=1\.5`: expected an integer",
         ),
         (fine_tune, {"output_dir": None}, "`output_dir` must be given"),
         (fine_tune, {"output_dir": "a\0"}, "`output_dir='a.x00'`: null characters"),

@@ -101,6 +101,13 @@ class Shards:
                 self._work_dir.remove()
         self._write_record_counts(metadata)
         counts = [Counts(**shard) for shard in metadata["shards"]]
+        paths = self.paths()
+        console.info("shards: %s to %s", paths[0], os.path.basename(paths[-1]))
+        if num_empty := sum(not shard.instances for shard in counts):
+            console.warning(
+                "%d of %d shards are empty: there are %d documents; use a smaller `num_shards`",
+                num_empty, len(counts), sum(shard.documents for shard in counts),
+            )  # fmt: skip
         warn_about_limits(counts, self.config)
         total = sum(counts, Counts())
         total.log(self.config)

@@ -216,6 +216,8 @@ class ClassificationConfig(FileOptions, TfdsOptions, TaskConfig):
         return self.numeric_features if self.numeric_as == "vector" else ()
 
     def check(self, config, is_resumed):
+        if self.labels:
+            check_labels(self.labels)
         if self.dev_fraction is not None and self.dev_file:
             raise UserError("`dev_fraction` cannot be combined with `dev_file`")
         if self.dev_fraction is not None and not 0 < self.dev_fraction < 1:

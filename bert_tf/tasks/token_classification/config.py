@@ -82,8 +82,8 @@ class TokenClassificationConfig(FileOptions, TfdsOptions, TaskConfig):
     )
     tag_column: str | None = option(
         None,
-        "Column of the tags, the last if not given. With tfds_name, the feature: ner or tags if "
-        "not given.",
+        "Column of the tags, like word_column; the last if not given. With tfds_name, the feature: "
+        "ner or tags if not given.",
     )
     tag_scheme: str | None = option(
         None,
