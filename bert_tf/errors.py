@@ -27,6 +27,18 @@ class Stopped(Exception):
         self.status = status
 
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def check_unicode(text, name="the text"):
+    """Raise UserError if a str has a surrogate; `name` is its argument, field or place."""
+    if not text.isascii() and (match := _SURROGATE.search(text)):
+        raise UserError(
+            f"{name}: expected Unicode text, character {match.start()} is the lone surrogate "
+            f"{match.group()!a}"
+        )
+
+
 def out_of_memory_errors():
     """Return the exception classes of a lack of memory; TensorFlow's only if it is imported."""
     loaded = sys.modules.get("tensorflow")

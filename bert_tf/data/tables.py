@@ -13,7 +13,7 @@ import re
 import sys
 from typing import NamedTuple
 
-from bert_tf.errors import UserError, reason
+from bert_tf.errors import UserError, check_unicode, reason
 from bert_tf.io import files, json_files
 
 # Names of delimiters in messages and as values of `delimiter`.
@@ -310,7 +310,7 @@ def as_text(value):
     if isinstance(value, str):
         if "\0" in value:
             raise ValueError("it contains a NUL character")
-        value.encode()  # raises UnicodeEncodeError, a ValueError, for a lone surrogate
+        check_unicode(value)
         return value
     if value is None:
         return ""

@@ -26,6 +26,11 @@ def is_traced():
     return not tf.executing_eagerly()
 
 
+def is_eager():
+    """Return whether TensorFlow computes values rather than a graph."""
+    return keras.backend.backend() == "tensorflow" and not is_traced()
+
+
 @functools.cache
 def _trace(function, *specs):
     """Return `function`, which has a custom gradient, as a TensorFlow graph.

@@ -9,6 +9,7 @@ kernels of every device are fastest for plain two-dimensional products.
 import keras
 from keras import ops
 
+from bert_tf.errors import UserError
 from bert_tf.modeling import cpu_graph
 from bert_tf.modeling.layer_states import CALL_ARGUMENTS, ConfigLayer, register
 from bert_tf.modeling.token_layout import TokenLayout
@@ -227,6 +228,7 @@ class Embeddings(ConfigLayer):
             )
         x = ops.cast(ops.take(self.word_embeddings, input_ids, axis=0), self.compute_dtype)
         if self.config.has_segment_embeddings:
+            _check_segment_ids(segment_ids, self.config.type_vocab_size)
             # There are few segments: a product with one-hot rows is faster to differentiate than a
             # gather, whose gradient adds B*S rows into the same two.
             table = ops.cast(self.token_type_embeddings, self.compute_dtype)
@@ -242,6 +244,22 @@ class Embeddings(ConfigLayer):
         x = x + positions
         x = self.dropout(self.norm(x), training=training, replica_id=replica_id)
         return x if self.projection is None else self.projection(x)
+
+
+def _check_segment_ids(segment_ids, size):
+    """Raise UserError for ids without an embedding, whose one-hot rows would be zeros.
+
+    Only eagerly: in a graph there is nothing to raise the error, and records are checked when they
+    are read.
+    """
+    if not cpu_graph.is_eager():
+        return
+    least, most = int(ops.min(segment_ids)), int(ops.max(segment_ids))
+    if least < 0 or most >= size:
+        raise UserError(
+            f"`segment_ids`: found {least if least < 0 else most}, expected ids from 0 to "
+            f"{size - 1} (type_vocab_size {size})"
+        )
 
 
 @register

@@ -327,16 +327,19 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         """Return the weight and its moments after a step."""
         # Not the fused kernel: it takes 1 - beta in float32, which is off by 1e-5 for beta_2.
         weight, m, v = (_float32(x) for x in (weight, m, v))
+        # They are float32, and weights may be float64.
+        scale, rate = (ops.cast(x, weight.dtype) for x in (scale, rate))
         gradient = gradient * scale
         new_m, new_v = 1.0 - self.beta_1, 1.0 - self.beta_2
         if is_finite is not None:  # A factor of 1 changes no bit, and a factor of 0 skips the step.
             gradient = ops.where(is_finite, gradient, 0.0)
-            keep = ops.cast(is_finite, "float32")
+            keep = ops.cast(is_finite, weight.dtype)
             new_m, new_v, rate = new_m * keep, new_v * keep, rate * keep
         m = m + (gradient - m) * new_m
         v = v + (ops.square(gradient) - v) * new_v
         first, second = m, v
         if corrections is not None:
+            corrections = [ops.cast(x, weight.dtype) for x in corrections]
             first, second = m / corrections[0], v / corrections[1]
         update = first / (ops.sqrt(second) + self.epsilon)
         if self.weight_decay and not is_excluded:
@@ -391,7 +394,8 @@ def _as_tensor(value):
 
 def _global_norm(gradients):
     if _IS_TENSORFLOW:
-        return tf.linalg.global_norm(gradients)
+        # Of a model in float64, the gradients of the heads are float32.
+        return tf.linalg.global_norm([tf.cast(gradient, tf.float32) for gradient in gradients])
     return ops.sqrt(sum(ops.sum(ops.square(gradient)) for gradient in gradients))
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Set
 
 import numpy as np
 
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, check_unicode
 
 
 def check_list(values, argument, expected):
@@ -31,6 +31,7 @@ def check_texts(texts, argument):
     for i, text in enumerate(texts):
         if not isinstance(text, str):
             raise UserError(f"`{argument}`: expected texts, item {i} is {text!r:.50}")
+        check_unicode(text, f"`{argument}`: item {i}")
     return texts
 
 
@@ -52,6 +53,9 @@ def check_pairs(texts, argument):
         is_pair = isinstance(pair, (tuple, list, np.ndarray)) and len(pair) == 2
         if not is_pair or not all(isinstance(x, (str, bytes)) for x in pair):
             raise UserError(f"`{argument}`: expected {expected}, item {i} is {text!r:.50}")
+        for x in pair:
+            if isinstance(x, str):
+                check_unicode(x, f"`{argument}`: item {i}")
         pairs.append(tuple(pair))
     return pairs
 

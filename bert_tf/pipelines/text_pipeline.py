@@ -17,7 +17,7 @@ from bert_tf import checkpoints, console
 from bert_tf.checkpoints import PretrainedFiles
 from bert_tf.configs.train import BatchConfig
 from bert_tf.data.input_pipeline import length_multiple
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, check_unicode
 from bert_tf.io import files
 from bert_tf.modeling.models import INPUTS, BertModel
 from bert_tf.pipelines.arguments import check_texts
@@ -127,7 +127,8 @@ class TextPreprocessor:
         self._lengths, self._num_empty = LengthCounter(max_seq_length), 0
 
     def convert(self, text):
-        """Return the `EncodedText` of a `Text`."""
+        """Return the `EncodedText` of a `Text`; raise UserError if it has a surrogate."""
+        check_unicode(text.text_a + (text.text_b or ""), f"text {text.index}")
         ids_a, word_lengths_a = self._encode(text.text_a)
         ids_b, word_lengths_b = self._encode(text.text_b or "")
         packed = pack_pair(

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from bert_tf import checkpoints
 from bert_tf.checkpoints import PretrainedFiles
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, check_unicode
 from bert_tf.modeling.models import INPUTS
 from bert_tf.tokenization.graph import GraphTokenizer
 from bert_tf.tokenization.settings import RELEASE_SETTINGS, resolve_settings
@@ -179,6 +179,9 @@ def _to_strings(texts, argument):
         try:
             texts = tf.convert_to_tensor(texts, tf.string)
         except (TypeError, ValueError):
+            for i, text in enumerate([texts] if isinstance(texts, str) else texts):
+                if isinstance(text, str):
+                    check_unicode(text, f"`{argument}`: item {i}")
             raise UserError(f"`{argument}`: expected a string, or a list of strings") from None
     if texts.dtype != "string":
         raise UserError(f"`{argument}`: expected strings, found {texts.dtype}")

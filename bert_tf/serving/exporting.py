@@ -122,10 +122,31 @@ def export(servable, export_dir, version=None):
     return folder
 
 
+def _sort_variables(archive):
+    """Make an archive save its variables in the same order each time.
+
+    TensorFlow keeps the variables of a function in a set, whose order depends on addresses.
+    """
+    track = archive._filter_and_track_resources
+
+    def track_in_order():
+        track()
+        trackable = archive._tf_trackable
+        trackable._all_variables = sorted(trackable._all_variables, key=_creation_order)
+
+    archive._filter_and_track_resources = track_in_order
+
+
+def _creation_order(variable):
+    # "name_17", where 17 is the number of the variable.
+    return int(variable._unique_id.rpartition("_")[2])
+
+
 def _write(servable, folder):
     model, _, buckets, options = servable.prepared
     takes_text = options.inputs == "text"
     archive = keras.export.ExportArchive()
+    _sort_variables(archive)
     for trackable in (model, servable.module or servable.tokenizer) if takes_text else (model,):
         # ExportArchive finds the weights of a Keras model itself; track() would write them twice.
         if not isinstance(trackable, keras.Layer):

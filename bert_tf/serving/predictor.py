@@ -12,7 +12,7 @@ import sys
 
 import numpy as np
 
-from bert_tf.errors import UserError, reason
+from bert_tf.errors import UserError, check_unicode, reason
 from bert_tf.io import files, json_files
 from bert_tf.serving.answers import answers_of
 
@@ -195,7 +195,7 @@ class BasePredictor:
             expected = "a list of texts" if name == "endings" else "a text"
             raise ValueError(f"{name}: {expected} was expected")
         for text in texts:
-            text.encode()  # raises UnicodeEncodeError, a ValueError, for a lone surrogate
+            check_unicode(text, name)
         return value
 
 
@@ -212,6 +212,10 @@ class _LocalPredictor(BasePredictor):
     def _run(self, columns):
         import tensorflow as tf
 
+        for name, values in columns.items():
+            for i, value in enumerate(values):
+                if isinstance(value, str):
+                    check_unicode(value, f"row {i}, {name}")
         inputs = {name: tf.constant(x, self._dtypes[name]) for name, x in columns.items()}
         return {name: x.numpy() for name, x in self._serve(inputs).items()}
 

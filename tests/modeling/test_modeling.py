@@ -420,3 +420,11 @@ def test_mixed_precision_does_not_round_the_bias_of_words():
     model.get_layer("masked_lm").output_bias.assign(np.full(50, 1.001, "float32"))
     change = model(batch)["masked_lm_logits"] - before
     np.testing.assert_allclose(change, 1.001, atol=1e-6)
+
+
+@pytest.mark.parametrize("index", [-1, 2])
+def test_segment_ids_without_embeddings_are_rejected(index):
+    batch = features()
+    batch["segment_ids"][1, 2] = index
+    with pytest.raises(bert_tf.UserError, match=rf"`segment_ids`: found {index}, .* 0 to 1 \("):
+        BertModel(tiny())(batch)

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 import bert_tf
 from bert_tf import checkpoints, configs, modeling, optimization, tasks, training
-from tests.common import TINY, run_python
+from tests.common import TINY, features, run_python
 from tests.optimization import golden_fit
 from tests.training.training_helpers import Batches, config, mirrored, one_device
 
@@ -258,3 +258,14 @@ def test_the_loop_refuses_what_it_would_ignore(optimizer, message, tmp_path):
 def test_examples_in_docstrings(module):
     results = doctest.testmod(module, extraglobs={"bert_tf": bert_tf})
     assert results.attempted and not results.failed
+
+
+def test_a_model_in_float64_is_trained():
+    """Its heads are float32, so the gradients have two types."""
+    model = bert_tf.BertClassifier(TINY, 2, dtype="float64")
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(bert_tf.AdamWeightDecay(1e-3), loss={"logits": loss})
+    batch = features()
+    del batch["masked_lm_positions"]
+    history = model.fit(batch, {"logits": np.int32([0, 1, 0])}, epochs=1, verbose=0)
+    assert np.isfinite(history.history["loss"]).all()

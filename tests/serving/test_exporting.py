@@ -1,8 +1,11 @@
 """What an export writes: for TF Serving, for clients, and of two exports at the same time."""
 
+import hashlib
 import json
 import os
 import pathlib
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -112,3 +115,28 @@ def test_tags_of_a_hugging_face_model(root, monkeypatch):
         pytest.raises(flags.IllegalFlagValueError, match="max_seq_length"),
     ):
         run("export_model", "--task=encoder", "--export_dir=x", "--max_seq_length=0")
+
+
+_EXPORT = """
+import sys
+from bert_tf import configs, serving
+from tests.serving.serving_models import make_servable
+servable = make_servable("token_classification", sys.argv[1], configs.ServingConfig())
+serving.export(servable, sys.argv[2])
+"""
+
+
+@pytest.mark.slow
+def test_exports_of_a_model_are_equal(vocab_file, tmp_path):
+    """Byte by byte, apart from the random id that TensorFlow writes into fingerprint.pb."""
+    digests = []
+    for name in "ab":
+        command = [sys.executable, "-c", _EXPORT, vocab_file, str(tmp_path / name)]
+        subprocess.run(command, check=True, timeout=300)
+        folder = tmp_path / name / "1"
+        paths = [x for x in folder.rglob("*") if x.is_file() and x.name != "fingerprint.pb"]
+        digests.append(
+            {str(x.relative_to(folder)): hashlib.sha256(x.read_bytes()).digest() for x in paths}
+        )
+    assert len(digests[0]) > 4
+    assert digests[0] == digests[1]

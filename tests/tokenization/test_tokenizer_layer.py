@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 
 import bert_tf
+from bert_tf.pipelines.arguments import check_pairs
 from bert_tf.tokenization.packing import pack_pair
 from tests.common import TINY, WORDS, write_vocab
 
@@ -177,3 +178,10 @@ def test_import_bert_tf_is_enough_to_load(tmp_path):
         [sys.executable, "-c", LOAD, tmp_path / "model.keras"], capture_output=True, text=True
     )
     assert done.stdout == "8\n", done.stderr
+
+
+def test_a_lone_surrogate_is_reported(tokenizer):
+    with pytest.raises(bert_tf.UserError, match=r"`texts`: item 1: .* character 2 .*'\\ud800'"):
+        tokenizer(["a", "b \ud800"])
+    with pytest.raises(bert_tf.UserError, match=r"`texts`: item 0: .* lone surrogate"):
+        check_pairs([("a", "\udcff")], "texts")

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from bert_tf import console
 from bert_tf.data.rows import BadRows, TfdsRows
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, check_unicode
 from bert_tf.io import files, json_files
 from bert_tf.tasks.question_answering.alignment import Words
 
@@ -98,6 +98,8 @@ def _get(values, key, kind, where):
         raise UserError(
             f"{where}: {key!r} must be {_TYPE_NAMES[kind]}, found {_abbreviated(value)}"
         )
+    if kind is str:
+        check_unicode(value, f"{where}: {key!r}")
     return value
 
 
