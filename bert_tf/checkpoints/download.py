@@ -2,7 +2,12 @@
 
 # Not pooch: it restarts interrupted downloads and has neither locks nor a limit of unpacked size.
 
+import ipaddress
 import os
+import re
+import socket
+import time
+import urllib.parse
 
 from bert_tf import console
 from bert_tf.errors import UserError, reason
@@ -10,6 +15,13 @@ from bert_tf.errors import UserError, reason
 _BLOCK_BYTES = 1 << 20
 _TIMEOUT_SECONDS = 30
 _NUM_RETRIES = 3
+# Resumed connections in a row that bring the download no further, seconds to wait after the first
+# of them, and connections in all.
+_MAX_STALLS = 5
+_FIRST_WAIT = 0.5
+_MAX_CONNECTIONS = 1000
+# No published model is larger; an endless answer must not fill the disk.
+_MAX_BYTES = 8 << 30
 
 
 def download(url, path, folder):
@@ -37,13 +49,30 @@ def download(url, path, folder):
         raise_on_status=False,
     )  # fmt: skip
     part = path + ".part"
+    if os.path.isdir(part):
+        raise UserError(f"{part}: a folder, expected a file; remove it to download the model")
+    best, stalls, connections = 0, 0, 0
     try:
         with requests.Session() as session:
+            if not _is_private(url):
+                session.hooks["response"] = [_refuse_private_target]
             session.mount("http://", HTTPAdapter(max_retries=retry))
             session.mount("https://", HTTPAdapter(max_retries=retry))
             while not _download_rest(session, url, part):
-                console.info("%s: interrupted after %d bytes, resuming", url, os.path.getsize(part))
-    except (requests.RequestException, HTTPError) as error:
+                size, connections = os.path.getsize(part), connections + 1
+                # A server that cannot resume starts over, so what counts is the furthest byte.
+                best, stalls = max(best, size), 0 if size > best else stalls + 1
+                if stalls == _MAX_STALLS or connections == _MAX_CONNECTIONS:
+                    raise UserError(
+                        f"{url}: the connection was interrupted {connections} times, {stalls} of "
+                        f"them without progress, after {best} bytes at most; try again later"
+                    )
+                console.info("%s: interrupted after %d bytes, resuming", url, size)
+                if stalls:
+                    time.sleep(_FIRST_WAIT * 2 ** (stalls - 1))
+    except UserError:
+        raise
+    except (requests.RequestException, HTTPError, ValueError) as error:  # ValueError: of urllib
         raise UserError(
             f"{url} cannot be reached ({reason(_root_cause(error))}); download it on a machine "
             f"with a network connection and save it as {path}, or unpack it into {folder}"
@@ -74,7 +103,12 @@ def _download_rest(session, url, part):
             raise UserError(f"{url}: the server answers {response.status_code} {response.reason}")
         if start and response.status_code != 206:  # the server cannot resume and sends everything
             start = 0
-        total = start + int(response.headers.get("Content-Length") or 0)
+        length = response.headers.get("Content-Length") or "0"
+        if not re.fullmatch("[0-9]{1,18}", length):
+            raise UserError(f"{url}: the server sent Content-Length {length[:40]!r}, no number")
+        total = start + int(length)
+        if total > _MAX_BYTES:
+            raise _too_large(url)
         ticker = console.Ticker(
             f"downloading {url}", "MB", total=total >> 20 or None, initial=start >> 20
         )
@@ -83,8 +117,11 @@ def _download_rest(session, url, part):
             with open(part, "ab" if start else "wb") as writer:
                 # Unlike `iter_content`, this returns all bytes that came before an interruption.
                 for block in response.raw.stream(_BLOCK_BYTES, decode_content=False):
-                    writer.write(block)
                     size += len(block)
+                    if size > _MAX_BYTES:
+                        os.remove(part)
+                        raise _too_large(url)
+                    writer.write(block)
                     ticker.add((size >> 20) - ticker.count)
         except HTTPError:
             if size == start:
@@ -92,6 +129,30 @@ def _download_rest(session, url, part):
             return False
         ticker.done()
         return True
+
+
+def _too_large(url):
+    return UserError(f"{url}: the server sends more than {_MAX_BYTES >> 30} GB, expected a model")
+
+
+def _is_private(url):
+    """Return whether the host of an address is this machine or one of a private network."""
+    host = urllib.parse.urlsplit(url).hostname or ""
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        return any(not ipaddress.ip_address(x[4][0].split("%")[0]).is_global for x in found)
+    except (OSError, ValueError):  # unknown: the request itself fails, or goes to a proxy
+        return False
+
+
+def _refuse_private_target(response, **_):
+    """Raise UserError for a redirect from a public server into the user's own network."""
+    target = response.headers.get("Location")
+    if response.is_redirect and _is_private(target := urllib.parse.urljoin(response.url, target)):
+        raise UserError(
+            f"{response.url}: the server redirects to {target[:200]}, an address of this machine "
+            "or of a private network, which is refused"
+        )
 
 
 def _root_cause(error):

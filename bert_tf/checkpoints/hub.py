@@ -20,6 +20,7 @@ from bert_tf.io import files, json_files, locks
 
 BASE_URL = "https://storage.googleapis.com/bert_models"
 _BLOCK_BYTES = 1 << 20
+_REQUIRED = (files.CONFIG, f"{RELEASE_CHECKPOINT}.index", files.VOCABULARY)
 # No published model is larger; an archive that claims to be is not one of them.
 _MAX_UNPACKED_BYTES = 8 << 30
 
@@ -92,7 +93,7 @@ def fetch(name: str, cache: str | None = None, base_url: str | None = None) -> s
                 _fetch(name, f"{base_url}/{MODELS[name]}", folder, is_locked)
             elif is_locked:
                 _remove(folder + ".zip")
-    for name in (files.CONFIG, f"{RELEASE_CHECKPOINT}.index", files.VOCABULARY):
+    for name in _REQUIRED:
         if not os.path.exists(os.path.join(folder, name)):
             raise UserError(
                 f"{folder}: {name} is missing; remove the folder to download the model again"
@@ -176,6 +177,8 @@ def _unpack(name, archive, folder):
                 if base.startswith(expected):
                     with opened.open(entry) as reader, open(target, "wb") as writer:
                         digests[base] = _copy(reader, writer)
+            if missing := [x for x in _REQUIRED if x not in digests]:
+                raise _RefusedArchive(f"{archive}: lacks {', '.join(missing)}; it was removed")
             _check_digests(name, archive, folder, digests)
     except _RefusedArchive:
         raise

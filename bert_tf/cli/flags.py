@@ -113,7 +113,9 @@ def _check_remote_paths():
     """Raise UserError for a flag with a path, such as `gs://`, that TensorFlow cannot access."""
     for flag in (FLAGS[name] for name in FLAGS):
         if flag.present:
-            files.check_reachable(flag.value, flag.name)
+            # A text may begin with "https://".
+            is_path = flag.name not in ("text", "query")
+            files.check_reachable(flag.value, flag.name, is_path)
 
 
 # What TensorFlow's C++ code prints before its logging is set up, at any TF_CPP_MIN_LOG_LEVEL

@@ -64,6 +64,8 @@ class FeatureCache:
     def _check(self):
         """Return (metadata, None), or (None, the reason) if the file must be rebuilt."""
         path, metadata_path = self.path, f"{self.path}.json"
+        if tf.io.gfile.isdir(path):
+            raise UserError(f"{path}: a folder, expected a file of features; remove or rename it")
         if not tf.io.gfile.exists(path):
             return None, "it does not exist yet"
         if not tf.io.gfile.exists(metadata_path):

@@ -73,18 +73,22 @@ def identity(paths, sizes):
 def side_file(path):
     """Return the path of the side file of a TFRecord file.
 
-    All shards have the same one: "wiki.counts.json" for "wiki-00000-of-00040".
+    All shards have the same one: "wiki.counts.json" for "wiki-00000-of-00040". So have sets of
+    shards of a different number, such as "wiki-00000-of-00080".
     """
     return _SHARD.sub("", path) + files.RECORD_COUNTS
 
 
 def write_counts(counts):
-    """Write the side files of complete TFRecord files; `counts` is a dict from path to number."""
+    """Write the side files of complete TFRecord files; `counts` is a dict from path to number.
+
+    Entries of other files in them are kept.
+    """
     groups: dict[str, list] = {}
     for path in counts:
         groups.setdefault(side_file(path), []).append(path)
     for side, paths in groups.items():
-        _write(side, {os.path.basename(path): path for path in paths}, counts)
+        _write(side, {os.path.basename(path): path for path in paths}, counts, _read(side))
 
 
 def save_counts(cache, counts):
@@ -92,8 +96,11 @@ def save_counts(cache, counts):
     _write(cache, {path: path for path in counts}, counts)
 
 
-def _write(path, names, counts):
+def _write(path, names, counts, others=None):
     entries = {
+        name: {"size": size, "records": records} for name, (size, records) in (others or {}).items()
+    }
+    entries |= {
         name: {"size": size, "records": int(counts[source])}
         for (name, source), size in zip(names.items(), sizes(list(names.values())), strict=True)
     }

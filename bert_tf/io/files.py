@@ -93,7 +93,7 @@ def copy_model_files(source, target):
 _SCHEME = re.compile(r"(?!grpc:)[a-z][a-z0-9+.-]*://")
 
 
-def check_reachable(value, argument):
+def check_reachable(value, argument, is_path=True):
     """Check that remote paths, such as `gs://` paths, can be reached.
 
     A missing file is not an error here, but a missing network, credentials or file system is, and
@@ -102,6 +102,7 @@ def check_reachable(value, argument):
     Args:
       value: a path, comma-separated paths, a list of them, or any other value, which is ignored.
       argument: the argument that gave it, for the message.
+      is_path: False for a text, which is only checked for characters that TensorFlow refuses.
 
     Raises:
       UserError: if TensorFlow cannot access a path.
@@ -111,7 +112,7 @@ def check_reachable(value, argument):
     if "tensorflow" in sys.modules and not all(map(_is_unicode, texts)):
         shown = ", ".join(texts).encode("utf-8", "backslashreplace").decode()
         raise UserError(f"`{argument}`: {shown} is not valid UTF-8, which TensorFlow requires")
-    paths = [x.strip() for text in texts for x in text.split(",")]
+    paths = [x.strip() for text in texts for x in text.split(",")] if is_path else []
     for path in filter(_SCHEME.match, paths):
         try:
             system(path).exists(path)

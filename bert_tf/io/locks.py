@@ -25,7 +25,7 @@ def locked(folder, argument, activity):
     The operating system releases the lock when the process ends, in whatever way. Object stores
     such as `gs://` have no locks; a log line reports that. If another process holds the lock, or
     the folder cannot be written, a UserError names `argument`, which gave the folder, and the
-    `activity` of this process there, such as "trains".
+    `activity` of this process there, such as "trains". Yields whether the folder is locked.
     """
     import filelock
 
@@ -34,7 +34,7 @@ def locked(folder, argument, activity):
         console.info(
             "%s cannot be locked: make sure that only one process %s there", folder, activity
         )
-        yield
+        yield False
         return
     path = os.path.join(folder, ".lock")
     lock = filelock.FileLock(
@@ -68,7 +68,7 @@ def locked(folder, argument, activity):
                 ) from None
             time.sleep(0.1)
     try:
-        yield
+        yield lock.is_locked
     finally:
         lock.release()
 
@@ -78,17 +78,36 @@ def _write_process_id(descriptor):
     os.write(descriptor, str(os.getpid()).encode())
 
 
+# Without a lock, another process may be writing files that are younger than this.
+_OLD_SECONDS = 24 * 3600
+
 # Names made by `files.temporary_name`, and the files that TensorFlow writes for such a checkpoint,
 # which have names like "model.ckpt-9.tmp-123.data-00000-of-00001.tempstate456" until they are
 # complete.
 _TEMPORARY = re.compile(r".+\.tmp-\d+(\.index|\.data-\d+-of-\d+)?(\.tempstate\d+)?$")
 
 
-def remove_temporary_files(folder):
-    """Remove the partial files of killed processes; no other process may be writing there."""
+def is_left(path, is_locked):
+    """Return whether an incomplete file is that of a killed process: with a lock, or if it is old.
+
+    Object stores have no times of folders: these stay.
+    """
+    if is_locked:
+        return True
+    try:
+        modified = files.size_and_time(path)[1]
+    except UserError:  # another process has just removed or renamed it
+        return False
+    return 0 < modified < (time.time() - _OLD_SECONDS) * 1e9
+
+
+def remove_temporary_files(folder, is_locked=True):
+    """Remove the partial files of killed processes; see `is_left`."""
     gfile = files.system(folder)
     if gfile.isdir(folder):
         # Object stores list folders with a trailing slash.
         for name in filter(_TEMPORARY.match, (x.rstrip("/") for x in gfile.listdir(folder))):
             path = os.path.join(folder, name)
+            if not is_left(path, is_locked):
+                continue
             (gfile.rmtree if gfile.isdir(path) else gfile.remove)(path)

@@ -109,8 +109,8 @@ def export(servable, export_dir, version=None):
     Raises:
       UserError: if that version exists, or another process is exporting to the same folder.
     """
-    with locks.locked(export_dir, "export_dir", "exports"):
-        locks.remove_temporary_files(export_dir)
+    with locks.locked(export_dir, "export_dir", "exports") as is_locked:
+        locks.remove_temporary_files(export_dir, is_locked)
         versions = [int(name) for name in list_versions(export_dir)]
         if version is None:
             version = max(versions, default=0) + 1

@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from bert_tf import checkpoints, console
 from bert_tf.errors import DamagedFile, UserError
-from bert_tf.io import files, json_files
+from bert_tf.io import files, json_files, locks
 from bert_tf.io.json_files import Count
 
 KEEP = 5
@@ -199,14 +199,15 @@ def _list_checkpoints(output_dir):
     )
 
 
-def remove_incomplete(output_dir):
-    """Remove the data files of checkpoints without an index, which killed processes left."""
+def remove_incomplete(output_dir, is_locked=True):
+    """Remove the data files of checkpoints without an index; see `locks.is_left`."""
     system = files.system(output_dir)
     names = set(system.listdir(output_dir))
     for name in sorted(names):
         match = _DATA_NAME.fullmatch(name)
-        if match and f"{match[1]}.index" not in names:
-            path = os.path.join(output_dir, name)
+        path = os.path.join(output_dir, name)
+        is_incomplete = match and f"{match[1]}.index" not in names
+        if is_incomplete and locks.is_left(path, is_locked):
             system.remove(path)
             console.info("removed %s, which has no index: a process was killed", path)
 

@@ -65,7 +65,7 @@ def fine_tune(spec, config):
     data.config = dataclasses.replace(data.config, **extra_settings(model.tokenizer_settings))
     data.config = data.config.resumed(config.output_dir)
     run = Run(spec, config, data, strategy, model)
-    with exclusive_directory(config.output_dir, run.workers):
+    with exclusive_directory(config.output_dir, run.workers, config.do_train):
         run.check_and_save_config(config.output_dir)
         run.make_features()
         return run.run_seeds()

@@ -22,8 +22,10 @@ _LOCKED: set[str] = set()
 
 
 @contextlib.contextmanager
-def exclusive_directory(output_dir, workers=None):
+def exclusive_directory(output_dir, workers=None, is_training=True):
     """Lock a folder for this process; UserError if another process trains there.
+
+    Before training, what killed processes left is removed; without a lock only if it is old.
 
     With several `workers` the chief locks it. The kernel releases the lock when the process ends
     for any reason. Object stores such as `gs://` have no locks, which is logged. Locking a folder
@@ -34,10 +36,11 @@ def exclusive_directory(output_dir, workers=None):
         yield
         return
     files.make_folder(output_dir)
-    with locks.locked(output_dir, "output_dir", "trains"):
-        locks.remove_temporary_files(output_dir)
-        locks.remove_temporary_files(os.path.join(output_dir, checkpointing.BEST))
-        checkpointing.remove_incomplete(output_dir)
+    with locks.locked(output_dir, "output_dir", "trains") as is_locked:
+        if is_training:
+            locks.remove_temporary_files(output_dir, is_locked)
+            locks.remove_temporary_files(os.path.join(output_dir, checkpointing.BEST), is_locked)
+            checkpointing.remove_incomplete(output_dir, is_locked)
         _LOCKED.add(folder)
         try:
             yield

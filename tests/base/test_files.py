@@ -101,6 +101,7 @@ def test_remote_paths(no_network, tmp_path):
     # No paths, or local ones.
     for value in ("grpc://10.0.0.1:8470", str(tmp_path / "nothing"), "a, b", 1, None, ()):
         files.check_reachable(value, "x")
+    files.check_reachable(["https://b/x"], "text", is_path=False)
     with pytest.raises(UserError, match=r"`x`: nope://b/x cannot be accessed \(.*nope"):
         files.check_reachable("nope://b/x", "x")
 

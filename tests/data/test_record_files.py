@@ -67,6 +67,17 @@ def test_shards_share_a_side_file_with_their_counts(shards, tmp_path):
     assert files.expand(f"{tmp_path}/x*,{tmp_path}/o*", "input_file") == [*paths, other]
 
 
+def test_sets_of_shards_with_one_name_keep_their_counts(tmp_path):
+    """Their side file is the same one, also that of version 0.1."""
+    for number in (2, 4):
+        paths = [tmp_path / f"x-{i:05d}-of-{number:05d}" for i in range(number)]
+        record_files.write_counts({write(path, i + 1): i + 1 for i, path in enumerate(paths)})
+    for number in (2, 4):
+        paths = [str(tmp_path / f"x-{i:05d}-of-{number:05d}") for i in range(number)]
+        counts = record_files.read_counts(paths, record_files.sizes(paths))
+        assert counts == list(range(1, number + 1))
+
+
 def test_side_file_of_other_data_is_ignored_with_a_message(shards, tmp_path, caplog):
     caplog.set_level("INFO", "bert_tf")
     paths, _ = shards

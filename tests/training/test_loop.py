@@ -7,10 +7,12 @@ import signal
 import time
 
 import pytest
+import tensorflow as tf
 
 import bert_tf
 from bert_tf import training
 from bert_tf.data import input_pipeline, records
+from bert_tf.io import files
 from tests.training.training_helpers import assert_same, log, run, start, tensors
 
 # Saves often and returns to the host after each step, so that a signal can arrive in any state.
@@ -54,6 +56,29 @@ def test_folder_of_a_running_process_is_an_error(plain_run, tmp_path, monkeypatc
     before = {path.name for path in tmp_path.iterdir()} - {temporary.name, incomplete.name}
     run(tmp_path, 20)  # nothing to do
     assert {path.name for path in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize("is_training", [True, False])
+def test_files_in_flight_stay_without_locks(monkeypatch, is_training):
+    """Those of a process that trains in an object store; only old ones are removed, to train."""
+    folder, now = f"ram://run-{is_training}", time.time_ns()
+    names = ["m.ckpt-9.tmp-123.index", "model.ckpt-77.data-00000-of-00001", "model.ckpt-5.index"]
+    for age in ("new", "old"):
+        tf.io.gfile.makedirs(f"{folder}/{age}/best")
+        for name in (*names, f"best/{names[0]}"):
+            with tf.io.gfile.GFile(f"{folder}/{age}/{name}", "w") as writer:
+                writer.write("x")
+
+    def size_and_time(path):
+        return 0, now - 10**9 * (2 * 24 * 3600 if "/old/" in path else 60)
+
+    monkeypatch.setattr(files, "size_and_time", size_and_time)
+    for age in ("new", "old"):
+        with training.exclusive_directory(f"{folder}/{age}", is_training=is_training):
+            left = tf.io.gfile.glob(f"{folder}/{age}/*m*.ckpt*") + tf.io.gfile.glob(
+                f"{folder}/{age}/best/*m*.ckpt*"
+            )
+        assert len(left) == (1 if age == "old" and is_training else 4)
 
 
 def test_signals_are_requests_until_the_second_ctrl_c():
