@@ -1,9 +1,7 @@
 """The release's Adam and LAMB, as Keras optimizers and for the loop of `bert_tf.training`."""
 
-import contextlib
 import functools
 import inspect
-import json
 import math
 import re
 from collections.abc import Callable, Sequence
@@ -14,6 +12,7 @@ from keras import ops
 
 from bert_tf.errors import UserError
 from bert_tf.optimization.layer_decay import rate_factors
+from bert_tf.optimization.schedule import describe
 
 _IS_TENSORFLOW = keras.backend.backend() == "tensorflow"
 if _IS_TENSORFLOW:
@@ -149,18 +148,10 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
 
     @property
     def rate_config(self):
-        """The learning rate in JSON values, a dict: a number, the config of a schedule, or a name.
-
-        A function, and a schedule without a config in numbers and strings, only have a name.
-        """
-        rate = self._learning_rate
-        if not callable(rate):
-            return {"learning_rate": super().get_config()["learning_rate"]}
-        if isinstance(rate, keras.optimizers.schedules.LearningRateSchedule):
-            # NumPy's numbers become those of Python.
-            with contextlib.suppress(NotImplementedError, TypeError, ValueError):
-                return json.loads(json.dumps(rate.get_config(), default=float))
-        return {"name": getattr(rate, "__qualname__", type(rate).__name__)}
+        """The learning rate in JSON values: a dict; see `schedule.describe`."""
+        if callable(self._learning_rate):
+            return describe(self._learning_rate)
+        return {"learning_rate": super().get_config()["learning_rate"]}
 
     def build(self, variables):
         """Create the moments, in the strategy's scope.

@@ -1,5 +1,8 @@
 """The release's learning-rate schedule."""
 
+import contextlib
+import json
+
 import keras
 from keras import ops
 
@@ -54,3 +57,15 @@ class LinearWarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
             "num_train_steps": self.num_train_steps,
             "num_warmup_steps": self.num_warmup_steps,
         }
+
+
+def describe(rate):
+    """Return the config of a schedule as JSON values, a dict.
+
+    A function, and a schedule whose config has more than numbers and strings, only have a name.
+    """
+    if isinstance(rate, keras.optimizers.schedules.LearningRateSchedule):
+        # NumPy's numbers become those of Python.
+        with contextlib.suppress(NotImplementedError, TypeError, ValueError):
+            return json.loads(json.dumps(rate.get_config(), default=float))
+    return {"name": getattr(rate, "__qualname__", type(rate).__name__)}
