@@ -155,7 +155,7 @@ class Run:
         return os.path.join(self.folder, checkpointing.BEST) if is_best else self.folder
 
     def save_config(self, folder):
-        """Save the task config of a run that trains."""
+        """Save the task config, if the run trains."""
         self.workers.chief_first(
             lambda: self.data.config.settle(folder, write=self.config.do_train)
         )
