@@ -262,6 +262,14 @@ class FineTuneConfig(Config):
         }
         return {part for part, is_needed in needed.items() if is_needed}
 
+    @property
+    def seed_folders(self):
+        """Dict from the seed of each run to its folder."""
+        if self.num_seeds == 1:
+            return {self.train.seed: self.output_dir}
+        seeds = range(self.train.seed, self.train.seed + self.num_seeds)
+        return {seed: os.path.join(self.output_dir, f"seed_{seed}") for seed in seeds}
+
     def check(self, spec):
         """Raise UserError for values that cannot be combined; before any data are read."""
         self.validate()
@@ -278,8 +286,9 @@ class FineTuneConfig(Config):
             return
         if not spec.can_distill:
             raise UserError(f"`teacher_dir` is not supported by {spec.name}")
-        output_dir = os.path.normpath(self.output_dir)
-        if os.path.normpath(self.teacher_dir) in (output_dir, os.path.join(output_dir, "best")):
-            raise UserError("`teacher_dir`: a model cannot be its own teacher")
+        teacher_dir = os.path.normpath(self.teacher_dir)
+        for folder in map(os.path.normpath, (self.output_dir, *self.seed_folders.values())):
+            if teacher_dir in (folder, os.path.join(folder, "best")):
+                raise UserError("`teacher_dir`: a model cannot be its own teacher")
         if not self.do_train:
             console.warning("`teacher_dir` has no effect without `do_train`")

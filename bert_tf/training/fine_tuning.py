@@ -66,8 +66,6 @@ def fine_tune(spec, config):
     data.config = data.config.resumed(config.output_dir)
     run = Run(spec, config, data, strategy, model)
     with exclusive_directory(config.output_dir, run.workers, config.do_train):
-        run.check_and_save_config(config.output_dir)
-        run.make_features()
         return run.run_seeds()
 
 
@@ -140,10 +138,9 @@ class Run:
         self.length_multiple = None
         self.teacher = data.make_teacher(spec, config) if has_teacher else None
         self.folder, self.trainer = config.output_dir, None
-        self.folders = {train.seed: config.output_dir}
-        if config.num_seeds > 1:
-            seeds = range(train.seed, train.seed + config.num_seeds)
-            self.folders = {x: results.seed_folder(config.output_dir, x) for x in seeds}
+        self.folders = config.seed_folders
+        if config.do_train and (count := data.num_train_units(None)) is not None:
+            train.num_train_steps(count, data.unit)  # at least one batch
         splits = dict.fromkeys(split for part in _STEMS for split in data.splits(part))
         self.paths = {
             split: result_file(config.output_dir, _STEMS[part_of(split)], split, ".tf_record")
@@ -157,8 +154,8 @@ class Run:
         is_best = self.config.train.best_metric
         return os.path.join(self.folder, checkpointing.BEST) if is_best else self.folder
 
-    def check_and_save_config(self, folder):
-        """Check that a resumed run has the same task config, or save that of a new run."""
+    def save_config(self, folder):
+        """Save the task config, if the run trains."""
         self.workers.chief_first(
             lambda: self.data.config.settle(folder, write=self.config.do_train)
         )
@@ -272,12 +269,13 @@ class Run:
 
     def run_seeds(self):
         """Make one run, or a run for each seed in its own folder, and a table of their results."""
+        for folder in (self.config.output_dir, *self.folders.values()):
+            self.data.config.check_resume(folder)
         if self.config.num_seeds == 1:
             return self.run(self.config.output_dir, self.train_config.seed)
         metrics: dict[str, dict] = {}
         for i, (seed, folder) in enumerate(self.folders.items()):
             console.info("run %d of %d: seed %d", i + 1, self.config.num_seeds, seed)
-            self.check_and_save_config(folder)
             for split, values in self.run(folder, seed).items():
                 metrics.setdefault(split, {})[seed] = values
             self.trainer = None
@@ -300,17 +298,23 @@ class Run:
             must_be_trained=not config.do_train,
             labels=self.data.config.labels or None,
         )
+        # Nothing is written before the weights are known to fit, and the config last.
+        if not self._features:
+            self.make_features()
+        steps = self._num_train_steps() if config.do_train else 0
+        for path in dict.fromkeys((config.output_dir, folder)):
+            self.save_config(path)
         if not train.best_metric and not config.do_train:
             log_best_checkpoint(folder)
         with record_checks.naming_bad_records(self.paths.values()):
             if config.do_train:
-                self._train(seed)
+                self._train(seed, steps)
             if train.best_metric:
                 self.trainer.use_best(train.best_metric)
             return self.data.evaluate_and_predict(self)
 
-    def _train(self, seed):
-        train, steps = self.train_config, self._num_train_steps()
+    def _train(self, seed, steps):
+        train = self.train_config
         (split,) = self.data.splits("train")
         count = self._count(split)
         batches = input_pipeline.TrainingInput(

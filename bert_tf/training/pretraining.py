@@ -17,6 +17,7 @@ from bert_tf.io import files
 from bert_tf.optimization import make_optimizer
 from bert_tf.tokenization.settings import resolve_settings
 from bert_tf.tokenization.vocabulary import check_vocabulary, vocabulary_text
+from bert_tf.training.checkpointing import check_metric
 from bert_tf.training.loop import exclusive_directory
 from bert_tf.training.pretraining_task import PretrainingTask
 from bert_tf.training.results import write_eval_results
@@ -47,14 +48,14 @@ def pretrain(config):
     data = PretrainingData(config, bert_config)
     data.check()
     strategy = make_strategy(**dataclasses.asdict(config.device))
-    workers = Workers(strategy)
+    train = config.train
+    evaluates = config.do_eval or train.eval_steps > 0
+    check_batch_sizes(train, strategy, config.do_train, evaluates, predict=False)
     with contextlib.ExitStack() as stack:
         check_all = functools.partial(data.check, num_checked=None)
         stack.enter_context(record_checks.naming_bad_records(data.paths, check_all))
         if config.do_train:  # one process may evaluate what another one trains
-            stack.enter_context(exclusive_directory(config.output_dir, workers))
-            # Saved next to the checkpoints, so that other programs can load the folder.
-            workers.chief_first(lambda: _save_model_files(config, bert_config))
+            stack.enter_context(exclusive_directory(config.output_dir, Workers(strategy)))
         return _run(config, bert_config, strategy, data)
 
 
@@ -112,16 +113,20 @@ def _make_masking(config, bert_config):
     return dynamic_masking.DynamicMasking(vocab, config.lengths, probability, seed)
 
 
-def _save_model_files(config, bert_config):
-    """Save the config of the model and, as far as they are known, the vocabulary and the casing.
+def _new_model_files(config, bert_config):
+    """Return the files that other programs need to load the checkpoints, a dict of paths to texts.
+
+    They are the config of the model and, as far as they are known, the vocabulary and the casing.
+    Files that exist are left out.
 
     Raises:
       UserError: if the folder holds a run with a different config or vocabulary.
     """
     folder, model = config.output_dir, config.model
+    texts, exists = {}, tf.io.gfile.exists
     path = os.path.join(folder, files.CONFIG)
-    if not tf.io.gfile.exists(path):
-        files.write_text(path, bert_config.to_json_string())
+    if not exists(path):
+        texts[path] = bert_config.to_json_string()
     elif (stored := BertConfig.from_json_file(path)) != bert_config:
         old, new = stored.to_dict(), bert_config.to_dict()
         names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
@@ -130,11 +135,11 @@ def _save_model_files(config, bert_config):
             "continue it with the same config, or use another `output_dir`"
         )
     if not model.vocab_file:
-        return
+        return texts
     check_vocabulary(tokenization.load_vocab(model.vocab_file), bert_config, model.vocab_file)
     path, text = os.path.join(folder, files.VOCABULARY), vocabulary_text(model.vocab_file)
-    if not tf.io.gfile.exists(path):
-        files.write_text(path, text)
+    if not exists(path):
+        texts[path] = text
     elif files.read_text(path) != text:
         raise UserError(
             f"`vocab_file`: {folder} holds a run with a different vocabulary; continue it with the "
@@ -144,21 +149,23 @@ def _save_model_files(config, bert_config):
     add_published_casing(settings, model.vocab_file)
     settings = settings and resolve_settings(**settings)
     path = os.path.join(folder, files.TOKENIZER_CONFIG)
-    if settings and not tf.io.gfile.exists(path):
-        files.write_text(path, json.dumps(settings, indent=2) + "\n")
+    if settings and not exists(path):
+        texts[path] = json.dumps(settings, indent=2) + "\n"
+    return texts
 
 
 def _run(config, bert_config, strategy, data):
     train = config.train
     set_seed(train.seed)
-    evaluates = config.do_eval or train.eval_steps > 0
-    check_batch_sizes(train, strategy, config.do_train, evaluates, predict=False)
+    model_files = _new_model_files(config, bert_config) if config.do_train else {}
     trainer = Trainer(
         lambda: PretrainingTask(bert_config, train.dtype_policy, config.objective != "none"),
         strategy,
         config.output_dir,
         config.model.init_checkpoint,
     )
+    check_metric(train.best_metric, trainer.task.metric_names)
+    trainer.workers.chief_first(lambda: files.write_texts(model_files))
     if config.do_train:
         if train.best_metric and data.evaluation.paths == data.train.paths:
             console.warning(

@@ -90,13 +90,8 @@ def write_predictions(folder, split, ids, predicted, labels, answers):
     console.info("wrote %s and %s", path, os.path.basename(results_path))
 
 
-def seed_folder(output_dir, seed):
-    """Return the folder of the run with a seed, one of several runs."""
-    return os.path.join(output_dir, f"seed_{seed}")
-
-
 def seed_folders(output_dir):
-    """Return the names of the folders of such runs."""
+    """Return the names of the folders of the runs with several seeds."""
     names = (name.rstrip("/") for name in tf.io.gfile.listdir(output_dir))
     return sorted(name for name in names if name.startswith("seed_"))
 

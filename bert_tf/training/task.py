@@ -156,7 +156,10 @@ class TaskData:
         return ""
 
     def count(self, split, features):
-        """Return the number of records of a split with this `FeatureCache`, None if unknown."""
+        """Return the number of records of a split, None if unknown.
+
+        `features` is its `FeatureCache`, None before that is made.
+        """
         return len(self.examples[split])
 
     def num_train_units(self, features):

@@ -189,6 +189,15 @@ def test_model_config(monkeypatch):
         ),
         ({"do_train": True, "teacher_dir": "out"}, "`teacher_dir`: .*its own teacher"),
         ({"do_train": True, "teacher_dir": "out/best/"}, "`teacher_dir`: .*its own teacher"),
+        (
+            {
+                "do_train": True,
+                "train": TrainConfig(seed=3),
+                "num_seeds": 2,
+                "teacher_dir": "./out/seed_4",
+            },
+            "`teacher_dir`: .*its own teacher",
+        ),
     ],
 )
 def test_fine_tune_config(values, message):

@@ -70,7 +70,7 @@ class QuestionAnsweringData(TaskData):
         return window_cache(path, source, summary, *settings, self.config.num_processes)
 
     def count(self, split, features):
-        return features.metadata["windows"]
+        return features.metadata["windows"] if features else None
 
     def num_train_units(self, features):
         return self.summaries["train"].questions

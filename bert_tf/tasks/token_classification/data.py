@@ -67,7 +67,7 @@ class TokenClassificationData(TaskData):
         return {"windows": write_records(path, records.TAGGING, values, "windows")}
 
     def count(self, split, features):
-        return features.metadata["windows"]
+        return features.metadata["windows"] if features else None
 
     def num_labels(self, split):
         return len(self.config.tags.names)

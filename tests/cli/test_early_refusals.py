@@ -1,0 +1,119 @@
+"""What can be refused before the data are used is refused before anything is written."""
+
+import pathlib
+import shutil
+
+import numpy as np
+import pytest
+from absl import flags
+
+from bert_tf import checkpoints
+from bert_tf.errors import UserError
+from tests.cli import good_inputs
+
+# For each script: flags that are added to its first command line in `good_inputs`, and the refusal.
+REFUSALS = {
+    "run_classifier": [
+        ("--init_checkpoint=model/none", "model/none"),
+        ("--init_checkpoint=other/model.ckpt", "word_embeddings has the shape"),
+        ("--train_batch_size=1000", "are less than one batch"),
+        ("--gradient_accumulation_steps=3", "train_batch_size=4 does not divide"),
+        ("--eval_batch_size=0", "eval_batch_size"),
+        ("--max_seq_length=600", "max_position_embeddings"),
+        ("--best_metric=f9 --eval_steps=1", "f9 is not a metric"),
+        ("--num_seeds=2 --init_checkpoint=model/none", "model/none"),
+        ("--num_seeds=2 --seed=0 --teacher_dir=out/seed_1", "its own teacher"),
+        ("--nodo_train --do_eval --init_checkpoint=", "no checkpoint"),
+    ],
+    "run_ner": [
+        ("--init_checkpoint=model/none", "model/none"),
+        ("--init_checkpoint=other/model.ckpt", "word_embeddings has the shape"),
+        ("--gradient_accumulation_steps=3", "train_batch_size=4 does not divide"),
+    ],
+    "run_squad": [
+        ("--init_checkpoint=model/none", "model/none"),
+        ("--init_checkpoint=other/model.ckpt", "word_embeddings has the shape"),
+        ("--train_batch_size=1000", "are less than one batch"),
+        ("--gradient_accumulation_steps=3", "train_batch_size=4 does not divide"),
+        ("--max_query_length=9", "max_query_length"),
+    ],
+    "run_multiple_choice": [
+        ("--init_checkpoint=model/none", "model/none"),
+        ("--init_checkpoint=other/model.ckpt", "word_embeddings has the shape"),
+        ("--train_batch_size=1000", "are less than one batch"),
+        ("--gradient_accumulation_steps=3", "train_batch_size=4 does not divide"),
+    ],
+    "run_pretraining": [
+        ("--init_checkpoint=model/none", "model/none"),
+        ("--init_checkpoint=other/model.ckpt", "word_embeddings has the shape"),
+        ("--gradient_accumulation_steps=3", "train_batch_size=4 does not divide"),
+        ("--best_metric=f9 --eval_steps=1", "f9 is not a metric"),
+        ("--max_seq_length=9", "max_seq_length=9"),
+        ("--vocab_file=none.txt", "none.txt"),
+    ],
+    "create_pretraining_data": [
+        ("--vocab_file=none.txt", "none.txt"),
+        ("--max_predictions_per_seq=-1", "max_predictions_per_seq"),
+        ("--output_file=out/x,out/x", "named twice"),
+        ("--output_file=out/x,text/a.txt", "also an input file"),
+        ("--input_file=text/none.txt", "none.txt"),
+    ],
+    "export_model": [
+        ("--version=-1", "version"),
+        ("--max_seq_length=600", "max_position_embeddings"),
+        ("--model=other", "other"),
+        ("--task=classification --labels=x,y", "lacks"),
+        ("--sequence_buckets=8", "sequence_buckets"),
+    ],
+    "bert-tf convert": [
+        ("--input=model/none", "model/none"),
+        ("--keep_optimizer", "keep_optimizer"),
+        ("--architecture=GPT", "GPT"),
+        ("--vocab_size=3", "vocab_size"),
+        ("--vocab_file=none.txt", "none.txt"),
+    ],
+    "bert-tf vocab learn": [
+        ("--input_file=text/none.txt", "none.txt"),
+        ("--vocab_size=1", "vocab_size"),
+        ("--input_file=text/a.txt,out", "out"),
+    ],
+}
+
+# The runs of the first command lines of this script are not needed.
+_NUMBERS = {"export_model": -1}
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory):
+    return good_inputs.Inputs(tmp_path_factory.mktemp("inputs"), run=None)
+
+
+@pytest.mark.parametrize("script", REFUSALS)
+def test_refusals_leave_no_files(script, inputs, run_script, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    command_line = good_inputs.COMMANDS[script][_NUMBERS.get(script, 0)]
+    inputs.copy(command_line, tmp_path)
+    tensors = {"bert/embeddings/word_embeddings": np.zeros((9, 9))}
+    checkpoints.write("other/model.ckpt", tensors)
+    problems = []
+    for added, message in REFUSALS[script]:
+        with pytest.raises((UserError, flags.Error)) as error:
+            run_script(script, *command_line.split(), *added.split())
+        if message not in str(error.value):
+            problems.append(f"{added}: {error.value}")
+        left = [str(x) for x in pathlib.Path("out").rglob("*") if x.is_file() and x.name != ".lock"]
+        if left:
+            problems.append(f"{added}: left {', '.join(left)}")
+        shutil.rmtree("out", ignore_errors=True)
+    assert not problems, "\n".join(problems)
+
+
+def test_only_features_stay_if_they_have_to_be_counted(inputs, run_script, tmp_path, monkeypatch):
+    """Sentences have one or more windows; the next run reuses the file."""
+    monkeypatch.chdir(tmp_path)
+    command_line = good_inputs.COMMANDS["run_ner"][0]
+    inputs.copy(command_line, tmp_path)
+    with pytest.raises(UserError, match="are less than one batch"):
+        run_script("run_ner", *command_line.split(), "--train_batch_size=1000")
+    left = {path.name for path in pathlib.Path("out").iterdir()}
+    assert left == {".lock", "train.tf_record", "train.tf_record.json"}
