@@ -422,6 +422,14 @@ def test_mixed_precision_does_not_round_the_bias_of_words():
     np.testing.assert_allclose(change, 1.001, atol=1e-6)
 
 
+def test_mixed_precision_does_not_round_the_weights_of_layers():
+    layer = LayerCombination("weighted_sum_all", 2, dtype="mixed_bfloat16")
+    states = np.zeros((1, 1, 4)), np.ones((1, 1, 4)), np.zeros((1, 1, 4))
+    layer(*states)
+    layer.layer_weights.assign([100.2, 100.0])  # both are 100 in bfloat16
+    np.testing.assert_allclose(np.array(layer(*states), "float32"), 0.55, atol=0.005)
+
+
 @pytest.mark.parametrize("index", [-1, 2])
 def test_segment_ids_without_embeddings_are_rejected(index):
     batch = features()
