@@ -7,6 +7,7 @@ kernels of every device are fastest for plain two-dimensional products.
 """
 
 import keras
+import numpy as np
 from keras import ops
 
 from bert_tf.errors import UserError
@@ -226,16 +227,16 @@ class Embeddings(ConfigLayer):
             raise ValueError(
                 f"`input_ids` has sequences of {length} tokens, but the model has {limit} positions"
             )
-        x = ops.cast(ops.take(self.word_embeddings, input_ids, axis=0), self.compute_dtype)
+        words = _look_up(self.word_embeddings, input_ids, "input_ids", "vocab_size")
+        x = ops.cast(words, self.compute_dtype)
         if self.config.has_segment_embeddings:
-            _check_segment_ids(segment_ids, self.config.type_vocab_size)
             # There are few segments: a product with one-hot rows is faster to differentiate than a
-            # gather, whose gradient adds B*S rows into the same two.
+            # gather, whose gradient adds B*S rows into the same two. The one-hot rows are gathered
+            # from a constant, which fails for other ids, where `ops.one_hot` returns zeros.
+            identity = np.eye(self.config.type_vocab_size, dtype="float32")
+            one_hot = _look_up(identity, segment_ids, "segment_ids", "type_vocab_size")
             table = ops.cast(self.token_type_embeddings, self.compute_dtype)
-            one_hot = ops.one_hot(
-                segment_ids, self.config.type_vocab_size, dtype=self.compute_dtype
-            )
-            x = x + ops.matmul(one_hot, table)
+            x = x + ops.matmul(ops.cast(one_hot, self.compute_dtype), table)
         positions = ops.cast(self.position_embeddings, self.compute_dtype)
         if isinstance(length, int) or ops.is_tensor(length):
             positions = positions[:length]
@@ -246,20 +247,26 @@ class Embeddings(ConfigLayer):
         return x if self.projection is None else self.projection(x)
 
 
-def _check_segment_ids(segment_ids, size):
-    """Raise UserError for ids without an embedding, whose one-hot rows would be zeros.
+def _look_up(table, ids, name, size_name):
+    """Return the rows of a table (R, E) for ids (B, S): (B, S, E).
 
-    Only eagerly: in a graph there is nothing to raise the error, and records are checked when they
-    are read.
+    Other ids are a UserError when TensorFlow runs eagerly, and TensorFlow's InvalidArgumentError in
+    a graph on a CPU. XLA, GPUs and JAX have no errors: they return any rows, zeros or NaN.
     """
-    if not cpu_graph.is_eager():
-        return
-    least, most = int(ops.min(segment_ids)), int(ops.max(segment_ids))
-    if least < 0 or most >= size:
-        raise UserError(
-            f"`segment_ids`: found {least if least < 0 else most}, expected ids from 0 to "
-            f"{size - 1} (type_vocab_size {size})"
-        )
+    size = table.shape[0]
+    if keras.backend.backend() != "tensorflow":
+        return ops.take(table, ids, axis=0)
+    if cpu_graph.is_eager():
+        least, most = int(ops.min(ids)), int(ops.max(ids))
+        if least < 0 or most >= size:
+            raise UserError(
+                f"`{name}`: found {least if least < 0 else most}, expected ids from 0 to "
+                f"{size - 1} ({size_name} {size})"
+            )
+    import tensorflow as tf
+
+    # `ops.take` would count negative ids from the end of the table.
+    return tf.gather(ops.convert_to_tensor(table), ids, name=f"{name}_below_{size_name}")
 
 
 @register

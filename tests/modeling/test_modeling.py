@@ -422,9 +422,24 @@ def test_mixed_precision_does_not_round_the_bias_of_words():
     np.testing.assert_allclose(change, 1.001, atol=1e-6)
 
 
-@pytest.mark.parametrize("index", [-1, 2])
-def test_segment_ids_without_embeddings_are_rejected(index):
+def test_mixed_precision_does_not_round_the_weights_of_layers():
+    layer = LayerCombination("weighted_sum_all", 2, dtype="mixed_bfloat16")
+    states = np.zeros((1, 1, 4)), np.ones((1, 1, 4)), np.zeros((1, 1, 4))
+    layer(*states)
+    layer.layer_weights.assign([100.2, 100.0])  # both are 100 in bfloat16
+    np.testing.assert_allclose(np.array(layer(*states), "float32"), 0.55, atol=0.005)
+
+
+@pytest.mark.parametrize(
+    ("name", "index", "size"),
+    [("segment_ids", -1, 2), ("segment_ids", 2, 2), ("input_ids", -1, 50), ("input_ids", 50, 50)],
+)
+def test_ids_without_embeddings_are_rejected(name, index, size):
     batch = features()
-    batch["segment_ids"][1, 2] = index
-    with pytest.raises(bert_tf.UserError, match=rf"`segment_ids`: found {index}, .* 0 to 1 \("):
-        BertModel(tiny())(batch)
+    batch[name][1, 2] = index
+    model = BertModel(tiny(num_hidden_layers=1))
+    with pytest.raises(bert_tf.UserError, match=rf"`{name}`: found {index}, .* 0 to {size - 1} \("):
+        model(batch)
+    message = rf" = {index} is not in \[0, {size}\)[\s\S]*{name}_below"
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        tf.function(model)(batch)
