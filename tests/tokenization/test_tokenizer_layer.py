@@ -189,5 +189,5 @@ def test_a_lone_surrogate_is_reported(tokenizer):
 
 @pytest.mark.parametrize("texts", [5, None, [5]])
 def test_what_is_not_a_text_is_reported(tokenizer, texts):
-    with pytest.raises(bert_tf.UserError, match="`texts`: expected .*string"):
+    with pytest.raises(bert_tf.UserError, match=r"`texts`: expected .*string"):
         tokenizer(texts)
