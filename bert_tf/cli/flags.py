@@ -88,6 +88,7 @@ def run(main, needs_tensorflow=True):
 
 # The messages of absl that are not sentences for users.
 _ABSL_MESSAGES = (
+    ("ERROR:: ", ""),
     (r"flag --(\w+)=None: Flag --\1 must have a value other than None\.", r"--\1 is required"),
     (r"flag (--[^ ]*: )", r"\1"),
     (r"invalid literal for int\(\) with base 10: .*", "expected an integer"),

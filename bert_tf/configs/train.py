@@ -12,6 +12,7 @@ from bert_tf.errors import UserError
 _MAX_BATCH_SIZE = 2**20
 # TensorFlow counts the steps of a loop in 32 bits.
 MAX_STEPS = 2**31 - 1
+_MAX_SEED = 2**32 - 1
 # All processes start at once, so a mistyped number would use up the machine.
 MAX_PROCESSES = 1024
 
@@ -83,7 +84,7 @@ class TrainConfig(Config):
         0,
         "Seed of initial weights, dropout and the order of the input. (bert_tf)",
         minimum=0,
-        maximum=2**32 - 1,
+        maximum=_MAX_SEED,
     )
     pad_to_max_length: bool = option(
         False,
@@ -277,9 +278,8 @@ class FineTuneConfig(Config):
             raise UserError("one of `do_train`, `do_eval` and `do_predict` must be set")
         self.train.check(self.do_train)
         self.device.check_dtype(self.train.dtype)
-        largest = type(self.train).__dataclass_fields__["seed"].metadata["maximum"]
-        if self.train.seed + self.num_seeds - 1 > largest:
-            raise UserError(f"`num_seeds={self.num_seeds}`: the last seed would exceed {largest}")
+        if self.train.seed + self.num_seeds - 1 > _MAX_SEED:
+            raise UserError(f"`num_seeds={self.num_seeds}`: the last seed would exceed {_MAX_SEED}")
         if self.num_seeds > 1 and not self.do_eval:
             console.warning("`num_seeds` without `do_eval`: there will be no eval_seeds.tsv")
         if not self.teacher_dir:

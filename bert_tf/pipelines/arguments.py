@@ -61,7 +61,8 @@ def check_pairs(texts, argument):
 
 
 def _is_column(values):
-    return isinstance(values, list) or hasattr(values, "shape")
+    # Not NumPy's strings, whose shape is ().
+    return isinstance(values, list) or bool(getattr(values, "shape", ()))
 
 
 def check_same_length(argument, values, other_argument, others):

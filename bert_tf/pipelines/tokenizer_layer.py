@@ -179,7 +179,7 @@ def _to_strings(texts, argument):
         try:
             texts = tf.convert_to_tensor(texts, tf.string)
         except (TypeError, ValueError):
-            for i, text in enumerate([texts] if isinstance(texts, str) else texts):
+            for i, text in enumerate(texts if isinstance(texts, (list, tuple)) else [texts]):
                 if isinstance(text, str):
                     check_unicode(text, f"`{argument}`: item {i}")
             raise UserError(f"`{argument}`: expected a string, or a list of strings") from None

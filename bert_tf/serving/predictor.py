@@ -110,10 +110,14 @@ class BasePredictor:
             ) from None
 
     def _as_dict(self, index, row):
-        """Return a row as a dict of its inputs by name; UserError if one is missing."""
+        """Return a row as a dict of its inputs by name; UserError if one is missing or invalid."""
         if isinstance(row, (str, bytes)) and len(self.inputs) == 1:
-            return {self.inputs[0]: row}
+            row = {self.inputs[0]: row}
         if isinstance(row, dict) and row.keys() >= set(self.inputs):
+            for name in self.inputs:
+                for text in row[name] if isinstance(row[name], list) else [row[name]]:
+                    if isinstance(text, str):
+                        check_unicode(text, f"row {index}, {name}")
             return row
         found = ", ".join(map(str, row)) or "nothing" if isinstance(row, dict) else repr(row)[:40]
         text = "a text or " if len(self.inputs) == 1 else ""
@@ -212,10 +216,6 @@ class _LocalPredictor(BasePredictor):
     def _run(self, columns):
         import tensorflow as tf
 
-        for name, values in columns.items():
-            for i, value in enumerate(values):
-                if isinstance(value, str):
-                    check_unicode(value, f"row {i}, {name}")
         inputs = {name: tf.constant(x, self._dtypes[name]) for name, x in columns.items()}
         return {name: x.numpy() for name, x in self._serve(inputs).items()}
 

@@ -497,6 +497,7 @@ def test_two_lists_are_pairs_and_keys_are_not_texts(encoder_folder):
     expected = classifier.predict([("a", "c"), ("b", "d")])
     assert classifier.predict((["a", "b"], ["c", "d"])) == expected
     assert classifier.predict([["a", "c"], ["b", "d"]]) == expected
+    assert classifier.predict(tuple(np.array(["a", "b"]))) == classifier.predict(["a", "b"])
     with pytest.raises(bert_tf.UserError, match=r"`texts\[0\]` and `texts\[1\]` must .*2 and 1"):
         classifier.predict((["a", "b"], ["c"]))
     for keyed in ({"a": 1}, {"a"}, {"a": 1}.keys()):

@@ -185,3 +185,9 @@ def test_a_lone_surrogate_is_reported(tokenizer):
         tokenizer(["a", "b \ud800"])
     with pytest.raises(bert_tf.UserError, match=r"`texts`: item 0: .* lone surrogate"):
         check_pairs([("a", "\udcff")], "texts")
+
+
+@pytest.mark.parametrize("texts", [5, None, [5]])
+def test_what_is_not_a_text_is_reported(tokenizer, texts):
+    with pytest.raises(bert_tf.UserError, match=r"`texts`: expected .*string"):
+        tokenizer(texts)
