@@ -202,7 +202,7 @@ def test_lock_does_not_follow_a_symbolic_link(tmp_path):
 
 
 def test_lines_of_gzip_files_are_found_in_blocks(tmp_path, monkeypatch):
-    """One call of `GzipFile.readline` for each of 50 million blank lines takes more than a minute."""
+    """A call of `GzipFile.readline` for each of 50 million lines takes more than a minute."""
     path = tmp_path / "lines.gz"
     path.write_bytes(gzip.compress(b"\xef\xbb\xbfa\n\n" + b"\n" * 10_000 + b"b"))
     monkeypatch.setattr(gzip.GzipFile, "readline", None)
