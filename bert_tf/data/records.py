@@ -9,9 +9,12 @@ A schema is a dict from the name of each feature to its `Feature`: the type and 
   windows of a document;
 * a tuple of these, for several axes;
 * None: a single value, which is read as a scalar.
+
+A record has only the windows of its own document, and `parse` adds windows of zeros up to W.
 """
 
 import contextlib
+import itertools
 from typing import NamedTuple
 
 import numpy as np
@@ -36,6 +39,18 @@ class Feature(NamedTuple):
         """Return the shape of the values of one example, as a list."""
         axes = self.length if isinstance(self.length, tuple) else (self.length,)
         return [lengths.get(axis, axis) for axis in axes if axis is not None]
+
+    @property
+    def is_windowed(self):
+        """Whether the values of an example are those of at most W windows."""
+        return self.shape({})[:1] == ["W"]
+
+    def parser(self, lengths):
+        """Return the argument of `tf.io.parse_example`; windows are padded to those of a batch."""
+        shape = self.shape(lengths)
+        if self.is_windowed:
+            return tf.io.FixedLenSequenceFeature(shape[1:], self.dtype, allow_missing=True)
+        return tf.io.FixedLenFeature(shape, self.dtype)
 
     def shape_cause(self, lengths):
         """Return " because `max_seq_length=128`" for the end of a sentence, or ""."""
@@ -119,6 +134,14 @@ def serialize(schema, examples):
     for values in examples:
         if values.keys() != schema.keys():
             raise KeyError(f"features {sorted(values)}, the schema has {sorted(schema)}")
+    groups = [examples]
+    if windowed_name := next((name for name in schema if schema[name].is_windowed), None):
+        groups = itertools.groupby(examples, lambda values: len(values[windowed_name]))
+        groups = [list(group) for _, group in groups]
+    return [record for group in groups for record in _serialize_equal_lengths(schema, group)]
+
+
+def _serialize_equal_lengths(schema, examples):
     columns = {}
     for name, (dtype, _) in schema.items():
         rows = np.array([values[name] for values in examples])
@@ -184,11 +207,13 @@ def parse(serialized, schema, lengths, limits=None):
       Dict from name to tensor (B, length) or (B,) of static shape. Integers are int32, since TPUs
       do not support int64.
     """
-    spec = {
-        name: tf.io.FixedLenFeature(feature.shape(lengths), feature.dtype)
-        for name, feature in schema.items()
-    }
+    spec = {name: feature.parser(lengths) for name, feature in schema.items()}
     parsed = tf.io.parse_example(serialized, spec)
+    for name, feature in schema.items():
+        if feature.is_windowed:
+            num_missing = lengths["W"] - tf.shape(parsed[name])[1]
+            padded = tf.pad(parsed[name], [[0, 0], [0, num_missing], [0, 0]])
+            parsed[name] = tf.ensure_shape(padded, [None, *feature.shape(lengths)])
     for name, limit in (limits or {}).items():
         # Before the cast to int32, which would turn 2**32 into 0.
         least, most = tf.reduce_min(parsed[name]), tf.reduce_max(parsed[name])
@@ -231,7 +256,7 @@ def trim(batch, schema, multiple):
         name: tensor[..., :length] if schema[name].shape({})[-1:] == ["S"] else tensor
         for name, tensor in batch.items()
     }
-    windows = [name for name in batch if schema[name].shape({})[:1] == ["W"]]
+    windows = [name for name in batch if schema[name].is_windowed]
     if windows:
         # The windows of a document come first, and each has a token.
         count = tf.reduce_max(tf.reduce_sum(mask[:, :, 0], -1))

@@ -11,6 +11,7 @@ import dataclasses
 import errno
 import glob
 import gzip
+import io
 import os
 import re
 import shutil
@@ -200,7 +201,8 @@ def read_lines(path, on_progress=None, strict=False):
         with system(path).GFile(path, "rb") as reader:
             is_gzip = reader.read(2) == b"\x1f\x8b"
             reader.seek(0)
-            lines = gzip.GzipFile(fileobj=reader) if is_gzip else reader
+            # Buffered, because the lines of a `GzipFile` are found by Python code.
+            lines = io.BufferedReader(gzip.GzipFile(fileobj=reader)) if is_gzip else reader
             position = 0
             for number, line in enumerate(lines, 1):
                 line = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line

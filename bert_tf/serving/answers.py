@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from bert_tf.errors import UserError, check_unicode
 from bert_tf.training.task_spec import served_tasks
 
 
@@ -53,11 +54,19 @@ def recognize(tensors):
 
 
 def plain(value):
-    """Convert an array or scalar to lists, numbers and strings for JSON."""
+    """Convert an array or scalar to lists, numbers and strings for JSON.
+
+    Raises:
+      UserError: for what JSON does not have: numbers that are not finite, and lone surrogates.
+    """
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     if isinstance(value, np.ndarray):
         return [plain(x) for x in value]
+    if isinstance(value, str):
+        check_unicode(value, "an output of the model")
+    elif isinstance(value, (float, np.floating)) and not np.isfinite(value):
+        raise UserError(f"an output of the model is {value}, expected a finite number")
     if isinstance(value, np.floating):
         return float(np.format_float_positional(value, precision=6, fractional=False))
     return value.item() if isinstance(value, np.generic) else value

@@ -39,9 +39,12 @@ _NUMPY_TYPES = {
     "DT_STRING": object,
 }
 
+# The most bytes of a response. 32 rows of 512 token vectors of 1,024 numbers take 200 MB by REST.
+_MAX_BYTES = 512 << 20
+
 _GRPC_OPTIONS = {
     # Token vectors exceed gRPC's default limit of 4 MB.
-    "grpc.max_receive_message_length": -1,
+    "grpc.max_receive_message_length": _MAX_BYTES,
     "grpc.max_send_message_length": -1,
     # `Client` retries itself and logs each retry.
     "grpc.enable_retries": 0,
@@ -124,9 +127,7 @@ class RestTransport:
     def _request(self, method, path, body, seconds):
         """Send a request and return the JSON object of its response."""
         deadline = time.monotonic() + seconds
-        status, data = self._send(method, self._path + path, body, deadline)
-        # A substring that a model takes from invalid UTF-8 may itself be invalid.
-        text = data.decode("utf-8", "replace")
+        status, text = self._send(method, self._path + path, body, deadline)
         try:
             response = json.loads(text)
             if status == http.client.OK:
@@ -137,7 +138,7 @@ class RestTransport:
         raise ServerError(_CODES.get(status, f"HTTP {status}"), message)
 
     def _send(self, method, path, body, deadline):
-        """Send a request and return (status, bytes of the response)."""
+        """Send a request and return (status, text of the response)."""
         if body is not None:
             body = json.dumps(body, ensure_ascii=False).encode()
         connection = getattr(self._local, "connection", None)
@@ -151,7 +152,11 @@ class RestTransport:
             connection.response_class = functools.partial(_Response, deadline=deadline)
             connection.request(method, path, body, {"Content-Type": "application/json"})
             response = connection.getresponse()
-            return response.status, response.read()
+            # A substring that a model takes from invalid UTF-8 may itself be invalid.
+            return response.status, _read(response).decode("utf-8", "replace")
+        except ServerError:
+            connection.close()
+            raise
         except TimeoutError:
             connection.close()
             raise ServerError("DEADLINE_EXCEEDED", "no complete response") from None
@@ -234,6 +239,19 @@ class _Response(http.client.HTTPResponse):
     def __init__(self, sock, *args, deadline, **kwargs):
         super().__init__(sock, *args, **kwargs)
         self.fp = io.BufferedReader(_DeadlineReader(self.fp.detach(), sock, deadline))
+
+
+def _read(response):
+    """Return the bytes of an `HTTPResponse`; ServerError if they are too many to hold."""
+    length = response.length or 0  # 0 if it is not known
+    if length > _MAX_BYTES or len(data := response.read(_MAX_BYTES + 1)) > _MAX_BYTES:
+        raise ServerError(
+            "INVALID_RESPONSE",
+            f"the response has more than {_MAX_BYTES >> 20} MB; a smaller `batch_size` may help",
+        )
+    if response.length:  # with a limit, `read` does not report it
+        raise http.client.IncompleteRead(data)
+    return data
 
 
 class _DeadlineReader(io.RawIOBase):

@@ -180,23 +180,21 @@ class DocumentWindows(NamedTuple):
         spans = SlidingWindows(num_tokens, self.size, self.stride).spans or [(0, 0)]
         return spans[: self.max_windows]
 
-    def pack(self, ids, tokenizer, num_windows):
+    def pack(self, ids, tokenizer):
         """Pack each window of a text as `[CLS] tokens [SEP]`.
 
         Args:
           ids: list of the ids of the text.
           tokenizer: a `FullTokenizer`.
-          num_windows: W; windows of zeros follow those of the text.
 
         Returns:
-          Dict of lists of W lists of S numbers.
+          Dict of lists with a list of S numbers for each window.
         """
         rows = [
             pack_pair(ids[first : first + length], [], tokenizer, self.max_seq_length)
             for first, length in self.spans(len(ids))
         ]
-        padding = [[0] * self.max_seq_length] * (num_windows - len(rows))
-        return {name: [row[name] for row in rows] + padding for name in rows[0]}
+        return {name: [row[name] for row in rows] for name in rows[0]}
 
 
 class LengthCounter:

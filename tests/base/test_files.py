@@ -1,5 +1,6 @@
 """Atomic writes, file names, locks and the error messages about files."""
 
+import gzip
 import os
 import subprocess
 import sys
@@ -198,3 +199,11 @@ def test_lock_does_not_follow_a_symbolic_link(tmp_path):
     ):
         pass
     assert (tmp_path / "precious").read_text() == "text"
+
+
+def test_lines_of_gzip_files_are_found_in_blocks(tmp_path, monkeypatch):
+    """A call of `GzipFile.readline` for each of 50 million lines takes more than a minute."""
+    path = tmp_path / "lines.gz"
+    path.write_bytes(gzip.compress(b"\xef\xbb\xbfa\n\n" + b"\n" * 10_000 + b"b"))
+    monkeypatch.setattr(gzip.GzipFile, "readline", None)
+    assert list(files.read_lines(str(path))) == ["a\n", *["\n"] * 10_001, "b"]

@@ -1,5 +1,6 @@
 """REST against servers of all kinds, without TensorFlow at the other end."""
 
+import contextlib
 import http.server
 import json
 import os
@@ -13,11 +14,13 @@ import pytest
 
 import bert_tf
 from bert_tf import serving
+from bert_tf.serving import transports
 from tests import scripts_alone
 from tests.serving.serving_batches import Refused
 from tests.serving.serving_stand_in import StandIn, Version, request, signature
 
 TYPES = {"words": "DT_STRING", "probabilities": "DT_FLOAT"}
+CHUNKED = b"Transfer-Encoding: chunked\r\n"
 ONE_MASK = {"words": [[["a", "b"]]], "probabilities": [[[0.75, 0.25]]]}
 
 
@@ -126,6 +129,52 @@ def test_invalid_responses_and_host_names(serve):
     for server in ("a..b:80", f"{'a' * 70}.com:80"):
         with pytest.raises(bert_tf.UserError, match=r"INVALID_ARGUMENT \(invalid host name"):
             serving.Client(server, "m", retries=0)
+
+
+@pytest.mark.parametrize(
+    ("outputs", "message"),
+    [
+        ({"words": [[["\ud800", "b"]]]}, r"output of the model: .* lone surrogate '\\ud800'"),
+        ({"probabilities": [[[float("nan"), 0]]]}, "output of the model is nan, expected a finite"),
+        ({"probabilities": [[[float("inf"), 0]]]}, "output of the model is inf"),
+        (b'{"outputs": {"words": [[["a"]]], "probabilities": [[[1e999]]]}}', "model is inf"),
+        ({"words": [[[float("nan")]]]}, "output of the model is nan"),
+    ],
+)
+def test_answers_that_json_does_not_have(serve, outputs, message):
+    outputs = outputs if isinstance(outputs, bytes) else {**ONE_MASK, **outputs}
+    client = serving.Client(serve(outputs), "m", retries=0)
+    with pytest.raises(bert_tf.UserError, match=message):
+        client([{"text": "[MASK]"}])
+
+
+@pytest.mark.parametrize("head", [b"Content-Length: 9000000000\r\n", b"", CHUNKED])
+def test_a_response_without_end(head, monkeypatch):
+    """A body that is announced as too long is not read, any other up to the limit."""
+    monkeypatch.setattr(transports, "_MAX_BYTES", 8 << 20)
+    sent = 0
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def respond():
+            nonlocal sent
+            connection, _ = server.accept()
+            with connection, contextlib.suppress(OSError):
+                connection.recv(1 << 16)
+                connection.sendall(b"HTTP/1.1 200 OK\r\n" + head + b"\r\n")
+                piece = b" " * (1 << 20)
+                while sent < 100:
+                    connection.sendall(
+                        b"100000\r\n" + piece + b"\r\n" if head == CHUNKED else piece
+                    )
+                    sent += 1
+
+        thread = threading.Thread(target=respond)
+        thread.start()
+        message = "INVALID_RESPONSE .the response has more than 8 MB; a smaller `batch_size`"
+        with pytest.raises(bert_tf.UserError, match=message):
+            serving.Client(f"127.0.0.1:{server.getsockname()[1]}", "m", retries=0)
+        thread.join()
+    assert sent < 50
 
 
 @pytest.mark.parametrize("task", ["token_classification", "encoder"])

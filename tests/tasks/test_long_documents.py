@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import bert_tf
 from bert_tf import configs
-from bert_tf.data import input_pipeline
+from bert_tf.data import input_pipeline, record_checks, records
 from bert_tf.modeling.models import INPUTS
 from bert_tf.tasks import ClassificationConfig, classification
 from bert_tf.tasks.classification import Example, NumericFeature
@@ -65,6 +65,31 @@ def test_spans():
     assert windows.spans(9) == [(0, 4), (2, 4), (4, 4)]
     assert windows.max_length == 8 + 2
     assert ClassificationConfig(None, "", max_seq_length=10).windows is None
+
+
+@pytest.mark.parametrize("options", [{"length_multiple": 2}, {"bucket_by_length": True}, {}])
+def test_records_have_the_windows_of_their_document(options, tmp_path):
+    """Their batches are those of records of version 0.1, which have windows of zeros up to W."""
+    schema, batches, size = records.windowed(records.CLASSIFICATION), {}, {}
+    for is_padded in (True, False):
+        path = str(tmp_path / f"{is_padded}.tf_record")
+        with records.writing([path], schema) as write:
+            for i in range(50):
+                num_windows = 16 if i == 7 else 1 + i % 3
+                mask = np.zeros((16 if is_padded else num_windows, LENGTH), int)
+                mask[:num_windows, : 2 + i % 5] = 1
+                tokens = {"input_ids": mask * i, "input_mask": mask, "segment_ids": mask * 0}
+                write({**tokens, "label_ids": i % 2, "is_real_example": 1})
+        lengths = {"S": LENGTH, "W": 16}
+        record_checks.check_lengths(path, schema, lengths)
+        data = input_pipeline.TrainingInput([path], schema, lengths, 4, 0, **options)
+        batches[is_padded] = list(data.batches().take(30).as_numpy_iterator())
+        size[is_padded] = (tmp_path / f"{is_padded}.tf_record").stat().st_size
+        spec = data.batches().element_spec["input_ids"].shape
+        assert spec == ((4, None, None) if "length_multiple" in options else (4, 16, LENGTH))
+    for old, new in zip(*batches.values(), strict=True):
+        np.testing.assert_equal(new, old)
+    assert size[False] < size[True] / 2
 
 
 @pytest.mark.parametrize("pooling", ["mean", pytest.param("max", marks=pytest.mark.slow)])

@@ -31,7 +31,6 @@ def convert_examples(
     teacher_logits=None,
     lengths=None,
     windows=None,
-    num_windows=None,
 ):
     """Convert examples to the values of records, as the release does.
 
@@ -45,7 +44,6 @@ def convert_examples(
       teacher_logits: array (N, L) of the logits of a teacher, or None.
       lengths: a `packing.LengthCounter` to add the lengths of the examples to, or None.
       windows: the `DocumentWindows` of the texts, None to truncate them.
-      num_windows: the largest number of windows of an example, with `windows`.
 
     Yields:
       For each example a dict for `schema_of`; see `packing.pack_pair` and `DocumentWindows.pack`.
@@ -70,7 +68,7 @@ def convert_examples(
         if windows:
             if lengths:
                 lengths.add(len(ids_a) + 2)
-            packed = windows.pack(ids_a, tokenizer, num_windows)
+            packed = windows.pack(ids_a, tokenizer)
         else:
             packed = pack_pair(ids_a, ids_b, tokenizer, max_seq_length, lengths)
         yield {
@@ -98,14 +96,12 @@ def write_features(
     `windows` the largest number of windows of an example.
     """
     schema = schema_of(task_class, numeric_features, teacher_logits is not None, windows)
-    lengths, results = LengthCounter(windows.max_length if windows else max_seq_length), {}
-    if windows:
-        # Tokenized twice, because the ids of all documents may not fit into memory.
-        all_ids = encode_batches(tokenizer, (example.text_a for example in examples))
-        results["num_windows"] = max(len(windows.spans(len(ids))) for ids in all_ids)
+    lengths = LengthCounter(windows.max_length if windows else max_seq_length)
     values = convert_examples(
         examples, labels, tokenizer, max_seq_length, task_class, numeric_features, teacher_logits,
-        lengths, windows, **results,
+        lengths, windows,
     )  # fmt: skip
     write_records(path, schema, values, total=len(examples))
-    return {"lengths": lengths.counts, **results}
+    counts = lengths.counts
+    num_windows = {"num_windows": len(windows.spans(counts["longest"] - 2))} if windows else {}
+    return {"lengths": counts, **num_windows}

@@ -12,5 +12,5 @@ class FillMaskAnswers(Answers):
     @staticmethod
     def answer(outputs, metadata):
         # Over REST, a batch without masks has no third axis.
-        size = sum(bool(best[0] > 0) for best in outputs["probabilities"])
+        size = sum(bool(best[0] != 0) for best in outputs["probabilities"])
         return Answers.answer({name: value[:size] for name, value in outputs.items()}, metadata)
