@@ -154,6 +154,10 @@ class Run:
         is_best = self.config.train.best_metric
         return os.path.join(self.folder, checkpointing.BEST) if is_best else self.folder
 
+    def _check_resume(self):
+        for folder in (self.config.output_dir, *self.folders.values()):
+            self.data.config.check_resume(folder)
+
     def save_config(self, folder):
         """Save the task config, if the run trains."""
         self.workers.chief_first(
@@ -269,8 +273,7 @@ class Run:
 
     def run_seeds(self):
         """Make one run, or a run for each seed in its own folder, and a table of their results."""
-        for folder in (self.config.output_dir, *self.folders.values()):
-            self.data.config.check_resume(folder)
+        self.workers.chief_first(self._check_resume)  # before the others read checkpoints
         if self.config.num_seeds == 1:
             return self.run(self.config.output_dir, self.train_config.seed)
         metrics: dict[str, dict] = {}

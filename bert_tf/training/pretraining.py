@@ -157,7 +157,11 @@ def _new_model_files(config, bert_config):
 def _run(config, bert_config, strategy, data):
     train = config.train
     set_seed(train.seed)
-    model_files = _new_model_files(config, bert_config) if config.do_train else {}
+    workers = Workers(strategy)
+    model_files: dict[str, str] = {}
+    if config.do_train:
+        # The chief has locked the folder then, before the others read checkpoints.
+        workers.chief_first(lambda: model_files.update(_new_model_files(config, bert_config)))
     trainer = Trainer(
         lambda: PretrainingTask(bert_config, train.dtype_policy, config.objective != "none"),
         strategy,
@@ -165,7 +169,7 @@ def _run(config, bert_config, strategy, data):
         config.model.init_checkpoint,
     )
     check_metric(train.best_metric, trainer.task.metric_names)
-    trainer.workers.chief_first(lambda: files.write_texts(model_files))
+    workers.chief_first(lambda: files.write_texts(model_files))
     if config.do_train:
         if train.best_metric and data.evaluation.paths == data.train.paths:
             console.warning(
