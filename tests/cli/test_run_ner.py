@@ -3,6 +3,7 @@
 import json
 import pathlib
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -125,7 +126,7 @@ def test_entities_from_training_to_a_text(run, tmp_path):
     (tmp_path / "texts.txt").write_text(tests + "\n")
     log = run("run_ner", "--do_predict", f"--test_file={tmp_path}/texts.txt",
               f"--output_dir={out}", "--output_scheme=iobes")  # fmt: skip
-    assert "max_seq_length, doc_stride" in log.partition(f"from {out}: ")[2]
+    assert "max_seq_length, document_context" in log.partition(f"from {out}: ")[2]
     blocks = iter((out / "test_predictions.txt").read_text().strip().split("\n\n"))
     run("export_model", f"--model_dir={out}", f"--export_dir={tmp_path}/export")
     loaded = tf.saved_model.load(f"{tmp_path}/export/1").signatures["serving_default"]
@@ -212,6 +213,7 @@ def test_a_bilstm_learns_on_frozen_features(run, tmp_path):
     # Two layers, so that there are weights to learn.
     write_model(tmp_path, TINY, WORDS, initializer_range=0.2, vocab_size=len(WORDS))
     config = bert_tf.BertConfig.from_json_file(f"{tmp_path}/config.json")
+    keras.utils.set_random_seed(1)
     weights = bert_tf.checkpoints.weights(bert_tf.BertModel(config))
     initial = {name: variable.numpy() for name, variable in weights.items()}
     bert_tf.checkpoints.release.write(f"{tmp_path}/bert.ckpt", initial)

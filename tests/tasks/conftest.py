@@ -69,7 +69,13 @@ def experiments(monkeypatch):
     from bert_tf.training import fine_tuning
 
     experiments = []
-    monkeypatch.setattr(fine_tuning.Run, "run_seeds", lambda self: experiments.append(self))
+
+    def run(self, folder, seed):
+        self.make_features()
+        self.save_config(folder)
+        experiments.append(self)
+
+    monkeypatch.setattr(fine_tuning.Run, "run", run)
     return experiments
 
 

@@ -92,6 +92,8 @@ def test_a_run_of_several_seeds(run_script, seed_flags, tmp_path, monkeypatch):
 
     def run(self, folder, seed):
         assert folder == str(tmp_path / f"out/seed_{seed}")
+        for path in (out, folder):
+            self.save_config(path)
         return {"dev": {"eval_loss": seed / 2, "global_step": 6}}
 
     monkeypatch.setattr(fine_tuning.Run, "run", run)

@@ -38,7 +38,8 @@ def test_each_split_of_a_run(pairs, run_script, tmp_path, experiments):
         rows = [f"{text.strip()}{second}\t{i % 2}" for i, text in enumerate(texts)]
         (tmp_path / f"{split}.tsv").write_text("\n".join([header, *rows]) + "\n")
     flags = [*write_model(tmp_path, **SMALL), "--task_name=tsv", f"--data_dir={tmp_path}",
-             "--max_seq_length=8", "--do_train", "--do_eval", "--do_predict",
+             "--max_seq_length=8", "--train_batch_size=1",
+             "--do_train", "--do_eval", "--do_predict",
              f"--output_dir={tmp_path}/out"]  # fmt: skip
     for _ in range(2):
         log = run_script("run_classifier", *flags)
@@ -58,7 +59,7 @@ def test_choices(run_script, tmp_path, experiments):
     (tmp_path / "train.csv").write_text(text)
     log = run_script(
         "run_multiple_choice", *write_model(tmp_path, **SMALL), f"--data_dir={tmp_path}",
-        "--max_seq_length=8", "--do_train", f"--output_dir={tmp_path}/out",
+        "--max_seq_length=8", "--train_batch_size=1", "--do_train", f"--output_dir={tmp_path}/out",
     )  # fmt: skip
     assert "train: 1 of 2 pairs of context and ending (50.0%) have more than 8 tokens" in log
 
