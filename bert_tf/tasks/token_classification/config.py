@@ -137,9 +137,9 @@ class TokenClassificationConfig(FileOptions, TfdsOptions, TaskConfig):
     tags: Tags | None = fact(None)
 
     def __post_init__(self):
-        super().__post_init__()
         if isinstance(self.tags, Tags):
             object.__setattr__(self, "labels", self.tags.names)
+        super().__post_init__()
 
     @property
     def window_size(self):
