@@ -117,7 +117,7 @@ def test_functions_of_the_release(tokenizer):
     ids, pieces = [9, 6, 7], ["un", "##want", "##ed"]
     for convert in (tokenization.convert_tokens_to_ids, tokenization.convert_by_vocab):
         assert convert(tokenizer.vocab, pieces) == ids
-        with pytest.raises(UserError, match="token 'xyz' .* 14 pieces"):
+        with pytest.raises(UserError, match=r"token 'xyz' .* 14 pieces"):
             convert(tokenizer.vocab, ["xyz"])
     assert tokenization.convert_ids_to_tokens(tokenizer.inv_vocab, ids) == pieces
     for convert in (tokenization.printable_text, tokenization.convert_to_unicode):
