@@ -50,6 +50,8 @@ def check_pairs(texts, argument):
     pairs = []
     for i, text in enumerate(check_list(texts, argument, expected)):
         pair = (text, "") if isinstance(text, (str, bytes)) else text
+        if hasattr(text, "text_a"):
+            pair = (text.text_a, text.text_b or "")
         is_pair = isinstance(pair, (tuple, list, np.ndarray)) and len(pair) == 2
         if not is_pair or not all(isinstance(x, (str, bytes)) for x in pair):
             raise UserError(f"`{argument}`: expected {expected}, item {i} is {text!r:.50}")
@@ -58,6 +60,11 @@ def check_pairs(texts, argument):
                 check_unicode(x, f"`{argument}`: item {i}")
         pairs.append(tuple(pair))
     return pairs
+
+
+def is_examples(texts):
+    """Return whether texts are a list of `InputExample`, or of a class like it."""
+    return isinstance(texts, list) and bool(texts) and hasattr(texts[0], "text_a")
 
 
 def _is_column(values):
