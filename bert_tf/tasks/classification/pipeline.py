@@ -65,9 +65,9 @@ class TextClassifier(TaskPipeline):
         are read from its files. The head of any other model, or for other labels, is new.
 
         Args:
-          preset: the name of a published model (`checkpoints.MODELS`), downloaded if it is not in
-            the cache; a folder or checkpoint of the release or of a training run; or a Hugging Face
-            folder.
+          preset: a folder or checkpoint of the release or of a training run; a Hugging Face folder;
+            or the name of a published model (`checkpoints.MODELS`) or "hf://OWNER/NAME", downloaded
+            if it is not in the cache.
           labels: the labels in the order of their ids; None for those in the files of the model.
           task_type: "classification", "multi_label" or "regression"; None for that in the files of
             the model, else "classification".

@@ -62,9 +62,9 @@ class QuestionAnswering(TaskPipeline):
         files; the head of any other model may be new.
 
         Args:
-          preset: the name of a published model (`checkpoints.MODELS`), downloaded if it is not in
-            the cache; a folder or checkpoint of the release or of a training run; or a Hugging Face
-            folder.
+          preset: a folder or checkpoint of the release or of a training run; a Hugging Face folder;
+            or the name of a published model (`checkpoints.MODELS`) or "hf://OWNER/NAME", downloaded
+            if it is not in the cache.
           version_2_with_negative: whether a question may have no answer, as in SQuAD 2.0; None for
             the setting in the files of the model, else False.
           max_seq_length: longest sequence in tokens; longer contexts are read in overlapping
