@@ -10,7 +10,12 @@ import tensorflow as tf
 
 from bert_tf.checkpoints import PretrainedFiles, read_metadata
 from bert_tf.errors import UserError
-from bert_tf.pipelines.arguments import check_list, check_same_length, check_texts
+from bert_tf.pipelines.arguments import (
+    check_list,
+    check_same_length,
+    check_texts,
+    split_columns,
+)
 from bert_tf.pipelines.task_pipeline import BATCH_SIZE, EPOCHS, TaskPipeline, ragged
 from bert_tf.tasks.classification.labels import LabelEncoder
 from bert_tf.tasks.token_classification import SPEC, TokenClassificationConfig
@@ -161,7 +166,7 @@ class TokenClassification(TaskPipeline):
         if validation_split:
             if validation_data is not None:
                 raise UserError("`validation_split` cannot be combined with `validation_data`")
-            data, validation_data = _split(data, validation_split)
+            data, validation_data = split_columns(data, validation_split)
         elif validation_data is not None and (
             not isinstance(validation_data, (tuple, list)) or len(validation_data) != 2
         ):
@@ -288,14 +293,3 @@ class _Validation(keras.callbacks.Callback):
     def on_epoch_end(self, epoch, logs=None):
         scores = self._pipeline._scores(self._dataset)
         logs.update({f"val_{name}": value for name, value in scores.items()})
-
-
-def _split(columns, share):
-    """Split two lists at the end; return those for training and those for validation."""
-    columns = [list(column) for column in columns]
-    first = len(columns[0]) - int(len(columns[0]) * share)
-    if not 0 < first < len(columns[0]):
-        raise UserError(
-            f"`validation_split={share}`: a share of the {len(columns[0])} texts was expected"
-        )
-    return [x[:first] for x in columns], [x[first:] for x in columns]
