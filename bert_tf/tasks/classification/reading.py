@@ -77,10 +77,13 @@ class FileSource:
         if not columns.header:
             rows = itertools.chain([first], rows)
         self.columns[split] = columns
-        surplus = BadRows(skip=True)
+        surplus, quoted = BadRows(skip=True), BadRows(skip=True)
+        has_quotes = task.layout and table_format.delimiter == "\t"
 
         def make(where, index, row):
             example = _example(task, where, index, *row, columns, part_of(split) != "test")
+            if has_quotes and any(map(_is_quoted, example.texts().values())):
+                quoted(where)
             if columns.ignores_surplus and len(row[0]) > columns.width:
                 surplus(f"{where}: {len(row[0])} columns, but the first line has {columns.width}")
             return example
@@ -92,6 +95,7 @@ class FileSource:
         )
         surplus.report("rows with surplus columns, which are ignored")
         if task.layout:
+            quoted.report("texts in quotes, which are kept in tab-separated files; use .csv")
             _report(path, table_format, columns, examples)
         return examples
 
@@ -99,7 +103,7 @@ class FileSource:
         number, names, problem = first
         if problem:
             raise UserError(f"{path}, line {number}: {problem}")
-        layout, has_names = self.task.layout, not table_format.is_delimited
+        layout, has_names = self.task.layout, table_format.has_names
         count = self._count_train_columns() if split == "test" else None
         return find_columns(path, names, layout, split, count, has_names)
 
@@ -198,6 +202,11 @@ def _shorten(value):
     if isinstance(value, str) and len(value) > _MAX_CHARACTERS:
         value = value[: _MAX_CHARACTERS - 3] + "..."
     return repr(value)
+
+
+def _is_quoted(text):
+    """Return whether a text is in quotes with doubled quotes in it, as programs write them."""
+    return text[:1] == text[-1:] == '"' and '""' in text[1:-1]
 
 
 def _example(task, where, index, row, problem, columns, with_label):
