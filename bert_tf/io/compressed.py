@@ -8,7 +8,7 @@ import zlib
 from bert_tf.errors import UserError
 
 # A file may unpack to this many bytes, or to this many times its size. Texts have a tenth of that.
-_MAX_UNPACKED, _MAX_RATIO = 1 << 28, 100
+_MAX_UNPACKED, _MAX_RATIO = 1 << 26, 100
 
 
 def check_unpacked(path, unpacked_size, size):

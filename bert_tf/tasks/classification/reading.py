@@ -2,6 +2,7 @@
 
 import itertools
 import os
+from collections import Counter
 
 import tensorflow as tf
 
@@ -72,8 +73,7 @@ class FileSource:
         if columns is None:
             columns = self._find_columns(path, table_format, first, split)
             if columns.labels and not columns.header and task.layout.header == "auto":
-                rows = list(rows)
-                columns = self._with_header(path, columns, first, rows)
+                columns = self._with_header(path, table_format, columns, first[1])
         if not columns.header:
             rows = itertools.chain([first], rows)
         self.columns[split] = columns
@@ -107,14 +107,16 @@ class FileSource:
         count = self._count_train_columns() if split == "test" else None
         return find_columns(path, names, layout, split, count, has_names)
 
-    def _with_header(self, path, columns, first, rows):
+    def _with_header(self, path, table_format, columns, first):
         """Return the columns with a header if the first row is one by its label."""
         position = columns.labels[0]
-        if len(first[1]) <= position:
+        if len(first) <= position:
             return columns
-        cells = [row[position] for _, row, problem in [first, *rows] if len(row) > position]
+        # Read twice, because all rows may take much more memory than the examples.
+        rows = tables.read_rows(path, table_format)
+        labels = Counter(row[position].strip() for _, row, _ in rows if len(row) > position)
         train = self.columns.get("train")
-        return with_header(path, columns, first[1], cells, train.names if train else ())
+        return with_header(path, columns, first, labels, train.names if train else ())
 
     def _count_train_columns(self):
         """Return the number of columns of the training file; None if it does not exist."""
