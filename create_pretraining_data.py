@@ -73,6 +73,7 @@ def main():
     source = make_source(config)
     bert_tf.io.files.require(FLAGS.vocab_file, "vocab_file")
     tokenizer = bert_tf.FullTokenizer(FLAGS.vocab_file, **tokenizer_options())
+    bert_tf.tokenization.vocabulary.mask_id(tokenizer.vocab)  # before hours of reading
     paths = output_paths(config, getattr(source, "paths", []))
     if not config.num_shards:
         pretraining.create_in_memory(source, paths, tokenizer, config.instances)

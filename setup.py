@@ -122,6 +122,7 @@ setup(
         "docs": DOCS,
         "test": [
             *DOCS,
+            "huggingface_hub>=0.30",
             "hypothesis>=6.100",
             "ipykernel>=6.29",
             "matplotlib>=3.8",
@@ -143,6 +144,8 @@ setup(
         "grpc": ["tensorflow-serving-api>=2.19,<2.22"],
         # Training, prediction and evaluation files of Excel.
         "excel": ["openpyxl>=3.1"],
+        # Models of the Hugging Face hub, hf://OWNER/NAME.
+        "hub": ["huggingface_hub>=0.30"],
         # create_pretraining_data.py in half the time.
         "numba": [NUMBA],
         # Training, prediction and evaluation files in Parquet.

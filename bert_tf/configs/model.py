@@ -292,9 +292,10 @@ class ModelConfig(Config):
 
     model: str | None = option(
         None,
-        "Model of the 2018 release by name, such as uncased_L-12_H-768_A-12, or a folder of the "
-        "release, of Hugging Face or of a training run; provides bert_config_file, "
-        "init_checkpoint, vocab_file and do_lower_case if not given. (bert_tf)",
+        "A folder of the release, of Hugging Face or of a training run; a model of the 2018 "
+        "release by name, such as uncased_L-12_H-768_A-12; or hf://OWNER/NAME[@REVISION] on the "
+        "Hugging Face hub. Provides bert_config_file, init_checkpoint, vocab_file and "
+        "do_lower_case if not given. (bert_tf)",
     )
     bert_config_file: str | None = option(
         None,

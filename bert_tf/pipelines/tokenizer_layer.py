@@ -110,9 +110,9 @@ class BertTokenizer(keras.layers.Layer):
         >>> tokenizer = bert_tf.BertTokenizer.from_preset("uncased_L-12_H-768_A-12")
 
         Args:
-          preset: the name of a published model (`checkpoints.MODELS`), downloaded if it is not in
-            the cache; a folder or checkpoint of the release or of a training run; or a Hugging Face
-            folder.
+          preset: a folder or checkpoint of the release or of a training run; a Hugging Face folder;
+            or the name of a published model (`checkpoints.MODELS`) or "hf://OWNER/NAME", downloaded
+            if it is not in the cache.
           **options: arguments of the constructor, to override those of the files.
 
         Raises:

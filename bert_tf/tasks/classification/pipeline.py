@@ -11,7 +11,7 @@ import tensorflow as tf
 from bert_tf.checkpoints import PretrainedFiles, open_checkpoint, read_metadata
 from bert_tf.checkpoints.hugging_face import PROBLEM_TYPES
 from bert_tf.errors import UserError
-from bert_tf.pipelines.arguments import check_list, check_pairs, check_same_length
+from bert_tf.pipelines.arguments import check_list, check_pairs, check_same_length, is_examples
 from bert_tf.pipelines.task_pipeline import BATCH_SIZE, EPOCHS, TaskPipeline
 from bert_tf.tasks.classification import SPEC, TASK_CLASSES, ClassificationConfig
 from bert_tf.tasks.classification.labels import LabelEncoder
@@ -65,9 +65,9 @@ class TextClassifier(TaskPipeline):
         are read from its files. The head of any other model, or for other labels, is new.
 
         Args:
-          preset: the name of a published model (`checkpoints.MODELS`), downloaded if it is not in
-            the cache; a folder or checkpoint of the release or of a training run; or a Hugging Face
-            folder.
+          preset: a folder or checkpoint of the release or of a training run; a Hugging Face folder;
+            or the name of a published model (`checkpoints.MODELS`) or "hf://OWNER/NAME", downloaded
+            if it is not in the cache.
           labels: the labels in the order of their ids; None for those in the files of the model.
           task_type: "classification", "multi_label" or "regression"; None for that in the files of
             the model, else "classification".
@@ -137,12 +137,13 @@ class TextClassifier(TaskPipeline):
 
         Args:
           texts: list of texts, or of pairs (text_a, text_b); a tuple of two lists of texts; a
-            DataFrame with one or two columns of texts; or a `tf.data.Dataset` of batches
-            (texts, labels) or (texts, labels, sample weights), in which texts are strings (B,) or a
-            pair of them.
+            DataFrame with one or two columns of texts; a list of `InputExample`, with their labels;
+            or a `tf.data.Dataset` of batches (texts, labels) or (texts, labels, sample weights), in
+            which texts are strings (B,) or a pair of them.
           labels: the label of each text: one of the labels of the model, or its index; for
             "multi_label" a list of labels, or a row of 0 and 1; for "regression" a number.
-          validation_data: (texts, labels), (texts, labels, sample weights), or a dataset.
+          validation_data: (texts, labels), (texts, labels, sample weights), a list of
+            `InputExample`, or a dataset.
           validation_split: share of the texts, from the end of the list, to validate on instead.
           epochs: number of passes over the texts.
           batch_size: number of texts in a step, over all devices.
@@ -175,6 +176,7 @@ class TextClassifier(TaskPipeline):
             data, validation_data = _split(data, validation_split)
         elif validation_data is not None:
             is_dataset = isinstance(validation_data, tf.data.Dataset)
+            is_dataset = is_dataset or is_examples(validation_data)
             is_tuple = isinstance(validation_data, (tuple, list)) and len(validation_data) in (2, 3)
             if is_dataset:
                 validation_data = (validation_data, None)
@@ -258,6 +260,8 @@ class TextClassifier(TaskPipeline):
             if names := [name for name, value in given.items() if value is not None]:
                 raise UserError(f"`{names[0]}` cannot be combined with a dataset as `texts`")
             return texts
+        if labels is None and is_examples(texts):
+            labels = [example.label for example in texts]
         pairs = check_pairs(texts, arguments[0])
         if not pairs:
             raise UserError(f"`{arguments[0]}` is empty")

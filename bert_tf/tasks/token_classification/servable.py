@@ -34,7 +34,7 @@ class TokenClassificationModule(tf.Module):
         self.tokenizer = GraphTokenizer(config.vocab, **config.tokenizer_settings)
         self._tags = _TagTable(config.tags)
         *rules, _ = config.tokenizer_settings.values()
-        self._words = _WordTable(*rules)
+        self._words = WordTable(*rules)
 
     @tf.function(input_signature=[_STRINGS])
     def __call__(self, texts):
@@ -140,7 +140,7 @@ class _TagTable:
 _LETTER, _REMOVED, _SPACE, _MARK, _IDEOGRAPH = range(5)
 
 
-class _WordTable:
+class WordTable:
     """Splits a text into words as the training data of taggers are split.
 
     White space separates words. Punctuation before and after a word is split off, each mark as a
