@@ -41,7 +41,8 @@ class TokenClassification(TaskPipeline):
         Args:
           preset: the output folder of `run_ner.py` or a checkpoint in it; a folder of
             `save_to_preset`; or a Hugging Face folder of `BertForTokenClassification`.
-          max_seq_length: of a Hugging Face folder, the longest window in tokens; None for 128.
+          max_seq_length: of a Hugging Face folder, the longest window in tokens; None for 128,
+            or what the model supports if that is less.
           do_lower_case: of a Hugging Face folder, whether the model is uncased; None for the casing
             in its files.
           dtype: a Keras dtype policy such as "mixed_bfloat16".
