@@ -122,6 +122,7 @@ setup(
         "docs": DOCS,
         "test": [
             *DOCS,
+            "huggingface_hub>=0.30",
             "hypothesis>=6.100",
             "ipykernel>=6.29",
             "matplotlib>=3.8",
@@ -140,6 +141,8 @@ setup(
         "beam": ["apache-beam>=2.60"],
         # bert-tf ask --api=grpc.
         "grpc": ["tensorflow-serving-api>=2.19,<2.22"],
+        # Models of the Hugging Face hub, hf://OWNER/NAME.
+        "hub": ["huggingface_hub>=0.30"],
         # create_pretraining_data.py in half the time.
         "numba": [NUMBA],
         # Training, prediction and evaluation files in Parquet.

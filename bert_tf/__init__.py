@@ -30,6 +30,7 @@ if TYPE_CHECKING:  # for editors and type checkers, which do not run `__getattr_
     from bert_tf.tasks.classification.processor import DataProcessor as DataProcessor
     from bert_tf.tasks.classification.processor import InputExample as InputExample
     from bert_tf.tasks.fill_mask.pipeline import FillMask as FillMask
+    from bert_tf.tasks.multiple_choice.pipeline import MultipleChoice as MultipleChoice
     from bert_tf.tasks.question_answering.pipeline import QuestionAnswering as QuestionAnswering
     from bert_tf.tasks.sentence_embedding.pipeline import SentenceEncoder as SentenceEncoder
     from bert_tf.tasks.token_classification.pipeline import (
@@ -76,6 +77,7 @@ _NAMES = {
     "LAMB": "optimization",
     "LinearWarmupDecay": "optimization",
     "FillMask": "tasks.fill_mask.pipeline",
+    "MultipleChoice": "tasks.multiple_choice.pipeline",
     "QuestionAnswering": "tasks.question_answering.pipeline",
     "SentenceEncoder": "tasks.sentence_embedding.pipeline",
     "TextClassifier": "tasks.classification.pipeline",

@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from bert_tf import console
 from bert_tf.checkpoints import hugging_face, release
+from bert_tf.checkpoints.hugging_face_hub import local_folder
 from bert_tf.checkpoints.metadata import (
     VOCABULARY_FILES,
     add_published_casing,
@@ -59,7 +60,7 @@ def convert(
     >>> convert("mrpc_output", "mrpc_hf", "hugging_face")
 
     Args:
-      path: anything that `open_checkpoint` accepts.
+      path: anything that `open_checkpoint` accepts, or "hf://OWNER/NAME[@REVISION]".
       output_dir: the folder to create. "release" writes `bert_model.ckpt`, `bert_config.json` and
         `vocab.txt`; "hugging_face" writes the files that `transformers` loads.
       to_format: one of `FORMATS`.
@@ -85,6 +86,7 @@ def convert(
         raise UserError(f"`keep_optimizer` cannot be combined with `format={to_format}`")
     if architecture:
         hugging_face.check_architecture(architecture)
+    path = local_folder(path)
     source = open_checkpoint(path, "input")
     config = config or load_config(path)
     if vocab_file:

@@ -77,7 +77,8 @@ def fetch(name: str, cache: str | None = None, base_url: str | None = None) -> s
     """
     if name not in MODELS:
         raise UserError(
-            f"`model`: {name!r} is neither a folder nor one of {', '.join(sorted(MODELS))}"
+            f"`model`: {name!r} is neither a folder nor one of {', '.join(sorted(MODELS))}; models "
+            "of the Hugging Face hub are named hf://OWNER/NAME"
         )
     cache = cache or os.environ.get("BERT_TF_CACHE") or os.path.expanduser("~/.cache/bert_tf")
     base_url = (base_url or os.environ.get("BERT_TF_MODELS_URL") or BASE_URL).rstrip("/")

@@ -9,6 +9,7 @@ from typing import Any
 
 from bert_tf import console
 from bert_tf.checkpoints.hub import MODELS, fetch
+from bert_tf.checkpoints.hugging_face_hub import local_folder, revision_of
 from bert_tf.checkpoints.metadata import (
     CONFIG_FILES,
     VOCABULARY_FILES,
@@ -54,6 +55,11 @@ class PretrainedFiles:
         return folder_of(self.checkpoint)
 
     @property
+    def revision(self) -> str | None:
+        """The commit of a model of the Hugging Face hub, None for other models."""
+        return revision_of(self.folder) if self.checkpoint else None
+
+    @property
     def do_lower_case(self) -> bool:
         """Whether the model is uncased."""
         return self.tokenizer_settings["do_lower_case"]
@@ -96,10 +102,11 @@ def resolve(
     (256, True)
 
     Args:
-      preset: the name of a published model (`checkpoints.MODELS`), downloaded if it is not in the
-        cache; a folder or checkpoint of the release or of a training run; a Hugging Face or
-        sentence-transformers folder; or a `ModelConfig`. `PretrainedFiles` only get the settings
-        of the tokenizer among `overrides`.
+      preset: a folder or checkpoint of the release or of a training run; a Hugging Face or
+        sentence-transformers folder; the name of a published model (`checkpoints.MODELS`) or
+        "hf://OWNER/NAME[@REVISION]" on the Hugging Face hub, downloaded if it is not in the cache;
+        or a `ModelConfig`. `PretrainedFiles` only get the settings of the tokenizer among
+        `overrides`.
       needs: options of `ModelConfig` whose files must exist. Without "vocab_file" the settings of
         the tokenizer are not read; with "init_checkpoint" the weights must be readable.
       run_settings: settings of the tokenizer of the run that is resumed or evaluated, or None.
@@ -121,6 +128,8 @@ def resolve(
     options = {name: options[name] for name in RELEASE_SETTINGS if options.get(name) is not None}
     names = [field.name for field in dataclasses.fields(given)]
     given = dataclasses.replace(given, **{x: overrides[x] for x in names if x in overrides})
+    model, weights = (x and local_folder(x) for x in (given.model, given.init_checkpoint))
+    given = dataclasses.replace(given, model=model, init_checkpoint=weights)
     source = _find_source(given, is_preset)
     checkpoint = given.init_checkpoint or source
     if "init_checkpoint" in needs:
@@ -151,9 +160,9 @@ def resolve(
 
 
 def is_local_model(path: str) -> bool:
-    """Return whether a path is a folder or a checkpoint, not the name of a published model."""
+    """Return whether a path is a folder or a checkpoint, which it may be with a published name."""
     system = files.system(path)
-    return path not in MODELS and any(system.exists(path + x) for x in ("", ".index"))
+    return any(system.exists(path + x) for x in ("", ".index"))
 
 
 def _find_source(given, is_preset):
@@ -168,9 +177,12 @@ def _find_source(given, is_preset):
             hint = f"; did you mean {' or '.join(similar)}?" if similar else ""
             raise UserError(
                 f"`preset`: {model} is neither a published model (one of "
-                f"`bert_tf.checkpoints.MODELS`) nor a folder or checkpoint{hint}"
+                f"`bert_tf.checkpoints.MODELS`) nor a folder or checkpoint{hint}; models of the "
+                "Hugging Face hub are named hf://OWNER/NAME"
             )
         return fetch(model)
+    if model in MODELS:
+        console.info("%s is a local folder, so nothing is downloaded", model)
     return model or given.init_checkpoint
 
 

@@ -6,7 +6,10 @@ import bert_tf
 from bert_tf.cli.flags import FLAGS
 
 flags.DEFINE_string(
-    "input", None, "A checkpoint of the release or of a training run, or a Hugging Face folder."
+    "input",
+    None,
+    "A checkpoint of the release or of a training run, a Hugging Face folder, or "
+    "hf://OWNER/NAME[@REVISION] on the Hugging Face hub.",
 )
 flags.DEFINE_string("output_dir", None, "The folder to create.")
 flags.DEFINE_enum("format", None, ["release", "hugging_face"], "The format to write.")

@@ -1,17 +1,25 @@
-"""Predict [MASK] tokens with a pre-trained BERT, or score texts by pseudo-perplexity."""
+"""Predict [MASK] tokens with a pre-trained BERT, or score texts by pseudo-perplexity.
+
+echo "The capital of France is [MASK]." | bert-tf fill-mask --model=uncased_L-12_H-768_A-12
+"""
 
 import contextlib
+import itertools
 import json
+import sys
 
 from absl import flags
 
 import bert_tf
-from bert_tf.cli import pipelines
+from bert_tf.cli import lines, pipelines
 from bert_tf.cli.flags import FLAGS
 
 pipelines.define_pipeline_flags()
 flags.DEFINE_multi_string(
-    "text", [], 'Text with [MASK]; may be repeated. " ||| " separates the two texts of a pair.'
+    "text",
+    [],
+    'Text with [MASK]; may be repeated. " ||| " separates the two texts of a pair. Without texts '
+    "and input_file, lines of standard input are read.",
 )
 flags.DEFINE_string("input_file", None, "Text file with one text per line, instead of --text.")
 flags.DEFINE_string(
@@ -28,8 +36,10 @@ flags.DEFINE_bool(
 
 
 def main():
-    if not FLAGS.text and not FLAGS.input_file:
-        raise bert_tf.UserError("--text or --input_file is required")
+    if not FLAGS.text and not FLAGS.input_file and sys.stdin is None:
+        raise bert_tf.UserError(
+            "--text or --input_file is required, because standard input is closed"
+        )
     if FLAGS.text and FLAGS.input_file:
         raise bert_tf.UserError("--text and --input_file cannot be combined")
     if FLAGS.perplexity and FLAGS["num_best"].present:
@@ -41,20 +51,31 @@ def main():
     pipeline = bert_tf.FillMask.from_preset(
         pipelines.model_files(), num_best=FLAGS.num_best, **pipelines.pipeline_options()
     )
-    texts = bert_tf.pipelines.read_texts(FLAGS.input_file) if FLAGS.input_file else FLAGS.text
     writer = contextlib.nullcontext(bert_tf.console.write)
     if FLAGS.output_file:
         writer = bert_tf.io.files.writing_text(FLAGS.output_file)
     with writer as write:
         write_results = write_scores if FLAGS.perplexity else write_predictions
-        write_results(pipeline, texts, write)
+        write_results(pipeline, read_chunks(), write)
     if FLAGS.output_file:
         bert_tf.console.info("wrote %s", FLAGS.output_file)
 
 
-def write_predictions(pipeline, texts, write):
+def read_chunks():
+    """Yield iterables of texts; those of standard input as they arrive."""
+    if FLAGS.text:
+        yield FLAGS.text
+    elif FLAGS.input_file:
+        yield bert_tf.pipelines.read_texts(FLAGS.input_file)
+    else:
+        numbers = itertools.count()
+        for chunk in lines.stdin_chunks(["text"], "masked words"):
+            yield [bert_tf.pipelines.Text.parse(next(numbers), line) for line in chunk]
+
+
+def write_predictions(pipeline, chunks, write):
     """Write the predictions for each text, as JSON with --output_file."""
-    for text in pipeline.predict(texts):
+    for text in itertools.chain.from_iterable(map(pipeline.predict, chunks)):
         if FLAGS.output_file:
             write(json.dumps(as_json(text)) + "\n")
             continue
@@ -73,11 +94,11 @@ def as_json(predictions):
     return {"linex_index": predictions.text.index, "tokens": predictions.tokens, "masked": masked}
 
 
-def write_scores(pipeline, texts, write):
+def write_scores(pipeline, chunks, write):
     """Write a table of the scores of texts, and log the pseudo-perplexity of all tokens."""
     num_tokens = total = 0
     write("line\ttokens\tlog_probability\tpseudo_perplexity\n")
-    for score in pipeline.score(texts):
+    for score in itertools.chain.from_iterable(map(pipeline.score, chunks)):
         num_tokens += score.num_tokens
         total += score.log_probability
         write(

@@ -102,6 +102,8 @@ def _parse(argv):
     """Parse the flags as absl does, and report an error as every other one is."""
     try:
         return FLAGS(argv)
+    except SystemExit:  # after --help, for which absl has the status 1
+        sys.exit(0)
     except flags.Error as error:
         message = str(error)
         for pattern, replacement in _ABSL_MESSAGES:

@@ -88,7 +88,7 @@ def answer_lines(predictor, title):
         lines = bert_tf.io.files.read_lines(FLAGS.input_file)
         chunks = iter(lambda: list(itertools.islice(lines, _CHUNK_SIZE)), [])
     else:
-        chunks = _stdin_chunks(predictor, title)
+        chunks = stdin_chunks(predictor.inputs, title)
     if FLAGS.output_file:
         with bert_tf.io.files.writing_text(FLAGS.output_file) as write:
             num_invalid = _answer(predictor, chunks, write)
@@ -100,10 +100,13 @@ def answer_lines(predictor, title):
         )
 
 
-def _stdin_chunks(predictor, title):
-    """Yield lists of the lines available on standard input, without waiting for more."""
+def stdin_chunks(inputs, title):
+    """Yield lists of the lines available on standard input, without waiting for more.
+
+    The prompt on a terminal has the `title` and the names of the `inputs` in a line.
+    """
     if sys.stdin.isatty():
-        names = " <tab> ".join(predictor.inputs)
+        names = " <tab> ".join(inputs)
         console.error(f"{title}: type {names}, one line each; Ctrl-D ends")
     lines, errors, invalid_lines = queue.Queue(2 * _CHUNK_SIZE), [], []
 

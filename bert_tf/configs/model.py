@@ -173,6 +173,14 @@ class BertConfig:
         columns = 4 * self.hidden_size + 2 * self.intermediate_size
         return self.hidden_size * (rows + self.num_hidden_layers * columns)
 
+    def check_num_texts(self, number: int) -> None:
+        """Raise UserError if sequences of this many texts need more segment ids than there are."""
+        if self.has_segment_embeddings and number > self.type_vocab_size:
+            raise UserError(
+                f"the model has {self.type_vocab_size} segment id (`type_vocab_size`), so it reads "
+                "single texts only; expected at least 2 for pairs of texts"
+            )
+
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "BertConfig":
         """Return the config for a parsed `bert_config.json` or Hugging Face `config.json`.
@@ -284,9 +292,10 @@ class ModelConfig(Config):
 
     model: str | None = option(
         None,
-        "Model of the 2018 release by name, such as uncased_L-12_H-768_A-12, or a folder of the "
-        "release, of Hugging Face or of a training run; provides bert_config_file, "
-        "init_checkpoint, vocab_file and do_lower_case if not given. (bert_tf)",
+        "A folder of the release, of Hugging Face or of a training run; a model of the 2018 "
+        "release by name, such as uncased_L-12_H-768_A-12; or hf://OWNER/NAME[@REVISION] on the "
+        "Hugging Face hub. Provides bert_config_file, init_checkpoint, vocab_file and "
+        "do_lower_case if not given. (bert_tf)",
     )
     bert_config_file: str | None = option(
         None,

@@ -303,7 +303,7 @@ def _parquet_rows(path):
 
 
 def as_text(value):
-    """Return a cell as text: numbers as Python prints them, "" for None.
+    """Return a cell as text: numbers as Python prints them, "" for None and NaN.
 
     Raises:
       ValueError: if it is a list or an object.
@@ -313,7 +313,7 @@ def as_text(value):
             raise ValueError("it contains a NUL character")
         check_unicode(value)
         return value
-    if value is None:
+    if value is None or value != value:  # pandas writes missing numbers as NaN
         return ""
     if isinstance(value, bool):
         return "true" if value else "false"

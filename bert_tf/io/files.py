@@ -30,6 +30,10 @@ TOKENIZER, TOKENIZER_CONFIG = "tokenizer.json", "tokenizer_config.json"
 # `data.record_files`.
 RECORD_COUNTS = ".counts.json"
 
+# How names of models of the Hugging Face hub begin, and the options that may be such a name.
+HUB = "hf://"
+_MODELS = ("model", "init_checkpoint", "input")
+
 # The configuration file of each task and the script that writes it; `training.register` fills it.
 TASK_FILES: dict[str, str] = {}
 
@@ -114,6 +118,8 @@ def check_reachable(value, argument, is_path=True):
         shown = ", ".join(texts).encode("utf-8", "backslashreplace").decode()
         raise UserError(f"`{argument}`: {shown} is not valid UTF-8, which TensorFlow requires")
     paths = [x.strip() for text in texts for x in text.split(",")] if is_path else []
+    if argument in _MODELS:
+        paths = [path for path in paths if not path.startswith(HUB)]
     for path in filter(_SCHEME.match, paths):
         try:
             system(path).exists(path)

@@ -60,8 +60,8 @@ class PretrainedModel(keras.Model):
         >>> bert_tf.BertModel.from_preset("uncased_L-12_H-768_A-12")
 
         Args:
-          preset: a name in `bert_tf.checkpoints.MODELS`, downloaded if it is not in the cache; or a
-            folder of the release, of a training run or of Hugging Face.
+          preset: a folder of the release, of a training run or of Hugging Face; or a name in
+            `bert_tf.checkpoints.MODELS` or "hf://OWNER/NAME", downloaded if it is not in the cache.
           load_weights: whether to load the weights; if False they are random.
           **options: for the constructor, such as `num_labels` of a classifier, which is known if
             the preset has a classifier or labels.

@@ -5,7 +5,7 @@ from bert_tf.lazy import lazy_names
 __getattr__, __all__ = lazy_names(
     __name__,
     {
-        "text_pipeline": ("SINGLE_PROCESS_MESSAGE", "TextPreprocessor", "read_texts"),
+        "text_pipeline": ("SINGLE_PROCESS_MESSAGE", "Text", "TextPreprocessor", "read_texts"),
         "feature_extraction": ("Attention", "EmbeddingParts", "TokenVectors"),
         "tokenizer_layer": ("BertTokenizer",),
         "vector_files": ("array_writer", "read_vectors", "vector_writer"),

@@ -79,3 +79,19 @@ def check_same_length(argument, values, other_argument, others):
             f"`{argument}` and `{other_argument}` must have the same length, found {len(values)} "
             f"and {len(others)}"
         )
+
+
+def split_columns(columns, share):
+    """Split lists at the end; return those for training, and the last `share` of them.
+
+    Raises:
+      UserError: if one of the parts would be empty.
+    """
+    columns = [list(column) for column in columns]
+    size = len(columns[0])
+    first = size - int(size * share)
+    if not 0 < first < size:
+        raise UserError(
+            f"`validation_split={share}`: a share of the {size} texts was expected, 0 to 1"
+        )
+    return [x[:first] for x in columns], [x[first:] for x in columns]

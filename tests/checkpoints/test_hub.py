@@ -127,6 +127,22 @@ def test_downloads_once(server, tmp_path, top, caplog):
     assert classifier(features())["logits"].shape == (3, 3)
 
 
+def test_local_folder_with_a_published_name(server, tmp_path, monkeypatch, caplog):
+    """As it is after unzipping the archive by hand."""
+    caplog.set_level("INFO", "bert_tf")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(bert_tf.UserError, match=f"{NAME}' is neither a folder nor one of"):
+        checkpoints.resolve(bert_tf.configs.ModelConfig(f"./{NAME}"))
+    (tmp_path / "model").rename(NAME)
+    for path in (NAME, f"./{NAME}"):
+        for preset in (path, bert_tf.configs.ModelConfig(path)):
+            model_files = checkpoints.resolve(preset, needs=["init_checkpoint", "vocab_file"])
+            assert model_files.vocab_file == f"{path}/vocab.txt"
+            assert model_files.do_lower_case
+    assert f"{NAME} is a local folder, so nothing is downloaded" in caplog.text
+    assert not server.requests
+
+
 def test_interrupted_download_resumes(server, tmp_path):
     server.cut = 1000
     # Each connection transfers 1000 bytes.

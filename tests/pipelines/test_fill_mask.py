@@ -2,6 +2,7 @@
 
 import json
 import math
+import sys
 
 import keras
 import numpy as np
@@ -165,6 +166,22 @@ def test_command(run_script, model_folder, pipeline, tmp_path):
         assert [masked["position"] for masked in line["masked"]] == result.positions
         best = [[(x["token"], x["probability"]) for x in y["best"]] for y in line["masked"]]
         assert_best_equal(best, result.best)
+
+
+def test_command_reads_standard_input(run_script, model_folder, tmp_path, monkeypatch, capsys):
+    flags = [f"--init_checkpoint={model_folder}", "--max_seq_length=12"]
+    (tmp_path / "in.txt").write_text("a [MASK]\nb ||| [MASK]\n")
+    for more in ([], ["--perplexity"]):
+        run_script("bert-tf fill-mask", *flags, *more, f"--input_file={tmp_path}/in.txt")
+        expected = capsys.readouterr().out
+        assert expected
+        with open(tmp_path / "in.txt") as stdin:
+            monkeypatch.setattr(sys, "stdin", stdin)
+            run_script("bert-tf fill-mask", *flags, *more)
+        assert capsys.readouterr().out == expected
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(bert_tf.UserError, match=r"--text or --input_file .* input is closed"):
+        run_script("bert-tf fill-mask", *flags)
 
 
 @pytest.mark.slow

@@ -261,6 +261,8 @@ class ClassificationConfig(FileOptions, TfdsOptions, TaskConfig):
 
     @classmethod
     def of_pretrained(cls, bert_config, vocab_file, do_lower_case, labels=(), **options):
+        if options.get("num_texts") is None:
+            options["num_texts"] = min(2, bert_config.type_vocab_size)
         config = super().of_pretrained(bert_config, vocab_file, do_lower_case, **options)
         if config.task_type == "regression":
             return config

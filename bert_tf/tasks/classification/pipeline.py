@@ -65,9 +65,9 @@ class TextClassifier(TaskPipeline):
         are read from its files. The head of any other model, or for other labels, is new.
 
         Args:
-          preset: the name of a published model (`checkpoints.MODELS`), downloaded if it is not in
-            the cache; a folder or checkpoint of the release or of a training run; or a Hugging Face
-            folder.
+          preset: a folder or checkpoint of the release or of a training run; a Hugging Face folder;
+            or the name of a published model (`checkpoints.MODELS`) or "hf://OWNER/NAME", downloaded
+            if it is not in the cache.
           labels: the labels in the order of their ids; None for those in the files of the model.
           task_type: "classification", "multi_label" or "regression"; None for that in the files of
             the model, else "regression" for a head with one output, else "classification".
@@ -223,9 +223,14 @@ class TextClassifier(TaskPipeline):
         Raises:
           UserError: if `texts` is not such a list.
         """
-        rows = check_pairs(texts, "texts")
+        pairs, bert_config = check_pairs(texts, "texts"), self.config.bert_config
+        if any(text_b for _, text_b in pairs):
+            bert_config.check_num_texts(2)
+        if bert_config.type_vocab_size < 2:
+            return self._answers([text_a for text_a, _ in pairs], batch_size, num_texts=1)
         # A text without a second one gives the same answer in a model of pairs.
-        return self._answers([{"text_a": a, "text_b": b} for a, b in rows], batch_size, num_texts=2)
+        rows = [{"text_a": text_a, "text_b": text_b} for text_a, text_b in pairs]
+        return self._answers(rows, batch_size, num_texts=2)
 
     def _default_compile_arguments(self):
         if self.config.task_type == "regression":
@@ -286,7 +291,9 @@ class TextClassifier(TaskPipeline):
         encoder, is_dataset = self._encoder(), isinstance(data, tf.data.Dataset)
 
         def encode(texts, labels, weights=None):
-            inputs = self._pad(self.tokenizer(*(tf.reshape(x, (-1,)) for x in _as_tuple(texts))))
+            texts = _as_tuple(texts)
+            self.config.bert_config.check_num_texts(len(texts))
+            inputs = self._pad(self.tokenizer(*(tf.reshape(x, (-1,)) for x in texts)))
             targets = encoder.encode_tensor(labels, argument) if is_dataset else labels
             if weights is not None:
                 weights = tf.reshape(tf.cast(weights, tf.float32), (-1,))

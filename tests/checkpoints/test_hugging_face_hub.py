@@ -1,0 +1,196 @@
+"""Models of the Hugging Face hub, from a local stand-in for its server, through its own client."""
+
+import hashlib
+import http.server
+import importlib
+import json
+import os
+import re
+import threading
+import urllib.parse
+
+import numpy as np
+import pytest
+
+import bert_tf
+from bert_tf import checkpoints
+from tests.common import WORDS, tiny, write_vocab
+
+constants = pytest.importorskip("huggingface_hub.constants")
+
+# Commits of "main" and of "v1".
+MAIN, OLD = "1" * 40, "2" * 40
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    """Answers as the hub does; `server.repositories` has a dict of files for each name."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_HEAD(self):
+        self.do_GET()
+
+    def do_GET(self):
+        path = urllib.parse.unquote(self.path.partition("?")[0])
+        self.server.requests.append(path)
+        name = re.match(r"/(?:api/models/)?([^/]+/[^/]+)", path)[1]
+        rest = path.partition(name)[2]
+        if name not in self.server.repositories:
+            return self.refuse(404, "RepoNotFound")
+        if name.startswith("gated/") and self.headers["Authorization"] != "Bearer secret":
+            return self.refuse(403, "GatedRepo")
+        files = self.server.repositories[name]
+        if path.startswith("/api/"):
+            revision = rest.split("/")[2] if rest else "main"
+            commit = {"main": MAIN, "v1": OLD}.get(revision, revision)
+            if commit not in (MAIN, OLD):
+                return self.refuse(404, "RevisionNotFound")
+            if rest.startswith("/tree/"):
+                entries = [
+                    {"type": "file", "path": x, "size": len(y), "oid": hashlib.sha1(y).hexdigest()}
+                    for x, y in files.items()
+                ]
+                return self.send(json.dumps(entries).encode())
+            siblings = [{"rfilename": x} for x in files]
+            return self.send(json.dumps({"id": name, "sha": commit, "siblings": siblings}).encode())
+        _, _, commit, file = rest.split("/", 3)
+        self.send(files[file], commit)
+
+    def send(self, data, commit=MAIN):
+        self.send_response(200)
+        self.send_header("ETag", f'"{hashlib.sha1(data).hexdigest()}"')
+        self.send_header("X-Repo-Commit", commit)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(data)
+
+    def refuse(self, status, code):
+        self.send_response(status)
+        self.send_header("X-Error-Code", code)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture(scope="module")
+def repositories(tmp_path_factory):
+    """The files of the models at the server."""
+    folder = tmp_path_factory.mktemp("hub")
+    config = tiny(vocab_size=len(WORDS))
+    tensors = checkpoints.tensors(bert_tf.BertModel(config))
+    vocab_file = str(write_vocab(folder))
+    checkpoints.write_hugging_face(str(folder / "hf"), tensors, config, vocab_file, False)
+    model = {path.name: path.read_bytes() for path in (folder / "hf").iterdir()}
+    pickled = {**model, "pytorch_model.bin": b"pickle"}
+    del pickled["model.safetensors"]
+    roberta = {**model, "config.json": json.dumps({"model_type": "roberta", "vocab_size": 9})}
+    roberta["config.json"] = roberta["config.json"].encode()
+    return {
+        "me/tiny": {**model, "pytorch_model.bin": b"pickle", "onnx/model.onnx": b"large"},
+        "gated/tiny": model,
+        "me/pickled": pickled,
+        "me/roberta": roberta,
+        "me/empty": {"README.md": b"nothing"},
+    }
+
+
+@pytest.fixture
+def hub(repositories, monkeypatch, tmp_path):
+    """The server; `hub.restart()` lets the client read its environment variables again."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.repositories, server.requests = repositories, []
+    server.restart = lambda: importlib.reload(constants)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    with monkeypatch.context() as patch:
+        patch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
+        patch.setenv("HF_HOME", str(tmp_path / "home"))
+        for name in ("HF_TOKEN", "HF_HUB_OFFLINE", "HF_HUB_CACHE", "TRANSFORMERS_OFFLINE"):
+            patch.delenv(name, raising=False)
+        server.restart()
+        yield server
+    server.restart()
+    server.shutdown()
+    server.server_close()
+
+
+def test_model_of_the_hub(hub, tmp_path, caplog, monkeypatch):
+    caplog.set_level("INFO", "bert_tf")
+    model_files = checkpoints.resolve("hf://me/tiny")
+    assert f"hf://me/tiny: revision {MAIN} in {model_files.folder}" in caplog.text
+    assert model_files.revision == MAIN
+    assert model_files.folder.startswith(str(tmp_path / "home"))
+    assert not model_files.do_lower_case
+    assert sorted(os.listdir(model_files.folder)) == [
+        "config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "vocab.txt"
+    ]  # fmt: skip
+    assert checkpoints.resolve("hf://me/tiny@v1").revision == OLD
+
+    # Wherever a model is named.
+    config = bert_tf.configs.ModelConfig(init_checkpoint="hf://me/tiny")
+    assert checkpoints.resolve(config).checkpoint == model_files.folder
+    bert_tf.TextClassifier.from_preset("hf://me/tiny", labels=["x", "y"])
+    assert bert_tf.FullTokenizer.from_preset("hf://me/tiny").tokenize("a b") == ["a", "b"]
+    checkpoints.convert("hf://me/tiny", str(tmp_path / "release"), "release")
+    tensors = [
+        checkpoints.tensors(bert_tf.BertModel.from_preset(preset))
+        for preset in ("hf://me/tiny", str(tmp_path / "release"))
+    ]
+    for name, value in tensors[0].items():
+        np.testing.assert_array_equal(value, tensors[1][name])
+
+    # Offline, what is in the cache can be used.
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    hub.restart()
+    hub.requests.clear()
+    assert checkpoints.resolve("hf://me/tiny").revision == MAIN
+    assert not hub.requests
+    message = r"hf://gated/tiny: the model is not in the cache, .* \(HF_HUB_OFFLINE is set\)"
+    with pytest.raises(bert_tf.UserError, match=message):
+        checkpoints.resolve("hf://gated/tiny")
+
+
+def test_token(hub, monkeypatch):
+    with pytest.raises(bert_tf.UserError, match=r"^hf://gated/tiny: access .* HF_TOKEN$"):
+        checkpoints.resolve("hf://gated/tiny")
+    monkeypatch.setenv("HF_TOKEN", "secret")
+    assert checkpoints.resolve("hf://gated/tiny").revision == MAIN
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("me/nothing", "there is no such model; if it is private, set HF_TOKEN"),
+        ("me/tiny@v9", "the model has no revision v9"),
+        ("me/pickled", "the model has no model.safetensors; pickled weights"),
+        ("me/roberta", "model_type is 'roberta', but BERT requires 'bert'"),
+        ("me/empty", "the model has no config.json"),
+        ("a/b/c", "expected hf://OWNER/NAME or hf://OWNER/NAME@REVISION"),
+        ("", "expected hf://OWNER/NAME or hf://OWNER/NAME@REVISION"),
+    ],
+)
+def test_error_is_one_sentence(hub, name, message):
+    with pytest.raises(bert_tf.UserError) as caught:
+        checkpoints.resolve(f"hf://{name}")
+    assert str(caught.value).startswith(f"hf://{name}: {message}")
+    assert "\n" not in str(caught.value)
+    # Neither weights that cannot be used are downloaded, nor pickled ones.
+    assert not [path for path in hub.requests if path.endswith((".bin", ".safetensors"))]
+
+
+def test_no_network(hub, monkeypatch):
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    hub.restart()
+    with pytest.raises(bert_tf.UserError) as caught:
+        checkpoints.resolve("hf://me/tiny")
+    message = "hf://me/tiny: the model is not in the cache, and the hub cannot be reached ("
+    assert str(caught.value).startswith(message)
+    assert "\n" not in str(caught.value)
+
+
+def test_without_the_client(monkeypatch):
+    monkeypatch.setitem(importlib.sys.modules, "huggingface_hub", None)
+    with pytest.raises(bert_tf.UserError, match=r"^hf://me/tiny requires .* 'bert_tf\[hub\]'$"):
+        checkpoints.resolve("hf://me/tiny")
