@@ -108,11 +108,8 @@ class TaskPipeline(Pipeline):
         if stored:
             config = dataclasses.replace(stored, vocab_file=model_files.vocab_file, **values)
         else:
-            bert_config = model_files.bert_config
-            default = config_class().resolve().max_seq_length
-            limit = min(default, bert_config.max_position_embeddings)
             config = config_class.of_pretrained(
-                bert_config, model_files.vocab_file, **{"max_seq_length": limit, **values}
+                model_files.bert_config, model_files.vocab_file, **values
             )
         check_length(config.max_seq_length, config.bert_config)
         pipeline = cls(cls.spec.make_model(config, dtype), config)

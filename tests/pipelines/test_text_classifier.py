@@ -343,6 +343,39 @@ def test_hugging_face_folder(encoder_folder, tmp_path):
     assert set(classifier.predict(["a"])[0]["probabilities"]) == {"x", "y"}
 
 
+def test_one_output_is_a_score(transformers, encoder_folder, tmp_path):
+    """A cross-encoder: as in transformers a regression, where no file says what it is."""
+    import torch
+
+    keras.utils.set_random_seed(0)
+    config = bert_tf.BertConfig.from_json_file(str(encoder_folder / "bert_config.json"))
+    model = bert_tf.BertClassifier(config, 1)
+    vocab_file, folder = str(encoder_folder / "vocab.txt"), str(tmp_path / "hf")
+    checkpoints.write_hugging_face(folder, checkpoints.tensors(model), config, vocab_file)
+    assert "problem_type" not in (tmp_path / "hf" / "config.json").read_text()
+    classifier = bert_tf.TextClassifier.from_preset(folder)
+    assert classifier.config.task_type == "regression"
+    scores = [answer["score"] for answer in classifier.predict(PAIRS)]
+
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    peer = transformers.AutoModelForSequenceClassification.from_pretrained(folder).eval()
+    for (a, b), score in zip(PAIRS, scores, strict=True):
+        inputs = tokenizer(a, b or None, return_tensors="pt")
+        with torch.no_grad():
+            np.testing.assert_allclose(score, peer(**inputs).logits[0, 0], atol=1e-5)
+    inputs["labels"] = torch.tensor([1.0])
+    peer(**inputs)
+    assert peer.config.problem_type == "regression"  # what transformers makes of one output
+
+    # The head of a choice has one output too.
+    checkpoints.write_hugging_face(
+        str(tmp_path / "choice"), checkpoints.tensors(bert_tf.BertMultipleChoice(config)), config,
+        vocab_file,
+    )  # fmt: skip
+    with pytest.raises(bert_tf.UserError, match="`labels`: expected at least two"):
+        bert_tf.TextClassifier.from_preset(tmp_path / "choice")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -79,7 +79,7 @@ class TextClassifier(TaskPipeline):
             if it is not in the cache.
           labels: the labels in the order of their ids; None for those in the files of the model.
           task_type: "classification", "multi_label" or "regression"; None for that in the files of
-            the model, else "classification".
+            the model, else "regression" for a head with one output, else "classification".
           max_seq_length: longest sequence in tokens; None for that in the files of the model, else
             128.
           do_lower_case: whether the model is uncased; None for the casing in the files of the
@@ -117,8 +117,9 @@ class TextClassifier(TaskPipeline):
                 f"`preset`: {checkpoint} {refused}, which `TextClassifier` does not; export it, "
                 "and use `bert_tf.serving.Predictor`"
             )
-        recorded = stored.task_type if stored else _recorded_task_type(checkpoint)
-        task_type = values.get("task_type", recorded)
+        task_type = values.get("task_type") or (stored.task_type if stored else None)
+        if task_type is None:
+            task_type = _recorded_task_type(checkpoint)
         if task_type not in TASK_CLASSES:
             raise UserError(f"`task_type={task_type}`: expected one of {', '.join(TASK_CLASSES)}")
         labels = _choose_labels(values.get("labels"), task_type, stored, checkpoint)
@@ -371,9 +372,22 @@ def _split(columns, share):
 
 
 def _recorded_task_type(checkpoint):
-    """Return the task type of a Hugging Face folder, "classification" if it has none."""
+    """Return the task type of a Hugging Face folder.
+
+    As in transformers, a head with one output is a regression where the type is not recorded.
+    """
+    metadata = read_metadata(checkpoint)
     task_types = {problem_type: name for name, problem_type in PROBLEM_TYPES.items()}
-    return task_types.get(read_metadata(checkpoint).get("problem_type"), "classification")
+    if recorded := task_types.get(metadata.get("problem_type")):
+        return recorded
+    is_choice = "BertForMultipleChoice" in (metadata.get("architectures") or ())
+    is_score = _num_outputs(checkpoint) == 1 and not is_choice
+    return "regression" if is_score else "classification"
+
+
+def _num_outputs(checkpoint):
+    """Return the number of outputs of the head of a checkpoint, 0 without one."""
+    return open_checkpoint(checkpoint).shapes.get("output_weights", (0,))[0]
 
 
 def _choose_labels(labels, task_type, stored, checkpoint):
@@ -388,9 +402,8 @@ def _choose_labels(labels, task_type, stored, checkpoint):
         labels = stored.labels
     else:
         # Only labels of a head: every config of Hugging Face may have names for two labels.
-        rows = open_checkpoint(checkpoint).shapes.get("output_weights", (0,))[0]
         id2label = read_metadata(checkpoint).get("id2label") or {}
-        labels = [id2label.get(str(i), f"LABEL_{i}") for i in range(rows)]
+        labels = [id2label.get(str(i), f"LABEL_{i}") for i in range(_num_outputs(checkpoint))]
     if not labels:
         raise UserError(f"`labels` must be given: {checkpoint} has no classifier")
     if task_type == "classification" and len(labels) < 2:
