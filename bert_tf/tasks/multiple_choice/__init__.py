@@ -12,6 +12,7 @@ SPEC = TaskSpec(
     make_model=f"{__name__}.task:make_model",
     make_servable=f"{__name__}.servable:multiple_choice_servable",
     served={"multiple_choice": ServedTask(f"{__name__}.answers:MultipleChoiceAnswers")},
+    heads=("ForMultipleChoice",),
 )
 
 __getattr__, __all__ = lazy_names(
