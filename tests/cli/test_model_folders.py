@@ -119,7 +119,10 @@ def test_hugging_face_folder_answers(run_script, tmp_path, model_class, name, li
         architecture=name,
     )  # fmt: skip
     (tmp_path / "in.txt").write_text(f"{line}\n")
-    run_script("export_model", f"--model_dir={hf}", f"--export_dir={tmp_path}/out", "--nowarm_up")
+    log = run_script(
+        "export_model", f"--model_dir={hf}", f"--export_dir={tmp_path}/out", "--nowarm_up"
+    )
+    assert "programs that load it must `import tensorflow_text` first" in log
     answers = []
     for path in (hf, tmp_path / "out"):
         run_script(
