@@ -86,6 +86,7 @@ def main():
     config = from_flags(PretrainingDataConfig()).validate()
     source = make_source(config)
     tokenizer = load_tokenizer()
+    bert_tf.tokenization.vocabulary.mask_id(tokenizer.vocab)  # before hours of reading
     paths = output_paths(config, getattr(source, "paths", []))
     if not config.num_shards:
         pretraining.create_in_memory(source, paths, tokenizer, config.instances)

@@ -27,7 +27,10 @@ if TYPE_CHECKING:  # for editors and type checkers, which do not run `__getattr_
     from bert_tf.optimization import LinearWarmupDecay as LinearWarmupDecay
     from bert_tf.pipelines.tokenizer_layer import BertTokenizer as BertTokenizer
     from bert_tf.tasks.classification.pipeline import TextClassifier as TextClassifier
+    from bert_tf.tasks.classification.processor import DataProcessor as DataProcessor
+    from bert_tf.tasks.classification.processor import InputExample as InputExample
     from bert_tf.tasks.fill_mask.pipeline import FillMask as FillMask
+    from bert_tf.tasks.multiple_choice.pipeline import MultipleChoice as MultipleChoice
     from bert_tf.tasks.question_answering.pipeline import QuestionAnswering as QuestionAnswering
     from bert_tf.tasks.sentence_embedding.pipeline import SentenceEncoder as SentenceEncoder
     from bert_tf.tasks.token_classification.pipeline import (
@@ -67,11 +70,14 @@ _NAMES = {
     "BertSpanLabeler": "modeling",
     "BertTokenClassifier": "modeling",
     "BertTokenizer": "pipelines",
+    "DataProcessor": "tasks.classification",
     "FullTokenizer": "tokenization",
     "GraphTokenizer": "tokenization",
+    "InputExample": "tasks.classification",
     "LAMB": "optimization",
     "LinearWarmupDecay": "optimization",
     "FillMask": "tasks.fill_mask.pipeline",
+    "MultipleChoice": "tasks.multiple_choice.pipeline",
     "QuestionAnswering": "tasks.question_answering.pipeline",
     "SentenceEncoder": "tasks.sentence_embedding.pipeline",
     "TextClassifier": "tasks.classification.pipeline",

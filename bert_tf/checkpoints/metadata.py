@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from bert_tf import console
 from bert_tf.configs.model import BertConfig
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, check_unicode
 from bert_tf.io import files, json_files
 from bert_tf.io.json_files import Finite, Positive
 from bert_tf.tokenization.settings import RELEASE_SETTINGS
@@ -97,6 +97,8 @@ def read_metadata(path):
     if "data_scheme" in metadata:
         metadata["labels"] = metadata.get("names", [])
         metadata["architectures"] = ["BertForTokenClassification"]
+    for i, label in enumerate(metadata.get("labels", ())):
+        check_unicode(label, f"{folder}: label {i}")
     return metadata
 
 

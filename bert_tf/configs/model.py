@@ -173,6 +173,14 @@ class BertConfig:
         columns = 4 * self.hidden_size + 2 * self.intermediate_size
         return self.hidden_size * (rows + self.num_hidden_layers * columns)
 
+    def check_num_texts(self, number: int) -> None:
+        """Raise UserError if sequences of this many texts need more segment ids than there are."""
+        if self.has_segment_embeddings and number > self.type_vocab_size:
+            raise UserError(
+                f"the model has {self.type_vocab_size} segment id (`type_vocab_size`), so it reads "
+                "single texts only; expected at least 2 for pairs of texts"
+            )
+
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "BertConfig":
         """Return the config for a parsed `bert_config.json` or Hugging Face `config.json`.

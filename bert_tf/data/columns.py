@@ -103,13 +103,21 @@ LABEL = ("label",)
 ID = ("index", "id", "idx")
 _HEADER = (*TEXT_A, *TEXT_B, *LABEL, *ID)
 
+# Other common names. Each may also be a word of an example, so these alone do not make a header.
+_MORE_TEXT = ("review", "comment", "content", "message", "tweet", "document", "body")
+_MORE_LABEL = (
+    "labels", "sentiment", "category", "class", "target", "topic", "intent", "emotion", "rating",
+    "score",
+)  # fmt: skip
+
 
 def find_columns(path, row, layout, split, train_columns=None, has_names=False):
     """Find the columns of a file.
 
     With a header line, columns that `layout` does not name are `text` (or `text_a`, `sentence`,
     `sentence1`), optionally `text_b` (or `sentence2`), `label`, and optionally `id` (or `index`),
-    in any order among others. Without a header line they are: text, label; or text_a, text_b,
+    in any order among others; if there is no such text or label, another common name, such as
+    `review` and `sentiment`. Without a header line they are: text, label; or text_a, text_b,
     label. A test file may lack the label column.
 
     Args:
@@ -130,7 +138,9 @@ def find_columns(path, row, layout, split, train_columns=None, has_names=False):
         raise UserError(
             f"`header=no`, but the column {named[0]!r} is given by name; use its number"
         )
-    is_known = has_names or named or any(name.lower() in _HEADER for name in names)
+    lowered = {name.lower() for name in names}
+    has_more = not lowered.isdisjoint(_MORE_TEXT) and not lowered.isdisjoint(_MORE_LABEL)
+    is_known = has_names or named or has_more or not lowered.isdisjoint(_HEADER)
     if layout.header == "yes" or (layout.header == "auto" and is_known):
         columns = _by_layout(path, names, layout, split)
     elif layout.text:
@@ -141,6 +151,42 @@ def find_columns(path, row, layout, split, train_columns=None, has_names=False):
         columns = _by_count(path, len(names), layout, split, train_columns)
     _check_distinct(path, columns)
     return dataclasses.replace(columns, width=len(names))
+
+
+def with_header(path, columns, row, labels, known_names=()):
+    """Return the columns of a file with a header if its first row must be one.
+
+    This is so if the row has the `known_names` of the training file, or by its label: it is not a
+    number and occurs nowhere else, while the others are numbers, or a few that repeat.
+
+    Args:
+      path: of the file, for messages.
+      columns: the `Columns` of a file in which no name is known.
+      row: fields of its first line.
+      labels: list of the labels of all rows as text, the first row included.
+      known_names: the names in the header of the training file, () without one.
+    """
+    names, first, others = tuple(name.strip() for name in row), labels[0].strip(), labels[1:]
+    reason = "as in the training file"
+    if names != known_names:
+        if not first or _is_number(first) or first in others or len(others) < 2:
+            return columns
+        repeat = 2 <= len(set(others)) <= len(others) / 2
+        if not repeat and not all(map(_is_number, others)):
+            return columns
+        reason = f"because the label {first!r} occurs nowhere else"
+    console.info(
+        "%s: the first line, %s, is a header, %s; `header=no` makes it an example",
+        path, ", ".join(names), reason,
+    )  # fmt: skip
+    return dataclasses.replace(columns, header=True, names=names)
+
+
+def _is_number(text):
+    try:
+        return math.isfinite(read_number(text.strip(), ""))
+    except ValueError:
+        return False
 
 
 def _fitting_layout(path, names, layout):
@@ -189,10 +235,22 @@ def _by_layout(path, names, layout, split):
             return int(wanted[0])
         return find_column(path, names, wanted, argument) if names else None
 
+    def find_usual(wanted, others, argument, is_needed=True):
+        """Return the position of one of the `wanted` names, else of the only one of `others`."""
+        position = find(wanted)
+        found = [name for name in names if name.lower() in others] if position is None else []
+        if len(found) > 1 and is_needed:
+            raise UserError(
+                f"{path}, line 1: the columns {' and '.join(map(repr, found))} may be meant; name "
+                f"one with `{argument}`"
+            )
+        return find(found or wanted, argument if is_needed else None)
+
     texts = [find([name], "text_columns") for name in layout.text]
-    texts = texts or [find(TEXT_A, "text_columns"), find(TEXT_B)]
-    argument = None if split == "test" else "label_column"
-    labels = [find([name], argument) for name in layout.label or LABEL]
+    texts = texts or [find_usual(TEXT_A, _MORE_TEXT, "text_columns"), find(TEXT_B)]
+    needs_label = split != "test"
+    labels = [find([name], "label_column" if needs_label else None) for name in layout.label]
+    labels = labels or [find_usual(LABEL, _MORE_LABEL, "label_column", needs_label)]
     return Columns(
         tuple(x for x in texts if x is not None),
         tuple(x for x in labels if x is not None),

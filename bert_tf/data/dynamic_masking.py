@@ -3,7 +3,8 @@
 import tensorflow as tf
 
 from bert_tf.errors import UserError
-from bert_tf.tokenization.special_tokens import CLS, MASK, SEP
+from bert_tf.tokenization.special_tokens import CLS, SEP
+from bert_tf.tokenization.vocabulary import mask_id
 
 
 class DynamicMasking:
@@ -26,7 +27,7 @@ class DynamicMasking:
                 f"`max_seq_length={lengths['S']}`"
             )
         self._special_ids = [vocab[CLS], vocab[SEP]]
-        self._mask_id, self._token_ids = vocab[MASK], sorted(vocab.values())
+        self._mask_id, self._token_ids = mask_id(vocab), sorted(vocab.values())
         self._prob, self._seed, self._lengths = masked_lm_prob, seed, lengths
 
     @property

@@ -53,6 +53,7 @@ class FeatureCache:
         results = self._write(**arguments) or {}
         # The records first: if the run is killed in between, the metadata do not match them.
         metadata = {**self._fingerprint, **results, "records": digest_of_file(self.path)}
+        metadata["metadata"] = digest([metadata])
         text = json.dumps(metadata, indent=2, ensure_ascii=False) + "\n"
         files.write_text(f"{self.path}.json", text)
         self.metadata, self.stale_reason = metadata, None
@@ -79,6 +80,9 @@ class FeatureCache:
             return None, f"{', '.join(changed)} changed since it was written"
         if metadata.get("records") != digest_of_file(path):
             return None, "the file was changed since it was written"
+        # Version 0.1 wrote no digest.
+        if metadata.pop("metadata", None) not in (None, digest([metadata])):
+            return None, f"{metadata_path} was changed since it was written"
         return metadata, None
 
 

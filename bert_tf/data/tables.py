@@ -158,7 +158,7 @@ def _sample_rows(lines, delimiter):
     """Return the rows of lines with a delimiter, as far as they can be divided."""
     if delimiter == "\t":
         return [line.rstrip("\r\n").split("\t") for line in lines]
-    _raise_field_limit()
+    raise_field_limit()
     rows = []
     with contextlib.suppress(csv.Error):
         rows.extend(filter(None, csv.reader(lines, delimiter=delimiter)))
@@ -219,14 +219,15 @@ def _split_tabs(lines, delimiter):
             yield number, text.split(delimiter), None
 
 
-def _raise_field_limit():
+def raise_field_limit():
+    """Let Python's `csv` read cells of any length."""
     # Python's default limit is 128 kB. It is global to the process, and harmless to raise.
     csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
 
 
 def _split_quoted(lines, delimiter):
     """Split at a delimiter. A quoted field may contain delimiters and line ends."""
-    _raise_field_limit()
+    raise_field_limit()
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
     while True:
         number = reader.line_num + 1
@@ -302,7 +303,7 @@ def _parquet_rows(path):
 
 
 def as_text(value):
-    """Return a cell as text: numbers as Python prints them, "" for None.
+    """Return a cell as text: numbers as Python prints them, "" for None and NaN.
 
     Raises:
       ValueError: if it is a list or an object.
@@ -312,7 +313,7 @@ def as_text(value):
             raise ValueError("it contains a NUL character")
         check_unicode(value)
         return value
-    if value is None:
+    if value is None or value != value:  # pandas writes missing numbers as NaN
         return ""
     if isinstance(value, bool):
         return "true" if value else "false"

@@ -50,6 +50,8 @@ def check_pairs(texts, argument):
     pairs = []
     for i, text in enumerate(check_list(texts, argument, expected)):
         pair = (text, "") if isinstance(text, (str, bytes)) else text
+        if hasattr(text, "text_a"):
+            pair = (text.text_a, text.text_b or "")
         is_pair = isinstance(pair, (tuple, list, np.ndarray)) and len(pair) == 2
         if not is_pair or not all(isinstance(x, (str, bytes)) for x in pair):
             raise UserError(f"`{argument}`: expected {expected}, item {i} is {text!r:.50}")
@@ -58,6 +60,11 @@ def check_pairs(texts, argument):
                 check_unicode(x, f"`{argument}`: item {i}")
         pairs.append(tuple(pair))
     return pairs
+
+
+def is_examples(texts):
+    """Return whether texts are a list of `InputExample`, or of a class like it."""
+    return isinstance(texts, list) and bool(texts) and hasattr(texts[0], "text_a")
 
 
 def _is_column(values):
@@ -72,3 +79,19 @@ def check_same_length(argument, values, other_argument, others):
             f"`{argument}` and `{other_argument}` must have the same length, found {len(values)} "
             f"and {len(others)}"
         )
+
+
+def split_columns(columns, share):
+    """Split lists at the end; return those for training, and the last `share` of them.
+
+    Raises:
+      UserError: if one of the parts would be empty.
+    """
+    columns = [list(column) for column in columns]
+    size = len(columns[0])
+    first = size - int(size * share)
+    if not 0 < first < size:
+        raise UserError(
+            f"`validation_split={share}`: a share of the {size} texts was expected, 0 to 1"
+        )
+    return [x[:first] for x in columns], [x[first:] for x in columns]

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import itertools
 import operator
 import re
 import warnings
@@ -250,7 +251,7 @@ class TaskPipeline(Pipeline):
           lengths: int32 (N,), to form batches of similar lengths; None for random batches.
         """
         batch_size = BatchConfig(batch_size).validate().batch_size
-        count = len(tf.nest.flatten(columns)[-1])
+        count = tf.nest.flatten(columns)[-1].shape[0]
         indices = tf.data.Dataset.range(count)
         if shuffle:
             indices = indices.shuffle(count)
@@ -314,3 +315,9 @@ class TaskPipeline(Pipeline):
         variables = {name: tf.constant(value) for name, value in tensors.items()}
         checkpointing.save(folder, variables)
         self.config.save(folder)
+
+
+def ragged(rows):
+    """Return lists of numbers as int32 (N, None), faster than `tf.ragged.constant`."""
+    values = np.fromiter(itertools.chain.from_iterable(rows), "int32")
+    return tf.RaggedTensor.from_row_lengths(values, list(map(len, rows)))

@@ -112,7 +112,7 @@ class EncodedText(NamedTuple):
 class TextPreprocessor:
     """Converts texts to `[CLS] a [SEP]` or `[CLS] a [SEP] b [SEP]`, truncated as in the release."""
 
-    def __init__(self, tokenizer, max_seq_length, with_words=False, max_limit=None):
+    def __init__(self, tokenizer, max_seq_length, with_words=False, config=None):
         """Create a preprocessor.
 
         Args:
@@ -120,15 +120,21 @@ class TextPreprocessor:
           max_seq_length: maximum number of tokens, including [CLS] and [SEP].
           with_words: whether to track which tokens belong to which word. Words are delimited by
             white space, and each is tokenized separately.
-          max_limit: the largest `max_seq_length` that the model allows, for messages.
+          config: the `BertConfig` of the model, to check pairs and for messages, or None.
         """
         self._tokenizer, self._max_seq_length = tokenizer, max_seq_length
-        self._with_words, self._max_limit = with_words, max_limit
+        self._with_words, self._config = with_words, config
         self._lengths, self._num_empty = LengthCounter(max_seq_length), 0
 
     def convert(self, text):
-        """Return the `EncodedText` of a `Text`; raise UserError if it has a surrogate."""
+        """Return the `EncodedText` of a `Text`.
+
+        Raises:
+          UserError: if it has a surrogate, or is a pair and the model reads single texts only.
+        """
         check_unicode(text.text_a + (text.text_b or ""), f"text {text.index}")
+        if text.text_b and self._config:
+            self._config.check_num_texts(2)
         ids_a, word_lengths_a = self._encode(text.text_a)
         ids_b, word_lengths_b = self._encode(text.text_b or "")
         packed = pack_pair(
@@ -150,7 +156,8 @@ class TextPreprocessor:
             if not isinstance(value, str):
                 raise UserError(f"`texts`: expected texts, item {index} is {value!r:.50}")
             yield self.convert(text if isinstance(text, Text) else Text.parse(index, text))
-        log_truncated("input", self._lengths.counts, self._max_seq_length, self._max_limit)
+        max_limit = self._config.max_position_embeddings if self._config else None
+        log_truncated("input", self._lengths.counts, self._max_seq_length, max_limit)
         if self._num_empty:
             console.warning(
                 "%d words have no tokens (for example, invisible characters only) and were skipped",
@@ -260,8 +267,8 @@ class TextPipeline(Pipeline):
 
     def _encode(self, texts, with_words=False):
         """Yield the `EncodedText` of texts; see `TextPreprocessor.convert_all`."""
-        max_limit = self.model.config.max_position_embeddings
-        preprocessor = TextPreprocessor(self.tokenizer, self.max_seq_length, with_words, max_limit)
+        config = self.model.config
+        preprocessor = TextPreprocessor(self.tokenizer, self.max_seq_length, with_words, config)
         return preprocessor.convert_all(texts)
 
 

@@ -9,9 +9,9 @@ import tensorflow as tf
 
 from bert_tf import checkpoints
 from bert_tf.checkpoints import PretrainedFiles
-from bert_tf.errors import UserError, check_unicode
+from bert_tf.errors import UserError
 from bert_tf.modeling.models import INPUTS
-from bert_tf.tokenization.graph import GraphTokenizer
+from bert_tf.tokenization.graph import GraphTokenizer, to_strings
 from bert_tf.tokenization.settings import RELEASE_SETTINGS, resolve_settings
 from bert_tf.tokenization.special_tokens import REQUIRED_TOKENS
 from bert_tf.tokenization.vocabulary import load_vocab
@@ -175,14 +175,8 @@ def _read_vocabulary(vocabulary):
 
 def _to_strings(texts, argument):
     """Return strings of the shape (), (B,) or (B, 1), as a tensor or a `KerasTensor`."""
-    if not (tf.is_tensor(texts) or keras.utils.is_keras_tensor(texts)):
-        try:
-            texts = tf.convert_to_tensor(texts, tf.string)
-        except (TypeError, ValueError):
-            for i, text in enumerate(texts if isinstance(texts, (list, tuple)) else [texts]):
-                if isinstance(text, str):
-                    check_unicode(text, f"`{argument}`: item {i}")
-            raise UserError(f"`{argument}`: expected a string, or a list of strings") from None
+    if not keras.utils.is_keras_tensor(texts):
+        texts = to_strings(texts, argument)
     if texts.dtype != "string":
         raise UserError(f"`{argument}`: expected strings, found {texts.dtype}")
     rank = len(texts.shape) if isinstance(texts.shape, tuple) else texts.shape.rank

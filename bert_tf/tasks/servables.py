@@ -19,24 +19,15 @@ def load_servable(model_files, options):
       UserError: if no task has this head, or the files do not fit.
     """
     spec, config = tasks.load_config(model_files.folder)
-    if spec:
-        config = dataclasses.replace(
-            config,
-            bert_config=model_files.bert_config,
-            vocab_file=model_files.vocab_file,
-            **model_files.tokenizer_settings,
-        )
-    else:
-        spec = _find_spec(model_files.checkpoint)
-        if spec.pipeline:
-            return spec.pipeline.from_preset(model_files)._servable(options)
-        length = spec.config_class().resolve().max_seq_length
-        config = spec.config_class.of_pretrained(
-            model_files.bert_config,
-            model_files.vocab_file,
-            max_seq_length=min(length, model_files.bert_config.max_position_embeddings),
-            **model_files.tokenizer_settings,
-        )
+    if spec is None:
+        pipeline = _find_pipeline(model_files.checkpoint)
+        return pipeline.from_preset(model_files)._servable(options)
+    config = dataclasses.replace(
+        config,
+        bert_config=model_files.bert_config,
+        vocab_file=model_files.vocab_file,
+        **model_files.tokenizer_settings,
+    )
     return make_servable(spec, config, model_files.checkpoint, options)
 
 
@@ -47,8 +38,8 @@ def make_servable(spec, config, checkpoint, options):
     return spec.make_servable(model, config, options)
 
 
-def _find_spec(checkpoint):
-    """Return the `TaskSpec` for the head of a pre-trained model."""
+def _find_pipeline(checkpoint):
+    """Return the class of `bert_tf.pipelines` for the head of a pre-trained model."""
     architectures = checkpoints.read_metadata(checkpoint).get("architectures")
     shapes = checkpoints.open_checkpoint(checkpoint).shapes
     name = architectures[0] if architectures else architecture_of(shapes)
@@ -56,5 +47,5 @@ def _find_spec(checkpoint):
     head = name[name.find("For") :] if "For" in name else "Model"
     for spec in tasks.TASKS.values():
         if head in spec.heads:
-            return spec
+            return spec.pipeline
     raise UserError(f"{checkpoint}: no task of bert_tf has the head of {name}")

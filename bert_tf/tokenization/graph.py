@@ -15,7 +15,7 @@ from collections.abc import Mapping
 import tensorflow as tf
 
 from bert_tf import lazy
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, check_unicode
 from bert_tf.tokenization import graph_normalization, string_ops
 from bert_tf.tokenization.graph_normalization import row_indices, rows_of_values
 from bert_tf.tokenization.normalization import ACCENTS, context_characters
@@ -137,10 +137,12 @@ class GraphTokenizer(tf.Module):
           Dict of int32 (B, S): `input_ids`, `input_mask`, `segment_ids`.
 
         Raises:
-          UserError: if `max_seq_length` is too small for two texts.
+          UserError: if `max_seq_length` is too small for two texts, or a list has anything else
+            than strings of valid Unicode.
         """
-        ids_a = self.first_tokens(texts, max_seq_length - 2)
-        ids_b = None if pairs is None else self.first_tokens(pairs, max_seq_length - 2)
+        ids_a, ids_b = self.first_tokens(to_strings(texts, "texts"), max_seq_length - 2), None
+        if pairs is not None:
+            ids_b = self.first_tokens(to_strings(pairs, "pairs"), max_seq_length - 2)
         return self.pack(ids_a, ids_b, max_seq_length, pad_to_longest)
 
     def pack(
@@ -328,6 +330,22 @@ class GraphTokenizer(tf.Module):
             return ids, is_special
         special = tf.gather(self._special_ids, tf.maximum(ids - self._first_special_id, 0))
         return tf.where(is_special, special, ids), is_special
+
+
+def to_strings(texts, argument):
+    """Return a string or list of strings as a tensor; UserError, naming `argument`, if it is not.
+
+    Tensors are returned as they are.
+    """
+    if tf.is_tensor(texts):
+        return texts
+    try:
+        return tf.convert_to_tensor(texts, tf.string)
+    except (TypeError, ValueError):
+        for i, text in enumerate(texts if isinstance(texts, (list, tuple)) else [texts]):
+            if isinstance(text, str):
+                check_unicode(text, f"`{argument}`: item {i}")
+        raise UserError(f"`{argument}`: expected a string, or a list of strings") from None
 
 
 def tensorflow_text():

@@ -1,5 +1,6 @@
 """The special tokens of a BERT vocabulary; no other module spells them."""
 
 PAD, UNK, CLS, SEP, MASK = "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"
-REQUIRED_TOKENS = (UNK, CLS, SEP, MASK)
-SPECIAL_TOKENS = (PAD, *REQUIRED_TOKENS)
+# Only masking needs [MASK]; see `vocabulary.mask_id`.
+REQUIRED_TOKENS = (UNK, CLS, SEP)
+SPECIAL_TOKENS = (PAD, *REQUIRED_TOKENS, MASK)

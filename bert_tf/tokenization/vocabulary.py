@@ -12,7 +12,7 @@ from bert_tf import console
 from bert_tf.errors import UserError
 from bert_tf.io import files
 from bert_tf.tokenization.normalization import normalize
-from bert_tf.tokenization.special_tokens import PAD, REQUIRED_TOKENS, SPECIAL_TOKENS
+from bert_tf.tokenization.special_tokens import MASK, PAD, REQUIRED_TOKENS, SPECIAL_TOKENS
 from bert_tf.tokenization.tokenizer_json import is_tokenizer_json, read_tokenizer_json
 
 # The release's limit: a longer word is [UNK], whatever the vocabulary.
@@ -96,6 +96,15 @@ def to_text(vocab):
 def special_tokens(vocab):
     """Return those `SPECIAL_TOKENS` that are in `vocab`, a tuple."""
     return tuple(token for token in SPECIAL_TOKENS if token in vocab)
+
+
+def mask_id(vocab):
+    """Return the id of [MASK]; raise UserError if the dict `vocab` lacks it."""
+    if MASK not in vocab:
+        raise UserError(
+            f"`vocab_file`: its {len(vocab)} pieces do not include {MASK}, which masking requires"
+        )
+    return vocab[MASK]
 
 
 def casing_from_path(path):
@@ -265,7 +274,7 @@ def learn(words, vocab_size, min_count=2, num_unused=99):
 
     if num_unused >= vocab_size:
         raise UserError(f"`vocab_size={vocab_size}` is too small for `num_unused={num_unused}`")
-    pieces = [PAD, *(f"[unused{index}]" for index in range(num_unused)), *REQUIRED_TOKENS]
+    pieces = [PAD, *(f"[unused{index}]" for index in range(num_unused)), *SPECIAL_TOKENS[1:]]
     char_counts = Counter()
     for word, count in words.items():
         for char in word:

@@ -25,6 +25,27 @@ def convert_to_unicode(text: str | bytes) -> str:
     raise UserError(f"cannot tokenize {type(text).__name__}, expected str or bytes")
 
 
+# In Python 2 they differed.
+printable_text = convert_to_unicode
+
+
+def convert_by_vocab(vocab: Mapping, items: Iterable) -> list:
+    """Return the values of `items` in a dict; raise UserError if one is missing.
+
+    `convert_tokens_to_ids` and `convert_ids_to_tokens` are the same function.
+    """
+    try:
+        return [vocab[item] for item in items]
+    except KeyError as error:
+        kind = "token" if isinstance(error.args[0], str) else "id"
+        raise UserError(
+            f"the {kind} {error} is not in the vocabulary of {len(vocab)} pieces"
+        ) from None
+
+
+convert_tokens_to_ids = convert_ids_to_tokens = convert_by_vocab
+
+
 def whitespace_tokenize(text: str) -> list[str]:
     """Split `text` at white space."""
     return text.split()
@@ -283,16 +304,8 @@ class FullTokenizer:
 
     def convert_tokens_to_ids(self, tokens: Iterable[str]) -> list[int]:
         """Return the ids of `tokens`; raise UserError if one is not in the vocabulary."""
-        try:
-            return [self.vocab[token] for token in tokens]
-        except KeyError as error:
-            raise UserError(f"the token {error} is not in the vocabulary") from None
+        return convert_by_vocab(self.vocab, tokens)
 
     def convert_ids_to_tokens(self, ids: Iterable[int]) -> list[str]:
         """Return the pieces of `ids`; raise UserError if one is not in the vocabulary."""
-        try:
-            return [self.inv_vocab[index] for index in ids]
-        except KeyError as error:
-            raise UserError(
-                f"the id {error} is not in the vocabulary of {len(self.vocab)} pieces"
-            ) from None
+        return convert_by_vocab(self.inv_vocab, ids)

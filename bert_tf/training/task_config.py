@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from bert_tf.configs.model import BertConfig
 from bert_tf.configs.options import Config, fact, option
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, check_unicode
 from bert_tf.io import files, json_files
 from bert_tf.tokenization.settings import (
     EXTRA_SETTINGS,
@@ -51,10 +51,16 @@ class TaskConfig(Config):
     # The name of the side file.
     FILE: ClassVar[str] = ""
 
+    # The number of texts in a sequence; `ClassificationConfig` has an attribute.
+    _NUM_TEXTS: ClassVar[int] = 1
+
     def __post_init__(self):
         super().__post_init__()
         if isinstance(self.bert_config, BertConfig):
             vars(self).update(vars(self.resolve()))
+            self.bert_config.check_num_texts(getattr(self, "num_texts", self._NUM_TEXTS))
+            for i, label in enumerate(self.labels):
+                check_unicode(label, f"`labels`: label {i}")
 
     @property
     def tokenizer_settings(self):

@@ -85,3 +85,28 @@ def test_from_a_file_to_a_file(run, run_script, tmp_path, task_type):
     np.testing.assert_allclose(
         np.float64([row[added:] for row in rows]), np.float64(expected), atol=1e-5
     )
+
+
+@pytest.mark.parametrize("header", ["review,sentiment", "opinion,verdict"])
+def test_a_csv_of_kaggle(run, tmp_path, header):
+    """IMDB: a header, quoted reviews with tags and doubled quotes, and two labels in words."""
+    rows = [
+        f'"a ""{x}"" b.<br /><br />{x}, a.",{y}' for x, y in [("c", "positive"), ("d", "negative")]
+    ]
+    write_files(tmp_path, imdb__csv="\n".join([header, *rows * 10]) + "\n")
+    log = run("--do_train", "--do_eval", f"--train_file={tmp_path}/imdb.csv", "--dev_fraction=0.2",
+              "--num_train_epochs=8", "--learning_rate=0.02")  # fmt: skip
+    names = header.split(",")
+    assert f"columns {names[0]} (text), {names[1]} (label); 20 examples" in log
+    assert ("is a header" in log) == (names[0] == "opinion")
+    config = json.loads((tmp_path / "out" / "classifier.json").read_text())
+    assert config["labels"] == ["negative", "positive"]
+    assert config["columns"] == {"text_columns": names[:1], "label_column": names[1:]}
+    assert read_results(tmp_path / "out" / "eval_results.txt")["eval_accuracy"] == "1.0"
+
+    with open(tmp_path / "imdb.csv", newline="") as reader:
+        texts, labels = zip(*list(csv.reader(reader))[1:], strict=True)
+    classifier = bert_tf.TextClassifier.from_preset(tmp_path / "out")
+    assert [x["label"] for x in classifier.predict(texts)] == list(labels)
+    classifier.fit(texts, labels, epochs=1, verbose=0)
+    assert classifier.evaluate(texts, labels, verbose=0)["accuracy"] == 1.0

@@ -311,7 +311,7 @@ def test_documents_must_be_marked(run, tmp_path):
 def test_words_of_a_text(tmp_path):
     (tmp_path / "vocab.txt").write_text("\n".join(WORDS) + "\n")
     tokenizer = GraphTokenizer(str(tmp_path / "vocab.txt"), do_lower_case=False)
-    table = serving._WordTable(False)
+    table = serving.WordTable(False)
     ids, starts, ends = tokenizer.tokenize_with_offsets(tf.constant(list(CHUNKS)))
     is_start = tf.RaggedTensor.from_row_splits(
         table.starts(tf.constant(list(CHUNKS)), ids, starts), ids.row_splits

@@ -176,6 +176,7 @@ def test_existing_shards_in_a_folder_that_cannot_be_written(create, text_folder,
         (["--num_shards=0", "--input_file=empty.txt"], r"^empty\.txt: no text"),
         (["--input_file=missing.txt"], r"^--input_file: .*missing\.txt"),
         (["--vocab_file=missing.txt"], r"^--vocab_file: .*missing\.txt"),
+        (["--vocab_file=unmasked.txt"], r"^--vocab_file: its 4 pieces .*\[MASK\], which masking"),
         (["--output_file=made/x,made/y"], r"^--output_file: .*--num_shards"),
         (["--output_file=vocab.txt/x"], r"^--output_file: vocab\.txt/x\.json cannot be written"),
         (["--output_file=a.txt"], r"^--output_file: a\.txt is also an input"),
@@ -198,6 +199,7 @@ def test_existing_shards_in_a_folder_that_cannot_be_written(create, text_folder,
 def test_errors_leave_no_files(create, text_folder, flags, message):
     (text_folder / "empty.txt").write_text("\n\n")
     (text_folder / "empty").mkdir()
+    (text_folder / "unmasked.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n")
     before = {path for path in text_folder.rglob("*") if path.is_file()}
     with pytest.raises(UserError, match=message):
         create(*SHARDS, *flags)

@@ -17,6 +17,7 @@ pytest.importorskip("tensorflow_text")
 CLASSES = [
     "BertTokenizer",
     "FillMask",
+    "MultipleChoice",
     pytest.param("QuestionAnswering", marks=pytest.mark.slow),
     "SentenceEncoder",
     pytest.param("TextClassifier", marks=pytest.mark.slow),

@@ -3,7 +3,14 @@
 import pytest
 
 import bert_tf
-from bert_tf.tasks.classification import Layout, custom_task, find_task, read_examples
+from bert_tf.tasks.classification import (
+    FileSource,
+    Layout,
+    custom_task,
+    find_task,
+    read_examples,
+)
+from tests.common import read_data, write_files
 
 
 @pytest.fixture
@@ -90,3 +97,75 @@ def test_two_columns_to_predict_are_a_pair_if_the_training_file_has_three(
 def test_errors_name_the_line_and_the_column(read, data, layout, message):
     with pytest.raises(bert_tf.UserError, match=message):
         read(data, **layout)
+
+
+IMDB = (
+    "review,sentiment\n"
+    '"A ""must see"".<br /><br />Go, now.",positive\n'
+    "Dull,negative\n"
+    '"Two lines,\nand a comma",positive\n'
+    "Too long,negative\n"
+)
+
+
+def test_the_file_of_imdb(read):
+    """As Kaggle has it: usual names of columns, quotes, doubled quotes and line breaks."""
+    rows = [x[0::2] for x in read(IMDB, name="a.csv")]
+    assert rows == [
+        ('A "must see".<br /><br />Go, now.', "positive"), ("Dull", "negative"),
+        ("Two lines,\nand a comma", "positive"), ("Too long", "negative"),
+    ]  # fmt: skip
+    for header in ("sentiment,id,review", "Text,target", "comment,title,label"):
+        names = header.lower().split(",")
+        cells = [{"text": "a", "review": "a", "comment": "a", "label": "x", "target": "x",
+                  "sentiment": "x"}.get(name, "7") for name in names]  # fmt: skip
+        assert [x[0::2] for x in read(f"{header}\n{','.join(cells)}\n")] == [("a", "x")]
+
+
+ROWS = ["a,x", "b,y", "c,x", "d,y"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "is_header"),
+    [
+        (["phrase,feeling", *ROWS], True),
+        (["phrase,feeling", "a,1", "b,0", "c,3"], True),
+        (["phrase,feeling", "a,0.5", "b,-1"], True),
+        (["a,1", "b,2", "c,0", "d,2", "e,0"], False),  # a number is no name
+        (["a,z", *ROWS, "b,z"], False),
+        (["a,z", "b,y", "c,y"], False),  # else one label is left
+        (["a,v", "b,w", "c,x", "d,y"], False),
+        (["phrase,feeling", "a,1"], False),
+    ],
+)
+def test_a_header_is_recognised_by_its_label(read, rows, is_header, caplog):
+    caplog.set_level("INFO", "bert_tf")
+    text = "\n".join(rows)
+    expected = [row.split(",")[0] for row in rows]
+    for name, layout in (("a.csv", {}), ("a.csv", {"text": ("0",), "label": ("1",)})):
+        caplog.clear()
+        assert [x[0] for x in read(text, name=name, **layout)] == expected[is_header:]
+        message = "the first line, phrase, feeling, is a header, because the label 'feeling' occurs"
+        assert (message in caplog.text) == is_header
+    assert [x[0] for x in read(text, name="a.csv", header="no")] == expected
+
+
+def test_a_development_file_has_the_header_of_the_training_file(tmp_path):
+    rows = "\n".join(["phrase,feeling", *ROWS])
+    folder = write_files(tmp_path, train__csv=rows, dev__csv="phrase,feeling\na,x\n")
+    data = read_data(FileSource(custom_task(), folder), ["train", "dev"])
+    assert data.labels == ("x", "y") and [x.text_a for x in data.examples["dev"]] == ["a"]
+
+
+def test_common_names_that_leave_a_choice(read):
+    with pytest.raises(bert_tf.UserError, match=r"'topic' and 'class' may .*label_column"):
+        read("text,topic,class\na,x,y\n", name="a.csv")
+    assert read("text,topic,class\na,x,y\n", "test", name="a.csv")[0][0] == "a"
+    assert read("text,topic,class\na,x,y\n", name="a.csv", label=("class",))[0][2] == "y"
+
+
+def test_labels_and_names_of_any_form(read):
+    """Missing values of pandas are labels like others, and spaces around a label do not count."""
+    text = "my text,the label\na,nan\nb,NA\nc, not bad\nd,not bad \ne,None\n"
+    rows = read(text, name="a.csv", text=("my text",), label=("the label",))
+    assert [x[2] for x in rows] == ["nan", "NA", "not bad", "not bad", "None"]

@@ -69,6 +69,10 @@ def test_reuse(update, tmp_path, caplog):
     records.write_bytes(before + before)
     assert "file was changed" in update(examples, first)
     assert records.read_bytes() == before
+    values = json.loads(note.read_text())
+    del values["lengths"]
+    note.write_text(json.dumps(values))
+    assert update(examples, first) == f"{note} was changed since it was written"
     note.write_text("[1")
     assert f"{note} cannot be read" in update(examples, first)
     note.unlink()

@@ -140,6 +140,13 @@ def test_values_of_json(tmp_path):
         ("a.csv", "text;label\na;b\nc\n", {}, "line 3: label is expected in column 2.* has 1"),
         ("a.csv", b"\xff\xfea\0", {}, "UTF-16"),
         ("a.jsonl", '{"text": "a", "label": "b"}\n{', {}, "line 2: not JSON"),
+        (
+            "a.jsonl",
+            '{"text": "a", "label": ["b"]}\n',
+            {},
+            "line 1: label.*`task_type=multi_",
+        ),
+        ("a.json", '[{"text": "a", "label": NaN}]', {}, "row 1: the label is empty"),
         ("a.jsonl", '{"text": ["a"], "label": "b"}\n', {}, "line 1: text_a: expected a text"),
         ("a.json", '[{"text": "a", "label": "b"}, 3]', {}, "row 2: expected a JSON object"),
         ("a.json", "[1,\n", {}, "line 2: not JSON"),

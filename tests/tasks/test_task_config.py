@@ -275,6 +275,20 @@ def test_empty_labels_are_refused():
         config.check(bert_tf.configs.FineTuneConfig("out"), False)
 
 
+@pytest.mark.parametrize("name", ["config.json", "classifier.json", "tagger.json"])
+def test_labels_with_surrogates_are_refused(tmp_path, name):
+    """JSON may have them, but not terminals and SavedModels."""
+    labels = {"labels": ["x", "\ud800"], "names": ["x", "\ud800"], "data_scheme": "none",
+              "id2label": {"0": "x", "1": "\ud800"}, "scheme": "none"}  # fmt: skip
+    if name == "config.json":
+        del labels["labels"], labels["data_scheme"]
+    (tmp_path / name).write_text(json.dumps(labels))
+    with pytest.raises(bert_tf.UserError, match=r"label 1: .* the lone surrogate"):
+        bert_tf.checkpoints.read_metadata(str(tmp_path))
+    with pytest.raises(bert_tf.UserError, match=r"`labels`: label 1: .* the lone surrogate"):
+        tasks.ClassificationConfig(TINY, "", labels=("x", "\ud800"))
+
+
 def test_a_vocabulary_of_no_pieces_is_refused():
     with pytest.raises(bert_tf.UserError, match=r"^`vocab_size=0` is too small"):
         bert_tf.tokenization.vocabulary.learn({"a": 9}, 0, num_unused=0)

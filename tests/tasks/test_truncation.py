@@ -5,7 +5,7 @@ import pytest
 import bert_tf
 from bert_tf.pipelines.text_pipeline import TextPreprocessor
 from bert_tf.tokenization.packing import LengthCounter, log_truncated
-from tests.common import write_model
+from tests.common import tiny, write_model
 from tests.tasks.task_helpers import SMALL
 
 
@@ -66,7 +66,11 @@ def test_choices(run_script, tmp_path, experiments):
 
 def test_pipelines(tmp_path, caplog):
     (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n")
-    inputs = TextPreprocessor(bert_tf.FullTokenizer(str(tmp_path / "vocab.txt")), 5, max_limit=5)
+    inputs = TextPreprocessor(
+        bert_tf.FullTokenizer(str(tmp_path / "vocab.txt")),
+        5,
+        config=tiny(max_position_embeddings=5),
+    )
     list(inputs.convert_all(["a a a", "a a a a", "a a ||| a"]))
     (message,) = caplog.messages
     assert "input: 2 of 3 texts (66.7%) have more than 5 tokens" in message

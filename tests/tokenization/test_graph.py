@@ -220,6 +220,9 @@ def test_in_a_dataset(tokenizers):
 def test_errors(scripts, write_vocab, tmp_path):
     with pytest.raises(UserError, match=r"`max_seq_length=4`.* 5$"):
         scripts(True, False)[1](["a"], max_seq_length=4)
+    for texts in (["a", "\ud800"], ["a"]), (["a"], ["b", "\ud800"]):
+        with pytest.raises(UserError, match=r"^`(texts|pairs)`: item 1: .* the lone surrogate"):
+            scripts(True, False)[1](*texts)
     path = write_vocab(["[UNK]", "[CLS]", "[SEP]", "[MASK]", "\U00010400" * 100])
     with pytest.raises(UserError, match=r"the piece .* 256 bytes"):
         graph.GraphTokenizer(path)

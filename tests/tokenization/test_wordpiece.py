@@ -7,7 +7,9 @@ import unicodedata
 
 import pytest
 
+import bert_tf
 from bert_tf import tokenization
+from bert_tf.data import dynamic_masking
 from bert_tf.errors import UserError
 from bert_tf.tasks.question_answering.alignment import WordIds
 from bert_tf.tokenization import normalization
@@ -108,6 +110,42 @@ def test_full_tokenizer_errors(tokenizer):
         tokenizer.convert_ids_to_tokens([99])
     with pytest.raises(UserError, match=r"int\b.* str or bytes"):
         tokenizer.tokenize(3)
+
+
+def test_functions_of_the_release(tokenizer):
+    """Forks call the functions of the release's module; unknown pieces are an error there too."""
+    ids, pieces = [9, 6, 7], ["un", "##want", "##ed"]
+    for convert in (tokenization.convert_tokens_to_ids, tokenization.convert_by_vocab):
+        assert convert(tokenizer.vocab, pieces) == ids
+        with pytest.raises(UserError, match=r"token 'xyz' .* 14 pieces"):
+            convert(tokenizer.vocab, ["xyz"])
+    assert tokenization.convert_ids_to_tokens(tokenizer.inv_vocab, ids) == pieces
+    for convert in (tokenization.printable_text, tokenization.convert_to_unicode):
+        assert convert("é") == convert(b"\xc3\xa9\xff") == "é"
+        with pytest.raises(ValueError, match=r"int\b.* str or bytes"):
+            convert(3)
+    assert tokenization.whitespace_tokenize(" a  b\tc\n") == ["a", "b", "c"]
+    assert tokenization.whitespace_tokenize(" ") == []
+    assert not tokenization.validate_case_matches_checkpoint(True, None)
+
+
+def test_only_masking_needs_mask(write_vocab):
+    path = write_vocab([piece for piece in PIECES if piece != "[MASK]"])
+    tokenizer = tokenization.FullTokenizer(path, keep_special_tokens=True)
+    ids = [8, 5, 6, 11, 9, 10]
+    assert tokenizer.encode("UNwant\u00e9d,running") == ids
+    assert tokenization.load_vocab(path) == tokenizer.vocab
+    assert bert_tf.GraphTokenizer(path, True).tokenize(["unwanted,running"]).to_list() == [ids]
+    layer = bert_tf.BertTokenizer(list(tokenizer.vocab), max_seq_length=8)
+    assert layer(["unwanted,running"])["input_ids"].numpy().tolist() == [[2, *ids, 3]]
+    bert_config = bert_tf.BertConfig(len(tokenizer.vocab), 8, 1, 1, 8, max_position_embeddings=8)
+    model = bert_tf.BertPretrainer(bert_config)
+    for mask in (
+        lambda: bert_tf.FillMask(model, tokenizer, max_seq_length=8),
+        lambda: dynamic_masking.DynamicMasking(tokenizer.vocab, {"S": 8, "P": 2}, 0.15, seed=1),
+    ):
+        with pytest.raises(UserError, match=r"^`vocab_file`: its 13 pieces .*\[MASK\], which"):
+            mask()
 
 
 @pytest.mark.skipif(

@@ -6,7 +6,7 @@ from itertools import accumulate
 import numpy as np
 
 from bert_tf.errors import UserError
-from bert_tf.tokenization.special_tokens import MASK
+from bert_tf.tokenization.vocabulary import mask_id
 
 # The replacement of a masked token that stays unchanged.
 KEEP = -1
@@ -23,7 +23,7 @@ class Masker:
         self._config = config
         if max(vocab.values()) + 1 >= PACKED_POSITION:
             raise UserError(f"`vocab_file`: token ids must be less than {PACKED_POSITION - 1}")
-        self._packed_mask = vocab[MASK] + 1
+        self._packed_mask = mask_id(vocab) + 1
         self._packed_tokens = [index + 1 for index in vocab.values()]
         self._singles = list(range(config.max_seq_length))
         self._is_plain = not config.do_whole_word_mask and config.max_ngram == 1

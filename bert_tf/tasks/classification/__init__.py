@@ -43,6 +43,7 @@ __getattr__, __all__ = lazy_names(
         "features": ("convert_examples", "schema_of", "write_features"),
         "glue": ("custom_task", "find_task"),
         "pipeline": (),
+        "processor": ("DataProcessor", "InputExample"),
         "reading": ("FileSource", "read_examples"),
         "servable": (),
         "source": ("make_source", "read_splits"),

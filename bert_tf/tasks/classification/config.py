@@ -71,6 +71,11 @@ class ClassificationConfig(FileOptions, TfdsOptions, TaskConfig):
         "Task: cola, sst-2, mrpc, sts-b, qqp, mnli, mnli-matched, mnli-mismatched, qnli, rte, "
         "wnli, ax, xnli, or tsv for other files.",
     )
+    processor: str | None = option(
+        None,
+        "MODULE:CLASS of a DataProcessor as users of the release write it, instead of task_name; "
+        "modules in the current folder are found. (bert_tf)",
+    )
     xnli_language: str = option("zh", "Language of XNLI. (bert_tf)")
     task_type: str | None = option(
         None,
@@ -256,6 +261,8 @@ class ClassificationConfig(FileOptions, TfdsOptions, TaskConfig):
 
     @classmethod
     def of_pretrained(cls, bert_config, vocab_file, do_lower_case, labels=(), **options):
+        if options.get("num_texts") is None:
+            options["num_texts"] = min(2, bert_config.type_vocab_size)
         config = super().of_pretrained(bert_config, vocab_file, do_lower_case, **options)
         if config.task_type == "regression":
             return config

@@ -162,7 +162,7 @@ def read(options, model, parts, stored=None):
             )
     dev_split = _dev_split(options, stored)
     if "dev" in parts and not (
-        dev_split or options.tfds_name or options.data_dir or options.dev_file
+        dev_split or options.tfds_name or options.processor or options.data_dir or options.dev_file
     ):
         raise UserError(
             "`dev_file` or `data_dir` must be given, or `dev_fraction` to hold out rows of the "

@@ -48,10 +48,11 @@ def read_label(task, cells):
         return read_number(cells[0], "the score")
     if task.task_type == "multi_label":
         return _read_label_set(task, cells)
-    label = task.label_aliases.get(cells[0], cells[0])
+    # Those of GLUE are read as in the release.
+    label = cells[0].strip() if task.layout else cells[0]
     if not label.strip():
         raise ValueError("the label is empty")
-    return label
+    return task.label_aliases.get(label, label)
 
 
 def _read_label_set(task, cells):

@@ -11,7 +11,7 @@ import tensorflow as tf
 from bert_tf.checkpoints import PretrainedFiles, open_checkpoint, read_metadata
 from bert_tf.checkpoints.hugging_face import PROBLEM_TYPES
 from bert_tf.errors import UserError
-from bert_tf.pipelines.arguments import check_list, check_pairs, check_same_length
+from bert_tf.pipelines.arguments import check_list, check_pairs, check_same_length, is_examples
 from bert_tf.pipelines.task_pipeline import BATCH_SIZE, EPOCHS, TaskPipeline
 from bert_tf.tasks.classification import SPEC, TASK_CLASSES, ClassificationConfig
 from bert_tf.tasks.classification.labels import LabelEncoder
@@ -137,12 +137,13 @@ class TextClassifier(TaskPipeline):
 
         Args:
           texts: list of texts, or of pairs (text_a, text_b); a tuple of two lists of texts; a
-            DataFrame with one or two columns of texts; or a `tf.data.Dataset` of batches
-            (texts, labels) or (texts, labels, sample weights), in which texts are strings (B,) or a
-            pair of them.
+            DataFrame with one or two columns of texts; a list of `InputExample`, with their labels;
+            or a `tf.data.Dataset` of batches (texts, labels) or (texts, labels, sample weights), in
+            which texts are strings (B,) or a pair of them.
           labels: the label of each text: one of the labels of the model, or its index; for
             "multi_label" a list of labels, or a row of 0 and 1; for "regression" a number.
-          validation_data: (texts, labels), (texts, labels, sample weights), or a dataset.
+          validation_data: (texts, labels), (texts, labels, sample weights), a list of
+            `InputExample`, or a dataset.
           validation_split: share of the texts, from the end of the list, to validate on instead.
           epochs: number of passes over the texts.
           batch_size: number of texts in a step, over all devices.
@@ -175,6 +176,7 @@ class TextClassifier(TaskPipeline):
             data, validation_data = _split(data, validation_split)
         elif validation_data is not None:
             is_dataset = isinstance(validation_data, tf.data.Dataset)
+            is_dataset = is_dataset or is_examples(validation_data)
             is_tuple = isinstance(validation_data, (tuple, list)) and len(validation_data) in (2, 3)
             if is_dataset:
                 validation_data = (validation_data, None)
@@ -220,9 +222,14 @@ class TextClassifier(TaskPipeline):
         Raises:
           UserError: if `texts` is not such a list.
         """
-        rows = check_pairs(texts, "texts")
+        pairs, bert_config = check_pairs(texts, "texts"), self.config.bert_config
+        if any(text_b for _, text_b in pairs):
+            bert_config.check_num_texts(2)
+        if bert_config.type_vocab_size < 2:
+            return self._answers([text_a for text_a, _ in pairs], batch_size, num_texts=1)
         # A text without a second one gives the same answer in a model of pairs.
-        return self._answers([{"text_a": a, "text_b": b} for a, b in rows], batch_size, num_texts=2)
+        rows = [{"text_a": text_a, "text_b": text_b} for text_a, text_b in pairs]
+        return self._answers(rows, batch_size, num_texts=2)
 
     def _default_compile_arguments(self):
         if self.config.task_type == "regression":
@@ -253,6 +260,8 @@ class TextClassifier(TaskPipeline):
             if names := [name for name, value in given.items() if value is not None]:
                 raise UserError(f"`{names[0]}` cannot be combined with a dataset as `texts`")
             return texts
+        if labels is None and is_examples(texts):
+            labels = [example.label for example in texts]
         pairs = check_pairs(texts, arguments[0])
         if not pairs:
             raise UserError(f"`{arguments[0]}` is empty")
@@ -281,7 +290,9 @@ class TextClassifier(TaskPipeline):
         encoder, is_dataset = self._encoder(), isinstance(data, tf.data.Dataset)
 
         def encode(texts, labels, weights=None):
-            inputs = self._pad(self.tokenizer(*(tf.reshape(x, (-1,)) for x in _as_tuple(texts))))
+            texts = _as_tuple(texts)
+            self.config.bert_config.check_num_texts(len(texts))
+            inputs = self._pad(self.tokenizer(*(tf.reshape(x, (-1,)) for x in texts)))
             targets = encoder.encode_tensor(labels, argument) if is_dataset else labels
             if weights is not None:
                 weights = tf.reshape(tf.cast(weights, tf.float32), (-1,))

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from bert_tf import console
 from bert_tf.data import tables
-from bert_tf.data.columns import find_columns
+from bert_tf.data.columns import find_columns, with_header
 from bert_tf.data.rows import BadRows, find_file, part_of
 from bert_tf.errors import UserError
 from bert_tf.io import files
@@ -71,6 +71,9 @@ class FileSource:
         columns = task.files[split].columns
         if columns is None:
             columns = self._find_columns(path, table_format, first, split)
+            if columns.labels and not columns.header and task.layout.header == "auto":
+                rows = list(rows)
+                columns = self._with_header(path, columns, first, rows)
         if not columns.header:
             rows = itertools.chain([first], rows)
         self.columns[split] = columns
@@ -99,6 +102,15 @@ class FileSource:
         layout, has_names = self.task.layout, not table_format.is_delimited
         count = self._count_train_columns() if split == "test" else None
         return find_columns(path, names, layout, split, count, has_names)
+
+    def _with_header(self, path, columns, first, rows):
+        """Return the columns with a header if the first row is one by its label."""
+        position = columns.labels[0]
+        if len(first[1]) <= position:
+            return columns
+        cells = [row[position] for _, row, problem in [first, *rows] if len(row) > position]
+        train = self.columns.get("train")
+        return with_header(path, columns, first[1], cells, train.names if train else ())
 
     def _count_train_columns(self):
         """Return the number of columns of the training file; None if it does not exist."""
@@ -219,6 +231,8 @@ def _example(task, where, index, row, problem, columns, with_label):
         labels = cell(columns.labels[0], "label")
         if task.task_type == "multi_label" and isinstance(labels, list):
             label = tuple(map(tables.as_text, labels))
+        elif isinstance(labels, list):
+            raise ValueError("label: a list of labels requires `task_type=multi_label`")
         else:
             label = read_label(task, [text(position, "label") for position in columns.labels])
     names = task.layout.numbers if task.layout else ()

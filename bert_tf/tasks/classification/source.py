@@ -14,6 +14,7 @@ from bert_tf.tasks.classification.examples import (
     with_known_labels,
 )
 from bert_tf.tasks.classification.glue import custom_task, find_task
+from bert_tf.tasks.classification.processor import ProcessorSource
 from bert_tf.tasks.classification.reading import FileSource
 from bert_tf.tasks.classification.tfds_source import TfdsSource
 
@@ -28,10 +29,12 @@ _REMEMBERED = [name for name in _LAYOUT if not name.startswith("numeric_")]
 
 # Options that only custom files have.
 _CUSTOM_ONLY = ("task_type", "labels", *_LAYOUT)
+_NOT_OF_PROCESSORS = ("task_name", "tfds_name", "train_file", "dev_file", "test_file",
+                      *_CUSTOM_ONLY)  # fmt: skip
 
 
 def make_source(options, stored=None, remembered=()):
-    """Return the `FileSource` or `TfdsSource` that a `ClassificationConfig` names.
+    """Return the `FileSource`, `TfdsSource` or `ProcessorSource` of a `ClassificationConfig`.
 
     `stored` is the `ClassificationConfig` of a trained model, for options that are not given, and
     `remembered` has the names of the options that are its own; see `with_remembered_columns`.
@@ -55,6 +58,10 @@ def make_source(options, stored=None, remembered=()):
     options.check_source(
         ("task_name", "data_dir", "train_file", "dev_file", "test_file", "header", "delimiter")
     )
+    if options.processor:
+        if given := [name for name in _NOT_OF_PROCESSORS if options.is_given(name)]:
+            raise UserError(f"`{given[0]}` cannot be combined with `processor`")
+        return ProcessorSource(options.processor, options.data_dir)
     if options.numeric_as and not layout.numbers:
         raise UserError("`numeric_as` requires `numeric_columns`")
     if options.tfds_name:
@@ -63,8 +70,8 @@ def make_source(options, stored=None, remembered=()):
     paths = {"train": options.train_file, "dev": options.dev_file, "test": options.test_file}
     if not (options.task_name or any(paths.values())):
         raise UserError(
-            "nothing to read: `task_name`, `tfds_name` or a file (`train_file`, `dev_file`, "
-            "`test_file`) must be given"
+            "nothing to read: `processor`, `task_name`, `tfds_name` or a file (`train_file`, "
+            "`dev_file`, `test_file`) must be given"
         )
     task = find_task(options.task_name or "tsv", options.xnli_language)
     if task.layout is not None:
@@ -83,7 +90,8 @@ def with_remembered_columns(options, stored):
     Returns:
       (the config, tuple of the names of the options that were not given)
     """
-    is_custom = not options.tfds_name and find_task(options.task_name or "tsv").layout is not None
+    has_files = not (options.tfds_name or options.processor)
+    is_custom = has_files and find_task(options.task_name or "tsv").layout is not None
     columns = stored.columns if stored and is_custom else {}
     taken = {name: value for name, value in columns.items() if not options.is_given(name)}
     for name, value in columns.items():
@@ -115,7 +123,7 @@ def read_splits(source, parts, stored=None, skip_bad_rows=False, dev_split=None)
     """Read the splits that a run needs.
 
     Args:
-      source: a `FileSource` or a `TfdsSource`.
+      source: what `make_source` returns.
       parts: list of "train", "dev" and "test".
       stored: the `ClassificationConfig` of a trained model. Its labels take precedence over those
         of the data, because their order gives the ids that it was trained on.

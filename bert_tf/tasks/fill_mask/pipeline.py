@@ -19,6 +19,7 @@ from bert_tf.pipelines.text_pipeline import Text, TextPipeline
 from bert_tf.tasks.fill_mask.servable import fill_mask_servable
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.special_tokens import CLS, MASK, SEP
+from bert_tf.tokenization.vocabulary import mask_id
 
 # Prefix of the weights of the masked-LM head.
 _HEAD = "cls/predictions/"
@@ -97,7 +98,7 @@ class FillMask(TextPipeline):
         """
         super().__init__(model, tokenizer, **options)
         self._encoder, self._head = model.get_layer("bert"), model.get_layer("masked_lm")
-        self._mask_id = tokenizer.vocab[MASK]
+        self._mask_id = mask_id(tokenizer.vocab)
         self._num_best = min(num_best, model.config.vocab_size)
         self._predict_runner = self._make_runner(
             self._compute_best, 8 * self._num_best * self.max_seq_length, ("positions",)

@@ -11,6 +11,7 @@ SPEC = TaskSpec(
     read=f"{__name__}.data:read",
     make_model=f"{__name__}.task:make_model",
     make_servable=f"{__name__}.servable:multiple_choice_servable",
+    pipeline=f"{__name__}.pipeline:MultipleChoice",
     served={"multiple_choice": ServedTask(f"{__name__}.answers:MultipleChoiceAnswers")},
     heads=("ForMultipleChoice",),
 )
@@ -21,6 +22,7 @@ __getattr__, __all__ = lazy_names(
         "config": ("MultipleChoiceConfig",),
         "data": ("MultipleChoiceData", "read"),
         "features": ("convert_examples",),
+        "pipeline": (),
         "reading": ("Example", "read_examples"),
         "servable": (),
         "task": ("MultipleChoiceTask", "make_model"),

@@ -16,6 +16,7 @@ class MultipleChoiceConfig(FileOptions, TaskConfig):
     """
 
     FILE = SPEC.side_file
+    _NUM_TEXTS = 2
 
     data_dir: str | None = option(None, "Folder with train.csv, dev.csv (or val.csv), test.csv.")
     context_columns: tuple[str, ...] = option(

@@ -18,6 +18,7 @@ class QuestionAnsweringConfig(TfdsOptions, TaskConfig):
     """The configuration of question answering; that of its model is in `squad.json`."""
 
     FILE = SPEC.side_file
+    _NUM_TEXTS = 2
 
     max_seq_length: int = option(
         384,

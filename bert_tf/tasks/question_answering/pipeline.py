@@ -1,6 +1,5 @@
 """Fine-tune and apply a question answering model: questions and contexts in, answers out."""
 
-import itertools
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -13,7 +12,7 @@ from bert_tf.checkpoints import PretrainedFiles
 from bert_tf.data.rows import BadRows
 from bert_tf.errors import UserError
 from bert_tf.pipelines.arguments import check_list, check_same_length, check_texts
-from bert_tf.pipelines.task_pipeline import BATCH_SIZE, EPOCHS, TaskPipeline
+from bert_tf.pipelines.task_pipeline import BATCH_SIZE, EPOCHS, TaskPipeline, ragged
 from bert_tf.tasks.question_answering import SPEC, QuestionAnsweringConfig
 from bert_tf.tasks.question_answering.features import FeatureConverter
 from bert_tf.tasks.question_answering.reading import Answer, Paragraph, Question
@@ -214,7 +213,7 @@ class QuestionAnswering(TaskPipeline):
             inputs = self._pad({name: x.to_tensor() for name, x in inputs.items()})
             return inputs, {"start_logits": positions[:, 0], "end_logits": positions[:, 1]}
 
-        rows = (_ragged(ids), _ragged(segment_ids), tf.constant(positions))
+        rows = (ragged(ids), ragged(segment_ids), tf.constant(positions))
         return self._batches(rows, encode, batch_size, shuffle)
 
     def _windows(self, columns, arguments):
@@ -245,12 +244,6 @@ class QuestionAnswering(TaskPipeline):
                 skipped(f"{where} is {answer!r:.50}")
             yield from windows
         skipped.report("questions skipped because their answer is not in the context")
-
-
-def _ragged(rows):
-    """Return lists of numbers as int32 (N, None), faster than `tf.ragged.constant`."""
-    values = np.fromiter(itertools.chain.from_iterable(rows), "int32")
-    return tf.RaggedTensor.from_row_lengths(values, list(map(len, rows)))
 
 
 def _read_answer(answer, context, where):

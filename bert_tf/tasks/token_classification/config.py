@@ -14,6 +14,7 @@ from bert_tf.tasks.token_classification.schemes import (
     convert_tags,
     first_invalid_tag,
     infer_scheme,
+    split_tag,
 )
 from bert_tf.training.task_config import TaskConfig, check_labels
 
@@ -137,9 +138,9 @@ class TokenClassificationConfig(FileOptions, TfdsOptions, TaskConfig):
     tags: Tags | None = fact(None)
 
     def __post_init__(self):
-        super().__post_init__()
         if isinstance(self.tags, Tags):
             object.__setattr__(self, "labels", self.tags.names)
+        super().__post_init__()
 
     @property
     def window_size(self):
@@ -204,7 +205,9 @@ class TokenClassificationConfig(FileOptions, TfdsOptions, TaskConfig):
                 f"`labels`: the tags of the model follow BILOU ({', '.join(labels)}), which is not "
                 "supported; name them as iobes in the same order, with E for L and S for U"
             ) from None
-        scheme = scheme if scheme == "none" else "iob2"
+        if scheme != "none":
+            is_iobes = any(split_tag(label)[0] in ("E", "S") for label in labels)
+            scheme = "iobes" if is_iobes else "iob2"
         return super().of_pretrained(
             bert_config, vocab_file, do_lower_case, tags=Tags(labels, scheme, scheme), **options
         )

@@ -8,7 +8,7 @@ has the most context.
 import dataclasses
 
 from bert_tf.errors import UserError
-from bert_tf.tasks.token_classification.config import NUM_SPECIAL_TOKENS, Tags
+from bert_tf.tasks.token_classification.config import Tags
 from bert_tf.tasks.token_classification.schemes import (
     check_compatible,
     first_invalid_tag,
@@ -75,29 +75,45 @@ def convert_sentences(sentences, tags, tokenizer, config):
     order. Words of a `Sentence` without tags get the id 0. `config` is a resolved
     `TokenClassificationConfig`.
     """
-    size = config.max_seq_length
-    tag_to_id = {name: number for number, name in enumerate(tags.names)}
     for document in group_sentences(sentences, config.document_context):
-        ids, tag_ids, starts = [], [], []
-        for sentence in document:
-            sentence_tags = tags.convert(sentence) if sentence.tags is not None else None
-            for i, pieces in enumerate(tokenizer.encode_batch(sentence.words)):
-                # A word of characters that the tokenizer removes still needs a tag.
-                pieces = pieces or [tokenizer.vocab[UNK]]
-                more = len(pieces) - 1
-                ids += pieces
-                tag_ids += [tag_to_id[sentence_tags[i]] if sentence_tags else 0] + [0] * more
-                starts += [WORD_START if i else SENTENCE_START] + [NOT_WORD_START] * more
-        windows = SlidingWindows(len(ids), config.window_size, config.stride)
-        for index, (first, length) in enumerate(windows.spans):
-            tokens = range(first, first + length)
-            padding = [0] * (size - length - NUM_SPECIAL_TOKENS)
-            word_starts = [
-                starts[i] if windows.is_max_context(index, i) else NOT_WORD_START for i in tokens
-            ]
-            window_tags = (tag_ids[i] if word_starts[i - first] else 0 for i in tokens)
-            yield {
-                **pack_pair(ids[first : first + length], [], tokenizer, size),
-                "tag_ids": [0, *window_tags, 0, *padding],
-                "word_starts": [0, *word_starts, 0, *padding],
-            }
+        words = encode_words(document, tags, tokenizer)
+        yield from convert_windows(*words, tokenizer, config, pad=True)
+
+
+def encode_words(document, tags, tokenizer):
+    """Return the tokens of the words of a document, a list of `Sentence`, as three lists.
+
+    They are the ids, the ids of the tags, and the `word_starts`, one of each for every token.
+    """
+    tag_to_id = {name: number for number, name in enumerate(tags.names)}
+    ids, tag_ids, starts = [], [], []
+    for sentence in document:
+        sentence_tags = tags.convert(sentence) if sentence.tags is not None else None
+        for i, pieces in enumerate(tokenizer.encode_batch(sentence.words)):
+            # A word of characters that the tokenizer removes still needs a tag.
+            pieces = pieces or [tokenizer.vocab[UNK]]
+            more = len(pieces) - 1
+            ids += pieces
+            tag_ids += [tag_to_id[sentence_tags[i]] if sentence_tags else 0] + [0] * more
+            starts += [WORD_START if i else SENTENCE_START] + [NOT_WORD_START] * more
+    return ids, tag_ids, starts
+
+
+def convert_windows(ids, tag_ids, starts, tokenizer, config, pad):
+    """Yield a dict for each window of a document, given the lists of `encode_words`."""
+    windows = SlidingWindows(len(ids), config.window_size, config.stride)
+    for index, (first, length) in enumerate(windows.spans):
+        tokens = range(first, first + length)
+        padding = [0] * (config.window_size - length) if pad else []
+        word_starts = [
+            starts[i] if windows.is_max_context(index, i) else NOT_WORD_START for i in tokens
+        ]
+        window_tags = (tag_ids[i] if word_starts[i - first] else 0 for i in tokens)
+        packed = pack_pair(
+            ids[first : first + length], [], tokenizer, config.max_seq_length, pad=pad
+        )
+        yield {
+            **packed,
+            "tag_ids": [0, *window_tags, 0, *padding],
+            "word_starts": [0, *word_starts, 0, *padding],
+        }

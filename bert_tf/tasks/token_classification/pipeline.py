@@ -1,23 +1,45 @@
-"""Apply a token classifier: texts in, the entities in them out."""
+"""Fine-tune and apply a token classifier: texts in, the entities in them out."""
 
 import os
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
 
 from bert_tf.checkpoints import PretrainedFiles, read_metadata
 from bert_tf.errors import UserError
-from bert_tf.pipelines.arguments import check_texts
-from bert_tf.pipelines.task_pipeline import TaskPipeline
+from bert_tf.pipelines.arguments import (
+    check_list,
+    check_same_length,
+    check_texts,
+    split_columns,
+)
+from bert_tf.pipelines.task_pipeline import BATCH_SIZE, EPOCHS, TaskPipeline, ragged
+from bert_tf.tasks.classification.labels import LabelEncoder
 from bert_tf.tasks.token_classification import SPEC, TokenClassificationConfig
+from bert_tf.tasks.token_classification.features import NOT_WORD_START, convert_windows
+from bert_tf.tasks.token_classification.schemes import OUTSIDE, tag_names
+from bert_tf.tasks.token_classification.targets import encode_entities, encode_tags
+from bert_tf.tasks.token_classification.task import TokenClassificationTask
 
 _ARCHITECTURE = "BertForTokenClassification"
+_COLUMNS = ("input_ids", "tag_ids", "word_starts")
 
 
 class TokenClassification(TaskPipeline):
-    """Finds the entities in texts with a model that `run_ner.py` trained, or of Hugging Face.
+    """Finds the entities in texts: fine-tuning and prediction on strings or on lists of words.
 
-    >>> ner = bert_tf.TokenClassification.from_preset("ner_output")
+    >>> ner = bert_tf.TokenClassification.from_preset(
+    ...     "uncased_L-4_H-256_A-4", labels=["PER", "LOC"]
+    ... )
+    >>> spans = [{"start": 0, "end": 10, "label": "PER"}, {"start": 23, "end": 33, "label": "LOC"}]
+    >>> history = ner.fit(["Jim Henson was born in Greenville."], [spans], epochs=1, verbose=0)
     >>> ner.predict(["Jim Henson was born in Greenville."])
     [{'entities': [...]}]
+
+    To train on several devices, create the pipeline in the scope of a strategy.
 
     Attributes:
       model: a `BertTokenClassifier`, a Keras model on token ids.
@@ -32,61 +54,242 @@ class TokenClassification(TaskPipeline):
     def from_preset(
         cls,
         preset: str | os.PathLike | PretrainedFiles,
+        labels: Sequence[str] | None = None,
+        scheme: str | None = None,
         max_seq_length: int | None = None,
         do_lower_case: bool | None = None,
         dtype: str | None = None,
+        load_weights: bool = True,
     ) -> "TokenClassification":
-        """Create the pipeline from a trained model.
+        """Create the pipeline from a pre-trained or a fine-tuned model.
+
+        The settings of a model that `run_ner.py` or `save_to_preset` saved are read from its files.
 
         Args:
-          preset: the output folder of `run_ner.py` or a checkpoint in it; a folder of
-            `save_to_preset`; or a Hugging Face folder of `BertForTokenClassification`.
-          max_seq_length: of a Hugging Face folder, the longest window in tokens; None for 128.
-          do_lower_case: of a Hugging Face folder, whether the model is uncased; None for the casing
-            in its files.
+          preset: the name of a published model (`checkpoints.MODELS`), downloaded if it is not in
+            the cache; a folder or checkpoint of the release or of a training run; or a Hugging Face
+            folder.
+          labels: the labels of a new head: those of entities, such as "PER", or all tags in the
+            order of their ids, such as "O", "B-PER", "I-PER"; None for the head in the files.
+          scheme: how the tags of a new head mark entities: "iob2" (the default), "iobes", or
+            "none" if each word has one of `labels`, such as its part of speech.
+          max_seq_length: longest window in tokens; longer texts are read in overlapping windows.
+            None for that in the files of the model, else 128.
+          do_lower_case: whether the model is uncased; None for the casing in the files of the
+            model.
           dtype: a Keras dtype policy such as "mixed_bfloat16".
+          load_weights: whether to load the weights; if False they are random.
 
         Raises:
-          UserError: if there is no such model.
+          UserError: if there is no such model, or an argument does not fit it.
         """
-        pipeline = cls._from_preset(
-            preset, dtype, max_seq_length=max_seq_length, do_lower_case=do_lower_case
-        )
-        if pipeline._is_random:
-            raise UserError(f"`preset`: {preset} has no token classifier")
-        return pipeline
+        if labels is not None:
+            labels = check_texts(labels, "labels")
+            if scheme not in (None, "iob2", "iobes", "none"):
+                raise UserError(f"`scheme={scheme}`: expected iob2, iobes or none")
+            if OUTSIDE not in labels:
+                labels = tag_names(labels, scheme or "iob2")
+        elif scheme is not None:
+            raise UserError("`scheme` requires `labels`")
+        return cls._from_preset(
+            preset, dtype, load_weights,
+            labels=labels, max_seq_length=max_seq_length, do_lower_case=do_lower_case,
+        )  # fmt: skip
 
     @classmethod
     def _config_values(cls, checkpoint, stored, values):
         if stored:
             if values:
                 raise UserError(
-                    "`max_seq_length` and `do_lower_case` are those of the training, and cannot be "
-                    f"given for {checkpoint}"
+                    f"`{next(iter(values))}`: {checkpoint} has its own, which cannot be changed"
                 )
             return values
-        metadata = read_metadata(checkpoint)
-        if _ARCHITECTURE not in metadata.get("architectures", ()):
-            raise UserError(
-                f"`preset`: {checkpoint} is neither a folder of run_ner.py nor a Hugging Face "
-                f"folder of {_ARCHITECTURE}"
-            )
-        return {**values, "labels": metadata.get("labels", ())}
+        if "labels" not in values:
+            metadata = read_metadata(checkpoint)
+            if _ARCHITECTURE not in metadata.get("architectures", ()):
+                raise UserError(f"`labels` must be given: {checkpoint} has no token classifier")
+            values = {**values, "labels": metadata.get("labels", ())}
+        return values
 
-    def predict(self, texts: Any, batch_size: int = 32) -> list[dict[str, Any]]:
-        """Return the entities in texts.
+    def fit(
+        self,
+        texts: Any,
+        labels: Any,
+        validation_data: Any = None,
+        validation_split: float = 0.0,
+        epochs: int = EPOCHS,
+        batch_size: int = BATCH_SIZE,
+        learning_rate: float | None = None,
+        callbacks: Any = None,
+        class_weight: Mapping[Any, float] | None = None,
+        shuffle: bool = True,
+        **options: Any,
+    ) -> keras.callbacks.History:
+        """Train the model, with `keras.Model.fit`.
+
+        The optimizer is that of the release, with 10 % warm-up and linear decay over the steps of
+        this call, unless `compile` was called with another one. The loss is the mean over words.
 
         Args:
-          texts: list of str of any length.
+          texts: list of texts, or list of sentences, each a list of words.
+          labels: for each text a list of its entities: dicts with "start", "end" and "label", as
+            `predict` returns them, or tuples of these; or for each sentence a list with the tag, or
+            the index of the tag, of each word.
+          validation_data: (texts, labels). After each epoch the results of `evaluate` on them are
+            in the history, and can be monitored by callbacks, as "val_f1" and the like.
+          validation_split: share of the texts, from the end of the list, to validate on instead.
+          epochs: number of passes over the texts.
+          batch_size: number of windows in a step, over all devices.
+          learning_rate: the peak rate, by default 5e-5.
+          callbacks: list of Keras callbacks.
+          class_weight: dict from tags, or their indices, to the weight of their words in the loss;
+            1 for the others.
+          shuffle: whether to shuffle the windows, anew for each epoch.
+          **options: further arguments of `keras.Model.fit`, such as `verbose`.
+
+        Returns:
+          The `keras.callbacks.History`.
+
+        Raises:
+          UserError: if an argument is not valid.
+        """
+        config = self._check_fit(
+            options, epochs=epochs, batch_size=batch_size, learning_rate=learning_rate,
+            validation_split=validation_split, shuffle=shuffle,
+        )  # fmt: skip
+        for name in ("validation_steps", "validation_freq", "validation_batch_size"):
+            if name in options:
+                raise UserError(f"`{name}` is not supported: every epoch ends with a validation")
+        encoder = LabelEncoder("classification", self.config.tags.names)
+        tag_weights = encoder.label_weights(class_weight)
+        data = (texts, labels)
+        if validation_split:
+            if validation_data is not None:
+                raise UserError("`validation_split` cannot be combined with `validation_data`")
+            data, validation_data = split_columns(data, validation_split)
+        elif validation_data is not None and (
+            not isinstance(validation_data, (tuple, list)) or len(validation_data) != 2
+        ):
+            raise UserError("`validation_data`: expected (texts, labels)")
+
+        def encode(batch):
+            tags = batch.pop("tag_ids")
+            weights = tf.cast(batch.pop("word_starts") != NOT_WORD_START, tf.float32)
+            if tag_weights is not None:
+                weights *= tf.gather(tf.constant(tag_weights), tags)
+            # Keras divides the sum by the number of tokens, of words and others. These weights make
+            # it the mean over the words of the batch, also if devices have parts of it.
+            total = tf.reduce_sum(weights)
+            weights *= tf.math.divide_no_nan(tf.cast(tf.size(weights), tf.float32), total)
+            return batch, tags, weights
+
+        dataset = self._dataset(data, ("texts", "labels"), batch_size, encode, shuffle)
+        callbacks = keras.tree.flatten(callbacks or [])
+        if validation_data is not None:
+            names = ["validation_data"] * 2
+            validation = self._dataset(validation_data, names, batch_size)
+            callbacks.insert(0, _Validation(self, validation))
+        return self._fit(dataset, None, config, callbacks, options)
+
+    def evaluate(self, texts: Any, labels: Any, batch_size: int = BATCH_SIZE) -> dict[str, float]:
+        """Return the loss, and the scores that `run_ner.py` writes; arguments as for `fit`.
+
+        Returns:
+          Dict with "loss", the mean over words; "accuracy", the share of words with the correct
+          tag; and with tags of entities "precision", "recall" and "f1" of whole entities, as
+          conlleval computes them.
+        """
+        return self._scores(self._dataset((texts, labels), ("texts", "labels"), batch_size))
+
+    def predict(self, texts: Any, batch_size: int = 32) -> list[Any]:
+        """Return the entities in texts, or the tags of words.
+
+        Args:
+          texts: list of texts of any length, or list of sentences, each a list of words.
           batch_size: number of texts that are read at a time.
 
         Returns:
           For each text a dict with "entities", a list of dicts: "entity", its text; "label";
           "start" and "end", the offsets of its first character and after its last one; and "score",
-          the mean probability of its words.
+          the mean probability of its words. For each sentence a list with the tag of each word.
 
         Raises:
           UserError: if `texts` is not such a list.
         """
-        rows = [{"text": text} for text in check_texts(texts, "texts")]
-        return self._answers(rows, batch_size)
+        texts = check_list(texts, "texts", "a list of texts or of lists of words")
+        if not texts or isinstance(texts[0], str):
+            rows = [{"text": text} for text in check_texts(texts, "texts")]
+            return self._answers(rows, batch_size)
+        self._warn_if_random("the tags")
+        dataset = self._dataset((texts, None), ("texts", ""), batch_size)
+        task = TokenClassificationTask(self.config, model=self.model)
+        return task.tags(self._predictions(dataset, task))
+
+    def _default_compile_arguments(self):
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        accuracy = keras.metrics.SparseCategoricalAccuracy("accuracy")
+        return {"loss": loss, "weighted_metrics": [accuracy]}
+
+    def _scores(self, dataset):
+        task = TokenClassificationTask(self.config, model=self.model)
+        scores = task.metrics(self._predictions(dataset, task))
+        return {name.removeprefix("eval_"): value for name, value in scores.items()}
+
+    def _predictions(self, dataset, task):
+        """Return the `predictions` of the task for all windows, a dict of arrays (N, ...)."""
+        batches = []
+        with self._running_keras():
+            for batch in dataset:
+                inputs = {name: x for name, x in batch.items() if name not in _COLUMNS[1:]}
+                outputs = self.model.predict_on_batch(inputs)
+                # With several devices each one answers for the whole batch.
+                outputs = {name: x[: len(inputs["input_ids"])] for name, x in outputs.items()}
+                batches.append(task.predictions(outputs, batch))
+        return {name: np.concatenate([x[name] for x in batches]) for name in batches[0]}
+
+    def _dataset(self, data, arguments, batch_size, encode=None, shuffle=False):
+        """Return a dataset of batches of windows, dicts of inputs, `tag_ids` and `word_starts`.
+
+        `encode` converts such a dict to an element of the dataset.
+        """
+        rows: list[list] = [[] for _ in _COLUMNS]
+        for words in self._encode(*data, *arguments):
+            for window in convert_windows(*words, self.tokenizer, self.config, pad=False):
+                for name, column in zip(_COLUMNS, rows, strict=True):
+                    column.append(window[name])
+        if not rows[0]:
+            raise UserError(f"`{arguments[0]}`: there are no words")
+
+        def unpack(*columns):
+            batch = dict(zip(_COLUMNS, (x.to_tensor() for x in columns), strict=True))
+            ids = batch["input_ids"]
+            mask = tf.sequence_mask(columns[0].row_lengths(), tf.shape(ids)[1], tf.int32)
+            batch |= {"input_mask": mask, "segment_ids": tf.zeros_like(ids)}
+            batch = self._pad(batch)
+            return encode(batch) if encode else batch
+
+        return self._batches(tuple(map(ragged, rows)), unpack, batch_size, shuffle)
+
+    def _encode(self, texts, labels, texts_argument, labels_argument):
+        """Yield the `encode_words` of each text or sentence; without labels all tags are 0."""
+        texts = check_list(texts, texts_argument, "a list of texts or of lists of words")
+        if labels is not None:
+            labels = check_list(labels, labels_argument, "a list")
+            check_same_length(texts_argument, texts, labels_argument, labels)
+        if texts and isinstance(texts[0], str):
+            return encode_entities(
+                check_texts(texts, texts_argument), labels, labels_argument, self.config
+            )
+        return encode_tags(texts, labels, texts_argument, labels_argument, self.config)
+
+
+class _Validation(keras.callbacks.Callback):
+    """Adds the scores on a dataset to the logs of each epoch; the first of the callbacks."""
+
+    def __init__(self, pipeline, dataset):
+        super().__init__()
+        self._pipeline, self._dataset = pipeline, dataset
+
+    def on_epoch_end(self, epoch, logs=None):
+        scores = self._pipeline._scores(self._dataset)
+        logs.update({f"val_{name}": value for name, value in scores.items()})

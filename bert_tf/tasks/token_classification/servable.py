@@ -4,6 +4,7 @@ Shapes: B texts, T tokens of all texts, N words of all texts, W windows, R a sel
 positions of a window, E entities of the text that has the most, C characters.
 """
 
+import functools
 import sys
 
 import numpy as np
@@ -33,7 +34,7 @@ class TokenClassificationModule(tf.Module):
         self.tokenizer = GraphTokenizer(config.vocab, **config.tokenizer_settings)
         self._tags = _TagTable(config.tags)
         *rules, _ = config.tokenizer_settings.values()
-        self._words = _WordTable(*rules)
+        self._words = WordTable(*rules)
 
     @tf.function(input_signature=[_STRINGS])
     def __call__(self, texts):
@@ -139,7 +140,7 @@ class _TagTable:
 _LETTER, _REMOVED, _SPACE, _MARK, _IDEOGRAPH = range(5)
 
 
-class _WordTable:
+class WordTable:
     """Splits a text into words as the training data of taggers are split.
 
     White space separates words. Punctuation before and after a word is split off, each mark as a
@@ -149,12 +150,7 @@ class _WordTable:
 
     def __init__(self, *rules):
         """Take the arguments of a `BasicTokenizer`."""
-        rules = BasicTokenizer(*rules).rules
-        kinds = np.full(sys.maxunicode + 1, _LETTER, np.uint8)
-        for (rule, _, _), codes in RUNS:
-            if rule != "k":
-                kinds[codes.start : codes.stop] = [_kind(code, rules) for code in codes]
-        self._kinds = paged_table(kinds)
+        self._kinds = _word_kinds(BasicTokenizer(*rules).rules)
 
     def starts(self, texts, ids, starts):
         """Return which tokens start a word, bool (T,).
@@ -174,6 +170,16 @@ class _WordTable:
         word_of_kept = tf.cumsum(tf.cast(is_start, tf.int32))
         word = tf.gather(word_of_kept, tf.gather(kept_before, text_start + starts.values))
         return tf.concat([tf.ones_like(word[:1], tf.bool), word[1:] != word[:-1]], 0)
+
+
+@functools.cache  # it takes half a second
+def _word_kinds(rules):
+    """Return the kinds of all code points as a `paged_table`, which must not be changed."""
+    kinds = np.full(sys.maxunicode + 1, _LETTER, np.uint8)
+    for (rule, _, _), codes in RUNS:
+        if rule != "k":
+            kinds[codes.start : codes.stop] = [_kind(code, rules) for code in codes]
+    return paged_table(kinds)
 
 
 def _kind(code, rules):

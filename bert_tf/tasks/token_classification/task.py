@@ -17,14 +17,15 @@ class TokenClassificationTask(Task):
 
     loss_names = ("tagging_loss",)
 
-    def __init__(self, config, dtype=None):
-        """Make the model.
+    def __init__(self, config, dtype=None, model=None):
+        """Make the model, or take an existing one.
 
         Args:
           config: a `TokenClassificationConfig`. Predictions are padded to its `max_seq_length`, S.
           dtype: a Keras dtype policy.
+          model: the model, None to make one.
         """
-        self.model = make_model(config, dtype)
+        self.model = model or make_model(config, dtype)
         self.metric_names = metric_names(config.tags)
         self._tags, self._length = config.tags, config.max_seq_length
 

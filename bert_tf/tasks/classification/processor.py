@@ -1,0 +1,146 @@
+"""Data as users of the release define them: a `DataProcessor` with lists of `InputExample`."""
+
+import csv
+import dataclasses
+import importlib
+import os
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+from bert_tf.data.tables import raise_field_limit
+from bert_tf.errors import UserError, reason, shown
+from bert_tf.io import files
+from bert_tf.pipelines.arguments import check_list
+from bert_tf.tasks.classification.examples import Example
+from bert_tf.tasks.classification.glue import TextTask
+from bert_tf.tasks.classification.reading import collect_examples
+from bert_tf.tasks.classification.task import ClassificationTask
+from bert_tf.tokenization import convert_to_unicode
+
+
+@dataclasses.dataclass
+class InputExample:
+    """A labelled text or pair of texts, as in the release.
+
+    Attributes:
+      guid: the id of the example in `test_predictions.tsv`.
+      text_a: the text, or the first text of a pair.
+      text_b: the second text of a pair, else None.
+      label: one of the labels; in a test set it may be None.
+    """
+
+    guid: Any
+    text_a: str | bytes
+    text_b: str | bytes | None = None
+    label: Any = None
+
+
+class DataProcessor:
+    """The examples and labels of a task, as in the release: the base class of your own.
+
+    `run_classifier.py --processor=MODULE:CLASS` makes an instance without arguments, and calls only
+    the methods of the splits that the command needs. `data_dir` is its flag of that name.
+    """
+
+    def get_train_examples(self, data_dir: str | None) -> Iterable[InputExample]:
+        """Return the training set."""
+        raise NotImplementedError
+
+    def get_dev_examples(self, data_dir: str | None) -> Iterable[InputExample]:
+        """Return the development set."""
+        raise NotImplementedError
+
+    def get_test_examples(self, data_dir: str | None) -> Iterable[InputExample]:
+        """Return the test set, whose labels have no effect on the predictions."""
+        raise NotImplementedError
+
+    def get_labels(self) -> list:
+        """Return the labels in the order of their ids."""
+        raise NotImplementedError
+
+    @classmethod
+    def _read_tsv(cls, input_file: str, quotechar: str | None = None) -> list[list[str]]:
+        """Return the cells of each line of a tab-separated file, local or remote."""
+        raise_field_limit()
+        return list(csv.reader(files.read_lines(input_file), delimiter="\t", quotechar=quotechar))
+
+
+class ProcessorSource:
+    """The examples of a processor; it has the methods of `reading.FileSource`.
+
+    Attributes:
+      task: a `glue.TextTask` with the labels of the processor.
+      columns: an empty dict, because there is no file.
+    """
+
+    def __init__(self, reference, data_dir=None):
+        """Make the processor that "module:class" names; raise UserError if that fails."""
+        self._name, self._data_dir = reference, data_dir
+        self._processor = _make(reference)
+        self.columns = {}
+        labels = tuple(map(_as_label, self._call("get_labels")))
+        if len(set(labels)) < max(len(labels), 2):
+            raise UserError(
+                f"`processor={reference}`: expected at least two different labels from get_labels, "
+                f"found {', '.join(labels) or 'none'}"
+            )
+        self.task = TextTask({}, labels, metrics=ClassificationTask.own_data_metrics)
+
+    def _call(self, method, *arguments):
+        """Return the list that a method returns; UserError if the class does not have it."""
+        try:
+            values = getattr(self._processor, method, _missing)(*arguments)
+        except NotImplementedError:
+            raise UserError(f"`processor={self._name}`: the class has no {method}") from None
+        return check_list(values, f"processor={self._name}", f"a list from {method}")
+
+    def splits(self, part):
+        """Return the one split of "train", "dev" or "test"."""
+        return [part]
+
+    def read(self, split, bad=None):
+        """Return the list of `Example` of a split; see `FileSource.read`."""
+        method = f"get_{split}_examples"
+        place = f"{self._name}, {method}"
+
+        def make(where, index, example):
+            text_a, text_b, label, guid = (
+                getattr(example, name, None) for name in ("text_a", "text_b", "label", "guid")
+            )
+            if text_a is None:
+                raise ValueError(f"expected an InputExample with text_a, found {shown(example)}")
+            if label is None and split != "test":
+                raise ValueError("the label is missing")
+            return Example(
+                where,
+                convert_to_unicode(text_a),
+                convert_to_unicode(text_b) if text_b else None,
+                None if label is None else _as_label(label),
+                str(index if guid is None else guid),
+            )
+
+        examples = enumerate(self._call(method, self._data_dir))
+        rows = ((f"{place}, example {i}", example) for i, example in examples)
+        return collect_examples(self.task, rows, make, bad, f"{place}: there are no examples")
+
+
+def _missing(*arguments):
+    raise NotImplementedError
+
+
+def _as_label(label):
+    return convert_to_unicode(label) if isinstance(label, bytes) else str(label)
+
+
+def _make(reference):
+    module, _, name = reference.partition(":")
+    if not (module and name):
+        raise UserError(f"`processor={reference}`: expected MODULE:CLASS")
+    if os.getcwd() not in sys.path:  # a script has its own folder there instead
+        sys.path.insert(0, os.getcwd())
+    try:
+        return getattr(importlib.import_module(module), name)()
+    except Exception as error:  # whatever the user's code raises
+        message = f"{type(error).__name__}: {reason(error)}"
+        raise UserError(f"`processor={reference}`: {message}") from error

@@ -1,0 +1,210 @@
+"""Fine-tune and apply a multiple choice model: contexts and endings in, the best endings out.
+
+Shapes: N examples, B batch, C choices, S sequence.
+"""
+
+import os
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.checkpoints import PretrainedFiles
+from bert_tf.errors import UserError
+from bert_tf.pipelines.arguments import (
+    check_list,
+    check_same_length,
+    check_texts,
+    split_columns,
+)
+from bert_tf.pipelines.task_pipeline import BATCH_SIZE, EPOCHS, TaskPipeline
+from bert_tf.tasks.multiple_choice import SPEC, MultipleChoiceConfig
+
+_ARGUMENTS = ("contexts", "endings", "labels")
+
+
+class MultipleChoice(TaskPipeline):
+    """Chooses the best of several endings of a text: fine-tuning and prediction on strings.
+
+    >>> choice = bert_tf.MultipleChoice.from_preset("uncased_L-4_H-256_A-4")
+    >>> contexts, endings = ["She opened the door and"], [["went in.", "the sky."]]
+    >>> history = choice.fit(contexts, endings, [0], epochs=1, verbose=0)
+    >>> choice.predict(contexts, endings)
+    [{'choice': ..., 'probabilities': [...]}]
+
+    To train on several devices, create the pipeline in the scope of a strategy.
+
+    Attributes:
+      model: a `BertMultipleChoice`, a Keras model on token ids.
+      config: its `tasks.MultipleChoiceConfig`.
+      tokenizer: the `BertTokenizer`.
+    """
+
+    spec = SPEC
+    config: MultipleChoiceConfig
+
+    @classmethod
+    def from_preset(
+        cls,
+        preset: str | os.PathLike | PretrainedFiles,
+        max_seq_length: int | None = None,
+        do_lower_case: bool | None = None,
+        dtype: str | None = None,
+        load_weights: bool = True,
+    ) -> "MultipleChoice":
+        """Create the pipeline from a pre-trained or a fine-tuned model.
+
+        Args:
+          preset: the name of a published model (`checkpoints.MODELS`), downloaded if it is not in
+            the cache; a folder or checkpoint of the release or of a training run; or a Hugging Face
+            folder.
+          max_seq_length: longest context and ending in tokens; longer ones are truncated. None for
+            that in the files of the model, else 128.
+          do_lower_case: whether the model is uncased; None for the casing in the files of the
+            model.
+          dtype: a Keras dtype policy such as "mixed_bfloat16".
+          load_weights: whether to load the weights; if False they are random.
+
+        Raises:
+          UserError: if there is no such model, or an argument does not fit it.
+        """
+        return cls._from_preset(
+            preset, dtype, load_weights, max_seq_length=max_seq_length, do_lower_case=do_lower_case
+        )
+
+    def fit(
+        self,
+        contexts: Any,
+        endings: Any,
+        labels: Any,
+        validation_data: Any = None,
+        validation_split: float = 0.0,
+        epochs: int = EPOCHS,
+        batch_size: int = BATCH_SIZE,
+        learning_rate: float | None = None,
+        callbacks: Any = None,
+        shuffle: bool = True,
+        **options: Any,
+    ) -> keras.callbacks.History:
+        """Train the model, with `keras.Model.fit`.
+
+        The optimizer is that of the release, with 10 % warm-up and linear decay over the steps of
+        this call, unless `compile` was called with another one.
+
+        Args:
+          contexts: list of N texts.
+          endings: for each context a list of C texts, or an array (N, C).
+          labels: for each context the number of the right ending, from 0, or its text.
+          validation_data: (contexts, endings, labels).
+          validation_split: share of the texts, from the end of the list, to validate on instead.
+          epochs: number of passes over the contexts.
+          batch_size: number of contexts in a step, over all devices.
+          learning_rate: the peak rate, by default 5e-5.
+          callbacks: list of Keras callbacks.
+          shuffle: whether to shuffle the contexts, anew for each epoch.
+          **options: further arguments of `keras.Model.fit`, such as `verbose`.
+
+        Returns:
+          The `keras.callbacks.History`.
+
+        Raises:
+          UserError: if an argument is not valid.
+        """
+        config = self._check_fit(
+            options, epochs=epochs, batch_size=batch_size, learning_rate=learning_rate,
+            validation_split=validation_split, shuffle=shuffle,
+        )  # fmt: skip
+        data = (contexts, endings, labels)
+        if validation_split:
+            if validation_data is not None:
+                raise UserError("`validation_split` cannot be combined with `validation_data`")
+            data, validation_data = split_columns(data, validation_split)
+        dataset = self._dataset(data, _ARGUMENTS, batch_size, shuffle)
+        if validation_data is not None:
+            if not isinstance(validation_data, (tuple, list)) or len(validation_data) != 3:
+                raise UserError("`validation_data`: expected (contexts, endings, labels)")
+            validation_data = self._dataset(validation_data, ["validation_data"] * 3, batch_size)
+        return self._fit(dataset, validation_data, config, callbacks, options)
+
+    def evaluate(
+        self,
+        contexts: Any,
+        endings: Any,
+        labels: Any,
+        batch_size: int = BATCH_SIZE,
+        **options: Any,
+    ) -> dict[str, float]:
+        """Return the loss and the accuracy by name; arguments as for `fit`."""
+        dataset = self._dataset((contexts, endings, labels), _ARGUMENTS, batch_size)
+        return self._evaluate(dataset, options)
+
+    def predict(self, contexts: Any, endings: Any, batch_size: int = 32) -> list[dict[str, Any]]:
+        """Choose endings.
+
+        Args:
+          contexts: list of N texts.
+          endings: for each context a list of any number of texts.
+          batch_size: number of contexts that the model reads at a time.
+
+        Returns:
+          For each context a dict with "choice", the number of the best ending from 0, and
+          "probabilities", a list with that of each ending.
+
+        Raises:
+          UserError: if an argument is not valid.
+        """
+        contexts, endings = self._check_texts(contexts, endings, _ARGUMENTS)
+        rows = [
+            {"context": context, "endings": row}
+            for context, row in zip(contexts, endings, strict=True)
+        ]
+        return self._answers(rows, batch_size)
+
+    def _default_compile_arguments(self):
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        return {"loss": loss, "metrics": [keras.metrics.SparseCategoricalAccuracy("accuracy")]}
+
+    @staticmethod
+    def _check_texts(contexts, endings, arguments):
+        """Return a list of str, and a list of lists of two or more str."""
+        contexts = check_texts(contexts, arguments[0])
+        endings = check_list(endings, arguments[1], "a list of lists of texts")
+        check_same_length(arguments[0], contexts, arguments[1], endings)
+        for i, row in enumerate(endings):
+            endings[i] = check_texts(row, f"{arguments[1]}[{i}]")
+            if len(endings[i]) < 2:
+                raise UserError(f"`{arguments[1]}`: item {i} is {row!r:.50}, expected two or more")
+        return contexts, endings
+
+    def _dataset(self, data, arguments, batch_size, shuffle=False):
+        """Return a dataset of batches of inputs (B, C, S) and labels (B,)."""
+        contexts, endings = self._check_texts(*data[:2], arguments)
+        labels = check_list(data[2], arguments[2], "a list")
+        check_same_length(arguments[0], contexts, arguments[2], labels)
+        if not contexts:
+            raise UserError(f"`{arguments[0]}` is empty")
+        num_choices = len(endings[0])
+        for i, (label, row) in enumerate(zip(labels, endings, strict=True)):
+            if len(row) != num_choices:
+                raise UserError(
+                    f"`{arguments[1]}`: item {i} has {len(row)} endings, the first one has "
+                    f"{num_choices}"
+                )
+            if isinstance(label, str) and label in row:
+                labels[i] = row.index(label)
+            elif not isinstance(label, (int, np.integer)) or not 0 <= label < num_choices:
+                raise UserError(
+                    f"`{arguments[2]}`: item {i} is {label!r:.50}, expected one of the endings or "
+                    f"a number from 0 to {num_choices - 1}"
+                )
+
+        def encode(contexts, endings, labels):
+            batch = self.tokenizer(tf.repeat(contexts, num_choices), tf.reshape(endings, (-1,)))
+            batch = self._pad(batch)
+            size = tf.shape(batch["input_ids"])[1]
+            inputs = {name: tf.reshape(x, (-1, num_choices, size)) for name, x in batch.items()}
+            return inputs, labels
+
+        columns = (tf.constant(contexts), tf.constant(endings), tf.constant(labels, tf.int32))
+        return self._batches(columns, encode, batch_size, shuffle)

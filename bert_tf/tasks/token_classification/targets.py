@@ -1,0 +1,185 @@
+"""Targets of token classification as users of `TokenClassification` give them: tags or entities.
+
+Each function yields the lists of `features.encode_words` for a text: ids, ids of tags, word starts.
+"""
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf import console
+from bert_tf.errors import UserError, check_unicode
+from bert_tf.tasks.token_classification.features import (
+    NOT_WORD_START,
+    SENTENCE_START,
+    WORD_START,
+    encode_words,
+)
+from bert_tf.tasks.token_classification.reading import Sentence
+from bert_tf.tasks.token_classification.schemes import (
+    OUTSIDE,
+    Span,
+    infer_scheme,
+    split_tag,
+    tags_from_spans,
+)
+from bert_tf.tasks.token_classification.servable import WordTable
+from bert_tf.tokenization import FullTokenizer
+from bert_tf.tokenization.graph import GraphTokenizer
+
+# Number of texts that are split into words at a time.
+_CHUNK_SIZE = 1000
+
+
+def encode_tags(sentences, labels, sentences_argument, labels_argument, config):
+    """Encode lists of words with a tag for each word; without labels all tags have the id 0.
+
+    Args:
+      sentences: list of lists of words.
+      labels: list of lists of tags or their indices, in any scheme; or None.
+      sentences_argument: name of the argument that gave the sentences, for messages.
+      labels_argument: name of the argument that gave the labels.
+      config: the `TokenClassificationConfig`.
+    """
+    tags, rows = config.tags, [None] * len(sentences)
+    sentences = [
+        _check_words(words, f"`{sentences_argument}`: item {i}")
+        for i, words in enumerate(sentences)
+    ]
+    if labels is not None:
+        rows = [
+            _check_tags(row, words, tags.names, f"`{labels_argument}`: item {i}")
+            for i, (row, words) in enumerate(zip(labels, sentences, strict=True))
+        ]
+        tags = tags._replace(data_scheme=infer_scheme(rows))
+    tokenizer = FullTokenizer(config.vocab, **config.tokenizer_settings)
+    for i, (words, row) in enumerate(zip(sentences, rows, strict=True)):
+        sentence = Sentence(f"`{labels_argument}`: item {i}", words, row)
+        yield encode_words([sentence], tags, tokenizer)
+
+
+def _check_words(words, where):
+    """Return words as a tuple of str; raise UserError if they are anything else."""
+    if isinstance(words, (str, Mapping)) or not isinstance(words, Iterable):
+        raise UserError(f"{where} is {words!r:.50}, expected a list of words")
+    words = tuple(words)
+    if not words:
+        raise UserError(f"{where} has no words")
+    for word in words:
+        if not isinstance(word, str):
+            raise UserError(f"{where}: expected words, found {word!r:.50}")
+        check_unicode(word, where)
+    return words
+
+
+def _check_tags(row, words, names, where):
+    """Return the names of the tags of words as a tuple, given names or indices."""
+    if isinstance(row, str) or not isinstance(row, Iterable):
+        raise UserError(f"{where} is {row!r:.50}, expected a list with a tag for each word")
+    row = list(row)
+    if len(row) != len(words):
+        raise UserError(f"{where}: found {len(row)} tags for {len(words)} words")
+    for i, tag in enumerate(row):
+        is_index = isinstance(tag, (int, np.integer)) and not isinstance(tag, bool)
+        if is_index and 0 <= tag < len(names):
+            row[i] = names[tag]
+        elif not isinstance(tag, str):
+            raise UserError(
+                f"{where}: the tag of the word {words[i]} is {tag!r:.50}, expected a name, or an "
+                f"index less than {len(names)}"
+            )
+    return tuple(row)
+
+
+def encode_entities(texts, labels, argument, config):
+    """Encode texts with their entities, split into words as the exported model splits them.
+
+    Args:
+      texts: list of str.
+      labels: for each text a list of entities, see `TokenClassification.fit`.
+      argument: name of the argument that gave the labels, for messages.
+      config: the `TokenClassificationConfig`.
+    """
+    if config.tags.scheme == "none":
+        raise UserError("expected lists of words, because the labels of this model are of words")
+    tokenizer = GraphTokenizer(config.vocab, **config.tokenizer_settings)
+    *rules, _ = config.tokenizer_settings.values()
+    words = WordTable(*rules)
+    tag_to_id = {name: number for number, name in enumerate(config.tags.names)}
+    num_cut = 0
+    for first in range(0, len(texts), _CHUNK_SIZE):
+        chunk = tf.constant(texts[first : first + _CHUNK_SIZE])
+        ids, starts, ends = tokenizer.tokenize_with_offsets(chunk)
+        is_start = ids.with_values(words.starts(chunk, ids, starts))
+        rows = zip(*(x.to_list() for x in (ids, starts, ends, is_start)), strict=True)
+        for i, (tokens, *offsets, starts_word) in enumerate(rows, first):
+            where = f"`{argument}`: item {i}"
+            word_tokens = np.flatnonzero(starts_word)
+            # Unicode normalization can reorder combining marks, so the last token may begin first.
+            edges = [
+                reduce.reduceat(x, word_tokens) if len(word_tokens) else np.zeros(0, int)
+                for reduce, x in zip((np.minimum, np.maximum), offsets, strict=True)
+            ]
+            spans, cut = _locate(_read_entities(labels[i], where), texts[i], *edges, where)
+            num_cut += cut
+            tag_ids, word_starts = [0] * len(tokens), [NOT_WORD_START] * len(tokens)
+            tags = tags_from_spans(spans, len(word_tokens), config.tags.scheme)
+            for j, (token, tag) in enumerate(zip(word_tokens, tags, strict=True)):
+                if tag not in tag_to_id:
+                    known = {split_tag(name)[1] for name in tag_to_id if name != OUTSIDE}
+                    raise UserError(
+                        f"{where}: the model does not know the label {split_tag(tag)[1]}; expected "
+                        f"one of {', '.join(sorted(known))}"
+                    )
+                tag_ids[token] = tag_to_id[tag]
+                word_starts[token] = WORD_START if j else SENTENCE_START
+            yield tokens, tag_ids, word_starts
+    if num_cut:
+        console.warning("%d entities begin or end inside a word, and get the whole word", num_cut)
+
+
+def _read_entities(entities, where):
+    """Return (start, end, label) of the entities of a text, in order."""
+    if isinstance(entities, Mapping) and "entities" in entities:
+        entities = entities["entities"]
+    if isinstance(entities, (str, Mapping)) or not isinstance(entities, Iterable):
+        raise UserError(f"{where} is {entities!r:.50}, expected a list of entities")
+    found = []
+    for entity in entities:
+        values = entity
+        if isinstance(entity, Mapping):
+            values = [entity.get(name) for name in ("start", "end", "label")]
+        is_entity = isinstance(values, (list, tuple)) and len(values) == 3
+        is_entity = is_entity and all(isinstance(x, (int, np.integer)) for x in values[:2])
+        if not is_entity or not isinstance(values[2], str):
+            raise UserError(f"{where}: {entity!r:.80} is no entity with start, end and label")
+        found.append(tuple(values))
+    return sorted(found)
+
+
+def _locate(entities, text, word_starts, word_ends, where):
+    """Return the `Span`s of words that entities cover, and how many of them cut a word.
+
+    Args:
+      entities: list of (start, end, label) in characters, in order.
+      text: the text.
+      word_starts: the offset of the first character of each word, an array.
+      word_ends: the offset after the last one.
+      where: the item, for messages.
+    """
+    spans: list[Span] = []
+    num_cut = 0
+    for start, end, label in entities:
+        covered = np.flatnonzero((word_starts < end) & (word_ends > start))
+        if not 0 <= start < end <= len(text) or not len(covered):
+            raise UserError(
+                f"{where}: the entity {label} from {start} to {end} has no word of the text, which "
+                f"has {len(text)} characters"
+            )
+        first, last = int(covered[0]), int(covered[-1])
+        if spans and first < spans[-1].end:
+            raise UserError(f"{where}: the entity {label} from {start} to {end} overlaps another")
+        num_cut += bool(word_starts[first] < start or word_ends[last] > end)
+        spans.append(Span(label, first, last + 1))
+    return spans, num_cut

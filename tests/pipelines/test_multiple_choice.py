@@ -1,0 +1,79 @@
+"""`MultipleChoice`: training, answers, presets and export, and its errors."""
+
+import keras
+import numpy as np
+import pytest
+
+import bert_tf
+from tests.pipelines.conftest import run_pipeline_test
+
+pytest.importorskip("tensorflow_text")
+
+# The ending that begins with the last letter of the context is right.
+CONTEXTS = ["a b", "c d", "e f a", "g", "b c d a", "a g"] * 2
+ENDINGS = [["b a", "c d", "e"], ["a a", "b", "d g"], ["c", "a", "g g"],
+           ["g c c", "b", "e"], ["d", "a f", "b"], ["c", "d a", "g"]] * 2  # fmt: skip
+LABELS = [0, 2, 1, 0, 1, 2] * 2
+
+
+def make(folder):
+    keras.utils.set_random_seed(0)
+    return bert_tf.MultipleChoice.from_preset(folder, max_seq_length=12)
+
+
+def test_fit(encoder_folder, tmp_path):
+    choice = make(encoder_folder)
+    history = choice.fit(
+        CONTEXTS, ENDINGS, LABELS, validation_split=0.5, epochs=60, batch_size=3,
+        learning_rate=2e-3, verbose=0,
+    )  # fmt: skip
+    assert history.history["val_accuracy"][-1] == 1
+    assert choice.evaluate(CONTEXTS, np.array(ENDINGS), LABELS, verbose=0)["accuracy"] == 1
+    answers = choice.predict(CONTEXTS, ENDINGS)
+    assert [answer["choice"] for answer in answers] == LABELS
+    run_pipeline_test(choice, {"context": CONTEXTS, "endings": ENDINGS}, tmp_path)
+    # Any number of endings, also unlike that of the training and of other rows.
+    assert len(choice.predict(CONTEXTS[:1], [["b", "a"]])[0]["probabilities"]) == 2
+
+
+def test_inputs_are_those_of_transformers(encoder_folder):
+    transformers = pytest.importorskip("transformers")
+    choice = make(encoder_folder)
+    tokenizer = transformers.BertTokenizer(str(encoder_folder / "vocab.txt"))
+    ((inputs, labels),) = choice._dataset((CONTEXTS, ENDINGS, LABELS), ["x"] * 3, 99)
+    pairs = [(x, ending) for x, row in zip(CONTEXTS, ENDINGS, strict=True) for ending in row]
+    expected = tokenizer(*map(list, zip(*pairs, strict=True)), padding="longest")
+    size = inputs["input_ids"].shape[-1]
+    names = {"input_ids": "input_ids", "input_mask": "attention_mask",
+             "segment_ids": "token_type_ids"}  # fmt: skip
+    for name, other in names.items():
+        rows = np.array(expected[other])
+        rows = np.pad(rows, [(0, 0), (0, size - rows.shape[1])])
+        np.testing.assert_array_equal(inputs[name].numpy().reshape(-1, size), rows)
+    assert labels.numpy().tolist() == LABELS
+
+
+def test_labels_may_be_texts(encoder_folder):
+    choice = make(encoder_folder)
+    texts = [row[label] for row, label in zip(ENDINGS, LABELS, strict=True)]
+    results = [choice.evaluate(CONTEXTS, ENDINGS, x, verbose=0) for x in (LABELS, texts)]
+    assert results[0] == results[1]
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ((["a"], [["b", "c"]], [2]), "`labels`: item 0 is 2, expected .* from 0 to 1"),
+        ((["a"], [["b", "c"]], ["d"]), "`labels`: item 0 is 'd', expected one of the endings"),
+        ((["a"], [["b", "c"]], [None]), "`labels`: item 0 is None"),
+        ((["a"], [["b"]], [0]), "`endings`: item 0 is .*, expected two or more"),
+        ((["a"], ["b c"], [0]), r"`endings\[0\]`"),
+        ((["a"] * 2, [["b", "c"], ["b", "c", "d"]], [0, 0]), "item 1 has 3 endings, .* has 2"),
+        ((["a"], [["b", "c"]], [0, 1]), "`contexts` and `labels` must have the same length"),
+        (([3], [["b", "c"]], [0]), "`contexts`: expected texts, item 0 is 3"),
+        (([], [], []), "`contexts` is empty"),
+    ],
+)
+def test_bad_input(encoder_folder, data, message):
+    with pytest.raises(bert_tf.UserError, match=message):
+        make(encoder_folder).fit(*data)

@@ -1,0 +1,210 @@
+"""`TokenClassification`: training on texts with entities and on words with tags."""
+
+import contextlib
+import itertools
+
+import keras
+import numpy as np
+import pytest
+from scipy.special import log_softmax
+
+import bert_tf
+from bert_tf.tasks.token_classification import schemes, targets
+from tests.pipelines.conftest import run_pipeline_test
+from tests.tasks.test_token_classification import conlleval
+from tests.training.training_helpers import mirrored
+
+pytest.importorskip("tensorflow_text")
+
+RNG = np.random.default_rng(0)
+# "a" and "ab" are persons, "b" a place.
+SENTENCES = [list(RNG.choice([*"abcdefg", "ab"], size)) for size in RNG.integers(1, 14, 24)]
+LABELS = {"a": "PER", "ab": "PER", "b": "LOC"}
+
+
+def tags_of(words, scheme="iob2"):
+    spans = [schemes.Span(LABELS[x], i, i + 1) for i, x in enumerate(words) if x in LABELS]
+    return schemes.tags_from_spans(spans, len(words), scheme)
+
+
+def entities_of(words):
+    """Return the entities of the words joined by spaces, as dicts."""
+    ends = np.cumsum([len(word) + 1 for word in words]) - 1
+    return [
+        {"start": int(end) - len(word), "end": int(end), "label": LABELS[word]}
+        for word, end in zip(words, ends, strict=True)
+        if word in LABELS
+    ]
+
+
+TEXTS = [" ".join(words) for words in SENTENCES]
+ENTITIES = list(map(entities_of, SENTENCES))
+TAGS = list(map(tags_of, SENTENCES))
+
+
+def make(folder, labels=("PER", "LOC"), **options):
+    keras.utils.set_random_seed(0)
+    return bert_tf.TokenClassification.from_preset(folder, labels, max_seq_length=9, **options)
+
+
+@pytest.fixture(scope="module")
+def trained(encoder_folder):
+    """The pipeline after `fit` on texts, and its history."""
+    ner = make(encoder_folder)
+    history = ner.fit(
+        TEXTS, ENTITIES, validation_data=(SENTENCES[:9], TAGS[:9]), epochs=30, batch_size=8,
+        learning_rate=1e-2, verbose=0,
+    )  # fmt: skip
+    return ner, history.history
+
+
+def test_fit(trained, tmp_path):
+    ner, history = trained
+    assert history["val_f1"][0] < 0.5 and history["val_f1"][-1] > 0.9
+    assert history["loss"][-1] < 0.2 * history["loss"][0]
+    answers = ner.predict(TEXTS)
+    found = [[{k: x[k] for k in ("start", "end", "label")} for x in a["entities"]] for a in answers]
+    assert np.mean([a == b for a, b in zip(found, ENTITIES, strict=True)]) > 0.9
+    # Predictions can be trained on.
+    ner.fit(TEXTS[:2], answers[:2], epochs=1, verbose=0)
+    run_pipeline_test(ner, {"text": TEXTS[:3]}, tmp_path)
+
+
+def test_scores_are_those_of_conlleval(trained):
+    ner, _ = trained
+    rng = np.random.default_rng(1)
+    tags = [list(rng.permutation(row)) for row in TAGS]
+    tags = [schemes.tags_from_spans(schemes.spans_from_tags(x), len(x), "iob2") for x in tags]
+    scores = ner.evaluate(SENTENCES, tags)
+    predicted = ner.predict(SENTENCES)
+    assert list(map(len, predicted)) == list(map(len, SENTENCES))
+    expected = conlleval(tags, predicted)
+    assert [scores[x] for x in ("precision", "recall", "f1")] == pytest.approx(expected)
+    pairs = [
+        x == y for a, b in zip(tags, predicted, strict=True) for x, y in zip(a, b, strict=True)
+    ]
+    assert scores["accuracy"] == pytest.approx(np.mean(pairs))
+
+
+def test_loss_is_the_mean_over_words(encoder_folder):
+    """The same in training, in evaluation and from the logits of each sentence alone."""
+    ner = make(encoder_folder)
+    losses = []
+    vocab, names = ner.tokenizer.vocab, ner.config.tags.names
+    short = [i for i, words in enumerate(SENTENCES) if len(words) < 4]
+    for i in short:
+        pieces = [["a", "##b"] if word == "ab" else [word] for word in SENTENCES[i]]
+        ids = [vocab[x] for x in ("[CLS]", *itertools.chain(*pieces), "[SEP]")]
+        logits = ner.model({"input_ids": np.array([ids]), "input_mask": np.ones((1, len(ids)), int),
+                            "segment_ids": np.zeros((1, len(ids)), int)})["logits"]  # fmt: skip
+        starts = 1 + np.cumsum([0, *map(len, pieces[:-1])])
+        scores = log_softmax(logits.numpy()[0][starts], -1)
+        losses += [-row[names.index(tag)] for row, tag in zip(scores, TAGS[i], strict=True)]
+    data = [SENTENCES[i] for i in short], [TAGS[i] for i in short]
+    assert ner.evaluate(*data, batch_size=3)["loss"] == pytest.approx(np.mean(losses), rel=1e-5)
+    ner.compile(keras.optimizers.SGD(0.0))
+    history = ner.fit(*data, epochs=1, batch_size=99, verbose=0).history
+    assert history["loss"][0] == pytest.approx(np.mean(losses), rel=1e-5)
+
+
+@pytest.mark.parametrize("scheme", ["iob2", "iobes"])
+def test_texts_and_words_have_the_same_targets(encoder_folder, scheme):
+    config = make(encoder_folder, scheme=scheme).config
+    assert config.tags.scheme == scheme
+    from_texts = list(targets.encode_entities(TEXTS, ENTITIES, "labels", config))
+    for data_scheme in ("iob1", "iob2", "iobes"):
+        tags = [tags_of(words, data_scheme) for words in SENTENCES]
+        assert list(targets.encode_tags(SENTENCES, tags, "texts", "labels", config)) == from_texts
+    indices = [[config.tags.names.index(tag) for tag in tags_of(x, scheme)] for x in SENTENCES]
+    assert list(targets.encode_tags(SENTENCES, indices, "texts", "labels", config)) == from_texts
+
+
+def test_tags_without_spans(encoder_folder, tmp_path):
+    ner = make(encoder_folder, ["NOUN", "VERB"], scheme="none")
+    tags = [["NOUN" if word in "ace" else "VERB" for word in words] for words in SENTENCES]
+    ner.fit(SENTENCES, tags, epochs=20, batch_size=8, learning_rate=1e-2, verbose=0)
+    assert set(scores := ner.evaluate(SENTENCES, tags)) == {"loss", "accuracy"}
+    assert scores["accuracy"] > 0.9
+    ner.save_to_preset(tmp_path / "saved")
+    loaded = bert_tf.TokenClassification.from_preset(tmp_path / "saved")
+    assert loaded.predict(SENTENCES) == ner.predict(SENTENCES)
+    with pytest.raises(bert_tf.UserError, match="expected lists of words"):
+        ner.fit(TEXTS, ENTITIES)
+
+
+def test_callbacks_weights_and_splits(encoder_folder):
+    ner = make(encoder_folder)
+    stop = keras.callbacks.EarlyStopping("val_f1", mode="max", patience=0, min_delta=2)
+    weights = {"O": 0.0}
+    history = ner.fit(TEXTS, ENTITIES, validation_split=0.25, epochs=9, callbacks=stop,
+                      class_weight=weights, verbose=0)  # fmt: skip
+    assert len(history.history["val_f1"]) == 2  # one epoch more than the best one
+    assert set(history.history) >= {"val_loss", "val_accuracy", "val_precision", "val_recall"}
+
+
+def test_two_devices_make_the_same_steps(encoder_folder):
+    results = []
+    data = [[words[:3] for words in SENTENCES[:8]], [tags[:3] for tags in TAGS[:8]]]
+    for strategy in (None, mirrored(2)):
+        with strategy.scope() if strategy else contextlib.nullcontext():
+            ner = make(encoder_folder)
+        ner.compile(keras.optimizers.SGD(0.1))
+        ner.fit(*data, epochs=1, batch_size=4, shuffle=False, verbose=0)
+        results.append((ner.evaluate(SENTENCES, TAGS)["loss"], ner.model.get_weights()))
+    for a, b in zip(results[0][1], results[1][1], strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-6)
+    assert results[0][0] == pytest.approx(results[1][0], rel=1e-5)
+
+
+def test_an_entity_takes_whole_words(encoder_folder, caplog):
+    config = make(encoder_folder).config
+    rows = [
+        list(targets.encode_entities(["ab c"], [[(start, end, "PER")]], "labels", config))
+        for start, end in ((0, 2), (0, 1), (0, 3))
+    ]
+    assert rows[0] == rows[1] == rows[2]
+    assert caplog.text.count("1 entities begin or end inside a word") == 1
+
+
+@pytest.mark.parametrize(
+    ("texts", "labels", "message"),
+    [
+        (["a b"], [[(0, 1, "ORG")]], "`labels`: item 0: the model does not know the label ORG"),
+        (["a b"], [[(0, 9, "PER")]], "item 0: the entity PER from 0 to 9 has no word"),
+        (["a b"], [[(1, 2, "PER")]], "item 0: the entity PER from 1 to 2 has no word"),
+        (["a b"], [[(0, 1, "PER"), (0, 3, "LOC")]], "overlaps another"),
+        (["a b"], [[{"start": 0, "label": "PER"}]], "is no entity with start, end and label"),
+        (["a b"], ["PER"], "item 0 is 'PER', expected a list of entities"),
+        (["a b"], [[], []], "must have the same length, found 1 and 2"),
+        (["a b", ["a"]], [[], []], "expected texts, item 1"),
+        ([["a", "b"]], [["O"]], "`labels`: item 0: found 1 tags for 2 words"),
+        ([["a", "b"]], [["O", 9]], "the tag of the word b is 9, expected a name, or an index less"),
+        ([["a", "b"]], [["O", None]], "the tag of the word b is None"),
+        ([["a", "b"]], [["O", "B-ORG"]], "item 0: the model does not know the tag B-ORG"),
+        ([["a", "b"], ["a"]], [["B-PER", "I-LOC"], ["B-PER"]], "the tag I-LOC is not valid here"),
+        ([["a", 3]], [["O", "O"]], "`texts`: item 0: expected words, found 3"),
+        ([[]], [[]], "`texts`: item 0 has no words"),
+        ([], [], "`texts`: there are no words"),
+        ([["\ud800"]], [["O"]], "item 0"),
+        ("a b", [], "`texts`"),
+    ],
+)
+def test_bad_input(encoder_folder, texts, labels, message):
+    with pytest.raises(bert_tf.UserError) as error:
+        make(encoder_folder).fit(texts, labels)
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"labels": None}, "`labels` must be given: .* has no token classifier"),
+        ({"labels": None, "scheme": "iob2"}, "`scheme` requires `labels`"),
+        ({"scheme": "bio"}, "`scheme=bio`: expected iob2, iobes or none"),
+        ({"labels": ["PER", "PER"]}, "a label occurs twice"),
+        ({"labels": "PER"}, "`labels`"),
+    ],
+)
+def test_bad_options(encoder_folder, options, message):
+    with pytest.raises(bert_tf.UserError, match=message):
+        make(encoder_folder, **options)

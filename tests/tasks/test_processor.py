@@ -1,0 +1,220 @@
+"""`DataProcessor` classes as users of the release write them, in scripts and pipelines."""
+
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import bert_tf
+from bert_tf import serving
+from bert_tf.tasks.classification.processor import ProcessorSource
+from tests import golden_inputs
+from tests.common import read_results, read_table, write_files, write_model
+from tests.tasks.conftest import make_run
+
+# Apart from its imports as in a fork of the release.
+MODULE = """
+import os
+from bert_tf import DataProcessor, InputExample, tokenization
+from tests import golden_inputs
+
+class MrpcProcessor(DataProcessor):
+    def get_train_examples(self, data_dir):
+        return self._create_examples(self._read_tsv(os.path.join(data_dir, "train.tsv")), "train")
+
+    def get_dev_examples(self, data_dir):
+        return self._create_examples(self._read_tsv(os.path.join(data_dir, "dev.tsv")), "dev")
+
+    def get_test_examples(self, data_dir):
+        return self._create_examples(self._read_tsv(os.path.join(data_dir, "test.tsv")), "test")
+
+    def get_labels(self):
+        return ["0", "1"]
+
+    def _create_examples(self, lines, set_type):
+        examples = []
+        for (i, line) in enumerate(lines):
+            if i == 0:
+                continue
+            text_a = tokenization.convert_to_unicode(line[3])
+            text_b = tokenization.convert_to_unicode(line[4])
+            label = "0" if set_type == "test" else tokenization.convert_to_unicode(line[0])
+            examples.append(InputExample(guid=f"{set_type}-{i}", text_a=text_a, text_b=text_b,
+                                         label=label))
+        return examples
+
+class Golden(MrpcProcessor):
+    def get_train_examples(self, data_dir):
+        return [InputExample(i, *row) for i, row in
+                enumerate(golden_inputs.classification_examples(data_dir == "pairs"))]
+
+class OfNoBaseClass:
+    class Example:
+        def __init__(self, text_a, label=None):
+            self.guid, self.text_a, self.text_b, self.label = None, text_a, "", label
+
+    def get_labels(self):
+        return (1, b"0")
+
+    def get_train_examples(self, data_dir):
+        yield self.Example("a b", 0)
+        yield self.Example(b"b \\xc3\\xa9", "1")
+
+    def get_test_examples(self, data_dir):
+        return [self.Example("c"), self.Example("")]
+
+class Bad(OfNoBaseClass):
+    def get_labels(self):
+        return ["a", "b", "a"]
+
+class Wrong(OfNoBaseClass):
+    def get_train_examples(self, data_dir):
+        return [self.Example("x", "yes")]
+
+    def get_dev_examples(self, data_dir):
+        return [self.Example("x")]
+
+    def get_test_examples(self, data_dir):
+        return [("x", "0")]
+
+class NoList(OfNoBaseClass):
+    def get_labels(self):
+        pass
+
+class Failing:
+    def __init__(self):
+        {}["tokenization"]
+"""
+
+
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+    """The name of the module, in the current folder."""
+    write_files(tmp_path, my_task__py=MODULE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    yield "my_task"
+    sys.modules.pop("my_task", None)
+
+
+@pytest.fixture
+def mrpc(tmp_path):
+    """The flag of a folder with the files of MRPC."""
+    (tmp_path / "data").mkdir()
+    rows = [f'{i % 2}\t1\t2\ta "b {"c" * i}\td e' for i in range(8)]
+    text = "\n".join(["Quality\t#1 ID\t#2 ID\t#1 String\t#2 String", *rows]) + "\n"
+    data = write_files(tmp_path / "data", train__tsv=text, dev__tsv=text, test__tsv=text)
+    return f"--data_dir={data}"
+
+
+@pytest.mark.parametrize("name", golden_inputs.CLASSIFICATION)
+def test_features_are_the_release_s(golden, experiments, run_script, module, tmp_path, name):
+    is_pair, length = golden_inputs.CLASSIFICATION[name]
+    words = (golden / "vocab.txt").read_text(encoding="utf-8").splitlines()
+    model = write_model(tmp_path, words=words, vocab_size=len(words), max_position_embeddings=64)
+    run_script("run_classifier", f"--processor={module}:Golden", "--do_train", *model,
+               f"--data_dir={'pairs' if is_pair else 'single'}", f"--max_seq_length={length}",
+               f"--output_dir={tmp_path}/out")  # fmt: skip
+    records = list(tf.data.TFRecordDataset(f"{tmp_path}/out/train.tf_record").as_numpy_iterator())
+    features = [tf.train.Example.FromString(record).features.feature for record in records]
+    with np.load(golden / "classification.npz") as expected:
+        for key in ("input_ids", "input_mask", "segment_ids", "label_id"):
+            own_key = "label_ids" if key == "label_id" else key
+            values = np.array([x[own_key].int64_list.value for x in features])
+            shape = expected[f"{name}/{key}"].shape
+            np.testing.assert_array_equal(values.reshape(shape), expected[f"{name}/{key}"])
+
+
+@pytest.mark.slow
+def test_a_fork_s_run(run_script, module, mrpc, tmp_path):
+    """The same features, model and predictions as the task; the model outlives the class."""
+    (tmp_path / "task").mkdir()
+    outputs = {}
+    for folder, source in (
+        ("", f"--processor={module}:MrpcProcessor"),
+        ("task", "--task_name=mrpc"),
+    ):
+        run = make_run(run_script, "run_classifier", tmp_path / folder)
+        run(source, mrpc, "--do_train", "--do_eval", "--do_predict", "--seed=1")
+        outputs[folder] = tmp_path / folder / "out"
+    own, task = outputs.values()
+    for name in ("train.tf_record", "eval.tf_record", "predict.tf_record", "test_results.tsv"):
+        assert (own / name).read_bytes() == (task / name).read_bytes(), name
+    assert [row[0] for row in read_table(own / "test_predictions.tsv")][:2] == ["id", "test-1"]
+    results = read_results(own / "eval_results.txt")
+    assert results["eval_accuracy"] == read_results(task / "eval_results.txt")["eval_accuracy"]
+
+    (tmp_path / "my_task.py").unlink()
+    sys.modules.pop(module)
+    make_run(run_script, "run_classifier", tmp_path)("--task_name=mrpc", mrpc, "--do_eval")
+    run_script("export_model", f"--model_dir={own}", f"--export_dir={tmp_path}/export")
+    answers = serving.Predictor(f"{tmp_path}/export")([{"text_a": "a b", "text_b": "d e"}])
+    assert list(answers[0]["probabilities"]) == ["0", "1"]
+
+
+def test_a_class_of_the_user(module):
+    source = ProcessorSource(f"{module}:OfNoBaseClass")
+    assert source.task.labels == ("1", "0")
+    first, second = source.read("train")
+    assert (first.text_a, first.text_b, first.label, first.id) == ("a b", None, "0", "0")
+    assert (second.text_a, second.label, second.id) == ("b é", "1", "1")
+    assert [(x.text_a, x.label) for x in source.read("test")] == [("c", None), ("", None)]
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["my_task"], "^--processor=my_task: expected MODULE:CLASS$"),
+        (["other:X"], "^--processor=other:X: ModuleNotFoundError: No module named 'other'$"),
+        (["my_task:X"], "^--processor=my_task:X: AttributeError: .*'X'"),
+        (["my_task:Failing"], "^--processor=my_task:Failing: KeyError: 'tokenization'$"),
+        (["my_task:Bad"], "^--processor=my_task:Bad: .* different .* get_labels, found a, b, a$"),
+        (["my_task:NoList"], "^--processor=.*: expected a list from get_labels, found None$"),
+        (
+            ["my_task:Wrong"],
+            "^my_task:Wrong, get_train_examples, example 0: .*'yes' is not .* 1, 0",
+        ),
+        (["my_task:Wrong", "--nodo_train", "--do_eval"], "get_dev_examples, example 0: the label"),
+        (["my_task:Wrong", "--nodo_train", "--do_predict"], r"expected an InputExample .*\('x', "),
+        (["my_task:OfNoBaseClass", "--do_eval"], "^--processor=.*: the class has no get_dev_exam"),
+        (["my_task:OfNoBaseClass", "--task_name=cola"], "--task_name cannot be combined with --pr"),
+        (["my_task:OfNoBaseClass", "--labels=1,0"], "--labels cannot be combined with --processor"),
+        (["my_task:MrpcProcessor", "--data_dir=none"], r"none/train\.tsv"),
+    ],
+)
+def test_errors(run_script, module, tmp_path, flags, message):
+    run = make_run(run_script, "run_classifier", tmp_path)
+    with pytest.raises(bert_tf.UserError, match=message):
+        run("--do_train", f"--processor={flags[0]}", *flags[1:])
+
+
+def test_cells_of_a_file(tmp_path):
+    """As `csv.reader` gives them to the release's processors."""
+    write_files(tmp_path, a__tsv='a\t"b\tc"\r\n\n\n"d\te\n')
+    read_tsv = bert_tf.DataProcessor._read_tsv
+    assert read_tsv(f"{tmp_path}/a.tsv") == [["a", '"b', 'c"'], [], [], ['"d', "e"]]
+    write_files(tmp_path, b__tsv='a\t"b\tc\nd"\t' + "e" * 200_000)
+    assert read_tsv(f"{tmp_path}/b.tsv", quotechar='"') == [["a", "b\tc\nd", "e" * 200_000]]
+
+
+def test_examples_in_fit(tmp_path):
+    """Lists of `InputExample` are texts with labels for `fit`, `evaluate` and `predict`."""
+    pytest.importorskip("tensorflow_text")
+    write_model(tmp_path)
+    texts, labels = [("a b", "c"), ("c d", ""), ("a", "")], ["pos", "neg", "pos"]
+    examples = [
+        bert_tf.InputExample(i, a, b or None, label)
+        for i, ((a, b), label) in enumerate(zip(texts, labels, strict=True))
+    ]
+    model = bert_tf.BertClassifier(bert_tf.BertConfig.from_json_file(f"{tmp_path}/config.json"), 2)
+    config = bert_tf.tasks.ClassificationConfig(
+        model.config, f"{tmp_path}/vocab.txt", labels=("neg", "pos"), max_seq_length=8
+    )
+    classifier = bert_tf.TextClassifier(model, config)
+    classifier.compile(run_eagerly=True)
+    assert classifier.evaluate(examples) == classifier.evaluate(texts, labels)
+    answers = classifier.predict([*texts, *examples])
+    assert answers[:3] == answers[3:]
+    history = classifier.fit(examples, validation_data=examples[:2], epochs=1, verbose=0)
+    assert "val_loss" in history.history
