@@ -100,7 +100,7 @@ ANSWERS = [
     (BertMultipleChoice, "BertForMultipleChoice", "a\tb\tc d", "choice"),
     (BertTokenClassifier, "BertForTokenClassification", "a b", "entities"),
     (BertSpanLabeler, "BertForQuestionAnswering", "a\tb c d", "answer"),
-    (BertPretrainer, "BertForMaskedLM", "a [MASK]", "masks"),
+    (BertPretrainer, "BertForMaskedLM", "a [MASK]", "words"),
 ]
 ANSWERS[3:] = [pytest.param(*values, marks=pytest.mark.slow) for values in ANSWERS[3:]]
 
