@@ -64,7 +64,9 @@ class ExportConfig(Config):
     export_dir: str = option(
         None, "Folder of the model's versions; a numbered folder is created in it."
     )
-    model_dir: str | None = option(None, "output_dir of the script that trained the model.")
+    model_dir: str | None = option(
+        None, "output_dir of the script that trained the model, or a Hugging Face folder."
+    )
     checkpoint: str | None = option(
         None, "A checkpoint of that run, the newest in model_dir if not given."
     )
