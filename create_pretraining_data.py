@@ -13,17 +13,19 @@ from absl import flags
 import bert_tf
 from bert_tf.cli.flags import (
     FLAGS,
+    TOKENIZER_FLAGS,
     define_options,
-    define_tokenizer_flags,
     from_flags,
+    import_tensorflow,
     run,
     tokenizer_options,
 )
+from bert_tf.configs.model import ModelConfig
 from bert_tf.configs.pretraining_data import PretrainingDataConfig
 
-define_tokenizer_flags()
+define_options(ModelConfig(), only=("model", "vocab_file", *TOKENIZER_FLAGS))
 define_options(PretrainingDataConfig())
-flags.mark_flags_as_required(["output_file", "vocab_file"])
+flags.mark_flags_as_required(["output_file"])
 
 
 def make_source(config):
@@ -43,6 +45,18 @@ def make_source(config):
     return source
 
 
+def load_tokenizer():
+    """Return the tokenizer of --vocab_file, or that of --model."""
+    if FLAGS.model:
+        import_tensorflow()
+        needs = ["bert_config_file", "vocab_file"]
+        return bert_tf.checkpoints.resolve(from_flags(ModelConfig()), needs).tokenizer
+    if not FLAGS.vocab_file:
+        raise bert_tf.UserError("--vocab_file or --model is required")
+    bert_tf.io.files.require(FLAGS.vocab_file, "vocab_file")
+    return bert_tf.FullTokenizer(FLAGS.vocab_file, **tokenizer_options())
+
+
 def output_paths(config, input_paths):
     """Return the files to write, after checking that they can be written.
 
@@ -54,7 +68,7 @@ def output_paths(config, input_paths):
         raise bert_tf.UserError("--output_file: no file is named")
     if config.num_shards and len(paths) > 1:
         raise bert_tf.UserError("--output_file: expected a single name with --num_shards")
-    inputs = {os.path.realpath(path) for path in [*input_paths, FLAGS.vocab_file]}
+    inputs = {os.path.realpath(path) for path in [*input_paths, FLAGS.vocab_file or ""]}
     for path in paths:
         if paths.count(path) > 1:
             raise bert_tf.UserError(f"--output_file: {path} is named twice")
@@ -71,8 +85,7 @@ def main():
     pretraining = bert_tf.data.pretraining
     config = from_flags(PretrainingDataConfig()).validate()
     source = make_source(config)
-    bert_tf.io.files.require(FLAGS.vocab_file, "vocab_file")
-    tokenizer = bert_tf.FullTokenizer(FLAGS.vocab_file, **tokenizer_options())
+    tokenizer = load_tokenizer()
     bert_tf.tokenization.vocabulary.mask_id(tokenizer.vocab)  # before hours of reading
     paths = output_paths(config, getattr(source, "paths", []))
     if not config.num_shards:

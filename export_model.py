@@ -15,8 +15,8 @@ flags.DEFINE_enum(
     "task",
     None,
     list(bert_tf.tasks.served_tasks()),
-    "Without model_dir: the task of the model of init_checkpoint (of the release, or a Hugging "
-    "Face folder).",
+    "Without model_dir: the task of the model or init_checkpoint (of the release, or a Hugging "
+    "Face folder); that of its head if not given.",
 )
 flags.mark_flag_as_required("export_dir")
 
@@ -33,15 +33,16 @@ def main():
 
 
 def check_flags(task):
-    if bool(FLAGS.model_dir) == bool(task):
+    names = ("model_dir", "model", "init_checkpoint")
+    if not any(FLAGS[name].value for name in names):
         raise bert_tf.UserError(
-            "either --model_dir is required, for a fine-tuned model, or --task with "
-            "--init_checkpoint or --model"
+            "--model_dir is required, for a fine-tuned model, or --model or --init_checkpoint"
         )
-    for name in _WITHOUT_FOLDER if FLAGS.model_dir else ("checkpoint",):
+    for name in _WITHOUT_FOLDER if FLAGS.model_dir else ():
         if FLAGS[name].present:
-            other = "model_dir, which has it" if FLAGS.model_dir else "task"
-            raise bert_tf.UserError(f"--{name} cannot be combined with --{other}")
+            raise bert_tf.UserError(f"--{name} cannot be combined with --model_dir, which has it")
+    pipelines.check_requires("checkpoint", ["model_dir"])
+    pipelines.check_requires("max_seq_length", ["task"])
     kinds = {name: served.options for name, (_, served) in bert_tf.tasks.served_tasks().items()}
     for name in dict.fromkeys(itertools.chain(*kinds.values())):
         names = [kind for kind, options in kinds.items() if name in options]
@@ -56,39 +57,33 @@ def check_flags(task):
 def from_run():
     """Return the `Servable` of --model_dir."""
     folder = FLAGS.model_dir
+    options = from_flags(ServingConfig())
     spec, config = bert_tf.tasks.load_config(folder)
+    if spec is None and bert_tf.checkpoints.hugging_face.is_folder(folder):
+        return bert_tf.tasks.load_servable(bert_tf.checkpoints.resolve(folder), options)
     if spec is None:
         names = bert_tf.io.files.TASK_FILES
         raise bert_tf.UserError(
-            f"--model_dir: {folder} is not the output_dir of a run of {', '.join(names.values())} "
-            f"that has trained: it has none of {', '.join(names)}"
+            f"--model_dir: {folder} is neither a Hugging Face folder nor the output_dir of a run "
+            f"of {', '.join(names.values())} that has trained: it has none of {', '.join(names)}"
         )
     if not FLAGS.checkpoint:
         bert_tf.training.log_best_checkpoint(folder, "checkpoint")
     checkpoint = bert_tf.checkpoints.find(
         FLAGS.checkpoint or folder, "checkpoint" if FLAGS.checkpoint else "model_dir"
     )
-    return make_servable(spec, config, checkpoint)
-
-
-def make_servable(spec, config, checkpoint):
-    """Return the `Servable` of a task with the weights of a checkpoint."""
-    model = spec.make_model(config)
-    bert_tf.checkpoints.warm_start(
-        model, checkpoint, require_all=True, labels=config.labels or None
-    )
-    return spec.make_servable(model, config, from_flags(ServingConfig()))
+    return bert_tf.tasks.make_servable(spec, config, checkpoint, options)
 
 
 def from_pretrained(task):
-    """Return the `Servable` of --init_checkpoint for a task."""
+    """Return the `Servable` of --init_checkpoint or --model; `task` None for that of its head."""
+    preset, serving = pipelines.model_files(), from_flags(ServingConfig())
+    if task is None:
+        return bert_tf.tasks.load_servable(preset, serving)
     spec, served = bert_tf.tasks.served_tasks()[task]
-    preset = pipelines.model_files()
     options = {name: FLAGS[name].value for name in served.options}
     if spec.pretrained_servable:
-        return spec.pretrained_servable(
-            preset, from_flags(ServingConfig()), FLAGS.max_seq_length, **options
-        )
+        return spec.pretrained_servable(preset, serving, FLAGS.max_seq_length, **options)
     options.pop("labels", None)
     metadata = bert_tf.checkpoints.read_metadata(preset.checkpoint)
     config = spec.config_class.of_pretrained(
@@ -100,7 +95,7 @@ def from_pretrained(task):
         **served.config,
         **options,
     )
-    return make_servable(spec, config, preset.checkpoint)
+    return bert_tf.tasks.make_servable(spec, config, preset.checkpoint, serving)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from bert_tf.checkpoints.convert import convert, resize
 from bert_tf.checkpoints.hub import MODELS, fetch
 from bert_tf.checkpoints.hugging_face import write as write_hugging_face
+from bert_tf.checkpoints.hugging_face_hub import local_folder
 from bert_tf.checkpoints.load_model import load_model
 from bert_tf.checkpoints.metadata import load_config, read_metadata, read_settings
 from bert_tf.checkpoints.names import encoder_shapes, release_name, tensors, weights
@@ -29,6 +30,7 @@ __all__ = [
     "find",
     "load_config",
     "load_model",
+    "local_folder",
     "named_checkpoint",
     "open_checkpoint",
     "read_metadata",

@@ -64,7 +64,9 @@ class ExportConfig(Config):
     export_dir: str = option(
         None, "Folder of the model's versions; a numbered folder is created in it."
     )
-    model_dir: str | None = option(None, "output_dir of the script that trained the model.")
+    model_dir: str | None = option(
+        None, "output_dir of the script that trained the model, or a Hugging Face folder."
+    )
     checkpoint: str | None = option(
         None, "A checkpoint of that run, the newest in model_dir if not given."
     )
@@ -74,7 +76,7 @@ class ExportConfig(Config):
     max_seq_length: int | None = option(
         None,
         "Without model_dir: longest sequence in tokens; if not given 128, or 384 for "
-        "question_answering.",
+        "question_answering, or the most that the model supports.",
         minimum=1,
     )
     num_texts: int = option(

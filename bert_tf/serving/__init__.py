@@ -12,7 +12,7 @@ __getattr__, __all__ = lazy_names(
         "answers": ("Answers",),
         "client": ("Client",),
         "exporting": ("Servable", "export"),
-        "predictor": ("Predictor", "ServablePredictor", "read_metadata"),
+        "predictor": ("Predictor", "ServablePredictor", "is_exported", "read_metadata"),
         "transports": ("ServerError",),
     },
 )

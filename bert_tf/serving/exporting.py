@@ -186,10 +186,12 @@ def _write(servable, folder):
         if options.warm_up:
             requests = _warm_up_requests(servable, endpoints, buckets.warm_up_lengths)
             _write_warm_up_requests(temporary, requests)
+    # TensorFlow's own message names an operation of that package.
+    hint = "; programs that load it must `import tensorflow_text` first" if takes_text else ""
     console.info(
-        "exported %s: %s of %s, weights %s",
+        "exported %s: %s of %s, weights %s%s",
         folder, servable.task, ", ".join(servable.text_signature) if takes_text else "ids",
-        options.stored_type,
+        options.stored_type, hint,
     )  # fmt: skip
 
 

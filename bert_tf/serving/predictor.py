@@ -307,6 +307,13 @@ def list_versions(folder):
     return [name for name in names if name.isdecimal()]
 
 
+def is_exported(path):
+    """Return whether a path is a folder of exported versions, or one of them."""
+    system = files.system(path)
+    is_version = system.exists(os.path.join(path, "saved_model.pb"))
+    return is_version or (system.isdir(path) and bool(list_versions(path)))
+
+
 def _newest_version(path):
     """Return the folder of the newest version in `path`, or `path` if it is a version itself."""
     system = files.system(path)
@@ -314,7 +321,10 @@ def _newest_version(path):
         return path
     versions = list_versions(path) if system.isdir(path) else []
     if not versions:
-        raise UserError(f"`model`: {path} is not a folder written by export_model.py")
+        raise UserError(
+            f"`model`: {path} is not a folder written by export_model.py, nor one with the "
+            "configuration of a model"
+        )
     return os.path.join(path, max(versions, key=int))
 
 

@@ -54,6 +54,8 @@ class TaskSpec:
       served: dict from the names of the exported models to `ServedTask`; the name of the task, with
         all outputs as answers, if it is empty.
       can_distill: whether the task can learn from a teacher.
+      heads: the names of the classes of transformers with its head, without their beginning, such
+        as "ForMaskedLM".
     """
 
     name: str
@@ -67,6 +69,7 @@ class TaskSpec:
     pipeline: Any = OnUse()
     served: dict[str, ServedTask] = dataclasses.field(default_factory=dict)
     can_distill: bool = False
+    heads: tuple[str, ...] = ()
 
 
 def register(spec):

@@ -8,8 +8,16 @@ import pytest
 from bert_tf import BertConfig, checkpoints
 from bert_tf.data import records
 from bert_tf.errors import UserError
-from bert_tf.modeling import BertPretrainer
-from tests.common import TINY, WORDS, write_vocab
+from bert_tf.modeling import (
+    BertClassifier,
+    BertModel,
+    BertMultipleChoice,
+    BertPretrainer,
+    BertSpanLabeler,
+    BertTokenClassifier,
+)
+from tests.common import TINY, WORDS, enlarge_weights, tiny, write_vocab
+from tests.serving.conftest import assert_alike
 
 
 @pytest.fixture(scope="module")
@@ -84,3 +92,56 @@ def test_model_is_a_folder(run_script, folders, capsys):
     assert "[MASK]" in capsys.readouterr().out
     with pytest.raises(UserError, match="--model: 'nothing' is neither a folder nor one of"):
         run_script("bert-tf fill-mask", "--model=nothing", "--text=a [MASK]")
+
+
+ANSWERS = [
+    (BertClassifier, "BertForSequenceClassification", "a b", "label"),
+    (BertModel, "BertModel", "a b", "vectors"),
+    (BertMultipleChoice, "BertForMultipleChoice", "a\tb\tc d", "choice"),
+    (BertTokenClassifier, "BertForTokenClassification", "a b", "entities"),
+    (BertSpanLabeler, "BertForQuestionAnswering", "a\tb c d", "answer"),
+    (BertPretrainer, "BertForMaskedLM", "a [MASK]", "words"),
+]
+ANSWERS[3:] = [pytest.param(*values, marks=pytest.mark.slow) for values in ANSWERS[3:]]
+
+
+@pytest.mark.parametrize(("model_class", "name", "line", "answer"), ANSWERS)
+def test_hugging_face_folder_answers(run_script, tmp_path, model_class, name, line, answer):
+    """predict.py and export_model.py find the task of a folder, and give the same answers."""
+    pytest.importorskip("tensorflow_text")
+    config = tiny(vocab_size=len(WORDS), max_position_embeddings=128)
+    labels = ["x", "y", "z"] if answer in ("label", "entities") else None
+    model = model_class(config, **({"num_labels": 3} if labels else {}))
+    enlarge_weights(model)
+    hf = str(tmp_path / "hf")
+    checkpoints.write_hugging_face(
+        hf, checkpoints.tensors(model), config, str(write_vocab(tmp_path)), labels=labels,
+        architecture=name,
+    )  # fmt: skip
+    (tmp_path / "in.txt").write_text(f"{line}\n")
+    log = run_script(
+        "export_model", f"--model_dir={hf}", f"--export_dir={tmp_path}/out", "--nowarm_up"
+    )
+    assert "programs that load it must `import tensorflow_text` first" in log
+    answers = []
+    for path in (hf, tmp_path / "out"):
+        run_script(
+            "bert-tf predict", f"--model={path}", f"--input_file={tmp_path}/in.txt",
+            f"--output_file={tmp_path}/answers.jsonl",
+        )  # fmt: skip
+        answers.append(json.loads((tmp_path / "answers.jsonl").read_text()))
+    assert answer in answers[0]
+    assert_alike(*answers)
+
+
+def test_model_without_a_task(run_script, tmp_path):
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    with pytest.raises(UserError, match=f"--model: {folder} is not a folder written by .*, nor"):
+        run_script("bert-tf predict", f"--model={folder}", f"--input_file={__file__}")
+    with pytest.raises(UserError, match=f"--model_dir: {folder} is neither a Hugging Face folder"):
+        run_script("export_model", f"--model_dir={folder}", f"--export_dir={tmp_path}/out")
+    with pytest.raises(UserError, match="--model_dir is required, for a fine-tuned model, or --m"):
+        run_script("export_model", f"--export_dir={tmp_path}/out")
+    with pytest.raises(UserError, match="--max_seq_length requires --task"):
+        run_script("export_model", "--model=x", "--max_seq_length=8", "--export_dir=x")

@@ -1,6 +1,7 @@
 """The script create_pretraining_data.py: its output, resuming after a kill, and its errors."""
 
 import errno
+import json
 import re
 import signal
 import subprocess
@@ -82,6 +83,24 @@ def test_the_sample_text(root, run_script, monkeypatch, tmp_path):
     assert re.search(r"unknown tokens +0\.00 %", log)
     path = str(tmp_path / "tf_examples.tfrecord")
     record_checks.check_lengths(path, records.PRETRAINING, {"S": 128, "P": 20})
+
+
+def test_vocabulary_and_casing_of_a_model(run_script, create, text_folder):
+    create("--output_file=cased", "--do_lower_case=false")
+    model = text_folder / "model"
+    model.mkdir()
+    (text_folder / "vocab.txt").rename(model / "vocab.txt")
+    size = len((model / "vocab.txt").read_text().split())
+    (model / "bert_config.json").write_text(json.dumps({"vocab_size": size}))
+    (model / "tokenizer_config.json").write_text('{"do_lower_case": false}')
+    log = run_script(
+        "create_pretraining_data", *FLAGS[:-1], "--model=model", "--output_file=of_model"
+    )
+    found = "bert_config_file (bert_config.json), vocab_file (vocab.txt), do_lower_case=False"
+    assert f"from model: {found}" in log
+    assert (text_folder / "cased").read_bytes() == (text_folder / "of_model").read_bytes()
+    with pytest.raises(UserError, match=r"^--vocab_file or --model is required"):
+        run_script("create_pretraining_data", *FLAGS[:-1], "--output_file=x")
 
 
 @pytest.mark.parametrize("name", ["x-00001-of-00003", "sizes.json", "x.json", "00002.json"])

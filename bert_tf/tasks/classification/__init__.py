@@ -30,6 +30,7 @@ SPEC = TaskSpec(
         ),
     },
     can_distill=True,
+    heads=("ForSequenceClassification",),
 )
 
 __getattr__, __all__ = lazy_names(

@@ -10,6 +10,7 @@ SPEC = TaskSpec(
     served={
         "fill_mask": ServedTask(f"{__name__}.answers:FillMaskAnswers", options=("num_best",)),
     },
+    heads=("ForMaskedLM", "ForPreTraining"),
 )
 
 __getattr__, __all__ = lazy_names(

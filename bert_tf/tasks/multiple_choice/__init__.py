@@ -13,6 +13,7 @@ SPEC = TaskSpec(
     make_servable=f"{__name__}.servable:multiple_choice_servable",
     pipeline=f"{__name__}.pipeline:MultipleChoice",
     served={"multiple_choice": ServedTask(f"{__name__}.answers:MultipleChoiceAnswers")},
+    heads=("ForMultipleChoice",),
 )
 
 __getattr__, __all__ = lazy_names(

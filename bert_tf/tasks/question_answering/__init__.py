@@ -19,6 +19,7 @@ SPEC = TaskSpec(
     make_servable=f"{__name__}.servable:question_answering_servable",
     pipeline=f"{__name__}.pipeline:QuestionAnswering",
     served={"question_answering": ServedTask(options=("version_2_with_negative",))},
+    heads=("ForQuestionAnswering",),
 )
 
 __getattr__, __all__ = lazy_names(

@@ -7,6 +7,7 @@ SPEC = TaskSpec(
     name="sentence_embedding",
     pretrained_servable=f"{__name__}.servable:pretrained_servable",
     pipeline=f"{__name__}.pipeline:SentenceEncoder",
+    heads=("Model",),
 )
 
 __getattr__, __all__ = lazy_names(

@@ -17,6 +17,7 @@ SPEC = TaskSpec(
             f"{__name__}.answers:TokenClassificationAnswers", options=("labels",)
         ),
     },
+    heads=("ForTokenClassification",),
 )
 
 __getattr__, __all__ = lazy_names(

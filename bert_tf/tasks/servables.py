@@ -1,0 +1,51 @@
+"""Models of any task as a `serving.Servable`, from the files of a run or of a pre-trained model."""
+
+import dataclasses
+
+from bert_tf import checkpoints, tasks
+from bert_tf.checkpoints.hugging_face import architecture_of
+from bert_tf.errors import UserError
+
+
+def load_servable(model_files, options):
+    """Return the `Servable` of a fine-tuned or pre-trained model; its files or head name the task.
+
+    Args:
+      model_files: the `checkpoints.PretrainedFiles` of a run, of a Hugging Face folder or of a
+        published model.
+      options: a `configs.ServingConfig`.
+
+    Raises:
+      UserError: if no task has this head, or the files do not fit.
+    """
+    spec, config = tasks.load_config(model_files.folder)
+    if spec is None:
+        pipeline = _find_pipeline(model_files.checkpoint)
+        return pipeline.from_preset(model_files)._servable(options)
+    config = dataclasses.replace(
+        config,
+        bert_config=model_files.bert_config,
+        vocab_file=model_files.vocab_file,
+        **model_files.tokenizer_settings,
+    )
+    return make_servable(spec, config, model_files.checkpoint, options)
+
+
+def make_servable(spec, config, checkpoint, options):
+    """Return the `Servable` of a `TaskSpec` and a `TaskConfig` with the weights of a checkpoint."""
+    model = spec.make_model(config)
+    checkpoints.warm_start(model, checkpoint, require_all=True, labels=config.labels or None)
+    return spec.make_servable(model, config, options)
+
+
+def _find_pipeline(checkpoint):
+    """Return the class of `bert_tf.pipelines` for the head of a pre-trained model."""
+    architectures = checkpoints.read_metadata(checkpoint).get("architectures")
+    shapes = checkpoints.open_checkpoint(checkpoint).shapes
+    name = architectures[0] if architectures else architecture_of(shapes)
+    # The classes of other architectures have other beginnings, as in "DistilBertForMaskedLM".
+    head = name[name.find("For") :] if "For" in name else "Model"
+    for spec in tasks.TASKS.values():
+        if head in spec.heads:
+            return spec.pipeline
+    raise UserError(f"{checkpoint}: no task of bert_tf has the head of {name}")
