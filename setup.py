@@ -130,6 +130,7 @@ setup(
             "nbclient>=0.10",
             "nbformat>=5.10",
             NUMBA,
+            "openpyxl>=3.1",
             "pyarrow>=15",
             "pytest>=8.0",
             "pytest-xdist>=3.5",
@@ -142,6 +143,8 @@ setup(
         "beam": ["apache-beam>=2.60"],
         # bert-tf ask --api=grpc.
         "grpc": ["tensorflow-serving-api>=2.19,<2.22"],
+        # Training, prediction and evaluation files of Excel.
+        "excel": ["openpyxl>=3.1"],
         # Models of the Hugging Face hub, hf://OWNER/NAME.
         "hub": ["huggingface_hub>=0.30"],
         # create_pretraining_data.py in half the time.

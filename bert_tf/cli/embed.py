@@ -53,9 +53,6 @@ flags.DEFINE_integer(
 def main():
     check_flags()
     options = pipelines.pipeline_options()
-    if not FLAGS["max_seq_length"].present:
-        # A sentence-transformers folder has its own default.
-        del options["max_seq_length"]
     encoder = bert_tf.SentenceEncoder.from_preset(
         pipelines.model_files(),
         pooling=FLAGS.pooling,

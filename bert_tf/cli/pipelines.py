@@ -53,7 +53,8 @@ def pipeline_options():
         "dtype": TrainConfig(dtype=FLAGS.dtype).dtype_policy,
         "strategy": bert_tf.training.make_strategy(**dataclasses.asdict(device)),
         "batch_size": FLAGS.batch_size,
-        "max_seq_length": FLAGS.max_seq_length,
+        # The default depends on the model.
+        "max_seq_length": FLAGS.max_seq_length if FLAGS["max_seq_length"].present else None,
     }
 
 

@@ -1,4 +1,4 @@
-"""Answer the rows of a table: CSV, TSV, JSON or Parquet in, the same with predictions out."""
+"""Answer the rows of a table: the same with predictions out, or CSV for Excel."""
 
 import csv
 import io
@@ -12,7 +12,7 @@ from bert_tf.errors import UserError
 from bert_tf.io import files
 
 # Files with these ends are tables even if no column of theirs is known.
-_ENDINGS = (".csv", ".json", ".jsonl", ".ndjson", ".parquet", ".pq")
+_ENDINGS = (".csv", *tables.ENDINGS)
 
 # Inputs of one text, or of two, whose columns may have any of the usual names.
 _USUAL_INPUTS = (("text",), ("text_a", "text_b"))
@@ -54,7 +54,7 @@ def open_table(predictor, path, text_columns=(), delimiter=None):
     from bert_tf.data.columns import Layout, find_columns
 
     inputs = [name for name in predictor.inputs if name != "numbers"]
-    ending = os.path.splitext(path)[1].lower()
+    ending = tables.ending_of(path)
     is_given = bool(text_columns or delimiter)
     if "endings" in inputs:
         if is_given:
@@ -83,9 +83,7 @@ def open_table(predictor, path, text_columns=(), delimiter=None):
         return None
     if first[2]:
         _raise(path, table_format, *first)
-    columns = find_columns(
-        path, names, layout, "test", len(inputs) + 1, not table_format.is_delimited
-    )
+    columns = find_columns(path, names, layout, "test", len(inputs) + 1, table_format.has_names)
     if len(columns.texts) < len(inputs):
         raise UserError(
             f"{path}: the model takes {' and '.join(inputs)}, but only one text column was found; "
@@ -111,6 +109,8 @@ def open_table(predictor, path, text_columns=(), delimiter=None):
         for name, position in zip(inputs, positions, strict=True)
     )
     console.info("%s: %s; columns %s; %d rows", path, table_format, used, len(cells))
+    if table_format.kind == "excel":
+        table_format = tables.TableFormat("delimited", ",")  # of the answers
     return Table(path, table_format, columns.names, cells, inputs_of_rows)
 
 
@@ -194,11 +194,11 @@ def answer_table(predictor, table, output_file, write):
 def _check_output(table, output_file):
     """Raise UserError if the end of a name promises another kind of file."""
     ending = os.path.splitext(output_file or "")[1].lower()
-    kinds = {".csv": "delimited", ".tsv": "delimited", **tables.ENDINGS}
+    kinds = {".csv": "delimited", ".tsv": "delimited", ".gz": "gzip", **tables.ENDINGS}
     if kinds.get(ending, table.format.kind) != table.format.kind:
         raise UserError(
-            f"`output_file`: the answers to {table.path} are {table.format}, as it is; use a name "
-            f"that does not end in {ending}"
+            f"`output_file`: the answers to {table.path} are {table.format}; use a name that does "
+            f"not end in {ending}"
         )
 
 

@@ -76,7 +76,7 @@ class ExportConfig(Config):
     max_seq_length: int | None = option(
         None,
         "Without model_dir: longest sequence in tokens; if not given 128, or 384 for "
-        "question_answering.",
+        "question_answering, or the most that the model supports.",
         minimum=1,
     )
     num_texts: int = option(

@@ -163,18 +163,20 @@ def with_header(path, columns, row, labels, known_names=()):
       path: of the file, for messages.
       columns: the `Columns` of a file in which no name is known.
       row: fields of its first line.
-      labels: list of the labels of all rows as text, the first row included.
+      labels: `Counter` of the labels of all rows as text, the first row included.
       known_names: the names in the header of the training file, () without one.
     """
-    names, first, others = tuple(name.strip() for name in row), labels[0].strip(), labels[1:]
+    names, label = tuple(name.strip() for name in row), row[columns.labels[0]].strip()
     reason = "as in the training file"
     if names != known_names:
-        if not first or _is_number(first) or first in others or len(others) < 2:
+        others = {name: count for name, count in labels.items() if name != label}
+        num_others = sum(others.values())
+        if not label or _is_number(label) or labels[label] > 1 or num_others < 2:
             return columns
-        repeat = 2 <= len(set(others)) <= len(others) / 2
+        repeat = 2 <= len(others) <= num_others / 2
         if not repeat and not all(map(_is_number, others)):
             return columns
-        reason = f"because the label {first!r} occurs nowhere else"
+        reason = f"because the label {label!r} occurs nowhere else"
     console.info(
         "%s: the first line, %s, is a header, %s; `header=no` makes it an example",
         path, ", ".join(names), reason,
@@ -184,7 +186,7 @@ def with_header(path, columns, row, labels, known_names=()):
 
 def _is_number(text):
     try:
-        return math.isfinite(read_number(text.strip(), ""))
+        return math.isfinite(read_number(text, ""))
     except ValueError:
         return False
 

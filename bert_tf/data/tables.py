@@ -1,6 +1,6 @@
-"""Tables of text: delimited files, JSON and Parquet, which are recognised by name and content.
+"""Tables of text: delimited files, JSON, Parquet and Excel, recognised by name and content.
 
-The module imports without TensorFlow, and pyarrow only for Parquet.
+The module imports without TensorFlow, pyarrow only for Parquet and openpyxl only for Excel.
 """
 
 import contextlib
@@ -11,10 +11,12 @@ import json
 import os
 import re
 import sys
+import zipfile
 from typing import NamedTuple
 
 from bert_tf.errors import UserError, check_unicode, reason
 from bert_tf.io import files, json_files
+from bert_tf.io.compressed import check_unpacked, unpack
 
 # Names of delimiters in messages and as values of `delimiter`.
 DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|"}
@@ -26,8 +28,19 @@ ENDINGS = {
     ".json": "json",
     ".jsonl": "json_lines",
     ".ndjson": "json_lines",
+    ".xlsx": "excel",
+    ".xlsm": "excel",
 }
-_NAMES = {"json": "JSON", "json_lines": "JSON lines", "parquet": "Parquet"}
+_NAMES = {"json": "JSON", "json_lines": "JSON lines", "parquet": "Parquet", "excel": "Excel"}
+
+# Files that are no tables, by their first bytes, and what to do with them.
+_OTHERS = (
+    (b"PK\x03\x04", "a zip archive", "unpack it, or name it .xlsx if it is from Excel"),
+    (b"\xd0\xcf\x11\xe0", "an Excel file of the old format", "save it as .xlsx or .csv"),
+    (b"BZh91AY&SY", "compressed by bzip2", "unpack it"),
+    (b"\xfd7zXZ\0", "compressed by xz", "unpack it"),
+    (b"\x28\xb5\x2f\xfd", "compressed by zstd", "unpack it"),
+)
 
 # How much of a file is read to recognise its format.
 _SAMPLE_BYTES = 1 << 16
@@ -40,8 +53,8 @@ class TableFormat(NamedTuple):
     """The format of a table.
 
     Attributes:
-      kind: "delimited", "json_lines" (an object in each line), "json" (a list of objects) or
-        "parquet".
+      kind: "delimited", "json_lines" (an object in each line), "json" (a list of objects),
+        "parquet" or "excel" (the first sheet of an .xlsx file).
       delimiter: the character between two columns of a delimited file. After any but the tab,
         fields may be quoted; in tab-separated files quotes are text, as in GLUE's.
     """
@@ -51,8 +64,13 @@ class TableFormat(NamedTuple):
 
     @property
     def is_delimited(self):
-        """Whether the first line may be a header; other kinds always have names of columns."""
+        """Whether the table is text with a delimiter."""
         return self.kind == "delimited"
+
+    @property
+    def has_names(self):
+        """Whether columns always have names; in other kinds the first row may be a header."""
+        return self.kind in ("json", "json_lines", "parquet")
 
     @property
     def unit(self):
@@ -78,17 +96,27 @@ def parse_delimiter(text):
 
 
 def format_by_name(path):
-    """Return the format of a file by its name alone: .csv has commas, others have tabs."""
-    return TableFormat("delimited", "," if path.lower().endswith(".csv") else "\t")
+    """Return the format of a file by its name alone: .csv has commas, .xlsx is Excel, others have
+    tabs.
+    """
+    ending = ending_of(path)
+    if ENDINGS.get(ending) == "excel":
+        return TableFormat("excel")
+    return TableFormat("delimited", "," if ending == ".csv" else "\t")
+
+
+def ending_of(path):
+    """Return the end of a name that tells its kind, ".csv" for a.CSV and a.csv.gz."""
+    return os.path.splitext(path.lower().removesuffix(".gz"))[1]
 
 
 def find_format(path, delimiter=None, names=()):
     """Recognise the format of a file.
 
-    JSON and Parquet are recognised by the end of the name or the first characters. The delimiter
-    of another file is the one that separates known names in the first line. Otherwise a file that
-    ends in .csv has tabs if all of its first lines have, else the delimiter that gives its first
-    lines the same number of columns; any other file has tabs.
+    JSON and Parquet are recognised by the end of the name or the first characters, Excel by its
+    name. The delimiter of another file is the one that separates known names in the first line.
+    Otherwise a file that ends in .csv has tabs if all of its first lines have, else the delimiter
+    that gives its first lines the same number of columns; any other file has tabs.
 
     Args:
       path: the file.
@@ -96,13 +124,18 @@ def find_format(path, delimiter=None, names=()):
       names: likely names of columns, in lower case.
 
     Raises:
-      UserError: if the file cannot be read, or is not UTF-8 as a whole.
+      UserError: if the file cannot be read, is an archive or not UTF-8 as a whole.
     """
     start = _read_start(path)
-    ending = os.path.splitext(path)[1].lower()
+    ending = ending_of(path)
     kind = ENDINGS.get(ending)
     if start.startswith(b"PAR1") or kind == "parquet":
         return TableFormat("parquet")
+    if kind == "excel":
+        return TableFormat("excel")
+    for magic, name, advice in _OTHERS:
+        if start.startswith(magic):
+            raise UserError(f"{path}: {name}, expected a table; {advice}")
     if start.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise UserError(f"{path}: the text is UTF-16, expected UTF-8; save the file as UTF-8")
     text = start.decode("utf-8-sig", "replace")
@@ -121,7 +154,7 @@ def find_format(path, delimiter=None, names=()):
 def _read_start(path):
     try:
         with files.system(path).GFile(path, "rb") as reader:
-            return reader.read(_SAMPLE_BYTES)
+            return unpack(reader, path).read(_SAMPLE_BYTES)
     except files.io_errors() as error:
         raise UserError(f"{path}: cannot be read ({reason(error)})") from None
 
@@ -168,7 +201,8 @@ def _sample_rows(lines, delimiter):
 def read_rows(path, table_format=None):
     """Read the rows of a table; blank lines are skipped.
 
-    JSON and Parquet give the names of their columns as the first row.
+    JSON and Parquet give the names of their columns as the first row. Text and JSON may be
+    compressed by gzip.
 
     Args:
       path: the file.
@@ -176,7 +210,8 @@ def read_rows(path, table_format=None):
 
     Yields:
       (number of the line or row from 1, list of cells, what is wrong with the row or None). The
-      cells of delimited files are str; those of JSON and Parquet are any values, None if missing.
+      cells of delimited files and Excel are str; those of JSON and Parquet are any values, None if
+      missing.
 
     Raises:
       UserError: if the file cannot be read.
@@ -185,6 +220,8 @@ def read_rows(path, table_format=None):
     kind, delimiter = table_format or format_by_name(path)
     if kind == "parquet":
         yield from _parquet_rows(path)
+    elif kind == "excel":
+        yield from _excel_rows(path)
     elif kind != "delimited":
         yield from _json_rows(path, kind)
     else:
@@ -206,7 +243,7 @@ def _lines(path):
     """Yield lines with their ends; bytes that are not UTF-8 come as lone surrogates."""
     try:
         with files.system(path).GFile(path, "rb") as reader:
-            for number, line in enumerate(reader):
+            for number, line in enumerate(unpack(reader, path)):
                 yield line.decode("utf-8" if number else "utf-8-sig", "surrogateescape")
     except files.io_errors() as error:
         raise UserError(f"{path}: cannot be read ({reason(error)})") from None
@@ -300,6 +337,35 @@ def _parquet_rows(path):
     yield 1, list(table.schema_arrow.names), None
     for number, row in enumerate(zip(*columns, strict=True), 1):
         yield number, list(row), None
+
+
+def _excel_rows(path):
+    """Yield the rows of the first sheet that have a cell; values of formulas are the saved ones."""
+    try:
+        import openpyxl
+    except ImportError:
+        raise UserError(
+            f"{path}: Excel files require the package openpyxl (pip install openpyxl), or save the "
+            "sheet as .csv"
+        ) from None
+    try:
+        with files.system(path).GFile(path, "rb") as reader:
+            data = io.BytesIO(reader.read())
+        with zipfile.ZipFile(data) as archive:
+            size = sum(member.file_size for member in archive.infolist())
+        check_unpacked(path, size, len(data.getvalue()))
+        sheet = openpyxl.load_workbook(data, read_only=True, data_only=True).worksheets[0]
+        for number, row in enumerate(sheet.iter_rows(values_only=True), 1):
+            cells = list(map(as_text, row))
+            while cells and not cells[-1]:  # cells that only have a format
+                del cells[-1]
+            if cells:
+                yield number, cells, _text_problem("".join(cells))
+    except UserError:
+        raise
+    # Readers of damaged files raise exceptions of many classes.
+    except Exception as error:
+        raise UserError(f"{path}: cannot be read as Excel ({reason(error)})") from None
 
 
 def as_text(value):

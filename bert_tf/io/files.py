@@ -16,10 +16,10 @@ import os
 import re
 import shutil
 import sys
-import zlib
 
 from bert_tf import console
 from bert_tf.errors import UserError, reason
+from bert_tf.io.compressed import unpack
 
 # Files that are saved next to a model's checkpoint and belong to it.
 CONFIG, VOCABULARY = "bert_config.json", "vocab.txt"
@@ -181,9 +181,13 @@ def expand(patterns, argument):
 
 
 def read_text(path):
-    """Return the text of a file; raise UserError if it is missing or not UTF-8."""
+    """Return the text of a file, which may be compressed by gzip.
+
+    Raises:
+      UserError: if it is missing, damaged or not UTF-8.
+    """
     with _naming_errors(f"{path}: cannot be read"), system(path).GFile(path, "rb") as reader:
-        data = reader.read()
+        data = unpack(io.BytesIO(reader.read()), path).read()  # a pipe does not allow seeking
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -205,12 +209,8 @@ def read_lines(path, on_progress=None, strict=False):
     num_invalid, first_invalid, number = 0, 0, 0
     try:
         with system(path).GFile(path, "rb") as reader:
-            is_gzip = reader.read(2) == b"\x1f\x8b"
-            reader.seek(0)
-            # Buffered, because the lines of a `GzipFile` are found by Python code.
-            lines = io.BufferedReader(gzip.GzipFile(fileobj=reader)) if is_gzip else reader
             position = 0
-            for number, line in enumerate(lines, 1):
+            for number, line in enumerate(unpack(reader, path), 1):
                 line = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
                 if on_progress and number % 200 == 0:
                     position, previous = reader.tell(), position
@@ -225,7 +225,7 @@ def read_lines(path, on_progress=None, strict=False):
                     yield line.decode("utf-8", "ignore")
             if on_progress:
                 on_progress(reader.tell() - position)
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+    except gzip.BadGzipFile as error:
         raise UserError(f"{path}, line {number + 1}: cannot be unpacked ({error})") from None
     except io_errors() as error:
         raise UserError(f"{path}: cannot be read ({reason(error)})") from None

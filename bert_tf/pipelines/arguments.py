@@ -1,10 +1,72 @@
-"""Lists of texts as users give them to pipelines, checked."""
+"""Arguments as users give them to pipelines: their names, lists of texts and datasets, checked."""
 
+import functools
+import itertools
 from collections.abc import Mapping, Set
 
+import keras
 import numpy as np
+import tensorflow as tf
 
 from bert_tf.errors import UserError, check_unicode
+
+
+def with_keras_names(**names):
+    """Return a decorator that adds Keras' names of arguments, a dict such as {"x": "texts"}."""
+
+    def decorate(method):
+        @functools.wraps(method)
+        def call(*arguments, **options):
+            for name, own in names.items():
+                if name in options:
+                    if own in options:
+                        raise UserError(f"`{name}` and `{own}` are the same argument")
+                    options[own] = options.pop(name)
+            return method(*arguments, **options)
+
+        return call
+
+    return decorate
+
+
+def as_dataset(values):
+    """Return a `keras.utils.PyDataset` as a `tf.data.Dataset` of batches, other values as given.
+
+    Each pass over the dataset reads all batches, and ends with `on_epoch_end`.
+    """
+    if not isinstance(values, keras.utils.PyDataset):
+        return values
+
+    def batches():
+        for i in range(values.num_batches):
+            yield tf.nest.map_structure(tf.convert_to_tensor, values[i])
+        values.on_epoch_end()
+
+    def any_size(x):
+        return tf.TensorSpec((None, *x.shape[1:]), x.dtype)
+
+    first = tf.nest.map_structure(tf.convert_to_tensor, values[0])
+    spec = tf.nest.map_structure(any_size, first)
+    dataset = tf.data.Dataset.from_generator(batches, output_signature=spec)
+    return dataset.apply(tf.data.experimental.assert_cardinality(values.num_batches))
+
+
+def read_dataset(values):
+    """Return the texts, or pairs of texts, of a dataset of batches as a list; see `as_dataset`.
+
+    Labels and weights are left out. Values that are no dataset are returned as given.
+    """
+    values = as_dataset(values)
+    if not isinstance(values, tf.data.Dataset):
+        return values
+    if isinstance(values.element_spec, tuple):
+        values = values.map(lambda texts, *_: texts)
+    batches = []
+    for texts in values.as_numpy_iterator():
+        columns = texts if isinstance(texts, tuple) else (texts,)
+        columns = [np.atleast_1d(x).tolist() for x in columns]
+        batches.append(list(zip(*columns, strict=True)) if len(columns) > 1 else columns[0])
+    return list(itertools.chain.from_iterable(batches))
 
 
 def check_list(values, argument, expected):
@@ -16,6 +78,8 @@ def check_list(values, argument, expected):
         raise UserError(f"`{argument}`: expected {expected}, found a single str")
     if isinstance(values, (Mapping, Set)):  # a list of these would be that of the keys
         raise UserError(f"`{argument}`: expected {expected}, found a {type(values).__name__}")
+    if isinstance(values, tf.Tensor):
+        values = values.numpy()
     if hasattr(values, "columns") and hasattr(values, "to_numpy"):  # of pandas or Polars
         values = values.to_numpy()
         values = values[:, 0] if values.shape[1] == 1 else values

@@ -28,6 +28,11 @@ from bert_tf.training.task_spec import TaskSpec
 # Defaults of the scripts.
 LEARNING_RATE, EPOCHS, BATCH_SIZE = 5e-5, FitConfig.epochs, FitConfig.batch_size
 
+# Losses that take the outputs for probabilities if they are given by name.
+_CROSSENTROPIES = (
+    "binary_crossentropy", "categorical_crossentropy", "sparse_categorical_crossentropy"
+)  # fmt: skip
+
 
 class _CheckLoss(keras.callbacks.Callback):
     """Stops training with a UserError when the loss is not finite."""
@@ -80,6 +85,8 @@ class TaskPipeline(Pipeline):
         # The arguments of `compile`, and the optimizer if none was given.
         self._compile_arguments: dict[str, Any] = {}
         self._default_optimizer = None
+        # What the training step with the default optimizer was compiled for.
+        self._fit_key: tuple = ()
 
     @classmethod
     def _from_preset(cls, preset, dtype=None, load_weights=True, **values):
@@ -101,11 +108,8 @@ class TaskPipeline(Pipeline):
         if stored:
             config = dataclasses.replace(stored, vocab_file=model_files.vocab_file, **values)
         else:
-            bert_config = model_files.bert_config
-            default = config_class().resolve().max_seq_length
-            limit = min(default, bert_config.max_position_embeddings)
             config = config_class.of_pretrained(
-                bert_config, model_files.vocab_file, **{"max_seq_length": limit, **values}
+                model_files.bert_config, model_files.vocab_file, **values
             )
         check_length(config.max_seq_length, config.bert_config)
         pipeline = cls(cls.spec.make_model(config, dtype), config)
@@ -144,16 +148,37 @@ class TaskPipeline(Pipeline):
         Args:
           optimizer: a Keras optimizer; None for the default, with a learning rate that decays over
             the steps of each `fit`.
-          loss: a Keras loss of the model's logits; None for the loss of the task.
+          loss: a Keras loss of the model's logits; None, or the name of the cross entropy that
+            fits the task, for the loss of the task.
           metrics: Keras metrics of the logits; None for those of the task.
           **options: further arguments of `keras.Model.compile`, such as `jit_compile`.
+
+        Raises:
+          UserError: if the loss is not one of logits.
         """
-        given = {"loss": loss, "metrics": metrics, **options}
+        given = {"loss": self._loss_of_logits(loss), "metrics": metrics, **options}
         self._compile_arguments = {name: x for name, x in given.items() if x is not None}
-        self._default_optimizer = None
+        self._default_optimizer, self._fit_key = None, ()
         if optimizer is None:
             optimizer = self._default_optimizer = keras.optimizers.SGD()  # until `fit` is called
         self._compile(optimizer)
+
+    def _loss_of_logits(self, loss):
+        """Return a loss as given, None for a name of the default; UserError if it is neither."""
+        found = keras.losses.get(loss) if isinstance(loss, str) else loss
+        name = getattr(found, "__name__", None)
+        if name in _CROSSENTROPIES:
+            default = keras.tree.flatten(self._default_compile_arguments()["loss"])[0]
+            expected = getattr(default, "name", default)
+            if name not in (expected, expected.removeprefix("sparse_")):
+                raise UserError(f"`loss={name}`: expected {expected}, which fits the task")
+            return None
+        if getattr(found, "from_logits", None) is False:
+            raise UserError(
+                f"`loss`: the model returns logits, not probabilities; expected "
+                f"{type(found).__name__}(from_logits=True)"
+            )
+        return loss
 
     def _compile(self, optimizer):
         with self.model.distribute_strategy.scope():
@@ -187,11 +212,7 @@ class TaskPipeline(Pipeline):
                     "over all of them; give `steps_per_epoch`, or `compile` an optimizer"
                 )
             rate = LEARNING_RATE if config.learning_rate is None else config.learning_rate
-            with self.model.distribute_strategy.scope():
-                self._default_optimizer = make_optimizer(
-                    OptimizerConfig(learning_rate=rate), int(num_steps) * config.epochs
-                )
-            self._compile(self._default_optimizer)
+            self._restart_default_optimizer(optimizer, rate, int(num_steps) * config.epochs)
         elif config.learning_rate is not None:
             raise UserError(
                 "`learning_rate` cannot be combined with an optimizer given to `compile`"
@@ -211,12 +232,28 @@ class TaskPipeline(Pipeline):
         self._is_random = False
         return history
 
+    def _restart_default_optimizer(self, optimizer, rate, num_steps):
+        """Compile the model for a run of that many steps, or reuse the step that is compiled.
+
+        `optimizer` is that of the model, None if it is not compiled.
+        """
+        variables = tuple(map(id, self.model.trainable_variables))
+        key = (rate, num_steps, self.model.skip_padding, variables)
+        if key == self._fit_key and optimizer is self._default_optimizer:
+            for variable in optimizer.variables:
+                variable.assign(tf.zeros_like(variable))
+            return
+        with self.model.distribute_strategy.scope():
+            self._default_optimizer = make_optimizer(OptimizerConfig(learning_rate=rate), num_steps)
+        self._compile(self._default_optimizer)
+        self._fit_key = key
+
     def _evaluate(self, dataset, options):
-        """Return loss and metrics on a dataset of batches as a dict."""
+        """Return loss and metrics on a dataset of batches, as a dict unless `options` differ."""
         if not self.model.compiled:
             self.compile()
         with self._running_keras():
-            return self.model.evaluate(dataset, return_dict=True, **options)
+            return self.model.evaluate(dataset, **{"return_dict": True, **options})
 
     @contextlib.contextmanager
     def _running_keras(self):

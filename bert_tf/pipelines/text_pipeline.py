@@ -25,7 +25,7 @@ from bert_tf.pipelines.saving import Pipeline
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.packing import LengthCounter, log_truncated, pack_pair
 from bert_tf.training import Workers, make_strategy, on_all_replicas, per_replica
-from bert_tf.training.task_config import check_length
+from bert_tf.training.task_config import valid_length
 
 _PAIR = re.compile(r"^(.*) \|\|\| (.*)$")
 
@@ -208,7 +208,7 @@ class TextPipeline(Pipeline):
         tokenizer: FullTokenizer,
         strategy: tf.distribute.Strategy | None = None,
         batch_size: int = 32,
-        max_seq_length: int = 128,
+        max_seq_length: int | None = None,
     ):
         """Create a pipeline from a model.
 
@@ -218,12 +218,13 @@ class TextPipeline(Pipeline):
           strategy: a `tf.distribute.Strategy` of one process; by default all available devices
             are used.
           batch_size: the global batch size.
-          max_seq_length: maximum number of tokens; longer texts are truncated. A UserError is
-            raised if the model does not support this length.
+          max_seq_length: maximum number of tokens; longer texts are truncated. None for 128, or
+            what the model supports if that is less. A UserError is raised if the model does not
+            support this length.
         """
         batch_size = BatchConfig(batch_size).validate().batch_size
-        check_length(max_seq_length, model.config)
-        self.model, self.tokenizer, self.max_seq_length = model, tokenizer, max_seq_length
+        self.model, self.tokenizer = model, tokenizer
+        self.max_seq_length = valid_length(max_seq_length, model.config)
         self._strategy, self._batch_size = strategy or make_strategy(), batch_size
 
     @classmethod

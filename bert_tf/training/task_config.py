@@ -110,9 +110,9 @@ class TaskConfig(Config):
         `**options` the values of other attributes, None for the default.
         """
         given = {name: value for name, value in options.items() if value is not None}
-        config = cls(bert_config, vocab_file, do_lower_case, **given)
-        check_length(config.max_seq_length, bert_config)
-        return config
+        default = cls().resolve().max_seq_length
+        length = valid_length(given.pop("max_seq_length", None), bert_config, default)
+        return cls(bert_config, vocab_file, do_lower_case, max_seq_length=length, **given)
 
     def save(self, folder):
         """Write the side file, `bert_config.json` and `vocab.txt` into a folder, all or none."""
@@ -219,6 +219,14 @@ def check_labels(labels):
 
 # [CLS] a [SEP] b [SEP] with one token in each text.
 SHORTEST = 5
+
+
+def valid_length(max_seq_length, config, default=128):
+    """Return a length for `check_length`; for None the default, or the model's limit if lower."""
+    if max_seq_length is None:
+        max_seq_length = min(default, config.max_position_embeddings)
+    check_length(max_seq_length, config)
+    return max_seq_length
 
 
 def check_length(max_seq_length, config):

@@ -1,5 +1,6 @@
 """Tables in, tables with predictions out, with a model that looks for the letter x."""
 
+import gzip
 import json
 
 import numpy as np
@@ -152,3 +153,22 @@ def test_lines_of_json_by_column(tmp_path):
     assert model.read(json.dumps({**expected, "nr": 1}), as_json=True) == expected
     with pytest.raises(ValueError, match=r"text, numbers \(or review, age, price\)"):
         model.read('{"review": "x"}', as_json=True)
+
+
+def test_gzip_and_excel(answer, tmp_path):
+    """Their answers are not compressed, and those to Excel are CSV."""
+    model = Fake("text", columns=REVIEWS)
+    packed = gzip.compress(b'{"review": "x"}\n')
+    row = {"review": "x", "prediction": "yes", "probabilities": {"no": 0.25, "yes": 0.75}}
+    assert json.loads(answer("a.jsonl.gz", packed, model, "out.jsonl")) == row
+    with pytest.raises(bert_tf.UserError, match=r"are JSON lines; use a name .* end in \.gz"):
+        answer("a.jsonl.gz", packed, model)
+    book = pytest.importorskip("openpyxl").Workbook()
+    for cells in (["nr", "review"], [1, "a, x"]):
+        book.active.append(cells)
+    book.save(tmp_path / "a.xlsx")
+    data = (tmp_path / "a.xlsx").read_bytes()
+    expected = b'nr,review,prediction,probability_no,probability_yes\n1,"a, x",yes,0.25,0.75\n'
+    assert answer("a.xlsx", data, model, "out.csv") == expected
+    with pytest.raises(bert_tf.UserError, match=r"are comma-separated.* end in \.xlsx"):
+        answer("a.xlsx", data, model)

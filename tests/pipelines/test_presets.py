@@ -80,9 +80,11 @@ def test_unknown_casing_is_reported(model_folder, caplog):
     assert f"{model_folder} " in caplog.text and "`do_lower_case=True`" in caplog.text
 
 
-def test_settings_of_a_sentence_transformers_folder(tmp_path):
-    def options():
-        return sentence_transformers_options(str(tmp_path))
+def test_settings_of_a_sentence_transformers_folder(tmp_path, caplog):
+    caplog.set_level("INFO", "bert_tf")
+
+    def options(pooling=None):
+        return sentence_transformers_options(str(tmp_path), pooling)
 
     assert options() == {}
     modules_file = tmp_path / "modules.json"
@@ -99,12 +101,38 @@ def test_settings_of_a_sentence_transformers_folder(tmp_path):
     config = tmp_path / "1_Pooling" / "config.json"
     config.write_text(json.dumps({"pooling_mode_cls_token": True, "word_embedding_dimension": 3}))
     assert options() == {"pooling": "cls", "layer": -1, "normalize": False}
+    assert options("cls") == options() and not caplog.text
+    assert options("max") == {**options(), "pooling": "max"}
+    assert f"`pooling=max` as given; {tmp_path} has cls" in caplog.text
     config.write_text(json.dumps({"pooling_mode_weightedmean_tokens": True}))
     with pytest.raises(bert_tf.UserError, match=f"{tmp_path}: .*pooling_mode_weightedmean_tokens"):
         options()
+    assert options("mean")["pooling"] == "mean"
+    assert "`pooling=mean` as given" in caplog.text and "weightedmean" in caplog.text
+    # A folder that was not downloaded completely, and one that has no such module.
+    config.unlink()
+    message = f"^{config} does not exist, although modules.json lists it; `pooling` overrides it$"
+    with pytest.raises(bert_tf.UserError, match=message):
+        options()
+    assert options("cls")["pooling"] == "cls"
+    modules_file.write_text(json.dumps(modules[:1]))
+    assert options() == {"pooling": "mean", "layer": -1, "normalize": False}
     modules_file.write_text("{}{")
     with pytest.raises(bert_tf.UserError, match=f"{modules_file}, line 1: not JSON"):
         options()
+
+
+@pytest.mark.parametrize("given", [None, 8])
+def test_length_of_a_model_with_fewer_positions_than_the_default(model_folder, given, run_script):
+    for pipeline in (bert_tf.SentenceEncoder, bert_tf.FillMask, bert_tf.pipelines.TokenVectors):
+        loaded = pipeline.from_preset(model_folder, max_seq_length=given)
+        assert loaded.max_seq_length == (given or 12)
+    classifier = bert_tf.TextClassifier.from_preset(model_folder, ["x", "y"], max_seq_length=given)
+    assert classifier.config.max_seq_length == (given or 12)
+    flags = [f"--max_seq_length={given}"] if given else []
+    run_script("bert-tf fill-mask", f"--model={model_folder}", "--text=a [MASK]", *flags)
+    with pytest.raises(bert_tf.UserError, match=r"`max_seq_length=13` exceeds .* 12"):
+        bert_tf.FillMask.from_preset(model_folder, max_seq_length=13)
 
 
 def test_a_loaded_model_no_longer_needs_its_folder(model_folder, tmp_path, monkeypatch):

@@ -343,6 +343,39 @@ def test_hugging_face_folder(encoder_folder, tmp_path):
     assert set(classifier.predict(["a"])[0]["probabilities"]) == {"x", "y"}
 
 
+def test_one_output_is_a_score(transformers, encoder_folder, tmp_path):
+    """A cross-encoder: as in transformers a regression, where no file says what it is."""
+    import torch
+
+    keras.utils.set_random_seed(0)
+    config = bert_tf.BertConfig.from_json_file(str(encoder_folder / "bert_config.json"))
+    model = bert_tf.BertClassifier(config, 1)
+    vocab_file, folder = str(encoder_folder / "vocab.txt"), str(tmp_path / "hf")
+    checkpoints.write_hugging_face(folder, checkpoints.tensors(model), config, vocab_file)
+    assert "problem_type" not in (tmp_path / "hf" / "config.json").read_text()
+    classifier = bert_tf.TextClassifier.from_preset(folder)
+    assert classifier.config.task_type == "regression"
+    scores = [answer["score"] for answer in classifier.predict(PAIRS)]
+
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    peer = transformers.AutoModelForSequenceClassification.from_pretrained(folder).eval()
+    for (a, b), score in zip(PAIRS, scores, strict=True):
+        inputs = tokenizer(a, b or None, return_tensors="pt")
+        with torch.no_grad():
+            np.testing.assert_allclose(score, peer(**inputs).logits[0, 0], atol=1e-5)
+    inputs["labels"] = torch.tensor([1.0])
+    peer(**inputs)
+    assert peer.config.problem_type == "regression"  # what transformers makes of one output
+
+    # The head of a choice has one output too.
+    checkpoints.write_hugging_face(
+        str(tmp_path / "choice"), checkpoints.tensors(bert_tf.BertMultipleChoice(config)), config,
+        vocab_file,
+    )  # fmt: skip
+    with pytest.raises(bert_tf.UserError, match="`labels`: expected at least two"):
+        bert_tf.TextClassifier.from_preset(tmp_path / "choice")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -562,3 +595,127 @@ def test_models_with_other_inputs_are_refused(encoder_folder, tmp_path, changes,
     classifier.save_to_preset(tmp_path / "saved")
     with pytest.raises(bert_tf.UserError, match=match):
         bert_tf.TextClassifier.from_preset(tmp_path / "saved")
+
+
+class Batches(keras.utils.PyDataset):
+    """Two batches of texts and label indices."""
+
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, index):
+        part = slice(6 * index, 6 * index + 6)
+        return np.array(TEXTS[part]), np.array([1, 0] * 3)
+
+
+def test_forms_of_the_arguments(encoder_folder):
+    """All forms of the same texts and labels give the same loss and the same answers."""
+    pd = pytest.importorskip("pandas")
+    classifier = make(encoder_folder)
+    ids = np.array([1, 0] * 6)
+    results = [
+        classifier.evaluate(texts, labels, verbose=0)["loss"]
+        for texts, labels in (
+            (TEXTS, LABELS), (np.array(TEXTS), ids), (tf.constant(TEXTS), tf.constant(ids)),
+            (pd.DataFrame({"text": TEXTS}), pd.DataFrame({"label": LABELS})),
+            (pd.Series(TEXTS), ids.astype(float)), (TEXTS, ids[:, None]), (TEXTS, ids == 1),
+            (TEXTS, np.eye(2)[ids]), (TEXTS, np.eye(2, dtype=int)[ids].tolist()),
+            (Batches(), None),
+            (tf.data.Dataset.from_tensor_slices((TEXTS, np.eye(2)[ids])).batch(6), None),
+            (tf.data.Dataset.from_tensor_slices((TEXTS, ids == 1)).batch(6), None),
+        )
+    ]  # fmt: skip
+    results += [
+        classifier.evaluate(x=TEXTS, y=LABELS, verbose=0, return_dict=True)["loss"],
+        classifier.evaluate(TEXTS, LABELS, verbose=0, return_dict=False)[0],
+    ]
+    np.testing.assert_allclose(results, results[0], rtol=1e-5)
+    expected = classifier.predict(TEXTS)
+    dataset = tf.data.Dataset.from_tensor_slices((TEXTS, LABELS)).batch(5)
+    for texts in (
+        np.array(TEXTS), tf.constant(TEXTS), pd.DataFrame({"text": TEXTS}), pd.Series(TEXTS),
+        Batches(), dataset, dataset.map(lambda x, _: x),
+    ):  # fmt: skip
+        assert classifier.predict(x=texts, verbose=0) == expected
+    assert classifier.predict(TEXTS[1]) == expected[1]
+    pairs = classifier.predict([("a", "b"), ("c", "d")])
+    columns = tf.data.Dataset.from_tensor_slices((["a", "c"], ["b", "d"]))
+    columns = columns.map(lambda a, b: ((a, b), 0)).batch(2)
+    for texts in ((["a", "c"], ["b", "d"]), pd.DataFrame([["a", "b"], ["c", "d"]]), columns):
+        assert classifier.predict(texts) == pairs
+    history = classifier.fit(x=Batches(), validation_data=Batches(), epochs=2, verbose=0)
+    assert len(history.history["val_loss"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        ([[1, 1]] * 12, "numbers 0 and one 1"),
+        ([[0, 1, 0]] * 12, "expected a label, or 2 numbers 0 and one 1"),
+        ([0.5] * 12, "not one of the labels"),
+        ([2.0] * 12, "not one of the labels"),
+        ([None] * 12, "not one of the labels"),
+        ([float("nan")] * 12, "not one of the labels"),
+    ],
+)
+def test_wrong_forms_of_labels(encoder_folder, labels, message):
+    with pytest.raises(bert_tf.UserError, match=f"`labels`: item 0 is .*{message}"):
+        make(encoder_folder).evaluate(TEXTS, labels)
+
+
+def test_balanced_weights_are_those_of_scikit_learn():
+    sklearn = pytest.importorskip("sklearn.utils")
+    labels = np.array(["x", "y", "y", "z", "y", "x", "y"])
+    encoder = LabelEncoder("classification", ["w", "x", "y", "z"])
+    weights = encoder.label_weights("balanced", encoder.encode(labels, "labels"))
+    expected = sklearn.compute_class_weight("balanced", classes=np.unique(labels), y=labels)
+    np.testing.assert_allclose(weights, [1, *expected], rtol=1e-6)
+    for wrong, targets, message in (
+        ("balanced", None, "requires lists"),
+        ("even", [0], "expected a dict"),
+        ([1, 2], [0], "expected a dict"),
+    ):
+        with pytest.raises(bert_tf.UserError, match=f"`class_weight.*{message}"):
+            encoder.label_weights(wrong, targets)
+
+
+def test_losses_are_of_logits(encoder_folder):
+    losses = []
+    for loss in (None, "sparse_categorical_crossentropy", "categorical_crossentropy",
+                 keras.losses.SparseCategoricalCrossentropy(from_logits=True)):  # fmt: skip
+        classifier = make(encoder_folder)
+        classifier.compile("sgd", loss, metrics=["accuracy"])
+        losses.append(classifier.evaluate(TEXTS, LABELS, verbose=0)["loss"])
+    np.testing.assert_allclose(losses, losses[0], rtol=1e-6)
+    for loss in (keras.losses.SparseCategoricalCrossentropy(), "binary_crossentropy"):
+        with pytest.raises(bert_tf.UserError, match=r"from_logits=True|`loss=binary_crossentropy`"):
+            classifier.compile("sgd", loss)
+
+
+def test_a_second_fit_reuses_the_compiled_step(encoder_folder):
+    """It makes the steps of a newly compiled one."""
+    weights, steps = [], []
+    for is_new in (False, True):
+        classifier = make(encoder_folder)
+        for _ in range(2):
+            if is_new:
+                classifier.compile()
+            classifier.fit(TEXTS, LABELS, epochs=2, batch_size=6, shuffle=False, verbose=0)
+            steps.append(classifier.model.train_function)
+        weights.append(classifier.model.get_weights())
+        # With other steps or frozen weights it is compiled.
+        classifier.model.get_layer("bert").trainable = False
+        classifier.fit(TEXTS, LABELS, epochs=2, batch_size=6, verbose=0)
+        assert classifier.model.train_function is not steps[-1]
+        before = classifier.model.train_function
+        classifier.fit(TEXTS, LABELS, epochs=1, batch_size=6, verbose=0)
+        assert classifier.model.train_function is not before
+    assert steps[0] is steps[1] and steps[2] is not steps[3]
+    for a, b in zip(*weights, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_number_of_classes(encoder_folder):
+    assert make(encoder_folder, None, num_classes=3).config.labels == ("0", "1", "2")
+    with pytest.raises(bert_tf.UserError, match="`labels` and `num_classes` cannot"):
+        make(encoder_folder, num_classes=2)

@@ -1,5 +1,7 @@
 """Custom files of any kind: formats that are recognised, reports, and errors about columns."""
 
+import datetime
+import gzip
 import json
 import sys
 from collections import Counter
@@ -8,6 +10,7 @@ import pytest
 
 import bert_tf
 from bert_tf.data import tables
+from bert_tf.io import compressed
 from bert_tf.tasks.classification import Example, FileSource, Layout, custom_task, read_examples
 from bert_tf.tasks.classification.config import DevSplit
 from bert_tf.tasks.classification.examples import hold_out
@@ -29,6 +32,7 @@ def delimited(delimiter, header=True):
     return "\n".join([*([f"text{delimiter}label"] if header else []), *rows]) + "\n"
 
 
+@pytest.mark.parametrize("is_packed", [False, True])
 @pytest.mark.parametrize(
     ("name", "text"),
     [
@@ -45,9 +49,73 @@ def delimited(delimiter, header=True):
         ("a.json", "\n".join(map(json.dumps, OBJECTS))),
     ],
 )
-def test_formats_are_recognised(tmp_path, name, text):
-    (tmp_path / name).write_text(text)
-    assert read(tmp_path / name) == ROWS
+def test_formats_are_recognised(tmp_path, name, text, is_packed):
+    data = text.encode()
+    path = tmp_path / (f"{name}.gz" if is_packed else name)
+    path.write_bytes(gzip.compress(data) if is_packed else data)
+    assert read(path) == ROWS
+
+
+@pytest.mark.parametrize("name", ["a.csv.gz", "a.json.gz"])
+def test_damaged_gzip_files(tmp_path, monkeypatch, name):
+    data = gzip.compress(b"[" + b"\0" * 100_000)
+    (tmp_path / name).write_bytes(data[:-20])
+    with pytest.raises(bert_tf.UserError, match=rf"{name}: cannot be read \(Compressed file ended"):
+        read(tmp_path / name)
+    monkeypatch.setattr(compressed, "_MAX_UNPACKED", 1000)
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(bert_tf.UserError, match=rf"{name}: it unpacks to more than 100 times"):
+        read(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("magic", "message"),
+    [
+        (b"PK\x03\x04", r"a zip archive, expected a table; unpack it"),
+        (b"\xd0\xcf\x11\xe0\xa1\xb1", r"old format, expected a table; save it as \.xlsx"),
+        (b"BZh91AY&SY", "bzip2, expected a table; unpack it"),
+    ],
+)
+def test_files_that_are_no_tables(tmp_path, magic, message):
+    (tmp_path / "a.csv").write_bytes(magic + bytes(50))
+    with pytest.raises(bert_tf.UserError, match=rf"a\.csv: .*{message}"):
+        read(tmp_path / "a.csv")
+
+
+@pytest.mark.parametrize("header", [["nr", "review", "sentiment"], ["id", "text", "label"]])
+def test_excel(tmp_path, monkeypatch, header):
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    book.create_sheet("other").append(["not read"])
+    for row in (
+        header,
+        [1, "a\nb", 1],
+        [],
+        [2, '"c", d', 0.5],
+        [3, datetime.date(2020, 1, 2), "x"],
+    ):
+        book.active.append(row)
+    book.active["F9"].font = openpyxl.styles.Font(bold=True)  # a cell that only has a format
+    book.save(tmp_path / "a.xlsx")
+    rows = [("a\nb", "1"), ('"c", d', "0.5"), ("2020-01-02 00:00:00", "x")]
+    assert read(tmp_path / "a.xlsx") == rows
+    assert read(tmp_path / "a.xlsx", text=("1",), label=("0",))[0] == ("a\nb", "1")
+    with pytest.raises(bert_tf.UserError, match=r"a\.xlsx, row 5: the score 'x' is not a number"):
+        read(tmp_path / "a.xlsx", task_type="regression")
+    monkeypatch.setattr(compressed, "_MAX_UNPACKED", 1000)
+    monkeypatch.setattr(compressed, "_MAX_RATIO", 1)
+    with pytest.raises(bert_tf.UserError, match=r"a\.xlsx: it unpacks to more than"):
+        read(tmp_path / "a.xlsx")
+    (tmp_path / "b.xlsx").write_bytes(b"PK\x03\x04")
+    with pytest.raises(bert_tf.UserError, match=r"b\.xlsx: cannot be read as Excel"):
+        read(tmp_path / "b.xlsx")
+
+
+def test_excel_requires_a_package(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "openpyxl", None)
+    (tmp_path / "a.xlsx").write_bytes(b"PK\x03\x04")
+    with pytest.raises(bert_tf.UserError, match=r"pip install openpyxl.*save the sheet as \.csv"):
+        read(tmp_path / "a.xlsx")
 
 
 def test_what_is_not_a_delimiter(tmp_path):
@@ -59,6 +127,16 @@ def test_what_is_not_a_delimiter(tmp_path):
     assert [x[0] for x in read(tmp_path / "a.txt", "test")] == ["good, very good", "bad, very bad"]
     (tmp_path / "a.csv").write_text('text,label\n"a;b",x\n"c;d",y\n')
     assert read(tmp_path / "a.csv") == [("a;b", "x"), ("c;d", "y")]
+
+
+def test_quotes_in_tab_separated_files(tmp_path, caplog):
+    """They are text, as in the release; fields that a program has quoted give a warning."""
+    text = '"He said ""no""."\tx\n"A quote," she said.\ty\n"No more."\ty\n'
+    (tmp_path / "a.tsv").write_text(text)
+    assert [x[0] for x in read(tmp_path / "a.tsv")] == [
+        '"He said ""no""."', '"A quote," she said.', '"No more."'
+    ]  # fmt: skip
+    assert "texts in quotes, which are kept in tab-separated files; use .csv: 1" in caplog.text
 
 
 def test_parquet(tmp_path, monkeypatch):

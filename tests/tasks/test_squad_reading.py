@@ -1,8 +1,10 @@
 """Questions from SQuAD's JSON files and from tensorflow-datasets."""
 
 import contextlib
+import gzip
 import io
 import itertools
+import json
 
 import numpy as np
 import pytest
@@ -47,6 +49,63 @@ def test_a_byte_order_mark_is_skipped(tmp_path):
     assert questions(reading.JsonSource(str(marked), "x")) == questions(
         reading.JsonSource(str(plain), "x")
     )
+
+
+def rows_of(path):
+    """Return the questions of a file as rows of the library datasets."""
+    for article in json.loads(path.read_text())["data"]:
+        for paragraph in article["paragraphs"]:
+            for question in paragraph["qas"]:
+                answers = question["answers"]
+                lists = {name: [x[name] for x in answers] for name in ("text", "answer_start")}
+                row = {"title": "x", "context": paragraph["context"], **question, "answers": lists}
+                row.pop("is_impossible", None)
+                yield row
+
+
+@pytest.mark.parametrize("has_negative", [False, True])
+@pytest.mark.parametrize("name", ["rows.json", "rows.jsonl", "rows.jsonl.gz", "rows.parquet"])
+def test_rows_of_the_library_datasets(tmp_path, name, has_negative):
+    original, path = letters(tmp_path / "original.json", has_negative), tmp_path / name
+    rows = list(rows_of(original))
+    text = json.dumps(rows) if name == "rows.json" else "\n".join(map(json.dumps, rows))
+    if name.endswith(".parquet"):
+        pyarrow = pytest.importorskip("pyarrow")
+        pytest.importorskip("pyarrow.parquet").write_table(pyarrow.Table.from_pylist(rows), path)
+    else:
+        path.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
+    sources = [reading.JsonSource(str(x), "train_file") for x in (path, original)]
+    paragraphs, expected = (list(source.paragraphs()) for source in sources)
+    assert questions(sources[0]) == questions(sources[1])
+    assert [len(x.questions) for x in paragraphs] == [len(x.questions) for x in expected]
+    summaries = [squad.validate_and_count(source, "train", has_negative) for source in sources]
+    assert summaries[0] == summaries[1]
+
+
+def test_numbers_as_ids(tmp_path):
+    text = letters(tmp_path / "data.json").read_text().replace('"0c"', "7")
+    (tmp_path / "data.json").write_text(text)
+    (first, *_) = reading.JsonSource(str(tmp_path / "data.json"), "x").paragraphs()
+    assert first.questions[0].id == "7"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"id": None}, "line 2: 'id' is missing"),
+        ({"id": True}, "line 2: 'id' must be a string"),
+        ({"context": 5}, "line 2: 'context' must be a string"),
+        ({"answers": {"text": ["a"]}}, r"line 2 \(id 0d\)\.answers: 'answer_start' is missing"),
+        ({"answers": {"text": ["a"], "answer_start": []}}, "1 of 'text', but 0 of 'answer_start'"),
+        ({"answers": {"text": ["a"], "answer_start": [0.5]}}, "'answer_start' must be an integer"),
+    ],
+)
+def test_invalid_rows_are_located(tmp_path, changes, message):
+    rows = list(rows_of(letters(tmp_path / "original.json")))
+    rows[1] = {**rows[1], **changes}
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    with pytest.raises(bert_tf.UserError, match=rf"rows\.jsonl, .*{message}"):
+        list(reading.JsonSource(str(tmp_path / "rows.jsonl"), "x").paragraphs())
 
 
 def test_answers_that_a_purpose_needs():

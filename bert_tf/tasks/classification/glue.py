@@ -54,6 +54,11 @@ class TextTask:
     layout: Layout | None = None
 
 
+# Of files that are not GLUE's, in the order in which a folder is searched.
+_ENDINGS = (
+    "tsv", "csv", "jsonl", "json", "parquet", "xlsx", "tsv.gz", "csv.gz", "jsonl.gz", "json.gz",
+)  # fmt: skip
+
 _BINARY = ("0", "1")
 _NLI = ("contradiction", "entailment", "neutral")
 _RTE = ("entailment", "not_entailment")
@@ -134,7 +139,7 @@ TEXT_TASKS = {
     ),
     "tsv": TextTask(
         {
-            split: File(tuple(f"{split}.{x}" for x in ("tsv", "csv", "jsonl", "json", "parquet")))
+            split: File(tuple(f"{split}.{ending}" for ending in _ENDINGS))
             for split in ("train", "dev", "test")
         },
         layout=Layout(),

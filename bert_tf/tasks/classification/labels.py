@@ -3,6 +3,8 @@
 Shapes: B texts, L labels.
 """
 
+from collections.abc import Mapping
+
 import numpy as np
 import tensorflow as tf
 
@@ -54,10 +56,21 @@ class LabelEncoder:
         name = value.decode() if isinstance(value, bytes) else str(value)
         if name in self._ids:
             return self._ids[name]
-        is_index = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-        if is_index and self._has_indices and 0 <= value < len(self._labels):
+        if isinstance(value, (list, tuple, np.ndarray)):
+            return self._id_of_row(np.asarray(value))
+        is_number = isinstance(value, (int, float, np.number, np.bool_))
+        if is_number and self._has_indices and value in range(len(self._labels)):
             return int(value)
         raise ValueError(f"not one of the labels {abbreviate(self._labels, 9)}")
+
+    def _id_of_row(self, row):
+        """Return the id for a row of one label, or a row with 1 for the label and 0 elsewhere."""
+        if row.size == 1:
+            return self._id_of(row.item())
+        is_one_hot = row.shape == (len(self._labels),) and row.dtype.kind in "biuf"
+        if not is_one_hot or sorted(row) != [0] * (row.size - 1) + [1]:
+            raise ValueError(f"expected a label, or {len(self._labels)} numbers 0 and one 1")
+        return int(row.argmax())
 
     def _to_row(self, value):
         """Return the row of 0 and 1 for a list of labels, or for such a row."""
@@ -85,12 +98,14 @@ class LabelEncoder:
         """
         rank, is_valid = spec.shape.rank, spec.dtype != tf.string
         has_shape = rank in (None, 1) or (rank == 2 and spec.shape[1] == 1)
+        is_one_hot = self._is_one_hot(spec)
         expected = "numbers of the shape (batch size,)"
         if self._task_type == "multi_label":
             has_shape = spec.shape.is_compatible_with((None, len(self._labels)))
             expected = f"0 and 1 of the shape (batch size, {len(self._labels)})"
         elif self._task_type == "classification":
-            is_valid = spec.dtype == tf.string or spec.dtype.is_integer
+            is_valid = is_one_hot or spec.dtype in (tf.string, tf.bool) or spec.dtype.is_integer
+            has_shape |= is_one_hot
             expected = "names or indices of the shape (batch size,)"
         if not (is_valid and has_shape):
             raise UserError(
@@ -102,6 +117,8 @@ class LabelEncoder:
         """Return the targets of the labels (B,) of a dataset, in TensorFlow operations."""
         if self._task_type == "multi_label":
             return tf.cast(values, tf.float32)
+        if self._task_type == "classification" and self._is_one_hot(values):
+            return tf.argmax(values, -1, tf.int32)
         values = tf.reshape(values, (-1,))
         if self._task_type == "regression":
             return tf.cast(values, tf.float32)
@@ -117,8 +134,17 @@ class LabelEncoder:
         with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(is_known), [message])]):
             return tf.identity(ids)
 
-    def label_weights(self, class_weight):
+    def _is_one_hot(self, values):
+        """Return whether labels of a dataset have a column for each label; also for a spec."""
+        columns = values.shape[1] if values.shape.rank == 2 else None
+        return columns == len(self._labels) > 1 and values.dtype != tf.string
+
+    def label_weights(self, class_weight, targets=None):
         """Return the weight of each label, float32 (L,), for a dict from labels; None for None.
+
+        "balanced" gives all labels the same total weight in `targets`, int32 (N,), as scikit-learn
+        does: N / (L * number of the label's texts). Labels without texts count neither here nor in
+        L.
 
         Raises:
           UserError: if the task has no classes, or a label or a weight is not valid.
@@ -128,7 +154,18 @@ class LabelEncoder:
         if self._task_type != "classification":
             raise UserError(f"`class_weight` cannot be combined with `task_type={self._task_type}`")
         weights = np.ones(len(self._labels), "float32")
-        for label, weight in dict(class_weight).items():
+        if class_weight == "balanced":
+            if targets is None:
+                raise UserError("`class_weight=balanced` requires lists, because it counts labels")
+            ids, counts = np.unique(targets, return_counts=True)
+            weights[ids] = counts.sum() / (len(ids) * counts)
+            return weights
+        if not isinstance(class_weight, Mapping):
+            raise UserError(
+                f"`class_weight`: expected a dict from labels to weights, or balanced, found "
+                f"{class_weight!r:.50}"
+            )
+        for label, weight in class_weight.items():
             try:
                 weights[self._id_of(label)] = _to_number(weight)
             except (TypeError, ValueError) as error:

@@ -11,7 +11,15 @@ import tensorflow as tf
 from bert_tf.checkpoints import PretrainedFiles, open_checkpoint, read_metadata
 from bert_tf.checkpoints.hugging_face import PROBLEM_TYPES
 from bert_tf.errors import UserError
-from bert_tf.pipelines.arguments import check_list, check_pairs, check_same_length, is_examples
+from bert_tf.pipelines.arguments import (
+    as_dataset,
+    check_list,
+    check_pairs,
+    check_same_length,
+    is_examples,
+    read_dataset,
+    with_keras_names,
+)
 from bert_tf.pipelines.task_pipeline import BATCH_SIZE, EPOCHS, TaskPipeline
 from bert_tf.tasks.classification import SPEC, TASK_CLASSES, ClassificationConfig
 from bert_tf.tasks.classification.labels import LabelEncoder
@@ -58,6 +66,7 @@ class TextClassifier(TaskPipeline):
         do_lower_case: bool | None = None,
         dtype: str | None = None,
         load_weights: bool = True,
+        num_classes: int | None = None,
     ) -> "TextClassifier":
         """Create a classifier from a pre-trained or a fine-tuned model.
 
@@ -70,17 +79,22 @@ class TextClassifier(TaskPipeline):
             if it is not in the cache.
           labels: the labels in the order of their ids; None for those in the files of the model.
           task_type: "classification", "multi_label" or "regression"; None for that in the files of
-            the model, else "classification".
+            the model, else "regression" for a head with one output, else "classification".
           max_seq_length: longest sequence in tokens; None for that in the files of the model, else
             128.
           do_lower_case: whether the model is uncased; None for the casing in the files of the
             model.
           dtype: a Keras dtype policy such as "mixed_bfloat16".
           load_weights: whether to load the weights; if False they are random.
+          num_classes: instead of `labels`, their number; the labels are "0", "1" and so on.
 
         Raises:
           UserError: if there is no such model, or an argument does not fit it.
         """
+        if num_classes is not None:
+            if labels is not None:
+                raise UserError("`labels` and `num_classes` cannot be combined")
+            labels = list(range(num_classes))
         return cls._from_preset(
             preset,
             dtype,
@@ -103,8 +117,9 @@ class TextClassifier(TaskPipeline):
                 f"`preset`: {checkpoint} {refused}, which `TextClassifier` does not; export it, "
                 "and use `bert_tf.serving.Predictor`"
             )
-        recorded = stored.task_type if stored else _recorded_task_type(checkpoint)
-        task_type = values.get("task_type", recorded)
+        task_type = values.get("task_type") or (stored.task_type if stored else None)
+        if task_type is None:
+            task_type = _recorded_task_type(checkpoint)
         if task_type not in TASK_CLASSES:
             raise UserError(f"`task_type={task_type}`: expected one of {', '.join(TASK_CLASSES)}")
         labels = _choose_labels(values.get("labels"), task_type, stored, checkpoint)
@@ -114,6 +129,7 @@ class TextClassifier(TaskPipeline):
         # These describe the training data; the scores of a loaded head are not standardised.
         return {**values, "columns": {}, "dev_split": None, "scores": None}
 
+    @with_keras_names(x="texts", y="labels")
     def fit(
         self,
         texts: Any,
@@ -124,7 +140,7 @@ class TextClassifier(TaskPipeline):
         batch_size: int = BATCH_SIZE,
         learning_rate: float | None = None,
         callbacks: Any = None,
-        class_weight: Mapping[Any, float] | None = None,
+        class_weight: Mapping[Any, float] | str | None = None,
         sample_weight: Any = None,
         shuffle: bool = True,
         bucket_by_length: bool = False,
@@ -138,10 +154,11 @@ class TextClassifier(TaskPipeline):
         Args:
           texts: list of texts, or of pairs (text_a, text_b); a tuple of two lists of texts; a
             DataFrame with one or two columns of texts; a list of `InputExample`, with their labels;
-            or a `tf.data.Dataset` of batches (texts, labels) or (texts, labels, sample weights), in
-            which texts are strings (B,) or a pair of them.
-          labels: the label of each text: one of the labels of the model, or its index; for
-            "multi_label" a list of labels, or a row of 0 and 1; for "regression" a number.
+            or a `tf.data.Dataset` or `keras.utils.PyDataset` of batches (texts, labels) or (texts,
+            labels, sample weights), in which texts are strings (B,) or a pair of them.
+          labels: the label of each text: one of the labels of the model, its index, or a row with 1
+            for it and 0 elsewhere; for "multi_label" a list of labels, or a row of 0 and 1; for
+            "regression" a number.
           validation_data: (texts, labels), (texts, labels, sample weights), a list of
             `InputExample`, or a dataset.
           validation_split: share of the texts, from the end of the list, to validate on instead.
@@ -150,7 +167,7 @@ class TextClassifier(TaskPipeline):
           learning_rate: the peak rate, by default 5e-5.
           callbacks: list of Keras callbacks.
           class_weight: dict from labels, or their indices, to the weight of their texts in the
-            loss; 1 for the others.
+            loss; 1 for the others. Or "balanced", for the same total weight of each label.
           sample_weight: weight of each text in the loss.
           shuffle: whether to shuffle the texts, anew for each epoch.
           bucket_by_length: whether a batch of shuffled texts has texts of similar length: faster,
@@ -167,7 +184,6 @@ class TextClassifier(TaskPipeline):
             options, epochs=epochs, batch_size=batch_size, learning_rate=learning_rate,
             validation_split=validation_split, shuffle=shuffle, bucket_by_length=bucket_by_length,
         )  # fmt: skip
-        label_weights = self._encoder().label_weights(class_weight)
         only_lists = {"validation_split": validation_split, "bucket_by_length": bucket_by_length}
         data = self._columns((texts, labels, sample_weight), **only_lists)
         if validation_split:
@@ -175,6 +191,7 @@ class TextClassifier(TaskPipeline):
                 raise UserError("`validation_split` cannot be combined with `validation_data`")
             data, validation_data = _split(data, validation_split)
         elif validation_data is not None:
+            validation_data = as_dataset(validation_data)
             is_dataset = isinstance(validation_data, tf.data.Dataset)
             is_dataset = is_dataset or is_examples(validation_data)
             is_tuple = isinstance(validation_data, (tuple, list)) and len(validation_data) in (2, 3)
@@ -183,6 +200,8 @@ class TextClassifier(TaskPipeline):
             elif not is_tuple or isinstance(validation_data[0], tf.data.Dataset):
                 raise UserError("`validation_data`: expected (texts, labels) or a dataset")
             validation_data = self._columns(validation_data, ["validation_data"] * 3)
+        targets = None if isinstance(data, tf.data.Dataset) else data[1]
+        label_weights = self._encoder().label_weights(class_weight, targets)
         dataset = self._dataset(
             data, batch_size, "texts", label_weights, shuffle=shuffle, bucket=bucket_by_length
         )
@@ -194,6 +213,7 @@ class TextClassifier(TaskPipeline):
             self.config = of_pairs.keep_vocabulary(self.config)
         return self._fit(dataset, validation_data, config, callbacks, options)
 
+    @with_keras_names(x="texts", y="labels")
     def evaluate(
         self,
         texts: Any,
@@ -206,23 +226,30 @@ class TextClassifier(TaskPipeline):
         data = self._columns((texts, labels, sample_weight))
         return self._evaluate(self._dataset(data, batch_size, "texts"), options)
 
-    def predict(self, texts: Any, batch_size: int | None = None) -> list[dict[str, Any]]:
+    @with_keras_names(x="texts")
+    def predict(self, texts: Any, batch_size: int | None = None, verbose: Any = "auto") -> Any:
         """Return the answers of the model to texts.
 
         Args:
-          texts: list of texts, or of pairs (text_a, text_b); a tuple of two lists of texts; or a
-            DataFrame with one or two columns of texts.
+          texts: a text; a list of texts, or of pairs (text_a, text_b); a tuple of two lists of
+            texts; a DataFrame with one or two columns of texts; or a dataset, as for `fit`, whose
+            labels are left out.
           batch_size: number of texts that the model reads at a time; None for 32 long
             texts to 256 short ones.
+          verbose: has no effect, since there is no progress bar; programs for Keras pass it.
 
         Returns:
-          For each text a dict, as `bert_tf.serving.Predictor` returns it: "label", or "labels" for
-          "multi_label", and "probabilities" by label; "score" and "logits" for "regression".
+          For each text a dict, or only the dict if `texts` is a str, as `bert_tf.serving.Predictor`
+          returns it: "label", or "labels" for "multi_label", and "probabilities" by label; "score"
+          and "logits" for "regression".
 
         Raises:
-          UserError: if `texts` is not such a list.
+          UserError: if `texts` is anything else.
         """
-        pairs, bert_config = check_pairs(texts, "texts"), self.config.bert_config
+        if isinstance(texts, str):
+            return self.predict([texts], batch_size)[0]
+        pairs = check_pairs(read_dataset(texts), "texts")
+        bert_config = self.config.bert_config
         if any(text_b for _, text_b in pairs):
             bert_config.check_num_texts(2)
         if bert_config.type_vocab_size < 2:
@@ -253,7 +280,7 @@ class TextClassifier(TaskPipeline):
         targets. A dataset instead of texts is returned as it is. `arguments` are the names of the
         three arguments in messages; `only_lists` are further arguments, which a dataset excludes.
         """
-        texts, labels, sample_weight = (*data, None)[:3]
+        texts, labels, sample_weight = (as_dataset(data[0]), *data[1:], None)[:3]
         if isinstance(texts, tf.data.Dataset):
             given = {"labels": labels, "sample_weight": sample_weight,
                      **{name: value or None for name, value in only_lists.items()}}  # fmt: skip
@@ -345,9 +372,22 @@ def _split(columns, share):
 
 
 def _recorded_task_type(checkpoint):
-    """Return the task type of a Hugging Face folder, "classification" if it has none."""
+    """Return the task type of a Hugging Face folder.
+
+    As in transformers, a head with one output is a regression where the type is not recorded.
+    """
+    metadata = read_metadata(checkpoint)
     task_types = {problem_type: name for name, problem_type in PROBLEM_TYPES.items()}
-    return task_types.get(read_metadata(checkpoint).get("problem_type"), "classification")
+    if recorded := task_types.get(metadata.get("problem_type")):
+        return recorded
+    is_choice = "BertForMultipleChoice" in (metadata.get("architectures") or ())
+    is_score = _num_outputs(checkpoint) == 1 and not is_choice
+    return "regression" if is_score else "classification"
+
+
+def _num_outputs(checkpoint):
+    """Return the number of outputs of the head of a checkpoint, 0 without one."""
+    return open_checkpoint(checkpoint).shapes.get("output_weights", (0,))[0]
 
 
 def _choose_labels(labels, task_type, stored, checkpoint):
@@ -362,9 +402,8 @@ def _choose_labels(labels, task_type, stored, checkpoint):
         labels = stored.labels
     else:
         # Only labels of a head: every config of Hugging Face may have names for two labels.
-        rows = open_checkpoint(checkpoint).shapes.get("output_weights", (0,))[0]
         id2label = read_metadata(checkpoint).get("id2label") or {}
-        labels = [id2label.get(str(i), f"LABEL_{i}") for i in range(rows)]
+        labels = [id2label.get(str(i), f"LABEL_{i}") for i in range(_num_outputs(checkpoint))]
     if not labels:
         raise UserError(f"`labels` must be given: {checkpoint} has no classifier")
     if task_type == "classification" and len(labels) < 2:

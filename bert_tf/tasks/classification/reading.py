@@ -2,6 +2,7 @@
 
 import itertools
 import os
+from collections import Counter
 
 import tensorflow as tf
 
@@ -72,15 +73,17 @@ class FileSource:
         if columns is None:
             columns = self._find_columns(path, table_format, first, split)
             if columns.labels and not columns.header and task.layout.header == "auto":
-                rows = list(rows)
-                columns = self._with_header(path, columns, first, rows)
+                columns = self._with_header(path, table_format, columns, first[1])
         if not columns.header:
             rows = itertools.chain([first], rows)
         self.columns[split] = columns
-        surplus = BadRows(skip=True)
+        surplus, quoted = BadRows(skip=True), BadRows(skip=True)
+        has_quotes = task.layout and table_format.delimiter == "\t"
 
         def make(where, index, row):
             example = _example(task, where, index, *row, columns, part_of(split) != "test")
+            if has_quotes and any(map(_is_quoted, example.texts().values())):
+                quoted(where)
             if columns.ignores_surplus and len(row[0]) > columns.width:
                 surplus(f"{where}: {len(row[0])} columns, but the first line has {columns.width}")
             return example
@@ -92,6 +95,7 @@ class FileSource:
         )
         surplus.report("rows with surplus columns, which are ignored")
         if task.layout:
+            quoted.report("texts in quotes, which are kept in tab-separated files; use .csv")
             _report(path, table_format, columns, examples)
         return examples
 
@@ -99,18 +103,20 @@ class FileSource:
         number, names, problem = first
         if problem:
             raise UserError(f"{path}, line {number}: {problem}")
-        layout, has_names = self.task.layout, not table_format.is_delimited
+        layout, has_names = self.task.layout, table_format.has_names
         count = self._count_train_columns() if split == "test" else None
         return find_columns(path, names, layout, split, count, has_names)
 
-    def _with_header(self, path, columns, first, rows):
+    def _with_header(self, path, table_format, columns, first):
         """Return the columns with a header if the first row is one by its label."""
         position = columns.labels[0]
-        if len(first[1]) <= position:
+        if len(first) <= position:
             return columns
-        cells = [row[position] for _, row, problem in [first, *rows] if len(row) > position]
+        # Read twice, because all rows may take much more memory than the examples.
+        rows = tables.read_rows(path, table_format)
+        labels = Counter(row[position].strip() for _, row, _ in rows if len(row) > position)
         train = self.columns.get("train")
-        return with_header(path, columns, first[1], cells, train.names if train else ())
+        return with_header(path, columns, first, labels, train.names if train else ())
 
     def _count_train_columns(self):
         """Return the number of columns of the training file; None if it does not exist."""
@@ -198,6 +204,11 @@ def _shorten(value):
     if isinstance(value, str) and len(value) > _MAX_CHARACTERS:
         value = value[: _MAX_CHARACTERS - 3] + "..."
     return repr(value)
+
+
+def _is_quoted(text):
+    """Return whether a text is in quotes with doubled quotes in it, as programs write them."""
+    return text[:1] == text[-1:] == '"' and '""' in text[1:-1]
 
 
 def _example(task, where, index, row, problem, columns, with_label):

@@ -6,13 +6,12 @@ from bert_tf import checkpoints
 from bert_tf.modeling import BertModel
 from bert_tf.serving.exporting import text_servable
 from bert_tf.serving.prepared_model import prepare_model
-from bert_tf.training.task_config import check_length
+from bert_tf.training.task_config import valid_length
 
 
 def pretrained_servable(preset, options, max_seq_length=None):
     """Return a pre-trained model as a `Servable`; see `encoder_servable`."""
-    length = max_seq_length or 128
-    check_length(length, preset.bert_config)
+    length = valid_length(max_seq_length, preset.bert_config)
     model = BertModel(preset.bert_config)
     checkpoints.warm_start(model, preset.checkpoint, require_all=True)
     return encoder_servable(model, preset.tokenizer, length, options)

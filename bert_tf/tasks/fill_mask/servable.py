@@ -14,7 +14,7 @@ _MAX_MASKS = 20
 
 def pretrained_servable(preset, options, max_seq_length=None, num_best=5):
     """Return a pre-trained model as a `Servable`; see `fill_mask_servable`."""
-    pipeline = SPEC.pipeline.from_preset(preset, max_seq_length=max_seq_length or 128)
+    pipeline = SPEC.pipeline.from_preset(preset, max_seq_length=max_seq_length)
     return fill_mask_servable(
         pipeline.model, pipeline.tokenizer, pipeline.max_seq_length, options, num_best
     )

@@ -1,4 +1,4 @@
-"""Questions about paragraphs, from SQuAD's JSON files and from tensorflow-datasets."""
+"""Questions about paragraphs, from files of SQuAD and from tensorflow-datasets."""
 
 import gc
 import hashlib
@@ -8,6 +8,7 @@ import operator
 from typing import NamedTuple
 
 from bert_tf import console
+from bert_tf.data import tables
 from bert_tf.data.rows import BadRows, TfdsRows
 from bert_tf.errors import UserError, check_unicode
 from bert_tf.io import files, json_files
@@ -43,7 +44,10 @@ class Paragraph(NamedTuple):
 
 
 class JsonSource:
-    """The questions of a JSON file of SQuAD 1.1 or 2.0.
+    """The questions of a file: SQuAD's JSON, or rows as the library datasets writes them.
+
+    Rows are a table of JSON lines, JSON or Parquet with a question in each row, and the columns
+    `id`, `context`, `question`, and `answers` with the lists `text` and `answer_start`.
 
     >>> for paragraph in JsonSource("dev-v2.0.json", "predict_file").paragraphs():
     ...     print(paragraph.context, paragraph.questions)
@@ -60,6 +64,9 @@ class JsonSource:
           UserError: If the file is not valid; names the place in it.
         """
         articles = _read_articles(self.name)
+        if isinstance(articles, tables.TableFormat):
+            yield from _paragraphs_of_rows(self.name, articles)
+            return
         gc.freeze()  # traversing the articles in each collection takes a sixth of the time
         try:
             for i, article in enumerate(articles):
@@ -71,17 +78,48 @@ class JsonSource:
 
 
 def _read_articles(path):
-    """Return the list "data" of a JSON file."""
+    """Return the list "data" of a JSON file, or the `TableFormat` of a file of rows."""
+    if tables.ENDINGS.get(tables.ending_of(path)) == "parquet":
+        return tables.TableFormat("parquet")
     text = files.read_text(path)
     try:
         values = json_files.loads(text)
     except json.JSONDecodeError as error:
+        if error.msg == "Extra data" and _is_row(json_files.loads(text[: error.pos])):
+            return tables.TableFormat("json_lines")
         is_open = error.msg.startswith("Unterminated") or not text[error.pos :].strip()
         hint = "; the file may be truncated" if is_open else ""
         raise UserError(
             f"{path}, line {error.lineno}, character {error.colno}: invalid JSON: {error.msg}{hint}"
         ) from None
+    if _is_row(values):
+        return tables.TableFormat("json_lines")
+    if isinstance(values, list) and values and _is_row(values[0]):
+        return tables.TableFormat("json")
     return _get(values, "data", list, path)
+
+
+def _is_row(values):
+    return isinstance(values, dict) and "context" in values and "data" not in values
+
+
+def _paragraphs_of_rows(path, table_format):
+    """Yield a `Paragraph` for consecutive rows with the same context."""
+    rows = tables.read_rows(path, table_format)
+    names = next(rows)[1]
+
+    def read(number, cells, problem):
+        where = f"{path}, {table_format.unit} {number}"
+        if problem:
+            raise UserError(f"{where}: {problem}")
+        pairs = zip(names, cells, strict=True)
+        values = {name: value for name, value in pairs if value is not None}
+        return _get(values, "context", str, where), _question(values, where)
+
+    pairs = itertools.starmap(read, rows)
+    for context, group in itertools.groupby(pairs, operator.itemgetter(0)):
+        questions = tuple(question for _, question in group)
+        yield Paragraph(questions[0].where, context, questions)
 
 
 _TYPE_NAMES = {str: "a string", list: "a list", int: "an integer", bool: "true or false"}
@@ -116,17 +154,31 @@ def _paragraph(values, where):
 
 
 def _question(values, where):
+    question_id = values.get("id") if isinstance(values, dict) else None
+    if type(question_id) is int:  # as programs other than SQuAD's write it
+        values = {**values, "id": str(question_id)}
     question_id = _get(values, "id", str, where)
     text = _get(values, "question", str, where)
     where = f"{where} (id {question_id})"
     answers = None
     if "answers" in values:
+        if isinstance(values["answers"], dict):
+            values = {**values, "answers": _answer_list(values["answers"], f"{where}.answers")}
         given = enumerate(_get(values, "answers", list, where))
         answers = tuple(_answer(answer, f"{where}.answers[{n}]") for n, answer in given)
     is_impossible = answers == ()
     if "is_impossible" in values:
         is_impossible = _get(values, "is_impossible", bool, where)
     return Question(where, question_id, text, answers, is_impossible)
+
+
+def _answer_list(lists, where):
+    """Return the answers of the library datasets, a dict of two lists, as a list of dicts."""
+    texts, starts = (_get(lists, name, list, where) for name in ("text", "answer_start"))
+    if len(texts) != len(starts):
+        raise UserError(f"{where}: {len(texts)} of 'text', but {len(starts)} of 'answer_start'")
+    pairs = zip(texts, starts, strict=True)
+    return [{"text": text, "answer_start": start} for text, start in pairs]
 
 
 def _answer(values, where):

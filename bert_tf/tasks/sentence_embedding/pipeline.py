@@ -97,7 +97,7 @@ class SentenceEncoder(TextPipeline):
         model_files = checkpoints.resolve(preset)
         path = model_files.checkpoint
         given = {name: value for name, value in options.items() if value is not None}
-        defaults = sentence_transformers_options(path)
+        defaults = sentence_transformers_options(path, given.get("pooling"))
         used = [f"{name}={value}" for name, value in defaults.items() if name not in given]
         if used:
             console.info("from the settings in %s: %s", path, ", ".join(used))
@@ -178,10 +178,11 @@ class _Module(NamedTuple):
     path: str
 
 
-def sentence_transformers_options(path):
+def sentence_transformers_options(path, pooling=None):
     """Return the settings of a sentence-transformers folder as arguments of `SentenceEncoder`.
 
-    The dict is empty for any other folder. `path` is a folder or a file in it.
+    The dict is empty for any other folder. `path` is a folder or a file in it. `pooling` is used
+    instead of that of the folder.
 
     Raises:
       UserError: if the folder uses a module or a pooling that is not supported.
@@ -200,17 +201,31 @@ def sentence_transformers_options(path):
             f"{modules_file}: module {unsupported[0]} is not supported; expected only Transformer, "
             "Pooling and Normalize"
         )
-    settings = read_json(os.path.join(folder, modules.get("Pooling", "")), "config.json")
-    modes = [x for x, value in settings.items() if x.startswith("pooling_") and value is True]
-    poolings = [name for name, setting in POOLINGS.items() if modes == [setting]]
-    if not poolings:
-        raise UserError(
-            f"{folder}: pooling {', '.join(modes) or 'none'} is not supported; expected one of "
-            f"{', '.join(POOLINGS.values())}"
-        )
-    options = {"pooling": poolings[0], "layer": -1, "normalize": "Normalize" in modules}
+    recorded, problem = _read_pooling(folder, modules)
+    if pooling is None and problem:
+        raise UserError(f"{problem}; `pooling` overrides it")
+    if pooling not in (None, recorded):
+        console.info("`pooling=%s` as given; %s", pooling, problem or f"{folder} has {recorded}")
+    options = {"pooling": pooling or recorded, "layer": -1, "normalize": "Normalize" in modules}
     length = read_json(folder, "sentence_bert_config.json").get("max_seq_length")
     return {**options, "max_seq_length": length} if length else options
+
+
+def _read_pooling(folder, modules):
+    """Return (pooling, None), or (None, what is wrong), for the modules of a folder."""
+    if "Pooling" not in modules:
+        return "mean", None  # what sentence-transformers adds to a plain model
+    path = os.path.join(folder, modules["Pooling"], "config.json")
+    if not tf.io.gfile.exists(path):
+        return None, f"{path} does not exist, although modules.json lists it"
+    settings = read_json(folder, os.path.join(modules["Pooling"], "config.json"))
+    modes = [x for x, value in settings.items() if x.startswith("pooling_") and value is True]
+    for name, setting in POOLINGS.items():
+        if modes == [setting]:
+            return name, None
+    expected = ", ".join(POOLINGS.values())
+    found = ", ".join(modes) or "none"
+    return None, f"{folder}: pooling {found} is not supported; expected one of {expected}"
 
 
 def l2_normalize(vectors):

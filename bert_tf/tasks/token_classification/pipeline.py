@@ -201,21 +201,24 @@ class TokenClassification(TaskPipeline):
         """
         return self._scores(self._dataset((texts, labels), ("texts", "labels"), batch_size))
 
-    def predict(self, texts: Any, batch_size: int = 32) -> list[Any]:
+    def predict(self, texts: Any, batch_size: int = 32) -> Any:
         """Return the entities in texts, or the tags of words.
 
         Args:
-          texts: list of texts of any length, or list of sentences, each a list of words.
+          texts: a text of any length, list of texts, or list of sentences, each a list of words.
           batch_size: number of texts that are read at a time.
 
         Returns:
-          For each text a dict with "entities", a list of dicts: "entity", its text; "label";
-          "start" and "end", the offsets of its first character and after its last one; and "score",
-          the mean probability of its words. For each sentence a list with the tag of each word.
+          For each text a dict, or only the dict if `texts` is a str, with "entities", a list of
+          dicts: "entity", its text; "label"; "start" and "end", the offsets of its first character
+          and after its last one; and "score", the mean probability of its words. For each sentence
+          a list with the tag of each word.
 
         Raises:
           UserError: if `texts` is not such a list.
         """
+        if isinstance(texts, str):
+            return self.predict([texts], batch_size)[0]
         texts = check_list(texts, "texts", "a list of texts or of lists of words")
         if not texts or isinstance(texts[0], str):
             rows = [{"text": text} for text in check_texts(texts, "texts")]
