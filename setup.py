@@ -134,6 +134,7 @@ setup(
             "pyarrow>=15",
             "pytest>=8.0",
             "pytest-xdist>=3.5",
+            "PyYAML>=6",
             RUFF,
             "setuptools>=68",
             "tensorflow-serving-api>=2.19,<2.22",
@@ -152,6 +153,8 @@ setup(
         "parquet": ["pyarrow>=15"],
         # Pictures of attention (.png).
         "pictures": ["matplotlib>=3.8"],
+        # --config=FILE.yaml.
+        "yaml": ["PyYAML>=6"],
         # notebooks/, and a Jupyter to open them with.
         "notebooks": ["jupyterlab>=4.0", "matplotlib>=3.8"],
     },

@@ -7,6 +7,7 @@ import sys
 from absl import flags
 from absl.testing import flagsaver
 
+from bert_tf.cli import config_file
 from bert_tf.cli import flags as cli_flags
 from bert_tf.cli.main import COMMANDS
 from tests.common import write_model as write_model
@@ -54,7 +55,11 @@ def imported(*scripts):
             with _isolated(flags_of[script]), flagsaver.flagsaver():
                 # Tests of errors that come before the folder is used leave this required flag out.
                 default = ["--output_dir=none"] if "output_dir" in flags.FLAGS else []
-                flags.FLAGS([script, *default, *map(str, arguments)])
+                if any(str(argument).startswith("--config") for argument in arguments):
+                    default = []
+                config_file.define_flag(script)
+                known = [flag.name for flag in flags_of[script]]
+                config_file.parse([script, *default, *map(str, arguments)], known)
                 with cli_flags.naming_flags():
                     cli_flags._check_remote_paths()
                     modules[script].main()

@@ -16,6 +16,7 @@ import typing
 from absl import app, flags, logging
 
 from bert_tf import console
+from bert_tf.cli import config_file
 from bert_tf.configs.model import ModelConfig
 from bert_tf.configs.options import Config
 from bert_tf.errors import Stopped, UserError, out_of_memory_errors, reason
@@ -81,6 +82,7 @@ def run(main, needs_tensorflow=True):
             console.error(f"{name}: interrupted")
             sys.exit(130)
 
+    config_file.define_flag(sys.argv[0])
     # absl would show TensorFlow's own log lines; --verbosity=0 does.
     FLAGS.verbosity = logging.WARNING
     app.run(guarded, flags_parser=_parse)
@@ -101,10 +103,11 @@ _ABSL_MESSAGES = (
 def _parse(argv):
     """Parse the flags as absl does, and report an error as every other one is."""
     try:
-        return FLAGS(argv)
+        known = [flag.name for flag in FLAGS.get_key_flags_for_module(argv[0])]
+        return config_file.parse(argv, known)
     except SystemExit:  # after --help, for which absl has the status 1
         sys.exit(0)
-    except flags.Error as error:
+    except (flags.Error, UserError) as error:
         message = str(error)
         for pattern, replacement in _ABSL_MESSAGES:
             message = re.sub(pattern, replacement, message, flags=re.S)

@@ -53,16 +53,23 @@ class LabelEncoder:
         return np.array(targets, "int32" if self._task_type == "classification" else "float32")
 
     def _in_order(self, values, argument):
-        """Return the rows of a DataFrame whose columns are labels in their order, else `values`."""
+        """Return the rows of a DataFrame of label columns in the order of the labels.
+
+        Columns with other names are in that order already. Anything else is returned as given.
+        """
         columns = [str(name) for name in getattr(values, "columns", ())]
-        if len(columns) < 2 or not set(columns) & set(self._labels):
+        if len(columns) < 2:
             return values
-        if sorted(columns) != sorted(self._labels):
-            raise UserError(
-                f"`{argument}`: expected a column for each of the labels "
-                f"{abbreviate(self._labels, 9)}, found {abbreviate(columns, 9)}"
-            )
-        return values.to_numpy()[:, [columns.index(label) for label in self._labels]]
+        order = list(range(len(columns)))
+        if set(columns) & set(self._labels):
+            if sorted(columns) != sorted(self._labels):
+                raise UserError(
+                    f"`{argument}`: expected a column for each of the labels "
+                    f"{abbreviate(self._labels, 9)}, found {abbreviate(columns, 9)}"
+                )
+            order = [columns.index(label) for label in self._labels]
+        # Columns of different types have the type object.
+        return np.array(values.to_numpy()[:, order].tolist())
 
     def _id_of(self, value):
         name = value.decode() if isinstance(value, bytes) else str(value)

@@ -1,0 +1,110 @@
+"""--config: the values of flags in a file."""
+
+import json
+
+import pytest
+from absl import flags
+from absl.testing import flagsaver
+
+from bert_tf.cli import config_file
+from bert_tf.cli.flags import _parse
+from bert_tf.errors import UserError
+from tests import scripts_alone
+
+
+@pytest.fixture(scope="module")
+def run_classifier(root):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(root))
+        with scripts_alone.imported("run_classifier") as run:
+            yield run.flags_of["run_classifier"]
+
+
+@pytest.fixture
+def parse(run_classifier):
+    """A function that parses flags of run_classifier.py and returns those given, a dict."""
+
+    def parse(*arguments):
+        known = [flag.name for flag in run_classifier]
+        config_file.define_flag("run_classifier")
+        assert config_file.parse(["run_classifier", *arguments], known) == ["run_classifier"]
+        return {name: flags.FLAGS[name].value for name in known if flags.FLAGS[name].present}
+
+    with scripts_alone._isolated(run_classifier), flagsaver.flagsaver():
+        yield parse
+
+
+YAML = """
+# A run.
+output_dir: out
+task_name: mrpc
+do_train: true
+learning_rate: 2e-5   # for YAML, a string
+num_train_epochs: 2
+text_columns: [0, b]
+label_column: sentiment
+dtype: bfloat16
+seed: null
+"""
+VALUES = {
+    "output_dir": "out", "task_name": "mrpc", "do_train": True, "learning_rate": 2e-5,
+    "num_train_epochs": 2.0, "text_columns": ["0", "b"], "label_column": ["sentiment"],
+    "dtype": "bfloat16",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["c.yaml", "c.json", "run.json"])
+def test_values_of_a_file(parse, tmp_path, name):
+    path = tmp_path / name
+    values = {"config": VALUES, "metrics": {}} if name == "run.json" else VALUES
+    path.write_text(YAML if name == "c.yaml" else json.dumps(values))
+    if name == "c.yaml":
+        pytest.importorskip("yaml")
+    assert parse(f"--config={path}") == VALUES
+
+
+def test_flags_on_the_command_line_win(parse, tmp_path):
+    path = tmp_path / "c.json"
+    path.write_text(json.dumps(VALUES))
+    given = parse("--nodo_train", "--config", str(path), "--text_columns=c", "--learning_rate=1")
+    changed = {"do_train": False, "text_columns": ["c"], "learning_rate": 1.0}
+    assert given == {**VALUES, **changed}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("nonsense: 1", "nonsense: there is no flag of this name"),
+        ("learning_rat: 1", "learning_rat: .* of this name; did you mean learning_rate?"),
+        ("verbosity: 1", "verbosity: there is no flag of this name"),
+        ("learning_rate: x", 'learning_rate is "x", expected a finite number of at least 0'),
+        ("seed: 1.5", "seed is 1.5, expected an integer between 0 and 4294967295"),
+        ("seed: -1", "seed is -1, expected an integer"),
+        ("do_train: 1", "do_train is 1, expected true or false"),
+        ("dtype: bf16", 'dtype is "bf16", expected one of float32, bfloat16, float16'),
+        ("task_name: [a]", r'task_name is \["a"\], expected a string'),
+        ("text_columns: [{}]", r"text_columns\[0\] is {}, expected a string"),
+        ("- a", "the file is .*, expected an object"),
+        ("[1", r"not YAML \("),
+    ],
+)
+def test_error_names_file_and_key(parse, tmp_path, text, message):
+    pytest.importorskip("yaml")
+    path = tmp_path / "c.yml"
+    path.write_text(text)
+    with pytest.raises(UserError, match=rf"^{path}(: |, line \d: ){message}"):
+        parse(f"--config={path}")
+
+
+def test_files_that_cannot_be_read(parse, tmp_path, capsys):
+    (tmp_path / "c.json").write_text('{"seed": 1')
+    for flag, message in [
+        ("--config=none.json", r"^none\.json: cannot be read"),
+        (f"--config={tmp_path}/c.json", "c.json, line 1: not JSON"),
+        ("--config=", "^--config requires the path of a file"),
+    ]:
+        with pytest.raises(UserError, match=message):
+            parse(flag)
+    with pytest.raises(SystemExit):  # as errors of other flags
+        _parse(["./run_classifier.py", "--config=none.json"])
+    assert capsys.readouterr().err.startswith("run_classifier.py: error: none.json: cannot be")
