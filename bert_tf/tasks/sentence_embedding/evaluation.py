@@ -4,7 +4,6 @@ Shapes: N pairs, Q queries, D documents, H hidden.
 """
 
 import numpy as np
-from scipy import stats
 
 from bert_tf.errors import UserError
 
@@ -17,6 +16,8 @@ def correlations(first, second, scores):
       second: those of the second text.
       scores: numbers (N,).
     """
+    from scipy import stats
+
     cosines = (first * second).sum(-1)
     return {
         "spearman": float(stats.spearmanr(cosines, scores).statistic),

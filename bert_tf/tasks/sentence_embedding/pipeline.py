@@ -95,7 +95,8 @@ class SentenceEncoder(KerasTraining, TextPipeline):
             lambda batch: {"vectors": self.compute(self.model, batch)}, 4 * self.width
         )
         self._column_model: keras.Model | None = None
-        self._loss, self._loss_arguments = None, ()
+        self._loss: Any = None
+        self._loss_arguments: tuple = ()
 
     @classmethod
     def from_preset(  # type: ignore[override]
@@ -182,9 +183,11 @@ class SentenceEncoder(KerasTraining, TextPipeline):
                 raise UserError("`validation_split` cannot be combined with `validation_data`")
             data, validation_data = split_columns(data, validation_split)
         elif validation_data is not None:
-            is_scored = isinstance(validation_data, tuple) and scores is not None
-            values = validation_data if is_scored else (validation_data, None)
-            validation_data = self._check_data(*values, ["validation_data"] * 2)
+            values = (validation_data, None)
+            if scores is not None:
+                is_pair = isinstance(validation_data, (tuple, list)) and len(validation_data) == 2
+                values = validation_data if is_pair else (validation_data, [])
+            validation_data = self._check_data(values[0], values[1], ["validation_data"] * 2)
         *columns, _ = data
         arguments = (
             loss, len(columns), scores is not None, temperature, symmetric, tuple(matryoshka_dims),
@@ -220,8 +223,8 @@ class SentenceEncoder(KerasTraining, TextPipeline):
           relevant: for each query the numbers of its relevant documents.
           k: number of documents that count.
         """
-        vectors = (l2_normalize(self.encode(texts)) for texts in (queries, documents))
-        return search_scores(*vectors, relevant, k)
+        query_vectors, vectors = (l2_normalize(self.encode(x)) for x in (queries, documents))
+        return search_scores(query_vectors, vectors, relevant, k)
 
     def _check_data(self, texts, scores, arguments):
         """Return the columns of texts, lists of str, followed by the scores, a list."""
