@@ -37,16 +37,18 @@ def as_dataset(values):
     if not isinstance(values, keras.utils.PyDataset):
         return values
 
+    def read(x):
+        return tuple(map(read, x)) if isinstance(x, tuple) else tf.convert_to_tensor(x)
+
     def batches():
         for i in range(values.num_batches):
-            yield tf.nest.map_structure(tf.convert_to_tensor, values[i])
+            yield read(values[i])
         values.on_epoch_end()
 
     def any_size(x):
         return tf.TensorSpec((None, *x.shape[1:]), x.dtype)
 
-    first = tf.nest.map_structure(tf.convert_to_tensor, values[0])
-    spec = tf.nest.map_structure(any_size, first)
+    spec = tf.nest.map_structure(any_size, read(values[0]))
     dataset = tf.data.Dataset.from_generator(batches, output_signature=spec)
     return dataset.apply(tf.data.experimental.assert_cardinality(values.num_batches))
 

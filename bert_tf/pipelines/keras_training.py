@@ -124,7 +124,13 @@ class KerasTraining:
             arguments = self._default_compile_arguments()
             if "loss" in self._compile_arguments:
                 arguments.pop("loss_weights", None)
-            self._trained_model.compile(optimizer, **{**arguments, **self._compile_arguments})
+            given = dict(self._compile_arguments)
+            metrics, defaults = given.get("metrics"), arguments.get("metrics")
+            if isinstance(metrics, (list, tuple)) and isinstance(defaults, list):
+                # "accuracy" is that of the task: Keras would take logits for probabilities.
+                named = {getattr(metric, "name", metric): metric for metric in defaults}
+                given["metrics"] = [named.get(x, x) if isinstance(x, str) else x for x in metrics]
+            self._trained_model.compile(optimizer, **{**arguments, **given})
 
     def _default_compile_arguments(self):
         """Return the loss and the metrics of the task, as `keras.Model.compile` takes them."""

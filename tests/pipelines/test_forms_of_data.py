@@ -1,5 +1,6 @@
 """Forms of labels and pairs that could be read in a wrong way."""
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -7,7 +8,7 @@ import tensorflow as tf
 import bert_tf
 from bert_tf.pipelines.arguments import check_pairs
 from bert_tf.tasks.classification.labels import LabelEncoder
-from tests.pipelines.test_text_classifier import Frame
+from tests.pipelines.test_text_classifier import TEXTS, Frame, make
 
 
 @pytest.mark.parametrize("labels", [["neg", "pos"], ["0", "1"]])
@@ -58,3 +59,32 @@ def test_two_columns_of_texts_are_pairs():
     assert tensors == [(a.encode(), b.encode()) for a, b in expected]
     with pytest.raises(bert_tf.UserError, match=r"`texts`: a tuple of two tuples .* is ambiguous"):
         check_pairs((("a", "b"), ("c", "d")), "texts")
+
+
+def test_accuracy_by_name_is_that_of_the_task(encoder_folder):
+    """Of logits: Keras would compare those of several labels with 0.5."""
+    classifier = make(encoder_folder, labels=["x", "y"], task_type="multi_label")
+    classifier.model.layers[-1].output_bias.assign([0.3, 0.3])
+    rows = [[int(p > 0.5) for p in answer["probabilities"].values()]
+            for answer in classifier.predict(TEXTS)]  # fmt: skip
+    classifier.compile("sgd", metrics=["accuracy", "mae"], run_eagerly=True)
+    results = classifier.evaluate(TEXTS, np.array(rows), verbose=0)
+    assert results["accuracy"] == 1.0 and "mae" in str(results)
+
+
+class Lists(keras.utils.PyDataset):
+    """A batch of lists."""
+
+    def __len__(self):
+        return 1
+
+    def __getitem__(self, index):
+        return ["a", "b"], [0, 1]
+
+
+def test_a_dataset_of_lists(encoder_folder):
+    classifier = make(encoder_folder)
+    classifier.compile("sgd", run_eagerly=True)
+    assert classifier.predict(Lists()) == classifier.predict(["a", "b"])
+    expected = classifier.evaluate(["a", "b"], [0, 1], verbose=0)
+    assert classifier.evaluate(Lists(), verbose=0) == expected
