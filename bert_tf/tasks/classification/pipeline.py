@@ -330,7 +330,7 @@ class TextClassifier(TaskPipeline):
             return (inputs, targets) if weights is None else (inputs, targets, weights)
 
         if is_dataset:
-            _check_dataset(data, argument, encoder)
+            encoder.check_dataset(data, argument)
             return self._encode_batches(data, encode)
         lengths = tf.add_n([tf.strings.length(x) for x in data[0]]) if bucket else None
         return self._batches(data, encode, batch_size, shuffle, lengths)
@@ -338,24 +338,6 @@ class TextClassifier(TaskPipeline):
 
 def _as_tuple(texts):
     return texts if isinstance(texts, tuple) else (texts,)
-
-
-def _check_dataset(dataset, argument, encoder):
-    """Raise UserError unless a dataset has batches of strings, or pairs of them, and labels."""
-    spec = dataset.element_spec
-    if not isinstance(spec, tuple) or len(spec) not in (2, 3):
-        raise UserError(f"`{argument}`: expected a dataset of (texts, labels)")
-    texts = _as_tuple(spec[0])
-    if len(texts) > 2 or not all(isinstance(x, tf.TensorSpec) and x.dtype == tf.string
-                                 for x in texts):  # fmt: skip
-        raise UserError(
-            f"`{argument}`: the texts of the dataset must be strings, or pairs of strings"
-        )
-    if any(x.shape.rank == 0 for x in texts):
-        raise UserError(f"`{argument}`: expected batches of texts; call `.batch({BATCH_SIZE})`")
-    encoder.check_spec(spec[1], argument)
-    if len(spec) == 3:
-        LabelEncoder("regression", ()).check_spec(spec[2], argument, "sample weights")
 
 
 def _split(columns, share):
