@@ -59,6 +59,16 @@ def open_checkpoint(path, argument="init_checkpoint"):
     return _ScoredCheckpoint(checkpoint, scores["mean"], scores["deviation"])
 
 
+def weight_files(path):
+    """Return the paths of the files of a checkpoint; `path` is as for `open_checkpoint`."""
+    source = open_checkpoint(path).path
+    if hugging_face.is_folder(source):
+        return [os.path.join(source, name) for name in hugging_face.shards(source)]
+    folder, name = os.path.split(source)
+    names = files.system(source).listdir(folder or ".")
+    return [os.path.join(folder, x) for x in sorted(names) if x.startswith(f"{name}.")]
+
+
 class _ScoredCheckpoint:
     """The checkpoint of a regression run, whose head is that of standardised scores there."""
 
