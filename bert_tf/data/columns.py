@@ -171,7 +171,7 @@ def with_header(path, columns, row, labels, known_names=()):
     if names != known_names:
         others = {name: count for name, count in labels.items() if name != label}
         num_others = sum(others.values())
-        if not label or _is_number(label) or labels[label] > 1 or num_others < 2:
+        if not label or _is_number(label) or labels[label] != 1 or num_others < 2:
             return columns
         repeat = 2 <= len(others) <= num_others / 2
         if not repeat and not all(map(_is_number, others)):

@@ -56,7 +56,8 @@ class BertModel(PretrainedModel):
     """The encoder (Devlin et al., arXiv:1810.04805, section 3).
 
     Inputs, a dict of (B, S) int32: `input_ids`; `input_mask`, 1 for tokens and 0 for padding;
-    `segment_ids`, 0 for the first text and 1 for the second.
+    `segment_ids`, 0 for the first text and 1 for the second. The default of the mask is 1, that of
+    the segments 0; a tensor instead of a dict is `input_ids`.
 
     Outputs, a dict: `sequence_output` (B, S, H); `pooled_output` (B, H), tanh of a dense layer on
     the first token; `embedding_output` (B, S, H); `all_encoder_layers`, a list of (B, S, H) from

@@ -1,9 +1,10 @@
 """`PretrainedModel`, the base of the models: presets, saving, freezing, LoRA, quantization."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import keras
+from keras import ops
 
 from bert_tf import lazy
 from bert_tf.configs.model import BertConfig
@@ -13,6 +14,9 @@ from bert_tf.modeling.layers import Dense
 
 # Constructor arguments of version 0.1, as its `.keras` files have them.
 _RENAMED_ARGUMENTS = {"way": "layer_combination", "num_numbers": "num_numeric_features"}
+
+# The inputs that a call may omit, as functions of the ids.
+_DEFAULTS = {"input_mask": ops.ones_like, "segment_ids": ops.zeros_like}
 
 _Model = TypeVar("_Model", bound="PretrainedModel")
 
@@ -157,10 +161,33 @@ class PretrainedModel(keras.Model):
 
         super().quantize(mode, config=config, filters=filters, **kwargs)
 
+    def __call__(self, inputs, *args, **kwargs):
+        # Before Keras compares the inputs with those of the graph.
+        return super().__call__(self._complete(inputs), *args, **kwargs)
+
+    def _complete(self, inputs):
+        """Return a dict of all inputs: a tensor is `input_ids`; mask and segments may be missing.
+
+        Raises:
+          UserError: if another input is missing.
+        """
+        inputs = dict(inputs) if isinstance(inputs, Mapping) else {"input_ids": inputs}
+        if missing := [x.name for x in self.inputs if x.name not in (*inputs, *_DEFAULTS)]:
+            raise UserError(f"the inputs of {self.name} lack `{missing[0]}`, found {list(inputs)}")
+        if missing := [name for name in _DEFAULTS if inputs.get(name) is None]:
+            if not keras.utils.is_keras_tensor(inputs["input_ids"]):  # Keras refuses a mixture
+                given = [name for name in inputs if name not in missing]
+                inputs |= {name: ops.convert_to_tensor(inputs[name]) for name in given}
+            inputs |= {name: _DEFAULTS[name](inputs["input_ids"]) for name in missing}
+        return inputs
+
     def call(
         self, inputs, training=None, mask=None, replica_id=None, recompute=None, skip_padding=None
     ):
         """Return the outputs for a dict of inputs, in which unknown names are ignored.
+
+        Without `input_mask` all ids are tokens, and without `segment_ids` all are of the first
+        text. A tensor instead of a dict is `input_ids`.
 
         `replica_id`, `recompute` and `skip_padding` are described in `modeling.layer_states`.
         `mask` is not used.

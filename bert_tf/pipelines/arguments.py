@@ -131,6 +131,50 @@ def is_examples(texts):
     return isinstance(texts, list) and bool(texts) and hasattr(texts[0], "text_a")
 
 
+def check_columns(texts, argument, counts):
+    """Return the columns of rows of texts as lists of str.
+
+    Args:
+      texts: list of tuples of texts, tuple of lists of texts, or DataFrame.
+      argument: its name, for messages.
+      counts: the numbers of columns that are valid.
+
+    Raises:
+      UserError: if `texts` is anything else.
+    """
+    numbers = " or ".join(map(str, counts))
+    if isinstance(texts, tuple) and len(texts) in counts and all(map(_is_column, texts)):
+        columns = list(texts)
+    else:
+        rows = check_list(texts, argument, f"a list of rows of {numbers} texts")
+        for i, row in enumerate(rows):
+            is_row = isinstance(row, (tuple, list, np.ndarray)) and len(row) in counts
+            if not is_row or len(row) != len(rows[0]):
+                raise UserError(
+                    f"`{argument}`: item {i} is {row!r:.50}, expected {numbers} texts, and as many "
+                    "as in the first item"
+                )
+        columns = [[row[i] for row in rows] for i in range(len(rows[0]))] if rows else []
+    if not columns or not len(columns[0]):
+        raise UserError(f"`{argument}` is empty")
+    columns = [check_texts(column, argument) for column in columns]
+    for i, column in enumerate(columns):
+        check_same_length(f"{argument}[0]", columns[0], f"{argument}[{i}]", column)
+    return columns
+
+
+def check_numbers(values, argument, count):
+    """Return a list of `count` finite numbers; raise UserError if it is anything else."""
+    values = check_list(values, argument, "a list of numbers")
+    if len(values) != count:
+        raise UserError(f"`{argument}`: expected {count} numbers, found {len(values)}")
+    for i, value in enumerate(values):
+        is_number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+        if not is_number or not np.isfinite(value):
+            raise UserError(f"`{argument}`: item {i} is {value!r:.50}, expected a number")
+    return values
+
+
 def _is_column(values):
     # Not NumPy's strings, whose shape is ().
     return isinstance(values, list) or bool(getattr(values, "shape", ()))

@@ -1,12 +1,7 @@
 """The base class of the models that are fine-tuned and applied in Python."""
 
-import contextlib
 import dataclasses
-import itertools
 import operator
-import re
-import warnings
-from typing import Any
 
 import keras
 import numpy as np
@@ -14,44 +9,17 @@ import tensorflow as tf
 
 from bert_tf import checkpoints, console, serving
 from bert_tf.configs.export import ServingConfig
-from bert_tf.configs.train import BatchConfig, FitConfig, OptimizerConfig
-from bert_tf.data.input_pipeline import group_size, length_multiple
-from bert_tf.errors import UserError, not_finite
+from bert_tf.configs.train import BatchConfig
 from bert_tf.modeling.token_layout import can_skip_padding
-from bert_tf.optimization import make_optimizer
+from bert_tf.pipelines.keras_training import KerasTraining, pad_batch
 from bert_tf.pipelines.saving import Pipeline
 from bert_tf.pipelines.tokenizer_layer import BertTokenizer
-from bert_tf.training import checkpointing, use_xla
+from bert_tf.training import checkpointing
 from bert_tf.training.task_config import TaskConfig, check_length
 from bert_tf.training.task_spec import TaskSpec
 
-# Defaults of the scripts.
-LEARNING_RATE, EPOCHS, BATCH_SIZE = 5e-5, FitConfig.epochs, FitConfig.batch_size
 
-# Losses that take the outputs for probabilities if they are given by name.
-_CROSSENTROPIES = (
-    "binary_crossentropy", "categorical_crossentropy", "sparse_categorical_crossentropy"
-)  # fmt: skip
-
-
-class _CheckLoss(keras.callbacks.Callback):
-    """Stops training with a UserError when the loss is not finite."""
-
-    async_safe = True  # Keras need not wait for each step
-
-    def __init__(self):
-        super().__init__()
-        self._num_steps = 0
-
-    def on_train_batch_end(self, batch, logs=None):
-        self._num_steps += 1
-        loss = float((logs or {}).get("loss", 0.0))  # the mean of the epoch
-        if not np.isfinite(loss):
-            where = "; load the model again, because its weights are damaged"
-            raise not_finite("loss", loss, self._num_steps, where)
-
-
-class TaskPipeline(Pipeline):
+class TaskPipeline(KerasTraining, Pipeline):
     """Base of the classes that fine-tune and apply the model of a task: strings in, answers out.
 
     Subclasses set `spec`, complete the config of a model that was not fine-tuned by its script
@@ -67,8 +35,6 @@ class TaskPipeline(Pipeline):
     """
 
     spec: TaskSpec
-    # Whether the loss depends on the outputs for padding.
-    _reads_padding = False
 
     def __init__(self, model: keras.Model, config: TaskConfig):
         """Create the pipeline from a model and the `TaskConfig` of its training."""
@@ -82,11 +48,6 @@ class TaskPipeline(Pipeline):
         # With the variables that it was traced with.
         self._predictor = None
         self._predictor_variables: list = []
-        # The arguments of `compile`, and the optimizer if none was given.
-        self._compile_arguments: dict[str, Any] = {}
-        self._default_optimizer = None
-        # What the training step with the default optimizer was compiled for.
-        self._fit_key: tuple = ()
 
     @classmethod
     def _from_preset(cls, preset, dtype=None, load_weights=True, **values):
@@ -137,190 +98,9 @@ class TaskPipeline(Pipeline):
         """
         return values
 
-    def compile(
-        self, optimizer: Any = None, loss: Any = None, metrics: Any = None, **options: Any
-    ) -> None:
-        """Compile the model with your own optimizer, loss or metrics.
-
-        Optional: `fit` uses the optimizer of the release and the loss and metrics of the task for
-        all that is not given.
-
-        Args:
-          optimizer: a Keras optimizer; None for the default, with a learning rate that decays over
-            the steps of each `fit`.
-          loss: a Keras loss of the model's logits; None, or the name of the cross entropy that
-            fits the task, for the loss of the task.
-          metrics: Keras metrics of the logits; None for those of the task.
-          **options: further arguments of `keras.Model.compile`, such as `jit_compile`.
-
-        Raises:
-          UserError: if the loss is not one of logits.
-        """
-        given = {"loss": self._loss_of_logits(loss), "metrics": metrics, **options}
-        self._compile_arguments = {name: x for name, x in given.items() if x is not None}
-        self._default_optimizer, self._fit_key = None, ()
-        if optimizer is None:
-            optimizer = self._default_optimizer = keras.optimizers.SGD()  # until `fit` is called
-        self._compile(optimizer)
-
-    def _loss_of_logits(self, loss):
-        """Return a loss as given, None for a name of the default; UserError if it is neither."""
-        found = keras.losses.get(loss) if isinstance(loss, str) else loss
-        name = getattr(found, "__name__", None)
-        if name in _CROSSENTROPIES:
-            default = keras.tree.flatten(self._default_compile_arguments()["loss"])[0]
-            expected = getattr(default, "name", default)
-            if name not in (expected, expected.removeprefix("sparse_")):
-                raise UserError(f"`loss={name}`: expected {expected}, which fits the task")
-            return None
-        if getattr(found, "from_logits", None) is False:
-            raise UserError(
-                f"`loss`: the model returns logits, not probabilities; expected "
-                f"{type(found).__name__}(from_logits=True)"
-            )
-        return loss
-
-    def _compile(self, optimizer):
-        with self.model.distribute_strategy.scope():
-            arguments = self._default_compile_arguments()
-            if "loss" in self._compile_arguments:
-                arguments.pop("loss_weights", None)
-            self.model.compile(optimizer, **{**arguments, **self._compile_arguments})
-
-    def _default_compile_arguments(self):
-        """Return the loss and the metrics of the task, as `keras.Model.compile` takes them."""
-        raise NotImplementedError
-
-    @staticmethod
-    def _check_fit(options, **arguments):
-        """Return the `FitConfig` of the arguments of `fit`, valid; `options` are those of Keras."""
-        steps_per_epoch = options.pop("steps_per_epoch", None)
-        return FitConfig(steps_per_epoch=steps_per_epoch, **arguments).validate()
-
-    def _fit(self, dataset, validation, config, callbacks, options):
-        """Train on a dataset of batches of model inputs, targets and optionally weights.
-
-        `config` is a `FitConfig`.
-        """
-        optimizer = self.model.optimizer if self.model.compiled else None
-        # float16 wraps the optimizer that was compiled.
-        if getattr(optimizer, "inner_optimizer", optimizer) is self._default_optimizer:
-            num_steps = config.steps_per_epoch or dataset.cardinality().numpy()
-            if num_steps <= 0:
-                raise UserError(
-                    "the number of batches of the dataset is unknown, and the learning rate decays "
-                    "over all of them; give `steps_per_epoch`, or `compile` an optimizer"
-                )
-            rate = LEARNING_RATE if config.learning_rate is None else config.learning_rate
-            self._restart_default_optimizer(optimizer, rate, int(num_steps) * config.epochs)
-        elif config.learning_rate is not None:
-            raise UserError(
-                "`learning_rate` cannot be combined with an optimizer given to `compile`"
-            )
-        with self._running_keras(), warnings.catch_warnings():
-            if not self.model.uses_pooler:
-                warnings.filterwarnings("ignore", r"Gradients do not exist for .*\['pooler/")
-            history = self.model.fit(
-                dataset,
-                epochs=config.epochs,
-                steps_per_epoch=config.steps_per_epoch,
-                validation_data=validation,
-                shuffle=False,
-                callbacks=[*keras.tree.flatten(callbacks or []), _CheckLoss()],
-                **options,
-            )
-        self._is_random = False
-        return history
-
-    def _restart_default_optimizer(self, optimizer, rate, num_steps):
-        """Compile the model for a run of that many steps, or reuse the step that is compiled.
-
-        `optimizer` is that of the model, None if it is not compiled.
-        """
-        variables = tuple(map(id, self.model.trainable_variables))
-        key = (rate, num_steps, self.model.skip_padding, variables)
-        if key == self._fit_key and optimizer is self._default_optimizer:
-            for variable in optimizer.variables:
-                variable.assign(tf.zeros_like(variable))
-            return
-        with self.model.distribute_strategy.scope():
-            self._default_optimizer = make_optimizer(OptimizerConfig(learning_rate=rate), num_steps)
-        self._compile(self._default_optimizer)
-        self._fit_key = key
-
-    def _evaluate(self, dataset, options):
-        """Return loss and metrics on a dataset of batches, as a dict unless `options` differ."""
-        if not self.model.compiled:
-            self.compile()
-        with self._running_keras():
-            return self.model.evaluate(dataset, **{"return_dict": True, **options})
-
-    @contextlib.contextmanager
-    def _running_keras(self):
-        """Leave out padding in what Keras compiles in the context, but not in exported models.
-
-        A failed assertion about the labels of a `tf.data.Dataset` becomes a UserError.
-        """
-        model = self.model
-        previous = model.skip_padding
-        model.skip_padding = can_skip_padding(
-            model.distribute_strategy, model.jit_compile, self._reads_padding, previous
-        )
-        try:
-            yield
-        except tf.errors.InvalidArgumentError as error:
-            found = re.search(r"`\w+`: the dataset has [^\]\n']*", str(error))
-            if found is None:
-                raise
-            raise UserError(found[0]) from None
-        finally:
-            model.skip_padding = previous
-
-    @tf.autograph.experimental.do_not_convert
-    def _batches(self, columns, encode, batch_size, shuffle=False, lengths=None):
-        """Return a dataset of batches of model inputs, targets and optionally weights.
-
-        Args:
-          columns: tuple of nested tensors or ragged tensors (N, ...) of N examples.
-          encode: function from the columns of a batch to an element of the dataset.
-          batch_size: number of examples in a batch.
-          shuffle: whether to shuffle the examples, anew for each epoch.
-          lengths: int32 (N,), to form batches of similar lengths; None for random batches.
-        """
-        batch_size = BatchConfig(batch_size).validate().batch_size
-        count = tf.nest.flatten(columns)[-1].shape[0]
-        indices = tf.data.Dataset.range(count)
-        if shuffle:
-            indices = indices.shuffle(count)
-        size = 1 if lengths is None else group_size(count, batch_size)
-        if size > 1:
-
-            def sort(group):
-                return tf.gather(group, tf.argsort(tf.gather(lengths, group), stable=True))
-
-            indices = indices.batch(size * batch_size).map(sort).unbatch()
-            indices = indices.apply(tf.data.experimental.assert_cardinality(count))
-        batches = indices.batch(batch_size)
-        if size > 1:
-            batches = batches.shuffle(size)
-
-        def gather(indices):
-            return encode(*tf.nest.map_structure(lambda x: tf.gather(x, indices), columns))
-
-        return self._encode_batches(batches, gather)
-
-    @staticmethod
-    @tf.autograph.experimental.do_not_convert
-    def _encode_batches(batches, encode):
-        return batches.map(encode, tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
-
     def _pad(self, batch):
         """Pad the tensors (B, S) of a dict with 0, so that few lengths S occur."""
-        strategy, limit = self.model.distribute_strategy, self.config.max_seq_length
-        multiple = length_multiple(strategy, use_xla(None, strategy), limit) or limit
-        size = tf.shape(batch["input_ids"])[1]
-        padding = tf.minimum(-size % multiple, tf.maximum(limit - size, 0))
-        return {name: tf.pad(x, [[0, 0], [0, padding]]) for name, x in batch.items()}
+        return pad_batch(batch, self.model.distribute_strategy, self.config.max_seq_length)
 
     def _servable(self, options):
         return self.spec.make_servable(self.model, self.config, options)
@@ -352,9 +132,3 @@ class TaskPipeline(Pipeline):
         variables = {name: tf.constant(value) for name, value in tensors.items()}
         checkpointing.save(folder, variables)
         self.config.save(folder)
-
-
-def ragged(rows):
-    """Return lists of numbers as int32 (N, None), faster than `tf.ragged.constant`."""
-    values = np.fromiter(itertools.chain.from_iterable(rows), "int32")
-    return tf.RaggedTensor.from_row_lengths(values, list(map(len, rows)))

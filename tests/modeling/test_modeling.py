@@ -71,6 +71,30 @@ def test_shapes_and_attention():
     assert probs[padded].max() == 0.0
 
 
+def test_inputs_that_may_be_omitted(tmp_path):
+    """The mask is 1 and the segments are 0 then, also in `fit` and in a model of the user."""
+    bert, ids = BertModel(TINY), features()["input_ids"]
+    mask = np.ones_like(ids)
+    expected = bert({"input_ids": ids, "input_mask": mask, "segment_ids": 0 * ids})
+    x = keras.Input((None,), dtype="int32")
+    pooled = keras.Model(x, bert(x)["pooled_output"])
+    pooled.save(tmp_path / "pooled.keras")
+    results = [
+        bert(ids)["pooled_output"],
+        bert({"input_ids": ids, "segment_ids": 0 * ids})["pooled_output"],
+        bert.predict({"input_ids": ids, "input_mask": mask}, verbose=0)["pooled_output"],
+        keras.Sequential([x, pooled])(ids),
+        keras.saving.load_model(tmp_path / "pooled.keras")(ids),
+    ]
+    for result in results:
+        np.testing.assert_allclose(result, expected["pooled_output"], atol=1e-6, rtol=0)
+    classifier = BertClassifier(TINY, 2)
+    classifier.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    assert np.isfinite(classifier.fit(ids, np.zeros(3), verbose=0).history["loss"]).all()
+    with pytest.raises(bert_tf.UserError, match=r"bert lack `input_ids`, found \['ids'\]"):
+        bert({"ids": ids})
+
+
 def test_padding_does_not_change_the_output():
     model = BertModel(TINY)
     batch = features(batch=1, length=6)

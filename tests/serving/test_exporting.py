@@ -102,7 +102,7 @@ def test_tags_of_a_hugging_face_model(root, monkeypatch):
     for tags, scheme in [
         (("O", "B-PER", "I-PER"), "iob2"),
         (("I-PER", "O"), "iob2"),
-        (("O", "B-PER", "I-PER", "E-PER", "S-PER"), "iob2"),
+        (("O", "B-PER", "I-PER", "E-PER", "S-PER"), "iobes"),
         (("ES-MX", "EN-GB"), "none"),
         (("NOUN", "VERB"), "none"),
     ]:

@@ -129,6 +129,19 @@ def test_what_is_not_a_delimiter(tmp_path):
     assert read(tmp_path / "a.csv") == [("a;b", "x"), ("c;d", "y")]
 
 
+def test_a_header_of_several_labels_or_scores(tmp_path):
+    rows = 'phrase,tags\na,"x,y"\nb,x\nc,y\nd,"x,y"\n'
+    (tmp_path / "a.csv").write_text(rows)
+    assert read(tmp_path / "a.csv", task_type="multi_label")[0] == ("a", ("x", "y"))
+    (tmp_path / "a.csv").write_text(rows.replace("tags", '"x,z"'))
+    assert read(tmp_path / "a.csv", task_type="multi_label")[0] == ("phrase", ("x", "z"))
+    (tmp_path / "a.csv").write_text("phrase,hot,salty\na,1,0\nb,0,1\n")
+    columns = {"text": ("0",), "label": ("1", "2")}
+    assert read(tmp_path / "a.csv", task_type="multi_label", **columns)[0] == ("a", ("1",))
+    (tmp_path / "a.csv").write_text("phrase,quality\na,1\nb,2.5\n")
+    assert read(tmp_path / "a.csv", task_type="regression") == [("a", 1.0), ("b", 2.5)]
+
+
 def test_quotes_in_tab_separated_files(tmp_path, caplog):
     """They are text, as in the release; fields that a program has quoted give a warning."""
     text = '"He said ""no""."\tx\n"A quote," she said.\ty\n"No more."\ty\n'

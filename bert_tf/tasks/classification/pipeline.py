@@ -20,7 +20,8 @@ from bert_tf.pipelines.arguments import (
     read_dataset,
     with_keras_names,
 )
-from bert_tf.pipelines.task_pipeline import BATCH_SIZE, EPOCHS, TaskPipeline
+from bert_tf.pipelines.keras_training import BATCH_SIZE, EPOCHS
+from bert_tf.pipelines.task_pipeline import TaskPipeline
 from bert_tf.tasks.classification import SPEC, TASK_CLASSES, ClassificationConfig
 from bert_tf.tasks.classification.labels import LabelEncoder
 from bert_tf.training.task_config import check_labels

@@ -116,7 +116,11 @@ class FileSource:
             return columns
         # Read twice, because all rows may take much more memory than the examples.
         rows = tables.read_rows(path, table_format)
-        labels = Counter(row[position].strip() for _, row, _ in rows if len(row) > position)
+        cells = (row[position] for _, row, _ in rows if len(row) > position)
+        if self.task.task_type == "multi_label":
+            separator = self.task.layout.separator
+            cells = itertools.chain.from_iterable(cell.split(separator) for cell in cells)
+        labels = Counter(map(str.strip, cells))
         train = self.columns.get("train")
         return with_header(path, columns, first, labels, train.names if train else ())
 

@@ -13,7 +13,9 @@ SPEC = TaskSpec(
 __getattr__, __all__ = lazy_names(
     __name__,
     {
-        "pipeline": ("NearestNeighbors", "SentenceEncoder", "l2_normalize", "nearest_neighbors"),
+        "evaluation": ("correlations", "search_scores"),
+        "neighbors": ("NearestNeighbors", "l2_normalize", "nearest_neighbors"),
+        "pipeline": ("SentenceEncoder",),
         "servable": (),
     },
 )

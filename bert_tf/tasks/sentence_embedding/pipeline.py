@@ -1,13 +1,14 @@
-"""Sentence vectors and the search for nearest neighbors among them.
+"""Sentence vectors, and their training.
 
-Shapes: B sentences, S sequence, H hidden, Q queries, N vectors, K neighbors.
+Shapes: B sentences, C columns of sentences, S sequence, H hidden.
 """
 
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+import keras
 import numpy as np
 import tensorflow as tf
 from keras import ops
@@ -19,9 +20,21 @@ from bert_tf.configs.model import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.io import files, json_files
 from bert_tf.modeling.models import BertModel, first_position
+from bert_tf.pipelines.arguments import check_columns, check_numbers, split_columns
+from bert_tf.pipelines.keras_training import (
+    BATCH_SIZE,
+    EPOCHS,
+    AddScores,
+    KerasTraining,
+    pad_batch,
+    ragged,
+)
 from bert_tf.pipelines.saving import write_pretrained
 from bert_tf.pipelines.text_pipeline import Text, TextPipeline, check_collection
+from bert_tf.tasks.sentence_embedding.evaluation import correlations, search_scores
+from bert_tf.tasks.sentence_embedding.neighbors import MIN_NORM, l2_normalize
 from bert_tf.tasks.sentence_embedding.servable import sentence_embedding_servable
+from bert_tf.tasks.sentence_embedding.training import ColumnModel, make_loss
 from bert_tf.tokenization import FullTokenizer
 
 # The poolings, and the setting of a sentence-transformers folder that turns each of them on.
@@ -34,17 +47,13 @@ POOLINGS = {
 # The package of the modules that a sentence-transformers folder names.
 _MODULES = "sentence_transformers.models"
 
-# Lower bound of the norm that a vector is divided by, so that a zero vector stays zero.
-_MIN_NORM = 1e-12
 
-# Number of vectors that `NearestNeighbors` compares at once.
-_BLOCK_SIZE = 1024
+class SentenceEncoder(KerasTraining, TextPipeline):
+    """Converts sentences to vectors, from the token vectors of one layer; learns from pairs.
 
-
-class SentenceEncoder(TextPipeline):
-    """Converts sentences to vectors, from the token vectors of one layer.
-
-    >>> encoder = bert_tf.SentenceEncoder.from_preset("uncased_L-12_H-768_A-12")
+    >>> encoder = bert_tf.SentenceEncoder.from_preset("uncased_L-12_H-768_A-12", layer=-1)
+    >>> pairs = [("A man is eating.", "Somebody has dinner."), ("It rained.", "It was wet.")]
+    >>> history = encoder.fit(pairs, epochs=1, verbose=0)
     >>> encoder.encode(["A man is eating.", "Somebody has dinner."])  # float32 (2, H)
 
     `save_to_preset` writes a sentence-transformers folder, without the layers above `layer`.
@@ -85,6 +94,9 @@ class SentenceEncoder(TextPipeline):
         self._runner = self._make_runner(
             lambda batch: {"vectors": self.compute(self.model, batch)}, 4 * self.width
         )
+        self._column_model: keras.Model | None = None
+        self._loss: Any = None
+        self._loss_arguments: tuple = ()
 
     @classmethod
     def from_preset(  # type: ignore[override]
@@ -102,6 +114,160 @@ class SentenceEncoder(TextPipeline):
         if used:
             console.info("from the settings in %s: %s", path, ", ".join(used))
         return super().from_preset(model_files, **{**defaults, **given})
+
+    @property
+    def _trained_model(self):
+        if self._column_model is None:
+            with self._strategy.scope():
+                self._column_model = ColumnModel(self)
+        return self._column_model
+
+    def fit(
+        self,
+        texts: Any,
+        scores: Any = None,
+        loss: str | None = None,
+        validation_data: Any = None,
+        validation_split: float = 0.0,
+        epochs: int = EPOCHS,
+        batch_size: int = BATCH_SIZE,
+        learning_rate: float | None = None,
+        callbacks: Any = None,
+        temperature: float = 0.05,
+        symmetric: bool = False,
+        matryoshka_dims: Sequence[int] = (),
+        shuffle: bool = True,
+        **options: Any,
+    ) -> keras.callbacks.History:
+        """Train the model, with `keras.Model.fit`.
+
+        The losses are those of sentence-transformers. The optimizer is that of the release, with
+        10 % warm-up and linear decay over the steps of this call, unless `compile` was called with
+        another one.
+
+        Args:
+          texts: list of pairs, or of triplets (text, similar text, different text); a tuple of two
+            or three lists; or a DataFrame with these columns.
+          scores: the similarity of the texts of each pair, a number; None if all pairs are similar.
+          loss: "contrastive": find the second text among those of the batch, of all devices, and
+            all third texts (MultipleNegativesRankingLoss), the default without scores; "cosent",
+            the default with scores (CoSENTLoss); "cosine" (CosineSimilarityLoss), for scores from
+            -1 to 1; "triplet" (TripletLoss).
+          validation_data: (texts, scores), or texts. After each epoch the history has "val_loss",
+            and with scores "val_spearman" and "val_pearson".
+          validation_split: share of the texts, from the end of the list, to validate on instead.
+          epochs: number of passes over the texts.
+          batch_size: number of pairs or triplets in a step, over all devices.
+          learning_rate: the peak rate, by default 5e-5.
+          callbacks: list of Keras callbacks.
+          temperature: what cosines are divided by, with "contrastive" and "cosent".
+          symmetric: whether "contrastive" also finds the first text of each second one.
+          matryoshka_dims: add the losses of the first numbers of each vector, of these lengths; the
+            full length is one of them only if it is given.
+          shuffle: whether to shuffle the texts, anew for each epoch.
+          **options: further arguments of `keras.Model.fit`, such as `verbose`.
+
+        Returns:
+          The `keras.callbacks.History`.
+
+        Raises:
+          UserError: if an argument is not valid.
+        """
+        config = self._check_fit(
+            options, epochs=epochs, batch_size=batch_size, learning_rate=learning_rate,
+            validation_split=validation_split, shuffle=shuffle,
+        )  # fmt: skip
+        data = self._check_data(texts, scores, ("texts", "scores"))
+        if validation_split:
+            if validation_data is not None:
+                raise UserError("`validation_split` cannot be combined with `validation_data`")
+            data, validation_data = split_columns(data, validation_split)
+        elif validation_data is not None:
+            values = (validation_data, None)
+            if scores is not None:
+                is_pair = isinstance(validation_data, (tuple, list)) and len(validation_data) == 2
+                values = validation_data if is_pair else (validation_data, [])
+            validation_data = self._check_data(values[0], values[1], ["validation_data"] * 2)
+        *columns, _ = data
+        arguments = (
+            loss, len(columns), scores is not None, temperature, symmetric, tuple(matryoshka_dims),
+            self.width,
+        )  # fmt: skip
+        if arguments != self._loss_arguments:  # else the compiled step can be reused
+            self._loss, self._loss_arguments, self._fit_key = make_loss(*arguments), arguments, ()
+            if self._trained_model.compiled:
+                optimizer = self._trained_model.optimizer
+                # float16 wraps the optimizer that was compiled.
+                self._compile(getattr(optimizer, "inner_optimizer", optimizer))
+        callbacks = keras.tree.flatten(callbacks or [])
+        validation = None
+        if validation_data is not None:
+            validation = self._dataset(validation_data, batch_size)
+            if scores is not None:
+                callbacks.insert(0, AddScores(lambda: self._correlations(*validation_data)))
+        dataset = self._dataset(data, batch_size, shuffle)
+        return self._fit(dataset, validation, config, callbacks, options)
+
+    def evaluate(self, texts: Any, scores: Any) -> dict[str, float]:
+        """Return Spearman's and Pearson's correlation of cosines and scores of pairs, by name."""
+        return self._correlations(*self._check_data(texts, scores, ("texts", "scores")))
+
+    def evaluate_search(
+        self, queries: Any, documents: Any, relevant: Sequence[Iterable[int]], k: int = 10
+    ) -> dict[str, float]:
+        """Return recall, MRR and nDCG of a search by cosine, see `evaluation.search_scores`.
+
+        Args:
+          queries: list of texts.
+          documents: list of texts.
+          relevant: for each query the numbers of its relevant documents.
+          k: number of documents that count.
+        """
+        query_vectors, vectors = (l2_normalize(self.encode(x)) for x in (queries, documents))
+        return search_scores(query_vectors, vectors, relevant, k)
+
+    def _check_data(self, texts, scores, arguments):
+        """Return the columns of texts, lists of str, followed by the scores, a list."""
+        columns = check_columns(texts, arguments[0], (2, 3))
+        if scores is None:
+            return [*columns, [0.0] * len(columns[0])]
+        if len(columns) != 2:
+            raise UserError(
+                f"`{arguments[1]}` require pairs of texts, found {len(columns)} columns"
+            )
+        return [*columns, check_numbers(scores, arguments[1], len(columns[0]))]
+
+    def _correlations(self, first, second, scores):
+        return correlations(*(l2_normalize(self.encode(x)) for x in (first, second)), scores)
+
+    def _default_compile_arguments(self):
+        return {"loss": self._loss}
+
+    def _dataset(self, data, batch_size, shuffle=False):
+        """Return a dataset of batches of inputs (B, C, S) and scores (B,)."""
+        *columns, scores = data
+        num_columns = len(columns)
+        rows = []
+        for column in columns:
+            texts = (Text(i, text, None) for i, text in enumerate(column))
+            rows.append([x.input_ids for x in self._encode(texts)])
+
+        def encode(*values):
+            *ids, scores = values
+            # The columns one after the other, padded together.
+            ids = tf.concat(ids, 0)
+            mask = tf.cast(tf.sequence_mask(ids.row_lengths()), tf.int32)
+            ids = ids.to_tensor()
+            batch = {"input_ids": ids, "input_mask": mask, "segment_ids": tf.zeros_like(ids)}
+            batch = pad_batch(batch, self._strategy, self.max_seq_length)
+            shape = (num_columns, -1, tf.shape(batch["input_ids"])[1])
+            inputs = {
+                name: tf.transpose(tf.reshape(x, shape), (1, 0, 2)) for name, x in batch.items()
+            }
+            return inputs, scores
+
+        columns = (*map(ragged, rows), tf.constant(scores, tf.float32))
+        return self._batches(columns, encode, batch_size, shuffle)
 
     def encode(self, sentences: Iterable[str]) -> np.ndarray:
         """Return the vectors of an iterable of str as float32 (B, H)."""
@@ -151,13 +317,13 @@ class SentenceEncoder(TextPipeline):
         for encoded, arrays in self._runner.run(self._encode(texts), description, "sentences"):
             yield encoded.text.text_a, arrays["vectors"]
 
-    def compute(self, model, batch):
+    def compute(self, model, batch, training=False):
         """Return the sentence vectors, float32 (B, H), of a batch of inputs of a `BertModel`."""
         if self.pooling == "cls" and self.layer in (-1, self.model.config.num_hidden_layers - 1):
             first = first_position(batch)
-            x = model(batch, training=False, positions=first)["sequence_output"]
+            x = model(batch, training=training, positions=first)["sequence_output"]
         else:
-            x = model(batch, training=False)["all_encoder_layers"][self.layer]
+            x = model(batch, training=training)["all_encoder_layers"][self.layer]
         x = ops.cast(x, "float32")
         mask = ops.expand_dims(ops.cast(batch["input_mask"], "float32"), 2)
         if self.pooling == "cls":
@@ -167,7 +333,7 @@ class SentenceEncoder(TextPipeline):
         else:
             x = ops.sum(x * mask, axis=1) / ops.sum(mask, axis=1)
         if self.normalize:
-            x = x / ops.maximum(ops.norm(x, axis=-1, keepdims=True), _MIN_NORM)
+            x = x / ops.maximum(ops.norm(x, axis=-1, keepdims=True), MIN_NORM)
         return x
 
 
@@ -226,87 +392,3 @@ def _read_pooling(folder, modules):
     expected = ", ".join(POOLINGS.values())
     found = ", ".join(modes) or "none"
     return None, f"{folder}: pooling {found} is not supported; expected one of {expected}"
-
-
-def l2_normalize(vectors):
-    """Return vectors (..., H) as float32, scaled to length 1; zero vectors stay zero."""
-    vectors = np.asarray(vectors, "float32")
-    return vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), _MIN_NORM)
-
-
-def nearest_neighbors(queries, vectors, count=5):
-    """Find the vectors with the greatest cosine similarity to each query.
-
-    Args:
-      queries: normalized vectors (Q, H).
-      vectors: normalized vectors (N, H).
-      count: K, the number of neighbors.
-
-    Returns:
-      For each query a list of at most K pairs (index, cosine), the nearest first; ties are in the
-      order of the indices.
-    """
-    similarities = queries @ vectors.T  # (Q, N)
-    order = np.argsort(-similarities, axis=-1, kind="stable")[:, :count]
-    return [
-        [(int(i), float(row[i])) for i in best]
-        for row, best in zip(similarities, order, strict=True)
-    ]
-
-
-class Neighbor(NamedTuple):
-    """A neighbor of a query.
-
-    Attributes:
-      index: number of the vector, from 0.
-      similarity: cosine of the vector and the query.
-      item: the object that was added with the vector.
-    """
-
-    index: int  # type: ignore[assignment]
-    similarity: float
-    item: object
-
-
-class NearestNeighbors:
-    """Finds the nearest neighbors of queries in a stream of vectors, by cosine similarity.
-
-    Unlike `sklearn.neighbors.NearestNeighbors`, it does not hold the vectors in memory.
-
-    >>> neighbors = NearestNeighbors(queries, count=5)
-    >>> for sentence, vector in encoder.stream(sentences):
-    ...     neighbors.add(vector, sentence)
-    >>> neighbors.results()  # for each query a list of `Neighbor`, the nearest first
-    """
-
-    def __init__(self, queries, count=5):
-        """Start a search for the `count` nearest neighbors of each of `queries` (Q, H)."""
-        self._queries = l2_normalize(queries)
-        self._count = count
-        self._best = [[] for _ in self._queries]
-        self._pending = []
-        self._num_added = 0
-
-    def add(self, vector, item=None):
-        """Add a vector (H,) and an object that identifies it."""
-        self._pending.append((self._num_added, vector, item))
-        self._num_added += 1
-        if len(self._pending) >= _BLOCK_SIZE:
-            self._compare()
-
-    def results(self):
-        """Return for each query a list of at most `count` `Neighbor`s, the nearest first."""
-        self._compare()
-        return self._best
-
-    def _compare(self):
-        if not self._pending:
-            return
-        numbers, vectors, items = zip(*self._pending, strict=True)
-        block = nearest_neighbors(self._queries, l2_normalize(vectors), self._count)
-        for row, pairs in enumerate(block):
-            new = [Neighbor(numbers[i], similarity, items[i]) for i, similarity in pairs]
-            # The sort is stable, so ties stay in the order in which they were added.
-            best = sorted(self._best[row] + new, key=lambda x: -x.similarity)
-            self._best[row] = best[: self._count]
-        self._pending = []

@@ -16,7 +16,8 @@ from bert_tf.pipelines.arguments import (
     check_texts,
     split_columns,
 )
-from bert_tf.pipelines.task_pipeline import BATCH_SIZE, EPOCHS, TaskPipeline, ragged
+from bert_tf.pipelines.keras_training import BATCH_SIZE, EPOCHS, AddScores, ragged
+from bert_tf.pipelines.task_pipeline import TaskPipeline
 from bert_tf.tasks.classification.labels import LabelEncoder
 from bert_tf.tasks.token_classification import SPEC, TokenClassificationConfig
 from bert_tf.tasks.token_classification.features import NOT_WORD_START, convert_windows
@@ -188,7 +189,7 @@ class TokenClassification(TaskPipeline):
         if validation_data is not None:
             names = ["validation_data"] * 2
             validation = self._dataset(validation_data, names, batch_size)
-            callbacks.insert(0, _Validation(self, validation))
+            callbacks.insert(0, AddScores(lambda: self._scores(validation)))
         return self._fit(dataset, None, config, callbacks, options)
 
     def evaluate(self, texts: Any, labels: Any, batch_size: int = BATCH_SIZE) -> dict[str, float]:
@@ -284,15 +285,3 @@ class TokenClassification(TaskPipeline):
                 check_texts(texts, texts_argument), labels, labels_argument, self.config
             )
         return encode_tags(texts, labels, texts_argument, labels_argument, self.config)
-
-
-class _Validation(keras.callbacks.Callback):
-    """Adds the scores on a dataset to the logs of each epoch; the first of the callbacks."""
-
-    def __init__(self, pipeline, dataset):
-        super().__init__()
-        self._pipeline, self._dataset = pipeline, dataset
-
-    def on_epoch_end(self, epoch, logs=None):
-        scores = self._pipeline._scores(self._dataset)
-        logs.update({f"val_{name}": value for name, value in scores.items()})

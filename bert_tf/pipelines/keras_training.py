@@ -1,0 +1,268 @@
+"""Training of a pipeline's Keras model with `fit`: optimizer, loss, batches and checks."""
+
+import contextlib
+import itertools
+import re
+import warnings
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.configs.train import BatchConfig, FitConfig, OptimizerConfig
+from bert_tf.data.input_pipeline import group_size, length_multiple
+from bert_tf.errors import UserError, not_finite
+from bert_tf.modeling.token_layout import can_skip_padding
+from bert_tf.optimization import make_optimizer
+from bert_tf.training import use_xla
+
+# Defaults of the scripts.
+LEARNING_RATE, EPOCHS, BATCH_SIZE = 5e-5, FitConfig.epochs, FitConfig.batch_size
+
+# Losses that take the outputs for probabilities if they are given by name.
+_CROSSENTROPIES = (
+    "binary_crossentropy", "categorical_crossentropy", "sparse_categorical_crossentropy"
+)  # fmt: skip
+
+
+class _CheckLoss(keras.callbacks.Callback):
+    """Stops training with a UserError when the loss is not finite."""
+
+    async_safe = True  # Keras need not wait for each step
+
+    def __init__(self):
+        super().__init__()
+        self._num_steps = 0
+
+    def on_train_batch_end(self, batch, logs=None):
+        self._num_steps += 1
+        loss = float((logs or {}).get("loss", 0.0))  # the mean of the epoch
+        if not np.isfinite(loss):
+            where = "; load the model again, because its weights are damaged"
+            raise not_finite("loss", loss, self._num_steps, where)
+
+
+class AddScores(keras.callbacks.Callback):
+    """Adds scores to the logs of each epoch; it comes first, so that other callbacks see them."""
+
+    def __init__(self, compute):
+        """Store a function that returns a dict of scores; their names get the prefix "val_"."""
+        super().__init__()
+        self._compute = compute
+
+    def on_epoch_end(self, epoch, logs=None):
+        logs.update({f"val_{name}": value for name, value in self._compute().items()})
+
+
+class KerasTraining:
+    """Trains `_trained_model` with `keras.Model.fit`; a base of the pipelines that are trained.
+
+    Subclasses name the loss and the metrics (`_default_compile_arguments`).
+    """
+
+    model: keras.Model
+    # Whether the loss depends on the outputs for padding.
+    _reads_padding = False
+    # What Keras says about weights that are not trained.
+    _expected_warning = r"Gradients do not exist for .*\['pooler/"
+    # The arguments of `compile`, and the optimizer if none was given.
+    _compile_arguments: dict[str, Any] = {}  # noqa: RUF012
+    _default_optimizer = None
+    # What the training step with the default optimizer was compiled for.
+    _fit_key: tuple = ()
+
+    @property
+    def _trained_model(self):
+        return self.model
+
+    def compile(
+        self, optimizer: Any = None, loss: Any = None, metrics: Any = None, **options: Any
+    ) -> None:
+        """Compile the model with your own optimizer, loss or metrics.
+
+        Optional: `fit` uses the optimizer of the release and the loss and metrics of the task for
+        all that is not given.
+
+        Args:
+          optimizer: a Keras optimizer; None for the default, with a learning rate that decays over
+            the steps of each `fit`.
+          loss: a Keras loss of the model's logits; None, or the name of the cross entropy that
+            fits the task, for the loss of the task.
+          metrics: Keras metrics of the logits; None for those of the task.
+          **options: further arguments of `keras.Model.compile`, such as `jit_compile`.
+
+        Raises:
+          UserError: if the loss is not one of logits.
+        """
+        given = {"loss": self._loss_of_logits(loss), "metrics": metrics, **options}
+        self._compile_arguments = {name: x for name, x in given.items() if x is not None}
+        self._default_optimizer, self._fit_key = None, ()
+        if optimizer is None:
+            optimizer = self._default_optimizer = keras.optimizers.SGD()  # until `fit` is called
+        self._compile(optimizer)
+
+    def _loss_of_logits(self, loss):
+        """Return a loss as given, None for a name of the default; UserError if it is neither."""
+        found = keras.losses.get(loss) if isinstance(loss, str) else loss
+        name = getattr(found, "__name__", None)
+        if name in _CROSSENTROPIES:
+            default = keras.tree.flatten(self._default_compile_arguments()["loss"])[0]
+            expected = getattr(default, "name", default)
+            if name not in (expected, expected.removeprefix("sparse_")):
+                raise UserError(f"`loss={name}`: expected {expected}, which fits the task")
+            return None
+        if getattr(found, "from_logits", None) is False:
+            raise UserError(
+                f"`loss`: the model returns logits, not probabilities; expected "
+                f"{type(found).__name__}(from_logits=True)"
+            )
+        return loss
+
+    def _compile(self, optimizer):
+        with self._trained_model.distribute_strategy.scope():
+            arguments = self._default_compile_arguments()
+            if "loss" in self._compile_arguments:
+                arguments.pop("loss_weights", None)
+            self._trained_model.compile(optimizer, **{**arguments, **self._compile_arguments})
+
+    def _default_compile_arguments(self):
+        """Return the loss and the metrics of the task, as `keras.Model.compile` takes them."""
+        raise NotImplementedError
+
+    @staticmethod
+    def _check_fit(options, **arguments):
+        """Return the `FitConfig` of the arguments of `fit`, valid; `options` are those of Keras."""
+        steps_per_epoch = options.pop("steps_per_epoch", None)
+        return FitConfig(steps_per_epoch=steps_per_epoch, **arguments).validate()
+
+    def _fit(self, dataset, validation, config, callbacks, options):
+        """Train on a dataset of batches of model inputs, targets and optionally weights.
+
+        `config` is a `FitConfig`.
+        """
+        optimizer = self._trained_model.optimizer if self._trained_model.compiled else None
+        # float16 wraps the optimizer that was compiled.
+        if getattr(optimizer, "inner_optimizer", optimizer) is self._default_optimizer:
+            num_steps = config.steps_per_epoch or dataset.cardinality().numpy()
+            if num_steps <= 0:
+                raise UserError(
+                    "the number of batches of the dataset is unknown, and the learning rate decays "
+                    "over all of them; give `steps_per_epoch`, or `compile` an optimizer"
+                )
+            rate = LEARNING_RATE if config.learning_rate is None else config.learning_rate
+            self._restart_default_optimizer(optimizer, rate, int(num_steps) * config.epochs)
+        elif config.learning_rate is not None:
+            raise UserError(
+                "`learning_rate` cannot be combined with an optimizer given to `compile`"
+            )
+        with self._running_keras(), warnings.catch_warnings():
+            if not self._trained_model.uses_pooler:
+                warnings.filterwarnings("ignore", self._expected_warning)
+            history = self._trained_model.fit(
+                dataset,
+                epochs=config.epochs,
+                steps_per_epoch=config.steps_per_epoch,
+                validation_data=validation,
+                shuffle=False,
+                callbacks=[*keras.tree.flatten(callbacks or []), _CheckLoss()],
+                **options,
+            )
+        self._is_random = False
+        return history
+
+    def _restart_default_optimizer(self, optimizer, rate, num_steps):
+        """Compile the model for a run of that many steps, or reuse the step that is compiled.
+
+        `optimizer` is that of the model, None if it is not compiled.
+        """
+        variables = tuple(map(id, self._trained_model.trainable_variables))
+        key = (rate, num_steps, self._trained_model.skip_padding, variables)
+        if key == self._fit_key and optimizer is self._default_optimizer:
+            for variable in optimizer.variables:
+                variable.assign(tf.zeros_like(variable))
+            return
+        with self._trained_model.distribute_strategy.scope():
+            self._default_optimizer = make_optimizer(OptimizerConfig(learning_rate=rate), num_steps)
+        self._compile(self._default_optimizer)
+        self._fit_key = key
+
+    def _evaluate(self, dataset, options):
+        """Return loss and metrics on a dataset of batches, as a dict unless `options` differ."""
+        if not self._trained_model.compiled:
+            self.compile()
+        with self._running_keras():
+            return self._trained_model.evaluate(dataset, **{"return_dict": True, **options})
+
+    @contextlib.contextmanager
+    def _running_keras(self):
+        """Leave out padding in what Keras compiles in the context, but not in exported models.
+
+        A failed assertion about the labels of a `tf.data.Dataset` becomes a UserError.
+        """
+        model = self._trained_model
+        previous = model.skip_padding
+        model.skip_padding = can_skip_padding(
+            model.distribute_strategy, model.jit_compile, self._reads_padding, previous
+        )
+        try:
+            yield
+        except tf.errors.InvalidArgumentError as error:
+            found = re.search(r"`\w+`: the dataset has [^\]\n']*", str(error))
+            if found is None:
+                raise
+            raise UserError(found[0]) from None
+        finally:
+            model.skip_padding = previous
+
+    @tf.autograph.experimental.do_not_convert
+    def _batches(self, columns, encode, batch_size, shuffle=False, lengths=None):
+        """Return a dataset of batches of model inputs, targets and optionally weights.
+
+        Args:
+          columns: tuple of nested tensors or ragged tensors (N, ...) of N examples.
+          encode: function from the columns of a batch to an element of the dataset.
+          batch_size: number of examples in a batch.
+          shuffle: whether to shuffle the examples, anew for each epoch.
+          lengths: int32 (N,), to form batches of similar lengths; None for random batches.
+        """
+        batch_size = BatchConfig(batch_size).validate().batch_size
+        count = tf.nest.flatten(columns)[-1].shape[0]
+        indices = tf.data.Dataset.range(count)
+        if shuffle:
+            indices = indices.shuffle(count)
+        size = 1 if lengths is None else group_size(count, batch_size)
+        if size > 1:
+
+            def sort(group):
+                return tf.gather(group, tf.argsort(tf.gather(lengths, group), stable=True))
+
+            indices = indices.batch(size * batch_size).map(sort).unbatch()
+            indices = indices.apply(tf.data.experimental.assert_cardinality(count))
+        batches = indices.batch(batch_size)
+        if size > 1:
+            batches = batches.shuffle(size)
+
+        def gather(indices):
+            return encode(*tf.nest.map_structure(lambda x: tf.gather(x, indices), columns))
+
+        return self._encode_batches(batches, gather)
+
+    @staticmethod
+    @tf.autograph.experimental.do_not_convert
+    def _encode_batches(batches, encode):
+        return batches.map(encode, tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
+
+
+def pad_batch(batch, strategy, limit):
+    """Pad the tensors (B, S) of a dict with 0, so that few lengths S up to `limit` occur."""
+    multiple = length_multiple(strategy, use_xla(None, strategy), limit) or limit
+    size = tf.shape(batch["input_ids"])[1]
+    padding = tf.minimum(-size % multiple, tf.maximum(limit - size, 0))
+    return {name: tf.pad(x, [[0, 0], [0, padding]]) for name, x in batch.items()}
+
+
+def ragged(rows):
+    """Return lists of numbers as int32 (N, None), faster than `tf.ragged.constant`."""
+    values = np.fromiter(itertools.chain.from_iterable(rows), "int32")
+    return tf.RaggedTensor.from_row_lengths(values, list(map(len, rows)))

@@ -1,0 +1,164 @@
+"""Training of sentence vectors, with the losses of sentence-transformers (arXiv:1908.10084).
+
+Shapes: B examples, C columns of texts, S sequence, H hidden.
+"""
+
+import functools
+
+import keras
+import tensorflow as tf
+from keras import ops
+
+from bert_tf.errors import UserError
+
+# The distance by which a triplet's negative has to be farther than its positive.
+_MARGIN = 5.0
+
+
+class ColumnModel(keras.Model):
+    """The vectors of all columns of examples. Inputs: (B, C, S) each; output: float32 (B, C, H)."""
+
+    uses_pooler = False
+
+    def __init__(self, encoder):
+        super().__init__()
+        self.bert, self._compute = encoder.model, encoder.compute
+
+    @property
+    def skip_padding(self):
+        """Whether `fit` computes tokens only; that of the encoder."""
+        return self.bert.skip_padding
+
+    @skip_padding.setter
+    def skip_padding(self, value):
+        self.bert.skip_padding = value
+
+    def call(self, inputs, training=None):
+        shape = ops.shape(inputs["input_ids"])
+        batch = {name: ops.reshape(x, (-1, shape[2])) for name, x in inputs.items()}
+        vectors = self._compute(self.bert, batch, training)
+        return ops.reshape(vectors, (*shape[:2], vectors.shape[-1]))
+
+
+class SentenceLoss(keras.losses.Loss):
+    """A loss of vectors (B, C, H), given scores (B,) or, where there are none, any numbers (B,).
+
+    With `dims`, it is the sum over the first numbers of each vector (Matryoshka representation
+    learning, arXiv:2205.13147).
+    """
+
+    def __init__(self, function, dims=()):
+        super().__init__(name="sentence_loss")
+        self._function, self._dims = function, dims
+
+    def call(self, y_true, y_pred):
+        sizes = self._dims or (y_pred.shape[-1],)
+        return tf.add_n([self._function(y_true, y_pred[..., :size]) for size in sizes])
+
+
+def contrastive(_, vectors, temperature, symmetric):
+    """Return the cross entropy of finding the second text of each example among all, (B,).
+
+    Candidates are the other columns of all examples, on all replicas (arXiv:1705.00652, section
+    4.4; hard negatives are a third column). Scores are cosines divided by the `temperature`. With
+    `symmetric`, the mean with finding the first text of each second one.
+    """
+    vectors = tf.math.l2_normalize(vectors, -1)
+    columns = tf.unstack(vectors, axis=1)
+    first = tf.range(tf.shape(vectors)[0])
+    everything, offset = columns, 0
+    replica = tf.distribute.get_replica_context()
+    if replica is not None and replica.num_replicas_in_sync > 1:
+        sizes = replica.all_gather(tf.shape(vectors)[:1], 0)
+        offset = tf.reduce_sum(sizes[: replica.replica_id_in_sync_group])
+        everything = [replica.all_gather(x, 0) for x in columns]
+    labels = first + offset
+    find = functools.partial(_find, labels=labels, temperature=temperature)
+    losses = find(columns[0], tf.concat(everything[1:], 0))
+    if symmetric:
+        losses = (losses + find(columns[1], everything[0])) / 2
+    return losses
+
+
+def _find(queries, candidates, labels, temperature):
+    logits = tf.matmul(queries, candidates, transpose_b=True) / temperature
+    return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
+
+
+def cosine(scores, vectors):
+    """Return the squared differences of cosines and scores, (B,)."""
+    return tf.square(_cosines(vectors) - tf.cast(scores, tf.float32))
+
+
+def cosent(scores, vectors, temperature):
+    """Return the loss of ranking pairs by their scores, the same for each of the examples, (B,).
+
+    It is the log of 1 plus the sum, over all two pairs, of e to the amount by which the cosine of
+    the pair with the lower score is greater, divided by the `temperature` (CoSENT, Su 2022).
+    """
+    cosines, scores = _cosines(vectors) / temperature, tf.cast(scores, tf.float32)
+    replica = tf.distribute.get_replica_context()
+    if replica is not None and replica.num_replicas_in_sync > 1:
+        cosines, scores = (replica.all_gather(x, 0) for x in (cosines, scores))
+    differences = cosines[:, None] - cosines[None, :]
+    is_wrong_order = scores[:, None] < scores[None, :]
+    differences = tf.where(is_wrong_order, differences, -1e12)
+    loss = tf.reduce_logsumexp(tf.concat([[0.0], tf.reshape(differences, (-1,))], 0))
+    return tf.repeat(loss, tf.shape(vectors)[0])
+
+
+def triplet(_, vectors):
+    """Return how much closer than the margin a negative is, in Euclidean distance, (B,)."""
+    anchor, positive, negative = tf.unstack(vectors, axis=1)
+    return tf.nn.relu(_distance(anchor, positive) - _distance(anchor, negative) + _MARGIN)
+
+
+def _distance(a, b):
+    # The square root has no gradient at 0.
+    return tf.sqrt(tf.maximum(tf.reduce_sum(tf.square(a - b), -1), 1e-12))
+
+
+def _cosines(vectors):
+    a, b = tf.unstack(tf.math.l2_normalize(vectors, -1), axis=1)
+    return tf.reduce_sum(a * b, -1)
+
+
+# From the name of a loss to its function, the numbers of columns, and whether it needs scores.
+LOSSES = {
+    "contrastive": (contrastive, (2, 3), False),
+    "cosent": (cosent, (2,), True),
+    "cosine": (cosine, (2,), True),
+    "triplet": (triplet, (3,), False),
+}
+
+
+def make_loss(name, num_columns, has_scores, temperature, symmetric, dims, width):
+    """Return the `SentenceLoss` of that name; None for the default of such data.
+
+    Raises:
+      UserError: if an argument is not valid, or the loss does not fit the data.
+    """
+    name = name or ("cosent" if has_scores else "contrastive")
+    if name not in LOSSES:
+        raise UserError(f"`loss={name}`: expected one of {', '.join(LOSSES)}")
+    function, columns, needs_scores = LOSSES[name]
+    if num_columns not in columns:
+        expected = " or ".join(map(str, columns))
+        raise UserError(
+            f"`loss={name}` requires {expected} texts in each example, not {num_columns}"
+        )
+    if needs_scores != has_scores:
+        verb = "requires" if needs_scores else "has no use for"
+        raise UserError(f"`loss={name}` {verb} `scores`")
+    if not temperature > 0:
+        raise UserError(f"`temperature={temperature}`: expected a number greater than 0")
+    if any(type(x) is not int or not 0 < x <= width for x in dims):
+        raise UserError(f"`matryoshka_dims={dims}`: expected numbers from 1 to {width}")
+    options = {}
+    if function in (contrastive, cosent):
+        options["temperature"] = float(temperature)
+    if function is contrastive:
+        options["symmetric"] = symmetric
+    elif symmetric:
+        raise UserError(f"`symmetric` has no effect on `loss={name}`")
+    return SentenceLoss(functools.partial(function, **options), tuple(dims))

@@ -1,0 +1,185 @@
+"""Training of `SentenceEncoder`, its losses and scores, compared with sentence-transformers."""
+
+import functools
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import bert_tf
+from bert_tf.tasks import sentence_embedding
+from bert_tf.tasks.sentence_embedding import training
+from tests.training.training_helpers import mirrored, one_device
+
+RNG = np.random.default_rng(0)
+TEXTS = [" ".join(RNG.choice([*"abcdefghij"], 5)) for _ in range(48)]
+SHUFFLED = [" ".join(RNG.permutation(text.split())) for text in TEXTS]
+OTHERS = SHUFFLED[::-1]
+SCORES = [len({*a.split()} & {*b.split()}) / 5 for a, b in zip(TEXTS, OTHERS, strict=True)]
+
+
+def make(folder, **options):
+    keras.utils.set_random_seed(0)
+    options = {"max_seq_length": 8, "layer": -1, "strategy": one_device(), **options}
+    return bert_tf.SentenceEncoder.from_preset(str(folder), **options)
+
+
+@pytest.fixture(scope="module")
+def peer():
+    """The losses of sentence-transformers, given vectors instead of a model."""
+    module = pytest.importorskip("sentence_transformers.sentence_transformer.losses")
+    import torch
+
+    class Vectors(torch.nn.Module):
+        def forward(self, features):
+            return {"sentence_embedding": features}
+
+        def preprocess(self, *_):
+            raise NotImplementedError
+
+    return module, Vectors()
+
+
+@pytest.mark.parametrize(
+    "name", ["contrastive", "symmetric", "hard", "cosent", "cosine", "triplet"]
+)
+@pytest.mark.parametrize("dims", [(), (4, 12)])
+def test_losses_are_those_of_sentence_transformers(peer, name, dims):
+    """Values and gradients."""
+    losses, model = peer
+    import torch
+
+    columns = 3 if name in ("hard", "triplet") else 2
+    vectors = RNG.normal(size=(9, columns, 12)).astype("float32")
+    scores = RNG.integers(0, 6, 9).astype("float32") / 5
+    make_peer = {
+        "contrastive": losses.MultipleNegativesRankingLoss,
+        "hard": losses.MultipleNegativesRankingLoss,
+        "symmetric": functools.partial(
+            losses.MultipleNegativesRankingLoss,
+            directions=("query_to_doc", "doc_to_query"),
+            partition_mode="per_direction",
+        ),
+        "cosent": losses.CoSENTLoss,
+        "cosine": losses.CosineSimilarityLoss,
+        "triplet": losses.TripletLoss,
+    }[name]
+    own = {"symmetric": "contrastive", "hard": "contrastive"}.get(name, name)
+    loss = training.make_loss(own, columns, own in ("cosent", "cosine"), 0.05,
+                              name == "symmetric", dims, 12)  # fmt: skip
+    total, leaves = 0.0, torch.tensor(vectors, requires_grad=True)
+    for size in dims or (12,):
+        parts = [leaves[:, i, :size] for i in range(columns)]
+        total = total + make_peer(model)(parts, torch.tensor(scores))
+    total.backward()
+    x = tf.constant(vectors)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        value = loss(tf.constant(scores), x)
+    np.testing.assert_allclose(value, total.item(), rtol=1e-5)
+    np.testing.assert_allclose(tape.gradient(value, x), leaves.grad, atol=1e-5)
+
+
+def test_scores_are_those_of_scikit_learn():
+    metrics = pytest.importorskip("sklearn.metrics")
+    queries, documents = (RNG.normal(size=(n, 4)) for n in (7, 30))
+    relevant = [RNG.choice(30, size, replace=False) for size in (1, 2, 3, 12, 1, 5, 2)]
+    cosines = queries @ documents.T
+    truth = np.zeros((7, 30))
+    for row, numbers in zip(truth, relevant, strict=True):
+        row[numbers] = 1
+    for k in (1, 5, 10, 30):
+        found = sentence_embedding.search_scores(queries, documents, relevant, k)
+        assert found[f"ndcg@{k}"] == pytest.approx(metrics.ndcg_score(truth, cosines, k=k))
+        orders = np.argsort(-cosines).tolist()
+        ranks = [min(map(order.index, x)) for order, x in zip(orders, relevant, strict=True)]
+        expected = np.mean([1 / (rank + 1) if rank < k else 0 for rank in ranks])
+        assert found[f"mrr@{k}"] == pytest.approx(expected)
+    assert found["recall@30"] == 1
+    with pytest.raises(bert_tf.UserError, match=r"`relevant`: item 0 is .*from 0 to 29"):
+        sentence_embedding.search_scores(queries[:1], documents, [[30]])
+
+
+def test_fit_on_pairs(encoder_folder, tmp_path):
+    encoder = make(encoder_folder)
+    search = functools.partial(encoder.evaluate_search, TEXTS, SHUFFLED, [[i] for i in range(48)])
+    before = search()["mrr@10"]
+    history = encoder.fit((TEXTS, SHUFFLED), epochs=8, batch_size=16, learning_rate=1e-3,
+                          validation_split=0.25, symmetric=True, verbose=0).history  # fmt: skip
+    assert history["loss"][-1] < 0.7 * history["loss"][0] and "val_loss" in history
+    assert search()["mrr@10"] > before + 0.2
+    step = encoder._trained_model.train_function
+    encoder.fit((TEXTS, SHUFFLED), epochs=8, batch_size=16, learning_rate=1e-3,
+                validation_split=0.25, symmetric=True, verbose=0)  # fmt: skip
+    assert encoder._trained_model.train_function is step
+    encoder.save_to_preset(tmp_path / "saved")
+    loaded = bert_tf.SentenceEncoder.from_preset(str(tmp_path / "saved"))
+    np.testing.assert_allclose(loaded.encode(TEXTS), encoder.encode(TEXTS), atol=1e-6)
+
+
+@pytest.mark.parametrize("loss", [None, "cosine"])
+def test_fit_on_scores(encoder_folder, loss):
+    encoder = make(encoder_folder, pooling="cls")
+    pairs = list(zip(TEXTS, OTHERS, strict=True))
+    stop = keras.callbacks.EarlyStopping("val_spearman", mode="max", patience=99)
+    history = encoder.fit(pairs, SCORES, loss, validation_data=(pairs, SCORES), epochs=8,
+                          batch_size=16, learning_rate=2e-3, callbacks=[stop],
+                          verbose=0).history  # fmt: skip
+    assert history["val_spearman"][-1] > history["val_spearman"][0] + 0.1
+    assert encoder.evaluate(pairs, SCORES)["spearman"] == history["val_spearman"][-1]
+    cosines = [
+        float(a @ b / np.linalg.norm(a) / np.linalg.norm(b))
+        for a, b in zip(encoder.encode(TEXTS), encoder.encode(OTHERS), strict=True)
+    ]
+    expected = np.corrcoef(cosines, SCORES)[0, 1]
+    assert history["val_pearson"][-1] == pytest.approx(expected, abs=1e-5)
+
+
+def test_fit_on_triplets(encoder_folder):
+    pd = pytest.importorskip("pandas")
+    encoder = make(encoder_folder)
+    triplets = pd.DataFrame({"text": TEXTS, "similar": SHUFFLED, "other": OTHERS})
+    for loss in ("triplet", "contrastive"):
+        history = encoder.fit(triplets, loss=loss, epochs=4, batch_size=16, learning_rate=1e-3,
+                              matryoshka_dims=[4, 16], verbose=0).history  # fmt: skip
+        assert history["loss"][-1] < history["loss"][0]
+
+
+@pytest.mark.parametrize("scores", [None, SCORES])
+def test_two_devices_make_the_same_steps(encoder_folder, scores):
+    """Their candidates, or the pairs to rank, are those of all devices."""
+    weights = []
+    for strategy in (one_device(), mirrored(2)):
+        encoder = make(encoder_folder, strategy=strategy)
+        encoder.compile(keras.optimizers.SGD(0.1))
+        encoder.fit((TEXTS, OTHERS), scores, epochs=1, batch_size=16, shuffle=False,
+                    symmetric=scores is None, verbose=0)  # fmt: skip
+        weights.append(encoder.model.get_weights())
+    for a, b in zip(*weights, strict=True):
+        np.testing.assert_allclose(a, b, atol=2e-6)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"texts": [("a", "b"), ("a",)]}, "`texts`: item 1 is .*expected 2 or 3 texts"),
+        ({"texts": ["a", "b"]}, "`texts`: item 0 is 'a', expected 2 or 3 texts"),
+        ({"texts": []}, "`texts` is empty"),
+        ({"texts": [("a", 3)]}, "`texts`: expected texts, item 0 is 3"),
+        ({"texts": (["a"], ["b", "c"])}, "must have the same length"),
+        ({"scores": [0.5]}, "`scores`: expected 48 numbers, found 1"),
+        ({"scores": [None] * 48}, "`scores`: item 0 is None, expected a number"),
+        ({"scores": [float("nan")] * 48}, "`scores`: item 0 is nan"),
+        ({"loss": "mse"}, "`loss=mse`: expected one of contrastive, cosent, cosine, triplet"),
+        ({"loss": "cosine"}, "`loss=cosine` requires `scores`"),
+        ({"loss": "contrastive", "scores": SCORES}, "`loss=contrastive` has no use for `scores`"),
+        ({"loss": "triplet"}, "`loss=triplet` requires 3 texts in each example, not 2"),
+        ({"temperature": 0}, "`temperature=0`: expected a number greater than 0"),
+        ({"matryoshka_dims": [8, 99]}, r"`matryoshka_dims=\(8, 99\)`: .* from 1 to 16"),
+        ({"scores": SCORES, "symmetric": True}, "`symmetric` has no effect on `loss=cosent`"),
+    ],
+)
+def test_bad_input(encoder_folder, arguments, message):
+    with pytest.raises(bert_tf.UserError, match=message):
+        make(encoder_folder).fit(**{"texts": (TEXTS, OTHERS), **arguments})
