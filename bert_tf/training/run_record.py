@@ -75,6 +75,7 @@ class RunRecord:
 
     def finish(self, metrics):
         """Add the metrics of the run, a dict."""
+        self.start()
         if self._thread:
             self._thread.join()
         else:
