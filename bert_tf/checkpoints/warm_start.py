@@ -86,9 +86,11 @@ class _ScoredCheckpoint:
 
 
 def read_weights(source, names):
-    """Return tensors of a checkpoint by name; raise UserError if one has NaN or infinity."""
+    """Return tensors of a checkpoint by name; UserError if one has NaN, infinity or no numbers."""
     values = {name: source.tensor(name) for name in names}
     for name, value in values.items():
+        if value.dtype == object:  # of a damaged checkpoint
+            raise UserError(f"{source.path}: {name} has texts, expected numbers")
         if count := np.count_nonzero(~np.isfinite(value)):
             raise UserError(
                 f"{source.path}: {count} of the {value.size} values of {name} are NaN or infinite; "
