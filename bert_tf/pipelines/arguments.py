@@ -105,12 +105,19 @@ def check_pairs(texts, argument):
     A tuple of two lists, as in keras-hub, is read as their pairs.
 
     Raises:
-      UserError: if it is anything else; it names `argument`.
+      UserError: if it is anything else, or may be two pairs in either of these forms; it names
+        `argument`.
     """
     expected = "a list of texts, or of pairs (text_a, text_b)"
     if isinstance(texts, tuple) and len(texts) == 2 and all(map(_is_column, texts)):
-        check_same_length(f"{argument}[0]", texts[0], f"{argument}[1]", texts[1])
-        texts = list(zip(*texts, strict=True))
+        if all(isinstance(x, tuple) and len(x) == 2 for x in texts):
+            raise UserError(
+                f"`{argument}`: a tuple of two tuples of two texts is ambiguous; expected a list "
+                "of pairs, or a tuple of two lists"
+            )
+        first, second = (check_list(x, argument, expected) for x in texts)
+        check_same_length(f"{argument}[0]", first, f"{argument}[1]", second)
+        texts = list(zip(first, second, strict=True))
     pairs = []
     for i, text in enumerate(check_list(texts, argument, expected)):
         pair = (text, "") if isinstance(text, (str, bytes)) else text
@@ -176,8 +183,8 @@ def check_numbers(values, argument, count):
 
 
 def _is_column(values):
-    # Not NumPy's strings, whose shape is ().
-    return isinstance(values, list) or bool(getattr(values, "shape", ()))
+    # Not strings of NumPy and TensorFlow, whose shape is ().
+    return isinstance(values, (list, tuple)) or len(getattr(values, "shape", ())) > 0
 
 
 def check_same_length(argument, values, other_argument, others):

@@ -2,13 +2,14 @@
 
 import os
 import tempfile
+from typing import Any
 
 import keras
 
 from bert_tf import checkpoints, console, serving
 from bert_tf.checkpoints.metadata import CONFIG_FILES, find_companion_file
 from bert_tf.configs.export import ServingConfig
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, abbreviate
 from bert_tf.io import files
 from bert_tf.tokenization.vocabulary import to_text
 
@@ -22,6 +23,22 @@ class Pipeline:
     model: keras.Model
     # Whether the head has neither been loaded nor trained.
     _is_random = False
+
+    def __repr__(self):
+        settings = getattr(self, "config", self)
+        labels = getattr(settings, "labels", ())
+        values = {
+            "num_layers": self.model.config.num_hidden_layers,
+            "num_parameters": self.model.count_params(),
+            "max_seq_length": settings.max_seq_length,
+            **({"labels": abbreviate(labels, 9)} if labels else {}),
+        }
+        described = ", ".join(f"{name} {value}" for name, value in values.items())
+        return f"<{type(self).__name__} of {type(self.model).__name__}: {described}>"
+
+    def summary(self, **options: Any) -> None:
+        """Print the layers of the model, with `keras.Model.summary`."""
+        self.model.summary(**options)
 
     def _servable(self, options):
         """Return the `serving.Servable` for `configs.ServingConfig`."""

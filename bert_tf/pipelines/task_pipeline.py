@@ -125,6 +125,13 @@ class TaskPipeline(KerasTraining, Pipeline):
             self._predictor_variables = variables
         return self._predictor(rows, batch_size)
 
+    def __reduce__(self):
+        """Pickle and copy the model as Keras does, and make what was traced anew."""
+        optimizer = self.model.optimizer if self.model.compiled else None
+        is_default = getattr(optimizer, "inner_optimizer", optimizer) is self._default_optimizer
+        arguments = self._compile_arguments, is_default, self._is_random
+        return _restore, (type(self), self.model, self.config, *arguments)
+
     def _write_preset(self, folder):
         optimizer = getattr(self.model, "optimizer", None)
         step = int(optimizer.iterations.numpy()) if optimizer else 0
@@ -132,3 +139,12 @@ class TaskPipeline(KerasTraining, Pipeline):
         variables = {name: tf.constant(value) for name, value in tensors.items()}
         checkpointing.save(folder, variables)
         self.config.save(folder)
+
+
+def _restore(pipeline_class, model, config, compile_arguments, is_default, is_random):
+    """Return the pipeline that `TaskPipeline.__reduce__` describes."""
+    pipeline = pipeline_class(model, config)
+    pipeline._compile_arguments, pipeline._is_random = compile_arguments, is_random
+    if is_default and model.compiled:
+        pipeline._default_optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
+    return pipeline

@@ -3,6 +3,7 @@
 Shapes: B batch, S sequence.
 """
 
+import functools
 import itertools
 import re
 from collections.abc import Callable, Mapping, Set
@@ -196,6 +197,17 @@ class TextPipeline(Pipeline):
       tokenizer: a `FullTokenizer`.
       max_seq_length: maximum number of tokens of a text.
     """
+
+    def __new__(cls, *arguments, **options):
+        pipeline = super().__new__(cls)
+        pipeline._arguments = arguments, options
+        return pipeline
+
+    def __reduce__(self):
+        """Pickle and copy the constructor's arguments, except for the strategy."""
+        arguments, options = self._arguments
+        options = {name: value for name, value in options.items() if name != "strategy"}
+        return functools.partial(type(self), **options), arguments
 
     # Called with a `BertConfig` and a `dtype`.
     make_model: Callable = BertModel

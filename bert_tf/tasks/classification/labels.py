@@ -45,12 +45,31 @@ class LabelEncoder:
             "multi_label": self._to_row,
         }[self._task_type]
         targets = []
-        for i, value in enumerate(check_list(values, argument, "a list")):
+        for i, value in enumerate(check_list(self._in_order(values, argument), argument, "a list")):
             try:
                 targets.append(encode(value))
             except (TypeError, ValueError) as error:
                 raise UserError(f"`{argument}`: item {i} is {value!r:.50}, {error}") from None
         return np.array(targets, "int32" if self._task_type == "classification" else "float32")
+
+    def _in_order(self, values, argument):
+        """Return the rows of a DataFrame of label columns in the order of the labels.
+
+        Columns with other names are in that order already. Anything else is returned as given.
+        """
+        columns = [str(name) for name in getattr(values, "columns", ())]
+        if len(columns) < 2:
+            return values
+        order = list(range(len(columns)))
+        if set(columns) & set(self._labels):
+            if sorted(columns) != sorted(self._labels):
+                raise UserError(
+                    f"`{argument}`: expected a column for each of the labels "
+                    f"{abbreviate(self._labels, 9)}, found {abbreviate(columns, 9)}"
+                )
+            order = [columns.index(label) for label in self._labels]
+        # Columns of different types have the type object.
+        return np.array(values.to_numpy()[:, order].tolist())
 
     def _id_of(self, value):
         name = value.decode() if isinstance(value, bytes) else str(value)
@@ -59,8 +78,11 @@ class LabelEncoder:
         if isinstance(value, (list, tuple, np.ndarray)):
             return self._id_of_row(np.asarray(value))
         is_number = isinstance(value, (int, float, np.number, np.bool_))
-        if is_number and self._has_indices and value in range(len(self._labels)):
-            return int(value)
+        if is_number and float(value).is_integer():
+            if str(int(value)) in self._ids:
+                return self._ids[str(int(value))]
+            if self._has_indices and value in range(len(self._labels)):
+                return int(value)
         raise ValueError(f"not one of the labels {abbreviate(self._labels, 9)}")
 
     def _id_of_row(self, row):
@@ -113,7 +135,8 @@ class LabelEncoder:
           argument: the dataset's.
           values: name of the labels in the message.
         """
-        rank, is_valid = spec.shape.rank, spec.dtype != tf.string
+        rank = spec.shape.rank
+        is_valid = self._task_type == "classification" or spec.dtype != tf.string
         has_shape = rank in (None, 1) or (rank == 2 and spec.shape[1] == 1)
         is_one_hot = self._is_one_hot(spec)
         expected = "numbers of the shape (batch size,)"
@@ -121,7 +144,6 @@ class LabelEncoder:
             has_shape = spec.shape.is_compatible_with((None, len(self._labels)))
             expected = f"0 and 1 of the shape (batch size, {len(self._labels)})"
         elif self._task_type == "classification":
-            is_valid = is_one_hot or spec.dtype in (tf.string, tf.bool) or spec.dtype.is_integer
             has_shape |= is_one_hot
             expected = "names or indices of the shape (batch size,)"
         if not (is_valid and has_shape):
@@ -134,22 +156,30 @@ class LabelEncoder:
         """Return the targets of the labels (B,) of a dataset, in TensorFlow operations."""
         if self._task_type == "multi_label":
             return tf.cast(values, tf.float32)
-        if self._task_type == "classification" and self._is_one_hot(values):
-            return tf.argmax(values, -1, tf.int32)
-        values = tf.reshape(values, (-1,))
         if self._task_type == "regression":
-            return tf.cast(values, tf.float32)
-        if values.dtype != tf.string and self._has_indices:
-            ids = tf.cast(values, tf.int32)
-            is_known = (ids >= 0) & (ids < len(self._labels))
+            return tf.cast(tf.reshape(values, (-1,)), tf.float32)
+        if self._is_one_hot(values):
+            rows = tf.cast(values, tf.float32)
+            ids = tf.argmax(rows, -1, tf.int32)
+            is_known = tf.equal(rows, tf.one_hot(ids, len(self._labels)))
         else:
-            values = values if values.dtype == tf.string else tf.strings.as_string(values)
-            matches = tf.equal(values[:, None], tf.constant(self._labels))
-            ids, is_known = tf.argmax(matches, 1, tf.int32), tf.reduce_any(matches, 1)
+            ids, is_known = self._ids_of_tensor(tf.reshape(values, (-1,)))
         labels = abbreviate(self._labels, 9)
         message = f"`{argument}`: the dataset has a label that is not one of {labels}"
         with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(is_known), [message])]):
             return tf.identity(ids)
+
+    def _ids_of_tensor(self, values):
+        """Return the ids of names or numbers (B,), and whether they exist, as tensors (B,)."""
+        is_integer = True
+        if values.dtype != tf.string:
+            indices = tf.cast(values, tf.int32)
+            is_integer = tf.equal(tf.cast(indices, values.dtype), values)
+            if self._has_indices:
+                return indices, is_integer & (indices >= 0) & (indices < len(self._labels))
+            values = tf.strings.as_string(indices)
+        matches = tf.equal(values[:, None], tf.constant(self._labels))
+        return tf.argmax(matches, 1, tf.int32), tf.reduce_any(matches, 1) & is_integer
 
     def _is_one_hot(self, values):
         """Return whether labels of a dataset have a column for each label; also for a spec."""
@@ -191,6 +221,8 @@ class LabelEncoder:
 
 
 def _to_number(value):
+    if np.shape(value) == (1,):
+        value = value[0]
     try:
         number = float(value)
     except (TypeError, ValueError):

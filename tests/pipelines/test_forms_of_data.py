@@ -1,0 +1,60 @@
+"""Forms of labels and pairs that could be read in a wrong way."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import bert_tf
+from bert_tf.pipelines.arguments import check_pairs
+from bert_tf.tasks.classification.labels import LabelEncoder
+from tests.pipelines.test_text_classifier import Frame
+
+
+@pytest.mark.parametrize("labels", [["neg", "pos"], ["0", "1"]])
+def test_numbers_as_labels(labels):
+    """In lists and in datasets, also if the labels are numbers themselves (`num_classes`)."""
+    encoder = LabelEncoder("classification", labels)
+    for values in ([1, 0], [1.0, 0.0], [True, False], np.float32([[1], [0]]), np.eye(2)[[1, 0]]):
+        assert encoder.encode(values, "labels").tolist() == [1, 0]
+        spec = tf.TensorSpec((None, *np.shape(values)[1:]), tf.constant(values).dtype)
+        encoder.check_spec(spec, "texts")
+        assert encoder.encode_tensor(tf.constant(values), "texts").numpy().tolist() == [1, 0]
+    for values in ([0.5], [2.0], [-1], [[0.3, 0.7]], [[1.0, 1.0]], [[0, 0]]):
+        with pytest.raises(bert_tf.UserError, match="`labels`: item 0 is"):
+            encoder.encode(values, "labels")
+        with pytest.raises(tf.errors.InvalidArgumentError, match="a label that is not one of"):
+            encoder.encode_tensor(tf.constant(values), "texts")
+
+
+def test_scores_and_weights_of_the_shape_b_1():
+    encoder = LabelEncoder("regression", ())
+    for values in ([[0.5], [2]], np.array([[0.5], [2.0]]), tf.constant([[0.5], [2.0]])):
+        assert encoder.encode(values, "labels").tolist() == [0.5, 2.0]
+    with pytest.raises(bert_tf.UserError, match=r"item 0 .* expected a number"):
+        encoder.encode([[1, 2]], "labels")
+
+
+@pytest.mark.parametrize("task_type", ["classification", "multi_label"])
+def test_columns_of_a_frame_are_matched_with_the_labels(task_type):
+    encoder = LabelEncoder(task_type, ["x", "y", "z"])
+    x, y, z = np.eye(3, dtype=int).tolist()
+    expected = encoder.encode(np.eye(3), "labels").tolist()
+    # Other names say nothing about the order.
+    for frame in (Frame(z=z, x=x, y=y), Frame(a=x, b=y, c=z)):
+        assert encoder.encode(frame, "labels").tolist() == expected
+    with pytest.raises(bert_tf.UserError, match="each of the labels x, y, z, found x, y"):
+        encoder.encode(Frame(x=[1], y=[0]), "labels")
+
+
+def test_two_columns_of_texts_are_pairs():
+    expected = [("a", "c"), ("b", "d"), ("e", "f")]
+    first, second = zip(*expected, strict=True)
+    for texts in (
+        (first, second), (list(first), list(second)), (np.array(first), np.array(second)),
+        expected, [list(pair) for pair in expected], tuple(expected), Frame(a=first, b=second),
+    ):  # fmt: skip
+        assert check_pairs(texts, "texts") == expected
+    tensors = check_pairs((tf.constant(first), tf.constant(second)), "texts")
+    assert tensors == [(a.encode(), b.encode()) for a, b in expected]
+    with pytest.raises(bert_tf.UserError, match=r"`texts`: a tuple of two tuples .* is ambiguous"):
+        check_pairs((("a", "b"), ("c", "d")), "texts")
