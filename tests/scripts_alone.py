@@ -48,6 +48,7 @@ def imported(*scripts):
                 known = set(flags.FLAGS)
                 sys.modules.pop(name, None)
                 modules[script] = importlib.import_module(name)
+                config_file.define_flag(script)
                 added = set(flags.FLAGS) - known
                 flags_of[script] = [flags.FLAGS[flag] for flag in added]
 
@@ -57,7 +58,6 @@ def imported(*scripts):
                 default = ["--output_dir=none"] if "output_dir" in flags.FLAGS else []
                 if any(str(argument).startswith("--config") for argument in arguments):
                     default = []
-                config_file.define_flag(script)
                 known = [flag.name for flag in flags_of[script]]
                 config_file.parse([script, *default, *map(str, arguments)], known)
                 with cli_flags.naming_flags():

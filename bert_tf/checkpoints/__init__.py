@@ -16,7 +16,7 @@ from bert_tf.checkpoints.release import (
     write,
 )
 from bert_tf.checkpoints.resolver import PretrainedFiles, resolve
-from bert_tf.checkpoints.warm_start import count_labels, open_checkpoint, warm_start
+from bert_tf.checkpoints.warm_start import count_labels, open_checkpoint, warm_start, weight_files
 
 __all__ = [
     "MODELS",
@@ -41,6 +41,7 @@ __all__ = [
     "resolve",
     "tensors",
     "warm_start",
+    "weight_files",
     "weights",
     "write",
     "write_hugging_face",

@@ -68,7 +68,7 @@ class HuggingFaceFolder:
         has_config = tf.io.gfile.exists(config_file)
         config = json_files.read(config_file, dict) if has_config else {}
         architecture = find_architecture(config.get("model_type", "bert"))
-        for shard in _shards(path):
+        for shard in shards(path):
             reader = _open(os.path.join(path, shard))
             for source_name in reader.keys():  # noqa: SIM118, not a dict
                 bert_name = architecture.bert_weight_name(source_name)
@@ -211,7 +211,7 @@ def _write_json(path, values):
     files.write_text(path, text)
 
 
-def _shards(path):
+def shards(path):
     """Return the names of the weight files."""
     if tf.io.gfile.exists(os.path.join(path, WEIGHTS)):
         return [WEIGHTS]

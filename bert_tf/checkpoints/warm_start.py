@@ -59,6 +59,16 @@ def open_checkpoint(path, argument="init_checkpoint"):
     return _ScoredCheckpoint(checkpoint, scores["mean"], scores["deviation"])
 
 
+def weight_files(path):
+    """Return the paths of the files of a checkpoint; `path` is as for `open_checkpoint`."""
+    source = open_checkpoint(path).path
+    if hugging_face.is_folder(source):
+        return [os.path.join(source, name) for name in hugging_face.shards(source)]
+    folder, name = os.path.split(source)
+    names = files.system(source).listdir(folder or ".")
+    return [os.path.join(folder, x) for x in sorted(names) if x.startswith(f"{name}.")]
+
+
 class _ScoredCheckpoint:
     """The checkpoint of a regression run, whose head is that of standardised scores there."""
 
@@ -76,9 +86,11 @@ class _ScoredCheckpoint:
 
 
 def read_weights(source, names):
-    """Return tensors of a checkpoint by name; raise UserError if one has NaN or infinity."""
+    """Return tensors of a checkpoint by name; UserError if one has NaN, infinity or no numbers."""
     values = {name: source.tensor(name) for name in names}
     for name, value in values.items():
+        if value.dtype == object:  # of a damaged checkpoint
+            raise UserError(f"{source.path}: {name} has texts, expected numbers")
         if count := np.count_nonzero(~np.isfinite(value)):
             raise UserError(
                 f"{source.path}: {count} of the {value.size} values of {name} are NaN or infinite; "

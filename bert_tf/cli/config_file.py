@@ -61,7 +61,7 @@ def _read(path, known):
     if message := json_files.problem(values, dict):
         raise UserError(f"{path}: the file {message}")
     for name in values:
-        if name not in known:
+        if name not in known or name == "config":
             similar = difflib.get_close_matches(str(name), known, 1)
             hint = f"; did you mean {similar[0]}?" if similar else ""
             raise UserError(f"{path}: {name}: there is no flag of this name{hint}")

@@ -3,7 +3,7 @@
 from absl import flags
 
 import bert_tf
-from bert_tf.cli.flags import FLAGS, define_options, from_flags
+from bert_tf.cli.flags import FLAGS, command_line, define_options, from_flags
 from bert_tf.configs.train import FineTuneConfig
 
 flags.disclaim_key_flags()
@@ -24,4 +24,4 @@ def fine_tune(task_name):
     """Fine-tune a task, a key of `tasks.TASKS`, with the options of the flags."""
     spec = bert_tf.tasks.TASKS[task_name]
     config = from_flags(FineTuneConfig(task=spec.config_class()))
-    bert_tf.training.fine_tune(spec, config)
+    bert_tf.training.fine_tune(spec, config, command_line())

@@ -9,6 +9,7 @@ import dataclasses
 import importlib
 import os
 import re
+import shlex
 import sys
 import tempfile
 import typing
@@ -86,6 +87,11 @@ def run(main, needs_tensorflow=True):
     # absl would show TensorFlow's own log lines; --verbosity=0 does.
     FLAGS.verbosity = logging.WARNING
     app.run(guarded, flags_parser=_parse)
+
+
+def command_line():
+    """Return the command of this process as a shell would take it."""
+    return shlex.join([os.path.basename(sys.argv[0]), *sys.argv[1:]])
 
 
 # The messages of absl that are not sentences for users.

@@ -178,6 +178,17 @@ class Config:
             if field.metadata.get("saved") and self._applies(field)
         }
 
+    def to_flags(self) -> dict[str, Any]:
+        """Return the values of the options that have an effect, as `--config` reads them."""
+        values: dict[str, Any] = {}
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, Config):
+                values |= value.to_flags()
+            elif field.metadata.get("help") and value is not None and self._applies(field):
+                values[field.name] = _to_plain(value)
+        return values
+
     @classmethod
     def from_json(cls, values, **others):
         """Return the config with the values of a JSON file, and `others` of its attributes.

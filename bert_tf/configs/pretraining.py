@@ -66,6 +66,10 @@ class PretrainingConfig(Config):
         self.train.check(self.do_train)
         self.device.check_dtype(self.train.dtype)
 
+    def to_flags(self):
+        skipped = (*FINE_TUNING_ONLY, "warmup_proportion")
+        return {name: x for name, x in super().to_flags().items() if name not in skipped}
+
     @property
     def lengths(self):
         """The lengths of the records, by the letters of their schema."""

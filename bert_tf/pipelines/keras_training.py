@@ -64,8 +64,9 @@ class KerasTraining:
     model: keras.Model
     # Whether the loss depends on the outputs for padding.
     _reads_padding = False
-    # What Keras says about weights that are not trained.
-    _expected_warning = r"Gradients do not exist for .*\['pooler/"
+    # The beginning of the names of the weights that are not trained, of which Keras warns. Where
+    # the pooler has a use, it is trained.
+    _untrained = r"\['pooler/"
     # The arguments of `compile`, and the optimizer if none was given.
     _compile_arguments: dict[str, Any] = {}  # noqa: RUF012
     _default_optimizer = None
@@ -163,8 +164,8 @@ class KerasTraining:
                 "`learning_rate` cannot be combined with an optimizer given to `compile`"
             )
         with self._running_keras(), warnings.catch_warnings():
-            if not self._trained_model.uses_pooler:
-                warnings.filterwarnings("ignore", self._expected_warning)
+            pattern = f"Gradients do not exist for variables {self._untrained}"
+            warnings.filterwarnings("ignore", pattern)
             history = self._trained_model.fit(
                 dataset,
                 epochs=config.epochs,

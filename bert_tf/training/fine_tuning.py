@@ -16,6 +16,7 @@ from bert_tf.tokenization.settings import extra_settings
 from bert_tf.training import checkpointing, results
 from bert_tf.training.checkpointing import check_metric, log_best_checkpoint
 from bert_tf.training.loop import exclusive_directory
+from bert_tf.training.run_record import RunRecord
 from bert_tf.training.strategy import (
     Workers,
     check_batch_sizes,
@@ -31,7 +32,7 @@ from bert_tf.training.trainer import Trainer
 _STEMS = {"train": "train", "dev": "eval", "test": "predict"}
 
 
-def fine_tune(spec, config):
+def fine_tune(spec, config, command_line=None):
     """Train, evaluate and predict with a `tasks.TaskSpec`, as the run_*.py scripts do.
 
     >>> task = tasks.ClassificationConfig(task_name="MRPC", data_dir="glue/MRPC")
@@ -40,7 +41,8 @@ def fine_tune(spec, config):
     >>> fine_tune(tasks.TASKS["classification"], config)
     {'dev': {'eval_accuracy': ..., 'global_step': 343}}
 
-    A run that was stopped is resumed from its newest checkpoint in `config.output_dir`.
+    A run that was stopped is resumed from its newest checkpoint in `config.output_dir`. What it was
+    made with is in `run.json` there, with the `command_line`, None from Python.
 
     Returns:
       Dict from each evaluated split to its metrics; with several seeds, to a dict from seed to
@@ -64,9 +66,11 @@ def fine_tune(spec, config):
     data = spec.read(config.task, model, config.parts, stored)
     data.config = dataclasses.replace(data.config, **extra_settings(model.tokenizer_settings))
     data.config = data.config.resumed(config.output_dir)
-    run = Run(spec, config, data, strategy, model)
+    run = Run(spec, config, data, strategy, model, command_line)
     with exclusive_directory(config.output_dir, run.workers, config.do_train):
-        return run.run_seeds()
+        metrics = run.run_seeds()
+        run.workers.chief_first(lambda: run.record.finish(metrics))
+        return metrics
 
 
 def _completed(config, stored):
@@ -123,13 +127,15 @@ class Run:
       paths: dict from split to the file of its features.
       folder: the folder of the current seed.
       trainer: its `Trainer`.
+      record: the `RunRecord` of all seeds.
     """
 
-    def __init__(self, spec, config, data, strategy, model):
+    def __init__(self, spec, config, data, strategy, model, command_line=None):
         """Check the completed options against a `TaskData`; `model` are `PretrainedFiles`."""
         self.config, self.data = config, data
         self.strategy, self.model = strategy, model
         self.workers = Workers(strategy)
+        self.record = RunRecord(config, data.data_files, model, command_line)
         self.train_config = train = data.train_config(config)
         has_teacher = bool(config.do_train and config.teacher_dir)
         evaluates = "dev" in config.parts or has_teacher
@@ -307,6 +313,7 @@ class Run:
         steps = self._num_train_steps() if config.do_train else 0
         for path in dict.fromkeys((config.output_dir, folder)):
             self.save_config(path)
+        self.workers.chief_first(self.record.start)
         if not train.best_metric and not config.do_train:
             log_best_checkpoint(folder)
         with record_checks.naming_bad_records(self.paths.values()):

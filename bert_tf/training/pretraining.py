@@ -21,15 +21,17 @@ from bert_tf.training.checkpointing import check_metric
 from bert_tf.training.loop import exclusive_directory
 from bert_tf.training.pretraining_task import PretrainingTask
 from bert_tf.training.results import write_eval_results
+from bert_tf.training.run_record import RunRecord
 from bert_tf.training.strategy import Workers, check_batch_sizes, make_strategy, set_seed
 from bert_tf.training.task_config import check_length
 from bert_tf.training.trainer import Trainer
 
 
-def pretrain(config):
+def pretrain(config, command_line=None):
     """Pre-train and evaluate a model on records, as a `PretrainingConfig` specifies.
 
-    A run that was stopped is resumed from its newest checkpoint in `config.output_dir`.
+    A run that was stopped is resumed from its newest checkpoint in `config.output_dir`. What it was
+    made with is in `run.json` there, with the `command_line`, None from Python.
 
     Returns:
       Dict of metrics, or None without `do_eval`.
@@ -40,13 +42,14 @@ def pretrain(config):
     config.check()
     files.check_all_reachable(config)
     model = checkpoints.resolve(config.model, needs=["bert_config_file"])
-    bert_config = model.bert_config
+    bert_config, given = model.bert_config, config
     paths = {"init_checkpoint": model.checkpoint, "vocab_file": model.vocab_file}
     config = dataclasses.replace(config, model=dataclasses.replace(config.model, **paths))
     check_length(config.max_seq_length, bert_config)
     config.train.check_frozen_layers(bert_config)
     data = PretrainingData(config, bert_config)
     data.check()
+    record = RunRecord(given, data.paths, model, command_line)
     strategy = make_strategy(**dataclasses.asdict(config.device))
     train = config.train
     evaluates = config.do_eval or train.eval_steps > 0
@@ -56,7 +59,9 @@ def pretrain(config):
         stack.enter_context(record_checks.naming_bad_records(data.paths, check_all))
         if config.do_train:  # one process may evaluate what another one trains
             stack.enter_context(exclusive_directory(config.output_dir, Workers(strategy)))
-        return _run(config, bert_config, strategy, data)
+        results = _run(config, bert_config, strategy, data, record)
+        Workers(strategy).chief_first(lambda: record.finish({"eval": results} if results else {}))
+        return results
 
 
 class PretrainingData:
@@ -154,7 +159,7 @@ def _new_model_files(config, bert_config):
     return texts
 
 
-def _run(config, bert_config, strategy, data):
+def _run(config, bert_config, strategy, data, record):
     train = config.train
     set_seed(train.seed)
     workers = Workers(strategy)
@@ -170,6 +175,7 @@ def _run(config, bert_config, strategy, data):
     )
     check_metric(train.best_metric, trainer.task.metric_names)
     workers.chief_first(lambda: files.write_texts(model_files))
+    workers.chief_first(record.start)
     if config.do_train:
         if train.best_metric and data.evaluation.paths == data.train.paths:
             console.warning(

@@ -8,6 +8,7 @@ together.
 import dataclasses
 import functools
 import os
+from collections.abc import Sequence
 
 from bert_tf.data import records
 from bert_tf.data.feature_cache import FeatureCache, digest, tokenizer_fingerprint
@@ -92,12 +93,14 @@ class TaskData:
       unit: the plural noun for training examples in messages.
       sequence_unit: the plural noun for what is packed into one sequence.
       metric_names: names of the metrics that an evaluation gives.
+      data_files: paths of the files that the examples were read from.
     """
 
     version = 1
     unit = "examples"
     sequence_unit = "texts"
     metric_names: tuple[str, ...] = ()
+    data_files: Sequence[str] = ()
 
     def __init__(self, examples, config):
         self.examples, self.config = examples, config

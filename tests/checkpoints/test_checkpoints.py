@@ -10,6 +10,7 @@ import tensorflow as tf
 import bert_tf
 from bert_tf import checkpoints
 from bert_tf.checkpoints import hugging_face
+from bert_tf.checkpoints.warm_start import read_weights
 from bert_tf.io import files
 from bert_tf.modeling import BertClassifier, BertModel, BertPretrainer
 from tests.common import TINY
@@ -206,3 +207,12 @@ def test_weights_that_are_not_finite_are_refused(tmp_path, share):
         with pytest.raises(bert_tf.UserError, match=message):
             checkpoints.convert(str(tmp_path / path), str(tmp_path / "out"), "release")
     assert not (tmp_path / "out").exists()
+
+
+def test_weights_that_are_texts_are_refused(monkeypatch, tmp_path):
+    """As a damaged index can have them."""
+    checkpoints.write(str(tmp_path / "model.ckpt"), {"bert/pooler/dense/bias": np.zeros(2)})
+    source = checkpoints.open_checkpoint(str(tmp_path))
+    monkeypatch.setattr(source, "tensor", lambda name: np.array([b"a", b"b"], object))
+    with pytest.raises(bert_tf.UserError, match="dense/bias has texts, expected numbers"):
+        read_weights(source, source.shapes)

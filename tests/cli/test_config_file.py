@@ -7,8 +7,11 @@ from absl import flags
 from absl.testing import flagsaver
 
 from bert_tf.cli import config_file
-from bert_tf.cli.flags import _parse
+from bert_tf.cli.flags import _parse, from_flags
+from bert_tf.configs.pretraining import PretrainingConfig
+from bert_tf.configs.train import FineTuneConfig
 from bert_tf.errors import UserError
+from bert_tf.tasks import TASKS
 from tests import scripts_alone
 
 
@@ -26,9 +29,9 @@ def parse(run_classifier):
 
     def parse(*arguments):
         known = [flag.name for flag in run_classifier]
-        config_file.define_flag("run_classifier")
         assert config_file.parse(["run_classifier", *arguments], known) == ["run_classifier"]
-        return {name: flags.FLAGS[name].value for name in known if flags.FLAGS[name].present}
+        given = [name for name in known if flags.FLAGS[name].present and name != "config"]
+        return {name: flags.FLAGS[name].value for name in given}
 
     with scripts_alone._isolated(run_classifier), flagsaver.flagsaver():
         yield parse
@@ -77,6 +80,7 @@ def test_flags_on_the_command_line_win(parse, tmp_path):
         ("nonsense: 1", "nonsense: there is no flag of this name"),
         ("learning_rat: 1", "learning_rat: .* of this name; did you mean learning_rate?"),
         ("verbosity: 1", "verbosity: there is no flag of this name"),
+        ("config: a.yaml", "config: there is no flag of this name"),
         ("learning_rate: x", 'learning_rate is "x", expected a finite number of at least 0'),
         ("seed: 1.5", "seed is 1.5, expected an integer between 0 and 4294967295"),
         ("seed: -1", "seed is -1, expected an integer"),
@@ -108,3 +112,26 @@ def test_files_that_cannot_be_read(parse, tmp_path, capsys):
     with pytest.raises(SystemExit):  # as errors of other flags
         _parse(["./run_classifier.py", "--config=none.json"])
     assert capsys.readouterr().err.startswith("run_classifier.py: error: none.json: cannot be")
+
+
+SCRIPTS = {spec.script.removesuffix(".py"): spec for spec in TASKS.values() if spec.script}
+
+
+@pytest.mark.parametrize("script", [*SCRIPTS, "run_pretraining"])
+def test_configurations_are_such_files(root, monkeypatch, tmp_path, script):
+    """Every option of a training script has its flag, with the same type."""
+    config = PretrainingConfig(input_file="a", output_dir="out", do_train=True)
+    if script in SCRIPTS:
+        task = SCRIPTS[script].config_class().resolve()
+        config = FineTuneConfig("out", task, do_train=True)
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps({"config": config.to_flags()}))
+    monkeypatch.syspath_prepend(str(root))
+    with (
+        scripts_alone.imported(script) as run,
+        scripts_alone._isolated(run.flags_of[script]),
+        flagsaver.flagsaver(),
+    ):
+        config_file.parse([script, f"--config={path}"], [x.name for x in run.flags_of[script]])
+        start = type(config)() if script not in SCRIPTS else FineTuneConfig(task=type(task)())
+        assert from_flags(start).to_flags() == config.to_flags()

@@ -419,7 +419,7 @@ UNKNOWN_COLUMNS = tf.data.Dataset.from_generator(
         ((["a"], ["pos"], (tf.data.Dataset.range(1), ["a"])), "`validation_data`: expected"),
         ((["a"], ["pos"], (["a"], ["x"])), "`validation_data`: item 0 is 'x'"),
         ((["a"], ["pos"], None, 0.5), "`validation_split=0.5`"),
-        ((DATASET,), r"`texts`: expected batches of texts; call `\.batch"),
+        ((DATASET,), r"`texts`: expected batches of texts; call its method `batch"),
         ((DATASET.batch(2), ["pos"]), "`labels` cannot be combined with a dataset"),
         ((DATASET.batch(2).map(lambda x, y: x),), "`texts`: expected a dataset of"),
         ((DATASET.batch(2).map(lambda x, y: (tf.strings.length(x), y)),), "must be strings"),

@@ -194,7 +194,9 @@ def read(options, model, parts, stored=None):
         dev_split=stored.dev_split if stored else dev_split,
         scores=scores,
     )
-    return ClassificationData(task, examples, config)
+    data = ClassificationData(task, examples, config)
+    data.data_files = getattr(source, "files", ())
+    return data
 
 
 def make_model(config, dtype=None):

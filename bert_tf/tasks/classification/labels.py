@@ -115,14 +115,14 @@ class LabelEncoder:
         spec = dataset.element_spec
         if not isinstance(spec, tuple) or len(spec) not in (2, 3):
             raise UserError(f"`{argument}`: expected a dataset of (texts, labels)")
-        texts = spec[0] if isinstance(spec[0], tuple) else spec[:1]
+        texts = spec[0] if isinstance(spec[0], tuple) else (spec[0],)
         if len(texts) > 2 or not all(isinstance(x, tf.TensorSpec) and x.dtype == tf.string
                                      for x in texts):  # fmt: skip
             raise UserError(
                 f"`{argument}`: the texts of the dataset must be strings, or pairs of strings"
             )
         if any(x.shape.rank == 0 for x in texts):
-            raise UserError(f"`{argument}`: expected batches of texts; call `.batch(32)`")
+            raise UserError(f"`{argument}`: expected batches of texts; call its method `batch`")
         self.check_spec(spec[1], argument)
         if len(spec) == 3:
             LabelEncoder("regression", ()).check_spec(spec[2], argument, "sample weights")

@@ -23,12 +23,13 @@ class FileSource:
     Attributes:
       task: a `glue.TextTask`.
       columns: dict from the splits that were read to their `Columns`.
+      files: the paths that were read.
     """
 
     def __init__(self, task, data_dir=None, paths=None):
         """Make a source; `paths` has files of "train", "dev" and "test" outside of the folder."""
         self.task, self._data_dir = task, data_dir
-        self.columns = {}
+        self.columns, self.files = {}, []
         self._paths = {part: path for part, path in (paths or {}).items() if path}
 
     def splits(self, part):
@@ -64,6 +65,7 @@ class FileSource:
         """
         task, path = self.task, self._paths.get(part_of(split))
         path = find_file(split, task.files[split].names, self._data_dir, path)
+        self.files.append(path)
         table_format = _find_format(path, task.layout)
         rows = tables.read_rows(path, table_format)
         first = next(rows, None)

@@ -3,17 +3,28 @@
 Shapes: B batch, S sequence, H hidden, P masked positions, K best tokens, V vocabulary.
 """
 
+import dataclasses
 import itertools
 import math
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
+import keras
 import tensorflow as tf
 from keras import ops
 
 from bert_tf import checkpoints, console
+from bert_tf.data.dynamic_masking import DynamicMasking
 from bert_tf.errors import UserError
-from bert_tf.modeling.models import BertPretrainer
+from bert_tf.modeling.models import INPUTS, BertPretrainer
+from bert_tf.pipelines.arguments import check_texts, split_columns
+from bert_tf.pipelines.keras_training import (
+    BATCH_SIZE,
+    EPOCHS,
+    KerasTraining,
+    pad_batch,
+    ragged,
+)
 from bert_tf.pipelines.saving import write_pretrained
 from bert_tf.pipelines.text_pipeline import Text, TextPipeline
 from bert_tf.tasks.fill_mask.servable import fill_mask_servable
@@ -72,8 +83,8 @@ def perplexity(num_tokens, log_probability):
     return math.exp(loss) if loss < _MAX_EXPONENT else math.inf
 
 
-class FillMask(TextPipeline):
-    """Predicts masked tokens, and scores texts by masking each token in turn.
+class FillMask(KerasTraining, TextPipeline):
+    """Predicts masked tokens, scores texts by masking each token in turn, and learns from texts.
 
     >>> fill_mask = bert_tf.FillMask.from_preset("uncased_L-12_H-768_A-12")
     >>> next(fill_mask.predict(["The capital of France is [MASK]."])).best
@@ -116,6 +127,135 @@ class FillMask(TextPipeline):
             raise UserError(
                 f"`init_checkpoint`: {checkpoint} has no masked-LM head; {missing[0]} is missing"
             )
+
+    def fit(
+        self,
+        texts: Any,
+        validation_data: Any = None,
+        validation_split: float = 0.0,
+        epochs: int = EPOCHS,
+        batch_size: int = BATCH_SIZE,
+        learning_rate: float | None = None,
+        callbacks: Any = None,
+        masked_lm_prob: float = 0.15,
+        shuffle: bool = True,
+        seed: int = 0,
+        **options: Any,
+    ) -> keras.callbacks.History:
+        """Train the model on masked words of texts, with `keras.Model.fit`: adapt it to a domain.
+
+        Each epoch masks other tokens, in the way of the release: of those chosen, 80 % become
+        [MASK], 10 % another token, 10 % stay. The loss is the release's masked-LM loss, the mean
+        over the masked tokens of a batch; next sentences are not learned. The optimizer is that of
+        the release, with 10 % warm-up and linear decay over the steps of this call, unless
+        `compile` was called with another one.
+
+        Args:
+          texts: list of texts; long ones are divided into sequences of `max_seq_length` tokens.
+          validation_data: list of texts.
+          validation_split: share of the texts, from the end of the list, to validate on instead.
+          epochs: number of passes over the texts.
+          batch_size: number of sequences in a step, over all devices.
+          learning_rate: the peak rate, by default 5e-5.
+          callbacks: list of Keras callbacks.
+          masked_lm_prob: share of the tokens to mask.
+          shuffle: whether to shuffle the sequences, anew for each epoch.
+          seed: seed of the masks.
+          **options: further arguments of `keras.Model.fit`, such as `verbose`.
+
+        Returns:
+          The `keras.callbacks.History`.
+
+        Raises:
+          UserError: if an argument is not valid.
+        """
+        config = self._check_fit(
+            options, epochs=epochs, batch_size=batch_size, learning_rate=learning_rate,
+            validation_split=validation_split, shuffle=shuffle,
+        )  # fmt: skip
+        texts = check_texts(texts, "texts")
+        if validation_split:
+            if validation_data is not None:
+                raise UserError("`validation_split` cannot be combined with `validation_data`")
+            (texts,), (validation_data,) = split_columns([texts], validation_split)
+        arguments = {"batch_size": batch_size, "masked_lm_prob": masked_lm_prob}
+        validation = None
+        if validation_data is not None:
+            validation_data = check_texts(validation_data, "validation_data")
+            validation = self._dataset(validation_data, "validation_data", **arguments)
+        dataset = self._dataset(
+            texts, "texts", shuffle=shuffle, seed=seed, epochs=epochs, **arguments
+        )
+        # One dataset for all epochs, so that each of them has other masks.
+        steps = config.steps_per_epoch or int(dataset.cardinality()) // epochs
+        config = dataclasses.replace(config, steps_per_epoch=steps)
+        return self._fit(dataset, validation, config, callbacks, options)
+
+    def evaluate(
+        self,
+        texts: Any,
+        batch_size: int = BATCH_SIZE,
+        masked_lm_prob: float = 0.15,
+        **options: Any,
+    ) -> dict[str, float]:
+        """Return the loss and the accuracy of masked words by name; the masks are always the same.
+
+        Unlike those of `score`, they are 15 % of the tokens at once, as in pre-training.
+        """
+        texts = check_texts(texts, "texts")
+        return self._evaluate(self._dataset(texts, "texts", batch_size, masked_lm_prob), options)
+
+    def _default_compile_arguments(self):
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        accuracy = keras.metrics.SparseCategoricalAccuracy("accuracy")
+        return {
+            "loss": {"masked_lm_logits": loss, "next_sentence_logits": None},
+            "weighted_metrics": {"masked_lm_logits": [accuracy], "next_sentence_logits": []},
+        }
+
+    def _dataset(
+        self, texts, argument, batch_size, masked_lm_prob, shuffle=False, seed=0, epochs=1
+    ):
+        """Return a dataset of masked batches of inputs, targets and weights, for all epochs."""
+        size = self.max_seq_length - 2
+        cls_id, sep_id = self.tokenizer.convert_tokens_to_ids([CLS, SEP])
+        rows = [
+            [cls_id, *ids[first : first + size], sep_id]
+            for ids in self.tokenizer.encode_batch(texts)
+            for first in range(0, len(ids), size)
+        ]
+        if not rows:
+            raise UserError(f"`{argument}`: there are no words")
+        longest = min(self.max_seq_length, max(map(len, rows)))
+        num_slots = max(1, round(longest * masked_lm_prob))
+        lengths = {"S": self.max_seq_length, "P": num_slots}
+        masking = DynamicMasking(self.tokenizer.vocab, lengths, masked_lm_prob, seed)
+
+        def encode(ids):
+            mask = tf.cast(tf.sequence_mask(ids.row_lengths(), self.max_seq_length), tf.int32)
+            ids = ids.to_tensor(shape=(None, self.max_seq_length))
+            return {"input_ids": ids, "input_mask": mask, "segment_ids": tf.zeros_like(ids)}
+
+        @tf.autograph.experimental.do_not_convert
+        def mask(step, batch):
+            noise = masking.noise(tf.cast(step, tf.int32), tf.shape(batch["input_ids"])[0])
+            batch = masking(batch, noise)
+            longest = tf.reduce_max(tf.reduce_sum(batch["input_mask"], 1))
+            inputs = {name: batch[name][:, :longest] for name in INPUTS}
+            inputs = pad_batch(inputs, self._strategy, self.max_seq_length)
+            inputs["masked_lm_positions"] = batch["masked_lm_positions"]
+            weights = batch["masked_lm_weights"]
+            # Keras divides the sum by the number of slots. These weights make it the release's
+            # mean over the masked tokens of the batch, also if devices have parts of it.
+            weights *= tf.cast(tf.size(weights), tf.float32) / (tf.reduce_sum(weights) + 1e-5)
+            ids = batch["masked_lm_ids"]
+            # Keras expects targets and weights of all outputs, also of those without a loss.
+            targets = {"masked_lm_logits": ids, "next_sentence_logits": ids[:, :1]}
+            weights = {"masked_lm_logits": weights, "next_sentence_logits": weights[:, :1]}
+            return inputs, targets, weights
+
+        batches = self._batches((ragged(rows),), encode, batch_size, shuffle)
+        return batches.repeat(epochs).enumerate().map(mask, tf.data.AUTOTUNE)
 
     def predict(self, texts: Iterable[str | Text]) -> Iterator[MaskPredictions]:
         """Yield the `MaskPredictions` of texts, each a `Text` or a str with " ||| " in a pair."""

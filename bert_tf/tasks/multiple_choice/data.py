@@ -79,9 +79,12 @@ class MultipleChoiceData(TaskData):
 
 def read(options, model, parts, stored=None):
     """Read the data of a run; see `TaskSpec.read`."""
-    examples, endings = {}, {}
+    examples, endings, paths = {}, {}, []
     for split in filter(parts.__contains__, PARTS):
         path = getattr(options, f"{split}_file")
         path = find_file(split, _FILES[split], options.data_dir, path)
+        paths.append(path)
         examples[split], endings[split] = read_examples(path, options, split != "test")
-    return MultipleChoiceData(examples, endings, options.of_model(model))
+    data = MultipleChoiceData(examples, endings, options.of_model(model))
+    data.data_files = paths
+    return data

@@ -132,7 +132,9 @@ def read(options, model, parts, stored=None):
         split: validate_and_count(source, splits[split], *checks)
         for split, source in sources.items()
     }
-    return QuestionAnsweringData(sources, summaries, config, model.tokenizer)
+    data = QuestionAnsweringData(sources, summaries, config, model.tokenizer)
+    data.data_files = [x.name for x in sources.values() if not options.tfds_name]
+    return data
 
 
 def make_model(config, dtype=None):

@@ -63,6 +63,9 @@ class SentenceEncoder(KerasTraining, TextPipeline):
       width: H.
     """
 
+    # Those above `layer`, and the pooler.
+    _untrained = r"\['(layer_|pooler/)"
+
     def __init__(
         self,
         model: BertModel,

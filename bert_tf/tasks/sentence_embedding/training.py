@@ -18,8 +18,6 @@ _MARGIN = 5.0
 class ColumnModel(keras.Model):
     """The vectors of all columns of examples. Inputs: (B, C, S) each; output: float32 (B, C, H)."""
 
-    uses_pooler = False
-
     def __init__(self, encoder):
         super().__init__()
         self.bert, self._compute = encoder.model, encoder.compute

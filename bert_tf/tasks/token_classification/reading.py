@@ -66,6 +66,7 @@ class ColumnFiles:
         """
         self._data_dir, self._paths = data_dir, paths or {}
         self._word, self._tag = word_column, tag_column
+        self.files = []  # that were read
 
     def read(self, split, bad=None):
         """Return the list of `Sentence` of a split.
@@ -78,6 +79,7 @@ class ColumnFiles:
           UserError: If the file is not valid; names the file and the line.
         """
         path = find_file(split, _FILES[split], self._data_dir, self._paths.get(split))
+        self.files.append(path)
         bad = bad or BadRows()
         sentences = self._sentences(path, split != "test", bad)
         if not sentences:

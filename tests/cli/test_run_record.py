@@ -1,0 +1,151 @@
+"""run.json: what a run was made with, and the run again from it."""
+
+import hashlib
+import json
+import platform
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import bert_tf
+from bert_tf import checkpoints, tasks, training
+from bert_tf.errors import UserError
+from tests.common import QUICK_RUN, WORDS, tiny, write_files, write_model, write_vocab
+
+TEXTS = [("a b", "x"), ("b a", "x"), ("c d", "y"), ("d c d", "y")] * 8
+TEXT = "".join(f"{text}\t{label}\n" for text, label in TEXTS)
+
+
+@pytest.fixture
+def flags(tmp_path):
+    """Flags of run_classifier.py without --output_dir."""
+    write_files(tmp_path, train__tsv=TEXT, dev__tsv=TEXT)
+    model = write_model(tmp_path, initializer_range=0.2)
+    return ["--task_name=tsv", f"--data_dir={tmp_path}", *QUICK_RUN, *model]
+
+
+def read(folder):
+    return json.loads((folder / "run.json").read_text())
+
+
+def digest(path):
+    data = path.read_bytes()
+    return {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+
+
+def assert_same_weights(folder, other):
+    one, two = (checkpoints.open_checkpoint(str(x)) for x in (folder, other))
+    assert one.shapes == two.shapes
+    for name in one.shapes:
+        np.testing.assert_array_equal(one.tensor(name), two.tensor(name), err_msg=name)
+
+
+def test_a_run_is_recorded_and_repeated(run_script, flags, tmp_path):
+    out, again = tmp_path / "out", tmp_path / "again"
+    run_script(
+        "run_classifier", *flags, f"--output_dir={out}", "--do_train", "--do_eval", "--seed=3",
+        "--learning_rate=1e-3", "--labels=y,x",
+    )  # fmt: skip
+    record = read(out)
+    assert record["versions"] == {
+        "bert_tf": bert_tf.__version__,
+        "tensorflow": tf.__version__,
+        "keras": keras.__version__,
+        "python": platform.python_version(),
+    }
+    assert len(record["command_lines"]) == 1
+    config = record["config"]
+    assert (config["seed"], config["labels"], config["max_seq_length"]) == (3, ["y", "x"], 8)
+    assert config["warmup_proportion"] == 0.1  # a default
+    names = [str(tmp_path / f"{split}.tsv") for split in ("train", "dev")]
+    assert record["data"] == {name: digest(tmp_path / name) for name in names}
+    assert record["weights"] == {"path": None, "revision": None}
+    metrics = record["metrics"]
+    assert metrics["dev"]["global_step"] == 24
+    text = (out / "eval_results.txt").read_text()
+    assert f"eval_accuracy = {metrics['dev']['eval_accuracy']}\n" in text
+
+    run_script("run_classifier", f"--config={out}/run.json", f"--output_dir={again}")
+    assert_same_weights(out, again)
+    repeated = read(again)
+    assert repeated["config"] == {**config, "output_dir": str(again)}
+    assert repeated["metrics"] == metrics
+
+    # An evaluation keeps the record of the training.
+    run_script("run_classifier", *flags, f"--output_dir={out}", "--do_eval")
+    evaluated = read(out)
+    assert len(evaluated.pop("command_lines")) == 2
+    del record["command_lines"]
+    assert evaluated == record
+
+
+def test_a_resumed_run_keeps_command_lines_and_weights(run_script, tmp_path):
+    config = tiny(vocab_size=len(WORDS))
+    tensors = checkpoints.tensors(bert_tf.BertModel(config))
+    vocab_file = str(write_vocab(tmp_path))
+    commit = "1" * 40
+    folder = tmp_path / "models--a--b" / "snapshots" / commit
+    folder.parent.mkdir(parents=True)
+    checkpoints.write_hugging_face(str(folder), tensors, config, vocab_file)
+    write_files(tmp_path, train__tsv=TEXT)
+    out = tmp_path / "out"
+    options = {
+        "do_train": True,
+        "train": bert_tf.configs.TrainConfig(train_batch_size=4, num_train_epochs=1),
+        "device": bert_tf.configs.DeviceConfig(distribution_strategy="one_device"),
+    }
+    task = tasks.ClassificationConfig(
+        max_seq_length=8, task_name="tsv", train_file=str(tmp_path / "train.tsv")
+    )
+    model = bert_tf.configs.ModelConfig(str(folder))
+    config = bert_tf.configs.FineTuneConfig(str(out), task, model, **options)
+    spec = tasks.TASKS["classification"]
+    training.fine_tune(spec, config)
+    record = read(out)
+    assert record["command_lines"] == [None]
+    weights = record["weights"]
+    assert weights["revision"] == commit
+    path = folder / "model.safetensors"
+    assert weights["files"] == {str(path): digest(path)}
+
+    write_files(tmp_path, train__tsv=TEXT + TEXT)
+    run_script(
+        "run_classifier", f"--config={out}/run.json", "--num_train_epochs=2", "--init_checkpoint=no"
+    )
+    resumed = read(out)
+    assert resumed["command_lines"][0] is None and len(resumed["command_lines"]) == 2
+    assert resumed["weights"] == weights
+    assert resumed["config"]["num_train_epochs"] == 2
+    path = tmp_path / "train.tsv"
+    assert resumed["data"] == {str(path): digest(path)}
+
+    (out / "run.json").write_text("{}")
+    message = "run.json: command_lines is missing, .*; a file written by a training run"
+    with pytest.raises(UserError, match=message):
+        training.fine_tune(spec, config)
+
+
+def test_pre_training_is_recorded(run_script, tmp_path):
+    flags = write_model(tmp_path)
+    (tmp_path / "text.txt").write_text("a b c\nd e f\n\nb c d\ne f g\n")
+    lengths = ["--max_seq_length=8", "--max_predictions_per_seq=2"]
+    records = tmp_path / "x.tfrecord"
+    run_script(
+        "create_pretraining_data", f"--input_file={tmp_path}/text.txt", flags[0],
+        f"--output_file={records}", *lengths,
+    )  # fmt: skip
+    out = tmp_path / "out"
+    run_script(
+        "run_pretraining", *flags, f"--input_file={records}", f"--output_dir={out}", *lengths,
+        "--do_train", "--do_eval", "--num_train_steps=2", "--num_warmup_steps=0",
+        "--train_batch_size=4", "--distribution_strategy=one_device",
+    )  # fmt: skip
+    record = read(out)
+    assert record["data"] == {str(records): digest(records)}
+    assert record["metrics"]["eval"]["global_step"] == 2
+    again = tmp_path / "again"
+    run_script("run_pretraining", f"--config={out}/run.json", f"--output_dir={again}")
+    assert_same_weights(out, again)
+    assert read(again)["metrics"] == record["metrics"]
