@@ -74,6 +74,7 @@ def experiments(monkeypatch):
         self.make_features()
         self.save_config(folder)
         experiments.append(self)
+        return {}
 
     monkeypatch.setattr(fine_tuning.Run, "run", run)
     return experiments
