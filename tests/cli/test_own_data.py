@@ -87,7 +87,9 @@ def test_from_a_file_to_a_file(run, run_script, tmp_path, task_type):
     )
 
 
-@pytest.mark.parametrize("header", ["review,sentiment", "opinion,verdict"])
+@pytest.mark.parametrize(
+    "header", ["review,sentiment", pytest.param("opinion,verdict", marks=pytest.mark.slow)]
+)
 def test_a_csv_of_kaggle(run, tmp_path, header):
     """IMDB: a header, quoted reviews with tags and doubled quotes, and two labels in words."""
     rows = [

@@ -127,6 +127,7 @@ def test_a_resumed_run_keeps_command_lines_and_weights(run_script, tmp_path):
         training.fine_tune(spec, config)
 
 
+@pytest.mark.slow
 def test_pre_training_is_recorded(run_script, tmp_path):
     flags = write_model(tmp_path)
     (tmp_path / "text.txt").write_text("a b c\nd e f\n\nb c d\ne f g\n")

@@ -11,7 +11,13 @@ import bert_tf
 from tests.pipelines.test_text_classifier import LABELS, TEXTS, make
 
 
-@pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
+@pytest.mark.parametrize(
+    "duplicate",
+    [
+        copy.deepcopy,
+        pytest.param(lambda x: pickle.loads(pickle.dumps(x)), marks=pytest.mark.slow),
+    ],
+)
 def test_copies_after_predict(encoder_folder, duplicate):
     """With the same answers, the same next `fit`, and weights of their own."""
     classifier = make(encoder_folder)

@@ -616,13 +616,10 @@ def test_forms_of_the_arguments(encoder_folder):
     results = [
         classifier.evaluate(texts, labels, verbose=0)["loss"]
         for texts, labels in (
-            (TEXTS, LABELS), (np.array(TEXTS), ids), (tf.constant(TEXTS), tf.constant(ids)),
-            (pd.DataFrame({"text": TEXTS}), pd.DataFrame({"label": LABELS})),
-            (pd.Series(TEXTS), ids.astype(float)), (TEXTS, ids[:, None]), (TEXTS, ids == 1),
-            (TEXTS, np.eye(2)[ids]), (TEXTS, np.eye(2, dtype=int)[ids].tolist()),
-            (Batches(), None),
+            (TEXTS, LABELS), (tf.constant(TEXTS), tf.constant(ids)),
+            (pd.Series(TEXTS), ids[:, None]),
+            (pd.DataFrame({"text": TEXTS}), pd.DataFrame({"label": LABELS})), (Batches(), None),
             (tf.data.Dataset.from_tensor_slices((TEXTS, np.eye(2)[ids])).batch(6), None),
-            (tf.data.Dataset.from_tensor_slices((TEXTS, ids == 1)).batch(6), None),
         )
     ]  # fmt: skip
     results += [
@@ -692,10 +689,11 @@ def test_losses_are_of_logits(encoder_folder):
             classifier.compile("sgd", loss)
 
 
+@pytest.mark.slow
 def test_a_second_fit_reuses_the_compiled_step(encoder_folder):
     """It makes the steps of a newly compiled one."""
     weights, steps = [], []
-    for is_new in (False, True):
+    for is_new in (True, False):
         classifier = make(encoder_folder)
         for _ in range(2):
             if is_new:
@@ -703,16 +701,15 @@ def test_a_second_fit_reuses_the_compiled_step(encoder_folder):
             classifier.fit(TEXTS, LABELS, epochs=2, batch_size=6, shuffle=False, verbose=0)
             steps.append(classifier.model.train_function)
         weights.append(classifier.model.get_weights())
-        # With other steps or frozen weights it is compiled.
-        classifier.model.get_layer("bert").trainable = False
-        classifier.fit(TEXTS, LABELS, epochs=2, batch_size=6, verbose=0)
-        assert classifier.model.train_function is not steps[-1]
-        before = classifier.model.train_function
-        classifier.fit(TEXTS, LABELS, epochs=1, batch_size=6, verbose=0)
-        assert classifier.model.train_function is not before
-    assert steps[0] is steps[1] and steps[2] is not steps[3]
+    assert steps[0] is not steps[1] and steps[2] is steps[3]
     for a, b in zip(*weights, strict=True):
         np.testing.assert_array_equal(a, b)
+    # With frozen weights or other steps it is compiled.
+    classifier.model.get_layer("bert").trainable = False
+    for epochs in (2, 1):
+        classifier.fit(TEXTS, LABELS, epochs=epochs, batch_size=6, verbose=0)
+        assert classifier.model.train_function not in steps
+        steps.append(classifier.model.train_function)
 
 
 def test_number_of_classes(encoder_folder):

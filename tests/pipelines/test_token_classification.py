@@ -52,16 +52,16 @@ def trained(encoder_folder):
     """The pipeline after `fit` on texts, and its history."""
     ner = make(encoder_folder)
     history = ner.fit(
-        TEXTS, ENTITIES, validation_data=(SENTENCES[:9], TAGS[:9]), epochs=30, batch_size=8,
-        learning_rate=1e-2, verbose=0,
+        TEXTS * 10, ENTITIES * 10, validation_data=(SENTENCES[:9], TAGS[:9]), epochs=3,
+        batch_size=8, learning_rate=1e-2, verbose=0,
     )  # fmt: skip
     return ner, history.history
 
 
 def test_fit(trained, tmp_path):
     ner, history = trained
-    assert history["val_f1"][0] < 0.5 and history["val_f1"][-1] > 0.9
-    assert history["loss"][-1] < 0.2 * history["loss"][0]
+    assert history["val_f1"][-1] > 0.9
+    assert history["loss"][-1] < 0.5 * history["loss"][0]
     answers = ner.predict(TEXTS)
     found = [[{k: x[k] for k in ("start", "end", "label")} for x in a["entities"]] for a in answers]
     assert np.mean([a == b for a, b in zip(found, ENTITIES, strict=True)]) > 0.9
@@ -122,7 +122,7 @@ def test_texts_and_words_have_the_same_targets(encoder_folder, scheme):
 def test_tags_without_spans(encoder_folder, tmp_path):
     ner = make(encoder_folder, ["NOUN", "VERB"], scheme="none")
     tags = [["NOUN" if word in "ace" else "VERB" for word in words] for words in SENTENCES]
-    ner.fit(SENTENCES, tags, epochs=20, batch_size=8, learning_rate=1e-2, verbose=0)
+    ner.fit(SENTENCES * 10, tags * 10, epochs=2, batch_size=8, learning_rate=1e-2, verbose=0)
     assert set(scores := ner.evaluate(SENTENCES, tags)) == {"loss", "accuracy"}
     assert scores["accuracy"] > 0.9
     ner.save_to_preset(tmp_path / "saved")
