@@ -116,6 +116,7 @@ def test_fit_on_pairs(encoder_folder, tmp_path):
     encoder.save_to_preset(tmp_path / "saved")
     loaded = bert_tf.SentenceEncoder.from_preset(str(tmp_path / "saved"))
     np.testing.assert_allclose(loaded.encode(TEXTS), encoder.encode(TEXTS), atol=1e-6)
+    np.testing.assert_allclose(loaded.predict(TEXTS[0]), encoder.encode(TEXTS)[0], atol=1e-6)
 
 
 @pytest.mark.parametrize("loss", [None, pytest.param("cosine", marks=pytest.mark.slow)])

@@ -277,9 +277,9 @@ class SentenceEncoder(KerasTraining, TextPipeline):
         rows = [vector for _, vector in self.stream(sentences)]
         return np.array(rows, "float32").reshape(-1, self.width)
 
-    def predict(self, texts: Iterable[str]) -> np.ndarray:
-        """Call `encode`; all pipelines have a method of this name."""
-        return self.encode(texts)
+    def predict(self, texts: str | Iterable[str]) -> np.ndarray:
+        """Return the vectors of texts as `encode` does, or that of a single text, float32 (H,)."""
+        return self.encode([texts])[0] if isinstance(texts, str) else self.encode(texts)
 
     def _write_preset(self, folder):
         config = self.model.config
