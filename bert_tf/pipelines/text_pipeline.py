@@ -237,7 +237,7 @@ class TextPipeline(Pipeline):
         batch_size = BatchConfig(batch_size).validate().batch_size
         self.model, self.tokenizer = model, tokenizer
         self.max_seq_length = valid_length(max_seq_length, model.config)
-        self._strategy, self._batch_size = strategy or make_strategy(), batch_size
+        self._strategy, self._batch_size = strategy or _default_strategy(), batch_size
 
     @classmethod
     def from_preset(
@@ -261,7 +261,7 @@ class TextPipeline(Pipeline):
         """
         model_files = checkpoints.resolve(preset)
         tokenizer = model_files.load_tokenizer(cls.keep_special_tokens)
-        strategy = strategy or make_strategy()
+        strategy = strategy or _default_strategy()
         with strategy.scope():
             model = cls.make_model(model_files.bert_config, dtype=dtype)
         cls._check_checkpoint(model, model_files.checkpoint)
@@ -283,6 +283,16 @@ class TextPipeline(Pipeline):
         config = self.model.config
         preprocessor = TextPreprocessor(self.tokenizer, self.max_seq_length, with_words, config)
         return preprocessor.convert_all(texts)
+
+
+def _default_strategy():
+    """Return the strategy of all devices; for one device Keras' own, in which optimizers are made.
+
+    Keras refuses an optimizer that was made outside of the strategy of its model.
+    """
+    strategy = make_strategy()
+    is_single = isinstance(strategy, tf.distribute.OneDeviceStrategy)
+    return tf.distribute.get_strategy() if is_single else strategy
 
 
 class BatchRunner:

@@ -184,3 +184,20 @@ def test_two_devices_make_the_same_steps(encoder_folder, scores):
 def test_bad_input(encoder_folder, arguments, message):
     with pytest.raises(bert_tf.UserError, match=message):
         make(encoder_folder).fit(**{"texts": (TEXTS, OTHERS), **arguments})
+
+
+@pytest.mark.parametrize(
+    "make_optimizer", [keras.optimizers.Adam, bert_tf.optimization.AdamWeightDecay]
+)
+def test_an_optimizer_made_outside_fits_the_default_strategy(
+    encoder_folder, monkeypatch, make_optimizer
+):
+    """On one device; the pipeline's model is then in the strategy in which optimizers are made."""
+    monkeypatch.setattr(
+        "bert_tf.pipelines.text_pipeline.make_strategy",
+        lambda: tf.distribute.OneDeviceStrategy("/cpu:0"),
+    )
+    encoder = make(encoder_folder, strategy=None)
+    encoder.compile(make_optimizer(1e-3))
+    history = encoder.fit((TEXTS[:4], SHUFFLED[:4]), batch_size=4, verbose=0)
+    assert np.isfinite(history.history["loss"]).all()
