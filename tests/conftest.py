@@ -64,6 +64,16 @@ def published_vocab(request):
     return str(pathlib.Path(spec.origin).parent / "model" / "vocab.txt")
 
 
+@pytest.fixture
+def eagerly():
+    """Run without compiling: faster where a test takes few steps."""
+    import tensorflow as tf
+
+    tf.config.run_functions_eagerly(True)
+    yield
+    tf.config.run_functions_eagerly(False)
+
+
 @pytest.fixture(scope="session")
 def root():
     """The root of the repository, with the scripts."""

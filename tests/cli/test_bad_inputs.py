@@ -165,7 +165,7 @@ def check_cases(numbers, command_lines, commands, inputs, server, folder):
             keras.backend.clear_session()
     print(f"{len(numbers)} cases, {errors} of them errors of one sentence")
     assert not failures, f"{len(failures)} of {len(numbers)} cases failed:\n" + "\n".join(failures)
-    assert errors > len(numbers) / 4
+    assert errors > len(numbers) / 15  # two of five are usual
 
 
 def log(line):

@@ -102,7 +102,7 @@ ANSWERS = [
     (BertSpanLabeler, "BertForQuestionAnswering", "a\tb c d", "answer"),
     (BertPretrainer, "BertForMaskedLM", "a [MASK]", "words"),
 ]
-ANSWERS[3:] = [pytest.param(*values, marks=pytest.mark.slow) for values in ANSWERS[3:]]
+ANSWERS[2:] = [pytest.param(*values, marks=pytest.mark.slow) for values in ANSWERS[2:]]
 
 
 @pytest.mark.parametrize(("model_class", "name", "line", "answer"), ANSWERS)

@@ -18,7 +18,7 @@ from tests.pipelines.test_text_classifier import LABELS, TEXTS, make
         pytest.param(lambda x: pickle.loads(pickle.dumps(x)), marks=pytest.mark.slow),
     ],
 )
-def test_copies_after_predict(encoder_folder, duplicate):
+def test_copies_after_predict(encoder_folder, duplicate, eagerly):
     """With the same answers, the same next `fit`, and weights of their own."""
     classifier = make(encoder_folder)
     classifier.compile(run_eagerly=True)
@@ -34,7 +34,7 @@ def test_copies_after_predict(encoder_folder, duplicate):
 
 
 @pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
-def test_copies_keep_what_was_compiled(encoder_folder, duplicate):
+def test_copies_keep_what_was_compiled(encoder_folder, duplicate, eagerly):
     classifier = make(encoder_folder)
     assert duplicate(classifier)._is_random
     classifier.compile("adam", metrics=["mae"], run_eagerly=True)

@@ -137,17 +137,17 @@ def test_fit_on_scores(encoder_folder, loss):
     assert history["val_pearson"][-1] == pytest.approx(expected, abs=1e-5)
 
 
-def test_fit_on_triplets(encoder_folder):
+@pytest.mark.parametrize("loss", ["triplet", pytest.param("contrastive", marks=pytest.mark.slow)])
+def test_fit_on_triplets(encoder_folder, loss):
     pd = pytest.importorskip("pandas")
     encoder = make(encoder_folder)
     triplets = pd.DataFrame({"text": TEXTS, "similar": SHUFFLED, "other": OTHERS})
-    for loss in ("triplet", "contrastive"):
-        history = encoder.fit(triplets, loss=loss, epochs=4, batch_size=16, learning_rate=1e-3,
-                              matryoshka_dims=[4, 16], verbose=0).history  # fmt: skip
-        assert history["loss"][-1] < history["loss"][0]
+    history = encoder.fit(triplets, loss=loss, epochs=4, batch_size=16, learning_rate=1e-3,
+                          matryoshka_dims=[4, 16], verbose=0).history  # fmt: skip
+    assert history["loss"][-1] < history["loss"][0]
 
 
-@pytest.mark.parametrize("scores", [None, SCORES])
+@pytest.mark.parametrize("scores", [None, pytest.param(SCORES, marks=pytest.mark.slow)])
 def test_two_devices_make_the_same_steps(encoder_folder, scores):
     """Their candidates, or the pairs to rank, are those of all devices."""
     weights = []

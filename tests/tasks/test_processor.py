@@ -198,7 +198,7 @@ def test_cells_of_a_file(tmp_path):
     assert read_tsv(f"{tmp_path}/b.tsv", quotechar='"') == [["a", "b\tc\nd", "e" * 200_000]]
 
 
-def test_examples_in_fit(tmp_path):
+def test_examples_in_fit(tmp_path, eagerly):
     """Lists of `InputExample` are texts with labels for `fit`, `evaluate` and `predict`."""
     pytest.importorskip("tensorflow_text")
     write_model(tmp_path)

@@ -237,8 +237,8 @@ def test_special_tokens(write_vocab, text, pieces, spans):
 def test_long_words_are_not_kept_in_memory(tokenizer):
     word_ids = WordIds(tokenizer)
     tracemalloc.start()
-    for i in range(40):
-        word = f"{i}" + "a" * 250_000
+    for i in range(8):
+        word = f"{i}" + "a" * 100_000
         assert word_ids[word] == tokenizer.encode(word) == tokenizer.encode_with_offsets(word)[0]
-    assert tracemalloc.get_traced_memory()[0] < 1_000_000
+    assert tracemalloc.get_traced_memory()[0] < 200_000
     tracemalloc.stop()

@@ -246,9 +246,14 @@ def constant_rate():
     ("rate", "note"),
     [
         (Unregistered(np.float32(0.5)), "rate=0.5, now it is None"),
-        (WithoutConfig(0.5), "name=WithoutConfig, now it is None"),
-        (constant_rate, "name=constant_rate, now it is None"),
-        (functools.partial(float, 1e-3), "name=partial, now it is None"),
+        *(
+            pytest.param(rate, f"name={name}, now it is None", marks=pytest.mark.slow)
+            for name, rate in [
+                ("WithoutConfig", WithoutConfig(0.5)),
+                ("constant_rate", constant_rate),
+                ("partial", functools.partial(float, 1e-3)),
+            ]
+        ),
     ],
 )
 def test_any_learning_rate_of_the_optimizer(rate, note, tmp_path, caplog):
