@@ -10,6 +10,8 @@ import tensorflow as tf
 import bert_tf
 from bert_tf.tasks import sentence_embedding
 from bert_tf.tasks.sentence_embedding import training
+from tests.common import WORDS, tiny
+from tests.pipelines.conftest import write_release_folder
 from tests.training.training_helpers import mirrored, one_device
 
 RNG = np.random.default_rng(0)
@@ -201,3 +203,20 @@ def test_an_optimizer_made_outside_fits_the_default_strategy(
     encoder.compile(make_optimizer(1e-3))
     history = encoder.fit((TEXTS[:4], SHUFFLED[:4]), batch_size=4, verbose=0)
     assert np.isfinite(history.history["loss"]).all()
+
+
+@pytest.mark.parametrize(("mini_batch_size", "dropout"), [(5, 0.0), (24, 0.1)])
+def test_mini_batches_make_the_same_steps(tmp_path, mini_batch_size, dropout):
+    """Those of the whole batch; a single mini-batch also has the same dropout."""
+    sizes = {"vocab_size": len(WORDS), "num_hidden_layers": 1}
+    rates = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
+    write_release_folder(tmp_path, tiny(**sizes, **rates))
+    weights = []
+    for size in (None, mini_batch_size):
+        encoder = make(tmp_path)
+        encoder.compile(keras.optimizers.SGD(0.1))
+        encoder.fit((TEXTS, OTHERS), epochs=1, batch_size=24, shuffle=False, mini_batch_size=size,
+                    verbose=0)  # fmt: skip
+        weights.append(encoder.model.get_weights())
+    for value, expected in zip(*weights, strict=True):
+        np.testing.assert_allclose(value, expected, atol=2e-6)

@@ -17,6 +17,7 @@ from bert_tf import checkpoints, console
 from bert_tf.checkpoints import PretrainedFiles
 from bert_tf.checkpoints.metadata import folder_of, read_json
 from bert_tf.configs.model import BertConfig
+from bert_tf.configs.train import BatchConfig
 from bert_tf.errors import UserError
 from bert_tf.io import files, json_files
 from bert_tf.modeling.models import BertModel, first_position
@@ -139,6 +140,7 @@ class SentenceEncoder(KerasTraining, TextPipeline):
         temperature: float = 0.05,
         symmetric: bool = False,
         matryoshka_dims: Sequence[int] = (),
+        mini_batch_size: int | None = None,
         shuffle: bool = True,
         **options: Any,
     ) -> keras.callbacks.History:
@@ -167,6 +169,9 @@ class SentenceEncoder(KerasTraining, TextPipeline):
           symmetric: whether "contrastive" also finds the first text of each second one.
           matryoshka_dims: add the losses of the first numbers of each vector, of these lengths; the
             full length is one of them only if it is given.
+          mini_batch_size: number of pairs or triplets to compute at a time, so that large batches
+            fit in memory (GradCache): the steps are the same, and take a third longer. None for
+            the whole batch.
           shuffle: whether to shuffle the texts, anew for each epoch.
           **options: further arguments of `keras.Model.fit`, such as `verbose`.
 
@@ -196,6 +201,10 @@ class SentenceEncoder(KerasTraining, TextPipeline):
             loss, len(columns), scores is not None, temperature, symmetric, tuple(matryoshka_dims),
             self.width,
         )  # fmt: skip
+        if mini_batch_size is not None:
+            BatchConfig(mini_batch_size).validate()
+        if mini_batch_size != self._trained_model.mini_batch_size:
+            self._trained_model.mini_batch_size, self._loss_arguments = mini_batch_size, ()
         if arguments != self._loss_arguments:  # else the compiled step can be reused
             self._loss, self._loss_arguments, self._fit_key = make_loss(*arguments), arguments, ()
             if self._trained_model.compiled:

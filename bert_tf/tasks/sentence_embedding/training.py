@@ -16,11 +16,16 @@ _MARGIN = 5.0
 
 
 class ColumnModel(keras.Model):
-    """The vectors of all columns of examples. Inputs: (B, C, S) each; output: float32 (B, C, H)."""
+    """The vectors of all columns of examples. Inputs: (B, C, S) each; output: float32 (B, C, H).
+
+    Attributes:
+      mini_batch_size: the number of examples that training computes at a time; None for all.
+    """
 
     def __init__(self, encoder):
         super().__init__()
         self.bert, self._compute = encoder.model, encoder.compute
+        self.mini_batch_size = None
 
     @property
     def skip_padding(self):
@@ -32,10 +37,57 @@ class ColumnModel(keras.Model):
         self.bert.skip_padding = value
 
     def call(self, inputs, training=None):
+        if training and self.mini_batch_size:
+            return self._compute_in_parts(inputs)
+        return self._compute_columns(inputs, training)
+
+    def _compute_columns(self, inputs, training):
         shape = ops.shape(inputs["input_ids"])
         batch = {name: ops.reshape(x, (-1, shape[2])) for name, x in inputs.items()}
         vectors = self._compute(self.bert, batch, training)
         return ops.reshape(vectors, (*shape[:2], vectors.shape[-1]))
+
+    def _compute_in_parts(self, inputs):
+        """Compute vectors in parts, and again for their gradients (GradCache, arXiv:2101.06983).
+
+        Only the activations of one part are in memory.
+        """
+        seeds = [x.value for x in self.bert.variables if x.path.endswith("seed_generator_state")]
+        inputs = {name: tf.convert_to_tensor(x) for name, x in inputs.items()}
+        count = tf.shape(inputs["input_ids"])[0]
+        num_parts = -(-count // self.mini_batch_size)
+        # The last example fills up the last part; there its gradients are 0.
+        rows = tf.minimum(tf.range(num_parts * self.mini_batch_size), count - 1)
+        rows = tf.reshape(rows, (num_parts, self.mini_batch_size))
+
+        def compute(part):
+            batch = {name: tf.gather(x, part) for name, x in inputs.items()}
+            return self._compute_columns(batch, training=True)
+
+        @tf.custom_gradient
+        def vectors_of(rows):
+            states = [tf.identity(seed) for seed in seeds]
+            vectors = tf.map_fn(compute, rows, tf.float32, parallel_iterations=1)
+
+            def gradients(upstream, variables):
+                for seed, state in zip(seeds, states, strict=True):
+                    seed.assign(state)  # the same dropout
+
+                def add(totals, values):
+                    part, gradient = values
+                    with tf.GradientTape() as tape:
+                        vectors = compute(part)
+                    found = tape.gradient(vectors, variables, gradient, "zero")
+                    return [a + b for a, b in zip(totals, found, strict=True)]
+
+                totals = [tf.zeros_like(x) for x in variables]
+                values = (rows, upstream)
+                return None, tf.foldl(add, values, totals, parallel_iterations=1)
+
+            return vectors, gradients
+
+        vectors = vectors_of(rows)
+        return tf.reshape(vectors, (-1, *vectors.shape[2:]))[:count]
 
 
 class SentenceLoss(keras.losses.Loss):
