@@ -164,7 +164,10 @@ def _change_vocabulary(path, rng):
     words = _read(path).decode("utf-8", "surrogateescape").split("\n")
     change = rng.randrange(5)
     if change == 0:
-        words.remove(rng.choice([x for x in words if x.startswith("[")]))
+        special = [x for x in words if x.startswith("[")]
+        if not special:
+            raise _CannotApply
+        words.remove(rng.choice(special))
     elif change == 1:
         words.insert(_position(words, rng), rng.choice(words))
     elif change == 2:
