@@ -25,7 +25,8 @@ from bert_tf.pipelines.arguments import check_texts
 from bert_tf.pipelines.saving import Pipeline
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.packing import LengthCounter, log_truncated, pack_pair
-from bert_tf.training import Workers, make_strategy, on_all_replicas, per_replica
+from bert_tf.training import Workers, on_all_replicas, per_replica
+from bert_tf.training.strategy import default_strategy
 from bert_tf.training.task_config import valid_length
 
 _PAIR = re.compile(r"^(.*) \|\|\| (.*)$")
@@ -237,7 +238,7 @@ class TextPipeline(Pipeline):
         batch_size = BatchConfig(batch_size).validate().batch_size
         self.model, self.tokenizer = model, tokenizer
         self.max_seq_length = valid_length(max_seq_length, model.config)
-        self._strategy, self._batch_size = strategy or _default_strategy(), batch_size
+        self._strategy, self._batch_size = strategy or default_strategy(), batch_size
 
     @classmethod
     def from_preset(
@@ -261,7 +262,7 @@ class TextPipeline(Pipeline):
         """
         model_files = checkpoints.resolve(preset)
         tokenizer = model_files.load_tokenizer(cls.keep_special_tokens)
-        strategy = strategy or _default_strategy()
+        strategy = strategy or default_strategy()
         with strategy.scope():
             model = cls.make_model(model_files.bert_config, dtype=dtype)
         cls._check_checkpoint(model, model_files.checkpoint)
@@ -283,16 +284,6 @@ class TextPipeline(Pipeline):
         config = self.model.config
         preprocessor = TextPreprocessor(self.tokenizer, self.max_seq_length, with_words, config)
         return preprocessor.convert_all(texts)
-
-
-def _default_strategy():
-    """Return the strategy of all devices; for one device Keras' own, in which optimizers are made.
-
-    Keras refuses an optimizer that was made outside of the strategy of its model.
-    """
-    strategy = make_strategy()
-    is_single = isinstance(strategy, tf.distribute.OneDeviceStrategy)
-    return tf.distribute.get_strategy() if is_single else strategy
 
 
 class BatchRunner:

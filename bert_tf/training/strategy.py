@@ -150,6 +150,16 @@ def make_strategy(*args, **options):
     return strategy
 
 
+def default_strategy():
+    """Return the strategy of all devices; for a single one that of Keras.
+
+    Keras refuses an optimizer that was made outside of the strategy of its model.
+    """
+    strategy = make_strategy()
+    is_single = isinstance(strategy, tf.distribute.OneDeviceStrategy)
+    return tf.distribute.get_strategy() if is_single else strategy
+
+
 def _make_multi_worker_strategy(workers):
     """Make the strategy of TF_CONFIG; must be called before TensorFlow's first operation."""
     if workers < 2:

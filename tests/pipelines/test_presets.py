@@ -10,7 +10,9 @@ import pytest
 import bert_tf
 from bert_tf import checkpoints
 from bert_tf.configs.model import ModelConfig
-from bert_tf.tasks.sentence_embedding.pipeline import sentence_transformers_options
+from bert_tf.tasks.sentence_embedding.sentence_transformers import (
+    sentence_transformers_options,
+)
 from bert_tf.tokenization.settings import resolve_settings
 
 

@@ -196,8 +196,8 @@ def test_an_optimizer_made_outside_fits_the_default_strategy(
 ):
     """On one device; the pipeline's model is then in the strategy in which optimizers are made."""
     monkeypatch.setattr(
-        "bert_tf.pipelines.text_pipeline.make_strategy",
-        lambda: tf.distribute.OneDeviceStrategy("/cpu:0"),
+        "bert_tf.training.strategy.make_strategy",
+        lambda **_: tf.distribute.OneDeviceStrategy("/cpu:0"),
     )
     encoder = make(encoder_folder, strategy=None)
     encoder.compile(make_optimizer(1e-3))

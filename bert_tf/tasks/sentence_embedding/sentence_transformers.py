@@ -1,0 +1,75 @@
+"""The settings of sentence-transformers folders."""
+
+import os
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from bert_tf import console
+from bert_tf.checkpoints.metadata import folder_of, read_json
+from bert_tf.errors import UserError
+from bert_tf.io import json_files
+
+# The poolings, and the setting of a sentence-transformers folder that turns each of them on.
+POOLINGS = {
+    "cls": "pooling_mode_cls_token",
+    "mean": "pooling_mode_mean_tokens",
+    "max": "pooling_mode_max_tokens",
+}
+
+
+class _Module(NamedTuple):
+    """A module of a sentence-transformers folder, in its modules.json."""
+
+    type: str
+    path: str
+
+
+def sentence_transformers_options(path, pooling=None):
+    """Return the settings of a sentence-transformers folder as arguments of `SentenceEncoder`.
+
+    The dict is empty for any other folder. `path` is a folder or a file in it. `pooling` is used
+    instead of that of the folder.
+
+    Raises:
+      UserError: if the folder uses a module or a pooling that is not supported.
+    """
+    folder = folder_of(path)
+    modules_file = os.path.join(folder, "modules.json")
+    if not tf.io.gfile.exists(modules_file):
+        return {}
+    modules = {
+        module["type"].rpartition(".")[2]: module["path"]
+        for module in json_files.read(modules_file, list[_Module], "sentence-transformers")
+    }
+    unsupported = sorted(set(modules) - {"Transformer", "Pooling", "Normalize"})
+    if unsupported:
+        raise UserError(
+            f"{modules_file}: module {unsupported[0]} is not supported; expected only Transformer, "
+            "Pooling and Normalize"
+        )
+    recorded, problem = _read_pooling(folder, modules)
+    if pooling is None and problem:
+        raise UserError(f"{problem}; `pooling` overrides it")
+    if pooling not in (None, recorded):
+        console.info("`pooling=%s` as given; %s", pooling, problem or f"{folder} has {recorded}")
+    options = {"pooling": pooling or recorded, "layer": -1, "normalize": "Normalize" in modules}
+    length = read_json(folder, "sentence_bert_config.json").get("max_seq_length")
+    return {**options, "max_seq_length": length} if length else options
+
+
+def _read_pooling(folder, modules):
+    """Return (pooling, None), or (None, what is wrong), for the modules of a folder."""
+    if "Pooling" not in modules:
+        return "mean", None  # what sentence-transformers adds to a plain model
+    path = os.path.join(folder, modules["Pooling"], "config.json")
+    if not tf.io.gfile.exists(path):
+        return None, f"{path} does not exist, although modules.json lists it"
+    settings = read_json(folder, os.path.join(modules["Pooling"], "config.json"))
+    modes = [x for x, value in settings.items() if x.startswith("pooling_") and value is True]
+    for name, setting in POOLINGS.items():
+        if modes == [setting]:
+            return name, None
+    expected = ", ".join(POOLINGS.values())
+    found = ", ".join(modes) or "none"
+    return None, f"{folder}: pooling {found} is not supported; expected one of {expected}"
