@@ -19,6 +19,7 @@ SCRIPTS = [
     "run_squad.py",
     "run_ner.py",
     "run_multiple_choice.py",
+    "run_sentence_encoder.py",
     "extract_features.py",
     "export_model.py",
 ]

@@ -28,7 +28,8 @@ flags.DEFINE_integer("turns", 5, "Number of runs of each program.")
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SCRIPTS = (
     "create_pretraining_data.py", "run_pretraining.py", "run_classifier.py", "run_squad.py",
-    "run_ner.py", "run_multiple_choice.py", "extract_features.py", "export_model.py", "predict.py",
+    "run_ner.py", "run_multiple_choice.py", "run_sentence_encoder.py", "extract_features.py",
+    "export_model.py", "predict.py",
 )  # fmt: skip
 LINE = "What a meal!\n"
 _PEER = (

@@ -5,8 +5,8 @@ A schema is a dict from the name of each feature to its `Feature`: the type and 
 * an int: that many values;
 * "S", "P", "L", "F", "C" or "W": a length that is chosen for a run and passed as a dict such as
   {"S": 128, "P": 20}. S is the sequence length, P the number of predictions per sequence, L the
-  number of labels, F the number of numeric features, C the number of choices and W the number of
-  windows of a document;
+  number of labels, F the number of numeric features, C the number of choices or texts and W the
+  number of windows of a document;
 * a tuple of these, for several axes;
 * None: a single value, which is read as a scalar.
 
@@ -100,6 +100,15 @@ CHOICE = {
     "is_real_example": _SCALAR,
 }
 
+# A sequence for each text of an example, a number of each text that is equal for equal texts of a
+# file, and the similarity of the first two texts.
+SENTENCES = {
+    **dict.fromkeys(_TOKENS, Feature("int64", ("C", "S"))),
+    "text_ids": Feature("int64", "C"),
+    "label_value": Feature("float32", None),
+    "is_real_example": _SCALAR,
+}
+
 # Additions to the schemas above: normalised numeric features, and the logits of a teacher model.
 NUMBERS = {"numbers": Feature("float32", "F")}
 TEACHER = {"teacher_logits": Feature("float32", "L")}
@@ -117,7 +126,7 @@ SQUAD_TRAINING = {
 TAGGING = {**_TOKENS, "tag_ids": Feature("int64", "S"), "word_starts": Feature("int64", "S")}
 
 ALL = PRETRAINING | CLASSIFICATION | REGRESSION | MULTI_LABEL | NUMBERS | TEACHER
-ALL |= SQUAD_TRAINING | TAGGING
+ALL |= SQUAD_TRAINING | TAGGING | {"text_ids": SENTENCES["text_ids"]}
 
 
 def windowed(schema):

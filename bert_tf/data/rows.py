@@ -39,12 +39,15 @@ class BadRows:
 
         Args:
           rows: yields pairs of a place for messages and a row.
-          make: function of (place, index, row). It raises a ValueError for a bad row, and returns
+          make: function of (place, index, row), which is not called for a row that is a str, what
+            is wrong with it. It raises a ValueError for a bad row, and returns
             None for one to skip.
         """
         results = []
         for index, (where, row) in enumerate(rows):
             try:
+                if isinstance(row, str):
+                    raise ValueError(row)
                 result = make(where, index, row)
             except UnicodeDecodeError as error:
                 self(f"{where}: not UTF-8 text ({reason(error)})")

@@ -36,6 +36,7 @@ __getattr__, _names = lazy_names(
         ),
         "multiple_choice": ("MultipleChoiceConfig",),
         "question_answering": ("QuestionAnsweringConfig",),
+        "sentence_embedding": ("SentenceEmbeddingConfig",),
         "servables": ("load_servable", "make_servable"),
         "token_classification": ("TokenClassificationConfig",),
         # What the tasks are made of.

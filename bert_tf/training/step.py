@@ -92,9 +92,12 @@ class TrainStep:
         if task.model.compute_type == "float16":
             self.loss_scale = LossScale()
             self.names += ("loss_scale", "skipped_steps")
-        self._gradients = tf.function(
-            self._compute_gradients, autograph=False, jit_compile=True if options.xla else None
-        )
+        self._gradients = self._compute_gradients
+        # In a function of its own, the replicas of a mirrored strategy cannot exchange outputs.
+        if not task.compares_replicas or tf.distribute.get_strategy().num_replicas_in_sync == 1:
+            self._gradients = tf.function(
+                self._gradients, autograph=False, jit_compile=True if options.xla else None
+            )
 
     @tf.autograph.experimental.do_not_convert  # AutoGraph would double the time of tracing
     def replica_step(self, batch):

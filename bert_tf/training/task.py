@@ -31,6 +31,8 @@ class Task:
     # Whether losses or predictions read the model's outputs for padding. If not, they are not
     # computed on a CPU (`modeling.token_layout`).
     reads_padding = False
+    # Whether the loss of an example depends on the outputs of all replicas.
+    compares_replicas = False
 
     def loss_weights(self, batch):
         """Return this batch's share of the denominator of each loss: a dict of float32 scalars.

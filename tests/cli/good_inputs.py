@@ -36,6 +36,7 @@ _PRETRAIN = (
 _TABLES = "--train_file=table/train.csv --dev_file=table/dev.csv"
 _COLUMNS = "--train_file=columns/train.txt --dev_file=columns/train.txt"
 _CHOICES = "--train_file=choices/train.csv --dev_file=choices/train.csv"
+_PAIRS = "--train_file=pairs/train.csv --dev_file=pairs/train.csv"
 
 # The commands that need no training and no SavedModel, and run in a fraction of a second.
 QUICK_COMMANDS = {
@@ -92,6 +93,10 @@ COMMANDS = {
         f"{_CHOICES} --output_dir=out --do_train {_MODEL} {_TUNE}",
         "--test_file=choices/train.csv --output_dir=choice --do_predict",
     ],
+    "run_sentence_encoder": [
+        f"{_PAIRS} --output_dir=out --do_train --do_eval {_MODEL} {_TUNE} --mini_batch_size=1",
+        "--test_file=pairs/train.csv --output_dir=sentences --do_predict",
+    ],
     "extract_features": [
         f"--input_file=text/lines.txt --output_file=out/v.json --layers=-1 {_MODEL} {_SHORT}",
         "--input_file=text/lines.txt --output_file=out/v.tfrecord --output_format=tfrecord "
@@ -99,7 +104,7 @@ COMMANDS = {
     ],
     "export_model": [
         *(f"--model_dir={run} --export_dir=out --nowarm_up"
-          for run in ("classifier", "squad", "tagger", "choice")),
+          for run in ("classifier", "squad", "tagger", "choice", "sentences")),
         "--task=fill_mask --init_checkpoint=pretrained --export_dir=out --max_seq_length=8 "
         "--nowarm_up",
         "--task=encoder --model=hf --export_dir=out --max_seq_length=8 --inputs=ids --nowarm_up",
@@ -138,6 +143,7 @@ _RUNS = {
     "squad": ("run_squad", 0),
     "tagger": ("run_ner", 0),
     "choice": ("run_multiple_choice", 0),
+    "sentences": ("run_sentence_encoder", 0),
 }
 
 
@@ -238,6 +244,10 @@ class Inputs:
         lines = [f"{i},a b,c,d e,{i % 2}" for i in range(6)]
         text = "\n".join(["id,context,ending0,ending1,label", *lines, ""])
         (folder / "train.csv").write_text(text)
+
+    def _make_pairs(self, folder):
+        lines = ["a b,c\n", "b c,a d\n", "d,e a\n"] * 2
+        (folder / "train.csv").write_text("".join(["anchor,positive\n", *lines]))
 
     def _make_run(self, folder):
         script, number = _RUNS[folder.name]

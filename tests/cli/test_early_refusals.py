@@ -43,6 +43,12 @@ REFUSALS = {
         ("--train_batch_size=1000", "are less than one batch"),
         ("--gradient_accumulation_steps=3", "train_batch_size=4 does not divide"),
     ],
+    "run_sentence_encoder": [
+        ("--init_checkpoint=model/none", "model/none"),
+        ("--train_batch_size=1000", "are less than one batch"),
+        ("--gradient_accumulation_steps=2", "mini_batch_size"),
+        ("--loss=cosent", "requires"),
+    ],
     "run_pretraining": [
         ("--init_checkpoint=model/none", "model/none"),
         ("--init_checkpoint=other/model.ckpt", "word_embeddings has the shape"),

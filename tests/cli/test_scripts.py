@@ -253,6 +253,7 @@ SCRIPTS = (
     "run_ner.py",
     "run_squad.py",
     "run_multiple_choice.py",
+    "run_sentence_encoder.py",
     "export_model.py",
     "extract_features.py",
     "predict.py",

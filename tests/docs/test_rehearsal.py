@@ -40,6 +40,7 @@ QUICK = {
     "run_classifier.py": _FINE_TUNING,
     "run_ner.py": _FINE_TUNING,
     "run_multiple_choice.py": _FINE_TUNING,
+    "run_sentence_encoder.py": _FINE_TUNING,
     "run_squad.py": ["--max_seq_length=48", "--doc_stride=16", "--max_query_length=16",
                      "--num_train_epochs=1", "--train_batch_size=8"],
     "export_model.py": ["--nowarm_up"],

@@ -11,10 +11,11 @@ import zipfile
 
 import pytest
 
-# What the 2018 release has, and the two tasks and the export that bert_tf adds to it.
+# What the 2018 release has, and the three tasks and the export that bert_tf adds to it.
 SCRIPTS = {
     "create_pretraining_data.py", "run_pretraining.py", "run_classifier.py", "run_squad.py",
-    "run_ner.py", "run_multiple_choice.py", "extract_features.py", "export_model.py",
+    "run_ner.py", "run_multiple_choice.py", "run_sentence_encoder.py", "extract_features.py",
+    "export_model.py",
 }  # fmt: skip
 
 

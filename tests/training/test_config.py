@@ -247,6 +247,7 @@ FINE_TUNING_SCRIPTS = {
     "run_ner": "token_classification",
     "run_squad": "question_answering",
     "run_multiple_choice": "multiple_choice",
+    "run_sentence_encoder": "sentence_embedding",
 }
 
 

@@ -1,12 +1,13 @@
 """Reading contexts and their endings from tables."""
 
 import dataclasses
+import functools
 import re
 
 from bert_tf import console
 from bert_tf.data.columns import ID
 from bert_tf.data.rows import BadRows, find_column
-from bert_tf.data.tables import read_rows
+from bert_tf.data.tables import read_named_rows
 from bert_tf.errors import UserError
 from bert_tf.tasks.multiple_choice.config import MultipleChoiceConfig
 
@@ -42,20 +43,9 @@ def read_examples(path, options=None, with_label=True):
     """
     options = options or MultipleChoiceConfig()
     bad = BadRows(options.skip_bad_rows)
-    rows = read_rows(path)
-    number, names, problem = next(rows, (1, [], "the file is empty"))
-    if problem:
-        raise UserError(f"{path}, line {number}: {problem}")
-    names = [name.strip() for name in names]
+    names, rows = read_named_rows(path)
     columns = _find_columns(path, names, options, with_label)
-
-    def make(where, index, row):
-        cells, problem = row
-        if problem:
-            raise ValueError(problem)
-        return _example(where, index, cells, names, columns)
-
-    examples = bad.collect(((f"{path}, line {number}", row) for number, *row in rows), make)
+    examples = bad.collect(rows, functools.partial(_example, columns))
     bad.report()
     if not examples:
         raise UserError(f"{bad.first or path}: the file has no usable example")
@@ -98,12 +88,8 @@ def _find_columns(path, names, options, with_label):
     return columns
 
 
-def _example(where, index, row, names, columns):
+def _example(columns, where, index, cells):
     """Return the example of a row; ValueError if the row is bad."""
-    if len(row) != len(names):
-        # For example a comma that should be quoted: what follows it is in the wrong column.
-        raise ValueError(f"{len(row)} columns, but the first line has {len(names)}")
-    cells = dict(zip(names, row, strict=True))
     for name in (*columns.context_columns, *columns.ending_columns):
         if not cells[name].strip():
             raise ValueError(f"{name} is empty")

@@ -11,7 +11,6 @@ from typing import Any
 import keras
 import numpy as np
 import tensorflow as tf
-from keras import ops
 
 from bert_tf import checkpoints, console
 from bert_tf.checkpoints import PretrainedFiles
@@ -19,7 +18,7 @@ from bert_tf.configs.model import BertConfig
 from bert_tf.configs.train import BatchConfig
 from bert_tf.errors import UserError
 from bert_tf.io import files
-from bert_tf.modeling.models import BertModel, first_position
+from bert_tf.modeling.models import BertModel
 from bert_tf.pipelines.arguments import check_columns, check_numbers, split_columns
 from bert_tf.pipelines.keras_training import (
     BATCH_SIZE,
@@ -31,12 +30,11 @@ from bert_tf.pipelines.keras_training import (
 )
 from bert_tf.pipelines.saving import write_pretrained
 from bert_tf.pipelines.text_pipeline import Text, TextPipeline, check_collection
+from bert_tf.tasks.sentence_embedding.config import POOLINGS, SentenceEmbeddingConfig
 from bert_tf.tasks.sentence_embedding.evaluation import correlations, search_scores
-from bert_tf.tasks.sentence_embedding.neighbors import MIN_NORM, l2_normalize
-from bert_tf.tasks.sentence_embedding.sentence_transformers import (
-    POOLINGS,
-    sentence_transformers_options,
-)
+from bert_tf.tasks.sentence_embedding.neighbors import l2_normalize
+from bert_tf.tasks.sentence_embedding.pooling import Pooling
+from bert_tf.tasks.sentence_embedding.sentence_transformers import sentence_transformers_options
 from bert_tf.tasks.sentence_embedding.servable import sentence_embedding_servable
 from bert_tf.tasks.sentence_embedding.training import ColumnModel, make_loss
 from bert_tf.tokenization import FullTokenizer
@@ -84,15 +82,12 @@ class SentenceEncoder(KerasTraining, TextPipeline):
           **options: `strategy`, `batch_size` and `max_seq_length`, as in `TextPipeline`.
         """
         super().__init__(model, tokenizer, **options)
-        num_layers = model.config.num_hidden_layers
-        if pooling not in POOLINGS:
-            raise UserError(f"`pooling`: {pooling!r} is not one of {', '.join(POOLINGS)}")
-        if not -num_layers <= layer < num_layers:
-            raise UserError(f"`layer={layer}` does not exist; the model has {num_layers} layers")
-        self.pooling, self.layer, self.normalize = pooling, layer, normalize
+        self.pool = Pooling(pooling, layer, normalize)
+        self.pool.check(model.config)
+        self.pooling, self.layer, self.normalize = self.pool
         self.width = model.config.hidden_size
         self._runner = self._make_runner(
-            lambda batch: {"vectors": self.compute(self.model, batch)}, 4 * self.width
+            lambda batch: {"vectors": self.pool.compute(self.model, batch)}, 4 * self.width
         )
         self._column_model: keras.Model | None = None
         self._loss: Any = None
@@ -104,12 +99,17 @@ class SentenceEncoder(KerasTraining, TextPipeline):
     ) -> "SentenceEncoder":
         """Create a pipeline as `TextPipeline.from_preset` does.
 
-        The settings of a sentence-transformers folder apply to options that are None or not given.
+        The settings of a sentence-transformers folder, or of a run of `run_sentence_encoder.py`,
+        apply to options that are None or not given.
         """
         model_files = checkpoints.resolve(preset)
         path = model_files.checkpoint
         given = {name: value for name, value in options.items() if value is not None}
-        defaults = sentence_transformers_options(path, given.get("pooling"))
+        if stored := SentenceEmbeddingConfig.load(model_files.folder):
+            names = ("pooling", "layer", "normalize", "max_seq_length")
+            defaults = {name: getattr(stored, name) for name in names}
+        else:
+            defaults = sentence_transformers_options(path, given.get("pooling"))
         used = [f"{name}={value}" for name, value in defaults.items() if name not in given]
         if used:
             console.info("from the settings in %s: %s", path, ", ".join(used))
@@ -119,7 +119,7 @@ class SentenceEncoder(KerasTraining, TextPipeline):
     def _trained_model(self):
         if self._column_model is None:
             with self._strategy.scope():
-                self._column_model = ColumnModel(self)
+                self._column_model = ColumnModel(self.model, self.pool)
         return self._column_model
 
     def fit(
@@ -324,22 +324,3 @@ class SentenceEncoder(KerasTraining, TextPipeline):
         texts = (Text(index, sentence, None) for index, sentence in rows)
         for encoded, arrays in self._runner.run(self._encode(texts), description, "sentences"):
             yield encoded.text.text_a, arrays["vectors"]
-
-    def compute(self, model, batch, training=False):
-        """Return the sentence vectors, float32 (B, H), of a batch of inputs of a `BertModel`."""
-        if self.pooling == "cls" and self.layer in (-1, self.model.config.num_hidden_layers - 1):
-            first = first_position(batch)
-            x = model(batch, training=training, positions=first)["sequence_output"]
-        else:
-            x = model(batch, training=training)["all_encoder_layers"][self.layer]
-        x = ops.cast(x, "float32")
-        mask = ops.expand_dims(ops.cast(batch["input_mask"], "float32"), 2)
-        if self.pooling == "cls":
-            x = x[:, 0]
-        elif self.pooling == "max":
-            x = ops.max(x - (1.0 - mask) * 1e30, axis=1)
-        else:
-            x = ops.sum(x * mask, axis=1) / ops.sum(mask, axis=1)
-        if self.normalize:
-            x = x / ops.maximum(ops.norm(x, axis=-1, keepdims=True), MIN_NORM)
-        return x

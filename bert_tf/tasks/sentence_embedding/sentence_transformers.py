@@ -9,13 +9,7 @@ from bert_tf import console
 from bert_tf.checkpoints.metadata import folder_of, read_json
 from bert_tf.errors import UserError
 from bert_tf.io import json_files
-
-# The poolings, and the setting of a sentence-transformers folder that turns each of them on.
-POOLINGS = {
-    "cls": "pooling_mode_cls_token",
-    "mean": "pooling_mode_mean_tokens",
-    "max": "pooling_mode_max_tokens",
-}
+from bert_tf.tasks.sentence_embedding.config import POOLINGS
 
 
 class _Module(NamedTuple):

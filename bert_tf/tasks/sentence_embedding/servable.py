@@ -3,6 +3,7 @@
 from bert_tf.serving.exporting import text_servable
 from bert_tf.serving.prepared_model import prepare_model
 from bert_tf.tasks.sentence_embedding import SPEC
+from bert_tf.tokenization import FullTokenizer
 
 
 def pretrained_servable(preset, options, max_seq_length=None):
@@ -13,9 +14,21 @@ def pretrained_servable(preset, options, max_seq_length=None):
 
 def sentence_embedding_servable(sentence_encoder, options):
     """Return a `bert_tf.SentenceEncoder` as a `Servable`: `text` to `vectors`, float32 (B, H)."""
-    prepared = prepare_model(sentence_encoder.model, options, sentence_encoder.max_seq_length)
+    model, pooling = sentence_encoder.model, sentence_encoder.pool
+    length, tokenizer = sentence_encoder.max_seq_length, sentence_encoder.tokenizer
+    return _make_servable(model, pooling, length, tokenizer, options)
+
+
+def trained_servable(model, config, options):
+    """Return a `ColumnModel` as a `Servable`, given its `SentenceEmbeddingConfig`."""
+    tokenizer = FullTokenizer(config.vocab, **config.tokenizer_settings)
+    return _make_servable(model.bert, model.pooling, config.max_seq_length, tokenizer, options)
+
+
+def _make_servable(model, pooling, max_seq_length, tokenizer, options):
+    prepared = prepare_model(model, options, max_seq_length)
 
     def serve_ids(inputs):
-        return {"vectors": sentence_encoder.compute(prepared.call, inputs)}
+        return {"vectors": pooling.compute(prepared.call, inputs)}
 
-    return text_servable("sentence_embedding", prepared, sentence_encoder.tokenizer, serve_ids)
+    return text_servable("sentence_embedding", prepared, tokenizer, serve_ids)

@@ -10,6 +10,8 @@ import tensorflow as tf
 from keras import ops
 
 from bert_tf.errors import UserError
+from bert_tf.modeling.layer_states import CALL_ARGUMENTS
+from bert_tf.modeling.models import INPUTS
 
 # The distance by which a triplet's negative has to be farther than its positive.
 _MARGIN = 5.0
@@ -22,10 +24,16 @@ class ColumnModel(keras.Model):
       mini_batch_size: the number of examples that training computes at a time; None for all.
     """
 
-    def __init__(self, encoder):
-        super().__init__()
-        self.bert, self._compute = encoder.model, encoder.compute
+    # A checkpoint may lack the weights of the pooler.
+    uses_pooler = False
+
+    def __init__(self, bert, pooling):
+        """Store a `BertModel` and the `Pooling` of its vectors."""
+        super().__init__(name="bert_sentence_encoder")
+        self.bert, self.pooling = bert, pooling
         self.mini_batch_size = None
+        self._register_call_context_args(*CALL_ARGUMENTS)
+        self.build(dict.fromkeys(INPUTS, (None, None, None)))
 
     @property
     def skip_padding(self):
@@ -36,18 +44,26 @@ class ColumnModel(keras.Model):
     def skip_padding(self, value):
         self.bert.skip_padding = value
 
-    def call(self, inputs, training=None):
-        if training and self.mini_batch_size:
-            return self._compute_in_parts(inputs)
-        return self._compute_columns(inputs, training)
+    @property
+    def compute_type(self):
+        """The dtype of the computation, such as "bfloat16"."""
+        return self.bert.compute_type
 
-    def _compute_columns(self, inputs, training):
+    def call(self, inputs, training=None, **options):
+        """Return the vectors; other `inputs` are ignored, `options` are those of a `BertModel`."""
+        inputs = {name: inputs[name] for name in INPUTS}
+        options["training"] = training
+        if training and self.mini_batch_size:
+            return self._compute_in_parts(inputs, options)
+        return self._compute_columns(inputs, options)
+
+    def _compute_columns(self, inputs, options):
         shape = ops.shape(inputs["input_ids"])
         batch = {name: ops.reshape(x, (-1, shape[2])) for name, x in inputs.items()}
-        vectors = self._compute(self.bert, batch, training)
+        vectors = self.pooling.compute(self.bert, batch, **options)
         return ops.reshape(vectors, (*shape[:2], vectors.shape[-1]))
 
-    def _compute_in_parts(self, inputs):
+    def _compute_in_parts(self, inputs, options):
         """Compute vectors in parts, and again for their gradients (GradCache, arXiv:2101.06983).
 
         Only the activations of one part are in memory.
@@ -62,7 +78,7 @@ class ColumnModel(keras.Model):
 
         def compute(part):
             batch = {name: tf.gather(x, part) for name, x in inputs.items()}
-            return self._compute_columns(batch, training=True)
+            return self._compute_columns(batch, options)
 
         @tf.custom_gradient
         def vectors_of(rows):
@@ -100,6 +116,7 @@ class SentenceLoss(keras.losses.Loss):
     def __init__(self, function, dims=()):
         super().__init__(name="sentence_loss")
         self._function, self._dims = function, dims
+        self.compares_examples = function.func in (contrastive, cosent)
 
     def call(self, y_true, y_pred):
         sizes = self._dims or (y_pred.shape[-1],)

@@ -1,0 +1,188 @@
+"""The data of training sentence vectors: from tables to examples, features and result files.
+
+Letters of shapes: C texts of an example, S sequence.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from bert_tf import console
+from bert_tf.configs.data_files import PARTS
+from bert_tf.data import records
+from bert_tf.data.columns import ID
+from bert_tf.data.feature_cache import digest, encode_batches, write_records
+from bert_tf.data.rows import BadRows, find_column, find_file
+from bert_tf.data.tables import find_format, read_named_rows
+from bert_tf.errors import UserError
+from bert_tf.tasks.sentence_embedding.neighbors import l2_normalize
+from bert_tf.tasks.sentence_embedding.sentence_transformers import sentence_transformers_options
+from bert_tf.tasks.sentence_embedding.task import SentenceEmbeddingTask, metric_names
+from bert_tf.tokenization.packing import LengthCounter, pack_pair
+from bert_tf.training import results
+from bert_tf.training.task import TaskData
+
+_ENDINGS = (".tsv", ".csv", ".jsonl", ".parquet")
+
+# Names of the columns of the first, the second and the third text, and of the score.
+_TEXTS = (
+    ("sentence1", "text1", "text_a", "anchor", "query", "question"),
+    ("sentence2", "text2", "text_b", "positive", "passage", "answer"),
+    ("negative",),
+)
+_SCORE = ("score", "similarity_score")
+
+
+class Example(NamedTuple):
+    """Two or three texts, the similarity of the first two or None, and an id or row number."""
+
+    texts: tuple
+    score: float | None
+    id: str
+
+
+def read_examples(path, options):
+    """Return the list of `Example` of a file.
+
+    Args:
+      path: a file whose first line names its columns; see `tables.find_format` for the formats.
+      options: a `SentenceEmbeddingConfig`, for columns and bad rows.
+
+    Raises:
+      UserError: names file and line of a bad row, or what is wrong with the header.
+    """
+    names, rows = read_named_rows(path, find_format(path))
+
+    def find(wanted, argument=None):
+        index = find_column(path, names, wanted, argument)
+        return None if index is None else names[index]
+
+    if options.text_columns:
+        if len(options.text_columns) not in (2, 3):
+            raise UserError(
+                f"`text_columns`: two or three columns were expected, found "
+                f"{', '.join(options.text_columns)}"
+            )
+        texts = [find([name], "text_columns") for name in options.text_columns]
+    else:
+        texts = [find(_TEXTS[0], "text_columns"), find(_TEXTS[1], "text_columns")]
+        texts += filter(None, [find(_TEXTS[2])])
+    score, row_id = options.score_column, options.id_column
+    score = find([score], "score_column") if score else find(_SCORE)
+    row_id = find([row_id], "id_column") if row_id else find(ID)
+    if score and len(texts) == 3:
+        raise UserError(f"{path}: scores require pairs of texts, found {', '.join(texts)}")
+
+    def make(where, index, cells):
+        for name in texts:
+            if not cells[name].strip():
+                raise ValueError(f"{name} is empty")
+        value = None
+        if score:
+            try:
+                value = float(cells[score])
+            except ValueError:
+                value = math.nan
+            if not math.isfinite(value):
+                raise ValueError(f"the score {cells[score]!r} is not a number")
+        row = str(index) if row_id is None else cells[row_id]
+        return Example(tuple(cells[name] for name in texts), value, row)
+
+    bad = BadRows(options.skip_bad_rows)
+    examples = bad.collect(rows, make)
+    bad.report()
+    if not examples:
+        raise UserError(f"{bad.first or path}: the file has no usable example")
+    console.info("%s: %s, %s", path, " + ".join(texts), f"score {score}" if score else "no scores")
+    return examples
+
+
+class SentenceEmbeddingData(TaskData):
+    """The examples of each split.
+
+    Attributes:
+      examples: dict from split to list of `Example`.
+      config: the `SentenceEmbeddingConfig`.
+    """
+
+    def __init__(self, examples, config):
+        super().__init__(examples, config)
+        self.metric_names = metric_names(self._is_scored("dev"))
+
+    def _is_scored(self, split):
+        return split in self.examples and self.examples[split][0].score is not None
+
+    def schema(self, split, with_teacher=False):
+        return records.SENTENCES
+
+    def lengths(self, split):
+        return {**super().lengths(split), "C": len(self.examples[split][0].texts)}
+
+    def fingerprint(self, split):
+        return {
+            "data": digest([*e.texts, e.score] for e in self.examples[split]),
+            "examples": len(self.examples[split]),
+            "max_seq_length": self.config.max_seq_length,
+        }
+
+    def write_features(self, split, path, tokenizer):
+        examples, length = self.examples[split], self.config.max_seq_length
+        lengths = LengthCounter(length)
+
+        def convert():
+            numbers: dict[str, int] = {}
+            encoded = encode_batches(tokenizer, (x for e in examples for x in e.texts))
+            for example in examples:
+                rows = [
+                    pack_pair(next(encoded), [], tokenizer, length, lengths) for _ in example.texts
+                ]
+                yield {
+                    **{name: [row[name] for row in rows] for name in rows[0]},
+                    "text_ids": [numbers.setdefault(x, len(numbers)) for x in example.texts],
+                    "label_value": example.score or 0.0,
+                    "is_real_example": 1,
+                }
+
+        write_records(path, records.SENTENCES, convert(), total=len(examples))
+        return {"lengths": lengths.counts}
+
+    def make_task(self, dtype=None, teacher=None):
+        train_format = None
+        if "train" in self.examples:
+            train_format = self.lengths("train")["C"], self._is_scored("train")
+        return SentenceEmbeddingTask(self.config, train_format, self._is_scored("dev"), dtype)
+
+    def evaluate(self, run, split):
+        """Write eval_results.txt; see `TaskData.evaluate`."""
+        return results.evaluate_and_write(run, split)
+
+    def predict(self, run, split):
+        """Write test_results.tsv and test_predictions.tsv, with the cosines of the texts."""
+        vectors = l2_normalize(run.predict_all(split)["vectors"])
+        cosines = np.einsum("nh,nh->n", vectors[:, 0], vectors[:, 1])
+        ids = [example.id for example in self.examples[split]]
+        texts = list(map(str, cosines))
+        run.workers.chief_first(
+            lambda: results.write_predictions(run.folder, split, ids, texts, (), cosines)
+        )
+
+
+def read(options, model, parts, stored=None):
+    """Read the data of a run; see `TaskSpec.read`."""
+    examples, paths = {}, []
+    for split in filter(parts.__contains__, PARTS):
+        path = getattr(options, f"{split}_file")
+        names = [f"{split}{ending}" for ending in _ENDINGS]
+        paths.append(find_file(split, names, options.data_dir, path))
+        examples[split] = read_examples(paths[-1], options)
+    defaults = {"pooling": "mean", "normalize": False}
+    if stored:
+        defaults = {name: getattr(stored, name) for name in defaults}
+    elif model.checkpoint:
+        defaults |= sentence_transformers_options(model.checkpoint, options.pooling)
+    given = {name: getattr(options, name) for name in ("pooling", "normalize")}
+    facts = {name: defaults[name] if x is None else x for name, x in given.items()}
+    data = SentenceEmbeddingData(examples, options.of_model(model, **facts))
+    data.data_files = paths
+    return data

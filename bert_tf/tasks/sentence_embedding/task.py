@@ -1,0 +1,91 @@
+"""The model of sentence vectors with its loss and its metrics, for the training loop.
+
+Shapes: N examples, B batch, C columns of texts, H hidden.
+"""
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.modeling.models import BertModel
+from bert_tf.tasks.sentence_embedding.evaluation import correlations, search_scores
+from bert_tf.tasks.sentence_embedding.neighbors import l2_normalize
+from bert_tf.tasks.sentence_embedding.pooling import Pooling
+from bert_tf.tasks.sentence_embedding.training import ColumnModel, make_loss
+from bert_tf.training.task import Task
+
+# Number of documents that count in the metrics of search.
+_K = 10
+
+
+def make_model(config, dtype=None):
+    """Make the `ColumnModel` of a `SentenceEmbeddingConfig`."""
+    pooling = Pooling(config.pooling, config.layer, config.normalize)
+    pooling.check(config.bert_config)
+    return ColumnModel(BertModel(config.bert_config, dtype), pooling)
+
+
+def metric_names(is_scored):
+    """Return the names of the metrics of pairs with scores, or of a search."""
+    names = (
+        ("spearman", "pearson") if is_scored else (f"{x}@{_K}" for x in ("mrr", "ndcg", "recall"))
+    )
+    return tuple(f"eval_{name}" for name in names)
+
+
+class SentenceEmbeddingTask(Task):
+    """Trains the vectors of sentences by comparing those of an example and of its batch."""
+
+    loss_names = ("sentence_loss",)
+
+    def __init__(self, config, train_format, is_dev_scored, dtype=None):
+        """Make the model.
+
+        Args:
+          config: a `SentenceEmbeddingConfig`.
+          train_format: number of texts of a training example, and whether it has a score; None
+            without training.
+          is_dev_scored: whether the examples of the development set have scores.
+          dtype: a Keras dtype policy.
+        """
+        self.model = make_model(config, dtype)
+        self.model.mini_batch_size = config.mini_batch_size
+        self.metric_names = metric_names(is_dev_scored)
+        self._is_scored = is_dev_scored
+        self._loss = None
+        if train_format:
+            self._loss = make_loss(
+                config.loss, *train_format, config.temperature, config.symmetric, config.dims,
+                config.bert_config.hidden_size,
+            )  # fmt: skip
+        # The loss of an example depends on the batches of all devices.
+        self.compares_replicas = self._loss is not None and self._loss.compares_examples
+
+    def loss_weights(self, batch):
+        return {"examples": tf.cast(tf.shape(batch["input_ids"])[0], tf.float32)}
+
+    def losses(self, outputs, batch, weights):
+        losses = self._loss.call(batch["label_value"], outputs)
+        return {"sentence_loss": tf.reduce_sum(losses) / weights["examples"]}
+
+    def predictions(self, outputs, batch):
+        return {"vectors": outputs, **{name: batch[name] for name in ("label_value", "text_ids")}}
+
+    def metrics(self, predictions):
+        vectors = l2_normalize(predictions["vectors"])
+        if self._is_scored:
+            scores = correlations(vectors[:, 0], vectors[:, 1], predictions["label_value"])
+        else:
+            scores = _search(vectors, predictions["text_ids"])
+        return {f"eval_{name}": value for name, value in scores.items()}
+
+
+def _search(vectors, text_ids):
+    """Search the second text of each of N first ones among all others; texts occur only once."""
+    documents, document_ids = vectors[:, 1:].reshape(-1, vectors.shape[-1]), text_ids[:, 1:]
+    document_ids, rows = np.unique(document_ids, return_index=True)
+    query_ids, query_rows = np.unique(text_ids[:, 0], return_index=True)
+    relevant = [set() for _ in query_ids]
+    found = np.searchsorted(document_ids, text_ids[:, 1])
+    for query, document in zip(np.searchsorted(query_ids, text_ids[:, 0]), found, strict=True):
+        relevant[query].add(document)
+    return search_scores(vectors[query_rows, 0], documents[rows], relevant, _K)

@@ -1,0 +1,16 @@
+#!/usr/bin/env python3
+"""Trains the sentence vectors of BERT on pairs of texts, evaluates and compares texts."""
+
+from bert_tf.cli import fine_tuning
+from bert_tf.cli.flags import run
+from bert_tf.tasks.sentence_embedding.config import SentenceEmbeddingConfig
+
+fine_tuning.define_flags(SentenceEmbeddingConfig)
+
+
+def main():
+    fine_tuning.fine_tune("sentence_embedding")
+
+
+if __name__ == "__main__":
+    run(main)

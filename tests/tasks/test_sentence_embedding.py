@@ -1,0 +1,206 @@
+"""Training of sentence vectors from files: the run, its steps, its data."""
+
+import csv
+import random
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import bert_tf
+from bert_tf import configs, optimization, serving, tasks, training
+from bert_tf.data import input_pipeline, records
+from bert_tf.tasks import SentenceEmbeddingConfig, sentence_embedding
+from bert_tf.tasks.sentence_embedding.data import SentenceEmbeddingData, read_examples
+from bert_tf.tasks.sentence_embedding.task import SentenceEmbeddingTask
+from tests.common import read_results, read_table, write_model, write_vocab
+from tests.tasks.conftest import make_run
+from tests.tasks.task_helpers import SMALL, small_config
+from tests.training.training_helpers import mirrored, one_device
+
+
+def make_rows(count, seed, columns=2):
+    """Return texts, each with one of the same words in another order, and with others."""
+    rng = random.Random(seed)
+    rows = []
+    for _ in range(count):
+        words = rng.sample("abcdefghij", 5)
+        rows.append([" ".join(rng.sample(words, 5)) for _ in range(2)])
+        rows[-1] += [" ".join(rng.sample("abcdefghij", 5)) for _ in range(columns - 2)]
+    return rows
+
+
+def write_rows(path, header, rows):
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        csv.writer(file, delimiter="\t" if path.suffix == ".tsv" else ",").writerows(
+            [header, *rows]
+        )
+
+
+def test_a_run_and_its_folder(run_script, tmp_path):
+    """Trained on pairs, evaluated by search, then on scores; the folder is a `SentenceEncoder`."""
+    write_rows(tmp_path / "train.csv", ["anchor", "positive"], make_rows(64, 0))
+    write_rows(tmp_path / "dev.csv", ["anchor", "positive"], make_rows(21, 1))
+    pairs = make_rows(7, 2)
+    scores = [[*row, i] for i, row in enumerate(pairs)]
+    write_rows(tmp_path / "scores.tsv", ["sentence1", "sentence2", "score"], scores)
+    run = make_run(run_script, "run_sentence_encoder", tmp_path, **SMALL)
+    train = ["--num_train_epochs=10", "--learning_rate=5e-3", "--train_batch_size=16",
+             "--max_seq_length=7", "--pooling=max", "--normalize", "--do_lower_case=false",
+             "--symmetric", "--matryoshka_dims=4,12", "--mini_batch_size=6"]  # fmt: skip
+    log = run(f"--data_dir={tmp_path}", "--do_train", "--do_eval", *train)
+    assert "train.csv: anchor + positive, no scores" in log
+    out = tmp_path / "out"
+    results = read_results(out / "eval_results.txt")
+    assert set(results) == {"eval_mrr@10", "eval_ndcg@10", "eval_recall@10", "global_step"}
+    assert float(results["eval_mrr@10"]) > 0.5  # random vectors have 0.17
+
+    run(f"--dev_file={tmp_path}/scores.tsv", f"--test_file={tmp_path}/scores.tsv",
+              "--do_eval", "--do_predict")  # fmt: skip
+    encoder = bert_tf.SentenceEncoder.from_preset(str(out))
+    assert (encoder.pooling, encoder.layer, encoder.normalize) == ("max", -1, True)
+    first, second = (encoder.encode(list(x)) for x in zip(*pairs, strict=True))
+    cosines = np.float32(read_table(out / "test_results.tsv"))[:, 0]
+    np.testing.assert_allclose(cosines, (first * second).sum(1), atol=1e-6)
+    assert [row[0] for row in read_table(out / "test_predictions.tsv")[1:]] == list("0123456")
+    expected = encoder.evaluate(pairs, list(range(7)))["spearman"]
+    found = read_results(out / "eval_results.txt")
+    assert float(found["eval_spearman"]) == pytest.approx(expected, abs=1e-6)
+
+    run_script("export_model", f"--model_dir={out}", f"--export_dir={tmp_path}/export",
+               "--nowarm_up")  # fmt: skip
+    answers = serving.Predictor(f"{tmp_path}/export")([{"text": row[0]} for row in pairs])
+    np.testing.assert_allclose([x["vectors"] for x in answers], first, atol=1e-5)
+
+
+@pytest.fixture
+def train(tmp_path):
+    """`train(name, strategy, **options)`: the vectors after three steps on 24 examples."""
+    tokenizer = bert_tf.FullTokenizer(str(write_vocab(tmp_path)))
+
+    def train(name, strategy=None, columns=2, **options):
+        write_rows(tmp_path / "train.csv", ["anchor", "positive", "negative"][:columns],
+                   make_rows(24, 0, columns))  # fmt: skip
+        config = SentenceEmbeddingConfig(
+            small_config(), str(tmp_path / "vocab.txt"), pooling="mean", normalize=False,
+            max_seq_length=8, **options,
+        )  # fmt: skip
+        data = SentenceEmbeddingData(
+            {"train": read_examples(str(tmp_path / "train.csv"), config)}, config
+        )
+        path = str(tmp_path / f"{name}.tf_record")
+        data.write_features("train", path, tokenizer)
+        training.set_seed(3)
+        trainer = training.Trainer(data.make_task, strategy or one_device(), str(tmp_path / name))
+        source = [path], records.SENTENCES, data.lengths("train")
+        batches = input_pipeline.TrainingInput(*source, 8, 0, None, 8)
+        trainer.fit(batches, optimization.AdamWeightDecay(1e-3), 3, configs.TrainConfig())
+        evaluation = input_pipeline.EvaluationInput(*source, 6, length_multiple=8)
+        return trainer.predict_all(evaluation, "predicting")["vectors"]
+
+    return train
+
+
+@pytest.mark.parametrize("loss", ["contrastive", pytest.param("triplet", marks=pytest.mark.slow)])
+def test_parts_and_devices_make_the_same_steps(train, loss):
+    """The negatives are those of the whole batch, on all devices."""
+    columns = 2 if loss == "contrastive" else 3
+    expected = train("one", loss=loss, columns=columns)
+    parts = train("parts", loss=loss, columns=columns, mini_batch_size=3)
+    np.testing.assert_allclose(parts, expected, atol=5e-5)
+    two = train("two", mirrored(2), loss=loss, columns=columns)
+    np.testing.assert_allclose(two, expected, atol=5e-5)
+    both = train("both", mirrored(2), loss=loss, columns=columns, mini_batch_size=3)
+    np.testing.assert_allclose(both, expected, atol=5e-5)
+
+
+def test_the_search_counts_equal_texts_once():
+    """A text that is the answer to two queries is one document, relevant for both."""
+    vectors = np.float32([[[1, 0], [1, 0]], [[0, 1], [1, 0]], [[1, 0], [0, 1]]])
+    task = SentenceEmbeddingTask(
+        SentenceEmbeddingConfig(small_config(), pooling="mean", normalize=False), None, False
+    )
+    found = task.metrics({"vectors": vectors, "text_ids": np.array([[0, 1], [2, 1], [0, 3]])})
+    # Query 0 has both documents; query 2 only document 1, which comes second.
+    assert found["eval_recall@10"] == 1
+    assert found["eval_mrr@10"] == 0.75
+
+
+def test_the_loss_is_that_of_fit():
+    """On any batch, for the same vectors and scores."""
+    config = SentenceEmbeddingConfig(small_config(), pooling="mean", normalize=False)
+    task = SentenceEmbeddingTask(config, (2, True), True)
+    vectors = tf.random.stateless_normal((4, 2, 8), (0, 1))
+    batch = {"label_value": tf.constant([0.0, 3.0, 1.0, 2.0])}
+    found = task.losses(vectors, batch, {"examples": tf.constant(4.0)})["sentence_loss"]
+    make_loss = sentence_embedding.training.make_loss
+    loss = make_loss("cosent", 2, True, 0.05, False, (), 8)
+    np.testing.assert_allclose(found, loss(batch["label_value"], vectors), rtol=1e-6)
+
+
+HEADER = "sentence1\tsentence2\tscore\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (HEADER + "a\tb\tx\n", r"bad\.tsv, line 2: the score 'x' is not a number .*skip_bad_rows"),
+        (HEADER + "a\tb\tinf\n", "line 2: the score 'inf'"),
+        (HEADER + "a\tb\t1\na\t \t1\n", "line 3: sentence2 is empty"),
+        (HEADER + "a\tb\n", "line 2: 2 columns.* 3"),
+        (HEADER, r"bad\.tsv: "),
+        ("", r"bad\.tsv, line 1: "),
+        ("a\tsentence2\n1\t2\n", "line 1: .*'sentence1' or .*`text_columns`"),
+        ("anchor\tpositive\tnegative\tscore\na\tb\tc\t1\n", "scores require pairs"),
+    ],
+)
+def test_errors_name_the_line_and_the_column(tmp_path, text, message):
+    (tmp_path / "bad.tsv").write_text(text)
+    with pytest.raises(bert_tf.UserError, match=message):
+        read_examples(str(tmp_path / "bad.tsv"), SentenceEmbeddingConfig())
+
+
+def test_values_of_json_are_text(tmp_path):
+    path = tmp_path / "x.jsonl"
+    path.write_text('{"q": "a", "p": 12, "score": 0.5}\n{"q": "a", "p": null, "score": 1}\n')
+    options = SentenceEmbeddingConfig(text_columns=("q", "p"), skip_bad_rows=True)
+    (example,) = read_examples(str(path), options)
+    assert example == (("a", "12"), 0.5, "0")
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--gradient_accumulation_steps=2"], "--mini_batch_size"),
+        (["--loss=triplet"], "--loss=triplet requires 3 texts"),
+        (["--loss=cosine"], "--loss=cosine requires .scores"),
+        (["--matryoshka_dims=9999"], "--matryoshka_dims=.*9999.*from 1 to"),
+        (["--matryoshka_dims=x"], "'x' is not a number"),
+        (["--layer=3"], "--layer=3 "),
+        (["--best_metric=eval_spearman", "--eval_steps=1"], "eval_spearman"),
+        (["--text_columns=anchor"], "--text_columns: two or three"),
+    ],
+)
+def test_what_does_not_fit_is_refused(run_script, tmp_path, flags, message):
+    for split in ("train", "dev"):
+        write_rows(tmp_path / f"{split}.csv", ["anchor", "positive"], make_rows(8, 0))
+    run = make_run(run_script, "run_sentence_encoder", tmp_path, **SMALL)
+    with pytest.raises(bert_tf.UserError, match=message):
+        run(f"--data_dir={tmp_path}", "--do_train", "--do_eval", *flags)
+    assert not (tmp_path / "out" / "sentence_encoder.json").exists()
+
+
+def test_the_settings_of_a_sentence_transformers_folder(run_script, tmp_path):
+    write_rows(tmp_path / "train.csv", ["anchor", "positive"], make_rows(8, 0))
+    write_model(tmp_path, **SMALL)
+    bert = bert_tf.BertModel(small_config())
+    tokenizer = bert_tf.FullTokenizer(str(tmp_path / "vocab.txt"))
+    bert_tf.SentenceEncoder(bert, tokenizer, "cls", -1, True, max_seq_length=8).save_to_preset(
+        tmp_path / "hf"
+    )
+    run_script("run_sentence_encoder", f"--data_dir={tmp_path}", f"--output_dir={tmp_path}/out",
+               f"--model={tmp_path}/hf", "--do_train", "--train_batch_size=4",
+               "--max_seq_length=8", "--num_train_epochs=1")  # fmt: skip
+    config = SentenceEmbeddingConfig.load(str(tmp_path / "out"))
+    assert (config.pooling, config.normalize) == ("cls", True)
+    assert tasks.load_config(str(tmp_path / "out"))[0].name == "sentence_embedding"
