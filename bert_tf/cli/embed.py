@@ -40,6 +40,20 @@ flags.DEFINE_multi_string(
 flags.DEFINE_bool("interactive", False, "Whether to read queries from standard input, one a line.")
 flags.DEFINE_integer("num_nearest", 5, "Number of neighbors to print.", lower_bound=1)
 flags.DEFINE_string(
+    "rerank_model",
+    None,
+    "Folder or name of a classifier of pairs, such as the output_dir of run_classifier.py, which "
+    "orders the nearest neighbors.",
+)
+flags.DEFINE_string(
+    "rerank_label",
+    None,
+    "Label of that classifier whose probability is the score. Default: 1 or yes, if it has one.",
+)
+flags.DEFINE_integer(
+    "num_candidates", 50, "Number of neighbors that rerank_model scores.", lower_bound=1
+)
+flags.DEFINE_string(
     "export_dir",
     None,
     "Folder to export a SavedModel to, from strings to vectors, as a numbered version. "
@@ -63,9 +77,10 @@ def main():
     if FLAGS.export_dir:
         encoder.export(FLAGS.export_dir, FLAGS.version, dtype=FLAGS.dtype)
     if FLAGS.input_file:
-        sentences, vectors = embed(encoder)
+        reranker = load_reranker(options["strategy"])
+        sentences, vectors = embed(encoder, reranker)
         if FLAGS.interactive:
-            answer_queries(encoder, sentences, vectors)
+            answer_queries(encoder, reranker, sentences, vectors)
 
 
 def check_flags():
@@ -82,14 +97,28 @@ def check_flags():
         bert_tf.io.files.check_writable(FLAGS.output_file, "output_file")
     pipelines.check_requires("float16", ["output_file"])
     pipelines.check_requires("version", ["export_dir"])
-    pipelines.check_requires("num_nearest", ["query", "interactive"])
+    for flag in ("num_nearest", "rerank_model"):
+        pipelines.check_requires(flag, ["query", "interactive"])
+    for flag in ("rerank_label", "num_candidates"):
+        pipelines.check_requires(flag, ["rerank_model"])
 
 
 def read_sentences():
     return (line.strip() for line in bert_tf.io.files.read_lines(FLAGS.input_file))
 
 
-def embed(encoder):
+def load_reranker(strategy):
+    """Return the `Reranker` of --rerank_model, None without one."""
+    if not FLAGS.rerank_model:
+        return None
+    with strategy.scope():
+        classifier = bert_tf.TextClassifier.from_preset(FLAGS.rerank_model)
+    return bert_tf.tasks.sentence_embedding.Reranker(
+        classifier, FLAGS.rerank_label, FLAGS.num_candidates
+    )
+
+
+def embed(encoder, reranker):
     """Write the vectors to --output_file and print the neighbors of each --query.
 
     Returns:
@@ -97,9 +126,8 @@ def embed(encoder):
     """
     neighbors = None
     if FLAGS.query:
-        query_vectors = encoder.encode(FLAGS.query)
         neighbors = bert_tf.tasks.sentence_embedding.NearestNeighbors(
-            query_vectors, FLAGS.num_nearest
+            FLAGS.query, FLAGS.num_nearest, encoder, reranker
         )
     sentences, vectors = [], []
     writer = contextlib.nullcontext()
@@ -121,24 +149,31 @@ def embed(encoder):
         bert_tf.console.info("wrote %s", FLAGS.output_file)
     if neighbors:
         for query, results in zip(FLAGS.query, neighbors.results(), strict=True):
-            print_neighbors(query, [(x.similarity, x.item) for x in results])
+            print_neighbors(query, results)
     return sentences, vectors
 
 
-def answer_queries(encoder, sentences, vectors):
+def answer_queries(encoder, reranker, sentences, vectors):
     """Print the neighbors of each line of standard input."""
     if not sentences:
         raise bert_tf.UserError(f"--interactive: {FLAGS.input_file} contains no sentences")
-    normalize = bert_tf.tasks.sentence_embedding.l2_normalize
-    vectors = normalize(vectors)
+    tools = bert_tf.tasks.sentence_embedding
+    vectors = tools.l2_normalize(vectors)
+    count = max(FLAGS.num_nearest, FLAGS.num_candidates if reranker else 0)
     for query in filter(None, map(str.strip, sys.stdin)):
-        (results,) = bert_tf.tasks.sentence_embedding.nearest_neighbors(
-            normalize(encoder.encode([query])), vectors, FLAGS.num_nearest
+        (found,) = tools.nearest_neighbors(
+            tools.l2_normalize(encoder.encode([query])), vectors, count
         )
-        print_neighbors(query, [(cosine, sentences[index]) for index, cosine in results])
+        results = [tools.Neighbor(i, cosine, sentences[i]) for i, cosine in found]
+        if reranker:
+            results = reranker(query, results)
+        print_neighbors(query, results[: FLAGS.num_nearest])
 
 
 def print_neighbors(query, results):
-    """Print a query and its neighbors, pairs of similarity and sentence."""
-    lines = [f"  {similarity:.3f}  {sentence}\n" for similarity, sentence in results]
+    """Print a query and its neighbors: the score of the reranker, if any, cosine and sentence."""
+    lines = []
+    for _, similarity, sentence, score in results:
+        first = "" if score is None else f"  {score:.3f}"
+        lines.append(f"{first}  {similarity:.3f}  {sentence}\n")
     bert_tf.console.write("".join([f"\n{query}\n", *lines]))

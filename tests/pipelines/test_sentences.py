@@ -4,6 +4,7 @@ import functools
 import io
 import json
 import sys
+import types
 
 import numpy as np
 import pytest
@@ -142,6 +143,67 @@ def test_presets_and_export(
     )
     assert loaded.model.config.num_hidden_layers == layer % 2 + 1 and loaded.max_seq_length == 12
     load_with_transformers(transformers, str(tmp_path / "saved"))
+
+
+class Overlap:
+    """Scores a pair by the number of letters that both texts have, as a `TextClassifier` does."""
+
+    def __init__(self, labels=()):
+        self.config = types.SimpleNamespace(labels=labels)
+
+    def predict(self, pairs):
+        scores = [len({*a} & {*b}) / 10 for a, b in pairs]
+        if not self.config.labels:
+            return [{"score": x} for x in scores]
+        return [{"probabilities": {"0": 1 - x, "1": x}} for x in scores]
+
+
+@pytest.mark.parametrize("labels", [(), ("0", "1")])
+def test_a_reranker_orders_the_candidates(model_and_tokenizer, labels):
+    encoder = bert_tf.SentenceEncoder(*model_and_tokenizer, max_seq_length=12)
+    texts, queries = ["a b", "c d e", "f", "a b c d", "e f", "a"], ["a b c", "f e"]
+    classifier = Overlap(labels)
+    tools = bert_tf.tasks.sentence_embedding
+    everything = tools.NearestNeighbors(
+        queries, 6, encoder, tools.Reranker(classifier, num_candidates=1)
+    )
+    for query, found in zip(queries, everything.add_texts(texts).results(), strict=True):
+        assert sorted(x.item for x in found) == sorted(texts)
+        expected = sorted((len({*query} & {*x}) / 10 for x in texts), reverse=True)
+        assert [x.score for x in found] == expected
+    # Only the candidates are scored.
+    nearest = tools.NearestNeighbors(queries, 2, encoder).add_texts(texts).results()
+    some = tools.NearestNeighbors(queries, 1, encoder, tools.Reranker(classifier, num_candidates=2))
+    for before, (best,) in zip(nearest, some.add_texts(texts).results(), strict=True):
+        assert best.item in [x.item for x in before]
+    with pytest.raises(bert_tf.UserError, match=r"`label=x`: expected one of .* reranker"):
+        tools.Reranker(classifier, "x")
+    with pytest.raises(bert_tf.UserError, match="`reranker` requires `encoder`"):
+        tools.NearestNeighbors(np.ones((1, 4)), 1, reranker=tools.Reranker(classifier))
+    with pytest.raises(bert_tf.UserError, match="`add_texts` requires `encoder`"):
+        tools.NearestNeighbors(np.ones((1, 4))).add_texts(texts)
+
+
+def test_reranking_from_the_command_line(run_script, model_folder, tmp_path, monkeypatch, capsys):
+    """With a classifier of `save_to_preset`; queries as flags and from standard input."""
+    classifier = bert_tf.TextClassifier.from_preset(
+        str(model_folder), labels=["no", "yes"], max_seq_length=12
+    )
+    classifier.save_to_preset(tmp_path / "relevance")
+    (tmp_path / "lines.txt").write_text("a b\nc d\ne f\n")
+    monkeypatch.setattr("sys.stdin", io.StringIO("a c\n"))
+    run_script(
+        "bert-tf embed", f"--init_checkpoint={model_folder}", f"--input_file={tmp_path}/lines.txt",
+        "--query=a c", "--interactive", f"--rerank_model={tmp_path}/relevance", "--num_nearest=2",
+        "--max_seq_length=12",
+    )  # fmt: skip
+    lines = capsys.readouterr().out.splitlines()
+    assert [x for x in lines if x].count("a c") == 2
+    rows = [line.split(maxsplit=2) for line in lines if line.startswith("  ")]
+    assert len(rows) == 4 and rows[:2] == rows[2:]
+    pairs = [("a c", x) for x in ("a b", "c d", "e f")]
+    scores = sorted((x["probabilities"]["yes"] for x in classifier.predict(pairs)), reverse=True)
+    assert [row[0] for row in rows[:2]] == [f"{x:.3f}" for x in scores[:2]]
 
 
 def test_nearest_neighbors():
