@@ -109,6 +109,7 @@ _MORE_LABEL = (
     "labels", "sentiment", "category", "class", "target", "topic", "intent", "emotion", "rating",
     "score",
 )  # fmt: skip
+ANY_TEXT, ANY_LABEL = (*TEXT_A, *_MORE_TEXT), (*LABEL, *_MORE_LABEL)
 
 
 def find_columns(path, row, layout, split, train_columns=None, has_names=False):

@@ -506,6 +506,9 @@ class Frame:
     def __iter__(self):
         return iter(self.columns)
 
+    def __getitem__(self, name):
+        return self._values[:, self.columns.index(name)]
+
     def to_numpy(self):
         return self._values
 
@@ -533,9 +536,11 @@ def test_two_lists_are_pairs_and_keys_are_not_texts(encoder_folder):
     assert classifier.predict(tuple(np.array(["a", "b"]))) == classifier.predict(["a", "b"])
     with pytest.raises(bert_tf.UserError, match=r"`texts\[0\]` and `texts\[1\]` must .*2 and 1"):
         classifier.predict((["a", "b"], ["c"]))
-    for keyed in ({"a": 1}, {"a"}, {"a": 1}.keys()):
+    for keyed in ({"a"}, {"a": 1}.keys()):
         with pytest.raises(bert_tf.UserError, match=r"`texts`: expected a list of texts.* found a"):
             classifier.predict(keyed)
+    with pytest.raises(bert_tf.UserError, match=r"`texts`: a column text or .* found a"):
+        classifier.predict({"a": 1})
 
 
 def test_buckets_that_would_be_ignored(encoder_folder):

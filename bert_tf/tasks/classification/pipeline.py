@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from bert_tf.checkpoints import PretrainedFiles, open_checkpoint, read_metadata
 from bert_tf.checkpoints.hugging_face import PROBLEM_TYPES
+from bert_tf.data.columns import ANY_LABEL, ANY_TEXT, TEXT_B
 from bert_tf.errors import UserError
 from bert_tf.pipelines.arguments import (
     as_dataset,
@@ -20,6 +21,7 @@ from bert_tf.pipelines.arguments import (
     read_dataset,
     with_keras_names,
 )
+from bert_tf.pipelines.columns import with_columns
 from bert_tf.pipelines.keras_training import BATCH_SIZE, EPOCHS
 from bert_tf.pipelines.task_pipeline import TaskPipeline
 from bert_tf.tasks.classification import SPEC, TASK_CLASSES, ClassificationConfig
@@ -27,6 +29,9 @@ from bert_tf.tasks.classification.labels import LabelEncoder
 from bert_tf.training.task_config import check_labels
 
 _ARGUMENTS = ("texts", "labels", "sample_weight")
+
+# Names of the columns of a table.
+_TABLE = {"texts": [ANY_TEXT, TEXT_B], "labels": ANY_LABEL}
 
 
 class TextClassifier(TaskPipeline):
@@ -131,6 +136,7 @@ class TextClassifier(TaskPipeline):
         return {**values, "columns": {}, "dev_split": None, "scores": None}
 
     @with_keras_names(x="texts", y="labels")
+    @with_columns(**_TABLE)
     def fit(
         self,
         texts: Any,
@@ -215,6 +221,7 @@ class TextClassifier(TaskPipeline):
         return self._fit(dataset, validation_data, config, callbacks, options)
 
     @with_keras_names(x="texts", y="labels")
+    @with_columns(**_TABLE)
     def evaluate(
         self,
         texts: Any,
@@ -228,6 +235,7 @@ class TextClassifier(TaskPipeline):
         return self._evaluate(self._dataset(data, batch_size, "texts"), options)
 
     @with_keras_names(x="texts")
+    @with_columns(**_TABLE)
     def predict(self, texts: Any, batch_size: int | None = None, verbose: Any = "auto") -> Any:
         """Return the answers of the model to texts.
 

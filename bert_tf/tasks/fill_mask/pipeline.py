@@ -14,10 +14,12 @@ import tensorflow as tf
 from keras import ops
 
 from bert_tf import checkpoints, console
+from bert_tf.data.columns import ANY_TEXT
 from bert_tf.data.dynamic_masking import DynamicMasking
 from bert_tf.errors import UserError
 from bert_tf.modeling.models import INPUTS, BertPretrainer
 from bert_tf.pipelines.arguments import check_texts, split_columns
+from bert_tf.pipelines.columns import with_columns
 from bert_tf.pipelines.keras_training import (
     BATCH_SIZE,
     EPOCHS,
@@ -38,6 +40,9 @@ _HEAD = "cls/predictions/"
 _MAX_EXPONENT = 700.0
 # Number of positions whose probabilities (V each) are in memory at a time.
 _CHUNK_SIZE = 64
+
+# Names of the columns of a table.
+_TABLE = {"texts": ANY_TEXT}
 
 
 class MaskPredictions(NamedTuple):
@@ -128,6 +133,7 @@ class FillMask(KerasTraining, TextPipeline):
                 f"`init_checkpoint`: {checkpoint} has no masked-LM head; {missing[0]} is missing"
             )
 
+    @with_columns(**_TABLE)
     def fit(
         self,
         texts: Any,
@@ -191,6 +197,7 @@ class FillMask(KerasTraining, TextPipeline):
         config = dataclasses.replace(config, steps_per_epoch=steps)
         return self._fit(dataset, validation, config, callbacks, options)
 
+    @with_columns(**_TABLE)
     def evaluate(
         self,
         texts: Any,

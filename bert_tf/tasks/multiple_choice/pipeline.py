@@ -18,11 +18,20 @@ from bert_tf.pipelines.arguments import (
     check_texts,
     split_columns,
 )
+from bert_tf.pipelines.columns import with_columns
 from bert_tf.pipelines.keras_training import BATCH_SIZE, EPOCHS
 from bert_tf.pipelines.task_pipeline import TaskPipeline
 from bert_tf.tasks.multiple_choice import SPEC, MultipleChoiceConfig
+from bert_tf.tasks.multiple_choice.reading import CONTEXT, LABEL
 
 _ARGUMENTS = ("contexts", "endings", "labels")
+
+# Names of the columns of a table.
+_TABLE = {
+    "contexts": CONTEXT,
+    "endings": [("endings", "ending0"), *((f"ending{i}",) for i in range(1, 10))],
+    "labels": LABEL,
+}
 
 
 class MultipleChoice(TaskPipeline):
@@ -74,6 +83,7 @@ class MultipleChoice(TaskPipeline):
             preset, dtype, load_weights, max_seq_length=max_seq_length, do_lower_case=do_lower_case
         )
 
+    @with_columns(**_TABLE)
     def fit(
         self,
         contexts: Any,
@@ -128,6 +138,7 @@ class MultipleChoice(TaskPipeline):
             validation_data = self._dataset(validation_data, ["validation_data"] * 3, batch_size)
         return self._fit(dataset, validation_data, config, callbacks, options)
 
+    @with_columns(**_TABLE)
     def evaluate(
         self,
         contexts: Any,
@@ -140,6 +151,7 @@ class MultipleChoice(TaskPipeline):
         dataset = self._dataset((contexts, endings, labels), _ARGUMENTS, batch_size)
         return self._evaluate(dataset, options)
 
+    @with_columns(**_TABLE)
     def predict(self, contexts: Any, endings: Any, batch_size: int = 32) -> list[dict[str, Any]]:
         """Choose endings.
 

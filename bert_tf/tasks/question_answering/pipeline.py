@@ -12,6 +12,7 @@ from bert_tf.checkpoints import PretrainedFiles
 from bert_tf.data.rows import BadRows
 from bert_tf.errors import UserError
 from bert_tf.pipelines.arguments import check_list, check_same_length, check_texts
+from bert_tf.pipelines.columns import with_columns
 from bert_tf.pipelines.keras_training import BATCH_SIZE, EPOCHS, ragged
 from bert_tf.pipelines.task_pipeline import TaskPipeline
 from bert_tf.tasks.question_answering import SPEC, QuestionAnsweringConfig
@@ -21,6 +22,9 @@ from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.special_tokens import CLS, SEP
 
 _ARGUMENTS = ("questions", "contexts", "answers")
+
+# Names of the columns of a table.
+_TABLE = {"questions": ("question",), "contexts": ("context",), "answers": ("answers", "answer")}
 
 
 class QuestionAnswering(TaskPipeline):
@@ -94,6 +98,7 @@ class QuestionAnswering(TaskPipeline):
         pipeline.config.check_lengths()
         return pipeline
 
+    @with_columns(**_TABLE)
     def fit(
         self,
         questions: Any,
@@ -144,6 +149,7 @@ class QuestionAnswering(TaskPipeline):
             validation_data = self._dataset(validation_data, ["validation_data"] * 3, batch_size)
         return self._fit(dataset, validation_data, config, callbacks, options)
 
+    @with_columns(**_TABLE)
     def evaluate(
         self,
         questions: Any,
@@ -156,6 +162,7 @@ class QuestionAnswering(TaskPipeline):
         dataset = self._dataset((questions, contexts, answers), _ARGUMENTS, batch_size)
         return self._evaluate(dataset, options)
 
+    @with_columns(**_TABLE)
     def predict(self, questions: Any, contexts: Any, batch_size: int = 8) -> Any:
         """Answer questions.
 

@@ -15,6 +15,14 @@ POOLINGS = {
     "max": "pooling_mode_max_tokens",
 }
 
+# Names of the columns of the first, the second and the third text, and of the score.
+TEXT_COLUMNS = [
+    ("sentence1", "text1", "text_a", "anchor", "query", "question"),
+    ("sentence2", "text2", "text_b", "positive", "passage", "answer"),
+    ("negative",),
+]
+SCORE_COLUMN = ("score", "similarity_score")
+
 # Losses of a single example, whatever the others in its batch are.
 _SINGLE_LOSSES = ("cosine", "triplet")
 

@@ -16,6 +16,7 @@ from bert_tf.data.feature_cache import digest, encode_batches, write_records
 from bert_tf.data.rows import BadRows, find_column, find_file
 from bert_tf.data.tables import find_format, read_named_rows
 from bert_tf.errors import UserError
+from bert_tf.tasks.sentence_embedding.config import SCORE_COLUMN, TEXT_COLUMNS
 from bert_tf.tasks.sentence_embedding.neighbors import l2_normalize
 from bert_tf.tasks.sentence_embedding.sentence_transformers import sentence_transformers_options
 from bert_tf.tasks.sentence_embedding.task import SentenceEmbeddingTask, metric_names
@@ -24,14 +25,6 @@ from bert_tf.training import results
 from bert_tf.training.task import TaskData
 
 _ENDINGS = (".tsv", ".csv", ".jsonl", ".parquet")
-
-# Names of the columns of the first, the second and the third text, and of the score.
-_TEXTS = (
-    ("sentence1", "text1", "text_a", "anchor", "query", "question"),
-    ("sentence2", "text2", "text_b", "positive", "passage", "answer"),
-    ("negative",),
-)
-_SCORE = ("score", "similarity_score")
 
 
 class Example(NamedTuple):
@@ -66,10 +59,10 @@ def read_examples(path, options):
             )
         texts = [find([name], "text_columns") for name in options.text_columns]
     else:
-        texts = [find(_TEXTS[0], "text_columns"), find(_TEXTS[1], "text_columns")]
-        texts += filter(None, [find(_TEXTS[2])])
+        texts = [find(TEXT_COLUMNS[0], "text_columns"), find(TEXT_COLUMNS[1], "text_columns")]
+        texts += filter(None, [find(TEXT_COLUMNS[2])])
     score, row_id = options.score_column, options.id_column
-    score = find([score], "score_column") if score else find(_SCORE)
+    score = find([score], "score_column") if score else find(SCORE_COLUMN)
     row_id = find([row_id], "id_column") if row_id else find(ID)
     if score and len(texts) == 3:
         raise UserError(f"{path}: scores require pairs of texts, found {', '.join(texts)}")

@@ -20,6 +20,7 @@ from bert_tf.errors import UserError
 from bert_tf.io import files
 from bert_tf.modeling.models import BertModel
 from bert_tf.pipelines.arguments import check_columns, check_numbers, split_columns
+from bert_tf.pipelines.columns import with_columns
 from bert_tf.pipelines.keras_training import (
     BATCH_SIZE,
     EPOCHS,
@@ -30,7 +31,12 @@ from bert_tf.pipelines.keras_training import (
 )
 from bert_tf.pipelines.saving import write_pretrained
 from bert_tf.pipelines.text_pipeline import Text, TextPipeline, check_collection
-from bert_tf.tasks.sentence_embedding.config import POOLINGS, SentenceEmbeddingConfig
+from bert_tf.tasks.sentence_embedding.config import (
+    POOLINGS,
+    SCORE_COLUMN,
+    TEXT_COLUMNS,
+    SentenceEmbeddingConfig,
+)
 from bert_tf.tasks.sentence_embedding.evaluation import correlations, search_scores
 from bert_tf.tasks.sentence_embedding.neighbors import l2_normalize
 from bert_tf.tasks.sentence_embedding.pooling import Pooling
@@ -41,6 +47,9 @@ from bert_tf.tokenization import FullTokenizer
 
 # The package of the modules that a sentence-transformers folder names.
 _MODULES = "sentence_transformers.models"
+
+# Names of the columns of a table.
+_TABLE = {"texts": TEXT_COLUMNS, "scores": SCORE_COLUMN}
 
 
 class SentenceEncoder(KerasTraining, TextPipeline):
@@ -122,6 +131,7 @@ class SentenceEncoder(KerasTraining, TextPipeline):
                 self._column_model = ColumnModel(self.model, self.pool)
         return self._column_model
 
+    @with_columns(**_TABLE)
     def fit(
         self,
         texts: Any,
@@ -216,6 +226,7 @@ class SentenceEncoder(KerasTraining, TextPipeline):
         dataset = self._dataset(data, batch_size, shuffle)
         return self._fit(dataset, validation, config, callbacks, options)
 
+    @with_columns(**_TABLE)
     def evaluate(self, texts: Any, scores: Any) -> dict[str, float]:
         """Return Spearman's and Pearson's correlation of cosines and scores of pairs, by name."""
         return self._correlations(*self._check_data(texts, scores, ("texts", "scores")))

@@ -16,6 +16,7 @@ from bert_tf.pipelines.arguments import (
     check_texts,
     split_columns,
 )
+from bert_tf.pipelines.columns import with_columns
 from bert_tf.pipelines.keras_training import BATCH_SIZE, EPOCHS, AddScores, ragged
 from bert_tf.pipelines.task_pipeline import TaskPipeline
 from bert_tf.tasks.classification.labels import LabelEncoder
@@ -27,6 +28,12 @@ from bert_tf.tasks.token_classification.task import TokenClassificationTask
 
 _ARCHITECTURE = "BertForTokenClassification"
 _COLUMNS = ("input_ids", "tag_ids", "word_starts")
+
+# Names of the columns of a table.
+_TABLE = {
+    "texts": ("tokens", "words", "text"),
+    "labels": ("ner_tags", "tags", "labels", "entities"),
+}
 
 
 class TokenClassification(TaskPipeline):
@@ -112,6 +119,7 @@ class TokenClassification(TaskPipeline):
             values = {**values, "labels": metadata.get("labels", ())}
         return values
 
+    @with_columns(**_TABLE)
     def fit(
         self,
         texts: Any,
@@ -192,6 +200,7 @@ class TokenClassification(TaskPipeline):
             callbacks.insert(0, AddScores(lambda: self._scores(validation)))
         return self._fit(dataset, None, config, callbacks, options)
 
+    @with_columns(**_TABLE)
     def evaluate(self, texts: Any, labels: Any, batch_size: int = BATCH_SIZE) -> dict[str, float]:
         """Return the loss, and the scores that `run_ner.py` writes; arguments as for `fit`.
 
@@ -202,6 +211,7 @@ class TokenClassification(TaskPipeline):
         """
         return self._scores(self._dataset((texts, labels), ("texts", "labels"), batch_size))
 
+    @with_columns(**_TABLE)
     def predict(self, texts: Any, batch_size: int = 32) -> Any:
         """Return the entities in texts, or the tags of words.
 

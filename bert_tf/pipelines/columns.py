@@ -1,0 +1,145 @@
+"""Tables as arguments: mappings of columns, data frames, and datasets with named columns."""
+
+import functools
+import inspect
+from collections.abc import Mapping
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf import console
+from bert_tf.errors import UserError
+
+
+def with_columns(**names):
+    """Return a decorator of a method that lets its first argument be a table of named columns.
+
+    A table is a mapping from names to columns, a `datasets.Dataset`, a `tf.data.Dataset` of batches
+    that are mappings, or a DataFrame if all of its columns have known names. The method gets its
+    columns as arguments, unless they are given; "validation_data" may be a table, too.
+
+    Args:
+      **names: from each argument that is a column to the possible names of the column. For an
+        argument of several columns, a list of such tuples, of which the first column is required.
+    """
+
+    def decorate(method):
+        signature = inspect.signature(method)
+        first, *_ = names
+
+        @functools.wraps(method)
+        def call(*arguments, **options):
+            try:
+                bound = signature.bind_partial(*arguments, **options)
+            except TypeError:
+                return method(*arguments, **options)
+            found = _read(bound.arguments.get(first), first, names)
+            if found is not None:
+                self = bound.arguments.get("self")
+                given = bound.arguments.keys() - {first}
+                for name in names.keys() & signature.parameters.keys() - given:
+                    if name in found:
+                        bound.arguments[name] = _match_labels(self, *found[name])
+                    elif signature.parameters[name].default is inspect.Parameter.empty:
+                        raise UserError(f"`{name}`: the table has no column {_names(names[name])}")
+            table = bound.arguments.get("validation_data")
+            found = _read(table, "validation_data", names)
+            if found is not None:
+                self = bound.arguments.get("self")
+                columns = [_match_labels(self, *found[x]) for x in names if x in found]
+                columns = columns[0] if len(columns) == 1 else tuple(columns)
+                bound.arguments["validation_data"] = columns
+            arguments = dict(bound.arguments)
+            options = arguments.pop("options", {})
+            return method(**arguments, **options)
+
+        return call
+
+    return decorate
+
+
+def _read(values, argument, names):
+    """Return a dict from arguments to (column, names of labels); None if `values` is no table."""
+    columns, features = _columns_of(values)
+    if columns is None:
+        return None
+    first, *_ = names
+    lowered = {str(name).lower(): name for name in columns}
+    found, used = {}, set()
+    for name, wanted in names.items():
+        parts = wanted if isinstance(wanted, list) else [wanted]
+        present = [next((lowered[x] for x in part if x in lowered), None) for part in parts]
+        present = present[: present.index(None)] if None in present else present
+        used.update(present)
+        if present:
+            labels = _label_names((features or {}).get(present[0]))
+            values_of = [_as_list(columns[x]) for x in present]
+            if len(present) == 1:
+                (columns_found,) = values_of
+            elif name == first:
+                columns_found = tuple(values_of)
+            else:
+                columns_found = [list(row) for row in zip(*values_of, strict=True)]
+            found[name] = columns_found, labels
+    is_frame = hasattr(values, "to_numpy")
+    if is_frame and (first not in found or (len(columns) == 2 and len(used) < 2)):
+        return None  # its rows are the texts
+    if first not in found:
+        raise UserError(
+            f"`{argument}`: a column {_names(names[first])} was expected, found "
+            f"{', '.join(map(str, columns)) or 'none'}"
+        )
+    console.info("columns of `%s`: %s", argument, ", ".join(x for x in columns if x in used))
+    return found
+
+
+def _columns_of(values):
+    """Return the columns of a table by name and the features of a `datasets.Dataset`, or None."""
+    if isinstance(values, tf.data.Dataset):
+        if not isinstance(values.element_spec, Mapping):
+            return None, None
+        batches = list(values.as_numpy_iterator())
+        keys = values.element_spec
+        parts = {key: [np.atleast_1d(batch[key]) for batch in batches] for key in keys}
+        return {key: np.concatenate(x) if x else [] for key, x in parts.items()}, None
+    if isinstance(values, Mapping):
+        return values, None
+    if hasattr(values, "column_names") and hasattr(values, "features"):  # datasets.Dataset
+        return {name: values[name] for name in values.column_names}, values.features
+    if hasattr(values, "columns") and hasattr(values, "to_numpy"):  # of pandas or Polars
+        return {name: values[name] for name in values.columns}, None
+    return None, None
+
+
+def _as_list(column):
+    if isinstance(column, tf.Tensor):
+        column = column.numpy()
+    return [x.decode("utf-8") if isinstance(x, bytes) else x for x in column]
+
+
+def _label_names(feature):
+    """Return the names of a `datasets.ClassLabel`, also of one in a list, or None."""
+    return getattr(getattr(feature, "feature", feature), "names", None)
+
+
+def _match_labels(pipeline, values, names):
+    """Return labels of a `datasets.ClassLabel` as names that the model has.
+
+    Where the model has other names for as many labels, the numbers are kept, and a line says so.
+    """
+    labels = getattr(getattr(pipeline, "config", None), "labels", ())
+    if not names or not labels:
+        return values
+    if len(names) != len(labels):
+        raise UserError(
+            f"the dataset has the labels {', '.join(names)}, but the model has {', '.join(labels)}"
+        )
+    if set(names) != set(labels):
+        console.info("labels %s are read as %s", ", ".join(names), ", ".join(labels))
+        return values
+    return [[names[y] for y in x] if isinstance(x, list) else names[x] for x in values]
+
+
+def _names(wanted):
+    wanted = wanted[0] if isinstance(wanted, list) else wanted
+    return " or ".join(wanted)

@@ -1,0 +1,137 @@
+"""Tables as arguments of the classes that learn from strings."""
+
+import types
+
+import keras
+import pytest
+import tensorflow as tf
+
+import bert_tf
+from bert_tf.pipelines.columns import with_columns
+
+DATA = {"id": [7, 8], "Text": ["a", "b"], "label": [1, 0], "score": [0.5, 2.0]}
+NAMES = {"texts": [("review", "text"), ("text_b",)], "labels": ("label", "score")}
+
+
+class Recorder:
+    """Returns the arguments that its methods get."""
+
+    config = types.SimpleNamespace(labels=("no", "yes"))
+
+    @with_columns(**NAMES)
+    def fit(self, texts, labels, validation_data=None, epochs=1, **options):
+        return texts, labels, validation_data, epochs, options
+
+    @with_columns(**NAMES)
+    def predict(self, texts):
+        return texts
+
+
+def make(kind, data):
+    if kind == "mapping":
+        return data
+    if kind == "pandas":
+        return pytest.importorskip("pandas").DataFrame(data)
+    if kind == "datasets":
+        return pytest.importorskip("datasets").Dataset.from_dict(data)
+    return tf.data.Dataset.from_tensor_slices(data).batch(1)
+
+
+@pytest.mark.parametrize("kind", ["mapping", "pandas", "datasets", "tf.data"])
+def test_columns_become_arguments(kind, caplog):
+    caplog.set_level("INFO", "bert_tf")
+    table = make(kind, DATA)
+    expected = (["a", "b"], [1, 0])
+    found = Recorder().fit(table, validation_data=table, epochs=3, verbose=0)
+    assert found == (*expected, expected, 3, {"verbose": 0})
+    assert "columns of `texts`: Text, label" in caplog.text
+    # What is given takes precedence.
+    assert Recorder().fit(texts=table, labels=[5, 6])[:2] == (["a", "b"], [5, 6])
+    assert Recorder().predict(table) == ["a", "b"]
+    pairs = make(kind, {**DATA, "text_b": ["c", "d"]})
+    assert Recorder().predict(pairs) == (["a", "b"], ["c", "d"])
+
+
+def test_other_values_stay(caplog):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"text": ["a"], "reply": ["b"]})  # a pair in each row
+    for value in (["a"], ("a", "b"), frame, tf.data.Dataset.from_tensors(["a"])):
+        assert Recorder().predict(value) is value
+    with pytest.raises(TypeError, match="labels"):
+        Recorder().fit(["a"])
+    assert not caplog.messages
+
+
+def test_a_label_is_not_the_second_text():
+    pandas = pytest.importorskip("pandas")
+    assert Recorder().predict(pandas.DataFrame({"text": ["a"], "label": [1]})) == ["a"]
+
+
+def test_missing_columns_are_named():
+    with pytest.raises(bert_tf.UserError, match=r"`texts`: a column review or text .* found x"):
+        Recorder().fit({"x": ["a"]})
+    with pytest.raises(bert_tf.UserError, match=r"`labels`: .*no column label or score"):
+        Recorder().fit({"text": ["a"]})
+    with pytest.raises(bert_tf.UserError, match=r"`validation_data`: a column review"):
+        Recorder().fit(["a"], [1], {"x": ["a"]})
+
+
+def test_names_of_labels_of_a_dataset(caplog):
+    """Numbers are those of the dataset, whose order may not be that of the model."""
+    datasets = pytest.importorskip("datasets")
+    caplog.set_level("INFO", "bert_tf")
+
+    def labels(names, values, feature=lambda x: x):
+        features = datasets.Features(
+            {"text": datasets.Value("string"), "label": feature(datasets.ClassLabel(names=names))}
+        )
+        data = {"text": ["a"] * len(values), "label": values}
+        return Recorder().fit(datasets.Dataset.from_dict(data, features))[1]
+
+    assert labels(["yes", "no"], [0, 1, 1]) == ["yes", "no", "no"]
+    assert labels(["yes", "no"], [[0, 1], []], datasets.Sequence) == [["yes", "no"], []]
+    assert "are read as" not in caplog.text
+    assert labels(["neg", "pos"], [0, 1]) == [0, 1]
+    assert "labels neg, pos are read as no, yes" in caplog.text
+    with pytest.raises(bert_tf.UserError, match="labels a, b, c, but the model has no, yes"):
+        labels(["a", "b", "c"], [0])
+
+
+FITS = {
+    "TextClassifier": ({"labels": ["x", "y"]}, {"review": ["a", "b"], "sentiment": ["x", "y"]}),
+    "SentenceEncoder": (
+        {"layer": -1}, {"anchor": ["a", "b"], "positive": ["c", "d"], "score": [0.0, 1.0]}
+    ),
+    "QuestionAnswering": (
+        {"max_query_length": 4, "version_2_with_negative": True},
+        {"question": ["a", "b"], "context": ["c d", "e f"],
+         "answers": [{"text": ["d"], "answer_start": [2]}, {"text": [], "answer_start": []}]},
+    ),
+    "TokenClassification": (
+        {"labels": ["O", "B-X"]}, {"tokens": [["a", "b"], ["c"]], "ner_tags": [[0, 1], [0]]},
+    ),
+    "MultipleChoice": (
+        {}, {"startphrase": ["a", "b"], "ending0": ["c", "d"], "ending1": ["e", "f"],
+             "label": [0, 1]},
+    ),
+    "FillMask": ({}, {"text": ["a b c d e f", "b c d e f g"]}),
+}  # fmt: skip
+SLOW = ("QuestionAnswering", "TokenClassification", "MultipleChoice", "FillMask")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(x, marks=pytest.mark.slow) if x in SLOW else x for x in FITS]
+)
+def test_every_class_learns_from_a_dataset(name, encoder_folder):
+    """As from a mapping with the same columns."""
+    datasets = pytest.importorskip("datasets")
+    arguments, data = FITS[name]
+    losses = []
+    for table in (data, datasets.Dataset.from_dict(data)):
+        keras.utils.set_random_seed(0)
+        pipeline = getattr(bert_tf, name).from_preset(
+            str(encoder_folder), max_seq_length=16, **arguments
+        )
+        history = pipeline.fit(table, validation_data=table, epochs=1, batch_size=2, verbose=0)
+        losses.append((history.history["loss"], history.history["val_loss"]))
+    assert losses[0] == losses[1]
