@@ -86,6 +86,7 @@ setup(
     package_data={
         "bert_tf": ["py.typed"],
         "bert_tf.checkpoints": ["published_sha256.txt"],
+        "bert_tf.device_check": ["recorded/*"],
         "bert_tf.pipelines": ["page.html"],
         "bert_tf.tokenization": ["unicode_table.txt", "unicode_cases.txt"],
     },

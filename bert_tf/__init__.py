@@ -57,6 +57,7 @@ _PACKAGES = (
     "tasks",
     "tokenization",
     "training",
+    "device_check",
 )
 
 # The most common names, and the module of each.

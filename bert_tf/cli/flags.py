@@ -10,8 +10,8 @@ import importlib
 import os
 import re
 import shlex
+import signal
 import sys
-import tempfile
 import typing
 
 from absl import app, flags, logging
@@ -132,23 +132,36 @@ def _check_remote_paths():
 
 # What TensorFlow's C++ code prints before its logging is set up, at any TF_CPP_MIN_LOG_LEVEL
 # (tensorflow/tensorflow issue 100442): that it uses oneDNN, and that there is no GPU.
-_NOISE = re.compile(r"I0000 |WARNING: All log messages before absl|E0000 .* cuInit: ")
+_NOISE = re.compile(rb"I0000 |WARNING: All log messages before absl|E0000 .* cuInit: ")
 
 
 def import_tensorflow():
     """Import TensorFlow and find its devices without these lines; other lines are printed."""
-    if os.environ["TF_CPP_MIN_LOG_LEVEL"] == "0":
+    if os.environ["TF_CPP_MIN_LOG_LEVEL"] == "0" or not hasattr(os, "fork"):
         return
-    with tempfile.TemporaryFile("w+", errors="replace") as caught:
-        stderr = os.dup(2)
-        os.dup2(caught.fileno(), 2)
-        try:
-            importlib.import_module("tensorflow").config.list_physical_devices()
-        finally:
-            os.dup2(stderr, 2)
-            os.close(stderr)
-            caught.seek(0)
-            sys.stderr.writelines(line for line in caught if not _NOISE.match(line))
+    if "tensorflow" in sys.modules:
+        return
+    reader, writer = os.pipe()
+    sys.stderr.flush()
+    # A process of its own also prints what is written before TensorFlow ends this one.
+    if not (child := os.fork()):
+        os.close(writer)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        with open(reader, "rb") as lines:
+            for line in lines:
+                if not _NOISE.match(line):
+                    os.write(2, line)
+        os._exit(0)
+    os.close(reader)
+    stderr = os.dup(2)
+    os.dup2(writer, 2)
+    os.close(writer)
+    try:
+        importlib.import_module("tensorflow").config.list_physical_devices()
+    finally:
+        os.dup2(stderr, 2)
+        os.close(stderr)
+        os.waitpid(child, 0)
 
 
 def define_options(config, only=None, skip=()):

@@ -256,19 +256,25 @@ def trim(batch, schema, multiple):
     """Cut off columns that are padding in all examples of a batch, as `parse` returns it.
 
     The new length is that of the longest sequence rounded up to a multiple of `multiple`, at most
-    S; it is not static. Windows of documents are cut off likewise.
+    S; it is not static. Of documents in windows, whole windows are cut off, up to the same share of
+    W; the length of their windows stays S unless there would be many lengths anyway. So for a
+    quarter of S as the multiple, there are four shapes.
     """
     mask = batch["input_mask"]
+    windows = [name for name in batch if schema[name].is_windowed]
     longest = tf.reduce_max(_length(mask))
     length = -(-tf.maximum(longest, 1) // multiple) * multiple
+    if windows and 4 * multiple >= mask.shape[-1]:
+        length = mask.shape[-1]
     trimmed = {
         name: tensor[..., :length] if schema[name].shape({})[-1:] == ["S"] else tensor
         for name, tensor in batch.items()
     }
-    windows = [name for name in batch if schema[name].is_windowed]
     if windows:
         # The windows of a document come first, and each has a token.
         count = tf.reduce_max(tf.reduce_sum(mask[:, :, 0], -1))
+        step = -(-mask.shape[1] * multiple // mask.shape[2])
+        count = -(-count // step) * step
         trimmed |= {name: trimmed[name][:, :count] for name in windows}
     return trimmed
 

@@ -86,6 +86,9 @@ class MaskedLMHead(ConfigLayer):
         )
 
     def call(self, sequence_output, masked_lm_positions=None, training=False):
+        predictions = sequence_output if masked_lm_positions is None else masked_lm_positions
+        # Not -1: of no elements, it could not be computed.
+        batch, count = ops.shape(predictions)[:2]
         if masked_lm_positions is None:
             x = ops.reshape(sequence_output, (-1, self.config.hidden_size))
         else:
@@ -95,8 +98,7 @@ class MaskedLMHead(ConfigLayer):
         table = ops.cast(self.embeddings.word_embeddings, dtype)
         logits = ops.cast(ops.matmul(ops.cast(x, dtype), ops.transpose(table)), "float32")
         logits = logits + ops.cast(self.output_bias, "float32")
-        batch = ops.shape(sequence_output)[0]
-        return ops.reshape(logits, (batch, -1, self.config.vocab_size))
+        return ops.reshape(logits, (batch, count, self.config.vocab_size))
 
 
 def _embeddings_before(tensor):

@@ -256,7 +256,7 @@ def _look_up(table, ids, name, size_name):
     size = table.shape[0]
     if keras.backend.backend() != "tensorflow":
         return ops.take(table, ids, axis=0)
-    if cpu_graph.is_eager():
+    if cpu_graph.is_eager() and 0 not in ids.shape:
         least, most = int(ops.min(ids)), int(ops.max(ids))
         if least < 0 or most >= size:
             raise UserError(

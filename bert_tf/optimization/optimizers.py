@@ -42,7 +42,9 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
     - adds up the gradients of a word that occurs several times in a batch;
     - clips gradients after their sum over the replicas, so the norm that is clipped is that of the
       whole batch for any number of devices;
-    - with `gradient_accumulation_steps`, counts updates and not batches in the schedule.
+    - with `gradient_accumulation_steps`, counts updates and not batches in the schedule;
+    - on several replicas, skips a step whose summed gradients are not finite: in float16 Keras
+      looks only at those of the first replica.
 
     >>> rate = bert_tf.LinearWarmupDecay(5e-5, num_train_steps=1000, num_warmup_steps=100)
     >>> optimizer = bert_tf.AdamWeightDecay(rate)
@@ -244,15 +246,23 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         pass
 
     def _backend_update_step(self, grads, trainable_variables, learning_rate):
+        if_finite = False
         if _IS_TENSORFLOW:
             grads = sum_over_replicas(list(grads))
+            if_finite = tf.distribute.get_strategy().num_replicas_in_sync > 1
         indices = map(self._get_variable_index, trainable_variables)
-        self._update_all(dict(zip(indices, grads, strict=True)), learning_rate)
+        gradients = dict(zip(indices, grads, strict=True))
+        self._update_all(gradients, learning_rate, if_finite=if_finite)
 
-    def _update_all(self, gradients, rate, is_finite=None, skipped_steps=0):
-        """Clip reduced gradients, a dict by index, and update the weights. Return their norm."""
+    def _update_all(self, gradients, rate, is_finite=None, skipped_steps=0, if_finite=False):
+        """Clip reduced gradients, a dict by index, and update the weights. Return their norm.
+
+        With `if_finite`, `is_finite` is whether this norm is.
+        """
         gradients = {i: _float32(gradient) for i, gradient in gradients.items()}
         norm = _global_norm(list(gradients.values()))
+        if if_finite:
+            is_finite = ops.isfinite(norm)
         scale = 1.0
         if self.global_clipnorm:
             # limit / max(norm, limit) is exactly 1 for small gradients, which stay bit-identical.

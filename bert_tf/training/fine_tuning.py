@@ -139,7 +139,8 @@ class Run:
         self.train_config = train = data.train_config(config)
         has_teacher = bool(config.do_train and config.teacher_dir)
         evaluates = "dev" in config.parts or has_teacher
-        check_batch_sizes(train, strategy, config.do_train, evaluates, config.do_predict)
+        predicts = config.do_predict or (config.do_eval and data.evaluates_predictions)
+        check_batch_sizes(train, strategy, config.do_train, evaluates, predicts)
         check_metric(train.best_metric, data.metric_names)
         self.length_multiple = None
         self.teacher = data.make_teacher(spec, config) if has_teacher else None

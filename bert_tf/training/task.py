@@ -96,6 +96,7 @@ class TaskData:
       sequence_unit: the plural noun for what is packed into one sequence.
       metric_names: names of the metrics that an evaluation gives.
       data_files: paths of the files that the examples were read from.
+      evaluates_predictions: whether an evaluation is made of predictions, in batches of their size.
     """
 
     version = 1
@@ -103,6 +104,7 @@ class TaskData:
     sequence_unit = "texts"
     metric_names: tuple[str, ...] = ()
     data_files: Sequence[str] = ()
+    evaluates_predictions = False
 
     def __init__(self, examples, config):
         self.examples, self.config = examples, config

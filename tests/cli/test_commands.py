@@ -1,6 +1,9 @@
 """Scripts that are run from Python."""
 
+import os
 import shlex
+import subprocess
+import sys
 
 import pytest
 
@@ -37,3 +40,23 @@ def test_output_is_inherited_outside_of_notebooks(tmp_path, root):
     command = "$ python -m timeit \\\n    --number=1 \\\n    --help\n\n"
     assert printed.startswith(command)
     assert "-n/--number" in printed
+
+
+@pytest.mark.parametrize("end", ["os.abort()", "raise ImportError('no wheel')", "sys.exit(3)"])
+def test_what_the_import_of_tensorflow_prints_is_seen(tmp_path, end):
+    """Also if it ends the process; only known lines are left out."""
+    (tmp_path / "tensorflow.py").write_text(
+        "import os, sys\nos.write(2, b'I0000 00:00 noise\\nF0000 no AVX\\nhalf a')\n" + end
+    )
+    program = (
+        "import os; os.environ['TF_CPP_MIN_LOG_LEVEL'] = '2'; "
+        "import bert_tf.cli.flags as x; x.import_tensorflow()"
+    )
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True,
+        env={**os.environ, "PYTHONPATH": path},
+    )  # fmt: skip
+    assert done.returncode != 0
+    assert done.stderr.startswith("F0000 no AVX\nhalf a")
+    assert ("no wheel" in done.stderr) == ("wheel" in end)

@@ -258,3 +258,16 @@ def test_folder_of_another_script_is_refused(run, tmp_path):
     match = r"--output_dir: .*/out.* run_classifier\.py .*classifier\.json"
     with pytest.raises(bert_tf.UserError, match=match):
         run("--do_predict", f"--output_dir={tmp_path}/out")
+
+
+@pytest.mark.parametrize("mode", [["--do_eval"], ["--do_predict"]])
+def test_batches_that_do_not_divide_are_refused_before_training(run, tmp_path, mode):
+    """An evaluation consists of predictions."""
+    data = letters(tmp_path / "data.json")
+    with pytest.raises(bert_tf.UserError, match=r"predict_batch_size=3 .* over 4 replicas"):
+        run(
+            "--do_train", *mode, f"--train_file={data}", f"--predict_file={data}",
+            f"--output_dir={tmp_path}/out", "--distribution_strategy=mirrored",
+            "--predict_batch_size=3",
+        )  # fmt: skip
+    assert not list((tmp_path / "out").glob("model.ckpt*"))

@@ -21,6 +21,7 @@ LAYERS = [
     ("serving",),
     ("pipelines",),
     ("tasks",),
+    ("device_check",),
     ("cli", "__main__"),
 ]
 LAYER_OF = {name: number for number, names in enumerate(LAYERS) for name in names}

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from bert_tf.device_check import RECORDED
 from bert_tf.optimization import (
     OPTIMIZERS,
     AdamWeightDecay,
@@ -23,9 +24,9 @@ def make(weights, **options):
 
 @pytest.mark.parametrize("compiled_size", [1, 2**14])
 @pytest.mark.parametrize("case", ["adam_warmup", "adam_no_warmup"])
-def test_equals_the_release(golden, case, compiled_size, monkeypatch):
+def test_equals_the_release(case, compiled_size, monkeypatch):
     monkeypatch.setattr(optimizers, "COMPILED_SIZE", compiled_size)
-    golden = np.load(golden / "optimizer" / f"{case}.npz")
+    golden = np.load(RECORDED / f"{case}.npz")
     rate, total, warmup, steps = golden["hyper"]
     names = [key.removeprefix("init|") for key in golden.files if key.startswith("init|")]
     optimizer, variables = make(

@@ -67,6 +67,26 @@ def test_masks_with_gaps():
     assert records.trim(batch, schema, 1)["input_ids"].shape == (1, 1)
 
 
+@pytest.mark.parametrize(("multiple", "max_shapes"), [(32, 4), (8, 1000)])
+def test_documents_have_few_shapes_under_xla(multiple, max_shapes):
+    """Nothing but padding is cut off, and single windows as far as without XLA."""
+    rng = np.random.default_rng(0)
+    schema, shapes = records.windowed(records.CLASSIFICATION), set()
+    for _ in range(200):
+        counts = rng.integers(1, rng.integers(2, 17), 4)
+        lengths = np.where(counts > 1, 128, rng.integers(2, 129, 4))
+        mask = (np.arange(128) < lengths[:, None, None]) & (
+            np.arange(16)[:, None] < counts[:, None, None]
+        )
+        batch = dict.fromkeys(("input_ids", "input_mask", "segment_ids"), tf.cast(mask, tf.int32))
+        short = records.trim({**batch, "label_ids": tf.zeros(4)}, schema, multiple)
+        shapes.add(tuple(short["input_ids"].shape))
+        assert tf.reduce_sum(short["input_mask"]) == mask.sum()
+        if multiple == 8:
+            assert short["input_ids"].shape[1:] == (counts.max(), -(-lengths.max() // 8) * 8)
+    assert 1 < len(shapes) <= max_shapes
+
+
 def test_length_multiple():
     strategy = one_device()
     multiples = [

@@ -21,8 +21,8 @@ from bert_tf.pipelines.arguments import (
     read_dataset,
     with_keras_names,
 )
-from bert_tf.pipelines.columns import with_columns
 from bert_tf.pipelines.keras_training import BATCH_SIZE, EPOCHS
+from bert_tf.pipelines.table_arguments import with_columns
 from bert_tf.pipelines.task_pipeline import TaskPipeline
 from bert_tf.tasks.classification import SPEC, TASK_CLASSES, ClassificationConfig
 from bert_tf.tasks.classification.labels import LabelEncoder

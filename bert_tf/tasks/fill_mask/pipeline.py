@@ -19,7 +19,6 @@ from bert_tf.data.dynamic_masking import DynamicMasking
 from bert_tf.errors import UserError
 from bert_tf.modeling.models import INPUTS, BertPretrainer
 from bert_tf.pipelines.arguments import check_texts, split_columns
-from bert_tf.pipelines.columns import with_columns
 from bert_tf.pipelines.keras_training import (
     BATCH_SIZE,
     EPOCHS,
@@ -28,6 +27,7 @@ from bert_tf.pipelines.keras_training import (
     ragged,
 )
 from bert_tf.pipelines.saving import write_pretrained
+from bert_tf.pipelines.table_arguments import with_columns
 from bert_tf.pipelines.text_pipeline import Text, TextPipeline
 from bert_tf.tasks.fill_mask.servable import fill_mask_servable
 from bert_tf.tokenization import FullTokenizer

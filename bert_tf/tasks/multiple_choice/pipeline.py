@@ -18,8 +18,8 @@ from bert_tf.pipelines.arguments import (
     check_texts,
     split_columns,
 )
-from bert_tf.pipelines.columns import with_columns
 from bert_tf.pipelines.keras_training import BATCH_SIZE, EPOCHS
+from bert_tf.pipelines.table_arguments import with_columns
 from bert_tf.pipelines.task_pipeline import TaskPipeline
 from bert_tf.tasks.multiple_choice import SPEC, MultipleChoiceConfig
 from bert_tf.tasks.multiple_choice.reading import CONTEXT, LABEL

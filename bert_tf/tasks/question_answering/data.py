@@ -43,6 +43,7 @@ class QuestionAnsweringData(TaskData):
     """
 
     unit = "questions"
+    evaluates_predictions = True
 
     def __init__(self, sources, summaries, config, tokenizer):
         super().__init__(sources, config)

@@ -12,8 +12,8 @@ from bert_tf.checkpoints import PretrainedFiles
 from bert_tf.data.rows import BadRows
 from bert_tf.errors import UserError
 from bert_tf.pipelines.arguments import check_list, check_same_length, check_texts
-from bert_tf.pipelines.columns import with_columns
 from bert_tf.pipelines.keras_training import BATCH_SIZE, EPOCHS, ragged
+from bert_tf.pipelines.table_arguments import with_columns
 from bert_tf.pipelines.task_pipeline import TaskPipeline
 from bert_tf.tasks.question_answering import SPEC, QuestionAnsweringConfig
 from bert_tf.tasks.question_answering.features import FeatureConverter

@@ -20,7 +20,6 @@ from bert_tf.errors import UserError
 from bert_tf.io import files
 from bert_tf.modeling.models import BertModel
 from bert_tf.pipelines.arguments import check_columns, check_numbers, split_columns
-from bert_tf.pipelines.columns import with_columns
 from bert_tf.pipelines.keras_training import (
     BATCH_SIZE,
     EPOCHS,
@@ -30,6 +29,7 @@ from bert_tf.pipelines.keras_training import (
     ragged,
 )
 from bert_tf.pipelines.saving import write_pretrained
+from bert_tf.pipelines.table_arguments import with_columns
 from bert_tf.pipelines.text_pipeline import Text, TextPipeline, check_collection
 from bert_tf.tasks.sentence_embedding.config import (
     POOLINGS,

@@ -16,8 +16,8 @@ from bert_tf.pipelines.arguments import (
     check_texts,
     split_columns,
 )
-from bert_tf.pipelines.columns import with_columns
 from bert_tf.pipelines.keras_training import BATCH_SIZE, EPOCHS, AddScores, ragged
+from bert_tf.pipelines.table_arguments import with_columns
 from bert_tf.pipelines.task_pipeline import TaskPipeline
 from bert_tf.tasks.classification.labels import LabelEncoder
 from bert_tf.tasks.token_classification import SPEC, TokenClassificationConfig

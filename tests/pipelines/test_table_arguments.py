@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 import bert_tf
-from bert_tf.pipelines.columns import with_columns
+from bert_tf.pipelines.table_arguments import with_columns
 
 DATA = {"id": [7, 8], "Text": ["a", "b"], "label": [1, 0], "score": [0.5, 2.0]}
 NAMES = {"texts": [("review", "text"), ("text_b",)], "labels": ("label", "score")}

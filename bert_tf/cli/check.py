@@ -1,0 +1,137 @@
+"""Check on this machine's devices that results are right, and how fast they come."""
+
+import contextlib
+import dataclasses
+import json
+import logging
+import platform
+import time
+
+from absl import flags
+
+import bert_tf
+from bert_tf.cli.flags import FLAGS, define_options, from_flags
+from bert_tf.configs.model import BertConfig
+from bert_tf.configs.train import DeviceConfig
+
+define_options(DeviceConfig())
+flags.DEFINE_bool("quick", False, "Whether to check in float32 only, without measuring the speed.")
+flags.DEFINE_multi_enum(
+    "dtype",
+    ["float32", "bfloat16", "float16"],
+    ["float32", "bfloat16", "float16"],
+    "Data type of the computation; may be repeated. The speed is that of the last but float16.",
+)
+flags.DEFINE_string(
+    "model", None, "Folder or name of the model whose speed is measured; BERT-Base if not given."
+)
+flags.DEFINE_float("seconds", 2.0, "How long to measure each speed.", lower_bound=0.0)
+flags.DEFINE_integer(
+    "num_logical_devices", None, "Split the CPU into this many devices.", lower_bound=1
+)
+flags.DEFINE_string("output_file", None, "JSON file to write the results to, for a report.")
+
+_PACKAGES = ("tensorflow", "keras", "tensorflow-text", "numpy")
+
+
+def main():
+    for flag in ("model", "seconds"):
+        if FLAGS.quick and FLAGS[flag].present:
+            raise bert_tf.UserError(f"--{flag} has no effect with --quick")
+    if FLAGS.output_file:
+        bert_tf.io.files.check_writable(FLAGS.output_file, "output_file")
+    config = BertConfig(vocab_size=30522)
+    if FLAGS.model:
+        config = bert_tf.checkpoints.resolve(FLAGS.model).bert_config
+    dtypes = ["float32"] if FLAGS.quick else FLAGS.dtype
+    if FLAGS.num_logical_devices:
+        bert_tf.device_check.set_logical_devices(FLAGS.num_logical_devices)
+    strategy = bert_tf.training.make_strategy(**dataclasses.asdict(from_flags(DeviceConfig())))
+    checks = bert_tf.device_check.Checks(strategy, dtypes)
+    report = describe(strategy)
+    write("\n".join(f"{name:<17}{value}" for name, value in report.items()) + "\n")
+    with only_errors("bert_tf", "absl"):  # training and export log, too
+        report["checks"] = run_checks(checks)
+        report["speed"] = [] if FLAGS.quick else measure(strategy, config, dtypes)
+    if FLAGS.output_file:
+        bert_tf.io.files.write_text(FLAGS.output_file, json.dumps(report, indent=2) + "\n")
+    failed = [check["name"] for check in report["checks"] if not check["passed"]]
+    if failed:
+        raise bert_tf.UserError(
+            f"{len(failed)} of {len(report['checks'])} checks failed: {'; '.join(failed)}"
+        )
+    write(f"\nall {len(report['checks'])} checks passed\n")
+
+
+@contextlib.contextmanager
+def only_errors(*names):
+    """Silence other messages of loggers."""
+    loggers = [logging.getLogger(name) for name in names]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+
+
+def describe(strategy):
+    """Return versions and devices, a dict of str."""
+    import importlib.metadata
+
+    import tensorflow as tf
+
+    values = {"bert_tf": bert_tf.__version__, "python": platform.python_version()}
+    for name in _PACKAGES:
+        try:
+            values[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            values[name] = "not installed under this name"
+    devices = tf.config.list_physical_devices()
+    kinds = {x.device_type for x in devices} - {"TPU_SYSTEM"}
+    kind = next(x for x in ("TPU", "GPU", "CPU") if x in kinds)
+    details = tf.config.experimental.get_device_details(
+        next(x for x in devices if x.device_type == kind)
+    )
+    name = details.get("device_name") or platform.processor() or platform.machine()
+    count = strategy.num_replicas_in_sync
+    values["devices"] = f"{count} x {kind} ({name}), {type(strategy).__name__}"
+    return values
+
+
+def run_checks(checks):
+    """Print a line for each check; return the results as JSON values."""
+    results = []
+    write(f"\n{'check':<38}{'value':>10}{'bound':>10}          seconds\n")
+    start = time.perf_counter()
+    for check in checks.all():
+        seconds, start = time.perf_counter() - start, time.perf_counter()
+        mark = "pass" if check.passed else "FAIL"
+        line = f"{check.name:<38}{check.value:>10.2g}{check.bound:>10.2g}  {mark}{seconds:>11.1f}"
+        write(f"{line}  {check.note}".rstrip() + "\n")
+        results.append({**check._asdict(), "passed": check.passed, "seconds": round(seconds, 2)})
+    return results
+
+
+def measure(strategy, config, dtypes):
+    """Print a line for each speed; return them as JSON values."""
+    dtype = [x for x in dtypes if x != "float16"][-1:] or dtypes
+    sizes = f"{config.num_hidden_layers} layers, width {config.hidden_size}"
+    write(f"\nspeed in {dtype[0]}, {sizes}, random weights, no padding\n")
+    write(f"\n{'':<10}{'length':>8}{'batch':>8}{'examples/s':>12}\n")
+    speeds = []
+    tools = bert_tf.device_check
+    for x in tools.measure_speed(strategy, config, dtype[0], seconds=FLAGS.seconds):
+        speeds.append(x)
+        rate = x.note or f"{x.examples_per_second:.1f}"
+        write(f"{x.mode:<10}{x.max_seq_length:>8}{x.batch_size:>8}{rate:>12}\n")
+    for length in dict.fromkeys(x.max_seq_length for x in speeds):
+        if size := tools.best_batch_size(speeds, length):
+            write(f"fastest with --max_seq_length={length}: --train_batch_size={size}\n")
+    return [{**x._asdict(), "dtype": dtype[0]} for x in speeds]
+
+
+def write(text):
+    bert_tf.console.write(text)

@@ -1,0 +1,11 @@
+"""What `bert-tf check` computes: whether the devices of a machine give the recorded results."""
+
+from bert_tf.lazy import lazy_names
+
+__getattr__, __all__ = lazy_names(
+    __name__,
+    {
+        "checks": ("RECORDED", "Check", "Checks", "set_logical_devices"),
+        "speed": ("Speed", "best_batch_size", "measure_speed"),
+    },
+)

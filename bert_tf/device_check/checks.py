@@ -1,0 +1,305 @@
+"""Checks of tokenizer, model, optimizer, training and export on the devices of a strategy.
+
+The outputs of the release and the steps of its optimizer are in the folder `recorded`.
+"""
+
+import json
+import os
+import pathlib
+import tempfile
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.framework import kernels
+
+import bert_tf
+from bert_tf import checkpoints
+from bert_tf.configs.model import BertConfig
+from bert_tf.configs.train import TrainConfig
+from bert_tf.data import input_pipeline, records
+from bert_tf.optimization import AdamWeightDecay, LinearWarmupDecay
+from bert_tf.training.checkpointing import weights
+from bert_tf.training.pretraining_task import PretrainingTask
+from bert_tf.training.step import TrainStep
+from bert_tf.training.strategy import set_seed
+from bert_tf.training.trainer import Trainer
+
+# Outputs of the release, see tests/golden/README.md.
+RECORDED = pathlib.Path(__file__).parent / "recorded"
+
+# Half the distance between 1 and the next number that the factors of products are rounded to.
+ROUNDING = {"float16": 2.0**-11, "tf32": 2.0**-11, "bfloat16": 2.0**-8}
+
+_STEPS, _BATCH, _RATE = 3, 16, 1e-3
+_SIZES = {"S": 16, "P": 3}
+
+
+class Check(NamedTuple):
+    """The result of a check: passed if `value` is at most `bound`. `note` adds what it means."""
+
+    name: str
+    value: float
+    bound: float
+    note: str = ""
+
+    @property
+    def passed(self):
+        """Whether the value is a number and within the bound."""
+        return bool(self.value <= self.bound)
+
+
+def set_logical_devices(count):
+    """Split the CPU into logical devices; must be called before TensorFlow uses it."""
+    (cpu,) = tf.config.list_physical_devices("CPU")
+    device = tf.config.LogicalDeviceConfiguration()
+    tf.config.set_logical_device_configuration(cpu, [device] * count)
+
+
+class Checks:
+    """The checks on a strategy, each a method that yields `Check`s.
+
+    Attributes:
+      strategy: the `tf.distribute.Strategy`.
+      kind: "CPU", "GPU" or "TPU".
+      dtypes: the types to compute in.
+    """
+
+    def __init__(self, strategy, dtypes=("float32", "bfloat16", "float16")):
+        self.strategy = strategy
+        device = strategy.extended.worker_devices[0]
+        self.kind = tf.DeviceSpec.from_string(device).device_type
+        self.dtypes = [x for x in dtypes if self.kind != "TPU" or x != "float16"]
+        config = json.loads((RECORDED / "bert_config.json").read_text())
+        config |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+        self._config = BertConfig.from_dict(config)
+        self._recorded = dict(np.load(RECORDED / "io.npz"))
+        self._batch = {k: x for k, x in self._recorded.items() if not k.startswith("out_")}
+        self._reference = None
+
+    def all(self):
+        """Yield every `Check`."""
+        for checks in (
+            self.tokens, self.outputs, self.optimizer_steps, self.training_steps, self.resumed_run,
+            self.exported_model,
+        ):  # fmt: skip
+            yield from checks()
+
+    def tokens(self):
+        """The tokens of random strings, in the graph and in Python."""
+        rng = np.random.default_rng(0)
+        vocab = _vocabulary()
+        letters = [x.removeprefix("##") for x in vocab[5:]]
+        letters += [" ", " ", "\u0301", "\u3000"]
+        texts = ["".join(row) for row in rng.choice(letters, (400, 40))]
+        codes = rng.integers(1, 0x3000, (400, 12))
+        texts += ["".join(map(chr, row)) for row in codes]
+        table = {token: i for i, token in enumerate(vocab)}
+        for cased in (False, True):
+            expected = bert_tf.FullTokenizer(table, not cased).encode_batch(texts)
+            tokenizer = bert_tf.GraphTokenizer(table, not cased)
+            found = tf.function(tokenizer.tokenize)(tf.constant(texts)).to_list()
+            count = sum(a != b for a, b in zip(expected, found, strict=True))
+            name = "tokens in the graph, " + ("cased" if cased else "uncased")
+            yield Check(name, count, 0, f"strings of {len(texts)} that differ")
+
+    def bound(self, dtype, exact=2e-5, count=16):
+        """Return the bound of outputs in `dtype`, and the reason as a text.
+
+        In two layers of width 32, the roundings add up to about eight times the rounding of one
+        factor (measured on a CPU); `count` is how many are accepted.
+        """
+        uses_tf32 = tf.config.experimental.tensor_float_32_execution_enabled
+        if dtype == "float32" and self.kind == "GPU" and uses_tf32():
+            dtype = "tf32"
+        if self.kind == "TPU":  # its products of float32 have factors of bfloat16
+            dtype = "bfloat16"
+        if dtype not in ROUNDING:
+            return exact, ""
+        return count * ROUNDING[dtype], f"{count} roundings of {dtype}"
+
+    def outputs(self):
+        """Layers, heads and losses, compared with those of the release."""
+        for dtype in self.dtypes:
+            task, _ = self._make_task(dtype)
+
+            def compute(batch, task=task):
+                encoded = task.model.get_layer("bert")(batch)
+                outputs = task.model(batch)
+                log_probs = tf.nn.log_softmax(outputs["masked_lm_logits"])
+                return {
+                    **{f"layer_{i}": x for i, x in enumerate(encoded["all_encoder_layers"])},
+                    **{x: encoded[x] for x in ("embedding_output", "sequence_output",
+                                               "pooled_output")},
+                    "masked_lm_log_probs": tf.reshape(log_probs, (-1, self._config.vocab_size)),
+                    "next_sentence_log_probs": tf.nn.log_softmax(outputs["next_sentence_logits"]),
+                    **task.losses(outputs, batch, task.loss_weights(batch)),
+                }  # fmt: skip
+
+            found = self._compile(compute)(self._batch)
+            differences = {
+                name: float(np.abs(np.float32(x) - self._recorded[f"out_{name}"]).max())
+                for name, x in found.items()
+            }
+            worst = max(differences, key=differences.__getitem__)
+            bound, reason = self.bound(dtype)
+            note = f"largest of {len(found)}: {worst}" + (f"; {reason}" if reason else "")
+            yield Check(f"outputs of the release, {dtype}", differences[worst], bound, note)
+
+    def optimizer_steps(self):
+        """The steps of the release's optimizer, with and without warm-up, from its gradients."""
+        worst, num_steps = 0.0, 0
+        for case in ("adam_warmup", "adam_no_warmup"):
+            recorded = np.load(RECORDED / f"{case}.npz")
+            rate, total, warmup, count = recorded["hyper"]
+            names = [key.removeprefix("init|") for key in recorded.files if key.startswith("init|")]
+            with self.strategy.scope():
+                variables = {name: tf.Variable(recorded[f"init|{name}"]) for name in names}
+                schedule = LinearWarmupDecay(float(rate), int(total), int(warmup))
+                optimizer = AdamWeightDecay(schedule)
+                optimizer.build(variables)
+            step = self._compile(lambda x, optimizer=optimizer: {"": optimizer.apply_reduced(x)})
+            for i in range(int(count)):
+                step({name: recorded[f"grad{i}|{name}"] for name in names})
+            num_steps += int(count)
+            differences = [
+                np.abs(variable.numpy() - recorded[f"weight{int(count) - 1}|{name}"]).max()
+                for name, variable in variables.items()
+            ]
+            worst = max(worst, *map(float, differences))
+        yield Check(f"optimizer, {num_steps} steps of the release", worst, 1e-6, "weights")
+
+    def training_steps(self):
+        """Weights and losses after some steps, compared with one device in float32."""
+        with tf.device("CPU:0"):
+            expected, losses = self._train(tf.distribute.OneDeviceStrategy("CPU:0"), "float32")
+        cases = {
+            "": {},
+            ", XLA": {"xla": True},
+            ", accumulated": {"gradient_accumulation_steps": 2},
+        }
+        if self.kind == "TPU":  # which always compiles
+            del cases[", XLA"]
+        for dtype in self.dtypes:
+            for name, options in cases.items():
+                found, own_losses = self._train(self.strategy, dtype, **options)
+                bound, reason = self.bound(dtype, count=2)  # losses are means
+                if reason:  # Adam makes large differences of weights of small ones of gradients
+                    difference = np.abs(np.array(own_losses) - losses).max()
+                    note = f"losses; {reason}"
+                else:
+                    difference = max(np.abs(found[x] - expected[x]).max() for x in expected)
+                    note = "weights"
+                yield Check(f"{_STEPS} steps{name}, {dtype}", float(difference), bound, note)
+
+    def resumed_run(self):
+        """Weights of a run that was stopped and resumed, compared with an undisturbed one."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "records")
+            rows = [{name: x[i % 4] for name, x in self._batch.items()} for i in range(_BATCH)]
+            with records.writing([path], records.PRETRAINING) as write:
+                for row in rows:
+                    write(row)
+            found = []
+            for name, parts in (("whole", [4]), ("parts", [2, 4])):
+                for last in parts:
+                    set_seed(0)
+                    output_dir = os.path.join(folder, name)
+                    trainer = Trainer(
+                        lambda: PretrainingTask(self._config), self.strategy, output_dir
+                    )
+                    data = input_pipeline.TrainingInput(
+                        [path], records.PRETRAINING, _SIZES, _BATCH, 0
+                    )
+                    trainer.fit(data, _optimizer(4), last)
+                found.append({name: x.numpy() for name, x in weights(trainer.model).items()})
+        whole, parts = found
+        worst = max(np.abs(whole[name] - parts[name]).max() for name in whole)
+        yield Check("stopped and resumed", float(worst), 0, "weights")
+
+    def exported_model(self):
+        """Vectors of a SavedModel, loaded on this device, compared with the model that it is of."""
+        with tempfile.TemporaryDirectory() as folder:
+            vocab = os.path.join(folder, "vocab.txt")
+            pathlib.Path(vocab).write_text("\n".join(_vocabulary()) + "\n", "utf-8")
+            model = self._make_task("float32")[0].model.get_layer("bert")
+            tokenizer = bert_tf.FullTokenizer(vocab)
+            encoder = bert_tf.SentenceEncoder(model, tokenizer, layer=-1, max_seq_length=16)
+            texts = ["ab cd", "e", "12 ab c d e f"]
+            expected = encoder.encode(texts)
+            encoder.export(os.path.join(folder, "export"), warm_up=False)
+            path = os.path.join(folder, "export", "1")
+            serve = tf.saved_model.load(path).signatures["serving_default"]
+            found = serve(text=tf.constant(texts))["vectors"].numpy()
+            on_host = sorted(_without_kernel(serve.graph.as_graph_def(), self.kind))
+        bound, reason = self.bound("float32", 1e-5)
+        place = ", ".join(on_host) or "none"
+        note = f"operations on the host: {place}" if self.kind != "CPU" else "all on the host"
+        note += f"; {reason}" if reason else ""
+        yield Check("exported model", float(np.abs(found - expected).max()), bound, note)
+
+    def _make_task(self, dtype, strategy=None):
+        """Return the `PretrainingTask` with the recorded weights, and them."""
+        policy = dtype if dtype == "float32" else f"mixed_{dtype}"
+        with (strategy or self.strategy).scope():
+            task = PretrainingTask(self._config, policy)
+            checkpoints.warm_start(task.model, str(RECORDED / "bert_model.ckpt"))
+        return task, weights(task.model)
+
+    def _compile(self, function):
+        """Return a function that maps a batch to the results of the first replica; all get it."""
+        compiled = tf.function(lambda batch: self.strategy.run(function, (batch,)), autograph=False)
+
+        def run(batch):
+            results = compiled({name: tf.constant(x) for name, x in batch.items()})
+            return {
+                name: self.strategy.experimental_local_results(x)[0].numpy()
+                for name, x in results.items()
+            }
+
+        return run
+
+    def _train(self, strategy, dtype, **options):
+        """Return the weights after `_STEPS` steps on a batch, and the loss of each step."""
+        task, variables = self._make_task(dtype, strategy)
+        with strategy.scope():
+            optimizer = _optimizer(_STEPS)
+            optimizer.build(variables)
+            step = TrainStep(task, optimizer, TrainConfig(**options))
+        batch = {name: np.concatenate([x] * (_BATCH // 4)) for name, x in self._batch.items()}
+        size = _BATCH // strategy.num_replicas_in_sync
+
+        def share(context):
+            start = context.replica_id_in_sync_group * size
+            return {name: tf.constant(x[start : start + size]) for name, x in batch.items()}
+
+        shares = strategy.experimental_distribute_values_from_function(share)
+        run = tf.function(lambda: strategy.run(step.replica_step, (shares,)), autograph=False)
+        losses = []
+        for _ in range(_STEPS):
+            results = run()
+            losses.append(float(strategy.experimental_local_results(results["loss"])[0]))
+        return {name: x.numpy() for name, x in variables.items()}, losses
+
+
+def _optimizer(num_steps):
+    return AdamWeightDecay(LinearWarmupDecay(_RATE, num_steps, 0))
+
+
+def _vocabulary():
+    """Return as many pieces as the recorded model has: letters, digits, some characters."""
+    letters = [chr(i) for i in range(ord("a"), ord("z") + 1)]
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    others = [*".,!?;:'\"()-", *"äöüßéαβγδε中文日本яжфю€"]
+    return [*special, *letters, *(f"##{x}" for x in letters), *"0123456789", *others]
+
+
+def _without_kernel(graph_def, kind):
+    """Return the names of the operations of a graph that a kind of device has no kernel for."""
+    nodes = [*graph_def.node, *(x for f in graph_def.library.function for x in f.node_def)]
+    functions = {function.signature.name for function in graph_def.library.function}
+    names = {node.op for node in nodes} - functions - {"Placeholder"}
+    for name in names:
+        found = kernels.get_registered_kernels_for_op(name).kernel
+        if not any(kernel.device_type in (kind, "DEFAULT") for kernel in found):
+            yield name

@@ -1,0 +1,111 @@
+"""`bert-tf check`: what it finds on good devices, and on others."""
+
+import json
+
+import numpy as np
+import pytest
+
+import bert_tf
+from bert_tf import device_check, optimization
+from bert_tf.device_check import checks, speed
+from tests.common import tiny
+from tests.training.training_helpers import mirrored, one_device
+
+DTYPES = ["float32", "bfloat16", "float16"]
+
+
+@pytest.mark.parametrize(
+    ("count", "dtypes"),
+    [(1, DTYPES[:1]), pytest.param(2, DTYPES, marks=pytest.mark.slow)],
+)
+def test_good_devices_pass(count, dtypes):
+    strategy = mirrored(count) if count > 1 else one_device()
+    found = list(device_check.Checks(strategy, dtypes).all())
+    assert not [check for check in found if not check.passed]
+    assert len(found) == 5 + 4 * len(dtypes)
+    (steps,) = (check for check in found if "steps of the release" in check.name)
+    assert steps.name.startswith("optimizer, 26 steps")
+
+
+def failures(methods, dtypes=("float32",)):
+    found = device_check.Checks(one_device(), dtypes)
+    return [x.name for name in methods for x in getattr(found, name)() if not x.passed]
+
+
+def test_another_epsilon_is_found(monkeypatch):
+    assert not failures(["optimizer_steps"])
+    monkeypatch.setattr(checks, "AdamWeightDecay", lambda rate: optimization.AdamWeightDecay(
+        rate, epsilon=1e-4
+    ))  # fmt: skip
+    assert failures(["optimizer_steps"])
+
+
+def test_wrong_products_are_found(monkeypatch):
+    """As of a device that computes in less precision than it is told to."""
+    original = checks.weights
+
+    def rounded(model):
+        for variable in original(model).values():
+            variable.assign(np.float32(np.round(variable.numpy() * 2**9) / 2**9))
+        return original(model)
+
+    monkeypatch.setattr(checks, "weights", rounded)
+    assert failures(["outputs"]) == ["outputs of the release, float32"]
+    assert not failures(["outputs"], ["bfloat16"])
+
+
+def test_values_that_are_no_numbers_fail():
+    assert not device_check.Check("a", float("nan"), 1.0).passed
+    assert device_check.Check("a", 1.0, 1.0).passed
+
+
+def test_speed(monkeypatch):
+    """Batches double while that pays or until memory ends, and the best size is suggested."""
+    rates = {4: 10.0, 8: 15.0, 16: 15.1}
+
+    def rate(strategy, function, config, length, size, seconds):
+        if length == 8 and size > 8:
+            raise MemoryError
+        return rates[size]
+
+    monkeypatch.setattr(speed, "_rate", rate)
+    monkeypatch.setattr(speed, "out_of_memory_errors", lambda: MemoryError)
+    config = tiny(max_position_embeddings=16, num_hidden_layers=1)
+    found = list(device_check.measure_speed(one_device(), config, "float32", (8, 512)))
+    train = [tuple(x[1:4]) for x in found if x.mode == "train"]
+    assert train == [(8, 4, 10.0), (8, 8, 15.0), (8, 16, 0.0), (16, 4, 10.0), (16, 8, 15.0),
+                     (16, 16, 15.1)]  # fmt: skip
+    assert len(found) == 12
+    assert device_check.best_batch_size(found, 8) == 8
+    assert device_check.best_batch_size(found, 16) == 16
+    assert device_check.best_batch_size(found, 32) is None
+
+
+def test_the_command(run_script, tmp_path, monkeypatch, capsys):
+    """The table, the JSON file, the measured speed, and the exit status."""
+    monkeypatch.setattr(device_check.Checks, "all", lambda self: [*self.optimizer_steps()])
+    flags = ["--num_logical_devices=1", "--seconds=0", f"--model={tmp_path}"]
+    with pytest.raises(bert_tf.UserError, match="--model has no effect with --quick"):
+        run_script("bert-tf check", "--quick", *flags)
+    monkeypatch.setattr(device_check, "set_logical_devices", lambda count: None)
+    monkeypatch.setattr(
+        bert_tf.checkpoints, "resolve", lambda _: type("", (), {"bert_config": tiny(
+            num_hidden_layers=1, max_position_embeddings=8)}),
+    )  # fmt: skip
+    run_script("bert-tf check", *flags, f"--output_file={tmp_path}/report.json",
+               "--distribution_strategy=one_device")  # fmt: skip
+    out = capsys.readouterr().out
+    assert "optimizer, 26 steps of the release" in out and "all 1 checks passed" in out
+    assert "fastest with --max_seq_length=8: --train_batch_size=" in out
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert report["tensorflow"] and report["checks"][0]["passed"]
+    assert {x["mode"] for x in report["speed"]} == {"train", "predict"}
+    assert all(x["examples_per_second"] > 0 for x in report["speed"])
+
+    monkeypatch.setattr(
+        device_check.Checks, "all", lambda self: [device_check.Check("a check", 2.0, 1.0, "why")]
+    )
+    with pytest.raises(bert_tf.UserError, match="1 of 1 checks failed: a check"):
+        run_script("bert-tf check", "--quick", f"--output_file={tmp_path}/failed.json")
+    assert "FAIL" in capsys.readouterr().out
+    assert not json.loads((tmp_path / "failed.json").read_text())["checks"][0]["passed"]
