@@ -11,6 +11,7 @@ Shapes: B batch, S sequence, H hidden, P positions, T rows.
 import copy
 import functools
 
+import keras
 from keras import ops
 
 from bert_tf.modeling import cpu_graph
@@ -36,6 +37,7 @@ def can_skip_padding(strategy, xla=False, reads_padding=False, is_requested=Fals
 
     is_tpu = isinstance(strategy, tf.distribute.TPUStrategy)
     is_on_cpu = not is_tpu and not tf.config.list_logical_devices("GPU")
+    is_on_cpu = is_on_cpu and keras.backend.backend() == "tensorflow"
     return (is_requested or is_on_cpu) and not xla and not reads_padding
 
 

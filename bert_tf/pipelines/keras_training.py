@@ -15,7 +15,7 @@ from bert_tf.data.input_pipeline import group_size, length_multiple
 from bert_tf.errors import UserError, not_finite
 from bert_tf.modeling.token_layout import can_skip_padding
 from bert_tf.optimization import make_optimizer
-from bert_tf.training import use_xla
+from bert_tf.training import strategy_of, use_xla
 
 # Defaults of the scripts.
 LEARNING_RATE, EPOCHS, BATCH_SIZE = 5e-5, FitConfig.epochs, FitConfig.batch_size
@@ -121,7 +121,7 @@ class KerasTraining:
         return loss
 
     def _compile(self, optimizer):
-        with self._trained_model.distribute_strategy.scope():
+        with strategy_of(self._trained_model).scope():
             arguments = self._default_compile_arguments()
             if "loss" in self._compile_arguments:
                 arguments.pop("loss_weights", None)
@@ -187,9 +187,9 @@ class KerasTraining:
         key = (rate, num_steps, self._trained_model.skip_padding, variables)
         if key == self._fit_key and optimizer is self._default_optimizer:
             for variable in optimizer.variables:
-                variable.assign(tf.zeros_like(variable))
+                variable.assign(keras.ops.zeros_like(variable))
             return
-        with self._trained_model.distribute_strategy.scope():
+        with strategy_of(self._trained_model).scope():
             self._default_optimizer = make_optimizer(OptimizerConfig(learning_rate=rate), num_steps)
         self._compile(self._default_optimizer)
         self._fit_key = key
@@ -210,7 +210,7 @@ class KerasTraining:
         model = self._trained_model
         previous = model.skip_padding
         model.skip_padding = can_skip_padding(
-            model.distribute_strategy, model.jit_compile, self._reads_padding, previous
+            strategy_of(model), model.jit_compile, self._reads_padding, previous
         )
         try:
             yield
@@ -263,7 +263,8 @@ class KerasTraining:
 
 def pad_batch(batch, strategy, limit):
     """Pad the tensors (B, S) of a dict with 0, so that few lengths S up to `limit` occur."""
-    multiple = length_multiple(strategy, use_xla(None, strategy), limit) or limit
+    is_compiled = use_xla(None, strategy) or keras.backend.backend() == "jax"
+    multiple = length_multiple(strategy, is_compiled, limit) or limit
     size = tf.shape(batch["input_ids"])[1]
     padding = tf.minimum(-size % multiple, tf.maximum(limit - size, 0))
     return {name: tf.pad(x, [[0, 0], [0, padding]]) for name, x in batch.items()}

@@ -1,6 +1,9 @@
 """Presets and SavedModels: what all pipelines share."""
 
+import json
 import os
+import subprocess
+import sys
 import tempfile
 from typing import Any
 
@@ -8,6 +11,7 @@ import keras
 
 from bert_tf import checkpoints, console, serving
 from bert_tf.checkpoints.metadata import CONFIG_FILES, find_companion_file
+from bert_tf.commands import environment
 from bert_tf.configs.export import ServingConfig
 from bert_tf.errors import UserError, abbreviate
 from bert_tf.io import files
@@ -88,7 +92,38 @@ class Pipeline:
             dtype = self.model.compute_type
         options = ServingConfig(inputs, tuple(buckets), weights, dtype, skip_padding, warm_up)
         self._warn_if_random("the answers of the exported model")
+        if keras.backend.backend() != "tensorflow":
+            return self._export_by_tensorflow(os.fspath(folder), version, options)
         return serving.export(self._servable(options), os.fspath(folder), version)
+
+    def _export_by_tensorflow(self, folder, version, options):
+        """Export the model in a process whose backend is TensorFlow, from a preset."""
+        with tempfile.TemporaryDirectory() as temporary:
+            preset = os.path.join(temporary, "preset")
+            with files.replacing_folder(preset) as new:
+                self._write_preset(new)
+            arguments = {
+                "folder": os.path.abspath(folder),
+                "version": version,
+                "buckets": options.sequence_buckets,
+                "warm_up": options.warm_up,
+                **{x: getattr(options, x) for x in ("inputs", "weights", "dtype", "skip_padding")},
+            }
+            program = (
+                "import json, sys, bert_tf; "
+                f"pipeline = bert_tf.{type(self).__name__}.from_preset(sys.argv[1]); "
+                "print(pipeline.export(**json.loads(sys.argv[2])))"
+            )
+            done = subprocess.run(
+                [sys.executable, "-c", program, preset, json.dumps(arguments)],
+                env={**environment(), "KERAS_BACKEND": "tensorflow"},
+                capture_output=True,
+                text=True,
+            )
+        if done.returncode:
+            message = (done.stderr.strip().splitlines() or ["no message"])[-1]
+            raise UserError(f"the export with TensorFlow failed: {message}")
+        return done.stdout.splitlines()[-1]
 
     def save_to_preset(self, folder: str | os.PathLike, overwrite: bool = False) -> None:
         """Write the model to a folder that `from_preset` loads.

@@ -14,7 +14,7 @@ from bert_tf.modeling.token_layout import can_skip_padding
 from bert_tf.pipelines.keras_training import KerasTraining, pad_batch
 from bert_tf.pipelines.saving import Pipeline
 from bert_tf.pipelines.tokenizer_layer import BertTokenizer
-from bert_tf.training import checkpointing
+from bert_tf.training import checkpointing, strategy_of
 from bert_tf.training.task_config import TaskConfig, check_length
 from bert_tf.training.task_spec import TaskSpec
 
@@ -100,7 +100,7 @@ class TaskPipeline(KerasTraining, Pipeline):
 
     def _pad(self, batch):
         """Pad the tensors (B, S) of a dict with 0, so that few lengths S occur."""
-        return pad_batch(batch, self.model.distribute_strategy, self.config.max_seq_length)
+        return pad_batch(batch, strategy_of(self.model), self.config.max_seq_length)
 
     def _servable(self, options):
         return self.spec.make_servable(self.model, self.config, options)
@@ -117,7 +117,7 @@ class TaskPipeline(KerasTraining, Pipeline):
         # A model whose variables were replaced, as by `quantize`, is traced again.
         is_same = len(variables) == len(previous) and all(map(operator.is_, variables, previous))
         if self._predictor is None or not is_same:
-            skip_padding = can_skip_padding(self.model.distribute_strategy)
+            skip_padding = can_skip_padding(strategy_of(self.model))
             options = ServingConfig(dtype=None, skip_padding=skip_padding)
             config = dataclasses.replace(self.config, **changes).keep_vocabulary(self.config)
             servable = self.spec.make_servable(self.model, config, options)
@@ -134,7 +134,7 @@ class TaskPipeline(KerasTraining, Pipeline):
 
     def _write_preset(self, folder):
         optimizer = getattr(self.model, "optimizer", None)
-        step = int(optimizer.iterations.numpy()) if optimizer else 0
+        step = int(keras.ops.convert_to_numpy(optimizer.iterations)) if optimizer else 0
         tensors = {**checkpoints.tensors(self.model), "global_step": np.int64(step)}
         variables = {name: tf.constant(value) for name, value in tensors.items()}
         checkpointing.save(folder, variables)

@@ -125,6 +125,8 @@ def prepare_model(model, options, max_seq_length):
         raise UserError(f"`weights=float32` cannot be combined with `dtype={options.dtype}`")
     buckets = Buckets(options.sequence_buckets, max_seq_length)
     call = model
+    if keras.backend.backend() != "tensorflow":
+        return PreparedModel(model, _through_numpy(model), buckets, options)
     if options.dtype and {model.compute_type, model.weight_type} != {options.dtype}:
         call = model = _convert(model, options.dtype)
     if options.weights not in (None, model.weight_type):
@@ -133,6 +135,25 @@ def prepare_model(model, options, max_seq_length):
         call = _with_constants(model)
     call = functools.partial(call, training=False, skip_padding=not options.computes_padding)
     return PreparedModel(model, call, buckets, options)
+
+
+def _through_numpy(model):
+    """Return a function like a model of another backend, for the graph of predictions."""
+    names = [x.name for x in model.inputs]
+    specs = keras.tree.flatten(model.output)
+
+    def predict(*values):
+        outputs = model.predict_on_batch(dict(zip(names, values, strict=True)))
+        return tuple(map(keras.ops.convert_to_numpy, keras.tree.flatten(outputs)))
+
+    def call(inputs):
+        values = [inputs[name] for name in names]
+        outputs = tf.numpy_function(predict, values, [spec.dtype for spec in specs])
+        for output, spec in zip(outputs, specs, strict=True):
+            output.set_shape(spec.shape)
+        return keras.tree.pack_sequence_as(model.output, outputs)
+
+    return call
 
 
 def _convert(model, dtype):

@@ -160,6 +160,11 @@ def default_strategy():
     return tf.distribute.get_strategy() if is_single else strategy
 
 
+def strategy_of(model):
+    """Return the strategy of a Keras model; the default one on another backend than TensorFlow."""
+    return getattr(model, "distribute_strategy", None) or tf.distribute.get_strategy()
+
+
 def _make_multi_worker_strategy(workers):
     """Make the strategy of TF_CONFIG; must be called before TensorFlow's first operation."""
     if workers < 2:
