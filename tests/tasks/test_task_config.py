@@ -1,4 +1,4 @@
-"""The configuration next to the weights, and options: the same for all four tasks."""
+"""The configuration next to the weights, and options: the same for all tasks."""
 
 import dataclasses
 import json
@@ -18,6 +18,11 @@ TAGS = Tags(("O", "B-PER", "I-PER"), "iob2", "iobes")
 # For each task attributes unlike the defaults, an attribute that a resumed run must not change
 # with another value, and an option that it may change.
 CASES = {
+    "sentence_embedding": (
+        {"max_seq_length": 8, "pooling": "max", "layer": 0, "normalize": True},
+        ("pooling", "cls"),
+        ("max_seq_length", 10),
+    ),
     "classification": (
         {
             "max_seq_length": 8,
