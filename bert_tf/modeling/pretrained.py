@@ -32,6 +32,11 @@ class PretrainedModel(keras.Model):
 
     def _store_config(self, config, dtype, **options):
         """Store the constructor's arguments. To be called at the end of the constructor."""
+        if keras.backend.backend() == "torch":
+            raise UserError(
+                "Keras' backend torch is not supported: its dropout is wrong (of 10 % it drops "
+                "75 %); set KERAS_BACKEND to tensorflow or jax"
+            )
         self.config = config
         self._options = options
         # A file is loaded in the precision of the saved model, whatever the default is then.

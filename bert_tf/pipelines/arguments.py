@@ -198,12 +198,14 @@ def check_same_length(argument, values, other_argument, others):
         )
 
 
-def split_columns(columns, share):
+def split_columns(columns, share, validation_data=None):
     """Split lists at the end; return those for training, and the last `share` of them.
 
     Raises:
-      UserError: if one of the parts would be empty.
+      UserError: if one of the parts would be empty, or there is `validation_data`.
     """
+    if validation_data is not None:
+        raise UserError("`validation_split` cannot be combined with `validation_data`")
     columns = [list(column) for column in columns]
     size = len(columns[0])
     first = size - int(size * share)

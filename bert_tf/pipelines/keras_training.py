@@ -16,6 +16,7 @@ from bert_tf.errors import UserError, not_finite
 from bert_tf.modeling.token_layout import can_skip_padding
 from bert_tf.optimization import make_optimizer
 from bert_tf.training import strategy_of, use_xla
+from bert_tf.training.jax_devices import divide_batches, num_devices
 
 # Defaults of the scripts.
 LEARNING_RATE, EPOCHS, BATCH_SIZE = 5e-5, FitConfig.epochs, FitConfig.batch_size
@@ -62,6 +63,8 @@ class KerasTraining:
     """
 
     model: keras.Model
+    # Whether the loss of an example depends on the others in its batch.
+    _compares_examples = False
     # Whether the loss depends on the outputs for padding.
     _reads_padding = False
     # The beginning of the names of the weights that are not trained, of which Keras warns. Where
@@ -131,7 +134,10 @@ class KerasTraining:
                 # "accuracy" is that of the task: Keras would take logits for probabilities.
                 named = {getattr(metric, "name", metric): metric for metric in defaults}
                 given["metrics"] = [named.get(x, x) if isinstance(x, str) else x for x in metrics]
-            self._trained_model.compile(optimizer, **{**arguments, **given})
+            arguments |= given
+            if num_devices() > 1 and "weighted_metrics" not in arguments:  # see `divide_batches`
+                arguments["weighted_metrics"] = arguments.pop("metrics", None)
+            self._trained_model.compile(optimizer, **arguments)
 
     def _default_compile_arguments(self):
         """Return the loss and the metrics of the task, as `keras.Model.compile` takes them."""
@@ -166,8 +172,10 @@ class KerasTraining:
         with self._running_keras(), warnings.catch_warnings():
             pattern = f"Gradients do not exist for variables {self._untrained}"
             warnings.filterwarnings("ignore", pattern)
+            can_repeat = not self._compares_examples
+            validation = divide_batches(validation, can_repeat)
             history = self._trained_model.fit(
-                dataset,
+                divide_batches(dataset, can_repeat),
                 epochs=config.epochs,
                 steps_per_epoch=config.steps_per_epoch,
                 validation_data=validation,
@@ -199,6 +207,7 @@ class KerasTraining:
         if not self._trained_model.compiled:
             self.compile()
         with self._running_keras():
+            dataset = divide_batches(dataset, not self._compares_examples)
             return self._trained_model.evaluate(dataset, **{"return_dict": True, **options})
 
     @contextlib.contextmanager

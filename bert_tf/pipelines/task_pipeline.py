@@ -15,6 +15,7 @@ from bert_tf.pipelines.keras_training import KerasTraining, pad_batch
 from bert_tf.pipelines.saving import Pipeline
 from bert_tf.pipelines.tokenizer_layer import BertTokenizer
 from bert_tf.training import checkpointing, strategy_of
+from bert_tf.training.jax_devices import use_all_devices
 from bert_tf.training.task_config import TaskConfig, check_length
 from bert_tf.training.task_spec import TaskSpec
 
@@ -73,6 +74,7 @@ class TaskPipeline(KerasTraining, Pipeline):
                 model_files.bert_config, model_files.vocab_file, **values
             )
         check_length(config.max_seq_length, config.bert_config)
+        use_all_devices()
         pipeline = cls(cls.spec.make_model(config, dtype), config)
         loaded = []
         if load_weights:

@@ -12,6 +12,7 @@ from bert_tf.configs.export import ServingConfig
 from bert_tf.errors import UserError
 from bert_tf.modeling.layer_states import named_layers
 from bert_tf.serving.sequences import Buckets
+from bert_tf.training.jax_devices import predict_on_batch
 
 # Smaller variables (norms, biases) stay in float32: they are a thousandth of all weights.
 _MIN_QUANTIZED_SIZE = 4096
@@ -143,8 +144,8 @@ def _through_numpy(model):
     specs = keras.tree.flatten(model.output)
 
     def predict(*values):
-        outputs = model.predict_on_batch(dict(zip(names, values, strict=True)))
-        return tuple(map(keras.ops.convert_to_numpy, keras.tree.flatten(outputs)))
+        outputs = predict_on_batch(model, dict(zip(names, values, strict=True)))
+        return tuple(keras.tree.flatten(outputs))
 
     def call(inputs):
         values = [inputs[name] for name in names]

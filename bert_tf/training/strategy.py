@@ -18,6 +18,7 @@ from bert_tf import console
 from bert_tf.commands import environment
 from bert_tf.configs.train import DeviceConfig
 from bert_tf.errors import Stopped, UserError, reason
+from bert_tf.training.jax_devices import use_all_devices
 
 _LOST = (
     tf.errors.UnavailableError,
@@ -155,6 +156,9 @@ def default_strategy():
 
     Keras refuses an optimizer that was made outside of the strategy of its model.
     """
+    if keras.backend.backend() == "jax":
+        use_all_devices()
+        return tf.distribute.get_strategy()
     strategy = make_strategy()
     is_single = isinstance(strategy, tf.distribute.OneDeviceStrategy)
     return tf.distribute.get_strategy() if is_single else strategy

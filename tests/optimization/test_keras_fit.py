@@ -51,7 +51,7 @@ def test_an_overflow_on_another_replica_changes_no_weight():
     with mirrored(2).scope():
         layers = [keras.Input((1,)), keras.layers.Dense(1, dtype="mixed_float16")]
         model = keras.Sequential(layers)
-        optimizer = keras.optimizers.LossScaleOptimizer(bert_tf.AdamWeightDecay(1e-2))
+        optimizer = keras.optimizers.LossScaleOptimizer(bert_tf.AdamWeightDecay(1e-2), 1024)
         model.compile(optimizer, "mse")
     before = model.get_weights()
     large = np.float32([[1], [60000]])

@@ -181,9 +181,7 @@ class FillMask(KerasTraining, TextPipeline):
         )  # fmt: skip
         texts = check_texts(texts, "texts")
         if validation_split:
-            if validation_data is not None:
-                raise UserError("`validation_split` cannot be combined with `validation_data`")
-            (texts,), (validation_data,) = split_columns([texts], validation_split)
+            (texts,), (validation_data,) = split_columns([texts], validation_split, validation_data)
         arguments = {"batch_size": batch_size, "masked_lm_prob": masked_lm_prob}
         validation = None
         if validation_data is not None:

@@ -128,9 +128,7 @@ class MultipleChoice(TaskPipeline):
         )  # fmt: skip
         data = (contexts, endings, labels)
         if validation_split:
-            if validation_data is not None:
-                raise UserError("`validation_split` cannot be combined with `validation_data`")
-            data, validation_data = split_columns(data, validation_split)
+            data, validation_data = split_columns(data, validation_split, validation_data)
         dataset = self._dataset(data, _ARGUMENTS, batch_size, shuffle)
         if validation_data is not None:
             if not isinstance(validation_data, (tuple, list)) or len(validation_data) != 3:

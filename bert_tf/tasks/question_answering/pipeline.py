@@ -11,7 +11,12 @@ import tensorflow as tf
 from bert_tf.checkpoints import PretrainedFiles
 from bert_tf.data.rows import BadRows
 from bert_tf.errors import UserError
-from bert_tf.pipelines.arguments import check_list, check_same_length, check_texts
+from bert_tf.pipelines.arguments import (
+    check_list,
+    check_same_length,
+    check_texts,
+    split_columns,
+)
 from bert_tf.pipelines.keras_training import BATCH_SIZE, EPOCHS, ragged
 from bert_tf.pipelines.table_arguments import with_columns
 from bert_tf.pipelines.task_pipeline import TaskPipeline
@@ -105,6 +110,7 @@ class QuestionAnswering(TaskPipeline):
         contexts: Any,
         answers: Any,
         validation_data: Any = None,
+        validation_split: float = 0.0,
         epochs: int = EPOCHS,
         batch_size: int = BATCH_SIZE,
         learning_rate: float | None = None,
@@ -125,6 +131,7 @@ class QuestionAnswering(TaskPipeline):
             the context counts; (text, start), where start is the offset of its first character; a
             dict with "text" and "answer_start" as in SQuAD; or None for no answer.
           validation_data: (questions, contexts, answers).
+          validation_split: share of the questions, from the end, to validate on instead.
           epochs: number of passes over the questions.
           batch_size: number of windows in a step, over all devices.
           learning_rate: the peak rate, by default 5e-5.
@@ -140,9 +147,12 @@ class QuestionAnswering(TaskPipeline):
         """
         config = self._check_fit(
             options, epochs=epochs, batch_size=batch_size, learning_rate=learning_rate,
-            shuffle=shuffle,
+            validation_split=validation_split, shuffle=shuffle,
         )  # fmt: skip
-        dataset = self._dataset((questions, contexts, answers), _ARGUMENTS, batch_size, shuffle)
+        data = (questions, contexts, answers)
+        if validation_split:
+            data, validation_data = split_columns(data, validation_split, validation_data)
+        dataset = self._dataset(data, _ARGUMENTS, batch_size, shuffle)
         if validation_data is not None:
             if not isinstance(validation_data, (tuple, list)) or len(validation_data) != 3:
                 raise UserError("`validation_data`: expected (questions, contexts, answers)")

@@ -44,6 +44,7 @@ from bert_tf.tasks.sentence_embedding.sentence_transformers import sentence_tran
 from bert_tf.tasks.sentence_embedding.servable import sentence_embedding_servable
 from bert_tf.tasks.sentence_embedding.training import ColumnModel, make_loss
 from bert_tf.tokenization import FullTokenizer
+from bert_tf.training.jax_devices import predict_on_batch
 
 # The package of the modules that a sentence-transformers folder names.
 _MODULES = "sentence_transformers.models"
@@ -67,6 +68,7 @@ class SentenceEncoder(KerasTraining, TextPipeline):
       width: H.
     """
 
+    _compares_examples = True
     # Those above `layer`, and the pooler.
     _untrained = r"\['(layer_|pooler/)"
 
@@ -95,12 +97,21 @@ class SentenceEncoder(KerasTraining, TextPipeline):
         self.pool.check(model.config)
         self.pooling, self.layer, self.normalize = self.pool
         self.width = model.config.hidden_size
-        self._runner = self._make_runner(
-            lambda batch: {"vectors": self.pool.compute(self.model, batch)}, 4 * self.width
-        )
+        self._runner = self._make_runner(self._vectors, 4 * self.width)
         self._column_model: keras.Model | None = None
         self._loss: Any = None
         self._loss_arguments: tuple = ()
+
+    def _vectors(self, batch):
+        if keras.backend.backend() == "tensorflow":
+            return {"vectors": self.pool.compute(self.model, batch)}
+
+        def predict(*values):
+            columns = {name: x[:, None] for name, x in zip(batch, values, strict=True)}
+            return predict_on_batch(self._trained_model, columns)[:, 0]
+
+        vectors = tf.numpy_function(predict, list(batch.values()), tf.float32)
+        return {"vectors": tf.ensure_shape(vectors, (None, self.width))}
 
     @classmethod
     def from_preset(  # type: ignore[override]
@@ -193,9 +204,7 @@ class SentenceEncoder(KerasTraining, TextPipeline):
         )  # fmt: skip
         data = self._check_data(texts, scores, ("texts", "scores"))
         if validation_split:
-            if validation_data is not None:
-                raise UserError("`validation_split` cannot be combined with `validation_data`")
-            data, validation_data = split_columns(data, validation_split)
+            data, validation_data = split_columns(data, validation_split, validation_data)
         elif validation_data is not None:
             values = (validation_data, None)
             if scores is not None:
@@ -208,6 +217,8 @@ class SentenceEncoder(KerasTraining, TextPipeline):
             self.width,
         )  # fmt: skip
         if mini_batch_size is not None:
+            if keras.backend.backend() != "tensorflow":
+                raise UserError("`mini_batch_size` requires Keras' backend TensorFlow")
             BatchConfig(mini_batch_size).validate()
         if mini_batch_size != self._trained_model.mini_batch_size:
             self._trained_model.mini_batch_size, self._loss_arguments = mini_batch_size, ()

@@ -120,7 +120,7 @@ class SentenceLoss(keras.losses.Loss):
 
     def call(self, y_true, y_pred):
         sizes = self._dims or (y_pred.shape[-1],)
-        return tf.add_n([self._function(y_true, y_pred[..., :size]) for size in sizes])
+        return sum(self._function(y_true, y_pred[..., :size]) for size in sizes)
 
 
 def contrastive(_, vectors, temperature, symmetric):
@@ -130,31 +130,36 @@ def contrastive(_, vectors, temperature, symmetric):
     4.4; hard negatives are a third column). Scores are cosines divided by the `temperature`. With
     `symmetric`, the mean with finding the first text of each second one.
     """
-    vectors = tf.math.l2_normalize(vectors, -1)
-    columns = tf.unstack(vectors, axis=1)
-    first = tf.range(tf.shape(vectors)[0])
-    everything, offset = columns, 0
-    replica = tf.distribute.get_replica_context()
-    if replica is not None and replica.num_replicas_in_sync > 1:
-        sizes = replica.all_gather(tf.shape(vectors)[:1], 0)
-        offset = tf.reduce_sum(sizes[: replica.replica_id_in_sync_group])
-        everything = [replica.all_gather(x, 0) for x in columns]
-    labels = first + offset
-    find = functools.partial(_find, labels=labels, temperature=temperature)
-    losses = find(columns[0], tf.concat(everything[1:], 0))
+    columns = _unstack(ops.normalize(vectors))
+    labels = ops.arange(ops.shape(vectors)[0])
+    everything, offset = _of_all_replicas(columns)
+    find = functools.partial(_find, labels=labels + offset, temperature=temperature)
+    losses = find(columns[0], ops.concatenate(everything[1:]))
     if symmetric:
         losses = (losses + find(columns[1], everything[0])) / 2
     return losses
 
 
+def _of_all_replicas(tensors):
+    """Return tensors (B, ...) with the rows of all replicas, and the number of those before."""
+    replica = None
+    if keras.backend.backend() == "tensorflow":
+        replica = tf.distribute.get_replica_context()
+    if replica is None or replica.num_replicas_in_sync == 1:
+        return tensors, 0
+    sizes = replica.all_gather(tf.shape(tensors[0])[:1], 0)
+    offset = tf.reduce_sum(sizes[: replica.replica_id_in_sync_group])
+    return [replica.all_gather(x, 0) for x in tensors], offset
+
+
 def _find(queries, candidates, labels, temperature):
-    logits = tf.matmul(queries, candidates, transpose_b=True) / temperature
-    return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
+    logits = ops.matmul(queries, ops.transpose(candidates)) / temperature
+    return keras.losses.sparse_categorical_crossentropy(labels, logits, from_logits=True)
 
 
 def cosine(scores, vectors):
     """Return the squared differences of cosines and scores, (B,)."""
-    return tf.square(_cosines(vectors) - tf.cast(scores, tf.float32))
+    return ops.square(_cosines(vectors) - ops.cast(scores, "float32"))
 
 
 def cosent(scores, vectors, temperature):
@@ -163,31 +168,33 @@ def cosent(scores, vectors, temperature):
     It is the log of 1 plus the sum, over all two pairs, of e to the amount by which the cosine of
     the pair with the lower score is greater, divided by the `temperature` (CoSENT, Su 2022).
     """
-    cosines, scores = _cosines(vectors) / temperature, tf.cast(scores, tf.float32)
-    replica = tf.distribute.get_replica_context()
-    if replica is not None and replica.num_replicas_in_sync > 1:
-        cosines, scores = (replica.all_gather(x, 0) for x in (cosines, scores))
+    own = [_cosines(vectors) / temperature, ops.cast(scores, "float32")]
+    (cosines, scores), _ = _of_all_replicas(own)
     differences = cosines[:, None] - cosines[None, :]
     is_wrong_order = scores[:, None] < scores[None, :]
-    differences = tf.where(is_wrong_order, differences, -1e12)
-    loss = tf.reduce_logsumexp(tf.concat([[0.0], tf.reshape(differences, (-1,))], 0))
-    return tf.repeat(loss, tf.shape(vectors)[0])
+    differences = ops.reshape(ops.where(is_wrong_order, differences, -1e12), (-1,))
+    loss = ops.logsumexp(ops.concatenate([ops.zeros((1,)), differences]))
+    return ops.broadcast_to(loss, ops.shape(vectors)[:1])
 
 
 def triplet(_, vectors):
     """Return how much closer than the margin a negative is, in Euclidean distance, (B,)."""
-    anchor, positive, negative = tf.unstack(vectors, axis=1)
-    return tf.nn.relu(_distance(anchor, positive) - _distance(anchor, negative) + _MARGIN)
+    anchor, positive, negative = _unstack(vectors)
+    return ops.relu(_distance(anchor, positive) - _distance(anchor, negative) + _MARGIN)
 
 
 def _distance(a, b):
     # The square root has no gradient at 0.
-    return tf.sqrt(tf.maximum(tf.reduce_sum(tf.square(a - b), -1), 1e-12))
+    return ops.sqrt(ops.maximum(ops.sum(ops.square(a - b), -1), 1e-12))
 
 
 def _cosines(vectors):
-    a, b = tf.unstack(tf.math.l2_normalize(vectors, -1), axis=1)
-    return tf.reduce_sum(a * b, -1)
+    a, b = _unstack(ops.normalize(vectors))
+    return ops.sum(a * b, -1)
+
+
+def _unstack(vectors):
+    return [vectors[:, i] for i in range(vectors.shape[1])]
 
 
 # From the name of a loss to its function, the numbers of columns, and whether it needs scores.

@@ -25,6 +25,7 @@ from bert_tf.tasks.token_classification.features import NOT_WORD_START, convert_
 from bert_tf.tasks.token_classification.schemes import OUTSIDE, tag_names
 from bert_tf.tasks.token_classification.targets import encode_entities, encode_tags
 from bert_tf.tasks.token_classification.task import TokenClassificationTask
+from bert_tf.training.jax_devices import predict_on_batch
 
 _ARCHITECTURE = "BertForTokenClassification"
 _COLUMNS = ("input_ids", "tag_ids", "word_starts")
@@ -173,9 +174,7 @@ class TokenClassification(TaskPipeline):
         tag_weights = encoder.label_weights(class_weight)
         data = (texts, labels)
         if validation_split:
-            if validation_data is not None:
-                raise UserError("`validation_split` cannot be combined with `validation_data`")
-            data, validation_data = split_columns(data, validation_split)
+            data, validation_data = split_columns(data, validation_split, validation_data)
         elif validation_data is not None and (
             not isinstance(validation_data, (tuple, list)) or len(validation_data) != 2
         ):
@@ -255,9 +254,7 @@ class TokenClassification(TaskPipeline):
         with self._running_keras():
             for batch in dataset:
                 inputs = {name: x for name, x in batch.items() if name not in _COLUMNS[1:]}
-                outputs = self.model.predict_on_batch(inputs)
-                # With several devices each one answers for the whole batch.
-                outputs = {name: x[: len(inputs["input_ids"])] for name, x in outputs.items()}
+                outputs = predict_on_batch(self.model, inputs)
                 batches.append(task.predictions(outputs, batch))
         return {name: np.concatenate([x[name] for x in batches]) for name in batches[0]}
 

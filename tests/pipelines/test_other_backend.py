@@ -1,0 +1,136 @@
+"""The classes for strings on Keras' JAX backend: the same numbers as with TensorFlow.
+
+As a script, it prints what a class computes: `KERAS_BACKEND=jax python test_other_backend.py
+TextClassifier PRESET FOLDER`.
+"""
+
+import json
+import sys
+
+import numpy as np
+import pytest
+
+import bert_tf
+from bert_tf import modeling
+from bert_tf.modeling.layer_states import named_layers
+from tests.common import run_python
+
+TEXTS = ["a b c", "d e", "f g h i", "j", "a c", "b d f", "e", "g a"]
+LABELS = ["x", "y"] * 4
+SPANS = [[{"start": 0, "end": 1, "label": "L"}]] * 8
+CASES = {
+    "TextClassifier": ({"labels": ["x", "y"]}, (TEXTS, LABELS), {"text": TEXTS[0]}),
+    "TokenClassification": ({"labels": ["O", "B-L", "I-L"]}, (TEXTS, SPANS), {"text": TEXTS[0]}),
+    "QuestionAnswering": (
+        {"max_query_length": 4, "doc_stride": 4}, (["a"] * 8, TEXTS, [x[0] for x in TEXTS]),
+        {"question": "a", "context": TEXTS[2]},
+    ),
+    "SentenceEncoder": ({"layer": -1}, (list(zip(TEXTS, TEXTS[::-1], strict=True)),),
+                        {"text": TEXTS[0]}),
+}  # fmt: skip
+
+
+def compute(name, preset, folder, batch_size=3):
+    """Return losses, evaluation and predictions of a class, and write its exported model."""
+    import keras
+
+    _, data, row = CASES[name]
+    pipeline = getattr(bert_tf, name).from_preset(preset)
+    for _, layer in named_layers(pipeline.model):
+        if isinstance(layer, modeling.Dropout):
+            layer.rate = 0.0
+    history = pipeline.fit(
+        *data, validation_data=data if len(data) > 1 else data[0], epochs=2,
+        batch_size=int(batch_size), learning_rate=1e-3, shuffle=False, verbose=0,
+    )  # fmt: skip
+    pipeline.save_to_preset(f"{folder}/saved", overwrite=True)
+    path = pipeline.export(f"{folder}/export", warm_up=False)
+    evaluation = {}
+    if name != "SentenceEncoder":
+        evaluation = pipeline.evaluate(*data)
+    inputs = data[0][:2] if len(data) < 3 else data[0]
+    if name == "SentenceEncoder":
+        inputs = TEXTS
+    answers = pipeline.predict(*((inputs, data[1]) if name == "QuestionAnswering" else (inputs,)))
+    return {
+        "backend": keras.backend.backend(),
+        "history": {
+            key: list(map(float, x))
+            for key, x in history.history.items()
+            # Of two outputs, whose means Keras weighs differently on its backends.
+            if not key.endswith("_logits_loss")
+        },
+        "evaluation": {key: float(x) for key, x in evaluation.items()},
+        "answers": np.asarray(answers).tolist() if name == "SentenceEncoder" else answers,
+        "path": path,
+        "row": row,
+    }
+
+
+def make_preset(name, folder, tmp_path):
+    """Write a model with a head, which the backends would make of different random numbers."""
+    options = {**CASES[name][0], "max_seq_length": 12}
+    pipeline = getattr(bert_tf, name).from_preset(str(folder), **options)
+    pipeline.save_to_preset(tmp_path / "preset")
+    return str(tmp_path / "preset")
+
+
+def numbers(value):
+    """Yield the numbers in nested lists and dicts, with their place."""
+    if isinstance(value, dict):
+        value = [value[key] for key in sorted(value)]
+    if isinstance(value, list):
+        for x in value:
+            yield from numbers(x)
+    elif isinstance(value, (int, float)):
+        yield float(value)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(x, marks=[] if x == "TextClassifier" else pytest.mark.slow) for x in CASES],
+)
+def test_jax_gives_the_numbers_of_tensorflow(name, encoder_folder, tmp_path):
+    """Trained, evaluated, asked and exported, with batches of several sizes and lengths."""
+    pytest.importorskip("jax")
+    preset = make_preset(name, encoder_folder, tmp_path)
+    expected = compute(name, preset, str(tmp_path / "tf"))
+    environment = {"KERAS_BACKEND": "jax", "PYTHONPATH": ":".join(sys.path)}
+    arguments = (__file__, name, preset, tmp_path / "jax")
+    found = json.loads(run_python(*arguments, **environment).splitlines()[-1])
+    assert found.pop("backend") == "jax" and expected.pop("backend") == "tensorflow"
+    paths = found.pop("path"), expected.pop("path")
+    row = found.pop("row"), expected.pop("row")
+    np.testing.assert_allclose(list(numbers(found)), list(numbers(expected)), atol=2e-5)
+    answers = [list(numbers(bert_tf.serving.Predictor(path)([row[1]]))) for path in paths]
+    np.testing.assert_allclose(*answers, atol=2e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["TextClassifier", "SentenceEncoder"])
+def test_devices_of_jax_make_the_same_steps(name, encoder_folder, tmp_path):
+    """Four simulated devices, also with batches that they cannot share evenly."""
+    pytest.importorskip("jax")
+    environment = {"KERAS_BACKEND": "jax", "PYTHONPATH": ":".join(sys.path)}
+    preset, results = make_preset(name, encoder_folder, tmp_path), []
+    for count in (1, 4):
+        environment["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={count}"
+        # Examples that are compared cannot be repeated, so there the sizes divide.
+        size = 3 if name == "TextClassifier" else 4
+        arguments = (__file__, name, preset, tmp_path / str(count), size)
+        results.append(json.loads(run_python(*arguments, **environment).splitlines()[-1]))
+    # What is reported counts a filled batch as a whole one.
+    keys = ["answers"] if name == "TextClassifier" else ["answers", "history"]
+    one, four = (list(numbers({key: x[key] for key in keys})) for x in results)
+    np.testing.assert_allclose(four, one, atol=1e-5)
+
+
+def test_torch_is_refused():
+    pytest.importorskip("torch")
+    program = "import bert_tf; bert_tf.BertModel(bert_tf.BertConfig(9, 8, 1, 2, 8))"
+    with pytest.raises(AssertionError, match="UserError: Keras' backend torch is not supported"):
+        run_python("-c", program, KERAS_BACKEND="torch", PYTHONPATH=":".join(sys.path))
+
+
+if __name__ == "__main__":
+    print(json.dumps(compute(*sys.argv[1:])))
