@@ -61,6 +61,27 @@ def test_fit_computes_padding(encoder_folder, monkeypatch):
     assert seen == [False]
 
 
+def test_the_end_of_the_questions_is_validated_on(encoder_folder, monkeypatch):
+    seen = []
+    monkeypatch.setattr(
+        keras.Model, "fit", lambda model, data, **options: seen.append((data, options))
+    )
+    make(encoder_folder).fit(QUESTIONS, [CONTEXT] * 3, ANSWERS, validation_split=0.4)
+    ((data, options),) = seen
+    train, dev = (sum(len(ids["input_ids"]) for ids, *_ in x) for x in (
+        data, options["validation_data"]
+    ))  # fmt: skip
+    windows = [
+        sum(1 for _ in make(encoder_folder)._windows((QUESTIONS[i:j], [CONTEXT] * (j - i),
+            ANSWERS[i:j]), ["a", "b", "c"])) for i, j in ((0, 2), (2, 3))
+    ]  # fmt: skip
+    assert [train, dev] == windows
+    with pytest.raises(bert_tf.UserError, match="cannot be combined with `validation_data`"):
+        make(encoder_folder).fit(
+            QUESTIONS, [CONTEXT] * 3, ANSWERS, validation_split=0.4, validation_data=([], [], [])
+        )
+
+
 def test_batches_are_the_windows_of_the_script(encoder_folder):
     qa = make(encoder_folder)
     tokenizer = bert_tf.FullTokenizer(str(encoder_folder / "vocab.txt"))
