@@ -5,6 +5,7 @@ import os
 import tensorflow as tf
 
 from bert_tf import console
+from bert_tf.data import tables
 from bert_tf.data.tfds_builder import load_builder
 from bert_tf.errors import UserError, reason
 from bert_tf.io import files
@@ -103,6 +104,34 @@ def find_column(path, names, wanted, argument=None):
             f"{names}; name the column with `{argument}`"
         )
     return None
+
+
+def read_named_rows(path, table_format=None):
+    """Read a table whose first row names its columns; arguments as for `tables.read_rows`.
+
+    Returns:
+      The names, and an iterator of pairs of the place of a row for messages, and the row, a dict
+      from names to str. Instead of a bad row it has a str that says what is wrong.
+
+    Raises:
+      UserError: if the file cannot be read, or its first row.
+    """
+    rows = tables.read_rows(path, table_format)
+    number, names, problem = next(rows, (1, [], "the file is empty"))
+    if problem:
+        raise UserError(f"{path}, line {number}: {problem}")
+    names = [str(name).strip() for name in names]
+
+    def named(cells, problem):
+        if not problem and len(cells) != len(names):
+            # For example a comma that should be quoted: what follows it is in the wrong column.
+            problem = f"{len(cells)} columns, but the first line has {len(names)}"
+        try:
+            return problem or dict(zip(names, map(tables.as_text, cells), strict=True))
+        except ValueError as error:
+            return str(error)
+
+    return names, ((f"{path}, line {number}", named(*row)) for number, *row in rows)
 
 
 class TfdsRows:

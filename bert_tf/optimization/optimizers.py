@@ -27,10 +27,6 @@ COMPILED_SIZE = 2**14
 NO_DECAY = ("LayerNorm", "_norm", "bias")
 
 
-def _has_parameters(function):
-    return bool(inspect.signature(function).parameters)
-
-
 @keras.saving.register_keras_serializable("bert_tf")
 class AdamWeightDecay(keras.optimizers.Optimizer):
     """Adam (arXiv:1412.6980) with decoupled weight decay (arXiv:1711.05101), as in the release.
@@ -100,7 +96,8 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
                     "their global norm, after the sum over replicas; use `global_clipnorm`"
                 )
         is_schedule = isinstance(learning_rate, keras.optimizers.schedules.LearningRateSchedule)
-        if callable(learning_rate) and not is_schedule and _has_parameters(learning_rate):
+        is_function = callable(learning_rate) and not is_schedule
+        if is_function and inspect.signature(learning_rate).parameters:
             raise UserError(
                 "`learning_rate`: a function must have no arguments, as in Keras; for a rate that "
                 "depends on the step use `LinearWarmupDecay` or another schedule of Keras"
@@ -246,18 +243,16 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         pass
 
     def _backend_update_step(self, grads, trainable_variables, learning_rate):
-        if_finite = False
-        if _IS_TENSORFLOW:
-            grads = sum_over_replicas(list(grads))
-            if_finite = tf.distribute.get_strategy().num_replicas_in_sync > 1
+        grads = sum_over_replicas(list(grads)) if _IS_TENSORFLOW else grads
         indices = map(self._get_variable_index, trainable_variables)
         gradients = dict(zip(indices, grads, strict=True))
-        self._update_all(gradients, learning_rate, if_finite=if_finite)
+        has_replicas = _IS_TENSORFLOW and tf.distribute.get_strategy().num_replicas_in_sync > 1
+        self._update_all(gradients, learning_rate, if_finite=has_replicas)
 
     def _update_all(self, gradients, rate, is_finite=None, skipped_steps=0, if_finite=False):
         """Clip reduced gradients, a dict by index, and update the weights. Return their norm.
 
-        With `if_finite`, `is_finite` is whether this norm is.
+        With `if_finite`, only if this norm is finite.
         """
         gradients = {i: _float32(gradient) for i, gradient in gradients.items()}
         norm = _global_norm(list(gradients.values()))

@@ -326,7 +326,7 @@ class TextClassifier(TaskPipeline):
         encoder, is_dataset = self._encoder(), isinstance(data, tf.data.Dataset)
 
         def encode(texts, labels, weights=None):
-            texts = _as_tuple(texts)
+            texts = texts if isinstance(texts, tuple) else (texts,)
             self.config.bert_config.check_num_texts(len(texts))
             inputs = self._pad(self.tokenizer(*(tf.reshape(x, (-1,)) for x in texts)))
             targets = encoder.encode_tensor(labels, argument) if is_dataset else labels
@@ -342,10 +342,6 @@ class TextClassifier(TaskPipeline):
             return self._encode_batches(data, encode)
         lengths = tf.add_n([tf.strings.length(x) for x in data[0]]) if bucket else None
         return self._batches(data, encode, batch_size, shuffle, lengths)
-
-
-def _as_tuple(texts):
-    return texts if isinstance(texts, tuple) else (texts,)
 
 
 def _split(columns, share):

@@ -6,8 +6,7 @@ import re
 
 from bert_tf import console
 from bert_tf.data.columns import ID
-from bert_tf.data.rows import BadRows, find_column
-from bert_tf.data.tables import read_named_rows
+from bert_tf.data.rows import BadRows, find_column, read_named_rows
 from bert_tf.errors import UserError
 from bert_tf.tasks.multiple_choice.config import MultipleChoiceConfig
 

@@ -13,8 +13,8 @@ from bert_tf.configs.data_files import PARTS
 from bert_tf.data import records
 from bert_tf.data.columns import ID
 from bert_tf.data.feature_cache import digest, encode_batches, write_records
-from bert_tf.data.rows import BadRows, find_column, find_file
-from bert_tf.data.tables import find_format, read_named_rows
+from bert_tf.data.rows import BadRows, find_column, find_file, read_named_rows
+from bert_tf.data.tables import find_format
 from bert_tf.errors import UserError
 from bert_tf.tasks.sentence_embedding.config import SCORE_COLUMN, TEXT_COLUMNS
 from bert_tf.tasks.sentence_embedding.neighbors import l2_normalize
