@@ -84,6 +84,7 @@ def test_speed(monkeypatch):
 def test_the_command(run_script, tmp_path, monkeypatch, capsys):
     """The table, the JSON file, the measured speed, and the exit status."""
     monkeypatch.setattr(device_check.Checks, "all", lambda self: [*self.optimizer_steps()])
+    monkeypatch.setattr(speed, "_GAIN", 100)  # two sizes
     flags = ["--num_logical_devices=1", "--seconds=0", f"--model={tmp_path}"]
     with pytest.raises(bert_tf.UserError, match="--model has no effect with --quick"):
         run_script("bert-tf check", "--quick", *flags)

@@ -7,6 +7,7 @@ TextClassifier PRESET FOLDER`.
 import json
 import sys
 
+import keras
 import numpy as np
 import pytest
 
@@ -32,8 +33,6 @@ CASES = {
 
 def compute(name, preset, folder, batch_size=3):
     """Return losses, evaluation and predictions of a class, and write its exported model."""
-    import keras
-
     _, data, row = CASES[name]
     pipeline = getattr(bert_tf, name).from_preset(preset)
     for _, layer in named_layers(pipeline.model):
@@ -86,10 +85,8 @@ def numbers(value):
         yield float(value)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(x, marks=[] if x == "TextClassifier" else pytest.mark.slow) for x in CASES],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
 def test_jax_gives_the_numbers_of_tensorflow(name, encoder_folder, tmp_path):
     """Trained, evaluated, asked and exported, with batches of several sizes and lengths."""
     pytest.importorskip("jax")
@@ -125,11 +122,10 @@ def test_devices_of_jax_make_the_same_steps(name, encoder_folder, tmp_path):
     np.testing.assert_allclose(four, one, atol=1e-5)
 
 
-def test_torch_is_refused():
-    pytest.importorskip("torch")
-    program = "import bert_tf; bert_tf.BertModel(bert_tf.BertConfig(9, 8, 1, 2, 8))"
-    with pytest.raises(AssertionError, match="UserError: Keras' backend torch is not supported"):
-        run_python("-c", program, KERAS_BACKEND="torch", PYTHONPATH=":".join(sys.path))
+def test_torch_is_refused(monkeypatch):
+    monkeypatch.setattr(keras.backend, "backend", lambda: "torch")
+    with pytest.raises(bert_tf.UserError, match="Keras' backend torch is not supported"):
+        bert_tf.BertModel(bert_tf.BertConfig(9, 8, 1, 2, 8))
 
 
 if __name__ == "__main__":
