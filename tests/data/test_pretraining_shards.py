@@ -253,3 +253,28 @@ def test_empty_shards_and_the_names_of_all_are_logged(text_folder, caplog):
     assert "shards: " in caplog.text and "-00049-of-00050" in caplog.text
     assert " of 50 shards are empty: there are " in caplog.text
     assert "use a smaller `num_shards`" in caplog.text
+
+
+def test_few_questions_are_asked_about_many_shards(monkeypatch):
+    """Of an object store, each takes tens of milliseconds; the folder is listed instead."""
+    calls, count = [], 60
+    make_shards(num_shards=count).create()
+    expected = shard_contents()
+
+    def counted(name, function):
+        def call(path):
+            if ".work" not in str(path):  # which is local
+                calls.append(name)
+            return function(path)
+
+        return staticmethod(call)
+
+    for name in ("exists", "listdir"):
+        monkeypatch.setattr(files.Local, name, counted(name, getattr(files.Local, name)))
+    make_shards(num_shards=count).create()
+    assert 0 < len(calls) < count / 2
+    files.Local.remove("made/x-00007-of-00060")
+    calls.clear()
+    make_shards(num_shards=count).create()
+    assert 0 < len(calls) < count / 2
+    assert shard_contents() == expected

@@ -73,6 +73,18 @@ class Shards:
         count = self.num_shards
         return [f"{self._path}-{shard:05d}-of-{count:05d}" for shard in range(count)]
 
+    def _existing(self):
+        """Return the set of files of shards that exist.
+
+        From one list of the folder: an object store takes tens of milliseconds for each question.
+        """
+        folder = os.path.dirname(self._path)
+        system = files.system(self._path)
+        if folder and not system.exists(folder):
+            return set()
+        names = set(system.listdir(folder or "."))
+        return {path for path in self.paths() if os.path.basename(path) in names}
+
     def create(self, num_processes=1, max_memory_mb=0):
         """Create the missing shards and log a table of all; return the `Counts` of all.
 
@@ -114,15 +126,16 @@ class Shards:
         return total
 
     def _is_complete(self, metadata):
-        return "shards" in metadata and all(map(files.system(self._path).exists, self.paths()))
+        return "shards" in metadata and len(self._existing()) == self.num_shards
 
     def _complete(self, metadata, create_missing):
         """Create what is missing, and return the complete metadata."""
         files.make_folder(os.path.dirname(self._path))
         self._remove_temporary_files()
         files.write_text(self._metadata_path, to_json(metadata))
+        existing = self._existing()
         for shard, path in enumerate(self.paths()):
-            if not files.system(path).exists(path):
+            if path not in existing:
                 continue
             if "shards" in metadata:
                 self._work_dir.write_counts(shard, Counts(**metadata["shards"][shard]))
@@ -134,8 +147,7 @@ class Shards:
             create_missing()
         except UserError:
             # Without any results there is nothing to resume.
-            has_shards = any(map(files.system(self._path).exists, self.paths()))
-            if not has_shards and not self._work_dir.has_sizes():
+            if not self._existing() and not self._work_dir.has_sizes():
                 self._work_dir.remove()
                 files.system(self._path).remove(self._metadata_path)
             raise
@@ -170,10 +182,11 @@ class Shards:
 
         The counts may be in the work folder of another `work_dir`.
         """
+        existing = self._existing()
         return [
             shard
             for shard, path in enumerate(self.paths())
-            if not (files.system(path).exists(path) and self._work_dir.read_counts(shard))
+            if not (path in existing and self._work_dir.read_counts(shard))
         ]
 
     def check_unchanged(self):
@@ -187,13 +200,12 @@ class Shards:
     def _read_metadata(self):
         """Return the metadata of existing shards, new if there are none; check the fingerprint."""
         system = files.system(self._path)
-        existing = [path for path in self.paths() if system.exists(path)]
         path = self._metadata_path
         if not system.exists(path):
-            if existing:
+            if existing := self._existing():
                 raise UserError(
-                    f"`output_file`: {existing[0]} exists, but not {path} with its configuration; "
-                    "remove it or choose another name"
+                    f"`output_file`: {min(existing)} exists, but not {path} with its "
+                    "configuration; remove it or choose another name"
                 )
             return {"made_of": self._fingerprint}
         try:
