@@ -96,8 +96,8 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
                     "their global norm, after the sum over replicas; use `global_clipnorm`"
                 )
         is_schedule = isinstance(learning_rate, keras.optimizers.schedules.LearningRateSchedule)
-        is_function = callable(learning_rate) and not is_schedule
-        if is_function and inspect.signature(learning_rate).parameters:
+        has_arguments = callable(learning_rate) and inspect.signature(learning_rate).parameters
+        if has_arguments and not is_schedule:
             raise UserError(
                 "`learning_rate`: a function must have no arguments, as in Keras; for a rate that "
                 "depends on the step use `LinearWarmupDecay` or another schedule of Keras"
