@@ -235,7 +235,7 @@ def run_case(commands, script, folder, arguments):
         "squad/",
         "tagger/",
         "choice/",
-        "encoder/",
+        "sentences/",
     )
     # A command may overwrite the file that it is told to write.
     given = {argument.partition("=")[2] for argument in arguments}
