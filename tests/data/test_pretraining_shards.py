@@ -3,7 +3,12 @@
 import dataclasses
 import gzip
 import json
+import os
+import pathlib
 import random
+import signal
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -278,3 +283,32 @@ def test_few_questions_are_asked_about_many_shards(monkeypatch):
     make_shards(num_shards=count).create()
     assert 0 < len(calls) < count / 2
     assert shard_contents() == expected
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_dask_creates_the_same_shards(text_folder, is_killed):
+    """On several worker processes, also if one of them is killed in the middle."""
+    pytest.importorskip("apache_beam")
+    distributed = pytest.importorskip("distributed")
+    config = dataclasses.replace(CONFIG, dupe_factor=200)
+    make_shards("alone/x", config=config).create()
+    with distributed.LocalCluster(
+        n_workers=3, threads_per_worker=1, dashboard_address=None
+    ) as cluster:
+        option = f"--dask_client_address={cluster.scheduler_address}"
+
+        def kill():
+            while not list(pathlib.Path("made").glob("x-*.tmp-*")):
+                time.sleep(0.005)
+            (path, *_) = pathlib.Path("made").glob("x-*.tmp-*")
+            os.kill(int(path.name.rpartition("-")[2]), signal.SIGKILL)
+
+        killer = threading.Thread(target=kill, daemon=True)
+        if is_killed:
+            killer.start()
+        shards = make_shards(config=config)
+        pretraining.beam.create_shards(shards, "DaskRunner", [option])
+        assert not killer.is_alive()
+    assert shard_contents() == shard_contents("alone/x")
+    assert not list(pathlib.Path("made").glob("*.tmp-*"))

@@ -9,6 +9,9 @@ import re
 from bert_tf.data.pretraining.corpus import iter_chunks
 from bert_tf.errors import UserError
 
+# Runners whose names Beam does not know.
+_RUNNERS = {"DaskRunner": "apache_beam.runners.dask.dask_runner.DaskRunner"}
+
 
 def create_shards(shards, runner, options):
     """Create the missing `Shards` with a Beam runner; return the `Counts` of all.
@@ -23,7 +26,7 @@ def create_shards(shards, runner, options):
     except ImportError:
         raise UserError("`runner` requires Apache Beam: pip install 'bert_tf[beam]'") from None
     try:
-        options = PipelineOptions(options, runner=runner)
+        options = PipelineOptions(options, runner=_RUNNERS.get(runner, runner))
         pipeline = beam.Pipeline(options=options)
     except (ValueError, SystemExit) as error:  # Beam exits on flags that it cannot parse
         raise UserError(f"`runner={runner}`: {error}") from None
@@ -48,6 +51,11 @@ def create_shards(shards, runner, options):
             pipeline.run().wait_until_finish()
         except Exception as error:  # its class depends on the runner
             message = extract_user_error(error)
+            if type(error).__name__ == "KilledWorker":  # of Dask
+                message = (
+                    "several workers that worked on the same part were lost; run the command "
+                    "again, which keeps the shards that are complete"
+                )
             if not message:
                 raise
             raise UserError(message) from None

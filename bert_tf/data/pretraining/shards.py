@@ -151,6 +151,7 @@ class Shards:
                 self._work_dir.remove()
                 files.system(self._path).remove(self._metadata_path)
             raise
+        self._remove_temporary_files()  # of workers that were lost
         counts = list(map(self._work_dir.read_counts, range(self.num_shards)))
         total = sum(counts, Counts())
         if not total.instances:
