@@ -80,7 +80,7 @@ class Shards:
         """
         folder = os.path.dirname(self._path)
         system = files.system(self._path)
-        if folder and not system.exists(folder):
+        if folder and not system.isdir(folder):
             return set()
         names = set(system.listdir(folder or "."))
         return {path for path in self.paths() if os.path.basename(path) in names}
