@@ -24,7 +24,8 @@ MODULES = {"venv", "pip", "pytest", "build", "mkdocs", "mypy", "ruff"}
 OTHER_FLAGS = {
     "accelerator-type", "batching_parameters_file", "bert_hub_module_handle", "config_file",
     "depth", "editable", "enable_batching", "environment_config", "environment_type",
-    "dask_client_address", "experiment", "find-links", "flink_master", "help", "logdir", "model_base_path",
+    "dask_client_address",
+    "experiment", "find-links", "flink_master", "help", "logdir", "model_base_path",
     "na-prob-file", "name", "no-deps", "output", "port", "project", "quiet", "region",
     "rest_api_port", "saved-model", "saved_model_dir", "sdk_container_image",
     "spark_master_url", "strict", "temp_location", "verbosity", "zone",
