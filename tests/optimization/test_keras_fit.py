@@ -63,6 +63,7 @@ def test_an_overflow_on_another_replica_changes_no_weight():
     assert (model.get_weights()[0] != before[0]).all()
 
 
+@pytest.mark.slow  # test_modeling.py checks the shape
 def test_fit_with_fewer_rows_than_replicas():
     """The last batch has one row, so that a replica has none."""
     with mirrored(2).scope():
