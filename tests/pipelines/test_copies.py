@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import bert_tf
-from tests.pipelines.test_text_classifier import LABELS, TEXTS, make
+from tests.pipelines.classifier_helpers import LABELS, TEXTS, make
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import tensorflow as tf
 import bert_tf
 from bert_tf.pipelines.arguments import check_pairs
 from bert_tf.tasks.classification.labels import LabelEncoder
-from tests.pipelines.test_text_classifier import TEXTS, Frame, make
+from tests.pipelines.classifier_helpers import TEXTS, Frame, make
 
 
 @pytest.mark.parametrize("labels", [["neg", "pos"], ["0", "1"]])

@@ -1,6 +1,4 @@
-"""`TextClassifier`: fit on strings, predictions, presets, export, and its errors."""
-
-import dataclasses
+"""`TextClassifier`: fit on strings, predictions, presets, export."""
 
 import keras
 import numpy as np
@@ -9,22 +7,12 @@ import tensorflow as tf
 
 import bert_tf
 from bert_tf import checkpoints, serving, tasks
-from bert_tf.tasks.classification.examples import NumericFeature
-from bert_tf.tasks.classification.labels import LabelEncoder
 from bert_tf.tokenization.packing import pack_pair
+from tests.pipelines.classifier_helpers import LABELS, PAIRS, TEXTS, captured_fit, make
 from tests.pipelines.conftest import run_pipeline_test
 from tests.training.training_helpers import mirrored
 
 pytest.importorskip("tensorflow_text")
-
-TEXTS = ["a b", "c d e", "a", "c", "b a a d e f g h i", "c d"] * 2
-LABELS = ["pos", "neg"] * 6
-PAIRS = [("a b", "c"), ("c", "d e f"), ("a", ""), ("e", "a")]
-
-
-def make(folder, labels=("neg", "pos"), **options):
-    keras.utils.set_random_seed(0)
-    return bert_tf.TextClassifier.from_preset(folder, labels=labels, **options)
 
 
 class Recorder(keras.callbacks.Callback):
@@ -148,20 +136,6 @@ def test_scripts_read_the_folder(trained, run_script, tmp_path):
     )
     answers = serving.Predictor(str(tmp_path / "served"))([{"text": text} for text in TEXTS])
     assert [answer["label"] for answer in answers] == LABELS
-
-
-def captured_fit(classifier, *arguments, **options):
-    """Return the batches and the validation batches that `fit` gives to Keras."""
-    captured = {}
-
-    def fit(dataset, validation_data=None, **_):
-        captured["train"], captured["validation"] = dataset, validation_data
-        return keras.callbacks.History()
-
-    classifier.model.fit = fit
-    classifier.fit(*arguments, **options)
-    del classifier.model.fit
-    return captured["train"], captured["validation"]
 
 
 def test_bucketed_batches_have_texts_of_similar_length(encoder_folder, monkeypatch):
@@ -376,90 +350,6 @@ def test_one_output_is_a_score(transformers, encoder_folder, tmp_path):
         bert_tf.TextClassifier.from_preset(tmp_path / "choice")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"labels": None}, "`labels` must be given"),
-        ({"labels": "ab"}, "`labels`: .* single str"),
-        ({"labels": ["a"]}, "`labels`: expected at least two"),
-        ({"labels": ["a", "a"]}, "`labels`: a label occurs twice"),
-        ({"task_type": "regression"}, "`labels` cannot be combined with `task_type=regression`"),
-        ({"task_type": "tagging"}, "`task_type=tagging`: expected one of classification"),
-        ({"max_seq_length": 33}, "`max_seq_length=33` exceeds"),
-        ({"preset": "uncased"}, "`preset`: uncased is neither a published model"),
-    ],
-)
-def test_wrong_presets(encoder_folder, arguments, message):
-    options = {"preset": encoder_folder, "labels": ["a", "b"], **arguments}
-    with pytest.raises(bert_tf.UserError, match=message):
-        bert_tf.TextClassifier.from_preset(**options)
-
-
-DATASET = tf.data.Dataset.from_tensor_slices((["a", "b"], ["pos", "neg"]))
-# Its labels have the shape (None, None).
-UNKNOWN_COLUMNS = tf.data.Dataset.from_generator(
-    lambda: [(["a"], [["pos", "neg"]])],
-    output_signature=(tf.TensorSpec([None], tf.string), tf.TensorSpec([None, None], tf.string)),
-)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("a b", ["pos"]), "`texts`: expected a list of texts.*single str"),
-        ((["a", 3], ["pos", "neg"]), "`texts`: .*item 1 is 3"),
-        (([("a", "b", "c")], ["pos"]), "`texts`: .*item 0"),
-        (([], []), "`texts` is empty"),
-        ((["a"],), "`labels` must be given"),
-        ((["a", "b"], ["pos"]), "`texts` and `labels` .*2 and 1"),
-        ((["a", "b"], "ab"), "`labels`: .*single str"),
-        ((["a", "b"], ["pos", "bad"]), "`labels`: item 1 is 'bad', not one of the labels neg, pos"),
-        ((["a", "b"], ["pos", 2]), "`labels`: item 1 is 2"),
-        ((["a"], ["pos"], (["a"],)), "`validation_data`: expected"),
-        ((["a"], ["pos"], (tf.data.Dataset.range(1), ["a"])), "`validation_data`: expected"),
-        ((["a"], ["pos"], (["a"], ["x"])), "`validation_data`: item 0 is 'x'"),
-        ((["a"], ["pos"], None, 0.5), "`validation_split=0.5`"),
-        ((DATASET,), r"`texts`: expected batches of texts; call its method `batch"),
-        ((DATASET.batch(2), ["pos"]), "`labels` cannot be combined with a dataset"),
-        ((DATASET.batch(2).map(lambda x, y: x),), "`texts`: expected a dataset of"),
-        ((DATASET.batch(2).map(lambda x, y: (tf.strings.length(x), y)),), "must be strings"),
-        ((DATASET.batch(2).map(lambda x, y: (x, 0.5)),), "`texts`: the labels of the dataset"),
-        ((UNKNOWN_COLUMNS,), r"`texts`: the labels of the dataset have the shape \(None, None\)"),
-        ((DATASET.batch(2).repeat(),), "the number of batches .*`steps_per_epoch`"),
-    ],
-)
-def test_wrong_data(encoder_folder, arguments, message):
-    with pytest.raises(bert_tf.UserError, match=message):
-        make(encoder_folder).fit(*arguments, verbose=0)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"learning_rate": float("nan")}, "`learning_rate=nan`: expected a finite number"),
-        ({"learning_rate": -1}, "`learning_rate=-1`: expected a finite number of at least 0"),
-        ({"learning_rate": "1e-3"}, "`learning_rate='1e-3'`: expected a finite number"),
-        ({"batch_size": 0}, "`batch_size=0`: expected an integer between 1 and 1048576"),
-        ({"batch_size": 1.5}, "`batch_size=1.5`: expected an integer"),
-        ({"epochs": 0}, "`epochs=0`: expected an integer of at least 1"),
-        ({"epochs": True}, "`epochs=True`: expected an integer"),
-        ({"validation_split": float("nan")}, "`validation_split=nan`: expected a finite number"),
-        ({"shuffle": "no"}, "`shuffle='no'`: expected true or false"),
-        ({"steps_per_epoch": -1}, "`steps_per_epoch=-1`: expected an integer of at least 1"),
-    ],
-)
-def test_wrong_arguments_of_fit(encoder_folder, arguments, message):
-    with pytest.raises(bert_tf.UserError, match=f"^{message}"):
-        make(encoder_folder).fit(TEXTS, LABELS, verbose=0, **arguments)
-
-
-def test_wrong_batch_sizes_of_evaluate_and_predict(encoder_folder):
-    classifier = make(encoder_folder)
-    for run in (lambda: classifier.predict(TEXTS, 0), lambda: classifier.evaluate(["a"], [0], -1)):
-        with pytest.raises(bert_tf.UserError, match=r"^`batch_size="):
-            run()
-
-
 def test_fit_stops_if_the_loss_is_not_finite(encoder_folder):
     """With the sentence of the scripts; the weights cannot be used any more."""
     classifier = make(encoder_folder)
@@ -467,231 +357,6 @@ def test_fit_stops_if_the_loss_is_not_finite(encoder_folder):
     message = r"^loss is (nan|inf) at step [23]; load the model again, .*`learning_rate` may help$"
     with pytest.raises(bert_tf.UserError, match=message):
         classifier.fit(TEXTS, LABELS, batch_size=4, verbose=0)
-
-
-def test_weights_of_a_dataset_with_a_column_each(encoder_folder):
-    """Weights (B, 1) and labels (B, 1) give weights (B,), not (B, B)."""
-    labels, weights = tf.constant([["pos"], ["neg"]]), tf.constant([[2.0], [3.0]])
-    dataset = tf.data.Dataset.from_tensor_slices((["a", "b"], labels, weights)).batch(2)
-    for options, expected in (({}, [2.0, 3.0]), ({"class_weight": {"pos": 5.0}}, [10.0, 3.0])):
-        ((_, targets, found),), _ = captured_fit(make(encoder_folder), dataset, **options)
-        assert targets.numpy().tolist() == [1, 0] and found.numpy().tolist() == expected
-    wide = dataset.map(lambda x, y, w: (x, y, tf.tile(w, [1, 2])))
-    with pytest.raises(bert_tf.UserError, match=r"`texts`: the sample weights .* \(None, 2\)"):
-        make(encoder_folder).fit(wide)
-
-
-def test_a_tuple_of_one_text_is_no_pair(encoder_folder):
-    classifier = make(encoder_folder)
-    dataset = tf.data.Dataset.from_tensor_slices(((["a", "b"],), ["pos", "neg"])).batch(2)
-    ((batch, *_),), _ = captured_fit(classifier, dataset)
-    np.testing.assert_array_equal(
-        batch["input_ids"][:, :3], classifier.tokenizer(["a", "b"])["input_ids"]
-    )
-    assert classifier.config.num_texts == 1
-
-
-def test_labels_of_a_dataset_are_not_ignored(encoder_folder):
-    classifier = make(encoder_folder)
-    with pytest.raises(bert_tf.UserError, match="`labels` cannot be combined with a dataset"):
-        classifier.evaluate(DATASET.batch(2), ["pos", "neg"])
-
-
-class Frame:
-    """What is used of a DataFrame."""
-
-    def __init__(self, **columns):
-        self._values, self.columns = np.array(list(columns.values()), object).T, list(columns)
-
-    def __iter__(self):
-        return iter(self.columns)
-
-    def __getitem__(self, name):
-        return self._values[:, self.columns.index(name)]
-
-    def to_numpy(self):
-        return self._values
-
-
-@pytest.mark.parametrize("is_stand_in", [True, False])
-def test_data_frames(encoder_folder, is_stand_in):
-    frame, classifier = Frame, make(encoder_folder)
-    if not is_stand_in:
-        pandas = pytest.importorskip("pandas")
-        frame = lambda **columns: pandas.DataFrame(columns)  # noqa: E731
-    one, two = frame(x=["a", "b"]), frame(x=["a", "b"], y=["c", "d"])
-    assert classifier.predict(one) == classifier.predict(["a", "b"])
-    assert classifier.predict(two) == classifier.predict([("a", "c"), ("b", "d")])
-    ((_, targets),), _ = captured_fit(classifier, one, frame(label=["pos", "neg"]), epochs=1)
-    assert sorted(targets.numpy()) == [0, 1] and classifier.config.num_texts == 1
-    with pytest.raises(bert_tf.UserError, match=r"`texts`: expected .*item 0 is array"):
-        classifier.predict(frame(x=["a"], y=["b"], z=["c"]))
-
-
-def test_two_lists_are_pairs_and_keys_are_not_texts(encoder_folder):
-    classifier = make(encoder_folder)
-    expected = classifier.predict([("a", "c"), ("b", "d")])
-    assert classifier.predict((["a", "b"], ["c", "d"])) == expected
-    assert classifier.predict([["a", "c"], ["b", "d"]]) == expected
-    assert classifier.predict(tuple(np.array(["a", "b"]))) == classifier.predict(["a", "b"])
-    with pytest.raises(bert_tf.UserError, match=r"`texts\[0\]` and `texts\[1\]` must .*2 and 1"):
-        classifier.predict((["a", "b"], ["c"]))
-    for keyed in ({"a"}, {"a": 1}.keys()):
-        with pytest.raises(bert_tf.UserError, match=r"`texts`: expected a list of texts.* found a"):
-            classifier.predict(keyed)
-    with pytest.raises(bert_tf.UserError, match=r"`texts`: a column text or .* found a"):
-        classifier.predict({"a": 1})
-
-
-def test_buckets_that_would_be_ignored(encoder_folder):
-    classifier = make(encoder_folder)
-    with pytest.raises(bert_tf.UserError, match="`bucket_by_length` cannot be combined with a da"):
-        classifier.fit(DATASET.batch(2), bucket_by_length=True)
-    with pytest.raises(bert_tf.UserError, match="`bucket_by_length` requires `shuffle`"):
-        classifier.fit(["a"], ["pos"], bucket_by_length=True, shuffle=False)
-
-
-def test_unknown_label_in_a_dataset(encoder_folder):
-    classifier = make(encoder_folder)
-    classifier.compile("sgd", run_eagerly=True)
-    dataset = DATASET.map(lambda x, y: (x, y + "x")).batch(2)
-    with pytest.raises(bert_tf.UserError, match=r"`texts`: the dataset has a label .*neg, pos$"):
-        classifier.fit(dataset, verbose=0)
-
-
-def test_wrong_weights(encoder_folder):
-    classifier = make(encoder_folder)
-    with pytest.raises(bert_tf.UserError, match=r"`class_weight`: 'x': 1.0, not one of"):
-        classifier.fit(["a"], ["pos"], class_weight={"x": 1.0})
-    with pytest.raises(bert_tf.UserError, match="`texts` and `sample_weight`"):
-        classifier.fit(["a"], ["pos"], sample_weight=[1.0, 2.0])
-    classifier.config = dataclasses.replace(classifier.config, task_type="multi_label")
-    with pytest.raises(bert_tf.UserError, match=r"`class_weight`.*`task_type=multi_label`"):
-        classifier.fit(["a"], [["pos"]], class_weight={"x": 1.0})
-
-
-def test_labels_that_are_numbers():
-    encoder = LabelEncoder("classification", ["1", "2", "3"])
-    assert encoder.encode([1, "2", np.int64(3)], "labels").tolist() == [0, 1, 2]
-    assert encoder.encode_tensor(tf.constant([1, 3]), "labels").numpy().tolist() == [0, 2]
-    with pytest.raises(bert_tf.UserError, match="item 0 is 0"):
-        encoder.encode([0], "labels")
-    encoder = LabelEncoder("multi_label", ["0", "1"])
-    assert encoder.encode([[1], [0, 1], np.array([0, 1])], "labels").tolist() == [
-        [0, 1], [1, 1], [0, 1],
-    ]  # fmt: skip
-    encoder = LabelEncoder("multi_label", ["x", "y"])
-    assert encoder.encode([["y"], [0, 1], []], "labels").tolist() == [[0, 1], [0, 1], [0, 0]]
-    for row in ([0, 2], [0, 1, 1], "x", ["z"]):
-        with pytest.raises(bert_tf.UserError, match="`labels`: item 0"):
-            encoder.encode([row], "labels")
-
-
-@pytest.mark.parametrize(
-    ("changes", "match"),
-    [
-        ({"long_documents": "windows"}, "`preset`: .* reads long texts in windows"),
-        ({"numeric_features": (NumericFeature("age", 1.0, 2.0),)}, "`preset`: .* the numbers age"),
-    ],
-)
-def test_models_with_other_inputs_are_refused(encoder_folder, tmp_path, changes, match):
-    classifier = make(encoder_folder)
-    classifier.config = dataclasses.replace(classifier.config, **changes)
-    classifier.save_to_preset(tmp_path / "saved")
-    with pytest.raises(bert_tf.UserError, match=match):
-        bert_tf.TextClassifier.from_preset(tmp_path / "saved")
-
-
-class Batches(keras.utils.PyDataset):
-    """Two batches of texts and label indices."""
-
-    def __len__(self):
-        return 2
-
-    def __getitem__(self, index):
-        part = slice(6 * index, 6 * index + 6)
-        return np.array(TEXTS[part]), np.array([1, 0] * 3)
-
-
-def test_forms_of_the_arguments(encoder_folder):
-    """All forms of the same texts and labels give the same loss and the same answers."""
-    pd = pytest.importorskip("pandas")
-    classifier = make(encoder_folder)
-    ids = np.array([1, 0] * 6)
-    results = [
-        classifier.evaluate(texts, labels, verbose=0)["loss"]
-        for texts, labels in (
-            (TEXTS, LABELS), (tf.constant(TEXTS), tf.constant(ids)),
-            (pd.Series(TEXTS), ids[:, None]),
-            (pd.DataFrame({"text": TEXTS}), pd.DataFrame({"label": LABELS})), (Batches(), None),
-            (tf.data.Dataset.from_tensor_slices((TEXTS, np.eye(2)[ids])).batch(6), None),
-        )
-    ]  # fmt: skip
-    results += [
-        classifier.evaluate(x=TEXTS, y=LABELS, verbose=0, return_dict=True)["loss"],
-        classifier.evaluate(TEXTS, LABELS, verbose=0, return_dict=False)[0],
-    ]
-    np.testing.assert_allclose(results, results[0], rtol=1e-5)
-    expected = classifier.predict(TEXTS)
-    dataset = tf.data.Dataset.from_tensor_slices((TEXTS, LABELS)).batch(5)
-    for texts in (
-        np.array(TEXTS), tf.constant(TEXTS), pd.DataFrame({"text": TEXTS}), pd.Series(TEXTS),
-        Batches(), dataset, dataset.map(lambda x, _: x),
-    ):  # fmt: skip
-        assert classifier.predict(x=texts, verbose=0) == expected
-    assert classifier.predict(TEXTS[1]) == expected[1]
-    pairs = classifier.predict([("a", "b"), ("c", "d")])
-    columns = tf.data.Dataset.from_tensor_slices((["a", "c"], ["b", "d"]))
-    columns = columns.map(lambda a, b: ((a, b), 0)).batch(2)
-    for texts in ((["a", "c"], ["b", "d"]), pd.DataFrame([["a", "b"], ["c", "d"]]), columns):
-        assert classifier.predict(texts) == pairs
-    history = classifier.fit(x=Batches(), validation_data=Batches(), epochs=2, verbose=0)
-    assert len(history.history["val_loss"]) == 2
-
-
-@pytest.mark.parametrize(
-    ("labels", "message"),
-    [
-        ([[1, 1]] * 12, "numbers 0 and one 1"),
-        ([[0, 1, 0]] * 12, "expected a label, or 2 numbers 0 and one 1"),
-        ([0.5] * 12, "not one of the labels"),
-        ([2.0] * 12, "not one of the labels"),
-        ([None] * 12, "not one of the labels"),
-        ([float("nan")] * 12, "not one of the labels"),
-    ],
-)
-def test_wrong_forms_of_labels(encoder_folder, labels, message):
-    with pytest.raises(bert_tf.UserError, match=f"`labels`: item 0 is .*{message}"):
-        make(encoder_folder).evaluate(TEXTS, labels)
-
-
-def test_balanced_weights_are_those_of_scikit_learn():
-    sklearn = pytest.importorskip("sklearn.utils")
-    labels = np.array(["x", "y", "y", "z", "y", "x", "y"])
-    encoder = LabelEncoder("classification", ["w", "x", "y", "z"])
-    weights = encoder.label_weights("balanced", encoder.encode(labels, "labels"))
-    expected = sklearn.compute_class_weight("balanced", classes=np.unique(labels), y=labels)
-    np.testing.assert_allclose(weights, [1, *expected], rtol=1e-6)
-    for wrong, targets, message in (
-        ("balanced", None, "requires lists"),
-        ("even", [0], "expected a dict"),
-        ([1, 2], [0], "expected a dict"),
-    ):
-        with pytest.raises(bert_tf.UserError, match=f"`class_weight.*{message}"):
-            encoder.label_weights(wrong, targets)
-
-
-def test_losses_are_of_logits(encoder_folder):
-    losses = []
-    for loss in (None, "sparse_categorical_crossentropy", "categorical_crossentropy",
-                 keras.losses.SparseCategoricalCrossentropy(from_logits=True)):  # fmt: skip
-        classifier = make(encoder_folder)
-        classifier.compile("sgd", loss, metrics=["accuracy"])
-        losses.append(classifier.evaluate(TEXTS, LABELS, verbose=0)["loss"])
-    np.testing.assert_allclose(losses, losses[0], rtol=1e-6)
-    for loss in (keras.losses.SparseCategoricalCrossentropy(), "binary_crossentropy"):
-        with pytest.raises(bert_tf.UserError, match=r"from_logits=True|`loss=binary_crossentropy`"):
-            classifier.compile("sgd", loss)
 
 
 @pytest.mark.slow
@@ -715,9 +380,3 @@ def test_a_second_fit_reuses_the_compiled_step(encoder_folder):
         classifier.fit(TEXTS, LABELS, epochs=epochs, batch_size=6, verbose=0)
         assert classifier.model.train_function not in steps
         steps.append(classifier.model.train_function)
-
-
-def test_number_of_classes(encoder_folder):
-    assert make(encoder_folder, None, num_classes=3).config.labels == ("0", "1", "2")
-    with pytest.raises(bert_tf.UserError, match="`labels` and `num_classes` cannot"):
-        make(encoder_folder, num_classes=2)

@@ -1,0 +1,45 @@
+"""Classifiers to train in tests, what they give to Keras, and a stand-in for a DataFrame."""
+
+import keras
+import numpy as np
+
+import bert_tf
+
+TEXTS = ["a b", "c d e", "a", "c", "b a a d e f g h i", "c d"] * 2
+LABELS = ["pos", "neg"] * 6
+PAIRS = [("a b", "c"), ("c", "d e f"), ("a", ""), ("e", "a")]
+
+
+def make(folder, labels=("neg", "pos"), **options):
+    keras.utils.set_random_seed(0)
+    return bert_tf.TextClassifier.from_preset(folder, labels=labels, **options)
+
+
+def captured_fit(classifier, *arguments, **options):
+    """Return the batches and the validation batches that `fit` gives to Keras."""
+    captured = {}
+
+    def fit(dataset, validation_data=None, **_):
+        captured["train"], captured["validation"] = dataset, validation_data
+        return keras.callbacks.History()
+
+    classifier.model.fit = fit
+    classifier.fit(*arguments, **options)
+    del classifier.model.fit
+    return captured["train"], captured["validation"]
+
+
+class Frame:
+    """What is used of a DataFrame."""
+
+    def __init__(self, **columns):
+        self._values, self.columns = np.array(list(columns.values()), object).T, list(columns)
+
+    def __iter__(self):
+        return iter(self.columns)
+
+    def __getitem__(self, name):
+        return self._values[:, self.columns.index(name)]
+
+    def to_numpy(self):
+        return self._values

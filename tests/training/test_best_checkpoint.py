@@ -1,0 +1,218 @@
+"""The best checkpoint of a run: chosen by evaluations, kept, resumed; and early stopping."""
+
+import json
+import os
+import signal
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import bert_tf
+from bert_tf import checkpoints, configs, optimization, tasks, training
+from tests.training.training_helpers import (
+    Batches,
+    SomeBatches,
+    assert_same,
+    config,
+    one_device,
+    tensors,
+)
+
+
+class ScriptedTask(tasks.PretrainingTask):
+    """A task whose metrics are given by the test, evaluation by evaluation."""
+
+    metric_names = ("accuracy", "loss")
+    script = ()
+    num_evaluations = 0
+
+    def metrics(self, predictions):
+        value = self.script[self.num_evaluations]
+        self.num_evaluations += 1
+        return {"accuracy": value, "loss": -value}
+
+
+def run_scripted(output_dir, script, steps, start=0, **options):
+    """Train with an evaluation every 2 steps; the first has the value `script[start]`."""
+    training.set_seed(7)
+
+    def make_task():
+        task = ScriptedTask(config(0.1))
+        task.script, task.num_evaluations = script, start
+        return task
+
+    trainer = training.Trainer(make_task, one_device(), str(output_dir))
+    trainer.fit(
+        Batches(),
+        optimization.AdamWeightDecay(1e-3),
+        steps,
+        configs.TrainConfig(eval_steps=2, **options),
+        SomeBatches(),
+    )
+    return trainer
+
+
+def read_record(output_dir):
+    return json.loads((output_dir / "best" / "best.json").read_text())
+
+
+PATIENCE = {"best_metric": "accuracy", "early_stopping_patience": 2}
+
+
+@pytest.fixture(scope="module")
+def scripted(tmp_path_factory):
+    """The folder of a run that early stopping ended at step 8; the best is that of step 4."""
+    folder = tmp_path_factory.mktemp("scripted")
+    trainer = run_scripted(folder, [0.1, 0.5, 0.3, 0.4, 0.9], 100, **PATIENCE)
+    assert trainer.step == 8
+    return folder
+
+
+def test_best_checkpoint_is_kept(scripted):
+    expected = {"metric": "accuracy", "value": 0.5, "step": 4, "since": [6, 8]}
+    expected["data"] = SomeBatches.identity
+    assert read_record(scripted) == expected
+    assert sorted(os.listdir(scripted / "best")) == [  # the run's folder has no config either
+        "best.json",
+        "checkpoint",
+        "model.ckpt-4.data-00000-of-00001",
+        "model.ckpt-4.index",
+    ]
+    at_4 = checkpoints.ReleaseCheckpoint(str(scripted / "model.ckpt-4"))
+    best = tensors(scripted / "best")
+    assert not any("adam" in name for name in best), "only weights are kept"
+    for name, value in best.items():
+        np.testing.assert_array_equal(value, at_4.tensor(name))
+    trainer = training.Trainer(lambda: ScriptedTask(config(0.1)), one_device(), str(scripted))
+    trainer.use_best("accuracy")
+    assert trainer.step == 4
+    weight = training.checkpointing.weights(trainer.model)["bert/pooler/dense/kernel"]
+    np.testing.assert_array_equal(weight, best["bert/pooler/dense/kernel"])
+
+
+@pytest.mark.slow
+def test_best_loss_is_kept(tmp_path):
+    script = [0.1, 0.5, 0.3, 0.5]
+    run_scripted(tmp_path, script, 8, best_metric="loss", save_checkpoints_steps=4)
+    expected = {"metric": "loss", "value": -0.5, "step": 4, "since": [6, 8]}
+    expected["data"] = SomeBatches.identity
+    assert read_record(tmp_path) == expected
+
+
+def test_run_that_was_stopped_early_stays_stopped(scripted, caplog):
+    caplog.set_level("INFO")
+    run_scripted(scripted, [], 100, **PATIENCE)
+    assert "nothing to do, the run is at step 8 and was stopped early" in caplog.text
+
+
+@pytest.mark.slow
+def test_different_development_data_start_over(tmp_path, monkeypatch):
+    """For early stopping too; a finished run keeps its best checkpoint."""
+    run_scripted(tmp_path, [0.8, 0.7, 0.6], 100, **PATIENCE)
+    monkeypatch.setattr(SomeBatches, "identity", "other batches")
+    assert run_scripted(tmp_path, [0.3, 0.5, 0.4, 0.3], 100, **PATIENCE).step == 12
+    record = read_record(tmp_path)
+    assert (record["step"], record["value"], record["since"]) == (8, 0.5, [10, 12])
+    monkeypatch.setattr(SomeBatches, "identity", "yet other batches")
+    run_scripted(tmp_path, [], 12, **PATIENCE)
+    assert read_record(tmp_path) == record
+
+
+@pytest.mark.slow
+def test_best_checkpoint_survives_the_process(scripted, tmp_path):
+    """A second trainer knows what the first one found, and when."""
+    script = [0.1, 0.5, 0.3, 0.4, 0.9]
+    run_scripted(tmp_path, script, 6, **PATIENCE)
+    assert run_scripted(tmp_path, script, 100, start=3, **PATIENCE).step == 8
+    assert_same(scripted, tmp_path)
+
+
+def test_run_of_the_release_is_resumed(scripted, tmp_path, caplog):
+    """Its folders have weights, moments and the step, but no state of bert_tf."""
+    values = tensors(scripted)
+    assert any(name.startswith("bert_tf/") for name in values)
+    values = {name: x for name, x in values.items() if not name.startswith("bert_tf/")}
+    checkpoints.write(str(tmp_path / "model.ckpt-8"), values)
+    trainer = run_scripted(tmp_path, [0.1], 8)
+    assert "model.ckpt-8 has no dropout state" in caplog.text
+    assert trainer.step == 8
+
+
+@pytest.mark.slow
+def test_nan_is_not_the_best_and_ends_patience(tmp_path):
+    script = [np.nan, 0.5, np.nan, 0.4]
+    run_scripted(tmp_path / "some", script, 8, best_metric="accuracy")
+    assert read_record(tmp_path / "some")["step"] == 4
+    options = {"best_metric": "accuracy", "early_stopping_patience": 2}
+    assert run_scripted(tmp_path / "none", [np.nan] * 9, 18, **options).step == 4
+
+
+@pytest.mark.slow
+def test_best_of_later_steps_is_forgotten_when_a_run_is_reset(tmp_path, caplog):
+    options = {"best_metric": "accuracy", "save_checkpoints_steps": 2}
+    run_scripted(tmp_path, [0.1, 0.2, 0.9], 6, **options)
+    (tmp_path / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-4"\n')
+    run_scripted(tmp_path, [0.1, 0.3, 0.2], 8, best_metric="accuracy")
+    assert "is of step 6, but the run is at step 4" in caplog.text
+    record = read_record(tmp_path)
+    assert (record["step"], record["value"], record["since"]) == (6, 0.3, [8])
+
+
+@pytest.mark.slow
+def test_run_that_sigterm_stops_during_an_evaluation(scripted, tmp_path, monkeypatch):
+    """The step was saved before; the resumed run begins with the evaluation and is the same."""
+    evaluate = training.Trainer.evaluate
+
+    def interrupted(self, *args, **kwargs):
+        if self.task.num_evaluations == 1:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return evaluate(self, *args, **kwargs)
+
+    options = {**PATIENCE, "save_checkpoints_steps": 100}
+    script = [0.1, 0.5, 0.3, 0.4, 0.9]
+    with monkeypatch.context() as patch:
+        patch.setattr(training.Trainer, "evaluate", interrupted)
+        with pytest.raises(bert_tf.errors.Stopped, match="SIGTERM at step 4") as stopped:
+            run_scripted(tmp_path, script, 100, **options)
+    assert stopped.value.status == 75
+    assert tensors(tmp_path)["global_step"] == 4
+    assert read_record(tmp_path)["step"] == 2
+    run_scripted(tmp_path, script, 100, start=1, **options)
+    assert read_record(tmp_path) == read_record(scripted)
+    assert_same(scripted, tmp_path)
+    assert_same(scripted / "best", tmp_path / "best")
+
+
+@pytest.mark.slow
+def test_evaluation_does_not_change_the_training(scripted, tmp_path):
+    trainer = training.Trainer(
+        lambda: tasks.PretrainingTask(config(0.1)), one_device(), str(tmp_path)
+    )
+    trainer.fit(Batches(), optimization.AdamWeightDecay(1e-3), 8)
+    assert_same(scripted, tmp_path)
+    steps = {
+        event.step
+        for path in (scripted / "eval").iterdir()
+        for event in tf.compat.v1.train.summary_iterator(str(path))
+        if event.summary.value
+    }
+    assert steps == {2, 4, 6, 8}
+
+
+def test_metrics_are_checked_before_training(tmp_path):
+    with pytest.raises(bert_tf.UserError, match=r"`best_metric`: f1 .*accuracy, loss"):
+        run_scripted(tmp_path, [], 4, best_metric="f1")
+    (tmp_path / "best").mkdir()
+    record = {"metric": "loss", "value": 0.1, "step": 2, "since": []}
+    (tmp_path / "best" / "best.json").write_text(json.dumps(record))
+    with pytest.raises(bert_tf.UserError, match=r"`best_metric=accuracy`.*best by 'loss'"):
+        run_scripted(tmp_path, [0.1, 0.2], 8, best_metric="accuracy")
+
+
+def test_missing_best_checkpoint_is_an_error(tmp_path):
+    trainer = training.Trainer(lambda: ScriptedTask(config()), one_device(), str(tmp_path))
+    with pytest.raises(bert_tf.UserError, match=r"`best_metric`: .*best has no checkpoint"):
+        trainer.use_best("accuracy")
+    with pytest.raises(bert_tf.UserError, match=r"`best_metric`: f1 is not a metric.*accuracy"):
+        trainer.use_best("f1")
