@@ -31,7 +31,7 @@ RECORDED = pathlib.Path(__file__).parent / "recorded"
 # Half the distance between 1 and the next number that the factors of products are rounded to.
 ROUNDING = {"float16": 2.0**-11, "tf32": 2.0**-11, "bfloat16": 2.0**-8}
 
-_STEPS, _BATCH, _RATE = 3, 16, 1e-3
+_STEPS, _RATE = 3, 1e-3
 _SIZES = {"S": 16, "P": 3}
 
 
@@ -75,7 +75,8 @@ class Checks:
         self._config = BertConfig.from_dict(config)
         self._recorded = dict(np.load(RECORDED / "io.npz"))
         self._batch = {k: x for k, x in self._recorded.items() if not k.startswith("out_")}
-        self._reference = None
+        # Divides over any number of replicas, and into two parts on each.
+        self._batch_size = 8 * strategy.num_replicas_in_sync
 
     def all(self):
         """Yield every `Check`."""
@@ -196,7 +197,9 @@ class Checks:
         """Weights of a run that was stopped and resumed, compared with an undisturbed one."""
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "records")
-            rows = [{name: x[i % 4] for name, x in self._batch.items()} for i in range(_BATCH)]
+            rows = [
+                {name: x[i % 4] for name, x in self._batch.items()} for i in range(self._batch_size)
+            ]
             with records.writing([path], records.PRETRAINING) as write:
                 for row in rows:
                     write(row)
@@ -209,7 +212,7 @@ class Checks:
                         lambda: PretrainingTask(self._config), self.strategy, output_dir
                     )
                     data = input_pipeline.TrainingInput(
-                        [path], records.PRETRAINING, _SIZES, _BATCH, 0
+                        [path], records.PRETRAINING, _SIZES, self._batch_size, 0
                     )
                     trainer.fit(data, _optimizer(4), last)
                 found.append({name: x.numpy() for name, x in weights(trainer.model).items()})
@@ -266,8 +269,10 @@ class Checks:
             optimizer = _optimizer(_STEPS)
             optimizer.build(variables)
             step = TrainStep(task, optimizer, TrainConfig(**options))
-        batch = {name: np.concatenate([x] * (_BATCH // 4)) for name, x in self._batch.items()}
-        size = _BATCH // strategy.num_replicas_in_sync
+        batch = {
+            name: np.concatenate([x] * (self._batch_size // 4)) for name, x in self._batch.items()
+        }
+        size = self._batch_size // strategy.num_replicas_in_sync
 
         def share(context):
             start = context.replica_id_in_sync_group * size
