@@ -27,6 +27,16 @@ SCRIPTS = [
 NUMBA = "numba>=0.60"
 RUFF = "ruff>=0.17,<0.18"
 
+# An extra of its own, because pip would put this package over a tensorflow-cpu, tensorflow-tpu or
+# tf-nightly that is installed: it does not know that they are the same.
+TENSORFLOW = [
+    "tensorflow>=2.20,<2.22",
+    # TensorFlow 2.21 names TensorBoard as an extra only, and the summaries need a viewer.
+    "tensorboard",
+    # Tokenizes inside the graph; there is no package for Windows, where Python tokenizes.
+    "tensorflow-text>=2.20,<2.22; platform_system != 'Windows'",
+]
+
 # The pages as a site. The reference is made from the sources, with signatures formatted by ruff.
 DOCS = [
     "mkdocs>=1.6,<1.7",
@@ -93,10 +103,13 @@ setup(
     scripts=SCRIPTS,
     entry_points={"console_scripts": ["bert-tf = bert_tf.cli.main:main"]},
     python_requires=">=3.10,<3.14",
+    # The lower bounds are met by what a Colab runtime has, so that nothing of it is replaced.
     install_requires=[
-        "absl-py>=2.0",
-        # 4.0 is the first version that keeps the holder's process ID in a lock file.
-        "filelock>=4.0",
+        "absl-py>=1.4",
+        # `filelock` requires it for the process ID in a lock file.
+        "exceptiongroup; python_version < '3.11'",
+        # 3.32.3 is the first version that keeps the holder's process ID in a lock file.
+        "filelock>=3.32.3",
         # Checksums of TFRecord files.
         "google-crc32c>=1.5",
         "keras>=3.12",
@@ -105,14 +118,9 @@ setup(
         # Metrics.
         "scikit-learn>=1.3",
         "scipy>=1.11",
-        "tensorflow>=2.20,<2.22",
-        # TensorFlow 2.21 names TensorBoard as an extra only, and the summaries need a viewer.
-        "tensorboard",
         # An input of run_classifier.py. 4.9.10 imports importlib_resources and does not name it.
         "tensorflow-datasets>=4.9.7",
         "importlib_resources",
-        # Tokenizes inside the graph; there is no package for Windows, where Python tokenizes.
-        "tensorflow-text>=2.20,<2.22; platform_system != 'Windows'",
         # Hugging Face folders, read and written.
         "safetensors>=0.4",
         # Learns vocabularies.
@@ -121,8 +129,10 @@ setup(
         "urllib3>=2.0",
     ],
     extras_require={
+        "tensorflow": TENSORFLOW,
         "docs": DOCS,
         "test": [
+            *TENSORFLOW,
             *DOCS,
             "huggingface_hub>=0.30",
             "hypothesis>=6.100",

@@ -9,6 +9,7 @@ for TensorFlow, which takes seconds to import.
 """
 
 import importlib
+import importlib.util
 from typing import TYPE_CHECKING
 
 from bert_tf import keras_registry, lazy
@@ -88,6 +89,13 @@ _NAMES = {
 
 
 __all__ = [*_PACKAGES, *_NAMES]
+
+# `setup.py` leaves it to the user which package provides it.
+if importlib.util.find_spec("tensorflow") is None:
+    raise ImportError(
+        "bert_tf requires TensorFlow, which is not installed: pip install 'bert_tf[tensorflow]'; "
+        "for tensorflow-cpu, tensorflow-tpu or tf-nightly see docs/versions.md"
+    )
 
 keras_registry.install()
 # `from_preset` of the models and of the tokenizers, whose packages `checkpoints` imports.

@@ -45,9 +45,6 @@ def locked(folder, argument, activity):
     while not lock.is_locked:
         try:
             os.makedirs(folder, exist_ok=True)
-            # Older versions of filelock follow the link and truncate its target.
-            if os.path.islink(path):
-                raise OSError(errno.ELOOP, f"{path} is a symbolic link")
             lock.acquire()
         except filelock.Timeout:
             pid = "unknown"

@@ -354,8 +354,10 @@ def tensorflow_text():
     try:
         import tensorflow_text
     except ImportError as error:
+        minor = ".".join(tf.__version__.split(".")[:2])
         raise UserError(
-            f"tokenizing inside the graph needs the package tensorflow-text ({error})"
+            f"tokenizing inside the graph needs the package tensorflow-text ({error}); "
+            f"its version must be that of TensorFlow, {minor}"
         ) from None
     return tensorflow_text
 

@@ -259,26 +259,3 @@ def test_the_reference_shows_options_and_examples(site):
     text = (site / "api" / "training" / "index.html").read_text(encoding="utf-8")
     assert "<p>Total batch size for training.</p>" in text  # the help of an option
     assert '<span class="gp">&gt;&gt;&gt; </span>' in text
-
-
-@pytest.mark.parametrize(
-    "page", ["docs/devices.md", "notebooks/bert_finetuning_with_cloud_tpus.ipynb"]
-)
-def test_packages_installed_for_tpus(root, page):
-    """They are installed without dependencies: the list must have those of setup.py by name."""
-    (required,) = (
-        keyword.value.elts
-        for node in ast.walk(ast.parse((root / "setup.py").read_text("utf-8")))
-        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "setup"
-        for keyword in node.keywords
-        if keyword.arg == "install_requires"
-    )
-    names = {re.match(r"[\w-]+", ast.literal_eval(element))[0] for element in required}
-    # Installed before, or by these packages.
-    names -= {"tensorflow", "tensorflow-text", "numpy", "urllib3"}
-    (listed,) = re.findall(
-        r"install --quiet (absl-py.*?tqdm)", (root / page).read_text(), re.DOTALL
-    )
-    assert {
-        re.match(r"[\w-]+", word)[0] for word in re.findall(r"[a-z][^\s\"'\\]+", listed)
-    } == names

@@ -18,6 +18,16 @@ SCRIPTS = {
     "export_model.py",
 }  # fmt: skip
 
+# Versions in a Colab runtime, from its published list of August 2026. A TPU runtime has the same,
+# without TensorFlow and TensorBoard.
+COLAB = {
+    "absl-py": "1.4.0", "filelock": "3.32.3", "google-crc32c": "1.8.0", "keras": "3.13.2",
+    "numpy": "2.1.3", "requests": "2.32.4", "safetensors": "0.8.0", "scikit-learn": "1.6.1",
+    "scipy": "1.16.3", "tensorboard": "2.20.0", "tensorflow": "2.20.0",
+    "tensorflow-datasets": "4.9.10", "tensorflow-text": "2.20.1", "tokenizers": "0.22.2",
+    "tqdm": "4.67.3", "urllib3": "2.5.0",
+}  # fmt: skip
+
 
 @pytest.fixture(scope="module")
 def wheel(root, tmp_path_factory):
@@ -70,6 +80,35 @@ def test_metadata_for_an_index(root, wheel):
     classifiers = metadata.get_all("Classifier")
     assert {"Typing :: Typed", "Programming Language :: Python :: 3.13"} <= set(classifiers)
     assert "question answering" in metadata["Keywords"]
+
+
+def test_no_package_of_a_runtime_is_replaced(wheel):
+    """TensorFlow is an extra, and Colab's versions meet every bound."""
+    requirements = pytest.importorskip("packaging.requirements")
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith("/METADATA"))
+        metadata = email.message_from_bytes(archive.read(name))
+    needed = {"": set(), "tensorflow": set()}
+    for text in metadata.get_all("Requires-Dist"):
+        requirement = requirements.Requirement(text)
+        for extra, names in needed.items():
+            if not requirement.marker or requirement.marker.evaluate(
+                {"extra": extra, "python_version": "3.13"}
+            ):
+                names.add(requirement.name)
+                assert requirement.specifier.contains(COLAB.get(requirement.name, "0")), text
+    assert needed["tensorflow"] - needed[""] == {"tensorflow", "tensorboard", "tensorflow-text"}
+    assert needed[""] - set(COLAB) == {"importlib_resources"}
+
+
+def test_import_without_tensorflow(root):
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", "import bert_tf"],
+        env={"PYTHONPATH": str(root)}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode and done.stderr.splitlines()[-1].startswith(
+        "ImportError: bert_tf requires TensorFlow, which is not installed: pip install "
+    )
 
 
 @pytest.mark.slow  # what is in the wheel is checked above
