@@ -143,6 +143,7 @@ setup(
             "nbformat>=5.10",
             NUMBA,
             "openpyxl>=3.1",
+            "pandas>=2.2",
             "pyarrow>=15",
             "pytest>=8.0",
             "pytest-xdist>=3.5",
@@ -168,6 +169,6 @@ setup(
         # --config=FILE.yaml.
         "yaml": ["PyYAML>=6"],
         # notebooks/, and a Jupyter to open them with.
-        "notebooks": ["jupyterlab>=4.0", "matplotlib>=3.8"],
+        "notebooks": ["jupyterlab>=4.0", "matplotlib>=3.8", "pandas>=2.2"],
     },
 )

@@ -211,3 +211,17 @@ def progress(what, source):
     ticker = Ticker(what, source.unit, total=source.total)
     yield lambda: ticker.add(source.done - ticker.count)
     ticker.done()
+
+
+@contextlib.contextmanager
+def only_errors(*names):
+    """Silence other messages of loggers."""
+    loggers = [logging.getLogger(name) for name in names]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)

@@ -1,15 +1,14 @@
 """Check on this machine's devices that results are right, and how fast they come."""
 
-import contextlib
 import dataclasses
 import json
-import logging
 import platform
 import time
 
 from absl import flags
 
 import bert_tf
+from bert_tf import console
 from bert_tf.cli.flags import FLAGS, define_options, from_flags
 from bert_tf.configs.model import BertConfig
 from bert_tf.configs.train import DeviceConfig
@@ -50,7 +49,7 @@ def main():
     checks = bert_tf.device_check.Checks(strategy, dtypes)
     report = describe(strategy)
     write("\n".join(f"{name:<17}{value}" for name, value in report.items()) + "\n")
-    with only_errors("bert_tf", "absl"):  # training and export log, too
+    with console.only_errors("bert_tf", "absl"):  # training and export log, too
         report["checks"] = run_checks(checks)
         report["speed"] = [] if FLAGS.quick else measure(strategy, config, dtypes)
     if FLAGS.output_file:
@@ -61,20 +60,6 @@ def main():
             f"{len(failed)} of {len(report['checks'])} checks failed: {'; '.join(failed)}"
         )
     write(f"\nall {len(report['checks'])} checks passed\n")
-
-
-@contextlib.contextmanager
-def only_errors(*names):
-    """Silence other messages of loggers."""
-    loggers = [logging.getLogger(name) for name in names]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)
 
 
 def describe(strategy):

@@ -71,10 +71,15 @@ class TfdsTextSource:
 def load_builder(name, data_dir):
     """Return the builder of a dataset, prepared if necessary; raise UserError if that fails."""
     try:
-        import tensorflow_datasets as tfds
+        # `import tensorflow_datasets` hides some errors of its own imports.
+        import tensorflow_datasets.public_api as tfds
     except ImportError:
         raise UserError(
             "`tfds_name` requires tensorflow-datasets: pip install tensorflow-datasets"
+        ) from None
+    except Exception as error:  # such as the VersionError of protobuf
+        raise UserError(
+            f"`tfds_name`: tensorflow-datasets cannot be imported ({reason(error)})"
         ) from None
     try:
         builder = tfds.builder(name, data_dir=data_dir)

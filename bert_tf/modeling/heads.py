@@ -211,9 +211,6 @@ class PoolWindows(keras.layers.Layer):
         weights = ops.cast(is_real, logits.dtype)
         return ops.sum(logits * weights, 1) / ops.maximum(ops.sum(weights, 1), 1.0)
 
-    def compute_output_shape(self, logits_shape, input_mask_shape):
-        return (input_mask_shape[0], logits_shape[-1])
-
 
 # The feature-based approaches of the paper (arXiv:1810.04805, table 7) and the layers that each
 # combines; None for all.

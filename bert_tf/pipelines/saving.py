@@ -114,16 +114,18 @@ class Pipeline:
                 f"pipeline = bert_tf.{type(self).__name__}.from_preset(sys.argv[1]); "
                 "print(pipeline.export(**json.loads(sys.argv[2])))"
             )
+            # JAX has the memory of the GPUs.
+            variables = {"KERAS_BACKEND": "tensorflow", "CUDA_VISIBLE_DEVICES": "-1"}
             done = subprocess.run(
                 [sys.executable, "-c", program, preset, json.dumps(arguments)],
-                env={**environment(), "KERAS_BACKEND": "tensorflow"},
+                env={**environment(), **variables},
                 capture_output=True,
                 text=True,
             )
         if done.returncode:
             message = (done.stderr.strip().splitlines() or ["no message"])[-1]
             raise UserError(f"the export with TensorFlow failed: {message}")
-        return done.stdout.splitlines()[-1]
+        return os.path.join(folder, os.path.basename(done.stdout.splitlines()[-1]))
 
     def save_to_preset(self, folder: str | os.PathLike, overwrite: bool = False) -> None:
         """Write the model to a folder that `from_preset` loads.

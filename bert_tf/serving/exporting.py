@@ -170,7 +170,8 @@ def _write(servable, folder):
         **(servable.metadata or {}),
     }
     with files.replacing_folder(folder) as temporary:
-        archive.write_out(temporary, verbose=False)
+        with console.only_errors("tensorflow"):  # it logs the name of the temporary folder
+            archive.write_out(temporary, verbose=False)
         tokens = {index: token for token, index in servable.tokenizer.vocab.items()}
         lists = {
             files.VOCABULARY: [tokens.get(index, "") for index in range(max(tokens) + 1)],

@@ -9,7 +9,14 @@ from bert_tf import console
 
 def use_all_devices():
     """On JAX, distribute data over all devices from now on, unless a distribution is set."""
-    if keras.backend.backend() != "jax" or keras.distribution.distribution() is not None:
+    if keras.backend.backend() != "jax":
+        return
+    # TensorFlow prepares the data on the host, and would reserve the memory of GPUs.
+    try:
+        tf.config.set_visible_devices([], "GPU")
+    except RuntimeError as error:
+        console.warning("TensorFlow keeps its memory of the GPUs, beside JAX: %s", error)
+    if keras.distribution.distribution() is not None:
         return
     devices = keras.distribution.list_devices()
     if len(devices) > 1:
