@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import signal
 import threading
 import time
@@ -13,7 +14,7 @@ import time
 import numpy as np
 import pytest
 
-from bert_tf import tokenization
+from bert_tf import console, tokenization
 from bert_tf.data import pretraining, record_files
 from bert_tf.data.pretraining import compiled
 from bert_tf.errors import UserError
@@ -287,12 +288,14 @@ def test_few_questions_are_asked_about_many_shards(monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("is_killed", [False, True])
-def test_dask_creates_the_same_shards(text_folder, is_killed):
+def test_dask_creates_the_same_shards(text_folder, is_killed, monkeypatch, caplog):
     """On several worker processes, also if one of them is killed in the middle."""
     pytest.importorskip("apache_beam")
     distributed = pytest.importorskip("distributed")
     config = dataclasses.replace(CONFIG, dupe_factor=200)
     make_shards("alone/x", config=config).create()
+    monkeypatch.setattr(console, "SECONDS_PER_LINE", 0.05)
+    caplog.set_level("INFO", logger="bert_tf")
     with distributed.LocalCluster(
         n_workers=3, threads_per_worker=1, dashboard_address=None
     ) as cluster:
@@ -310,5 +313,6 @@ def test_dask_creates_the_same_shards(text_folder, is_killed):
         shards = make_shards(config=config)
         pretraining.beam.create_shards(shards, "DaskRunner", [option])
         assert not killer.is_alive()
+    assert re.search(r"creating: \d+ of 3 shards", caplog.text)
     assert shard_contents() == shard_contents("alone/x")
     assert not list(pathlib.Path("made").glob("*.tmp-*"))

@@ -4,8 +4,11 @@ Each file is tokenized by one worker, and each shard is created by one worker. A
 access to the input and the output.
 """
 
+import contextlib
 import re
+import threading
 
+from bert_tf import console
 from bert_tf.data.pretraining.corpus import iter_chunks
 from bert_tf.errors import UserError
 
@@ -48,7 +51,8 @@ def create_shards(shards, runner, options):
             | "make" >> beam.Map(_create_shard, shards)
         )
         try:
-            pipeline.run().wait_until_finish()
+            with _progress(shards, len(missing), runner):
+                pipeline.run().wait_until_finish()
         except Exception as error:  # its class depends on the runner
             message = extract_user_error(error)
             if type(error).__name__ == "KilledWorker":  # of Dask
@@ -62,6 +66,27 @@ def create_shards(shards, runner, options):
         shards.check_unchanged()
 
     return shards.create_with(create)
+
+
+@contextlib.contextmanager
+def _progress(shards, num_missing, runner):
+    """Report how many shards exist, by listing their folder; runners report it each differently."""
+    console.info("creating %d shards with %s, after all texts are tokenized", num_missing, runner)
+    finished = threading.Event()
+    ticker = console.Ticker("creating", "shards", shards.num_shards, len(shards.existing()))
+
+    def watch():
+        while not finished.wait(console.SECONDS_PER_LINE):
+            if created := len(shards.existing()) - ticker.count:
+                ticker.add(created)
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        finished.set()
+        thread.join()
 
 
 def extract_user_error(error):

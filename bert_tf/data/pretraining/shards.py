@@ -73,7 +73,7 @@ class Shards:
         count = self.num_shards
         return [f"{self._path}-{shard:05d}-of-{count:05d}" for shard in range(count)]
 
-    def _existing(self):
+    def existing(self):
         """Return the set of files of shards that exist.
 
         From one list of the folder: an object store takes tens of milliseconds for each question.
@@ -126,14 +126,14 @@ class Shards:
         return total
 
     def _is_complete(self, metadata):
-        return "shards" in metadata and len(self._existing()) == self.num_shards
+        return "shards" in metadata and len(self.existing()) == self.num_shards
 
     def _complete(self, metadata, create_missing):
         """Create what is missing, and return the complete metadata."""
         files.make_folder(os.path.dirname(self._path))
         self._remove_temporary_files()
         files.write_text(self._metadata_path, to_json(metadata))
-        existing = self._existing()
+        existing = self.existing()
         for shard, path in enumerate(self.paths()):
             if path not in existing:
                 continue
@@ -147,7 +147,7 @@ class Shards:
             create_missing()
         except UserError:
             # Without any results there is nothing to resume.
-            if not self._existing() and not self._work_dir.has_sizes():
+            if not self.existing() and not self._work_dir.has_sizes():
                 self._work_dir.remove()
                 files.system(self._path).remove(self._metadata_path)
             raise
@@ -183,7 +183,7 @@ class Shards:
 
         The counts may be in the work folder of another `work_dir`.
         """
-        existing = self._existing()
+        existing = self.existing()
         return [
             shard
             for shard, path in enumerate(self.paths())
@@ -203,7 +203,7 @@ class Shards:
         system = files.system(self._path)
         path = self._metadata_path
         if not system.exists(path):
-            if existing := self._existing():
+            if existing := self.existing():
                 raise UserError(
                     f"`output_file`: {min(existing)} exists, but not {path} with its "
                     "configuration; remove it or choose another name"
