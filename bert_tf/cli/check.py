@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 import platform
 import time
 
@@ -33,25 +34,37 @@ flags.DEFINE_string("output_file", None, "JSON file to write the results to, for
 _PACKAGES = ("tensorflow", "keras", "tensorflow-text", "numpy")
 
 
+# Those of Keras that the check runs on.
+BACKENDS = ("tensorflow", "jax")
+
+
 def main():
     for flag in ("model", "seconds"):
         if FLAGS.quick and FLAGS[flag].present:
             raise bert_tf.UserError(f"--{flag} has no effect with --quick")
     if FLAGS.output_file:
         bert_tf.io.files.check_writable(FLAGS.output_file, "output_file")
-    config = BertConfig(vocab_size=30522)
-    if FLAGS.model:
-        config = bert_tf.checkpoints.resolve(FLAGS.model).bert_config
     dtypes = ["float32"] if FLAGS.quick else FLAGS.dtype
-    if FLAGS.num_logical_devices:
-        bert_tf.device_check.set_logical_devices(FLAGS.num_logical_devices)
-    strategy = bert_tf.training.make_strategy(**dataclasses.asdict(from_flags(DeviceConfig())))
-    checks = bert_tf.device_check.Checks(strategy, dtypes)
-    report = describe(strategy)
+    on_jax = os.environ["KERAS_BACKEND"] == "jax"
+    strategy = None
+    if on_jax:
+        checks = _jax_checks(dtypes)
+    else:
+        config = BertConfig(vocab_size=30522)
+        if FLAGS.model:
+            config = bert_tf.checkpoints.resolve(FLAGS.model).bert_config
+        if FLAGS.num_logical_devices:
+            bert_tf.device_check.set_logical_devices(FLAGS.num_logical_devices)
+        strategy = bert_tf.training.make_strategy(**dataclasses.asdict(from_flags(DeviceConfig())))
+        checks = bert_tf.device_check.Checks(strategy, dtypes)
+    report = describe(checks)
     write("\n".join(f"{name:<17}{value}" for name, value in report.items()) + "\n")
+    if on_jax and not FLAGS.quick:
+        write("on JAX, float16, the optimizer alone, resuming and the speed are not checked\n")
     with console.only_errors("bert_tf", "absl"):  # training and export log, too
         report["checks"] = run_checks(checks)
-        report["speed"] = [] if FLAGS.quick else measure(strategy, config, dtypes)
+        with_speed = not (FLAGS.quick or on_jax)
+        report["speed"] = measure(strategy, config, dtypes) if with_speed else []
     if FLAGS.output_file:
         bert_tf.io.files.write_text(FLAGS.output_file, json.dumps(report, indent=2) + "\n")
     failed = [check["name"] for check in report["checks"] if not check["passed"]]
@@ -62,11 +75,20 @@ def main():
     write(f"\nall {len(report['checks'])} checks passed\n")
 
 
-def describe(strategy):
+def _jax_checks(dtypes):
+    """Return the `JaxChecks`; raise UserError for flags that only TensorFlow has."""
+    names = ["num_logical_devices", "model", "seconds", *dataclasses.asdict(DeviceConfig())]
+    for name in names:
+        if FLAGS[name].present:
+            raise bert_tf.UserError(f"--{name} has no effect with KERAS_BACKEND=jax")
+    if FLAGS["dtype"].present and "float16" in dtypes:
+        raise bert_tf.UserError("--dtype=float16 is checked on TensorFlow only")
+    return bert_tf.device_check.JaxChecks([x for x in dtypes if x != "float16"])
+
+
+def describe(checks):
     """Return versions and devices, a dict of str."""
     import importlib.metadata
-
-    import tensorflow as tf
 
     values = {"bert_tf": bert_tf.__version__, "python": platform.python_version()}
     for name in _PACKAGES:
@@ -74,16 +96,7 @@ def describe(strategy):
             values[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             values[name] = "not installed under this name"
-    devices = tf.config.list_physical_devices()
-    kinds = {x.device_type for x in devices} - {"TPU_SYSTEM"}
-    kind = next(x for x in ("TPU", "GPU", "CPU") if x in kinds)
-    details = tf.config.experimental.get_device_details(
-        next(x for x in devices if x.device_type == kind)
-    )
-    name = details.get("device_name") or platform.processor() or platform.machine()
-    count = strategy.num_replicas_in_sync
-    values["devices"] = f"{count} x {kind} ({name}), {type(strategy).__name__}"
-    return values
+    return {**values, "devices": checks.describe()}
 
 
 def run_checks(checks):

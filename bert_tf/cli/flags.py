@@ -56,8 +56,11 @@ def naming_flags():
         raise
 
 
-def run(main, needs_tensorflow=True):
-    """Run a script's `main()`: parse flags, print a UserError as one sentence, exit status 1."""
+def run(main, needs_tensorflow=True, backends=("tensorflow",)):
+    """Run a script's `main()`: parse flags, print a UserError as one sentence, exit status 1.
+
+    A script that needs TensorFlow runs on one of the `backends` of Keras.
+    """
 
     def guarded(argv):
         console.show(rewrite=as_flags)
@@ -66,6 +69,11 @@ def run(main, needs_tensorflow=True):
             if len(argv) > 1:
                 raise UserError(f"unexpected argument {argv[1]!r}; flags are written --name=value")
             if needs_tensorflow:
+                backend = os.environ["KERAS_BACKEND"]
+                if backend not in backends:
+                    raise UserError(
+                        f"KERAS_BACKEND={backend}: expected {' or '.join(backends)}; unset it"
+                    )
                 import_tensorflow()
             with naming_flags(), console.closing_bars():
                 _check_remote_paths()

@@ -6,6 +6,7 @@ __getattr__, __all__ = lazy_names(
     __name__,
     {
         "checks": ("RECORDED", "Check", "Checks", "set_logical_devices"),
+        "jax_checks": ("JaxChecks",),
         "speed": ("Speed", "best_batch_size", "measure_speed"),
     },
 )

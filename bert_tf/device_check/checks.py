@@ -6,11 +6,13 @@ The outputs of the release and the steps of its optimizer are in the folder `rec
 import json
 import os
 import pathlib
+import platform
 import tempfile
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
+from keras import ops
 from tensorflow.python.framework import kernels
 
 import bert_tf
@@ -56,6 +58,79 @@ def set_logical_devices(count):
     tf.config.set_logical_device_configuration(cpu, [device] * count)
 
 
+def bound_of(dtype, kind, exact=2e-5, count=16):
+    """Return the bound of outputs in `dtype` on a kind of device, and the reason as a text.
+
+    In two layers of width 32, the roundings add up to about eight times the rounding of one factor
+    (measured on a CPU); `count` is how many are accepted.
+    """
+    uses_tf32 = tf.config.experimental.tensor_float_32_execution_enabled
+    if dtype == "float32" and kind == "GPU" and uses_tf32():
+        dtype = "tf32"
+    if kind == "TPU":  # its products of float32 have factors of bfloat16
+        dtype = "bfloat16"
+    if dtype not in ROUNDING:
+        return exact, ""
+    return count * ROUNDING[dtype], f"{count} roundings of {dtype}"
+
+
+def recorded_batch():
+    """Return the configuration without dropout, the recorded batch and its outputs by name."""
+    config = json.loads((RECORDED / "bert_config.json").read_text())
+    config |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    recorded = dict(np.load(RECORDED / "io.npz"))
+    batch = {name: x for name, x in recorded.items() if not name.startswith("out_")}
+    outputs = {name.removeprefix("out_"): x for name, x in recorded.items() if name not in batch}
+    return BertConfig.from_dict(config), batch, outputs
+
+
+def outputs_of(model, batch):
+    """Return layers and log probabilities of a `BertPretrainer`, by their recorded names."""
+    encoded, outputs = model.get_layer("bert")(batch), model(batch)
+    log_probs = ops.log_softmax(outputs["masked_lm_logits"])
+    return {
+        **{f"layer_{i}": x for i, x in enumerate(encoded["all_encoder_layers"])},
+        **{x: encoded[x] for x in ("embedding_output", "sequence_output", "pooled_output")},
+        "masked_lm_log_probs": ops.reshape(log_probs, (-1, log_probs.shape[-1])),
+        "next_sentence_log_probs": ops.log_softmax(outputs["next_sentence_logits"]),
+    }
+
+
+def check_outputs(found, recorded, dtype, kind):
+    """Return the `Check` of outputs that are arrays."""
+    differences = {
+        name: float(np.abs(np.float32(x) - recorded[name]).max()) for name, x in found.items()
+    }
+    worst = max(differences, key=differences.__getitem__)
+    bound, reason = bound_of(dtype, kind)
+    note = f"largest of {len(found)}: {worst}" + (f"; {reason}" if reason else "")
+    return Check(f"outputs of the release, {dtype}", differences[worst], bound, note)
+
+
+def check_export(model, kind, place):
+    """Return the `Check` of a SavedModel, exported from a `BertModel` and loaded on this device.
+
+    `kind` is that of the devices of the model, and `place` that of the exported one.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        vocab = os.path.join(folder, "vocab.txt")
+        pathlib.Path(vocab).write_text("\n".join(_vocabulary()) + "\n", "utf-8")
+        tokenizer = bert_tf.FullTokenizer(vocab)
+        encoder = bert_tf.SentenceEncoder(model, tokenizer, layer=-1, max_seq_length=16)
+        texts = ["ab cd", "e", "12 ab c d e f"]
+        expected = encoder.encode(texts)
+        encoder.export(os.path.join(folder, "export"), warm_up=False)
+        path = os.path.join(folder, "export", "1")
+        serve = tf.saved_model.load(path).signatures["serving_default"]
+        found = serve(text=tf.constant(texts))["vectors"].numpy()
+        on_host = sorted(_without_kernel(serve.graph.as_graph_def(), place))
+    bound, reason = bound_of("float32", kind, 1e-5)
+    names = ", ".join(on_host) or "none"
+    note = f"operations on the host: {names}" if place != "CPU" else "all on the host"
+    note += f"; {reason}" if reason else ""
+    return Check("exported model", float(np.abs(found - expected).max()), bound, note)
+
+
 class Checks:
     """The checks on a strategy, each a method that yields `Check`s.
 
@@ -70,13 +145,17 @@ class Checks:
         device = strategy.extended.worker_devices[0]
         self.kind = tf.DeviceSpec.from_string(device).device_type
         self.dtypes = [x for x in dtypes if self.kind != "TPU" or x != "float16"]
-        config = json.loads((RECORDED / "bert_config.json").read_text())
-        config |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-        self._config = BertConfig.from_dict(config)
-        self._recorded = dict(np.load(RECORDED / "io.npz"))
-        self._batch = {k: x for k, x in self._recorded.items() if not k.startswith("out_")}
+        self._config, self._batch, self._recorded = recorded_batch()
         # Divides over any number of replicas, and into two parts on each.
         self._batch_size = 8 * strategy.num_replicas_in_sync
+
+    def describe(self):
+        """Return the devices as a text."""
+        device = next(x for x in tf.config.list_physical_devices() if x.device_type == self.kind)
+        details = tf.config.experimental.get_device_details(device)
+        name = details.get("device_name") or platform.processor() or platform.machine()
+        count = self.strategy.num_replicas_in_sync
+        return f"{count} x {self.kind} ({name}), {type(self.strategy).__name__}"
 
     def all(self):
         """Yield every `Check`."""
@@ -86,7 +165,8 @@ class Checks:
         ):  # fmt: skip
             yield from checks()
 
-    def tokens(self):
+    @staticmethod
+    def tokens():
         """The tokens of random strings, in the graph and in Python."""
         rng = np.random.default_rng(0)
         vocab = _vocabulary()
@@ -104,48 +184,17 @@ class Checks:
             name = "tokens in the graph, " + ("cased" if cased else "uncased")
             yield Check(name, count, 0, f"strings of {len(texts)} that differ")
 
-    def bound(self, dtype, exact=2e-5, count=16):
-        """Return the bound of outputs in `dtype`, and the reason as a text.
-
-        In two layers of width 32, the roundings add up to about eight times the rounding of one
-        factor (measured on a CPU); `count` is how many are accepted.
-        """
-        uses_tf32 = tf.config.experimental.tensor_float_32_execution_enabled
-        if dtype == "float32" and self.kind == "GPU" and uses_tf32():
-            dtype = "tf32"
-        if self.kind == "TPU":  # its products of float32 have factors of bfloat16
-            dtype = "bfloat16"
-        if dtype not in ROUNDING:
-            return exact, ""
-        return count * ROUNDING[dtype], f"{count} roundings of {dtype}"
-
     def outputs(self):
         """Layers, heads and losses, compared with those of the release."""
         for dtype in self.dtypes:
             task, _ = self._make_task(dtype)
 
             def compute(batch, task=task):
-                encoded = task.model.get_layer("bert")(batch)
-                outputs = task.model(batch)
-                log_probs = tf.nn.log_softmax(outputs["masked_lm_logits"])
-                return {
-                    **{f"layer_{i}": x for i, x in enumerate(encoded["all_encoder_layers"])},
-                    **{x: encoded[x] for x in ("embedding_output", "sequence_output",
-                                               "pooled_output")},
-                    "masked_lm_log_probs": tf.reshape(log_probs, (-1, self._config.vocab_size)),
-                    "next_sentence_log_probs": tf.nn.log_softmax(outputs["next_sentence_logits"]),
-                    **task.losses(outputs, batch, task.loss_weights(batch)),
-                }  # fmt: skip
+                losses = task.losses(task.model(batch), batch, task.loss_weights(batch))
+                return {**outputs_of(task.model, batch), **losses}
 
             found = self._compile(compute)(self._batch)
-            differences = {
-                name: float(np.abs(np.float32(x) - self._recorded[f"out_{name}"]).max())
-                for name, x in found.items()
-            }
-            worst = max(differences, key=differences.__getitem__)
-            bound, reason = self.bound(dtype)
-            note = f"largest of {len(found)}: {worst}" + (f"; {reason}" if reason else "")
-            yield Check(f"outputs of the release, {dtype}", differences[worst], bound, note)
+            yield check_outputs(found, self._recorded, dtype, self.kind)
 
     def optimizer_steps(self):
         """The steps of the release's optimizer, with and without warm-up, from its gradients."""
@@ -184,7 +233,7 @@ class Checks:
         for dtype in self.dtypes:
             for name, options in cases.items():
                 found, own_losses = self._train(self.strategy, dtype, **options)
-                bound, reason = self.bound(dtype, count=2)  # losses are means
+                bound, reason = bound_of(dtype, self.kind, count=2)  # losses are means
                 if reason:  # Adam makes large differences of weights of small ones of gradients
                     difference = np.abs(np.array(own_losses) - losses).max()
                     note = f"losses; {reason}"
@@ -221,25 +270,9 @@ class Checks:
         yield Check("stopped and resumed", float(worst), 0, "weights")
 
     def exported_model(self):
-        """Vectors of a SavedModel, loaded on this device, compared with the model that it is of."""
-        with tempfile.TemporaryDirectory() as folder:
-            vocab = os.path.join(folder, "vocab.txt")
-            pathlib.Path(vocab).write_text("\n".join(_vocabulary()) + "\n", "utf-8")
-            model = self._make_task("float32")[0].model.get_layer("bert")
-            tokenizer = bert_tf.FullTokenizer(vocab)
-            encoder = bert_tf.SentenceEncoder(model, tokenizer, layer=-1, max_seq_length=16)
-            texts = ["ab cd", "e", "12 ab c d e f"]
-            expected = encoder.encode(texts)
-            encoder.export(os.path.join(folder, "export"), warm_up=False)
-            path = os.path.join(folder, "export", "1")
-            serve = tf.saved_model.load(path).signatures["serving_default"]
-            found = serve(text=tf.constant(texts))["vectors"].numpy()
-            on_host = sorted(_without_kernel(serve.graph.as_graph_def(), self.kind))
-        bound, reason = self.bound("float32", 1e-5)
-        place = ", ".join(on_host) or "none"
-        note = f"operations on the host: {place}" if self.kind != "CPU" else "all on the host"
-        note += f"; {reason}" if reason else ""
-        yield Check("exported model", float(np.abs(found - expected).max()), bound, note)
+        """Vectors of a SavedModel, compared with those of the model that it was exported from."""
+        model = self._make_task("float32")[0].model.get_layer("bert")
+        yield check_export(model, self.kind, self.kind)
 
     def _make_task(self, dtype, strategy=None):
         """Return the `PretrainingTask` with the recorded weights, and them."""

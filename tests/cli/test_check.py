@@ -1,6 +1,9 @@
 """`bert-tf check`: what it finds on good devices, and on others."""
 
 import json
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -8,7 +11,7 @@ import pytest
 import bert_tf
 from bert_tf import device_check, optimization
 from bert_tf.device_check import checks, speed
-from tests.common import tiny
+from tests.common import run_python, tiny
 from tests.training.training_helpers import mirrored, one_device
 
 DTYPES = ["float32", "bfloat16", "float16"]
@@ -110,3 +113,27 @@ def test_the_command(run_script, tmp_path, monkeypatch, capsys):
         run_script("bert-tf check", "--quick", f"--output_file={tmp_path}/failed.json")
     assert "FAIL" in capsys.readouterr().out
     assert not json.loads((tmp_path / "failed.json").read_text())["checks"][0]["passed"]
+
+
+def test_other_backends_are_refused(root):
+    done = subprocess.run(
+        [sys.executable, root / "run_ner.py", "--output_dir=x"],
+        env={**os.environ, "KERAS_BACKEND": "jax"}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr == "run_ner.py: error: KERAS_BACKEND=jax: expected tensorflow; unset it\n"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [1, 4])
+def test_on_jax(count, tmp_path):
+    """The model, its steps on all devices and its export, on simulated devices."""
+    pytest.importorskip("jax")
+    run_python(
+        "-m", "bert_tf", "check", f"--output_file={tmp_path}/report.json", KERAS_BACKEND="jax",
+        XLA_FLAGS=f"--xla_force_host_platform_device_count={count}",
+    )  # fmt: skip
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert report["devices"].startswith(f"{count} x CPU")
+    assert len(report["checks"]) == 7 and all(x["passed"] for x in report["checks"])
+    assert not report["speed"]

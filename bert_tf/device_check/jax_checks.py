@@ -1,0 +1,88 @@
+"""Checks of the model, its training and its export on the devices of Keras' JAX backend."""
+
+import jax
+import keras
+import numpy as np
+
+from bert_tf import checkpoints
+from bert_tf.device_check import checks
+from bert_tf.device_check.checks import Check, bound_of
+from bert_tf.modeling import BertPretrainer
+from bert_tf.optimization import AdamWeightDecay
+from bert_tf.training.jax_devices import use_all_devices
+
+_STEPS = 3
+
+
+class JaxChecks:
+    """The checks on all devices of JAX, each a method that yields `Check`s.
+
+    Attributes:
+      kind: "CPU", "GPU" or "TPU".
+      dtypes: the types to compute in, "float32" or "bfloat16".
+    """
+
+    def __init__(self, dtypes=("float32", "bfloat16")):
+        kind = jax.devices()[0].platform.upper()
+        self.kind = "GPU" if kind in ("CUDA", "ROCM") else kind
+        self.dtypes = dtypes
+        self._config, self._batch, self._recorded = checks.recorded_batch()
+
+    def describe(self):
+        """Return the devices as a text."""
+        devices = jax.devices()
+        return f"{len(devices)} x {self.kind} ({devices[0].device_kind}), JAX {jax.__version__}"
+
+    def all(self):
+        """Yield every `Check`."""
+        yield from checks.Checks.tokens()
+        yield from self.training_steps()  # begins with one device
+        yield from self.outputs()
+        model = self._make_model("float32").get_layer("bert")
+        yield checks.check_export(model, self.kind, "CPU")
+
+    def outputs(self):
+        """Layers and heads, compared with those of the release."""
+        for dtype in self.dtypes:
+            found = checks.outputs_of(self._make_model(dtype), self._batch)
+            found = {name: keras.ops.convert_to_numpy(x) for name, x in found.items()}
+            yield checks.check_outputs(found, self._recorded, dtype, self.kind)
+
+    def training_steps(self):
+        """Weights or losses after steps on all devices, compared with one device in float32."""
+        expected, losses = self._train("float32")
+        use_all_devices()
+        for dtype in self.dtypes:
+            found, own_losses = self._train(dtype)
+            bound, reason = bound_of(dtype, self.kind, count=2)  # losses are means
+            if reason:
+                difference = np.abs(np.array(own_losses) - losses).max()
+                note = f"losses; {reason}"
+            else:
+                difference = max(np.abs(a - b).max() for a, b in zip(found, expected, strict=True))
+                note = "weights"
+            yield Check(f"{_STEPS} steps, {dtype}", float(difference), bound, note)
+
+    def _make_model(self, dtype):
+        policy = dtype if dtype == "float32" else f"mixed_{dtype}"
+        model = BertPretrainer(self._config, dtype=policy)
+        checkpoints.warm_start(model, str(checks.RECORDED / "bert_model.ckpt"))
+        return model
+
+    def _train(self, dtype):
+        """Return the weights after `_STEPS` steps on a batch, and the loss of each step."""
+        model = self._make_model(dtype)
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        names = ("masked_lm_logits", "next_sentence_logits")
+        model.compile(AdamWeightDecay(1e-3), dict.fromkeys(names, loss))
+        # The batch of all runs divides over the devices.
+        count = 2 * len(jax.devices())
+        batch = {name: np.concatenate([x] * count) for name, x in self._batch.items()}
+        labels = dict(
+            zip(names, (batch["masked_lm_ids"], batch["next_sentence_labels"]), strict=True)
+        )
+        inputs = {x.name: batch[x.name] for x in model.inputs}
+        losses = []
+        for _ in range(_STEPS):
+            losses.append(float(model.train_on_batch(inputs, labels, return_dict=True)["loss"]))
+        return model.get_weights(), losses
