@@ -31,7 +31,7 @@ flags.DEFINE_integer(
 )
 flags.DEFINE_string("output_file", None, "JSON file to write the results to, for a report.")
 
-_PACKAGES = ("tensorflow", "keras", "tensorflow-text", "numpy")
+_PACKAGES = ("tensorflow", "keras", "tensorflow-text", "jax", "numpy")
 
 
 # Those of Keras that the check runs on.

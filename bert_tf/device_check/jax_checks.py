@@ -1,6 +1,5 @@
 """Checks of the model, its training and its export on the devices of Keras' JAX backend."""
 
-import jax
 import keras
 import numpy as np
 
@@ -23,15 +22,17 @@ class JaxChecks:
     """
 
     def __init__(self, dtypes=("float32", "bfloat16")):
-        kind = jax.devices()[0].platform.upper()
+        import jax  # not required by the package
+
+        self._devices = jax.devices()
+        kind = self._devices[0].platform.upper()
         self.kind = "GPU" if kind in ("CUDA", "ROCM") else kind
         self.dtypes = dtypes
         self._config, self._batch, self._recorded = checks.recorded_batch()
 
     def describe(self):
         """Return the devices as a text."""
-        devices = jax.devices()
-        return f"{len(devices)} x {self.kind} ({devices[0].device_kind}), JAX {jax.__version__}"
+        return f"{len(self._devices)} x {self.kind} ({self._devices[0].device_kind}), JAX"
 
     def all(self):
         """Yield every `Check`."""
@@ -76,7 +77,7 @@ class JaxChecks:
         names = ("masked_lm_logits", "next_sentence_logits")
         model.compile(AdamWeightDecay(1e-3), dict.fromkeys(names, loss))
         # The batch of all runs divides over the devices.
-        count = 2 * len(jax.devices())
+        count = 2 * len(self._devices)
         batch = {name: np.concatenate([x] * count) for name, x in self._batch.items()}
         labels = dict(
             zip(names, (batch["masked_lm_ids"], batch["next_sentence_labels"]), strict=True)
