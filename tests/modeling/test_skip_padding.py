@@ -64,7 +64,34 @@ def test_dropout():
     np.testing.assert_array_equal(zeros.all(-1), batch["input_mask"] == 0)
 
 
-def test_an_emptypadded_batch():
+@pytest.mark.parametrize("num_rows", [2, 3])
+def test_batches_without_padding(num_rows):
+    """In one compiled step: nothing is moved if the rows are a multiple of 16 (2 * 8), or not."""
+    model, batch = make_model(BertTokenClassifier)
+    padded = {name: value[:num_rows] for name, value in batch.items()}
+    full = {**padded, "input_mask": np.ones_like(padded["input_mask"])}
+    specs = {name: tf.TensorSpec((None, None), value.dtype) for name, value in padded.items()}
+
+    def run(batch, skip_padding):
+        with tf.GradientTape() as tape:
+            logits = model(batch, training=True, skip_padding=skip_padding)["logits"]
+            mask = tf.cast(batch["input_mask"], logits.dtype)[:, :, None]
+            loss = tf.reduce_sum(tf.square(logits) * mask)
+        gradients = tape.gradient(loss, model.trainable_variables)
+        return loss, [tf.convert_to_tensor(x) for x in gradients if x is not None]
+
+    skipping = tf.function(lambda x: run(x, True), input_signature=[specs])
+    plain = tf.function(lambda x: run(x, False), input_signature=[specs])
+    for x in (full, padded, full):
+        for found, expected in zip(
+            tf.nest.flatten(skipping(x)), tf.nest.flatten(plain(x)), strict=True
+        ):
+            np.testing.assert_allclose(
+                tf.convert_to_tensor(found), tf.convert_to_tensor(expected), atol=1e-4, rtol=1e-5
+            )
+
+
+def test_an_empty_padded_batch():
     """With Keras' `evaluate` it is the share of a replica in the last batch."""
     model, batch = make_model(BertTokenClassifier)
     empty = {name: value[:0] for name, value in batch.items()}
