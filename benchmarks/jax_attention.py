@@ -6,8 +6,6 @@ KERAS_BACKEND=jax python benchmarks/jax_attention.py
 import statistics
 import time
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from keras import ops
 
@@ -30,6 +28,9 @@ def fused(query, key, value, mask):
 
 
 def main():
+    import jax
+    import jax.numpy as jnp
+
     print(f"{jax.devices()[0]}; the time of dot_product_attention, divided by that of the layer")
     print("| type | batch | forward | gradient | largest difference |")
     print("| --- | --- | --- | --- | --- |")
