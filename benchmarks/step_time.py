@@ -3,18 +3,24 @@
 
 Forward: the encoder alone, without dropout. Training: a classifier of 2 labels on top of it,
 dropout 0.1, forward, backward, clipping to a global norm of 1, and an update of Adam with decoupled
-weight decay. Weights are random, and sequences are between half and all of the length.
+weight decay. Weights are random. Sequences are between half and all of the length, or with
+`--shortest=1` all full.
 
 The settings of each library:
 
 | | forward, bfloat16 | training, bfloat16 | optimizer |
 | --- | --- | --- | --- |
 | bert_tf | weights in bfloat16 | policy mixed_bfloat16 | its own, in the loop of `training` |
+| bert_tf, all positions | | the same, padding is computed | |
 | bert_tf, Keras fit | | policy mixed_bfloat16 | Keras' AdamW, `train_on_batch` |
 | keras-hub | weights in bfloat16 | policy mixed_bfloat16 | Keras' AdamW, `train_on_batch` |
 | tf-models-official | weights in bfloat16 | policy mixed_bfloat16 | tf_keras' AdamW, as above |
 | transformers | weights in bfloat16 | torch.autocast | torch's AdamW, fused |
 | transformers, compiled | the same through torch.compile | | |
+| products alone | | bfloat16 operands | none |
+
+"Products alone" are the matrix products of all layers in a training step for all positions: without
+leaving any out, a step with these products takes no less time.
 
 Training keeps weights and moments in float32 everywhere. Each library runs in its own process, so
 that their threads do not interfere, and they take turns, so that other work on the machine affects
@@ -56,6 +62,7 @@ class Job(NamedTuple):
     vocab: int
     batch: int
     length: int
+    shortest: float
 
     @property
     def trains(self):
@@ -69,7 +76,7 @@ class Job(NamedTuple):
 def features(job):
     """Return the batch as a dict of int32 arrays with bert_tf's names."""
     rng = np.random.default_rng(0)
-    lengths = rng.integers(job.length // 2, job.length + 1, (job.batch, 1))
+    lengths = rng.integers(int(job.length * job.shortest), job.length + 1, (job.batch, 1))
     mask = (np.arange(job.length) < lengths).astype("int32")
     shape = (job.batch, job.length)
     return {
@@ -118,7 +125,10 @@ def _keras_train(model, inputs, labels):
     return lambda: model.train_on_batch(inputs, labels)
 
 
-def bert_tf_step(job):
+def bert_tf_step(job, skip_padding=None):
+    """With `skip_padding=None` the training loop decides."""
+    if skip_padding is not None and not job.trains:
+        return None
     import tensorflow as tf
 
     from bert_tf import BertConfig, configs, modeling, optimization, tasks, training
@@ -133,6 +143,8 @@ def bert_tf_step(job):
         trainer = training.Trainer(
             lambda: tasks.ClassificationTask(config, LABELS, dtype=job.policy), strategy, folder
         )
+    if skip_padding is not None:
+        trainer.model.skip_padding = skip_padding
     optimizer = optimization.AdamWeightDecay(RATE, DECAY)
     optimizer.build(training.checkpointing.weights(trainer.model))
     dataset = tf.data.Dataset.from_tensors(batch).repeat()
@@ -246,13 +258,50 @@ def transformers_step(job, compiled=False):
     return train
 
 
+def products_step(job):
+    if not job.trains:
+        return None
+    import tensorflow as tf
+
+    rows, head_width = job.batch * job.length, job.width // job.heads
+    heads = (job.batch, job.heads, job.length, head_width)
+    shapes = 4 * [(job.width, job.width)]
+    shapes += [(job.width, job.intermediate), (job.intermediate, job.width)]
+
+    def random(shape):
+        return tf.cast(tf.random.normal(shape, stddev=shape[0] ** -0.5), job.dtype)
+
+    weights = [[random(shape) for shape in shapes] for _ in range(job.layers)]
+    x, upstream = random((rows, job.width)), random((rows, job.width))
+
+    def layer(x, query, key, value, dense, intermediate, output):
+        query, key, value = (tf.reshape(x @ w, heads) for w in (query, key, value))
+        context = tf.matmul(tf.matmul(query, key, transpose_b=True), value)
+        return ((tf.reshape(context, (rows, job.width)) @ dense) @ intermediate) @ output
+
+    @tf.function
+    def step(x, upstream, weights):
+        gradients = []
+        for layer_weights in weights:
+            sources = (x, *layer_weights)
+            with tf.GradientTape() as tape:
+                tape.watch(sources)
+                y = layer(*sources)
+            gradients += tape.gradient(y, sources, upstream)
+        return gradients
+
+    return lambda: step(x, upstream, weights)[-1].numpy()
+
+
 LIBRARIES = {
     "bert_tf": bert_tf_step,
+    "bert_tf, all positions": lambda job: bert_tf_step(job, skip_padding=False),
     "bert_tf, Keras fit": bert_tf_fit_step,
     "keras-hub": keras_hub_step,
     "tf-models-official": official_step,
     "transformers": transformers_step,
     "transformers, compiled": lambda job: transformers_step(job, compiled=True),
+    "products alone": products_step,
 }
 
 FLAGS = flags.FLAGS
@@ -261,8 +310,11 @@ flags.DEFINE_multi_enum(
 )
 flags.DEFINE_list("modes", ["forward", "train"], "What to measure.")
 flags.DEFINE_list("dtypes", ["float32", "bfloat16"], "Precisions to measure.")
-for _name, _default in zip(Job._fields[2:], (12, 768, 12, 3072, 30522, 8, 128), strict=True):
+for _name, _default in zip(Job._fields[2:-1], (12, 768, 12, 3072, 30522, 8, 128), strict=True):
     flags.DEFINE_integer(_name, _default, "Size of the model or the batch.")
+flags.DEFINE_float(
+    "shortest", 0.5, "Length of the shortest sequence, as a share of `--length`.", 0, 1
+)
 flags.DEFINE_integer("turns", 15, "Number of turns of each library.")
 flags.DEFINE_string("official_python", None, "Python interpreter with tf-models-official.")
 flags.DEFINE_string(
