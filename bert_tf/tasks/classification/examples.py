@@ -1,4 +1,4 @@
-"""Labelled texts, their labels and their numeric features."""
+"""Labelled examples: their labels, numeric features and class weights."""
 
 import dataclasses
 import math
@@ -14,10 +14,10 @@ from bert_tf.tasks.classification.config import NumericFeature, ScoreScale
 
 @dataclasses.dataclass(frozen=True)
 class Example:
-    """One or two texts and, outside a test set, their label.
+    """One or two texts and, except in test sets, a label.
 
     Attributes:
-      where: file and line.
+      where: file and line, for messages.
       text_a: the first text.
       text_b: the second text of a pair, else None.
       label: a str; a float for regression; a tuple of str for multi-label tasks.
@@ -33,22 +33,27 @@ class Example:
     numbers: tuple = ()
 
     def texts(self):
-        """Return a dict of the texts by their names in messages: one or two."""
+        """Return a dict from names for messages to the one or two texts."""
         if self.text_b is None:
             return {"text": self.text_a}
         return {"text_a": self.text_a, "text_b": self.text_b}
 
 
 def read_label(task, cells):
-    """Return the label of an example, as `Example` has it for the type of a `glue.TextTask`.
+    """Return the label of an `Example` of a `glue.TextTask`.
 
-    `cells` are the texts of its label columns, usually one; ValueError if they are not a label.
+    Args:
+      task: the `TextTask`.
+      cells: the texts of the label columns, usually one.
+
+    Raises:
+      ValueError: if they are not a label.
     """
     if task.task_type == "regression":
         return read_number(cells[0], "the score")
     if task.task_type == "multi_label":
         return _read_label_set(task, cells)
-    # Those of GLUE are read as in the release.
+    # Labels of GLUE are not stripped, as in the release.
     label = cells[0].strip() if task.layout else cells[0]
     if not label.strip():
         raise ValueError("the label is empty")
@@ -62,19 +67,19 @@ def _read_label_set(task, cells):
     pairs = list(zip(task.labels or task.layout.label, cells, strict=True))
     for name, cell in pairs:
         if cell.strip() not in ("0", "1"):
-            raise ValueError(f"0 or 1 was expected for the label {name}, found {cell!r}")
+            raise ValueError(f"expected 0 or 1 for the label {name}, found {cell!r}")
     return tuple(name for name, cell in pairs if cell.strip() == "1")
 
 
 def label_set(label):
-    """Return the labels of an example as a tuple: empty for a score or without a label."""
+    """Return the labels of an example as a tuple, empty for scores and test examples."""
     if isinstance(label, tuple):
         return label
     return (label,) if isinstance(label, str) else ()
 
 
 def find_labels(examples):
-    """Return the distinct labels, sorted as numbers if all are whole numbers, else as text."""
+    """Return the distinct labels, sorted as numbers if all are integers, else as text."""
     labels = {label for example in examples for label in label_set(example.label)}
     if all(label.removeprefix("-").isdecimal() for label in labels):
         return tuple(sorted(labels, key=int))
@@ -82,7 +87,7 @@ def find_labels(examples):
 
 
 def with_known_labels(examples, labels, bad):
-    """Return the examples without a label that is not in `labels`; the others are `bad` rows."""
+    """Return the examples whose labels are all in `labels`; report the others to `bad`."""
     known, result = set(labels), []
     for example in examples:
         unknown = [label for label in label_set(example.label) if label not in known]
@@ -94,15 +99,13 @@ def with_known_labels(examples, labels, bad):
 
 
 def hold_out(examples, dev_split, stratify):
-    """Divide the examples of a training set, both parts in their order.
+    """Divide the examples of a training set into training and held-out examples.
 
-    With `stratify` each label has the same share in both, as far as it has two examples or more.
-
-    Returns:
-      (list of `Example` for training, list of those that are held out)
+    Both lists keep the order. With `stratify`, both have each label in the same proportion; labels
+    with a single example are for training.
 
     Raises:
-      UserError: if a part would be empty.
+      UserError: if one of the lists would be empty.
     """
     from sklearn.model_selection import train_test_split
 
@@ -116,9 +119,7 @@ def hold_out(examples, dev_split, stratify):
         )
     labels = [examples[i].label for i in indices] if stratify else None
     if labels and min(size, len(indices) - size) < len(set(labels)):
-        console.warning(
-            "`dev_fraction`: the held-out rows are too few to have the labels in proportion"
-        )
+        console.warning("`dev_fraction`: there are too few rows to stratify them by label")
         labels = None
     _, held_out = train_test_split(
         indices, test_size=size, random_state=dev_split.seed, stratify=labels
@@ -130,9 +131,9 @@ def hold_out(examples, dev_split, stratify):
 
 
 def make_example(where, texts, label, row_id, layout=None, cells=()):
-    """Return an `Example` with its numeric features, as the `columns.Layout` specifies.
+    """Return an `Example` with the numeric features of a `columns.Layout`.
 
-    `cells` are the texts of the layout's numeric columns; ValueError if one is not a number.
+    `cells` are the texts of the numeric columns. Raise ValueError if one is not a number.
     """
     pairs = list(zip(layout.numbers, cells, strict=True)) if cells else []
     numbers = tuple(read_number(cell, name) for name, cell in pairs)
@@ -145,10 +146,10 @@ def make_example(where, texts, label, row_id, layout=None, cells=()):
 
 
 def measure(names, examples):
-    """Return the `NumericFeature`s of a training set: a tuple, one for each name."""
-    # In float64: times in seconds since 1970 differ by little relative to their size.
+    """Return the tuple of `NumericFeature`s of a training set, one for each name."""
+    # float32 is too coarse for times in seconds since 1970.
     values = np.array([example.numbers for example in examples], "float64")
-    # The deviation of equal numbers is not always 0 in floating point.
+    # The computed deviation of equal numbers may differ from 0.
     is_constant = values.min(0) == values.max(0)
     means, deviations = values.mean(0), np.where(is_constant, 0.0, values.std(0))
     for name, value in zip(names, deviations, strict=True):
@@ -158,13 +159,13 @@ def measure(names, examples):
 
 
 def measure_scores(examples):
-    """Return the `ScoreScale` of a training set and log it; None if all scores are the same."""
+    """Return and log the `ScoreScale` of a training set; None if all scores are the same."""
     values = np.array([example.label for example in examples], "float64")
     if values.min() == values.max():
         return None
     scale = ScoreScale(values.mean().item(), values.std().item())
     console.info(
-        "scores of the training set: mean %.4g, standard deviation %.4g; the loss is that of "
+        "scores of the training set: mean %.4g, standard deviation %.4g; the loss uses "
         "standardised scores",
         *scale,
     )
@@ -175,9 +176,8 @@ def normalize(values, numeric_features):
     """Scale numbers to mean 0 and standard deviation 1 over the training set.
 
     Args:
-      values: F numbers, or an array or tensor (..., F) of float64. float32 would not be precise
-        enough for times in seconds since 1970.
-      numeric_features: F `NumericFeature`s; one without deviation is only shifted.
+      values: F numbers, or a float64 array or tensor (..., F).
+      numeric_features: F `NumericFeature`s; those with deviation 0 are only shifted.
 
     Returns:
       Array or tensor of float64.
@@ -188,7 +188,7 @@ def normalize(values, numeric_features):
 
 
 def class_weights(choice, examples, labels, task_type):
-    """Return the loss weight of each label, and log it.
+    """Return and log the loss weight of each label.
 
     Args:
       choice: ("balanced",), or L numbers as text.
@@ -197,15 +197,15 @@ def class_weights(choice, examples, labels, task_type):
       task_type: a key of `task.TASK_CLASSES`.
 
     Returns:
-      Tuple of L numbers. Balanced, all labels together weigh the same: N / (L * n) for a label that
-      n of N examples have, so that the mean weight of an example is 1. For `multi_label` it is
-      (N - n) / n, one side of a sigmoid against the other.
+      Tuple of L numbers. The balanced weight of a label that n of N examples have is N / (L * n),
+      which gives all labels the same total weight and examples a mean weight of 1. For
+      `multi_label` it is (N - n) / n, which balances examples with and without the label.
 
     Raises:
       UserError: if the weights are not valid, or cannot be computed.
     """
     if task_type == "regression":
-        raise UserError("`class_weights`: a regression has no classes")
+        raise UserError("`class_weights` cannot be combined with `task_type=regression`")
     if list(choice) == ["balanced"]:
         counts = Counter(label for example in examples for label in label_set(example.label))
         is_multi_label, size = task_type == "multi_label", len(examples)
@@ -224,7 +224,7 @@ def class_weights(choice, examples, labels, task_type):
             weights = []
         if len(weights) != len(labels) or not all(0 <= w < math.inf for w in weights):
             raise UserError(
-                f"`class_weights`: expected balanced, or {len(labels)} numbers of at least 0 for "
+                f"`class_weights`: expected balanced, or {len(labels)} non-negative numbers for "
                 f"the labels {', '.join(labels)}, found {','.join(choice)}"
             )
     pairs = zip(labels, weights, strict=True)
