@@ -210,9 +210,7 @@ class LabelEncoder:
         weights = np.ones(len(self._labels), "float32")
         if class_weight == "balanced":
             if targets is None:
-                raise UserError(
-                    "`class_weight=balanced` requires lists: labels of a dataset are not counted"
-                )
+                raise UserError("`class_weight=balanced` requires lists, because it counts labels")
             ids, counts = np.unique(targets, return_counts=True)
             weights[ids] = counts.sum() / (len(ids) * counts)
             return weights
