@@ -10,15 +10,8 @@ from bert_tf.errors import UserError
 def load_servable(model_files, options):
     """Load a fine-tuned or pre-trained model as a `Servable`.
 
-    The files of a run name its task; for other models the head determines it.
-
-    Args:
-      model_files: `checkpoints.PretrainedFiles` of a run, a Hugging Face folder or a published
-        model.
-      options: a `configs.ServingConfig`.
-
-    Raises:
-      UserError: if no task has this head, or the files do not belong to one model.
+    The files of a run name its task. For other `checkpoints.PretrainedFiles`, the head determines
+    it; raise UserError if no task has this head.
     """
     spec, config = tasks.load_config(model_files.folder)
     if spec is None:

@@ -8,7 +8,7 @@ _LABEL_THRESHOLD = 0.5
 
 
 class ClassificationAnswers(Answers):
-    """The most probable label, and the probability of each label."""
+    """The most probable label, and the probabilities of all labels."""
 
     outputs = ("probabilities",)
     tensors = ("label", "labels")
@@ -25,7 +25,7 @@ class ClassificationAnswers(Answers):
 
 
 class MultiLabelAnswers(Answers):
-    """The labels above the threshold, and the probability of each label."""
+    """The labels above the threshold, and the probabilities of all labels."""
 
     outputs = ("probabilities",)
     tensors = ("labels",)
@@ -50,10 +50,7 @@ class RegressionAnswers(Answers):
 
 
 def labels_and_probabilities(outputs, metadata):
-    """Return the labels, and a dict from label to probability.
-
-    The labels are in the metadata or, failing that, in the outputs.
-    """
+    """Return the labels, from the metadata or the outputs, and a dict of their probabilities."""
     values, labels = outputs["probabilities"], metadata.get("labels", ())
     if not labels and "labels" in outputs:
         labels = plain(outputs["labels"])

@@ -38,7 +38,7 @@ class ClassificationData(TaskData):
     def __init__(self, task, examples, config):
         super().__init__(examples, config)
         self.task, self.task_class = task, TASK_CLASSES[config.task_type]
-        self._more_metrics = self.task_class.own_data_metrics if task.layout else task.metrics
+        self._more_metrics = self.task_class.custom_data_metrics if task.layout else task.metrics
         self.metric_names = self.task_class.metric_names_with(self._more_metrics)
         self._class_weights = None
         if config.class_weights and "train" in examples:

@@ -34,10 +34,6 @@ class Teacher:
           student: the `ClassificationConfig` of the model to train.
           distillation: the `DistillationConfig`.
           dtype: the teacher's Keras dtype policy.
-
-        Raises:
-          UserError: if the folder has no trained model, or the model has a different task, labels
-            or numeric features.
         """
         self._folder, self._student, self._dtype = folder, student, dtype
         self.distillation = distillation
@@ -82,16 +78,9 @@ class Teacher:
         return hashlib.sha256(text.encode()).hexdigest()
 
     def logits(self, examples, strategy, batch_size, folder):
-        """Compute the logits of N examples. All workers must call this method.
+        """Compute the logits (N, L) of N examples, in the order of the student's labels.
 
-        Args:
-          examples: list of `tasks.classification.Example`.
-          strategy: a `tf.distribute.Strategy`.
-          batch_size: the global batch size.
-          folder: where to write a temporary file of features.
-
-        Returns:
-          Array (N, L), in the order of the student's labels.
+        All workers must call this method. It writes a temporary file of features into `folder`.
         """
         config = self._config
         task_class = TASK_CLASSES[config.task_type]

@@ -40,15 +40,7 @@ class Example:
 
 
 def read_label(task, cells):
-    """Return the label of an `Example` of a `glue.TextTask`.
-
-    Args:
-      task: the `TextTask`.
-      cells: the texts of the label columns, usually one.
-
-    Raises:
-      ValueError: if they are not a label.
-    """
+    """Return the label in the cells of the label columns, usually one; ValueError if invalid."""
     if task.task_type == "regression":
         return read_number(cells[0], "the score")
     if task.task_type == "multi_label":
@@ -99,13 +91,10 @@ def with_known_labels(examples, labels, bad):
 
 
 def hold_out(examples, dev_split, stratify):
-    """Divide the examples of a training set into training and held-out examples.
+    """Divide a training set into two lists: examples for training and held-out examples.
 
-    Both lists keep the order. With `stratify`, both have each label in the same proportion; labels
-    with a single example are for training.
-
-    Raises:
-      UserError: if one of the lists would be empty.
+    Both keep the order. With `stratify`, both have the labels in the same proportions; labels with
+    a single example are for training.
     """
     from sklearn.model_selection import train_test_split
 
@@ -131,10 +120,7 @@ def hold_out(examples, dev_split, stratify):
 
 
 def make_example(where, texts, label, row_id, layout=None, cells=()):
-    """Return an `Example` with the numeric features of a `columns.Layout`.
-
-    `cells` are the texts of the numeric columns. Raise ValueError if one is not a number.
-    """
+    """Make an `Example` with the numbers in `cells`, the numeric columns of a `columns.Layout`."""
     pairs = list(zip(layout.numbers, cells, strict=True)) if cells else []
     numbers = tuple(read_number(cell, name) for name, cell in pairs)
     text_a, text_b = (*texts, None)[:2]
@@ -145,7 +131,7 @@ def make_example(where, texts, label, row_id, layout=None, cells=()):
     return Example(where, text_a, text_b, label, row_id, numbers)
 
 
-def measure(names, examples):
+def measure_numbers(names, examples):
     """Return the tuple of `NumericFeature`s of a training set, one for each name."""
     # float32 is too coarse for times in seconds since 1970.
     values = np.array([example.numbers for example in examples], "float64")
@@ -178,9 +164,6 @@ def normalize(values, numeric_features):
     Args:
       values: F numbers, or a float64 array or tensor (..., F).
       numeric_features: F `NumericFeature`s; those with deviation 0 are only shifted.
-
-    Returns:
-      Array or tensor of float64.
     """
     means = np.array([feature.mean for feature in numeric_features])
     scales = np.array([feature.deviation or 1.0 for feature in numeric_features])
@@ -190,19 +173,9 @@ def normalize(values, numeric_features):
 def class_weights(choice, examples, labels, task_type):
     """Return and log the loss weight of each label.
 
-    Args:
-      choice: ("balanced",), or L numbers as text.
-      examples: list of `Example`, the training set.
-      labels: the L labels in the order of their ids.
-      task_type: a key of `task.TASK_CLASSES`.
-
-    Returns:
-      Tuple of L numbers. The balanced weight of a label that n of N examples have is N / (L * n),
-      which gives all labels the same total weight and examples a mean weight of 1. For
-      `multi_label` it is (N - n) / n, which balances examples with and without the label.
-
-    Raises:
-      UserError: if the weights are not valid, or cannot be computed.
+    `choice` is ("balanced",) or L numbers as text. The balanced weight of a label that n of N
+    examples have is N / (L * n), which gives all labels the same total weight and examples a mean
+    weight of 1. For `multi_label` it is (N - n) / n, which balances examples with and without it.
     """
     if task_type == "regression":
         raise UserError("`class_weights` cannot be combined with `task_type=regression`")

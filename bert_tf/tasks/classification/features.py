@@ -11,11 +11,7 @@ from bert_tf.tokenization.packing import LengthCounter, pack_pair
 def schema_of(task_class, numeric_features=(), with_teacher=False, windows=None):
     """Return the schema of the records for one of the `task.TASK_CLASSES`.
 
-    Args:
-      task_class: the class.
-      numeric_features: the numeric features that are an input of the model.
-      with_teacher: whether the records have a teacher's logits.
-      windows: the `DocumentWindows` of long texts, or None.
+    `with_teacher` adds a teacher's logits, and `windows` the windows of long texts.
     """
     return {
         **(records.windowed(task_class.schema) if windows else task_class.schema),
@@ -38,8 +34,8 @@ def convert_examples(
     """Convert examples to the values of records, as in the release.
 
     Args:
-      examples: list of `Example`.
-      labels: sequence of labels in the order of their ids.
+      examples: list of N `Example`s.
+      labels: sequence of L labels in the order of their ids.
       tokenizer: a `FullTokenizer`.
       max_seq_length: S.
       task_class: one of the `task.TASK_CLASSES`.
@@ -49,10 +45,7 @@ def convert_examples(
       windows: the `DocumentWindows` of the texts; None to truncate them.
 
     Yields:
-      For each example a dict for `schema_of`; see `packing.pack_pair` and `DocumentWindows.pack`.
-
-    Raises:
-      UserError: if a label is not in `labels`; names file and line.
+      A dict for `schema_of` for each example.
     """
     all_a = encode_batches(tokenizer, (example.text_a for example in examples))
     all_b = encode_batches(tokenizer, (example.text_b or "" for example in examples))
@@ -93,12 +86,7 @@ def write_features(
     teacher_logits=None,
     windows=None,
 ):
-    """Write the features of all examples to a TFRecord file, which appears only when complete.
-
-    Returns:
-      Metadata for a `FeatureCache`: the counts of a `packing.LengthCounter`, and with `windows` the
-      largest number of windows of an example.
-    """
+    """Write the features of examples to a TFRecord file; return metadata for a `FeatureCache`."""
     schema = schema_of(task_class, numeric_features, teacher_logits is not None, windows)
     lengths = LengthCounter(windows.max_length if windows else max_seq_length)
     values = convert_examples(

@@ -174,15 +174,9 @@ def _in_language(file, language):
 
 
 def custom_task(task_type=None, labels=None, layout=None):
-    """Return the `TextTask` of custom files.
+    """Return the `TextTask` of custom files; raise UserError if the arguments do not match.
 
-    Args:
-      task_type: a key of `task.TASK_CLASSES`; None for classification.
-      labels: the labels in the order of their ids; None to find them in the training set.
-      layout: a `Layout`.
-
-    Raises:
-      UserError: if these cannot be combined.
+    `labels` are in the order of their ids, or None to find them in the training set.
     """
     layout = layout or Layout()
     task_type = task_type or "classification"
@@ -209,15 +203,8 @@ def custom_task(task_type=None, labels=None, layout=None):
 def write_submission(folder, task, split, ids, predicted):
     """Write a task's file for GLUE's leaderboard, and `submission.zip` with all files so far.
 
-    Args:
-      folder: the output folder, which may have files of other tasks.
-      task: a `TextTask` with a `submission`.
-      split: a test set of the task.
-      ids: the ids of the examples, integers as text; rows are sorted by id.
-      predicted: a label or a score for each example.
-
-    Raises:
-      UserError: if the ids are not 0, 1, 2 and so on: the leaderboard requires every row.
+    `predicted` has a label or a score for each of the `ids`, which must be 0, 1, 2 and so on in any
+    order: the leaderboard requires every row.
     """
     name = task.submission[split]
     rows = sorted((int(x) if x.isdecimal() else -1, y) for x, y in zip(ids, predicted, strict=True))

@@ -19,29 +19,16 @@ class LabelEncoder:
     """
 
     def __init__(self, task_type, labels):
-        """Create the encoder.
-
-        Args:
-          task_type: "classification", "multi_label" or "regression".
-          labels: names of the labels in the order of their ids.
-        """
+        """Store the task type and the names of the labels in the order of their ids."""
         self._task_type, self._labels = task_type, tuple(labels)
         self._ids = {label: index for index, label in enumerate(self._labels)}
         self._has_indices = not any(label.lstrip("-").isdecimal() for label in self._labels)
 
     def encode(self, values, argument):
-        """Convert a list of labels to targets.
+        """Convert a list of labels to an array of targets; errors name `argument`.
 
-        Args:
-          values: the labels.
-          argument: name of the argument that has them, for messages.
-
-        Returns:
-          Array: int32 (B,) for classification, float32 (B,) for regression, float32 (B, L) for
-          multi-label classification.
-
-        Raises:
-          UserError: if a label is not valid.
+        Targets are int32 (B,) for classification, float32 (B,) for regression, and float32 (B, L)
+        for multi-label classification.
         """
         encode = {
             "classification": self._id_of,
@@ -133,13 +120,7 @@ class LabelEncoder:
             LabelEncoder("regression", ()).check_spec(spec[2], argument, "sample weights")
 
     def check_spec(self, spec, argument, values="labels"):
-        """Raise UserError unless `encode_tensor` accepts labels of this shape and type.
-
-        Args:
-          spec: the `tf.TensorSpec` of a batch of labels.
-          argument: name of the argument that has the dataset, for messages.
-          values: name of the values, for messages.
-        """
+        """Raise UserError unless `encode_tensor` accepts a batch with this `tf.TensorSpec`."""
         rank = spec.shape.rank
         is_valid = self._task_type == "classification" or spec.dtype != tf.string
         has_shape = rank in (None, 1) or (rank == 2 and spec.shape[1] == 1)
@@ -194,14 +175,9 @@ class LabelEncoder:
     def label_weights(self, class_weight, targets=None):
         """Return the weight of each label, float32 (L,), or None if `class_weight` is None.
 
-        Args:
-          class_weight: dict from label to weight, or "balanced", which gives all labels the same
-            total weight as in scikit-learn: N / (L * number of the label's texts), where L counts
-            only labels that occur.
-          targets: int32 (N,), the targets that "balanced" counts.
-
-        Raises:
-          UserError: if the task has no classes, or a label or weight is not valid.
+        `class_weight` is a dict from label to weight, or "balanced", which gives all labels in
+        `targets`, int32 (N,), the same total weight as in scikit-learn: N / (L * number of the
+        label's texts), where L counts only labels that occur.
         """
         if class_weight is None:
             return None

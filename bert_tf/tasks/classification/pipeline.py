@@ -178,9 +178,6 @@ class TextClassifier(TaskPipeline):
             because of less padding, but makes batches less random.
           **options: further arguments of `keras.Model.fit`, such as `verbose`.
 
-        Returns:
-          The `keras.callbacks.History`.
-
         Raises:
           UserError: if an argument is not valid.
         """
@@ -189,7 +186,7 @@ class TextClassifier(TaskPipeline):
             validation_split=validation_split, shuffle=shuffle, bucket_by_length=bucket_by_length,
         )  # fmt: skip
         only_lists = {"validation_split": validation_split, "bucket_by_length": bucket_by_length}
-        data = self._columns((texts, labels, sample_weight), **only_lists)
+        data = self._to_tensors((texts, labels, sample_weight), **only_lists)
         if validation_split:
             if validation_data is not None:
                 raise UserError("`validation_split` cannot be combined with `validation_data`")
@@ -203,7 +200,7 @@ class TextClassifier(TaskPipeline):
                 validation_data = (validation_data, None)
             elif not is_tuple or isinstance(validation_data[0], tf.data.Dataset):
                 raise UserError("`validation_data`: expected (texts, labels) or a dataset")
-            validation_data = self._columns(validation_data, ["validation_data"] * 3)
+            validation_data = self._to_tensors(validation_data, ["validation_data"] * 3)
         targets = None if isinstance(data, tf.data.Dataset) else data[1]
         label_weights = self._encoder().label_weights(class_weight, targets)
         dataset = self._dataset(
@@ -228,7 +225,7 @@ class TextClassifier(TaskPipeline):
         **options: Any,
     ) -> dict[str, float]:
         """Return the loss and metrics by name; the arguments are as for `fit`."""
-        data = self._columns((texts, labels, sample_weight))
+        data = self._to_tensors((texts, labels, sample_weight))
         return self._evaluate(self._dataset(data, batch_size, "texts"), options)
 
     @with_keras_names(x="texts")
@@ -276,17 +273,12 @@ class TextClassifier(TaskPipeline):
     def _encoder(self):
         return LabelEncoder(self.config.task_type, self.config.labels)
 
-    def _columns(self, data, arguments=_ARGUMENTS, **only_lists):
-        """Convert texts, labels and, if given, sample weights to tensors.
+    def _to_tensors(self, data, arguments=_ARGUMENTS, **only_lists):
+        """Convert (texts, labels) or (texts, labels, sample weights) to tensors.
 
-        Args:
-          data: (texts, labels) or (texts, labels, sample weights); texts may be a dataset.
-          arguments: the names of the three arguments, for messages.
-          **only_lists: other arguments that cannot be combined with a dataset.
-
-        Returns:
-          (tuple of one or two string tensors (N,), targets) or (texts, targets, weights); or the
-          dataset.
+        Texts become a tuple of one or two string tensors (N,), labels become targets. Return a
+        dataset unchanged; `only_lists` are arguments that it cannot be combined with. `arguments`
+        are the names of the values in messages.
         """
         texts, labels, sample_weight = (as_dataset(data[0]), *data[1:], None)[:3]
         if isinstance(texts, tf.data.Dataset):
@@ -314,13 +306,8 @@ class TextClassifier(TaskPipeline):
     def _dataset(self, data, batch_size, argument, label_weights=None, shuffle=False, bucket=False):
         """Return a dataset of batches (inputs, targets) or (inputs, targets, weights).
 
-        Args:
-          data: what `_columns` returns.
-          batch_size: the batch size, unless `data` is a dataset of batches.
-          argument: name of the argument that has the data, for messages.
-          label_weights: float32 (L,), the weights of the labels, or None.
-          shuffle: whether to shuffle the texts.
-          bucket: whether to form batches of texts of similar length.
+        `data` is what `_to_tensors` returns, `label_weights` is float32 (L,) or None, and `bucket`
+        forms batches of texts of similar length. Errors name `argument`.
         """
         encoder, is_dataset = self._encoder(), isinstance(data, tf.data.Dataset)
 

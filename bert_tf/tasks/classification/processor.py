@@ -82,10 +82,10 @@ class ProcessorSource:
         labels = tuple(map(_as_label, self._call("get_labels")))
         if len(set(labels)) < max(len(labels), 2):
             raise UserError(
-                f"`processor={reference}`: get_labels must return at least two different labels, "
+                f"`processor={reference}`: expected at least two different labels from get_labels, "
                 f"found {', '.join(labels) or 'none'}"
             )
-        self.task = TextTask({}, labels, metrics=ClassificationTask.own_data_metrics)
+        self.task = TextTask({}, labels, metrics=ClassificationTask.custom_data_metrics)
 
     def _call(self, method, *arguments):
         """Return the list that a method returns; raise UserError if the class lacks the method."""

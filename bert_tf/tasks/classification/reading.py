@@ -140,17 +140,10 @@ def read_examples(task, data_dir, split, path=None, bad=None):
 
 
 def collect_examples(task, rows, make, bad, error):
-    """Convert rows to a list of `Example`.
+    """Convert rows to a list of `Example` with `BadRows.collect`.
 
     Rows with a blank text are invalid. In GLUE's files they are only counted, because the release
-    uses them.
-
-    Args:
-      task: a `glue.TextTask`.
-      rows: iterable of pairs (place for messages, row).
-      make: function from (place, index, row) to an `Example`; see `BadRows.collect`.
-      bad: the `BadRows` that collects invalid rows; None to raise an error at the first.
-      error: message of the UserError if there are no examples.
+    uses them. `error` is the message of the UserError if there are no examples.
     """
     bad, empty = bad or BadRows(), BadRows(skip=True)
 

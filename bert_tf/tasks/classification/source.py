@@ -10,7 +10,7 @@ from bert_tf.errors import UserError
 from bert_tf.tasks.classification.examples import (
     find_labels,
     hold_out,
-    measure,
+    measure_numbers,
     with_known_labels,
 )
 from bert_tf.tasks.classification.glue import custom_task, find_task
@@ -36,13 +36,8 @@ _NOT_OF_PROCESSORS = ("task_name", "tfds_name", "train_file", "dev_file", "test_
 def make_source(options, stored=None, remembered=()):
     """Create the `FileSource`, `TfdsSource` or `ProcessorSource` of a `ClassificationConfig`.
 
-    Args:
-      options: the `ClassificationConfig`.
-      stored: the `ClassificationConfig` of a trained model, the default of several options.
-      remembered: names of the options taken from `stored`; see `with_remembered_columns`.
-
-    Raises:
-      UserError: if options cannot be combined, or the data do not exist.
+    `stored` is the config of a trained model, from which `with_remembered_columns` has taken the
+    options named in `remembered`.
     """
     layout = Layout(**{field: getattr(options, name) for name, field in _LAYOUT.items()})
     layout = dataclasses.replace(
@@ -127,7 +122,7 @@ def read_splits(source, parts, stored=None, skip_bad_rows=False, dev_split=None)
     Args:
       source: what `make_source` returns.
       parts: list of "train", "dev" and "test".
-      stored: the `ClassificationConfig` of a trained model. Its labels win over those of the data,
+      stored: the `ClassificationConfig` of a trained model, whose labels win over the data's
         because the model was trained with their ids.
       skip_bad_rows: whether to skip invalid rows and log their number.
       dev_split: the `DevSplit` that divides the training set into "train" and "dev"; None to read
@@ -135,9 +130,6 @@ def read_splits(source, parts, stored=None, skip_bad_rows=False, dev_split=None)
 
     Returns:
       (dict from split to list of `Example`, tuple of labels, tuple of `NumericFeature`)
-
-    Raises:
-      UserError: if a row is invalid; names file and line.
     """
     task = source.task
     names = task.layout.numbers if task.layout else ()
@@ -181,7 +173,7 @@ def read_splits(source, parts, stored=None, skip_bad_rows=False, dev_split=None)
         )  # fmt: skip
     if names:
         usable = usable or with_known_labels(train, labels, BadRows(skip=True))
-    return examples, tuple(labels), measure(names, usable) if names else ()
+    return examples, tuple(labels), measure_numbers(names, usable) if names else ()
 
 
 def _infer_labels(train, task_type):

@@ -40,7 +40,7 @@ class ClassificationTask(Task):
     loss_names = ("classification_loss",)
     metrics_used: tuple[str, ...] = ("accuracy",)
     # Additional metrics for custom data; published tasks define their own.
-    own_data_metrics: tuple[str, ...] = ("f1_macro", "f1_weighted", "precision_macro",
+    custom_data_metrics: tuple[str, ...] = ("f1_macro", "f1_weighted", "precision_macro",
                                          "recall_macro")  # fmt: skip
     # Defaults for subclasses whose constructor lacks these arguments, as in `MultipleChoiceTask`.
     class_weights = distillation = scores = None
@@ -61,7 +61,7 @@ class ClassificationTask(Task):
 
         Args:
           config: a `BertConfig`.
-          num_labels: L.
+          num_labels: L, the number of logits.
           dtype: a Keras dtype policy.
           more_metrics: names of `metrics.METRICS` in addition to `metrics_used`.
           num_numeric_features: F, the number of numeric features of an example.
@@ -94,11 +94,7 @@ class ClassificationTask(Task):
 
     @staticmethod
     def encode(label, labels):
-        """Convert the label of an `Example`, None in a test set, to its value in a record.
-
-        Raises:
-          ValueError: if it is not one of `labels`, which are in the order of their ids.
-        """
+        """Convert a label, None in test sets, to its value in a record; ValueError if unknown."""
         return 0 if label is None else labels.index(label)
 
     @staticmethod
@@ -181,7 +177,7 @@ class RegressionTask(ClassificationTask):
     answer_name = "score"
     loss_names = ("regression_loss",)
     metrics_used = ("pearson", "spearman")
-    own_data_metrics = ()
+    custom_data_metrics = ()
 
     @staticmethod
     def encode(label, labels):
@@ -232,7 +228,7 @@ class MultiLabelTask(ClassificationTask):
     label_name = "label_values"
     loss_names = ("multi_label_loss",)
     metrics_used = ("accuracy", "f1_micro", "f1_macro")
-    own_data_metrics = ("f1_weighted", "precision_micro", "precision_macro", "recall_micro",
+    custom_data_metrics = ("f1_weighted", "precision_micro", "precision_macro", "recall_micro",
                         "recall_macro")  # fmt: skip
 
     @staticmethod

@@ -169,9 +169,6 @@ class FillMask(KerasTraining, TextPipeline):
           seed: seed of the masks.
           **options: further arguments of `keras.Model.fit`, such as `verbose`.
 
-        Returns:
-          The `keras.callbacks.History`.
-
         Raises:
           UserError: if an argument is not valid.
         """
@@ -364,11 +361,8 @@ class FillMask(KerasTraining, TextPipeline):
         Args:
           batch: inputs of the model, `positions` (B, P) and optionally `masked_ids` (B, P).
           function: function from float32 (_CHUNK_SIZE, V) and int32 (_CHUNK_SIZE,) to a dict of
-            tensors (_CHUNK_SIZE, ...).
-          dtypes: dict from name to dtype of the tensors that `function` returns.
-
-        Returns:
-          Dict of tensors (B, P, ...).
+            tensors (_CHUNK_SIZE, ...), which become (B, P, ...).
+          dtypes: dict from name to dtype of these tensors.
         """
         batch = dict(batch)
         positions = batch.pop("positions")

@@ -115,9 +115,6 @@ class MultipleChoice(TaskPipeline):
           shuffle: whether to reshuffle the contexts in each epoch.
           **options: further arguments of `keras.Model.fit`, such as `verbose`.
 
-        Returns:
-          The `keras.callbacks.History`.
-
         Raises:
           UserError: if an argument is not valid.
         """

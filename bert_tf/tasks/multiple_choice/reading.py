@@ -19,12 +19,8 @@ _ENDING = re.compile(r"ending_?(\d+)$", re.IGNORECASE)
 class Example:
     """A context and its endings.
 
-    Attributes:
-      where: file and line, for messages.
-      context: the text that all endings continue.
-      endings: tuple of C texts.
-      label: index of the correct ending; None in test sets.
-      id: the id in the data, or the row number from 0.
+    `where` is file and line, `label` the index of the correct ending (None in test sets), and `id`
+    the id in the data or the row number from 0.
     """
 
     where: str
@@ -35,18 +31,9 @@ class Example:
 
 
 def read_examples(path, options=None, with_label=True):
-    """Read a file.
+    """Return the list of `Example` of a file, and the names of its ending columns.
 
-    Args:
-      path: a file whose first line names its columns; see `tables.format_by_name` for the formats.
-      options: a `MultipleChoiceConfig` with the options for columns and invalid rows.
-      with_label: whether there is a label column.
-
-    Returns:
-      (list of `Example`, tuple of the names of the ending columns)
-
-    Raises:
-      UserError: if the header or a row is invalid; names file and line.
+    The first line names the columns. Errors name file and line.
     """
     options = options or MultipleChoiceConfig()
     bad = BadRows(options.skip_bad_rows)
