@@ -111,14 +111,16 @@ class TextClassifier(TaskPipeline):
 
     @classmethod
     def _config_values(cls, checkpoint, stored, values):
-        refused = ""
+        unsupported = ""
         if stored and stored.numeric_inputs:
-            refused = f"takes the numbers {', '.join(stored.numeric_columns)} in addition to text"
+            unsupported = (
+                f"takes the numbers {', '.join(stored.numeric_columns)} in addition to text"
+            )
         elif stored and stored.windows:
-            refused = "reads long texts in windows"
-        if refused:
+            unsupported = "reads long texts in windows"
+        if unsupported:
             raise UserError(
-                f"`preset`: {checkpoint} {refused}, which `TextClassifier` does not support; "
+                f"`preset`: {checkpoint} {unsupported}, which `TextClassifier` does not support; "
                 "export it and use `bert_tf.serving.Predictor`"
             )
         task_type = values.get("task_type") or (stored.task_type if stored else None)

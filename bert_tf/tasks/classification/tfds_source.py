@@ -48,7 +48,7 @@ class TfdsSource:
         is_glue = family == "glue" and not (layout.text or layout.label or layout.numbers)
         task = find_task(config.partition(":")[0]) if is_glue else None
         if task and task_type not in (None, task.task_type):
-            raise UserError(f"`task_type={task_type}`, but {name} is a {task.task_type}")
+            raise UserError(f"`task_type={task_type}`, but {name} is a {task.task_type} task")
         self._texts, self._label, self._id = self._find_features(task, layout)
         # The feature of a single label.
         feature = self._rows.features[self._label]
