@@ -218,7 +218,7 @@ def _example(task, where, index, row, problem, columns, with_label):
     def cell(position, what):
         if not -len(row) <= position < len(row):
             raise ValueError(
-                f"expected {what} in column {position + 1}, but the row has {len(row)} columns"
+                f"{what} is expected in column {position + 1}, but the row has {len(row)}"
             )
         return row[position]
 
