@@ -105,24 +105,24 @@ def duration(seconds):
     return f"{seconds // 3600}h{seconds % 3600 // 60:02d}m"
 
 
-# The time between two log lines of a `Ticker`.
+# The time between two log lines of a `ProgressLog`.
 SECONDS_PER_LINE = 5.0
 
 # The progress bars that have been opened.
 _bars: weakref.WeakSet = weakref.WeakSet()
 
 
-class Ticker:
+class ProgressLog:
     """Reports the progress of a countable job.
 
     On a terminal that `show` prints to, as a progress bar. Everywhere else as a log line every
     few seconds: log files, and programs that capture the output, keep the carriage returns with
     which a bar redraws itself.
 
-    >>> ticker = Ticker("reading", "lines", total=1000)
+    >>> progress = ProgressLog("reading", "lines", total=1000)
     >>> for line in lines:
-    ...     ticker.add(1)
-    >>> ticker.done()
+    ...     progress.add(1)
+    >>> progress.done()
 
     Args:
       what: the job, first on the line: "tokenizing".
@@ -208,9 +208,9 @@ def progress(what, source):
     ...     for document in source:
     ...         on_progress()
     """
-    ticker = Ticker(what, source.unit, total=source.total)
-    yield lambda: ticker.add(source.done - ticker.count)
-    ticker.done()
+    log = ProgressLog(what, source.unit, total=source.total)
+    yield lambda: log.add(source.done - log.count)
+    log.done()
 
 
 @contextlib.contextmanager

@@ -109,7 +109,7 @@ def _download_rest(session, url, part):
         total = start + int(length)
         if total > _MAX_BYTES:
             raise _too_large(url)
-        ticker = console.Ticker(
+        progress = console.ProgressLog(
             f"downloading {url}", "MB", total=total >> 20 or None, initial=start >> 20
         )
         size = start
@@ -122,12 +122,12 @@ def _download_rest(session, url, part):
                         os.remove(part)
                         raise _too_large(url)
                     writer.write(block)
-                    ticker.add((size >> 20) - ticker.count)
+                    progress.add((size >> 20) - progress.count)
         except HTTPError:
             if size == start:
                 raise
             return False
-        ticker.done()
+        progress.done()
         return True
 
 

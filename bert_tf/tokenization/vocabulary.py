@@ -222,14 +222,14 @@ def count_words(paths, do_lower_case=True, max_words=MAX_WORDS):
     """
     words = Counter()
     last_limit = 0
-    ticker = console.Ticker("reading", "lines")
+    progress = console.ProgressLog("reading", "lines")
     for path in paths:
         for line in files.read_lines(path):
             words.update(normalize(line, do_lower_case).split())
             if len(words) > max_words:
                 last_limit = _drop_rare(words, max_words // 2)
-            ticker.add()
-    ticker.done()
+            progress.add()
+    progress.done()
     if not words:
         raise UserError(f"{', '.join(paths)}: contains no words")
     if last_limit:
