@@ -215,5 +215,5 @@ def test_weights_that_are_texts_are_refused(monkeypatch, tmp_path):
     checkpoints.write(str(tmp_path / "model.ckpt"), {"bert/pooler/dense/bias": np.zeros(2)})
     source = checkpoints.open_checkpoint(str(tmp_path))
     monkeypatch.setattr(source, "tensor", lambda name: np.array([b"a", b"b"], object))
-    with pytest.raises(bert_tf.UserError, match="dense/bias has texts, expected numbers"):
+    with pytest.raises(bert_tf.UserError, match="dense/bias contains strings, expected numbers"):
         read_weights(source, source.shapes)

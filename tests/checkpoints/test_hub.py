@@ -139,7 +139,7 @@ def test_local_folder_with_a_published_name(server, tmp_path, monkeypatch, caplo
             model_files = checkpoints.resolve(preset, needs=["init_checkpoint", "vocab_file"])
             assert model_files.vocab_file == f"{path}/vocab.txt"
             assert model_files.do_lower_case
-    assert f"{NAME} is a local folder, so nothing is downloaded" in caplog.text
+    assert f"using the local folder {NAME} instead of downloading the model" in caplog.text
     assert not server.requests
 
 
