@@ -167,8 +167,8 @@ def find_weights(model):
         name = find_name(variable.path)
         if name in named:
             raise UserError(
-                f"{model.name} has two weights {name}: {named[name].path} and {variable.path}; pass "
-                "each of its models separately"
+                f"{model.name} has two weights {name}: {named[name].path} and {variable.path}; "
+                "pass each of its models separately"
             )
         if name:
             named[name] = variable

@@ -56,7 +56,7 @@ def named_checkpoint(folder: str) -> str | None:
 
 
 def _only_checkpoint(folder, argument):
-    """Return the prefix of the only checkpoint in a folder; raise UserError for any other number."""
+    """Return the prefix of the only checkpoint in a folder; raise UserError if it is not unique."""
     names = sorted(name.rstrip("/") for name in tf.io.gfile.listdir(folder))
     indices = [name for name in names if name.endswith(".index")]
     if len(indices) != 1:

@@ -75,7 +75,7 @@ class PretrainedFiles:
         return self.load_tokenizer()
 
     def load_tokenizer(self, keep_special_tokens: bool = False) -> FullTokenizer:
-        """Return a `FullTokenizer`; raise UserError if the vocabulary is too large for the model."""
+        """Return a `FullTokenizer`; raise UserError if the model has fewer embeddings."""
         tokenizer = FullTokenizer(
             self.vocab_file, keep_special_tokens=keep_special_tokens, **self.tokenizer_settings
         )
