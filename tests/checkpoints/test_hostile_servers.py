@@ -147,7 +147,7 @@ def serve(monkeypatch):
         return f"http://127.0.0.1:{server.server_address[1]}"
 
     monkeypatch.setattr(download, "_NUM_RETRIES", 1)
-    monkeypatch.setattr(download, "_FIRST_WAIT", 0.001)
+    monkeypatch.setattr(download, "_FIRST_WAIT_SECONDS", 0.001)
     monkeypatch.setattr(download, "_TIMEOUT_SECONDS", 0.5)
     monkeypatch.setattr(download, "_MAX_BYTES", 1 << 22)
     monkeypatch.setattr(hub, "_MAX_UNPACKED_BYTES", 1 << 22)
