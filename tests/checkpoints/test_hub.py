@@ -313,7 +313,7 @@ def test_changed_archive_is_refused(server, tmp_path):
     server.content = archive(tmp_path)
     check_error(
         rf"{NAME}\.zip: vocab\.txt has SHA-256 \w{{64}}, expected \w{{64}} as in the first "
-        rf"download, which are in {cache}/{NAME}\.sha256\.json; the archive was removed"
+        rf"download \(see {cache}/{NAME}\.sha256\.json\); the archive was removed"
     )
     assert visible(cache) == [f"{NAME}.sha256.json"]
     server.content = first
