@@ -55,7 +55,7 @@ def read_tokenizer_json(path):
     _expect(path, "model.continuing_subword_prefix", model.get("continuing_subword_prefix"), "##")
     vocab = model.get("vocab")
     if not isinstance(vocab, dict) or not all(type(x) is int and x >= 0 for x in vocab.values()):
-        raise UserError(f"{path}: expected model.vocab to be an object of pieces and their ids")
+        raise UserError(f"{path}: model.vocab is not an object of pieces and their ids")
     if len(set(vocab.values())) < len(vocab):
         index, count = Counter(vocab.values()).most_common(1)[0]
         raise UserError(f"{path}: model.vocab has {count} pieces with the id {index}")
