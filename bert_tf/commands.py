@@ -57,14 +57,12 @@ def _run(command):
 
 
 def _find_script(script):
-    """Find a script in the repository, or where pip installs scripts."""
     path = os.path.join(_ROOT, script)
     path = path if os.path.exists(path) else os.path.join(sysconfig.get_path("scripts"), script)
     return min(path, os.path.relpath(path), key=len)
 
 
 def _format_command(command):
-    """Format a command for a shell, with each flag on its own line."""
     return " ".join(
         f"\\\n    {shlex.quote(word)}" if word.startswith("--") else shlex.quote(word)
         for word in command

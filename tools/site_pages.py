@@ -94,7 +94,6 @@ def notebook_to_markdown(notebook):
 
 
 def _output(output):
-    """Convert an output of a cell to Markdown."""
     data = {kind: "".join(value) for kind, value in output.get("data", {}).items()}
     for kind in ("image/png", "image/jpeg"):
         if kind in data:

@@ -137,7 +137,6 @@ def convert(
 
 
 def _check_vocab_size(vocab_file, vocab_size):
-    """Raise UserError if the size of a vocabulary differs from the model's."""
     size = max(load_vocab(vocab_file).values()) + 1
     if size != vocab_size:
         raise UserError(
@@ -162,7 +161,6 @@ def _settings(path, vocab_file, options):
 
 
 def _write_hugging_face(path, output_dir, tensors, config, vocab_file, settings, architecture):
-    """Write a Hugging Face folder, with the metadata saved next to `path`."""
     metadata = read_metadata(path)
     if metadata.get("numbers") and metadata.get("numeric_as") == "vector":
         raise UserError(

@@ -155,7 +155,6 @@ def _refuse_private_target(response, **_):
 
 
 def _root_cause(error):
-    """Return the innermost OSError or urllib3 exception in a chain."""
     from urllib3.exceptions import HTTPError
 
     while isinstance(cause := error.__cause__ or error.__context__, (OSError, HTTPError)):

@@ -149,7 +149,6 @@ class _RefusedArchive(UserError):
 
 
 def _unpack(name, archive, folder):
-    """Unpack the model's files into `folder`, atomically."""
     expected = (files.CONFIG, files.VOCABULARY, RELEASE_CHECKPOINT)
     digests = {}
     try:
@@ -195,7 +194,6 @@ def _unpack(name, archive, folder):
 
 
 def _copy(reader, writer):
-    """Copy a file; return its SHA-256 as hexadecimal digits."""
     sha = hashlib.sha256()
     while block := reader.read(_BLOCK_BYTES):
         sha.update(block)

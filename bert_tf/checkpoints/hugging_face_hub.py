@@ -61,7 +61,6 @@ def revision_of(folder: str) -> str | None:
 
 
 def _download(path, name, revision, patterns):
-    """Download the files of a model that match `patterns`; return their folder."""
     try:
         from huggingface_hub import constants, errors, snapshot_download
     except ImportError:

@@ -64,7 +64,6 @@ _HUGGING_FACE = {
 
 
 def _expand_table():
-    """Yield (Keras path, release name, Hugging Face name) of each variable."""
     for path, release, hugging_face, variables in _TABLE:
         if hugging_face == _DOTTED:
             hugging_face = release.replace("layer_{}", "layer.{}").replace("/", ".")

@@ -56,7 +56,6 @@ def named_checkpoint(folder: str) -> str | None:
 
 
 def _only_checkpoint(folder, argument):
-    """Return the prefix of the only checkpoint in a folder; raise UserError if it is not unique."""
     names = sorted(name.rstrip("/") for name in tf.io.gfile.listdir(folder))
     indices = [name for name in names if name.endswith(".index")]
     if len(indices) != 1:
@@ -149,7 +148,6 @@ def remove(prefix):
 
 
 def _starting_with(start):
-    """Return the existing paths that begin with `start`."""
     # Without glob, because the path may contain brackets.
     folder, prefix = os.path.split(start)
     if not tf.io.gfile.isdir(folder or "."):

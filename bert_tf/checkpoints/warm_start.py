@@ -230,7 +230,6 @@ def count_labels(path: str) -> int:
 
 
 def _config_of(model):
-    """Return the `BertConfig` of a model or of its first layer that has one, else None."""
     layers = [model, *(layer for _, layer in named_layers(model))]
     configs = (getattr(layer, "config", None) for layer in layers)
     return next((x for x in configs if isinstance(x, BertConfig)), None)
@@ -276,7 +275,6 @@ def _count_layers(shapes):
 
 
 def _explain_shape(name, shape):
-    """Return the most likely reason for a shape mismatch, None if there is no special one."""
     if name == "bert/embeddings/word_embeddings":
         return (
             f"its vocabulary has {shape[0]} entries: do the model's config and vocabulary belong "

@@ -136,7 +136,6 @@ def _kind(hint):
 
 
 def _fields(hint):
-    """Return the dict of fields of an object type, which may also be a NamedTuple class."""
     if isinstance(hint, dict):
         return hint
     optional = getattr(hint, "_field_defaults", ())

@@ -68,7 +68,6 @@ _function = None
 
 
 def _start(function, parent, stop):
-    """Initialize a worker process."""
     global _function
     _function = function
     # A fork must not garbage-collect TensorFlow's objects, whose threads do not exist there.

@@ -290,7 +290,6 @@ class GraphTokenizer(tf.Module):
         return rows, rows.with_values(starts), rows.with_values(ends)
 
     def _resolve_spans(self, texts):
-        """Return the result of `_resolve_context` and the end of each character's span."""
         codes = tf.strings.unicode_decode(texts, "UTF-8").values
         ends = graph_normalization.span_ends(codes, self._strip_accents)
         if self._context_class:

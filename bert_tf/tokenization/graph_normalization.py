@@ -69,7 +69,6 @@ def normalizer_model(do_lower_case, strip_accents, tokenize_chinese_chars=True):
 
 
 def _replacements(*rules):
-    """Yield (code point, replacement) for all characters that change, in order."""
     kept_rules = "k" if any(rules[:2]) else "kahm"
     for (rule, _, _), codes in normalization.RUNS:
         if rule not in kept_rules:
@@ -125,7 +124,6 @@ def look_up(table, codes):
 
 
 def _packed_properties():
-    """Return a `paged_table` with the packed properties of all code points."""
     packed = [
         _RULES.index(rule) | _SIGMAS.index(sigma) << _SIGMA_SHIFT | order << _ORDER_SHIFT
         for (rule, sigma, order), _ in normalization.RUNS

@@ -234,7 +234,6 @@ def _read_if_exists(folder, name):
 
 
 def _check_special_tokens(path, values):
-    """Raise UserError if a file renames special tokens or adds tokens."""
     for name, value in values.items():
         if name in _SPECIAL_TOKENS:
             expected = _SPECIAL_TOKENS[name]

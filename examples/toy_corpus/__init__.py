@@ -108,7 +108,6 @@ def pretrained(folder, num_train_steps=1500):
 
 
 def _documents(rng, count):
-    """Return `count` documents, lists of sentences, half of them with each sentiment."""
     cycles = [_word_cycles(rng, *item) for item in words.SENTIMENT_WORDS.items()]
     documents = []
     for number in range(count):

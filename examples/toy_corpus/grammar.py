@@ -13,7 +13,6 @@ from examples.toy_corpus import words
 
 
 def _for_each_noun_slot(*clauses):
-    """Repeat each clause that contains NOUN for all noun slots; keep the others."""
     return tuple(
         clause.replace("NOUN", slot)
         for clause in clauses
