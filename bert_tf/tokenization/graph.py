@@ -375,8 +375,8 @@ def _pieces_by_id(vocab, max_chars):
             continue
         if len(piece.removeprefix("##").encode()) > _MAX_BYTES_PER_PIECE:
             raise UserError(
-                f"the vocabulary's piece {piece[:20]!r}... has more than {_MAX_BYTES_PER_PIECE} "
-                "bytes, the limit of the tokenizer in the graph"
+                f"the piece {piece[:20]!r}... of the vocabulary has more than "
+                f"{_MAX_BYTES_PER_PIECE} bytes, the limit of the tokenizer in the graph"
             )
         pieces[index] = piece
     return pieces
