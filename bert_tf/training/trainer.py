@@ -145,16 +145,16 @@ class Trainer:
           total: number of examples, if known.
           on_batch: function to call after each batch.
         """
-        ticker = console.Ticker(description, "examples", total=total)
+        progress = console.ProgressLog(description, "examples", total=total)
         with self.workers.watched():
             for batch in self.strategy.distribute_datasets_from_function(data.batches):
                 values = {name: x.numpy() for name, x in self._predict_step(batch).items()}
                 real = values.pop("is_real_example").astype(bool)
-                ticker.add(int(real.sum()))
+                progress.add(int(real.sum()))
                 if on_batch:
                     on_batch()
                 yield {name: value[real] for name, value in values.items()}
-        ticker.done()
+        progress.done()
 
     def predict_all(self, data, description, total=None, on_batch=None):
         """Return the predictions of all batches as one dict of numpy arrays; see `predict`.
