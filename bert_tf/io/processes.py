@@ -1,6 +1,7 @@
-"""A parallel `map` that preserves order and prefetches little input."""
+"""A parallel `map` that preserves order and prefetches little input; the memory of a process."""
 
 import collections
+import ctypes
 import gc
 import os
 import signal
@@ -14,6 +15,24 @@ from bert_tf.errors import UserError
 def cores():
     """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+
+
+# Parameters of glibc's `mallopt`, from <malloc.h>.
+_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX = -1, -2, -4
+
+
+def keep_freed_memory():
+    """Make the C library of Linux reuse freed memory instead of returning it to the kernel.
+
+    A training step allocates and frees buffers of up to 100 MB, such as the gradients of the
+    embeddings. By default the kernel has to provide and clear each of their pages in every step:
+    see "Memory that is freed between steps" in benchmarks/RESULTS.md.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
+    if mallopt is not None:  # musl has no such function
+        mallopt(_M_MMAP_MAX, 0)
+        mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
+        mallopt(_M_TOP_PAD, 2**26)
 
 
 def shared_map(function, items, num_processes, fork=True):

@@ -10,6 +10,7 @@ import tensorflow as tf
 from bert_tf import checkpoints, console
 from bert_tf.configs.train import TrainConfig
 from bert_tf.errors import UserError
+from bert_tf.io import processes
 from bert_tf.modeling.token_layout import can_skip_padding
 from bert_tf.training import checkpointing
 from bert_tf.training.checkpointing import BestCheckpoint, check_metric
@@ -104,6 +105,7 @@ class Trainer:
         )
         self.model.skip_padding &= can_skip_padding(self.strategy, options.xla)
         check_metric(options.best_metric, self.task.metric_names)
+        processes.keep_freed_memory()
         with (
             exclusive_directory(self.output_dir, self.workers),
             PreemptionHandler() as preemption,
