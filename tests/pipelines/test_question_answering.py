@@ -139,7 +139,7 @@ def test_questions_without_answer(encoder_folder, caplog):
         ((["a"], ["b"], [("b", "x")]), "`answers`: item 0 is .*'x'.*, expected"),
         ((["a"], {"b": "c"}, ["b"]), "`contexts`: expected .*found a dict"),
         ((["a"], ["b"], [None]), "`answers`: item 0 .*`version_2_with_negative=True`"),
-        ((["a"], ["b"], ["c"]), "`answers`: no answer is in its context"),
+        ((["a"], ["b"], ["c"]), "`answers`: none of the answers is in its context"),
         (([], [], []), "`questions` is empty"),
         ((["a"], ["b"], ["b"], (["a"], ["b"])), "`validation_data`: expected"),
     ],
