@@ -249,7 +249,7 @@ def test_two_devices_make_the_same_steps(run, tmp_path, monkeypatch):
         out = tmp_path / f"out{len(results)}"
         log = run("run_ner", "--do_train", "--do_eval", f"--data_dir={tmp_path}",
                   f"--output_dir={out}", "--skip_bad_rows", "--num_train_epochs=0.2")  # fmt: skip
-        assert "bad sentences left out: 1, the first: " in log and "tag PER " in log
+        assert "invalid sentences skipped: 1, the first: " in log and "tag PER " in log
         results.append(read_results(out / "eval_results.txt"))
     assert 1 < int(results[0]["global_step"]) < 9
     for name, value in results[0].items():

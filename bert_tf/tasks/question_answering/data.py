@@ -146,7 +146,7 @@ def _make_source(options, split):
         splits = options.tfds_splits or (None, None)
         if len(splits) != 2:
             raise UserError(
-                f"`tfds_splits`: expected two splits, for training and prediction, found {len(splits)}"
+                f"`tfds_splits`: expected two splits (training and prediction), found {len(splits)}"
             )
         part = "train" if split == "train" else "predict"
         return TfdsQuestions(
@@ -154,7 +154,7 @@ def _make_source(options, split):
         )
     path = getattr(options, argument)
     if not path:
-        raise UserError(f"no data: `{argument}` or `tfds_name` is required")
+        raise UserError(f"nothing to read: `{argument}` or `tfds_name` must be given")
     return JsonSource(path, argument)
 
 
