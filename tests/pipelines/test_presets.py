@@ -105,7 +105,7 @@ def test_settings_of_a_sentence_transformers_folder(tmp_path, caplog):
     assert options() == {"pooling": "cls", "layer": -1, "normalize": False}
     assert options("cls") == options() and not caplog.text
     assert options("max") == {**options(), "pooling": "max"}
-    assert f"`pooling=max` as given; {tmp_path} has cls" in caplog.text
+    assert f"`pooling=max` overrides the setting: {tmp_path} has cls" in caplog.text
     config.write_text(json.dumps({"pooling_mode_weightedmean_tokens": True}))
     with pytest.raises(bert_tf.UserError, match=f"{tmp_path}: .*pooling_mode_weightedmean_tokens"):
         options()
