@@ -1,4 +1,4 @@
-"""Tables as arguments: mappings of columns, data frames, and datasets with named columns."""
+"""Tables as arguments: mappings, data frames and datasets with named columns."""
 
 import functools
 import inspect
@@ -12,15 +12,15 @@ from bert_tf.errors import UserError
 
 
 def with_columns(**names):
-    """Return a decorator of a method that lets its first argument be a table of named columns.
+    """Return a decorator that lets a method take a table as its first argument.
 
-    A table is a mapping from names to columns, a `datasets.Dataset`, a `tf.data.Dataset` of batches
-    that are mappings, or a DataFrame if all of its columns have known names. The method gets its
-    columns as arguments, unless they are given; "validation_data" may be a table, too.
+    A table is a mapping from names to columns, a `datasets.Dataset`, a `tf.data.Dataset` whose
+    batches are mappings, or a DataFrame with known column names. Its columns become the arguments
+    of the method that are not given. "validation_data" may be a table, too.
 
     Args:
-      **names: from each argument that is a column to the possible names of the column. For an
-        argument of several columns, a list of such tuples, of which the first column is required.
+      **names: from each argument to a tuple of accepted column names. For an argument with several
+        columns, a list of tuples; the first column is required.
     """
 
     def decorate(method):
@@ -59,7 +59,7 @@ def with_columns(**names):
 
 
 def _read(values, argument, names):
-    """Return a dict from arguments to (column, names of labels); None if `values` is no table."""
+    """Return a dict from arguments to (column, label names); None if `values` is not a table."""
     columns, features = _columns_of(values)
     if columns is None:
         return None
@@ -86,7 +86,7 @@ def _read(values, argument, names):
         return None  # its rows are the texts
     if first not in found:
         raise UserError(
-            f"`{argument}`: a column {_names(names[first])} was expected, found "
+            f"`{argument}`: expected a column {_names(names[first])}, found "
             f"{', '.join(map(str, columns)) or 'none'}"
         )
     console.info("columns of `%s`: %s", argument, ", ".join(x for x in columns if x in used))
@@ -118,14 +118,14 @@ def _as_list(column):
 
 
 def _label_names(feature):
-    """Return the names of a `datasets.ClassLabel`, also of one in a list, or None."""
+    """Return the names of a `datasets.ClassLabel` or of a list of them, or None."""
     return getattr(getattr(feature, "feature", feature), "names", None)
 
 
 def _match_labels(pipeline, values, names):
-    """Return labels of a `datasets.ClassLabel` as names that the model has.
+    """Convert the ids of a `datasets.ClassLabel` to the label names of the model.
 
-    Where the model has other names for as many labels, the numbers are kept, and a line says so.
+    If the model has the same number of labels with different names, log this and keep the ids.
     """
     labels = getattr(getattr(pipeline, "config", None), "labels", ())
     if not names or not labels:
