@@ -150,7 +150,6 @@ class Checks:
         self._batch_size = 8 * strategy.num_replicas_in_sync
 
     def describe(self):
-        """Return a description of the devices."""
         device = next(x for x in tf.config.list_physical_devices() if x.device_type == self.kind)
         details = tf.config.experimental.get_device_details(device)
         name = details.get("device_name") or platform.processor() or platform.machine()
@@ -158,7 +157,6 @@ class Checks:
         return f"{count} x {self.kind} ({name}), {type(self.strategy).__name__}"
 
     def all(self):
-        """Yield every `Check`."""
         for checks in (
             self.tokens, self.outputs, self.optimizer_steps, self.training_steps, self.resumed_run,
             self.exported_model,
@@ -252,7 +250,7 @@ class Checks:
             with records.writing([path], records.PRETRAINING) as write:
                 for row in rows:
                     write(row)
-            found = []
+            results = []
             for name, parts in (("whole", [4]), ("parts", [2, 4])):
                 for last in parts:
                     set_seed(0)
@@ -264,8 +262,8 @@ class Checks:
                         [path], records.PRETRAINING, _SIZES, self._batch_size, 0
                     )
                     trainer.fit(data, _optimizer(4), last)
-                found.append({name: x.numpy() for name, x in weights(trainer.model).items()})
-        whole, parts = found
+                results.append({name: x.numpy() for name, x in weights(trainer.model).items()})
+        whole, parts = results
         worst = max(np.abs(whole[name] - parts[name]).max() for name in whole)
         yield Check("stopped and resumed", float(worst), 0, "weights")
 

@@ -31,11 +31,9 @@ class JaxChecks:
         self._config, self._batch, self._recorded = checks.recorded_batch()
 
     def describe(self):
-        """Return a description of the devices."""
         return f"{len(self._devices)} x {self.kind} ({self._devices[0].device_kind}), JAX"
 
     def all(self):
-        """Yield every `Check`."""
         yield from checks.Checks.tokens()
         yield from self.training_steps()  # first, because it starts with one device
         yield from self.outputs()

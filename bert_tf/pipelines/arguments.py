@@ -142,13 +142,8 @@ def is_examples(texts):
 def check_columns(texts, argument, counts):
     """Return the columns of rows of texts, as lists of str.
 
-    Args:
-      texts: list of tuples of texts, tuple of lists of texts, or DataFrame.
-      argument: the argument name, for error messages.
-      counts: the valid numbers of columns.
-
-    Raises:
-      UserError: if `texts` is anything else.
+    `texts` is a list of tuples of texts, a tuple of lists of texts, or a DataFrame. `counts` has
+    the valid numbers of columns.
     """
     numbers = " or ".join(map(str, counts))
     if isinstance(texts, tuple) and len(texts) in counts and all(map(_is_column, texts)):
@@ -189,7 +184,6 @@ def _is_column(values):
 
 
 def check_same_length(argument, values, other_argument, others):
-    """Raise UserError if two lists have different lengths."""
     if len(values) != len(others):
         raise UserError(
             f"`{argument}` and `{other_argument}` must have the same length, found {len(values)} "
@@ -198,11 +192,7 @@ def check_same_length(argument, values, other_argument, others):
 
 
 def split_columns(columns, share, validation_data=None):
-    """Split off the last `share` of columns; return the training and the validation columns.
-
-    Raises:
-      UserError: if one of the splits would be empty, or there is `validation_data`.
-    """
+    """Split off the last `share` of columns; return the training and the validation columns."""
     if validation_data is not None:
         raise UserError("`validation_split` cannot be combined with `validation_data`")
     columns = [list(column) for column in columns]

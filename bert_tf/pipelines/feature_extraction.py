@@ -36,8 +36,6 @@ class TextVectors(NamedTuple):
 
 
 class _TextVectorsPipeline(TextPipeline):
-    """Base of the pipelines that yield `TextVectors`."""
-
     _with_words = False
 
     def __call__(self, texts):
@@ -180,7 +178,6 @@ class EmbeddingParts(TextPipeline):
     """
 
     def __init__(self, model, tokenizer, **options):
-        """Create the pipeline from a `BertModel`; see `TextPipeline`."""
         super().__init__(model, tokenizer, **options)
         bytes_per_row = 16 * self.max_seq_length * model.config.hidden_size
         self._runner = self._make_runner(self._compute, bytes_per_row)
@@ -246,7 +243,6 @@ class Attention(_TextVectorsPipeline):
         self._runner = self._make_runner(self._compute, 4 * count * self.max_seq_length**2)
 
     def _compute(self, batch):
-        """Return float32 (B, L, N, S, S) for a batch."""
         probs = self.model(batch, training=False)["attention_probs"]
         selected = ops.stack([probs[layer] for layer in self.layers], axis=1)
         return {"values": ops.cast(ops.take(selected, self.heads, axis=2), "float32")}

@@ -203,7 +203,6 @@ class KerasTraining:
         self._fit_key = key
 
     def _evaluate(self, dataset, options):
-        """Return the loss and metrics on a dataset, as a dict unless `options` override that."""
         if not self._trained_model.compiled:
             self.compile()
         with self._running_keras():

@@ -163,14 +163,7 @@ class Pipeline:
 
 
 def write_pretrained(folder, tensors, config, tokenizer):
-    """Write a Hugging Face folder.
-
-    Args:
-      folder: the path, which must not exist.
-      tensors: dict from the release's names to arrays.
-      config: the `BertConfig`.
-      tokenizer: the `FullTokenizer`.
-    """
+    """Write a Hugging Face folder, which must not exist; `tensors` have the release's names."""
     with tempfile.TemporaryDirectory() as temporary:
         vocab_file = os.path.join(temporary, files.VOCABULARY)
         files.write_text(vocab_file, to_text(tokenizer.vocab))

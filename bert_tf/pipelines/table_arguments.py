@@ -33,22 +33,22 @@ def with_columns(**names):
                 bound = signature.bind_partial(*arguments, **options)
             except TypeError:
                 return method(*arguments, **options)
-            found = _read(bound.arguments.get(first), first, names)
-            if found is not None:
+            columns = _read(bound.arguments.get(first), first, names)
+            if columns is not None:
                 self = bound.arguments.get("self")
                 given = bound.arguments.keys() - {first}
                 for name in names.keys() & signature.parameters.keys() - given:
-                    if name in found:
-                        bound.arguments[name] = _match_labels(self, *found[name])
+                    if name in columns:
+                        bound.arguments[name] = _match_labels(self, *columns[name])
                     elif signature.parameters[name].default is inspect.Parameter.empty:
                         raise UserError(f"`{name}`: the table has no column {_names(names[name])}")
             table = bound.arguments.get("validation_data")
-            found = _read(table, "validation_data", names)
-            if found is not None:
+            columns = _read(table, "validation_data", names)
+            if columns is not None:
                 self = bound.arguments.get("self")
-                columns = [_match_labels(self, *found[x]) for x in names if x in found]
-                columns = columns[0] if len(columns) == 1 else tuple(columns)
-                bound.arguments["validation_data"] = columns
+                values = [_match_labels(self, *columns[x]) for x in names if x in columns]
+                values = values[0] if len(values) == 1 else tuple(values)
+                bound.arguments["validation_data"] = values
             arguments = dict(bound.arguments)
             options = arguments.pop("options", {})
             return method(**arguments, **options)
@@ -65,7 +65,7 @@ def _read(values, argument, names):
         return None
     first, *_ = names
     lowered = {str(name).lower(): name for name in columns}
-    found, used = {}, set()
+    results, used = {}, set()
     for name, wanted in names.items():
         parts = wanted if isinstance(wanted, list) else [wanted]
         present = [next((lowered[x] for x in part if x in lowered), None) for part in parts]
@@ -75,26 +75,26 @@ def _read(values, argument, names):
             labels = _label_names((features or {}).get(present[0]))
             values_of = [_as_list(columns[x]) for x in present]
             if len(present) == 1:
-                (columns_found,) = values_of
+                (values_of_argument,) = values_of
             elif name == first:
-                columns_found = tuple(values_of)
+                values_of_argument = tuple(values_of)
             else:
-                columns_found = [list(row) for row in zip(*values_of, strict=True)]
-            found[name] = columns_found, labels
+                values_of_argument = [list(row) for row in zip(*values_of, strict=True)]
+            results[name] = values_of_argument, labels
     is_frame = hasattr(values, "to_numpy")
-    if is_frame and (first not in found or (len(columns) == 2 and len(used) < 2)):
+    if is_frame and (first not in results or (len(columns) == 2 and len(used) < 2)):
         return None  # its rows are the texts
-    if first not in found:
+    if first not in results:
         raise UserError(
             f"`{argument}`: expected a column {_names(names[first])}, found "
             f"{', '.join(map(str, columns)) or 'none'}"
         )
     console.info("columns of `%s`: %s", argument, ", ".join(x for x in columns if x in used))
-    return found
+    return results
 
 
 def _columns_of(values):
-    """Return the columns of a table by name and the features of a `datasets.Dataset`, or None."""
+    """Return the columns of a table by name, and the features of a `datasets.Dataset`, or None."""
     if isinstance(values, tf.data.Dataset):
         if not isinstance(values.element_spec, Mapping):
             return None, None

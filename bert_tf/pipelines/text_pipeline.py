@@ -45,13 +45,7 @@ _Pipeline = TypeVar("_Pipeline", bound="TextPipeline")
 
 
 class Text(NamedTuple):
-    """A text or a pair of texts.
-
-    Attributes:
-      index: line index in the input, from 0.
-      text_a: the text, or the first text of a pair.
-      text_b: the second text of a pair, or None.
-    """
+    """A text, or a pair of texts; `index` is its line in the input, from 0."""
 
     index: int  # type: ignore[assignment]
     text_a: str
@@ -95,12 +89,8 @@ class Word(NamedTuple):
 class EncodedText(NamedTuple):
     """A text as model inputs.
 
-    Attributes:
-      text: the `Text`.
-      input_ids: list of token ids, including [CLS] and [SEP].
-      segment_ids: list of segment ids.
-      words: list of `Word`, or None if words are not tracked.
-      extra_inputs: dict from the names of further inputs of the function to lists of int.
+    `words` is None if words are not tracked. `extra_inputs` has further inputs of the function that
+    a `BatchRunner` runs: a dict from names to lists of int.
     """
 
     text: Text | None
@@ -128,12 +118,7 @@ class TextPreprocessor:
         self._lengths, self._num_empty = LengthCounter(max_seq_length), 0
 
     def convert(self, text):
-        """Return the `EncodedText` of a `Text`.
-
-        Raises:
-          UserError: if the text contains a surrogate, or is a pair but the model only supports
-            single texts.
-        """
+        """Return the `EncodedText` of a `Text`; UserError if the model does not support it."""
         check_unicode(text.text_a + (text.text_b or ""), f"text {text.index}")
         if text.text_b and self._config:
             self._config.check_num_texts(2)
@@ -272,7 +257,7 @@ class TextPipeline(Pipeline):
 
     @staticmethod
     def _check_checkpoint(model, checkpoint):
-        """Raise UserError if the checkpoint lacks weights that the pipeline requires."""
+        """Raise UserError if the checkpoint lacks required weights; a hook for subclasses."""
 
     def _make_runner(self, function, bytes_per_row=0, extra_inputs=()):
         return BatchRunner(
@@ -396,5 +381,4 @@ def _to_host(indices, outputs):
 
 
 def _pad(lists, length):
-    """Convert lists of int to int32 (B, length), padded with 0."""
     return np.array([[*values, *[0] * (length - len(values))] for values in lists], "int32")

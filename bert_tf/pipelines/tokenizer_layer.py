@@ -164,7 +164,6 @@ class BertTokenizer(keras.layers.Layer):
 
 
 def _read_vocabulary(vocabulary):
-    """Return the mapping from piece to id for the argument `vocabulary`."""
     if isinstance(vocabulary, str):
         return load_vocab(vocabulary)
     if not isinstance(vocabulary, Mapping):

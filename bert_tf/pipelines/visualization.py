@@ -147,12 +147,8 @@ def draw_similarities(path, sentences, vectors):
 def draw_attention(path, text, heads):
     """Write a PNG with the attention of one text: a grid of matrices by layer and head.
 
-    The colors show the square root, so that small probabilities are visible.
-
-    Args:
-      path: the file.
-      text: `TextVectors` of `Attention`, with `values` (L, N, T, T).
-      heads: list of the N head indices.
+    The colors show the square root, so that small probabilities are visible. `text` is a
+    `TextVectors` of `Attention`, `heads` the list of its N head indices.
     """
     num_layers, num_heads, length, _ = text.values.shape
     side = min(max(_MIN_SIDE, _SIDE_PER_TOKEN * length), _MAX_SIDE)

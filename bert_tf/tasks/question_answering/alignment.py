@@ -66,13 +66,7 @@ class WordIds(dict):
 
 
 class Context:
-    """A tokenized context, shared by all questions about it.
-
-    Attributes:
-      text: The text.
-      words: Its `Words`.
-      ids: Its token ids.
-    """
+    """A tokenized context with its token `ids` and `Words`, shared by all questions about it."""
 
     def __init__(self, text, tokenizer, word_ids=None):
         """Tokenize a text with a `FullTokenizer` and optionally a `WordIds` cache to share."""
@@ -133,14 +127,10 @@ class Context:
         return first, last
 
     def token_text(self, first, last, by_offsets):
-        """Return the text of the tokens from `first` to `last`.
+        """Return (text of the tokens from `first` to `last`, problem).
 
-        It is cut out by character offsets if `by_offsets`, else by `get_final_text` as in the
-        release.
-
-        Returns:
-          (text, problem), where `problem` is None, or explains why the text was expanded to whole
-          words.
+        The text is cut out by character offsets if `by_offsets`, else by `get_final_text` as in the
+        release. `problem` is None, or explains why the text was expanded to whole words.
         """
         if by_offsets:
             starts, ends = self.offsets
@@ -163,13 +153,8 @@ def get_final_text(tokens, words, basic_tokenizer):
     characters other than spaces. If the tokenizer removes or adds characters, this fails and the
     answer is all of the words; `answer_alignment=offsets` does not have this problem.
 
-    Args:
-      tokens: The tokens of the answer as text, with word pieces joined.
-      words: The words of the context that contain the answer, as text.
-      basic_tokenizer: A `BasicTokenizer`.
-
-    Returns:
-      (text, problem), where `problem` is None, or explains why the text is all of `words`.
+    Both arguments are texts; word pieces are joined. Returns (text, problem), where `problem` is
+    None, or explains why the text is all of `words`.
     """
     tokenized = " ".join(basic_tokenizer.tokenize(words))
     start = tokenized.find(tokens)

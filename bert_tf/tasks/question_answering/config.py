@@ -82,7 +82,6 @@ class QuestionAnsweringConfig(TfdsOptions, TaskConfig):
 
     @property
     def by_offsets(self):
-        """Whether answers are aligned by character offsets."""
         return self.answer_alignment == "offsets"
 
     @property

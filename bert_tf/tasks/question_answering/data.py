@@ -134,12 +134,10 @@ def read(options, model, parts, stored=None):
 
 
 def make_model(config, dtype=None):
-    """Return a new `BertSpanLabeler` for a `QuestionAnsweringConfig`."""
     return BertSpanLabeler(config.bert_config, dtype=dtype)
 
 
 def _make_source(options, split):
-    """Return the `JsonSource` or `TfdsQuestions` of "train" or "dev"."""
     argument = "train_file" if split == "train" else "predict_file"
     options.check_source((argument,))
     if options.tfds_name:
@@ -201,7 +199,6 @@ class PredictionWriter:
         }
 
     def score(self, threshold=None):
-        """Return a `Scorer` with all answers; see `texts`."""
         scorer = Scorer(self._config.version_2_with_negative)
         for name, text in self.texts(threshold).items():
             prediction = self._predictions[name]

@@ -45,7 +45,6 @@ class Candidate(NamedTuple):
 
     @property
     def score(self):
-        """Sum of the logits."""
         return self.start_logit + self.end_logit
 
 
@@ -174,7 +173,6 @@ class AnswerDecoder:
         return candidates
 
     def span_text(self, window, start_position, end_position):
-        """Return the text from `start_position` to `end_position` of a window."""
         context = window.context
         text, problem = context.token_text(
             window.token_at(start_position), window.token_at(end_position), self.config.by_offsets

@@ -33,17 +33,10 @@ _MIN_QUESTIONS_FOR_PROCESSES = 5_000
 class Window(NamedTuple):
     """A question and one window of its context, `InputFeatures` in the release.
 
-    Attributes:
-      context: The `Context`.
-      windows: The `SlidingWindows` over the context.
-      query: The token ids of the truncated question.
-      index: The index of this window in `windows`.
-      first: The window's first token in the context.
-      length: The number of context tokens in the window.
-      start_position: In training, the answer's first position in the sequence, 0 unless the window
-        contains the whole answer; otherwise None.
-      end_position: Likewise, the answer's last position.
-      is_impossible: Whether this is a training example without an answer.
+    `query` has the token ids of the truncated question. The window has the number `index` in
+    `windows`, and contains `length` context tokens from number `first`. In training,
+    `start_position` and `end_position` locate the answer in the sequence; they are 0 unless the
+    window contains all of it. Otherwise they are None.
     """
 
     context: Context
@@ -58,7 +51,6 @@ class Window(NamedTuple):
 
     @property
     def offset(self):
-        """Position of the window's first token in the sequence."""
         return len(self.query) + 2
 
     def token_at(self, position):
@@ -72,7 +64,7 @@ class Window(NamedTuple):
 
 
 class FeatureConverter:
-    """Converts the questions about a paragraph to windows.
+    """Converts the questions about a paragraph to windows, in training with answer positions.
 
     >>> converter = FeatureConverter(tokenizer, config, is_training=True)
     >>> for question, windows, is_truncated in converter(paragraph):
@@ -80,7 +72,6 @@ class FeatureConverter:
     """
 
     def __init__(self, tokenizer, config, is_training):
-        """Create a converter, which locates the answers if `is_training`."""
         self._tokenizer, self._config = tokenizer, config
         self._is_training = is_training
         self._word_ids = WordIds(tokenizer)
@@ -120,14 +111,8 @@ class FeatureConverter:
 def window_cache(path, source, summary, tokenizer, config, is_training, num_processes=0):
     """Return the `FeatureCache` for the windows of a source of questions.
 
-    Args:
-      path: The TFRecord file.
-      source: A `reading.JsonSource` or `reading.TfdsQuestions`.
-      summary: The `reading.DatasetSummary` of the source.
-      tokenizer: A `FullTokenizer`.
-      config: A `QuestionAnsweringConfig`.
-      is_training: Whether to write answer positions.
-      num_processes: Number of processes; 0 for one per core if there are many questions.
+    `summary` is the `reading.DatasetSummary` of the source. See `write_windows` for the other
+    arguments.
     """
     schema = records.SQUAD_TRAINING if is_training else records.SQUAD
     fingerprint = {
@@ -149,11 +134,19 @@ def write_windows(
 ):
     """Write the windows of all questions to a TFRecord file, in the order of the source.
 
-    The file appears complete or not at all. See `window_cache` for the arguments; `num_questions`
-    is for the progress only. Returns {"windows": number of windows}.
+    The file appears complete or not at all.
 
-    Raises:
-      UserError: If there are no windows.
+    Args:
+      path: The file.
+      source: A `reading.JsonSource` or `reading.TfdsQuestions`.
+      tokenizer: A `FullTokenizer`.
+      config: A `QuestionAnsweringConfig`.
+      is_training: Whether to write answer positions.
+      num_processes: 0 for one per core if there are many questions.
+      num_questions: For the progress display.
+
+    Returns:
+      {"windows": number of windows}, greater than 0.
     """
     if not num_processes:
         is_large = (num_questions or 0) >= _MIN_QUESTIONS_FOR_PROCESSES
@@ -180,7 +173,6 @@ def write_windows(
 
 
 def _chunks(paragraphs):
-    """Yield lists of paragraphs, each with about `_CHUNK` characters."""
     chunk, count = [], 0
     for paragraph in paragraphs:
         chunk.append(paragraph)

@@ -118,9 +118,9 @@ class QuestionAnswering(TaskPipeline):
     ) -> keras.callbacks.History:
         """Train the model with `keras.Model.fit`.
 
-        Unless you call `compile` with a different optimizer, it is the release's, with 10 % warm-up
-        and linear decay over the steps of this call. Questions whose answer is not in the context
-        are skipped; a warning reports their number.
+        The default optimizer is the release's, with 10 % warm-up and linear decay over the steps of
+        this call; use `compile` for a different one. Questions whose answer is not in the context
+        are skipped, with a warning that reports their number.
 
         Args:
           questions: list of str.

@@ -58,11 +58,7 @@ class JsonSource:
         self.name = files.require(path, argument)
 
     def paragraphs(self):
-        """Yield each `Paragraph`.
-
-        Raises:
-          UserError: If the file is not valid; names the location.
-        """
+        """Yield each `Paragraph`; raise a UserError with the location if the file is not valid."""
         articles = _read_articles(self.name)
         if isinstance(articles, tables.TableFormat):
             yield from _paragraphs_of_rows(self.name, articles)
@@ -205,9 +201,6 @@ class TfdsQuestions:
           split: "train" or "predict".
           data_dir: Folder of the data sets; None for the default of tensorflow-datasets.
           tfds_split: Split of the data set ("train[:90%]"); None for "train" or "validation".
-
-        Raises:
-          UserError: If the data set does not exist or lacks the features of SQuAD.
         """
         self._rows, self._split = TfdsRows(name, data_dir), tfds_split or _TFDS_SPLITS[split]
         self.name = f"{name}, {self._split}"
@@ -225,7 +218,6 @@ class TfdsQuestions:
             yield Paragraph(questions[0].where, context, questions)
 
     def _pairs(self):
-        """Yield (context, `Question`) for each example."""
         for where, row in self._rows.read(self._split):
             try:
                 yield row["context"].decode("utf-8"), _tfds_question(row, where)

@@ -28,7 +28,6 @@ class QuestionAnsweringModule(tf.Module):
     """
 
     def __init__(self, call, config, buckets):
-        """Create the module from the `PreparedModel.call` of a `BertSpanLabeler`."""
         super().__init__()
         self._call, self._buckets = call, buckets
         self.tokenizer = GraphTokenizer(config.vocab, **config.tokenizer_settings)
@@ -178,11 +177,7 @@ def _top_spans(scores, counts, size):
 
 
 def question_answering_servable(model, config, options):
-    """Return the `Servable` of a `BertSpanLabeler`, given its `QuestionAnsweringConfig`.
-
-    For text it has the inputs and outputs of `QuestionAnsweringModule`; for token ids it returns
-    `start_logits` and `end_logits`.
-    """
+    """Return the `Servable` for text (`QuestionAnsweringModule`) and ids (start and end logits)."""
     prepared = prepare_model(model, options, config.max_seq_length)
     module = QuestionAnsweringModule(prepared.call, config, prepared.buckets)
 

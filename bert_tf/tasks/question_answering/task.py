@@ -83,13 +83,12 @@ class QuestionAnsweringTask(Task):
 
 
 def metric_names(config):
-    """Return the names of the metrics that `QuestionAnsweringTask.metrics` computes."""
     names = Scorer(config.version_2_with_negative).names()
     return tuple(f"eval_{name}" for name in names)
 
 
 class AnswerExtractor:
-    """Matches questions with the predictions for their windows.
+    """Matches the questions of a source, such as a `reading.JsonSource`, with predictions.
 
     Each call reads and converts the questions again, which is cheap compared with the model and
     saves memory.
@@ -99,7 +98,6 @@ class AnswerExtractor:
     """
 
     def __init__(self, source, tokenizer, config):
-        """Create an extractor for a source of questions, such as a `reading.JsonSource`."""
         self._source, self._tokenizer, self._config = source, tokenizer, config
         self.decoder = None
 

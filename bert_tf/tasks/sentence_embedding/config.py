@@ -94,7 +94,6 @@ class SentenceEmbeddingConfig(FileOptions, TaskConfig):
 
     @property
     def dims(self):
-        """`matryoshka_dims` as integers."""
         if wrong := [x for x in self.matryoshka_dims if not x.isdecimal()]:
             raise UserError(f"`matryoshka_dims`: {wrong[0]!r} is not a number")
         return tuple(map(int, self.matryoshka_dims))

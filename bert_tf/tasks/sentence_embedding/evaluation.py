@@ -9,12 +9,9 @@ from bert_tf.errors import UserError
 
 
 def correlations(first, second, scores):
-    """Return the Spearman and Pearson correlations between cosines and scores of pairs.
+    """Return the Spearman and Pearson correlations between cosines of pairs and scores (N,).
 
-    Args:
-      first: normalized vectors (N, H), the first of each pair.
-      second: normalized vectors (N, H), the second of each pair.
-      scores: numbers (N,).
+    `first` and `second` are the normalized vectors (N, H) of the pairs.
     """
     from scipy import stats
 

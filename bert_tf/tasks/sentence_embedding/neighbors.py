@@ -31,8 +31,7 @@ def nearest_neighbors(queries, vectors, count=5):
       count: K, the number of neighbors.
 
     Returns:
-      A list per query, with at most K pairs (index, cosine), nearest first; ties are ordered by
-      index.
+      A list per query, with at most K pairs (index, cosine), nearest first; ties by index.
     """
     similarities = queries @ vectors.T  # (Q, N)
     order = np.argsort(-similarities, axis=-1, kind="stable")[:, :count]

@@ -163,9 +163,9 @@ class SentenceEncoder(KerasTraining, TextPipeline):
     ) -> keras.callbacks.History:
         """Train the model with `keras.Model.fit`.
 
-        The losses are from sentence-transformers. Unless you call `compile` with a different
-        optimizer, it is the release's, with 10 % warm-up and linear decay over the steps of this
-        call.
+        The losses are from sentence-transformers. The default optimizer is the release's, with
+        10 % warm-up and linear decay over the steps of this call; use `compile` for a different
+        one.
 
         Args:
           texts: list of pairs, or of triplets (text, similar text, different text); a tuple of two
@@ -249,11 +249,7 @@ class SentenceEncoder(KerasTraining, TextPipeline):
     ) -> dict[str, float]:
         """Return recall@k, MRR@k and nDCG@k of a search by cosine; see `evaluation.search_scores`.
 
-        Args:
-          queries: list of str.
-          documents: list of str.
-          relevant: for each query, the indices of its relevant documents.
-          k: number of top results to evaluate.
+        `relevant` has, for each query, the indices of its relevant documents.
         """
         query_vectors, vectors = (l2_normalize(self.encode(x)) for x in (queries, documents))
         return search_scores(query_vectors, vectors, relevant, k)

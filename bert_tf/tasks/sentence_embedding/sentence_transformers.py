@@ -68,5 +68,5 @@ def _read_pooling(folder, modules):
         if modes == [setting]:
             return name, None
     expected = ", ".join(POOLINGS.values())
-    found = ", ".join(modes) or "none"
-    return None, f"{folder}: pooling {found} is not supported; expected one of {expected}"
+    modes = ", ".join(modes) or "none"
+    return None, f"{folder}: pooling {modes} is not supported; expected one of {expected}"

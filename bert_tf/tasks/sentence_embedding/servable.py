@@ -13,14 +13,12 @@ def pretrained_servable(preset, options, max_seq_length=None):
 
 
 def sentence_embedding_servable(sentence_encoder, options):
-    """Return the `Servable` of a `bert_tf.SentenceEncoder`."""
     model, pooling = sentence_encoder.model, sentence_encoder.pool
     length, tokenizer = sentence_encoder.max_seq_length, sentence_encoder.tokenizer
     return _make_servable(model, pooling, length, tokenizer, options)
 
 
 def trained_servable(model, config, options):
-    """Return the `Servable` of a `ColumnModel`, given its `SentenceEmbeddingConfig`."""
     tokenizer = FullTokenizer(config.vocab, **config.tokenizer_settings)
     return _make_servable(model.bert, model.pooling, config.max_seq_length, tokenizer, options)
 

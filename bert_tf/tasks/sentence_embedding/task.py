@@ -15,7 +15,6 @@ _K = 10
 
 
 def make_model(config, dtype=None):
-    """Return a new `ColumnModel` for a `SentenceEmbeddingConfig`."""
     pooling = Pooling(config.pooling, config.layer, config.normalize)
     pooling.check(config.bert_config)
     return ColumnModel(BertModel(config.bert_config, dtype), pooling)
@@ -37,12 +36,8 @@ class SentenceEmbeddingTask(Task):
     def __init__(self, config, train_format, is_dev_scored, dtype=None):
         """Create the model.
 
-        Args:
-          config: a `SentenceEmbeddingConfig`.
-          train_format: (number of texts per training example, whether they have scores); None
-            without training.
-          is_dev_scored: whether the development examples have scores.
-          dtype: a Keras dtype policy.
+        `train_format` is (number of texts per training example, whether they have scores), or None
+        without training. `is_dev_scored` is whether the development examples have scores.
         """
         self.model = make_model(config, dtype)
         self.model.mini_batch_size = config.mini_batch_size

@@ -30,7 +30,6 @@ class ColumnModel(keras.Model):
     uses_pooler = False
 
     def __init__(self, bert, pooling):
-        """Create the model from a `BertModel` and a `Pooling`."""
         super().__init__(name="bert_sentence_encoder")
         self.bert, self.pooling = bert, pooling
         self.mini_batch_size = None
@@ -39,7 +38,6 @@ class ColumnModel(keras.Model):
 
     @property
     def skip_padding(self):
-        """Whether `fit` skips padding; delegates to the encoder."""
         return self.bert.skip_padding
 
     @skip_padding.setter
@@ -48,7 +46,6 @@ class ColumnModel(keras.Model):
 
     @property
     def compute_type(self):
-        """The dtype of the computation, such as "bfloat16"."""
         return self.bert.compute_type
 
     def call(self, inputs, training=None, **options):

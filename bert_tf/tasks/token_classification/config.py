@@ -23,24 +23,14 @@ NUM_SPECIAL_TOKENS = 2
 
 
 class Tags(NamedTuple):
-    """The tags that a model predicts.
-
-    Attributes:
-      names: The tags in the order of their ids.
-      scheme: The tagging scheme of the model.
-      data_scheme: The tagging scheme of the data.
-    """
+    """The tags of a model in the order of their ids, its tagging scheme, and that of the data."""
 
     names: tuple
     scheme: str
     data_scheme: str
 
     def convert(self, sentence):
-        """Convert the tags of a `Sentence` to the model's scheme.
-
-        Raises:
-          UserError: If a tag is invalid or unknown to the model.
-        """
+        """Convert the tags of a `Sentence` to the model's scheme; UserError if one is not valid."""
         invalid = first_invalid_tag(sentence.tags, self.data_scheme)
         if invalid is not None:
             raise UserError(
@@ -59,11 +49,7 @@ class Tags(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class TokenClassificationConfig(FileOptions, TfdsOptions, TaskConfig):
-    """Configuration of token classification; the saved options go into `tagger.json`.
-
-    Attributes:
-      tags: the `Tags` that the model predicts.
-    """
+    """Configuration of token classification; the saved options and tags go into `tagger.json`."""
 
     FILE = SPEC.side_file
 
@@ -144,12 +130,10 @@ class TokenClassificationConfig(FileOptions, TfdsOptions, TaskConfig):
 
     @property
     def window_size(self):
-        """Maximum number of tokens in a window."""
         return self.max_seq_length - NUM_SPECIAL_TOKENS
 
     @property
     def stride(self):
-        """Number of tokens from the start of one window to the start of the next."""
         return self.doc_stride or max(1, self.window_size // 2)
 
     def check(self, config, is_resumed):

@@ -172,7 +172,6 @@ def _infer_tags(options, source, train):
 
 
 def _make_source(options):
-    """Return the `ColumnFiles` or `TfdsSentences` that the options name."""
     options.check_source(("data_dir", "train_file", "dev_file", "test_file"))
     if options.tfds_name:
         features = options.word_column or "tokens", options.tag_column

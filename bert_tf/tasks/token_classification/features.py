@@ -27,10 +27,8 @@ NOT_WORD_START, WORD_START, SENTENCE_START = 0, 1, 2
 def infer_tags(sentences, data_scheme=None, scheme=None):
     """Return the `Tags` of a training set, with the labels in alphabetical order.
 
-    Args:
-      sentences: List of `Sentence`.
-      data_scheme: One of `SCHEMES`; None to infer it.
-      scheme: The model's scheme; None for iob2, or for "none" if the data have no spans.
+    `data_scheme` is inferred if it is None. The model's `scheme` is by default iob2, or "none" if
+    the data have no spans.
     """
     data_scheme = data_scheme or infer_scheme([sentence.tags for sentence in sentences])
     scheme = scheme or ("none" if data_scheme == "none" else "iob2")

@@ -136,8 +136,8 @@ class TokenClassification(TaskPipeline):
     ) -> keras.callbacks.History:
         """Train the model with `keras.Model.fit`.
 
-        Unless you call `compile` with a different optimizer, it is the release's, with 10 % warm-up
-        and linear decay over the steps of this call. The loss is the mean over words.
+        The default optimizer is the release's, with 10 % warm-up and linear decay over the steps of
+        this call; use `compile` for a different one. The loss is the mean over words.
 
         Args:
           texts: list of str, or list of sentences given as lists of words.

@@ -24,14 +24,14 @@ _TFDS_TAGS = ("ner", "tags")
 
 @dataclasses.dataclass(frozen=True)
 class Sentence:
-    """The words of a sentence.
+    """A sentence and its place in a file or data set.
 
     Attributes:
       where: The file or the example, for error messages.
       words: The words.
       tags: Their tags; None if they were not read.
       columns: All columns of each word, to copy to the predictions.
-      lines: The line number of each word in the file.
+      lines: The line number of each word.
       leading_lines: The -DOCSTART- lines before the sentence.
       trailing_lines: The -DOCSTART- lines after the last sentence of a file.
     """
@@ -45,7 +45,6 @@ class Sentence:
     trailing_lines: tuple = ()
 
     def location(self, i):
-        """Return the file and line of the i-th word, for error messages."""
         return f"{self.where}, line {self.lines[i]}" if self.lines else self.where
 
 

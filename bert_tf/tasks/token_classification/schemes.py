@@ -83,7 +83,6 @@ def tags_from_spans(spans, length, scheme):
 
 
 def convert_tags(tags, source_scheme, target_scheme):
-    """Convert the tags of a sentence from one scheme to another."""
     if source_scheme == target_scheme:
         return tags
     return tags_from_spans(spans_from_tags(tags, source_scheme), len(tags), target_scheme)
@@ -106,9 +105,6 @@ def infer_scheme(sentences):
     In iob1, B is only valid between adjacent spans; in iob2, every span needs one. So only data
     without spans are ambiguous, and there the choice does not matter. The scheme is "none" only if
     no tag has a prefix: a few tags without prefix among others are errors in the data.
-
-    Args:
-      sentences: List of lists of tags.
 
     Raises:
       UserError: If the scheme is BILOU.

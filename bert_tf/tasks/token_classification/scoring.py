@@ -17,13 +17,12 @@ from bert_tf.training import metrics
 
 
 class SpanCounts:
-    """Counts of spans by label, in the counters `true`, `predicted` and `correct`."""
+    """Counts of true, predicted and correct spans by label."""
 
     def __init__(self):
         self.true, self.predicted, self.correct = (collections.Counter() for _ in range(3))
 
     def add(self, true_tags, predicted_tags):
-        """Add a sentence, given as two lists of tags."""
         true, predicted = set(spans_from_tags(true_tags)), set(spans_from_tags(predicted_tags))
         self.true.update(span.label for span in true)
         self.predicted.update(span.label for span in predicted)
@@ -39,7 +38,6 @@ class SpanCounts:
         return precision, recall, 2 * correct / max(predicted + true, 1)
 
     def report(self):
-        """Return a text table with the metrics of each label."""
         labels = sorted({*self.true, *self.predicted})
         width = max(map(len, (*labels, "all")), default=0)
         lines = [f"{'':{width}}  precision  recall      F1  spans  found"]
@@ -54,7 +52,6 @@ class SpanCounts:
 
 
 def count_spans(true, predicted):
-    """Return the `SpanCounts` of sentences, given as two lists of lists of tags."""
     counts = SpanCounts()
     for true_tags, predicted_tags in zip(true, predicted, strict=True):
         counts.add(true_tags, predicted_tags)

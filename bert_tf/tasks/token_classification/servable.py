@@ -27,7 +27,6 @@ class TokenClassificationModule(tf.Module):
     """Finds entities in texts, in the graph, with the same windows as run_ner.py."""
 
     def __init__(self, call, config, buckets):
-        """Create the module from the `PreparedModel.call` of a token classifier."""
         super().__init__()
         self._call, self._config = call, config
         self._buckets = buckets
@@ -217,21 +216,15 @@ def _starts(codes, kinds):
 
 
 def _previous(values):
-    """Shift bool (C,) by one: the value before each character, False for the first."""
     return tf.concat([tf.zeros_like(values[:1]), values[:-1]], 0)
 
 
 def _next(values, default):
-    """Shift bool (C,) by one: the value after each character, `default` for the last."""
     return tf.concat([values[1:], tf.fill(tf.shape(values[:1]), default)], 0)
 
 
 def token_classification_servable(model, config, options):
-    """Return the `Servable` of a `BertTokenClassifier`, given its `TokenClassificationConfig`.
-
-    For text it has the inputs and outputs of `TokenClassificationModule`; for token ids it returns
-    `logits`.
-    """
+    """Return the `Servable` for text (`TokenClassificationModule`) and ids (logits)."""
     prepared = prepare_model(model, options, config.max_seq_length)
     module = TokenClassificationModule(prepared.call, config, prepared.buckets)
     return Servable(

@@ -36,12 +36,8 @@ _CHUNK_SIZE = 1000
 def encode_tags(sentences, labels, sentences_argument, labels_argument, config):
     """Encode lists of words with one tag per word; without labels, all tags have the id 0.
 
-    Args:
-      sentences: list of lists of words.
-      labels: list of lists of tags or tag indices, in any scheme; or None.
-      sentences_argument: argument name of the sentences, for error messages.
-      labels_argument: argument name of the labels.
-      config: the `TokenClassificationConfig`.
+    `labels` contains tags or tag indices, in any scheme. The arguments `sentences_argument` and
+    `labels_argument` are names for error messages.
     """
     tags, rows = config.tags, [None] * len(sentences)
     sentences = [
@@ -61,7 +57,6 @@ def encode_tags(sentences, labels, sentences_argument, labels_argument, config):
 
 
 def _check_words(words, where):
-    """Return words as a tuple of str; raise UserError if they are not a list of words."""
     if isinstance(words, (str, Mapping)) or not isinstance(words, Iterable):
         raise UserError(f"{where} is {words!r:.50}, expected a list of words")
     words = tuple(words)
@@ -96,11 +91,7 @@ def _check_tags(row, words, names, where):
 def encode_entities(texts, labels, argument, config):
     """Encode texts with their entities, split into words as in the exported model.
 
-    Args:
-      texts: list of str.
-      labels: list with a list of entities per text, see `TokenClassification.fit`.
-      argument: argument name of the labels, for error messages.
-      config: the `TokenClassificationConfig`.
+    See `TokenClassification.fit` for `labels`; `argument` is their name for error messages.
     """
     if config.tags.scheme == "none":
         raise UserError("expected lists of words, because this model labels words, not entities")
@@ -162,12 +153,8 @@ def _read_entities(entities, where):
 def _locate(entities, text, word_starts, word_ends, where):
     """Return the `Span`s of words that entities cover, and how many entities cut a word.
 
-    Args:
-      entities: sorted list of (start, end, label), in characters.
-      text: the text.
-      word_starts: array with the start offset of each word.
-      word_ends: array with the end offset (exclusive) of each word.
-      where: the item, for error messages.
+    `entities` is a sorted list of (start, end, label). `word_starts` and `word_ends` are arrays
+    with the character offsets of the words.
     """
     spans: list[Span] = []
     num_cut = 0

@@ -18,13 +18,7 @@ class TokenClassificationTask(Task):
     loss_names = ("tagging_loss",)
 
     def __init__(self, config, dtype=None, model=None):
-        """Create the task.
-
-        Args:
-          config: a `TokenClassificationConfig`; predictions are padded to its `max_seq_length`.
-          dtype: a Keras dtype policy.
-          model: the model; None to create it.
-        """
+        """Create the task, and its model unless one is given."""
         self.model = model or make_model(config, dtype)
         self.metric_names = metric_names(config.tags)
         self._tags, self._length = config.tags, config.max_seq_length
@@ -87,13 +81,11 @@ class TokenClassificationTask(Task):
 
 
 def metric_names(tags):
-    """Return the names of the metrics that `TokenClassificationTask.metrics` computes."""
     spans = () if tags.scheme == "none" else ("eval_precision", "eval_recall", "eval_f1")
     return ("eval_accuracy", *spans, "eval_loss", "loss")
 
 
 def make_model(config, dtype=None):
-    """Return a new model for a `TokenClassificationConfig`."""
     num_tags = len(config.tags.names)
     if not config.features_only:
         return BertTokenClassifier(config.bert_config, num_tags, dtype)
