@@ -73,14 +73,14 @@ def _read(values, argument, names):
         used.update(present)
         if present:
             labels = _label_names((features or {}).get(present[0]))
-            values_of = [_as_list(columns[x]) for x in present]
+            present_columns = [_as_list(columns[x]) for x in present]
             if len(present) == 1:
-                (values_of_argument,) = values_of
+                (column,) = present_columns
             elif name == first:
-                values_of_argument = tuple(values_of)
+                column = tuple(present_columns)
             else:
-                values_of_argument = [list(row) for row in zip(*values_of, strict=True)]
-            results[name] = values_of_argument, labels
+                column = [list(row) for row in zip(*present_columns, strict=True)]
+            results[name] = column, labels
     is_frame = hasattr(values, "to_numpy")
     if is_frame and (first not in results or (len(columns) == 2 and len(used) < 2)):
         return None  # its rows are the texts
