@@ -268,6 +268,6 @@ def _check_numbers(numbers, count, name):
     for number in numbers:
         if not -count <= number < count:
             raise UserError(
-                f"`{name}s`: {name} {number} does not exist; the model has {count}, numbered 0 to "
+                f"`{name}s`: there is no {name} {number}; the model has {count}, numbered 0 to "
                 f"{count - 1} or -1 to -{count}"
             )

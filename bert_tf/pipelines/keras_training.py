@@ -160,8 +160,8 @@ class KerasTraining:
             num_steps = config.steps_per_epoch or dataset.cardinality().numpy()
             if num_steps <= 0:
                 raise UserError(
-                    "the learning rate decays over all batches, but the dataset does not know "
-                    "their number; give `steps_per_epoch`, or `compile` an optimizer"
+                    "the number of batches in the dataset is unknown, but the learning rate decays "
+                    "over all of them; give `steps_per_epoch`, or `compile` an optimizer"
                 )
             rate = LEARNING_RATE if config.learning_rate is None else config.learning_rate
             self._restart_default_optimizer(optimizer, rate, int(num_steps) * config.epochs)
