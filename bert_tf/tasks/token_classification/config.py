@@ -23,7 +23,7 @@ NUM_SPECIAL_TOKENS = 2
 
 
 class Tags(NamedTuple):
-    """The tags of a model in the order of their ids, its tagging scheme, and that of the data."""
+    """Tags in the order of their ids, and the tagging schemes of the model and of the data."""
 
     names: tuple
     scheme: str
