@@ -153,7 +153,7 @@ def test_two_lists_are_pairs_and_keys_are_not_texts(encoder_folder):
     for keyed in ({"a"}, {"a": 1}.keys()):
         with pytest.raises(bert_tf.UserError, match=r"`texts`: expected a list of texts.* found a"):
             classifier.predict(keyed)
-    with pytest.raises(bert_tf.UserError, match=r"`texts`: a column text or .* found a"):
+    with pytest.raises(bert_tf.UserError, match=r"`texts`: expected a column text or .*, found a"):
         classifier.predict({"a": 1})
 
 
