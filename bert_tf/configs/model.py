@@ -198,7 +198,7 @@ class BertConfig:
         try:
             return cls(**values)
         except TypeError:  # a key such as "self"
-            raise UserError("the BERT config has an invalid key") from None
+            raise UserError('the BERT config has a reserved key, such as "self"') from None
 
     @classmethod
     def from_json_file(cls, path: str) -> "BertConfig":

@@ -113,7 +113,7 @@ CONFIG = {"vocab_size": 50, "hidden_size": 16, "num_attention_heads": 2}
         ({"initializer_range": float("nan")}, "initializer_range must be a positive number"),
         ({"hidden_act": ["gelu"]}, "hidden_act must be one of"),
         ({"model_type": "bert", "hidden_act": {}}, "hidden_act must be one of"),
-        ({"self": 1}, "name of an argument"),
+        ({"self": 1}, "the BERT config has a reserved key"),
     ],
 )
 def test_invalid_bert_configs(tmp_path, changes, message):
