@@ -28,13 +28,13 @@ class ServingConfig(Config):
     )
     weights: str | None = option(
         None,
-        "Storage type of the weights. bfloat16 halves the file size and int8 quarters it. "
+        "Storage dtype of the weights. bfloat16 halves the file size and int8 quarters it. "
         "Default: dtype.",
         choices=("float32", "bfloat16", "int8"),
     )
     dtype: str | None = option(
         "float32",
-        "Compute type. bfloat16 is faster on CPUs with bfloat16 instructions.",
+        "Compute dtype. bfloat16 is faster on CPUs with bfloat16 instructions.",
         choices=("float32", "bfloat16", "float16"),
     )
     skip_padding: bool | None = option(

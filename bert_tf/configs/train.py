@@ -50,7 +50,7 @@ class TrainConfig(Config):
     )
     dtype: str = option(
         "float32",
-        "Compute type; weights stay in float32. float16 uses loss scaling. (bert_tf)",
+        "Compute dtype; weights stay in float32. float16 uses loss scaling. (bert_tf)",
         choices=("float32", "bfloat16", "float16"),
     )
     xla: bool | None = option(
