@@ -46,12 +46,12 @@ class ServingConfig(Config):
 
     @property
     def stored_type(self):
-        """Storage type of the weights."""
+        """Storage dtype of the weights."""
         return self.weights or self.dtype or "float32"
 
     @property
     def computes_padding(self):
-        """Whether the model computes padding, after the default of `skip_padding`."""
+        """The opposite of `skip_padding`, with its default resolved."""
         if self.skip_padding is None:
             return self.inputs != "text" or bool(self.sequence_buckets)
         return not self.skip_padding

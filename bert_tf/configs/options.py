@@ -79,7 +79,7 @@ class Config:
                 continue
             text = field.metadata.get("help")
             if text is None and field.default_factory is not dataclasses.MISSING:
-                text = f"a `{getattr(cls.__annotations__.get(name), '__name__', 'Config')}`."
+                text = f"see `{getattr(cls.__annotations__.get(name), '__name__', 'Config')}`."
             if text:
                 text = f"{name}: {text}"
                 lines += textwrap.wrap(text, 90, initial_indent="  ", subsequent_indent="    ")
@@ -214,7 +214,7 @@ def _is_valid_text(value):
     if not isinstance(value, str):
         return True
     try:
-        value.encode("utf-8", "surrogateescape")  # Python decodes paths that are not UTF-8 so
+        value.encode("utf-8", "surrogateescape")  # Python's encoding of paths that are not UTF-8
     except UnicodeEncodeError:
         return False
     return "\0" not in value

@@ -11,8 +11,8 @@ class Answers:
 
     Attributes:
       outputs: names of the outputs that the answers need.
-      tensors: names of inputs and outputs that identify the task of a model without a
-        `model.json`: the first registered task whose `tensors` all exist. Empty if none do.
+      tensors: names of inputs and outputs that identify the task of a model without `model.json`,
+        which is the first registered task whose `tensors` all exist. Empty if none identify it.
     """
 
     outputs: tuple[str, ...] = ()
