@@ -197,8 +197,8 @@ def _check_output(table, output_file):
     kinds = {".csv": "delimited", ".tsv": "delimited", ".gz": "gzip", **tables.ENDINGS}
     if kinds.get(ending, table.format.kind) != table.format.kind:
         raise UserError(
-            f"`output_file`: the answers to {table.path} are {table.format}; use an extension other "
-            f"than {ending}"
+            f"`output_file`: the answers to {table.path} are {table.format}; use an extension "
+            f"other than {ending}"
         )
 
 
