@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write a SavedModel of a fine-tuned or pre-trained model for TF Serving."""
+"""Export a fine-tuned or pre-trained model as a SavedModel, for TF Serving."""
 
 import itertools
 
@@ -15,12 +15,11 @@ flags.DEFINE_enum(
     "task",
     None,
     list(bert_tf.tasks.served_tasks()),
-    "Without model_dir: the task of the model or init_checkpoint (of the release, or a Hugging "
-    "Face folder); that of its head if not given.",
+    "Without model_dir: task of the pre-trained model. Default: determined by its head.",
 )
 flags.mark_flag_as_required("export_dir")
 
-# Flags whose values are read from --model_dir.
+# Flags whose values are stored in --model_dir.
 _WITHOUT_FOLDER = ("task", "labels", "max_seq_length", "num_texts", "num_best", "model",
                    "version_2_with_negative", "init_checkpoint", "bert_config_file", "vocab_file",
                    "do_lower_case", "strip_accents", "tokenize_chinese_chars")  # fmt: skip
@@ -36,11 +35,11 @@ def check_flags(task):
     names = ("model_dir", "model", "init_checkpoint")
     if not any(FLAGS[name].value for name in names):
         raise bert_tf.UserError(
-            "--model_dir is required, for a fine-tuned model, or --model or --init_checkpoint"
+            "--model_dir (a fine-tuned model), --model or --init_checkpoint is required"
         )
     for name in _WITHOUT_FOLDER if FLAGS.model_dir else ():
         if FLAGS[name].present:
-            raise bert_tf.UserError(f"--{name} cannot be combined with --model_dir, which has it")
+            raise bert_tf.UserError(f"--{name} cannot be combined with --model_dir")
     pipelines.check_requires("checkpoint", ["model_dir"])
     pipelines.check_requires("max_seq_length", ["task"])
     kinds = {name: served.options for name, (_, served) in bert_tf.tasks.served_tasks().items()}
@@ -50,7 +49,7 @@ def check_flags(task):
             raise bert_tf.UserError(f"--{name} requires --task={' or '.join(names)}")
     if FLAGS.sequence_buckets and FLAGS.inputs == "ids":
         raise bert_tf.UserError(
-            "--sequence_buckets cannot be combined with --inputs=ids, which come in any length"
+            "--sequence_buckets cannot be combined with --inputs=ids, which are not padded"
         )
 
 
@@ -64,8 +63,8 @@ def from_run():
     if spec is None:
         names = bert_tf.io.files.TASK_FILES
         raise bert_tf.UserError(
-            f"--model_dir: {folder} is neither a Hugging Face folder nor the output_dir of a run "
-            f"of {', '.join(names.values())} that has trained: it has none of {', '.join(names)}"
+            f"--model_dir: {folder} is neither a Hugging Face folder nor the output_dir of a "
+            f"training run ({', '.join(names.values())}): it has none of {', '.join(names)}"
         )
     if not FLAGS.checkpoint:
         bert_tf.training.log_best_checkpoint(folder, "checkpoint")
@@ -76,7 +75,7 @@ def from_run():
 
 
 def from_pretrained(task):
-    """Return the `Servable` of --init_checkpoint or --model; `task` None for that of its head."""
+    """Return the `Servable` of --init_checkpoint or --model; its head determines a None `task`."""
     preset, serving = pipelines.model_files(), from_flags(ServingConfig())
     if task is None:
         return bert_tf.tasks.load_servable(preset, serving)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Fine-tunes BERT to classify or score a text or a pair of texts, evaluates it and predicts."""
+"""Fine-tune BERT to classify or score texts or pairs of texts, evaluate and predict."""
 
 from bert_tf.cli import fine_tuning
 from bert_tf.cli.flags import run

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Fine-tunes BERT to choose between endings of a text, evaluates it and predicts."""
+"""Fine-tune BERT to choose between endings of a text, evaluate and predict."""
 
 from bert_tf.cli import fine_tuning
 from bert_tf.cli.flags import run

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Fine-tunes BERT to tag words (named entities, parts of speech), evaluates it and predicts."""
+"""Fine-tune BERT to tag words (named entities, parts of speech), evaluate and predict."""
 
 from bert_tf.cli import fine_tuning
 from bert_tf.cli.flags import run

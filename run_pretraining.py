@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Trains BERT on masked words and next sentences, from records of create_pretraining_data.py."""
+"""Pre-train BERT on masked words and next sentences, with records of create_pretraining_data.py."""
 
 from absl import flags
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Trains the sentence vectors of BERT on pairs of texts, evaluates and compares texts."""
+"""Fine-tune BERT sentence vectors on pairs of texts, evaluate and score pairs."""
 
 from bert_tf.cli import fine_tuning
 from bert_tf.cli.flags import run

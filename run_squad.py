@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Fine-tunes BERT to answer questions about a text, answers questions and scores the answers."""
+"""Fine-tune BERT to answer questions about a text, evaluate and predict."""
 
 from bert_tf.cli import fine_tuning
 from bert_tf.cli.flags import run

@@ -1,4 +1,4 @@
-"""The flags that the fine-tuning scripts share, and their conversion to a `FineTuneConfig`."""
+"""Flags shared by the fine-tuning scripts, and their conversion to a `FineTuneConfig`."""
 
 from absl import flags
 
@@ -12,7 +12,7 @@ _DISTILLATION = ("teacher_dir", "teacher_weight", "teacher_temperature")
 
 
 def define_flags(config_class, can_distill=False):
-    """Define the flags of a script for the task of a `TaskConfig` class."""
+    """Define the flags for the task of a `TaskConfig` class."""
     define_options(config_class())
     skip = () if can_distill else _DISTILLATION
     define_options(FineTuneConfig(), skip=("num_warmup_steps", *skip))
@@ -21,7 +21,7 @@ def define_flags(config_class, can_distill=False):
 
 
 def fine_tune(task_name):
-    """Fine-tune a task, a key of `tasks.TASKS`, with the options of the flags."""
+    """Run `training.fine_tune` with the flags; `task_name` is a key of `tasks.TASKS`."""
     spec = bert_tf.tasks.TASKS[task_name]
     config = from_flags(FineTuneConfig(task=spec.config_class()))
     bert_tf.training.fine_tune(spec, config, command_line())

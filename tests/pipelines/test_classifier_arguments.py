@@ -82,7 +82,10 @@ def test_wrong_data(encoder_folder, arguments, message):
         ({"batch_size": 1.5}, "`batch_size=1.5`: expected an integer"),
         ({"epochs": 0}, "`epochs=0`: expected an integer of at least 1"),
         ({"epochs": True}, "`epochs=True`: expected an integer"),
-        ({"validation_split": float("nan")}, "`validation_split=nan`: expected a finite number"),
+        (
+            {"validation_split": float("nan")},
+            "`validation_split=nan`: expected a number between 0 and 1",
+        ),
         ({"shuffle": "no"}, "`shuffle='no'`: expected true or false"),
         ({"steps_per_epoch": -1}, "`steps_per_epoch=-1`: expected an integer of at least 1"),
     ],

@@ -78,7 +78,7 @@ def test_numbers_out_of_bounds(values, message):
 
 
 def test_more_steps_than_tensorflow_counts():
-    with pytest.raises(bert_tf.UserError, match=r"`num_train_epochs=1e\+300` would be .* steps"):
+    with pytest.raises(bert_tf.UserError, match=r"`num_train_epochs=1e\+300` requires .* steps"):
         TrainConfig(num_train_epochs=1e300).num_train_steps(100, "examples")
 
 

@@ -4,7 +4,7 @@ import dataclasses
 from typing import Any, NamedTuple
 
 from bert_tf import console
-from bert_tf.configs.data_files import FileOptions, TfdsOptions
+from bert_tf.configs.data_files import FileConfig, TfdsConfig
 from bert_tf.configs.model import BertConfig
 from bert_tf.configs.options import fact, option
 from bert_tf.errors import UserError
@@ -47,7 +47,7 @@ class ScoreScale(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class ClassificationConfig(FileOptions, TfdsOptions, TaskConfig):
+class ClassificationConfig(FileConfig, TfdsConfig, TaskConfig):
     """The configuration of classification and regression, saved in `classifier.json`.
 
     Attributes:

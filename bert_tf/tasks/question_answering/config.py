@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from bert_tf.configs.data_files import TfdsOptions
+from bert_tf.configs.data_files import TfdsConfig
 from bert_tf.configs.options import option
 from bert_tf.configs.train import MAX_PROCESSES
 from bert_tf.errors import UserError
@@ -14,7 +14,7 @@ NUM_SPECIAL_TOKENS = 3
 
 
 @dataclasses.dataclass(frozen=True)
-class QuestionAnsweringConfig(TfdsOptions, TaskConfig):
+class QuestionAnsweringConfig(TfdsConfig, TaskConfig):
     """Configuration of question answering; the saved options go into `squad.json`."""
 
     FILE = SPEC.side_file

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from bert_tf.configs.data_files import FileOptions
+from bert_tf.configs.data_files import FileConfig
 from bert_tf.configs.options import option
 from bert_tf.errors import UserError
 from bert_tf.tasks.sentence_embedding import SPEC
@@ -28,7 +28,7 @@ _SINGLE_LOSSES = ("cosine", "triplet")
 
 
 @dataclasses.dataclass(frozen=True)
-class SentenceEmbeddingConfig(FileOptions, TaskConfig):
+class SentenceEmbeddingConfig(FileConfig, TaskConfig):
     """Configuration of sentence embedding; saved options go into `sentence_encoder.json`."""
 
     FILE = SPEC.side_file

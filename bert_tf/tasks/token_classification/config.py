@@ -3,7 +3,7 @@
 import dataclasses
 from typing import NamedTuple
 
-from bert_tf.configs.data_files import FileOptions, TfdsOptions
+from bert_tf.configs.data_files import FileConfig, TfdsConfig
 from bert_tf.configs.model import LAYER_COMBINATIONS
 from bert_tf.configs.options import fact, option
 from bert_tf.errors import UserError
@@ -48,7 +48,7 @@ class Tags(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class TokenClassificationConfig(FileOptions, TfdsOptions, TaskConfig):
+class TokenClassificationConfig(FileConfig, TfdsConfig, TaskConfig):
     """Configuration of token classification; the saved options and tags go into `tagger.json`."""
 
     FILE = SPEC.side_file
