@@ -1,6 +1,7 @@
 """The shell blocks of README.md and docs/, run by bash on small models and stand-in data."""
 
 import json
+import re
 import shutil
 
 import pytest
@@ -30,7 +31,7 @@ NOT_RUN = {
 _FINE_TUNING = ["--max_seq_length=16", "--num_train_epochs=1", "--train_batch_size=8",
                 "--eval_batch_size=8"]  # fmt: skip
 QUICK = {
-    "bert-tf vocab learn": ["--vocab_size=200", "--num_unused=1", "--min_count=1"],
+    "bert-tf vocab learn": ["--vocab_size=200", "--num_unused=2", "--min_count=1"],
     "create_pretraining_data.py": ["--max_seq_length=32", "--max_predictions_per_seq=5",
                                    "--dupe_factor=1"],
     "run_pretraining.py": ["--max_seq_length=32", "--max_predictions_per_seq=5",
@@ -73,7 +74,7 @@ PREPARED = {
     "bert-tf convert --input=tmp/mrpc_output --output_dir=tmp/hugging_face_folder "
     "--format=hugging_face; python export_model.py --model_dir=tmp/reviews "
     "--export_dir=models/reviews",
-    "docs/tokenizer.md": "mkdir corpus; cp corpus.txt corpus; rm vocab.txt",
+    "docs/tokenizer.md": "rm vocab.txt words.txt",
 }
 
 
@@ -189,19 +190,15 @@ def rehearse(root, tmp_path):
         preset = cache / "uncased_L-12_H-768_A-12"
         for name in (f"path/to/{preset.name}", f"path/to/bert/{preset.name}"):
             (folder / name).symlink_to(preset)
-        (folder / "path/to/glue").symlink_to(folder / "glue")
+        for name in ("glue", "squad", "conll", "swag"):
+            (folder / "path/to" / name).symlink_to(folder / name)
         shutil.copy(preset / "vocab.txt", folder)
         environment = {
             "BERT_TF_CACHE": str(cache),
             "BERT_TF_MODELS_URL": "http://127.0.0.1:9",
-            "BERT_BASE_DIR": str(preset),
-            "GLUE_DIR": "glue",
-            "SQUAD_DIR": "squad",
-            "CONLL_DIR": "conll",
-            "SWAG_DIR": "swag",
             "PYTHONPATH": str(root),
         }
-        outputs = {}
+        outputs, exports = {}, ""
         with shell.bash(folder, environment, QUICK, preload=until is None) as run:
             if until is None:
                 run(
@@ -218,9 +215,11 @@ def rehearse(root, tmp_path):
                 for old, new in MOVED.items():
                     text = text.replace(old, new)
                 try:
-                    outputs[block] = run(text)
+                    outputs[block] = run(exports + text)
                 except AssertionError as error:
                     raise AssertionError(f"{block.place}: {error}") from None
+                # As in the reader's shell, later blocks have the variables of earlier ones.
+                exports += "".join(re.findall(r"(?m)^export .*\n", text))
         return folder, outputs
 
     return run_page
