@@ -58,8 +58,6 @@ MOVED = {"/tmp/": "tmp/", "/models/": "models/", "/path/to/": "path/to/"}
 _MRPC = "python run_classifier.py --task_name=MRPC --data_dir=glue/MRPC --do_train --model=MODEL"
 _TABLE = "python run_classifier.py --train_file=reviews.csv --do_train --model=MODEL"
 PREPARED = {
-    "docs/classification.md": "mkdir mydata; for part in train dev; do for n in 1 2 3 4 5 6; do "
-    r"printf 'a fine inn\tgood\nno soup\tbad\n'; done > mydata/$part.tsv; done",
     "docs/features.md": "mkdir quickstart_output; cp -r MODEL quickstart_output/pretrained; "
     "cp vocab.txt quickstart_output",
     "docs/fine_tune_in_python.md": f"{_MRPC} --output_dir=sentiment",
