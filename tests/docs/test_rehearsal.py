@@ -61,7 +61,6 @@ PREPARED = {
     "docs/features.md": "mkdir quickstart_output; cp -r MODEL quickstart_output/pretrained; "
     "cp vocab.txt quickstart_output",
     "docs/fine_tune_in_python.md": f"{_MRPC} --output_dir=sentiment",
-    "docs/models.md": f"{_MRPC} --output_dir=tmp/mrpc_output; cp -r MODEL tmp/some_hf_folder",
     "docs/pretraining.md": "mkdir text; gzip -c corpus.txt > text/wiki.txt.gz; "
     "cp -r path/to/uncased_L-12_H-768_A-12 .; for n in 128 512; do "
     "python create_pretraining_data.py --input_file=corpus.txt --vocab_file=vocab.txt "
