@@ -70,6 +70,7 @@ def servables():
         "/tmp/ner": token_classifier,
         "choices_model": multiple_choice,
         "export": sentence_encoder,
+        "/models/embeddings": sentence_encoder,
     }
 
 
