@@ -1,7 +1,7 @@
 """BERT for TensorFlow and Keras 3.
 
-Packages are imported on first use, so `import bert_tf` and the `--help` of every script do not wait
-for TensorFlow, which takes seconds to import.
+Packages are imported on first use, because TensorFlow takes seconds to import and `--help` of a
+script should not wait for it.
 
 >>> import bert_tf
 >>> config = bert_tf.BertConfig(vocab_size=30522)
@@ -61,7 +61,7 @@ _PACKAGES = (
     "device_check",
 )
 
-# The most common names, and the module of each.
+# Names of the public API -> module that defines them.
 _NAMES = {
     "AdamWeightDecay": "optimization",
     "BertMultipleChoice": "modeling",
@@ -90,7 +90,7 @@ _NAMES = {
 
 __all__ = [*_PACKAGES, *_NAMES]
 
-# `setup.py` leaves it to the user which package provides it.
+# TensorFlow is an optional dependency, because several packages provide it.
 if importlib.util.find_spec("tensorflow") is None:
     raise ImportError(
         "bert_tf requires TensorFlow, which is not installed: pip install 'bert_tf[tensorflow]'; "
@@ -98,7 +98,7 @@ if importlib.util.find_spec("tensorflow") is None:
     )
 
 keras_registry.install()
-# `from_preset` of the models and of the tokenizers, whose packages `checkpoints` imports.
+# For `from_preset` in packages that `checkpoints` imports.
 lazy.provide("load_model", "bert_tf.checkpoints")
 lazy.provide("resolve", "bert_tf.checkpoints")
 
@@ -115,5 +115,5 @@ def __dir__():
     return sorted([*globals(), *__all__])
 
 
-# Registers the tasks, without TensorFlow.
+# Registers the tasks; does not import TensorFlow.
 importlib.import_module(f"{__name__}.tasks")

@@ -1,4 +1,4 @@
-"""`python -m bert_tf` is the `bert-tf` command."""
+"""Run the `bert-tf` command as `python -m bert_tf`."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Run the scripts from Python and show their commands, for the quick start and notebooks."""
+"""Run scripts from Python, as the quick start and the notebooks do."""
 
 import os
 import shlex
@@ -14,12 +14,12 @@ _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 def run(script, **options):
     """Run a script in a new process; print its command and its output.
 
-    Where `sys.stdout` is not the standard output of the process, as in a notebook, the output of
-    the script is copied to `sys.stdout` line by line.
+    If `sys.stdout` has been replaced, as in a notebook, the script's output is copied to it line by
+    line.
 
     Args:
-      script: name of a script, "run_classifier.py", or "-m MODULE".
-      **options: the flags by name; True means a flag without a value.
+      script: a script, such as "run_classifier.py", or "-m MODULE".
+      **options: flags by name; True for a flag without a value.
 
     Raises:
       UserError: if the exit status is not 0.
@@ -33,7 +33,7 @@ def run(script, **options):
 
 
 def environment():
-    """Return environment variables with which a new process can import this copy of bert_tf."""
+    """Return environment variables that let a new process import this copy of bert_tf."""
     paths = [_ROOT, os.environ.get("PYTHONPATH")]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
 
@@ -51,20 +51,18 @@ def _run(command):
             print(line, end="", flush=True)
         return process.wait()
     finally:
-        # A notebook cell was interrupted. SIGTERM lets a training run save first.
+        # On an interrupted notebook cell. SIGTERM lets a training run save its state.
         if process.poll() is None:
             process.terminate()
 
 
 def _find_script(script):
-    """Return the path of a script, in a clone of the repository or where pip installs scripts."""
     path = os.path.join(_ROOT, script)
     path = path if os.path.exists(path) else os.path.join(sysconfig.get_path("scripts"), script)
     return min(path, os.path.relpath(path), key=len)
 
 
 def _format_command(command):
-    """Return the command as a shell would take it, with each flag on its own line."""
     return " ".join(
         f"\\\n    {shlex.quote(word)}" if word.startswith("--") else shlex.quote(word)
         for word in command

@@ -1,11 +1,10 @@
-"""Log messages, progress reports, errors, and what commands write to standard output.
+"""Log messages, progress, errors and the output of commands.
 
-Library code calls `console.info` and `console.warning`, which log to the standard logger
-"bert_tf", so that a program that embeds the library can silence or redirect them. Scripts call
-`show`.
+The library logs with `console.info` and `console.warning` to the standard logger "bert_tf", so
+that programs can silence or redirect its messages. Scripts call `show` to print them.
 
-Names in files and the messages of servers may contain control characters, with which a terminal
-can be made to hide or rewrite its lines. Everything that reaches one passes `printable`.
+File names and server messages may contain control characters that hide or rewrite lines of a
+terminal. `printable` escapes them in everything that is printed to one.
 """
 
 import contextlib
@@ -25,7 +24,7 @@ info = _logger.info
 
 
 def warning(message, *args):
-    """Log a warning and mark it as one."""
+    """Log a message at level WARNING, prefixed with "warning: "."""
     _logger.warning("warning: " + message, *args)
 
 
@@ -34,27 +33,28 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def printable(text):
-    """Return a text with its control characters, except tabs and line breaks, as in JSON."""
+    """Escape control characters, except tabs and line breaks, as JSON does."""
     return _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def error(message):
-    """Print a message of one line to standard error."""
+    """Print a message to standard error, on one line."""
     print(printable(str(message)).replace("\n", "\\n"), file=sys.stderr)
 
 
 def write(text):
-    """Write answers to standard output: to a file or a pipe as they are, in UTF-8.
+    """Write text to standard output, in UTF-8; escape control characters only on a terminal.
+
+    If the reader of a pipe, such as `head`, has exited, this process exits too.
 
     Raises:
-      UserError: if they cannot be written. If their reader, such as `head`, has ended, the process
-        does too.
+      UserError: if the text cannot be written.
     """
     output = sys.stdout
     if output is None:
         raise UserError("standard output is closed")
     if isinstance(output, io.TextIOWrapper) and output.errors != "backslashreplace":
-        # As in a file, whatever the locale. Lone surrogates become the escapes of JSON.
+        # UTF-8 whatever the locale. Lone surrogates are escaped as in JSON.
         output.reconfigure(encoding="utf-8", errors="backslashreplace")
     try:
         output.write(printable(text) if output.isatty() else text)
@@ -68,9 +68,9 @@ def write(text):
 
 
 def show(stream=None, rewrite=str):
-    """Print all messages from level `info` upwards to standard error or another stream.
+    """Print messages of level INFO and above to `stream`, standard error by default.
 
-    `rewrite` is a function from a message to the line that is printed.
+    `rewrite` converts each message to the line to print.
     """
     if not _logger.handlers:
         _logger.addHandler(_Handler(stream or sys.stderr, rewrite))
@@ -79,7 +79,7 @@ def show(stream=None, rewrite=str):
 
 
 class _Handler(logging.StreamHandler):
-    """A handler that prints above progress bars, not into them."""
+    """Prints messages above open progress bars."""
 
     def __init__(self, stream, rewrite):
         super().__init__(stream)
@@ -96,7 +96,7 @@ class _Handler(logging.StreamHandler):
 
 
 def duration(seconds):
-    """Format seconds for people: 7.1 -> "7s", 3700 -> "1h01m"."""
+    """Format seconds for humans: 7.1 -> "7s", 3700 -> "1h01m"."""
     seconds = int(seconds)
     if seconds < 60:
         return f"{seconds}s"
@@ -105,31 +105,29 @@ def duration(seconds):
     return f"{seconds // 3600}h{seconds % 3600 // 60:02d}m"
 
 
-# The time between two log lines of a `Ticker`.
+# Minimum interval between log lines of a `ProgressLog`.
 SECONDS_PER_LINE = 5.0
 
-# The progress bars that have been opened.
 _bars: weakref.WeakSet = weakref.WeakSet()
 
 
-class Ticker:
-    """Reports the progress of a countable job.
+class ProgressLog:
+    """Reports the progress of a countable job, as a progress bar or as log lines.
 
-    On a terminal that `show` prints to, as a progress bar. Everywhere else as a log line every
-    few seconds: log files, and programs that capture the output, keep the carriage returns with
-    which a bar redraws itself.
+    A bar requires that `show` prints to a terminal. Otherwise a line is logged every few seconds,
+    because log files would keep each redrawn state of a bar.
 
-    >>> ticker = Ticker("reading", "lines", total=1000)
+    >>> progress = ProgressLog("reading", "lines", total=1000)
     >>> for line in lines:
-    ...     ticker.add(1)
-    >>> ticker.done()
+    ...     progress.add(1)
+    >>> progress.done()
 
     Args:
-      what: the job, first on the line: "tokenizing".
-      unit: what is counted, in the plural: "examples".
-      total: the final count, if known.
-      initial: the count at the start, of an earlier process that was interrupted.
-      is_brief: whether to log nothing about a job that takes less than `SECONDS_PER_LINE`.
+      what: label of the job, such as "tokenizing".
+      unit: plural noun for what is counted, such as "examples".
+      total: the final count, None if unknown.
+      initial: the count at the start of a resumed job.
+      is_brief: whether to log nothing if the job takes less than `SECONDS_PER_LINE`.
     """
 
     def __init__(self, what, unit, total=None, initial=0, is_brief=False):
@@ -140,7 +138,7 @@ class Ticker:
         self._bar = _open_bar(what, unit, total, initial)
 
     def add(self, n=1):
-        """Count `n` more, and report if a report is due."""
+        """Add `n` to the count and report it if a report is due."""
         self.count += n
         if self._bar is not None:
             self._bar.update(int(self.count) - self._bar.n)
@@ -172,16 +170,16 @@ class Ticker:
 
 
 def _open_bar(what, unit, total, initial):
-    """Return a progress bar if `show` prints to a terminal, else None."""
+    """Open a progress bar if `show` prints to a terminal, else return None."""
     handler = next((h for h in _logger.handlers if isinstance(h, _Handler)), None)
     if not (handler and handler.stream.isatty() and _logger.isEnabledFor(logging.INFO)):
         return None
     from tqdm import tqdm
 
     class Bar(tqdm):
-        monitor_interval = 0  # no watching thread: processes may be forked while a bar is open
+        monitor_interval = 0  # no monitor thread: processes may be forked while a bar is open
 
-    # Smoothing 0 is the mean rate, as in the log lines.
+    # smoothing=0 shows the mean rate, like the log lines.
     bar = Bar(
         desc=printable(what), unit=f" {unit}", total=total, initial=initial, file=handler.stream,
         leave=False, smoothing=0, mininterval=0.5, dynamic_ncols=True,
@@ -192,7 +190,7 @@ def _open_bar(what, unit, total, initial):
 
 @contextlib.contextmanager
 def closing_bars():
-    """Close the bars that an error leaves open, before its message is printed."""
+    """Close all progress bars at the end of the context, so that an error prints below them."""
     try:
         yield
     finally:
@@ -202,20 +200,20 @@ def closing_bars():
 
 @contextlib.contextmanager
 def progress(what, source):
-    """Report how much of a source has been read, an object with `total` and `done` in `unit`.
+    """Report how much of a source has been read; it has the attributes `total`, `done`, `unit`.
 
     >>> with console.progress("tokenizing", source) as on_progress:
     ...     for document in source:
     ...         on_progress()
     """
-    ticker = Ticker(what, source.unit, total=source.total)
-    yield lambda: ticker.add(source.done - ticker.count)
-    ticker.done()
+    log = ProgressLog(what, source.unit, total=source.total)
+    yield lambda: log.add(source.done - log.count)
+    log.done()
 
 
 @contextlib.contextmanager
 def only_errors(*names):
-    """Silence other messages of loggers."""
+    """Set the loggers `names` to level ERROR within the context."""
     loggers = [logging.getLogger(name) for name in names]
     levels = [logger.level for logger in loggers]
     for logger in loggers:

@@ -1,25 +1,25 @@
-"""Exceptions for mistakes in the input, as opposed to mistakes in the program."""
+"""Exceptions for mistakes in the user's input, and helpers for error messages."""
 
 import re
 import sys
 
 
 class UserError(ValueError):
-    """A mistake in the user's input: a flag, a file, a line, a tensor.
+    """A mistake in the user's input, such as a flag or a file.
 
-    The message is one sentence for the user: where the mistake is, what was expected and what was
-    found. Scripts print it without a traceback and exit with status 1.
+    The message is one sentence: where the mistake is, what was expected and what was found.
+    Scripts print it without a traceback and exit with status 1.
     """
 
 
 class DamagedFile(UserError):
-    """A file that exists but cannot be read to its end."""
+    """A file that exists but is corrupt or truncated."""
 
 
 class Stopped(Exception):
-    """A run that was asked to stop and has saved its state; `status` is the exit status."""
+    """A run was asked to stop and has saved its state; `status` is the exit status."""
 
-    # EX_TEMPFAIL of sysexits.h: run the same command again.
+    # EX_TEMPFAIL in sysexits.h: run the same command again.
     RESUME_ME = 75
 
     def __init__(self, message, status):
@@ -31,7 +31,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def check_unicode(text, name="the text"):
-    """Raise UserError if a str has a surrogate; `name` is its argument, field or place."""
+    """Raise UserError if `text` contains a surrogate; `name` describes the text in the message."""
     if not text.isascii() and (match := _SURROGATE.search(text)):
         raise UserError(
             f"{name}: expected Unicode text, character {match.start()} is the lone surrogate "
@@ -40,19 +40,19 @@ def check_unicode(text, name="the text"):
 
 
 def out_of_memory_errors():
-    """Return the exception classes of a lack of memory; TensorFlow's only if it is imported."""
+    """Return the exception classes for lack of memory; TensorFlow's only if it is imported."""
     loaded = sys.modules.get("tensorflow")
     has_errors = hasattr(loaded, "errors")
     return (MemoryError, loaded.errors.ResourceExhaustedError) if has_errors else (MemoryError,)
 
 
 def not_finite(name, value, step, where):
-    """Return the UserError of a training step whose loss or gradient is not finite."""
+    """Return the UserError for a training step with a loss or gradient that is not finite."""
     return UserError(f"{name} is {value} at step {step}{where}; a lower `learning_rate` may help")
 
 
-# TensorFlow wraps the informative line of a message: with lines above it, with the path to the
-# failed operation in front of it, and with the name of the operation after it.
+# TensorFlow buries the informative line of a message: other lines come first, the path to the
+# failed op precedes it, and the name of the op follows it.
 _LINES_ABOVE = re.compile(
     r"Graph execution error:|Detected at node |<stack traces unavailable>|File \"|"
     r"\d+ root error\(s\) found|$"
@@ -65,16 +65,16 @@ _SUFFIX = re.compile(r"\s*\[Op:\w+\].*$")
 
 
 def shown(value, limit=40):
-    """Return a value as Python writes it, on one line of about `limit` characters."""
+    """Return the repr of a value on one line, truncated to about `limit` characters."""
     try:
         text = " ".join(repr(value).split())
-    except Exception:  # an integer of thousands of digits, or an object of any class
+    except Exception:  # `repr` may fail, for example for an integer with thousands of digits
         text = f"<{type(value).__name__}>"
     return text if len(text) <= limit else f"{text[:limit]}..."
 
 
 def abbreviate(names, limit=3):
-    """Return the first `limit` names as text, and the number of the others."""
+    """Join the first `limit` names; count the rest: "a, b, c and 4 more"."""
     others = f" and {len(names) - limit} more" if len(names) > limit else ""
     return ", ".join(names[:limit]) + others
 

@@ -1,9 +1,9 @@
-"""Make `import bert_tf` enough for `keras.models.load_model`, without importing Keras.
+"""Register the classes of bert_tf with Keras lazily.
 
-Keras finds the classes in a `.keras` file in a dict of registered names. The modules that register
-them import Keras, and some TensorFlow, so here each name gets an entry that imports its module when
-the first such object is loaded. The entries are made when Keras is imported, whether before or
-after bert_tf.
+After `import bert_tf`, `keras.models.load_model` finds the classes in a `.keras` file. Importing
+their modules at that point would import Keras and TensorFlow, so each class is registered as a
+placeholder that imports the module when an object is loaded. The placeholders are registered when
+Keras is imported, before or after bert_tf.
 """
 
 import importlib
@@ -43,13 +43,13 @@ _CLASSES = {
 
 
 class _UnloadedClass:
-    """Stands for a class whose module is not imported yet."""
+    """Placeholder for a class whose module has not been imported yet."""
 
     def __init__(self, name, module):
         self._name, self._module = name, module
 
     def from_config(self, config):
-        """Import the module, which registers the class, and make an object of the class."""
+        """Import the module, which registers the class, and create the object."""
         importlib.import_module(self._module)
         return _registered()[self._name].from_config(config)
 
@@ -67,7 +67,7 @@ def _register():
 
 
 class _KerasFinder:
-    """Finds Keras as the other finders do, and calls `_register` when it has been imported."""
+    """Import hook that calls `_register` after Keras has been imported."""
 
     def find_spec(self, name, path=None, target=None):
         if name != "keras":
@@ -87,7 +87,7 @@ class _KerasFinder:
 
 
 def install():
-    """Register the classes now if Keras has been imported, else when it is."""
+    """Register the classes now if Keras has been imported, else as soon as it is."""
     if "keras" in sys.modules:
         _register()
     else:

@@ -1,4 +1,4 @@
-"""Names that are imported on first use, so that `--help` does not wait for TensorFlow."""
+"""Imports on first use, so that `--help` does not wait for TensorFlow."""
 
 import importlib
 
@@ -6,25 +6,25 @@ _providers: dict[str, str] = {}
 
 
 def provide(name, module):
-    """Let `provided(name)` return the object of this name in a module of bert_tf."""
+    """Let `provided(name)` return the object `name` of `module`."""
     _providers[name] = module
 
 
 def provided(name):
-    """Return an object that a higher layer provides, see `provide`.
+    """Return an object that a higher layer registered with `provide`.
 
-    It lets a class have a method that is implemented by a package which imports that of the class.
+    A method can thus call code in a package that itself imports the method's class.
     """
     return getattr(importlib.import_module(_providers[name]), name)
 
 
 def lazy_names(package, names):
-    """Return `__getattr__` and `__all__` of a package.
+    """Return `__getattr__` and `__all__` for a package that imports its names on first use.
 
     Args:
-      package: its `__name__`.
-      names: dict from each module, relative to the package or "bert_tf.x.y", to the tuple of names
-        that it provides; a module without names is itself a name of the package.
+      package: `__name__` of the package.
+      names: dict from module, relative to the package or "bert_tf.x.y", to the tuple of names that
+        it provides. A module with an empty tuple is exposed itself.
 
     >>> __getattr__, __all__ = lazy_names(__name__, {"trainer": ("Trainer",), "metrics": ()})
     """
@@ -44,7 +44,7 @@ def lazy_names(package, names):
 
 
 def load(reference):
-    """Import the object that "module:name" names; return anything but a text as it is."""
+    """Import the object named by "module:name"; return any other type of `reference` unchanged."""
     if not isinstance(reference, str):
         return reference
     module, _, name = reference.partition(":")
@@ -52,7 +52,7 @@ def load(reference):
 
 
 class OnUse:
-    """A field of a dataclass whose value may be "module:name", imported when it is read."""
+    """Dataclass field whose value may be "module:name", which is imported when it is read."""
 
     def __set_name__(self, owner, name):
         self._name = f"_{name}"

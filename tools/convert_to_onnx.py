@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Convert a SavedModel to ONNX with tf2onnx, which lacks the operation Erfc of the exact GELU.
+"""Convert a SavedModel to ONNX with tf2onnx, adding the op Erfc of the exact GELU.
 
     python tools/convert_to_onnx.py --saved-model /models/mrpc_ids/1 --output mrpc.onnx
 
-The flags are those of `python -m tf2onnx.convert`. Models with the release's GELU, by tanh, do not
-need this tool.
+It takes the flags of `python -m tf2onnx.convert`. Models with the release's tanh GELU do not need
+this tool.
 """
 
 import numpy as np
@@ -14,7 +14,7 @@ from tf2onnx.handler import tf_op
 
 @tf_op("Erfc")
 class Erfc:
-    """Converts Erfc(x) to 1 - Erf(x), which ONNX has since opset 9."""
+    """Converts Erfc(x) to 1 - Erf(x), which ONNX supports since opset 9."""
 
     @classmethod
     def version_9(cls, ctx, node, **_):

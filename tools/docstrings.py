@@ -1,11 +1,11 @@
-"""Griffe extension for the reference: examples become code, and options show their help."""
+"""Griffe extension that formats examples and options for the API reference."""
 
 import ast
 import re
 
 import griffe
 
-# An example: lines from >>> to the next empty line.
+# An example spans from >>> to the next empty line.
 _EXAMPLE = re.compile(r"^>>> .*(?:\n.+)*", re.MULTILINE)
 
 
@@ -13,13 +13,13 @@ class Docstrings(griffe.Extension):
     """Adapts docstrings to Markdown."""
 
     def on_instance(self, *, node, obj, agent=None, **_):
-        """Put examples into fences; `>>>` alone would be a quotation."""
+        """Fence examples, because Markdown reads `>>>` as a quotation."""
         if obj.docstring:
             text = obj.docstring.value
             obj.docstring.value = _EXAMPLE.sub(lambda x: f"```pycon\n{x[0]}\n```", text)
 
     def on_attribute_instance(self, *, node, attr, agent=None, **_):
-        """Show `NAME: TYPE = option(DEFAULT, HELP)` with its default, and the help below it."""
+        """Show the default and the help of `NAME: TYPE = option(DEFAULT, HELP)`."""
         value = getattr(node, "value", None)
         if not isinstance(value, ast.Call) or getattr(value.func, "id", "") != "option":
             return

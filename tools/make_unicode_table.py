@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
 """Write the frozen Unicode tables that both tokenizers read.
 
-The 2018 release reads the Unicode data of the Python that runs it, so its tokens change from one
-version of Python to the next. The table has the result for Unicode 14.0, which only Python 3.11
-has:
+The 2018 release uses Python's Unicode data, so its tokens depend on the version of Python. The
+tables reproduce them for Unicode 14.0, which requires Python 3.11:
 
     python3.11 tools/make_unicode_table.py bert_tf/tokenization/unicode_table.txt
     python3.11 tools/make_unicode_table.py --cases bert_tf/tokenization/unicode_cases.txt
@@ -32,7 +31,7 @@ IDEOGRAPHS = (
     (0x2F800, 0x2FA1F),
 )
 
-# All of these split words, although Unicode classifies some as symbols: $ + < = > ^ ` | ~
+# All of these split words, although Unicode classifies some of them ($+<=>^`|~) as symbols.
 ASCII_PUNCTUATION = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
 
 FIRST_HANGUL, LAST_HANGUL = 0xAC00, 0xD7A3
@@ -45,7 +44,7 @@ def clean(char):
     category = unicodedata.category(char)
     if char in "\0\ufffd" or category in ("Cc", "Cf"):
         return ""
-    # The release does not clean line and paragraph separators, but its str.split() splits there.
+    # The release does not replace line and paragraph separators, but its str.split() splits there.
     if category == "Zs" or char.isspace():
         return " "
     code = ord(char)
@@ -62,7 +61,7 @@ def split(char):
 
 
 def split_unaccented(char):
-    """Isolate punctuation and drop the accents that decomposition has separated."""
+    """Isolate punctuation and drop decomposed accents."""
     return "" if unicodedata.category(char) == "Mn" else split(char)
 
 
@@ -71,7 +70,7 @@ def decompose(text):
 
 
 def merge_spaces(text):
-    """Replace each run of spaces by one space, which separates words as well."""
+    """Replace each run of spaces by one space, which separates the same words."""
     return re.sub(" +", " ", text)
 
 
@@ -84,12 +83,12 @@ def uncased(char):
 
 
 def lowered(char):
-    """Lower-case without stripping accents, as `strip_accents=False` of Hugging Face."""
+    """Lower-case without stripping accents, like Hugging Face's `strip_accents=False`."""
     return merge_spaces("".join(map(split, clean(char).lower())))
 
 
 def stripped(char):
-    """Strip accents without lower-casing, as `strip_accents=True` of a cased model."""
+    """Strip accents without lower-casing, like `strip_accents=True` for a cased model."""
     text = unicodedata.normalize("NFD", clean(char))
     return merge_spaces("".join(map(split_unaccented, text)))
 
@@ -124,7 +123,7 @@ def order(char, ranks):
     parts = decompose(clean(char))
     classes = [unicodedata.combining(part) for part in parts]
     if 0 in classes:
-        # A mark that is kept must come after the part that no mark moves across.
+        # Kept marks must follow a part that no mark moves across.
         assert classes[0] == 0 or not ranks.keys() & set(parts), ascii(char)
         return 0
     kept = [part for part in parts if uncased(part)]
@@ -159,7 +158,7 @@ def make():
 
 
 def make_cases():
-    """Return the text of the table for text whose case and accents are treated differently."""
+    """Return the text of the table for lower-casing alone and accent stripping alone."""
     lower, strip = [], []
     for code, char in enumerate(map(chr, range(sys.maxunicode + 1))):
         has_lower = lowered(char) != cased(char)
@@ -178,8 +177,8 @@ def _line(code, result):
 def main():
     if unicodedata.unidata_version != UNICODE:
         sys.exit(
-            f"this Python has Unicode {unicodedata.unidata_version}, the table needs {UNICODE}: "
-            "use Python 3.11"
+            f"this Python has Unicode {unicodedata.unidata_version}, but the table requires "
+            f"{UNICODE}: use Python 3.11"
         )
     *options, path = sys.argv[1:] or [""]
     if not path or options not in ([], ["--cases"]):

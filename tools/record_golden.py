@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Record outputs of the 2018 release's own code in tests/golden, over texts of this project.
+"""Record outputs of the 2018 release's code for texts of this project, in tests/golden.
 
     git clone https://github.com/google-research/bert
     python tools/record_golden.py bert tests/golden
 
-Runs with Python 3.11, because the release's tokens depend on Python's version of Unicode. Its
-modules are imported with `tensorflow.compat.v1` as their TensorFlow, and only those functions are
-called that need no graph: tokenizing, pre-training instances, features, and answers from logits.
-Nothing of bert_tf is imported, so that nothing of it can be recorded by mistake.
+Requires Python 3.11, because the release's tokens depend on Python's Unicode version. The release's
+modules are imported with `tensorflow.compat.v1` as their TensorFlow, and only functions that need
+no graph are called: tokenization, pre-training instances, features, and answers from logits. This
+script does not import bert_tf, so it cannot record bert_tf's own output by mistake.
 """
 
 import collections
@@ -56,7 +56,7 @@ CONTEXTS = ("the{}of", "-{}of", "the {} of")
 
 
 def release_modules(folder):
-    """Return the modules of the release, by name; their flags are set by the functions below."""
+    """Return a dict from name to module of the release; the functions below set its flags."""
     import tensorflow as tf
 
     shim = types.ModuleType("tensorflow")
@@ -69,9 +69,9 @@ def release_modules(folder):
 
 
 def make_vocabulary(strings, basic_tokenizers):
-    """Return pieces that cover much of the texts, and characters of many scripts.
+    """Return pieces that cover much of the texts, including characters of many scripts.
 
-    A word of the text is one piece, or has a part that is a piece, or none.
+    A word is added as one piece, split into two pieces, or not added.
     """
     rng = random.Random(0)
     pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "of", "zulu", "hello"]
@@ -111,7 +111,7 @@ def record_tokens(tokenizers, strings):
 
 
 def record_code_points(tokenizers):
-    """Return a digest of the tokens of every code point for each context and casing."""
+    """Return digests of the tokens of all code points, one for each context and casing."""
     digests = []
     for context in CONTEXTS:
         for mode, tokenizer in tokenizers.items():
@@ -125,7 +125,7 @@ def record_code_points(tokenizers):
 
 
 def record_pretraining(module, tokenizers, output):
-    """Return settings, number and digest of the instances of each case; write one in full."""
+    """Return settings, number and digest of the instances for each case; write one case in full."""
     import tensorflow as tf
 
     cases = []
@@ -158,7 +158,7 @@ def record_pretraining(module, tokenizers, output):
 
 
 def record_classification(module, tokenizer):
-    """Return arrays of the features of pairs in two lengths, and of single texts."""
+    """Return the features of pairs at two lengths, and of single texts, as a dict of arrays."""
     arrays = {}
     for name, (is_pair, length) in golden_inputs.CLASSIFICATION.items():
         rows = []
@@ -172,7 +172,7 @@ def record_classification(module, tokenizer):
 
 
 def record_squad(module, tokenizer, version, output):
-    """Return settings, numbers and digests of features; write the answers for made-up logits."""
+    """Return settings, counts and digests of features; write the answers for made-up logits."""
     case = dict(SQUAD[version])
     module.FLAGS = types.SimpleNamespace(verbose_logging=False, **case)
     with tempfile.TemporaryDirectory() as folder:

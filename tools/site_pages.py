@@ -1,7 +1,7 @@
-"""MkDocs hook that adds pages from outside docs/ to the site: README.md and others, the notebooks.
+"""MkDocs hook that adds files from outside docs/ to the site, such as README.md and the notebooks.
 
-The files stay where people expect them in the repository, with relative links between them; the
-hook rewrites these links for the site.
+The files keep their relative links for readers of the repository; the hook rewrites them for the
+site.
 """
 
 import html
@@ -25,21 +25,21 @@ PAGES = {
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 PAGES |= {f"notebooks/{path.name}": f"{path.stem}.md" for path in NOTEBOOKS}
 _LINK = re.compile(r"\[([^\]]*)\]\((?!https?://)([^)#\s]*)(#[^)\s]*)?\)")
-# An image of README.md in HTML, which has its width on an index.
+# README.md has images in HTML, with a width for package indexes.
 _IMAGE = re.compile(r'<img src="docs/([^"]*)"[^>]* alt="([^"]*)">')
-# Badges would be loaded from another server.
+# Badges are dropped, because browsers would load them from another server.
 _BADGE = re.compile(r"(?m)^!\[[^\]]*\]\(https?://[^)]*\)\n")
-# Colors and progress bars of terminals.
+# Terminal colors and progress bars.
 _TERMINAL = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|[^\n]*\r(?!\n)")
-# Words in code that are not divided at the end of a line, such as --flags.
+# Short code such as --flags, in which lines should not break.
 _SHORT_CODE = re.compile(r"<code>(?=[^<\s]{1,44}</code>)")
-# Jupyter's anchors keep capitals.
+# Jupyter's anchors have capitals, unlike MkDocs' anchors.
 _JUPYTER_ANCHOR = re.compile(r"\]\(#[^)]*\)")
-# A stream of a notebook with more lines is folded.
+# Longer outputs of notebooks are collapsed.
 _MAX_LINES = 30
 
 
-# Name of each page in the navigation -> its title there.
+# Page -> title in the navigation.
 TITLES: dict[str, str] = {}
 
 
@@ -68,7 +68,7 @@ def on_files(files, config):
 
 
 def on_page_markdown(markdown, page, **_):
-    """Rewrite the links of a page in docs/; the search shows the reference after the guides."""
+    """Rewrite the links of a page in docs/; rank the API reference after the guides in search."""
     name = page.file.src_uri
     if name.startswith("api/"):
         page.meta["search"] = {"boost": 0.3}
@@ -81,7 +81,7 @@ def on_page_content(content, **_):
 
 
 def notebook_to_markdown(notebook):
-    """Return a notebook with its saved outputs as Markdown."""
+    """Convert a notebook with its saved outputs to Markdown."""
     parts = []
     for cell in notebook["cells"]:
         source = "".join(cell["source"])
@@ -94,7 +94,6 @@ def notebook_to_markdown(notebook):
 
 
 def _output(output):
-    """Return an output of a cell as Markdown."""
     data = {kind: "".join(value) for kind, value in output.get("data", {}).items()}
     for kind in ("image/png", "image/jpeg"):
         if kind in data:
@@ -130,9 +129,7 @@ def _fenced(text, language):
 
 
 def _rewrite_links(text, path, name):
-    """Return the text of a file with its links to other files as they are on the site.
-
-    Links to files that are not pages of the site become plain text.
+    """Rewrite links to other files for the site; drop links to files that are not on it.
 
     Args:
       text: Markdown.

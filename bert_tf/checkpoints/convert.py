@@ -33,7 +33,7 @@ from bert_tf.tokenization.vocabulary import load_vocab, vocabulary_text
 
 FORMATS = ("release", "hugging_face")
 
-# The prefix of the checkpoint in the published models.
+# Prefix of the checkpoint in a published model.
 RELEASE_CHECKPOINT = "bert_model.ckpt"
 
 _WORDS = "bert/embeddings/word_embeddings"
@@ -55,26 +55,26 @@ def convert(
     strip_accents: bool | None = None,
     tokenize_chinese_chars: bool | None = None,
 ) -> None:
-    """Write a checkpoint to a new folder in a different format or with resized tables.
+    """Convert a checkpoint to another format, or resize its embedding tables, into a new folder.
 
     >>> convert("mrpc_output", "mrpc_hf", "hugging_face")
 
     Args:
       path: anything that `open_checkpoint` accepts, or "hf://OWNER/NAME[@REVISION]".
-      output_dir: the folder to create. "release" writes `bert_model.ckpt`, `bert_config.json` and
-        `vocab.txt`; "hugging_face" writes the files that `transformers` loads.
-      to_format: one of `FORMATS`.
-      config: the model's `BertConfig`, None for the one next to the weights.
-      vocab_file: its vocabulary, None for the one next to the weights, if any.
-      do_lower_case: casing for Hugging Face's tokenizer files; None for that of the metadata
-        next to the weights, else True.
-      architecture: class of `transformers` to write for; None for that of the Hugging Face folder
-        or fine-tuning run that is read, else inferred from the head.
+      output_dir: the folder to create.
+      to_format: "release" writes `bert_model.ckpt`, `bert_config.json` and `vocab.txt`;
+        "hugging_face" writes the files that `transformers` loads.
+      config: None for the configuration next to the weights.
+      vocab_file: None for the vocabulary next to the weights, if any.
+      do_lower_case: casing for Hugging Face's tokenizer files. None reads it from the metadata next
+        to the weights, with True as the default.
+      architecture: class of `transformers` to write for. None reads it from the metadata next to
+        the weights, or else infers it from the head.
       keep_optimizer: whether to keep the optimizer's moments and the step ("release" only).
-      max_position_embeddings: rows of the position table, None to keep its size; see `resize`.
-      vocab_size: rows of the word table, None to keep its size.
-      strip_accents: as `do_lower_case`, of accents; else as in the release.
-      tokenize_chinese_chars: as `do_lower_case`, of ideographs; else as in the release.
+      max_position_embeddings: new number of positions, None to keep it; see `resize`.
+      vocab_size: new number of words, None to keep it; see `resize`.
+      strip_accents: like `do_lower_case`, with the release's behavior as the default.
+      tokenize_chinese_chars: like `strip_accents`.
 
     Raises:
       UserError: if a file cannot be read, or weights, config and vocabulary do not match.
@@ -103,11 +103,11 @@ def convert(
     names = [name for name in source.shapes if is_known(name)]
     state = [name for name in source.shapes if TRAINING_STATE.search(name)]
     if unknown := [name for name in source.shapes if name not in names and name not in state]:
-        console.warning("left out, not part of BERT: %s", abbreviate(unknown, 10))
+        console.warning("skipped, not part of BERT: %s", abbreviate(unknown, 10))
     if keep_optimizer:
         names += state
     elif state:
-        console.info("left out %d variables of the optimizer", len(state))
+        console.info("skipped %d optimizer variables", len(state))
     tensors = read_weights(source, names)
     tensors, config = resize(tensors, config, max_position_embeddings, vocab_size)
 
@@ -137,7 +137,6 @@ def convert(
 
 
 def _check_vocab_size(vocab_file, vocab_size):
-    """Raise UserError if a vocabulary that was given is not that of the model."""
     size = max(load_vocab(vocab_file).values()) + 1
     if size != vocab_size:
         raise UserError(
@@ -147,7 +146,7 @@ def _check_vocab_size(vocab_file, vocab_size):
 
 
 def _settings(path, vocab_file, options):
-    """Return the settings of the tokenizer, as given or as recorded next to the weights."""
+    """Return the tokenizer settings: `options`, completed by the metadata next to the weights."""
     given = {name: value for name, value in options.items() if value is not None}
     if vocab_file and is_tokenizer_json(vocab_file):
         return resolve_settings(vocab_file, **given)
@@ -162,7 +161,6 @@ def _settings(path, vocab_file, options):
 
 
 def _write_hugging_face(path, output_dir, tensors, config, vocab_file, settings, architecture):
-    """Write a Hugging Face folder with the metadata next to `path`; arguments as of `convert`."""
     metadata = read_metadata(path)
     if metadata.get("numbers") and metadata.get("numeric_as") == "vector":
         raise UserError(
@@ -189,7 +187,7 @@ def _write_hugging_face(path, output_dir, tensors, config, vocab_file, settings,
 
 
 def _lost_metadata(path, tensors, settings):
-    """Describe the metadata next to a checkpoint that cannot be inferred from its weights."""
+    """List the metadata next to a checkpoint that cannot be inferred from its weights."""
     metadata = read_metadata(path)
     architecture = (metadata.get("architectures") or [None])[0]
     lost = []
@@ -204,23 +202,22 @@ def _lost_metadata(path, tensors, settings):
 
 
 def resize(tensors, config, max_position_embeddings=None, vocab_size=None, seed=0):
-    """Return (tensors, config) with another number of positions, or with more words.
+    """Return (tensors, config) with a different number of positions, or with more words.
 
-    Additional positions repeat the table (Longformer, arXiv:2004.05150, section 5), so that
-    neighbouring tokens are recognized from the start; the model needs further pre-training.
-    Additional words get the mean of all rows, which keeps the ratios of the other words'
-    probabilities, plus a little noise, so that training can separate them.
+    New positions repeat the rows of the table (Longformer, arXiv:2004.05150, section 5), which
+    preserves local patterns; the model still needs further pre-training. New words are initialized
+    to the mean of all rows, which preserves the probability ratios of the other words, plus a
+    little noise that lets training separate them.
 
     Args:
-      tensors: dict of the release's names to arrays, without moments of the optimizer if a table
-        changes.
-      config: its `BertConfig`.
+      tensors: dict from the release's names to arrays.
+      config: the `BertConfig` of the weights.
       max_position_embeddings: the new number of positions, None to keep it.
-      vocab_size: the new number of words, not less than the old one, None to keep it.
+      vocab_size: the new number of words, at least the old one; None to keep it.
       seed: seed of the noise.
 
     Raises:
-      UserError: if words would be lost, or `tensors` has moments of the optimizer.
+      UserError: if words would be lost, or if a table changes and `tensors` has optimizer moments.
     """
     tensors = dict(tensors)
     values = config.to_dict()
@@ -232,17 +229,17 @@ def resize(tensors, config, max_position_embeddings=None, vocab_size=None, seed=
             f"{config.vocab_size} words"
         )
     values |= {"max_position_embeddings": positions, "vocab_size": words}
-    resized = BertConfig.from_dict(values)  # raises for sizes that are too large
+    resized = BertConfig.from_dict(values)  # checks the upper bounds
     changes_positions = positions != config.max_position_embeddings
     changes_words = words != config.vocab_size
     if (changes_positions or changes_words) and any(map(TRAINING_STATE.search, tensors)):
         raise UserError(
-            "`keep_optimizer` cannot be combined with tables of a different size: the moments of "
-            "the optimizer are not resized"
+            "`keep_optimizer` cannot be combined with resized tables, because the optimizer's "
+            "moments are not resized"
         )
     if changes_positions:
         table = tensors[_POSITIONS]
-        tensors[_POSITIONS] = np.resize(table, (positions, table.shape[1]))  # repeats the rows
+        tensors[_POSITIONS] = np.resize(table, (positions, table.shape[1]))  # repeats rows
         console.info("positions: %d instead of %d", positions, len(table))
     if changes_words:
         table, num_new = tensors[_WORDS], words - config.vocab_size

@@ -1,6 +1,6 @@
-"""Download a file, so that an interrupted download resumes where it stopped."""
+"""Download a file and resume after interruptions."""
 
-# Not pooch: it restarts interrupted downloads and has neither locks nor a limit of unpacked size.
+# Not pooch, which restarts interrupted downloads and has neither locks nor size limits.
 
 import ipaddress
 import os
@@ -15,24 +15,23 @@ from bert_tf.errors import UserError, reason
 _BLOCK_BYTES = 1 << 20
 _TIMEOUT_SECONDS = 30
 _NUM_RETRIES = 3
-# Resumed connections in a row that bring the download no further, seconds to wait after the first
-# of them, and connections in all.
+# A stall is a connection that ends without progress. The wait after each stall in a row doubles.
 _MAX_STALLS = 5
-_FIRST_WAIT = 0.5
+_FIRST_WAIT_SECONDS = 0.5
 _MAX_CONNECTIONS = 1000
-# No published model is larger; an endless answer must not fill the disk.
+# Larger than any published model; an endless response must not fill the disk.
 _MAX_BYTES = 8 << 30
 
 
 def download(url, path, folder):
-    """Download `url` to `path`, which appears when it is complete; one process at a time may do so.
+    """Download `url` to `path`, atomically; only one process at a time may do so.
 
-    The download of a process that was killed resumes.
+    A later call resumes the download of a killed process.
 
     Args:
-      url: the address, http or https.
-      path: the file.
-      folder: the folder that the file would be unpacked into, for the error message.
+      url: the http or https address.
+      path: the file to create.
+      folder: the folder that the file will be unpacked into, for the error message.
 
     Raises:
       UserError: if the server cannot be reached or the file cannot be written.
@@ -43,14 +42,14 @@ def download(url, path, folder):
     from urllib3.util import Retry
 
     if not url.lower().startswith(("http://", "https://")):
-        raise UserError(f"{url}: the address of models must begin with http:// or https://")
+        raise UserError(f"{url}: expected an address that begins with http:// or https://")
     retry = Retry(
         _NUM_RETRIES, backoff_factor=0.5, status_forcelist=(429, 500, 502, 503, 504),
         raise_on_status=False,
     )  # fmt: skip
     part = path + ".part"
     if os.path.isdir(part):
-        raise UserError(f"{part}: a folder, expected a file; remove it to download the model")
+        raise UserError(f"{part} is a folder, expected a file; remove it to download the model")
     best, stalls, connections = 0, 0, 0
     try:
         with requests.Session() as session:
@@ -60,7 +59,7 @@ def download(url, path, folder):
             session.mount("https://", HTTPAdapter(max_retries=retry))
             while not _download_rest(session, url, part):
                 size, connections = os.path.getsize(part), connections + 1
-                # A server that cannot resume starts over, so what counts is the furthest byte.
+                # A server that cannot resume starts over, so compare with the largest size so far.
                 best, stalls = max(best, size), 0 if size > best else stalls + 1
                 if stalls == _MAX_STALLS or connections == _MAX_CONNECTIONS:
                     raise UserError(
@@ -69,10 +68,10 @@ def download(url, path, folder):
                     )
                 console.info("%s: interrupted after %d bytes, resuming", url, size)
                 if stalls:
-                    time.sleep(_FIRST_WAIT * 2 ** (stalls - 1))
+                    time.sleep(_FIRST_WAIT_SECONDS * 2 ** (stalls - 1))
     except UserError:
         raise
-    except (requests.RequestException, HTTPError, ValueError) as error:  # ValueError: of urllib
+    except (requests.RequestException, HTTPError, ValueError) as error:  # ValueError: from urllib
         raise UserError(
             f"{url} cannot be reached ({reason(_root_cause(error))}); download it on a machine "
             f"with a network connection and save it as {path}, or unpack it into {folder}"
@@ -83,80 +82,79 @@ def download(url, path, folder):
 
 
 def _download_rest(session, url, part):
-    """Append the rest of `url` to the file `part`.
-
-    Returns:
-      Whether the file is complete. If not, another call can resume the download.
-    """
+    """Append the rest of `url` to the file `part`; return whether it is complete."""
     from urllib3.exceptions import HTTPError
 
     start = os.path.getsize(part) if os.path.exists(part) else 0
-    # Offsets count the bytes of the file: the server must not compress it.
+    # The server must not compress the file, because ranges count its bytes.
     headers = {"Accept-Encoding": "identity"}
     if start:
         headers["Range"] = f"bytes={start}-"
     with session.get(url, headers=headers, stream=True, timeout=_TIMEOUT_SECONDS) as response:
-        if response.status_code == 416 and start:  # `part` is longer than the file: a different one
+        if response.status_code == 416 and start:  # `part` is longer, so the file has changed
             os.remove(part)
             return _download_rest(session, url, part)
         if not response.ok:
             raise UserError(f"{url}: the server answers {response.status_code} {response.reason}")
-        if start and response.status_code != 206:  # the server cannot resume and sends everything
+        if start and response.status_code != 206:  # the server cannot resume
             start = 0
         length = response.headers.get("Content-Length") or "0"
         if not re.fullmatch("[0-9]{1,18}", length):
-            raise UserError(f"{url}: the server sent Content-Length {length[:40]!r}, no number")
+            raise UserError(
+                f"{url}: the server sent Content-Length {length[:40]!r}, expected a number"
+            )
         total = start + int(length)
         if total > _MAX_BYTES:
             raise _too_large(url)
-        ticker = console.Ticker(
+        progress = console.ProgressLog(
             f"downloading {url}", "MB", total=total >> 20 or None, initial=start >> 20
         )
         size = start
         try:
             with open(part, "ab" if start else "wb") as writer:
-                # Unlike `iter_content`, this returns all bytes that came before an interruption.
+                # Unlike `iter_content`, this yields all bytes received before an interruption.
                 for block in response.raw.stream(_BLOCK_BYTES, decode_content=False):
                     size += len(block)
                     if size > _MAX_BYTES:
                         os.remove(part)
                         raise _too_large(url)
                     writer.write(block)
-                    ticker.add((size >> 20) - ticker.count)
+                    progress.add((size >> 20) - progress.count)
         except HTTPError:
             if size == start:
                 raise
             return False
-        ticker.done()
+        progress.done()
         return True
 
 
 def _too_large(url):
-    return UserError(f"{url}: the server sends more than {_MAX_BYTES >> 30} GB, expected a model")
+    return UserError(
+        f"{url}: the server sends more than {_MAX_BYTES >> 30} GB, which no published model has"
+    )
 
 
 def _is_private(url):
-    """Return whether the host of an address is this machine or one of a private network."""
+    """Return whether a URL points to this machine or into a private network."""
     host = urllib.parse.urlsplit(url).hostname or ""
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
         return any(not ipaddress.ip_address(x[4][0].split("%")[0]).is_global for x in found)
-    except (OSError, ValueError):  # unknown: the request itself fails, or goes to a proxy
+    except (OSError, ValueError):  # unknown host: the request fails, or a proxy resolves it
         return False
 
 
 def _refuse_private_target(response, **_):
-    """Raise UserError for a redirect from a public server into the user's own network."""
+    """Raise UserError if a public server redirects into the user's private network."""
     target = response.headers.get("Location")
     if response.is_redirect and _is_private(target := urllib.parse.urljoin(response.url, target)):
         raise UserError(
-            f"{response.url}: the server redirects to {target[:200]}, an address of this machine "
-            "or of a private network, which is refused"
+            f"{response.url}: the redirect to {target[:200]} was refused, because the address "
+            "belongs to this machine or to a private network"
         )
 
 
 def _root_cause(error):
-    """Return the innermost exception of the network libraries or the system."""
     from urllib3.exceptions import HTTPError
 
     while isinstance(cause := error.__cause__ or error.__context__, (OSError, HTTPError)):

@@ -1,7 +1,7 @@
-"""Download and cache the models that the 2018 release published.
+"""Download and cache the models published with the 2018 release.
 
-The cache is `$BERT_TF_CACHE` (default `~/.cache/bert_tf`). `$BERT_TF_MODELS_URL` is the address
-of a mirror with the same paths as the original.
+`BERT_TF_CACHE` sets the cache folder (default `~/.cache/bert_tf`), `BERT_TF_MODELS_URL` the
+address of a mirror with the same paths.
 """
 
 import contextlib
@@ -21,23 +21,23 @@ from bert_tf.io import files, json_files, locks
 BASE_URL = "https://storage.googleapis.com/bert_models"
 _BLOCK_BYTES = 1 << 20
 _REQUIRED = (files.CONFIG, f"{RELEASE_CHECKPOINT}.index", files.VOCABULARY)
-# No published model is larger; an archive that claims to be is not one of them.
+# Larger than any published model.
 _MAX_UNPACKED_BYTES = 8 << 30
 
 
 def _published(date, *names):
-    """Return the paths below the base URL of the archives of models, a dict by name."""
+    """Return a dict from model name to the path of its archive, relative to the base URL."""
     return {name: f"{date}/{name}.zip" for name in names}
 
 
 def _small_models():
-    """Yield the names of the 24 small models (Turc et al., arXiv:1908.08962)."""
+    """Yield the names of the 24 compact models of Turc et al. (arXiv:1908.08962)."""
     for layers in (2, 4, 6, 8, 10, 12):
         for hidden in (128, 256, 512, 768):
             yield f"uncased_L-{layers}_H-{hidden}_A-{hidden // 64}"
 
 
-# The largest small model has the name of BERT-Base but different weights: add its date.
+# The largest of them shares its name with BERT-Base, so its date is added.
 _SMALL = _published("2020_02_20", *_small_models())
 MODELS = {
     **_SMALL,
@@ -56,24 +56,24 @@ MODELS = {
 
 
 def fetch(name: str, cache: str | None = None, base_url: str | None = None) -> str:
-    """Return the checkpoint of a published model, after downloading it if it is not in the cache.
+    """Return the checkpoint path of a published model, downloading the model if it is not cached.
 
-    Config and vocabulary are in the same folder; `resolve` finds them.
+    The configuration and the vocabulary are in the same folder; `resolve` finds them. Interrupted
+    downloads resume. If several processes request a model, one downloads it and the others wait.
 
-    An interrupted download resumes where it stopped. If several processes need the same model, one
-    downloads it and the others wait. The SHA-256 of the files must be the known one of the model;
-    for models without one, that of the first download, which is saved next to the folder.
+    The SHA-256 of each file is compared with a known value, or else with the value saved at the
+    first download.
 
     >>> checkpoint = fetch("uncased_L-12_H-768_A-12")
 
     Args:
       name: one of `MODELS`.
-      cache: folder of all downloaded models, None for the default.
+      cache: folder for downloaded models, None for the default.
       base_url: address of a mirror, None for the default.
 
     Raises:
-      UserError: if the name is unknown, the download fails, or the archive is damaged or has other
-        files.
+      UserError: if the name is unknown, the download fails, or the archive is damaged or differs
+        from the expected one.
     """
     if name not in MODELS:
         raise UserError(
@@ -83,14 +83,14 @@ def fetch(name: str, cache: str | None = None, base_url: str | None = None) -> s
     cache = cache or os.environ.get("BERT_TF_CACHE") or os.path.expanduser("~/.cache/bert_tf")
     base_url = (base_url or os.environ.get("BERT_TF_MODELS_URL") or BASE_URL).rstrip("/")
     folder = os.path.join(cache, *name.split("/"))
-    # A process that was killed after unpacking has left the archive.
+    # If the archive still exists, a process was killed after unpacking it.
     if not os.path.isdir(folder) or os.path.exists(folder + ".zip"):
         files.make_folder(os.path.dirname(folder))
         with _locked(folder) as is_locked:
             if is_locked:
                 files.remove_partial(folder)
                 files.remove_partial(f"{folder}.sha256.json")
-            if not os.path.isdir(folder):  # another process may have downloaded it meanwhile
+            if not os.path.isdir(folder):  # another process may have finished the download
                 _fetch(name, f"{base_url}/{MODELS[name]}", folder, is_locked)
             elif is_locked:
                 _remove(folder + ".zip")
@@ -104,10 +104,7 @@ def fetch(name: str, cache: str | None = None, base_url: str | None = None) -> s
 
 @contextlib.contextmanager
 def _locked(folder):
-    """Lock the download of a model, and wait for the process that has the lock.
-
-    Yields whether the folder is locked; some file systems have no locks.
-    """
+    """Wait for the lock of a model's download; yield False if the file system has no locks."""
     import filelock
 
     lock = filelock.FileLock(
@@ -117,7 +114,7 @@ def _locked(folder):
         try:
             lock.acquire(timeout=0)
         except filelock.Timeout:
-            console.info("%s: another process downloads the model, waiting for it", folder)
+            console.info("%s: waiting for another process that downloads the model", folder)
             lock.acquire()
     except OSError as error:
         if error.errno not in locks.NO_LOCKS:
@@ -129,7 +126,6 @@ def _locked(folder):
 
 
 def _fetch(name, url, folder, is_locked):
-    """Download and unpack a model."""
     archive = folder + ".zip"
     if not os.path.exists(archive):
         if not is_locked:
@@ -144,16 +140,15 @@ def _fetch(name, url, folder, is_locked):
 
 
 def _remove(archive):
-    with contextlib.suppress(FileNotFoundError):  # without locks another process may remove it
+    with contextlib.suppress(FileNotFoundError):  # without locks, another process may remove it
         os.remove(archive)
 
 
 class _RefusedArchive(UserError):
-    """An archive that must not be used."""
+    """The archive is invalid and must be removed."""
 
 
 def _unpack(name, archive, folder):
-    """Unpack the model's files atomically; nothing is written outside `folder`."""
     expected = (files.CONFIG, files.VOCABULARY, RELEASE_CHECKPOINT)
     digests = {}
     try:
@@ -163,41 +158,42 @@ def _unpack(name, archive, folder):
                 parts = entry.filename.replace("\\", "/").split("/")
                 if ".." in parts or parts[0] == "" or ":" in parts[0]:
                     raise _RefusedArchive(
-                        f"{archive}: {entry.filename!r} would be written outside the folder; it "
-                        "was removed"
+                        f"{archive}: {entry.filename!r} would be written outside the folder; the "
+                        "archive was removed"
                     )
             if sum(entry.file_size for entry in opened.infolist()) > _MAX_UNPACKED_BYTES:
                 limit = _MAX_UNPACKED_BYTES >> 30
                 raise _RefusedArchive(
-                    f"{archive}: would unpack to more than {limit} GB; it was removed"
+                    f"{archive} unpacks to more than {limit} GB; the archive was removed"
                 )
             for entry in opened.infolist():
-                # Only some archives have a top-level folder: ignore folders.
+                # Ignore folders, because only some archives have a top-level folder.
                 base = os.path.basename(entry.filename)
                 target = os.path.join(temporary, base)
                 if base.startswith(expected):
                     with opened.open(entry) as reader, open(target, "wb") as writer:
                         digests[base] = _copy(reader, writer)
             if missing := [x for x in _REQUIRED if x not in digests]:
-                raise _RefusedArchive(f"{archive}: lacks {', '.join(missing)}; it was removed")
+                raise _RefusedArchive(
+                    f"{archive} lacks {', '.join(missing)}; the archive was removed"
+                )
             _check_digests(name, archive, folder, digests)
     except _RefusedArchive:
         raise
     except (OSError, UserError) as error:
-        if os.path.isdir(folder):  # another process was faster, without locks
+        if os.path.isdir(folder):  # without locks, another process was faster
             return
         if isinstance(error, UserError):
             raise
         raise UserError(f"{folder}: cannot be written ({reason(error)})") from None
     except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError) as error:
         raise _RefusedArchive(
-            f"{archive}: not a complete zip archive ({reason(error)}); it was removed, start again "
+            f"{archive}: not a complete zip archive ({reason(error)}); it was removed, run again "
             "to download it"
         ) from None
 
 
 def _copy(reader, writer):
-    """Copy a file and return its SHA-256 in hexadecimal digits."""
     sha = hashlib.sha256()
     while block := reader.read(_BLOCK_BYTES):
         sha.update(block)
@@ -206,7 +202,7 @@ def _copy(reader, writer):
 
 
 def _check_digests(name, archive, folder, digests):
-    """Compare the SHA-256 of a model's files, a dict by name; save those of a first download."""
+    """Compare the SHA-256 of each file with the known value, or save it at the first download."""
     expected, source = _known_digests().get(name), "the published model"
     if expected is None:
         path = f"{folder}.sha256.json"
@@ -214,7 +210,7 @@ def _check_digests(name, archive, folder, digests):
             files.write_text(path, json.dumps(digests, indent=2) + "\n")
             return
         expected = json_files.read(path, dict[str, str])
-        source = f"the first download, which are in {path}"
+        source = f"the first download (see {path})"
     for base, digest in expected.items():
         if digests.get(base) != digest:
             found = f"has SHA-256 {digests[base]}" if base in digests else "is missing"
@@ -226,7 +222,7 @@ def _check_digests(name, archive, folder, digests):
 
 @functools.cache
 def _known_digests():
-    """Return the SHA-256 of the files of published models, a dict by name of dicts by file."""
+    """Return a dict from model name to a dict from file name to SHA-256."""
     digests: dict[str, dict[str, str]] = {}
     path = os.path.join(os.path.dirname(__file__), "published_sha256.txt")
     for line in files.read_lines(path):

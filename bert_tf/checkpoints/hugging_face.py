@@ -1,6 +1,6 @@
-"""Hugging Face folders: `config.json`, `model.safetensors` (or its shards), vocabulary.
+"""Read and write Hugging Face folders: `config.json`, `model.safetensors` or shards, vocabulary.
 
-Pickled weights (`pytorch_model.bin`) are not read: unpickling a file runs code from that file.
+Pickled weights (`pytorch_model.bin`) are not read, because unpickling a file can run code in it.
 """
 
 import json
@@ -23,21 +23,21 @@ WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 PICKLE = "pytorch_model.bin"
 
-# Weights that are copies of other weights, and buffers, which are not weights.
+# Copies of other weights, and tensors that are not weights.
 _TIED = {
     "cls.predictions.decoder.weight": "bert/embeddings/word_embeddings",
     "cls.predictions.decoder.bias": "cls/predictions/output_bias",
 }
 _BUFFERS = ("embeddings.position_ids", "bert.embeddings.position_ids")
 
-# These classes of `transformers` have no pooler and would report its weights as unexpected.
+# Classes of `transformers` without a pooler, which would report its weights as unexpected.
 _WITHOUT_POOLER = ("BertForMaskedLM", "BertForQuestionAnswering", "BertForTokenClassification")
 _MULTIPLE_CHOICE = "BertForMultipleChoice"
-# The classes of `transformers` to write for.
+# Classes of `transformers` that `write` supports.
 ARCHITECTURES = ("BertModel", "BertForPreTraining", *_WITHOUT_POOLER, _MULTIPLE_CHOICE,
                  "BertForNextSentencePrediction", "BertForSequenceClassification",
                  "BertLMHeadModel")  # fmt: skip
-# `problem_type` of `transformers` for each of `tasks.TASK_CLASSES`.
+# Key of `tasks.TASK_CLASSES` -> `problem_type` of `transformers`.
 PROBLEM_TYPES = {
     "classification": "single_label_classification",
     "regression": "regression",
@@ -53,13 +53,13 @@ def is_folder(path):
 
 
 class HuggingFaceFolder:
-    """A readable Hugging Face folder, with the release's names and shapes.
+    """Reads the weights in a Hugging Face folder by the release's names, with its shapes.
 
-    A weight that the name table lacks keeps its own name in the dict `shapes`.
+    Weights that are not in the name table keep their own names in the dict `shapes`.
     """
 
     def __init__(self, path):
-        """Open the folder; raise UserError if a file is missing or damaged."""
+        """Open a folder; raise UserError if a file is missing or damaged."""
         self.path = path
         self._readers = {}
         self._source_names = {}
@@ -84,8 +84,8 @@ class HuggingFaceFolder:
             if copy in self.shapes and name in self.shapes:
                 if not np.array_equal(self.tensor(copy), self.tensor(name)):
                     raise UserError(
-                        f"{path}: {copy} differs from {self._source_names[name]}, so this is not "
-                        "BERT, whose masked-LM head shares its weights with the embeddings"
+                        f"{path}: {copy} differs from {self._source_names[name]}; in BERT, the "
+                        "masked-LM head shares its weights with the embeddings"
                     )
                 del self.shapes[copy]
 
@@ -115,22 +115,22 @@ def write(
     """Write a folder that `transformers` loads, atomically.
 
     Args:
-      folder: its path; it must not exist.
-      tensors: dict of the release's names to arrays; all names must be in the name table.
+      folder: path of the folder; it must not exist.
+      tensors: dict from the release's names to arrays; all names must be in the name table.
       config: the `BertConfig`.
       vocab_file: the vocabulary, or None. It is written as `tokenizer.json` and `vocab.txt`.
       do_lower_case: casing, for the tokenizer's files.
       labels: labels of a classifier in the order of their ids, or None.
       architecture: class of `transformers` to write for, None to infer it from the head. Required
-        for token classifiers, whose head looks like that of a text classifier.
-      task_type: what a classifier was trained for, a key of `tasks.TASK_CLASSES`, or None.
-      settings: dict of further arguments of `FullTokenizer`, None for those of the release.
+        for token classifiers, whose head has the same weights as a text classifier's.
+      task_type: the task of a classifier, a key of `tasks.TASK_CLASSES`, or None.
+      settings: dict of further arguments of `FullTokenizer`, None for the release's values.
 
     Returns:
       The name of the class of `transformers`.
 
     Raises:
-      UserError: if `architecture` is not a class for BERT.
+      UserError: if `architecture` is not supported, or `folder` exists.
     """
     from safetensors.numpy import save
 
@@ -145,12 +145,12 @@ def write(
         pooler = [name for name in tensors if name.startswith("bert/pooler/")]
         tensors = {name: value for name, value in tensors.items() if name not in pooler}
         if pooler:
-            console.info("left out the pooler, which %s does not have", architecture)
+            console.info("skipped the pooler, which %s does not have", architecture)
     if labels:
         values["id2label"] = {str(index): label for index, label in enumerate(labels)}
         values["label2id"] = {label: index for index, label in enumerate(labels)}
     elif architecture == _MULTIPLE_CHOICE:
-        # That class has a bias. It has no effect: every choice gets the same.
+        # That class has a bias, which is the same for every choice and so has no effect.
         tensors = {"output_bias": np.zeros(1, "float32"), **tensors}
     elif "output_weights" in tensors and "id2label" not in values:
         count = len(tensors["output_weights"])
@@ -185,7 +185,7 @@ def write(
 
 
 def check_architecture(name):
-    """Raise UserError if there is no such class of `transformers` for BERT."""
+    """Raise UserError if `name` is not one of `ARCHITECTURES`."""
     if name not in ARCHITECTURES:
         raise UserError(
             f"`architecture={name}` is not supported; expected one of {', '.join(ARCHITECTURES)}"
@@ -193,7 +193,7 @@ def check_architecture(name):
 
 
 def architecture_of(tensors):
-    """Return the class of `transformers` that has the same head as the weights."""
+    """Infer the class of `transformers` from the head among the weights."""
     if "cls/predictions/output_bias" in tensors:
         has_next_sentence = "cls/seq_relationship/output_bias" in tensors
         return "BertForPreTraining" if has_next_sentence else "BertForMaskedLM"
@@ -212,14 +212,14 @@ def _write_json(path, values):
 
 
 def shards(path):
-    """Return the names of the weight files."""
+    """Return the names of the weight files in a folder; raise UserError if one is missing."""
     if tf.io.gfile.exists(os.path.join(path, WEIGHTS)):
         return [WEIGHTS]
     index = os.path.join(path, INDEX)
     if not tf.io.gfile.exists(index):
         raise UserError(
             f"{path}: its weights are pickled ({PICKLE}), which is not safe to read; convert them "
-            "with transformers, whose `save_pretrained(FOLDER)` writes model.safetensors"
+            "to model.safetensors with `save_pretrained(FOLDER)` of transformers"
         )
     values = json_files.read(index, {"weight_map": dict}, "transformers")
     shards = sorted({str(shard) for shard in values["weight_map"].values()})
@@ -235,7 +235,7 @@ def _open(path):
     import safetensors
 
     if "://" in path:
-        raise UserError(f"{path}: Hugging Face folders must be local; copy it first")
+        raise UserError(f"{path}: Hugging Face folders must be local; copy the folder first")
     try:
         return safetensors.safe_open(path, "numpy")
     except Exception as error:  # the errors of safetensors have no common base class

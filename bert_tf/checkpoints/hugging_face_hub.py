@@ -1,7 +1,7 @@
-"""Models of the Hugging Face hub, named `hf://OWNER/NAME` or `hf://OWNER/NAME@REVISION`.
+"""Download models of the Hugging Face hub: `hf://OWNER/NAME` or `hf://OWNER/NAME@REVISION`.
 
-They are downloaded by huggingface_hub, which has its own cache (`HF_HOME`), token (`HF_TOKEN`),
-mirror (`HF_ENDPOINT`) and offline mode (`HF_HUB_OFFLINE`).
+huggingface_hub downloads them. Its environment variables set the cache (`HF_HOME`), the token
+(`HF_TOKEN`), a mirror (`HF_ENDPOINT`) and offline mode (`HF_HUB_OFFLINE`).
 """
 
 import os
@@ -24,12 +24,13 @@ _OTHER_FILES = (
 
 
 def local_folder(path: str) -> str:
-    """Return the local folder of a model `hf://...`, downloaded if necessary; other paths as given.
+    """Return the local folder of a model `hf://...`, downloading it if it is not cached.
 
-    Only the files that bert_tf reads are downloaded, and no weights of unsupported architectures.
+    Other paths are returned unchanged. Only files that bert_tf reads are downloaded; weights only
+    if the architecture is supported.
 
     Raises:
-      UserError: if there is no such model or no access to it, or if it cannot be read.
+      UserError: if the model does not exist, or cannot be accessed or read.
     """
     if not path.startswith(files.HUB):
         return path
@@ -42,25 +43,24 @@ def local_folder(path: str) -> str:
         BertConfig.from_json_file(config)
     except UserError as error:
         raise UserError(f"{path}: {str(error).removeprefix(f'{config}: ')}") from None
-    # The same commit, even if the branch moves meanwhile.
+    # Pin the commit, in case the branch moves in between.
     folder = _download(path, name, os.path.basename(folder), [*_OTHER_FILES, *_WEIGHT_FILES])
     if not any(os.path.exists(os.path.join(folder, x)) for x in (WEIGHTS, INDEX)):
         raise UserError(
             f"{path}: the model has no {WEIGHTS}; pickled weights ({PICKLE}) are not safe to read, "
-            "convert them with transformers, whose `save_pretrained(FOLDER)` writes that file"
+            "convert them with `save_pretrained(FOLDER)` of transformers"
         )
     console.info("%s: revision %s in %s", path, os.path.basename(folder), folder)
     return folder
 
 
 def revision_of(folder: str) -> str | None:
-    """Return the commit of a folder in the cache of huggingface_hub, None for other folders."""
+    """Return the commit of a folder in huggingface_hub's cache, None for other folders."""
     found = re.search(r"/snapshots/([0-9a-f]{40})/?$", folder)
     return found and found[1]
 
 
 def _download(path, name, revision, patterns):
-    """Return the folder of the files of a model that match `patterns`."""
     try:
         from huggingface_hub import constants, errors, snapshot_download
     except ImportError:
@@ -83,6 +83,6 @@ def _download(path, name, revision, patterns):
         problem = f"the model is not in the cache, and the hub cannot be reached ({cause})"
     except errors.HFValidationError:
         problem = "expected hf://OWNER/NAME or hf://OWNER/NAME@REVISION"
-    except Exception as error:  # those of its HTTP client and of the file system
+    except Exception as error:  # from the HTTP client or the file system
         problem = f"cannot be downloaded ({reason(error)})"
     raise UserError(f"{path}: {problem}")

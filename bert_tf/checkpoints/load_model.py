@@ -1,4 +1,4 @@
-"""`from_preset` of the models."""
+"""Implementation of `from_preset` for the models."""
 
 import inspect
 

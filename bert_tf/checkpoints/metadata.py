@@ -1,4 +1,4 @@
-"""Files next to a checkpoint: config, vocabulary and metadata about casing, labels and head."""
+"""Files next to a checkpoint: configuration, vocabulary, and metadata such as labels and casing."""
 
 import os
 import re
@@ -18,27 +18,26 @@ from bert_tf.tokenization.tokenizer_json import (
 )
 from bert_tf.tokenization.vocabulary import casing_from_path
 
-# The config of a Hugging Face folder.
 HUGGING_FACE_CONFIG = "config.json"
 
-# The names of the files next to a checkpoint that may have its config, and its vocabulary.
+# File names of the configuration and the vocabulary, in order of preference.
 CONFIG_FILES = (files.CONFIG, HUGGING_FACE_CONFIG)
 VOCABULARY_FILES = (files.VOCABULARY, files.TOKENIZER)
 
 
 def folder_of(path):
-    """Return the folder of a checkpoint, which is that of its metadata; a folder itself."""
+    """Return `path` if it is a folder, else the folder of the checkpoint."""
     return path if tf.io.gfile.isdir(path) else os.path.dirname(path)
 
 
 def find_companion_file(path, names):
-    """Return the first of the files `names` that exists next to a checkpoint or in its folder."""
+    """Return the path of the first of `names` that exists next to a checkpoint, else None."""
     paths = (os.path.join(folder_of(path), name) for name in names)
     return next(filter(tf.io.gfile.exists, paths), None)
 
 
 def load_config(path):
-    """Return the `BertConfig` that is saved next to a checkpoint; raise UserError if none is."""
+    """Read the `BertConfig` next to a checkpoint; raise UserError if there is none."""
     config_file = find_companion_file(path, CONFIG_FILES)
     if config_file is None:
         raise UserError(
@@ -48,7 +47,7 @@ def load_config(path):
     return BertConfig.from_json_file(config_file)
 
 
-# Fields that are used: of any of these files, and of those that the scripts save.
+# Fields that are read from any of these files.
 _FIELDS = {
     "architectures?": list[str] | None,
     "do_lower_case?": bool | None,
@@ -58,7 +57,7 @@ _FIELDS = {
     "strip_accents?": bool | None,
     "tokenize_chinese_chars?": bool | None,
 }
-# Further ones of `files.TASK_FILES`; other programs have fields of the same names.
+# Fields that are read only from `files.TASK_FILES`; in other files they mean something else.
 _FIELDS_OF_TASKS = {
     "data_scheme?": str,
     "labels?": list[str],
@@ -71,17 +70,17 @@ _FIELDS_OF_TASKS = {
 
 
 def read_json(folder, name):
-    """Return the values of a JSON file as a dict, an empty one if the file does not exist."""
+    """Read a JSON file as a dict, which is empty if the file does not exist."""
     path = os.path.join(folder, name)
     fields = {**_FIELDS, **_FIELDS_OF_TASKS} if name in files.TASK_FILES else _FIELDS
     return json_files.read(path, fields) if tf.io.gfile.exists(path) else {}
 
 
 def read_metadata(path):
-    """Return a dict of the metadata next to a checkpoint: casing, labels, architecture and others.
+    """Return a dict of the metadata next to a checkpoint, such as casing, labels, architecture.
 
-    It combines `files.TASK_FILES`, which the scripts save, and the files of Hugging Face. "labels"
-    are those of the rows of the head in their order, whichever file has them.
+    It merges `files.TASK_FILES`, which the scripts save, and Hugging Face's files. "labels" has the
+    label of each row of the head, whichever file they come from.
     """
     folder, metadata = folder_of(path), {}
     for name in (files.TOKENIZER_CONFIG, HUGGING_FACE_CONFIG):
@@ -93,7 +92,7 @@ def read_metadata(path):
         metadata["labels"] = labels
     for name in files.TASK_FILES:
         metadata.update(read_json(folder, name))
-    # The head of a token classifier has the same weights as that of a text classifier.
+    # Needed because a token classifier's head has the same weights as a text classifier's.
     if "data_scheme" in metadata:
         metadata["labels"] = metadata.get("names", [])
         metadata["architectures"] = ["BertForTokenClassification"]
@@ -103,18 +102,18 @@ def read_metadata(path):
 
 
 def read_settings(path, vocab_file=None):
-    """Return the settings of the tokenizer in the files next to a checkpoint or a vocabulary.
+    """Read the tokenizer settings saved next to a checkpoint or a vocabulary.
 
     Args:
-      path: the checkpoint, its folder or its vocabulary. A `tokenizer.json` has settings itself.
+      path: a checkpoint, its folder, or a vocabulary; a `tokenizer.json` contains settings itself.
       vocab_file: the vocabulary that the user gave, or None.
 
     Returns:
-      Dict of arguments of `FullTokenizer`, without those that no file has.
+      Dict of arguments of `FullTokenizer`, only those that are saved.
 
     Raises:
-      UserError: if the folder has the files of a tokenizer other than BERT's. With a `vocab_file`
-        this is only a warning.
+      UserError: if the files describe a tokenizer other than BERT's. With a `vocab_file` this is
+        only a warning.
     """
     if is_tokenizer_json(path):
         return read_settings_of(path)
@@ -128,23 +127,23 @@ def read_settings(path, vocab_file=None):
         recorded = {}
     settings = {**read_json(folder, HUGGING_FACE_CONFIG), **recorded}
     for name in files.TASK_FILES:
-        # The file of a task has the casing, and what else differs from the release.
+        # A task file with the casing has all settings that differ from the release's.
         values = read_json(folder, name)
         settings = values if "do_lower_case" in values else settings
     return {name: settings[name] for name in RELEASE_SETTINGS if name in settings}
 
 
 def add_published_casing(settings, path):
-    """Add the casing of the published model whose name is in a path to settings without one."""
+    """Add the casing of the published model named in `path`, if `settings` has none."""
     if "do_lower_case" not in settings and (published := casing_from_path(path)):
         settings["do_lower_case"] = published[1]
 
 
 def read_labels(path, num_labels):
-    """Return the labels of a checkpoint's head in the order of its rows, or None if unknown.
+    """Return the label of each row of a checkpoint's head, None if they are unknown.
 
-    Labels are ignored if their number differs from that of the rows, `num_labels`, or if they are
-    the placeholders of transformers ("LABEL_0").
+    Labels are ignored unless there are `num_labels`, or if they are the placeholders of
+    transformers ("LABEL_0").
     """
     labels = read_metadata(path).get("labels", ())
     are_placeholders = all(re.fullmatch(r"LABEL_\d+", label) for label in labels)

@@ -1,7 +1,7 @@
-"""The table of weight names: Keras variable paths, the release's names, Hugging Face's names.
+"""Table of weight names: Keras variable paths, the release's names, Hugging Face's names.
 
-The Keras variables have the release's shapes, so only names have to be translated between these
-two. Hugging Face stores the kernels of dense layers transposed, as (out, in).
+The Keras variables have the release's shapes. Hugging Face stores the kernels of dense layers
+transposed, as (out, in).
 """
 
 import re
@@ -18,18 +18,18 @@ _DENSE = ("kernel", "bias")
 _LSTM = ("kernel", "recurrent_kernel", "bias")
 _OUTPUT = ("output_weights", "output_bias")
 
-# Marks rows where Hugging Face's name is the release's with dots.
+# Hugging Face's name is the release's, with dots instead of slashes.
 _DOTTED = "dotted"
 
-# Keras path, the release's name, Hugging Face's name (None if it has no such weight), and the
-# variables of the layer (none if the row is itself a variable). "{}" is the number of the
-# transformer layer, counted from 0.
+# Rows: Keras path, the release's name, Hugging Face's name (None if it has no such weight), and the
+# variables of the layer (empty if the row is a variable). "{}" is the index of the transformer
+# layer.
 _TABLE = (
     ("embeddings/word_embeddings", "bert/embeddings/word_embeddings", _DOTTED, ()),
     ("embeddings/token_type_embeddings", "bert/embeddings/token_type_embeddings", _DOTTED, ()),
     ("embeddings/position_embeddings", "bert/embeddings/position_embeddings", _DOTTED, ()),
     ("embeddings/LayerNorm", "bert/embeddings/LayerNorm", _DOTTED, _NORM),
-    # Only if the embeddings have a different width than the layers.
+    # Only if the embeddings and the layers differ in width.
     ("embeddings/projection", "bert/embeddings_project", _DOTTED, _DENSE),
     ("layer_{}/query", "bert/encoder/layer_{}/attention/self/query", _DOTTED, _DENSE),
     ("layer_{}/key", "bert/encoder/layer_{}/attention/self/key", _DOTTED, _DENSE),
@@ -44,7 +44,7 @@ _TABLE = (
     ("masked_lm/LayerNorm", "cls/predictions/transform/LayerNorm", _DOTTED, _NORM),
     ("masked_lm/output_bias", "cls/predictions/output_bias", "cls.predictions.bias", ()),
     ("next_sentence", "cls/seq_relationship", _DOTTED, _OUTPUT),
-    # The classifier of a text or, in a token classifier, of each token.
+    # Classifies a text or, in a token classifier, each token.
     ("classifier", "", "classifier", _OUTPUT),
     ("spans", "cls/squad", "qa_outputs", _OUTPUT),
     # The token classifier on frozen features, which exists only in bert_tf.
@@ -56,7 +56,7 @@ _TABLE = (
     ),
 )
 
-# Hugging Face's name of each variable.
+# Variable -> Hugging Face's name.
 _HUGGING_FACE = {
     **dict.fromkeys(("kernel", "gamma", "output_weights"), "weight"),
     **dict.fromkeys(("bias", "beta", "output_bias"), "bias"),
@@ -64,7 +64,6 @@ _HUGGING_FACE = {
 
 
 def _expand_table():
-    """Yield (Keras path, release name, Hugging Face name) of each variable."""
     for path, release, hugging_face, variables in _TABLE:
         if hugging_face == _DOTTED:
             hugging_face = release.replace("layer_{}", "layer.{}").replace("/", ".")
@@ -87,7 +86,7 @@ _RELEASE_TO_HUGGING_FACE = {release: name for _, release, name in _ROWS}
 
 
 def _translate(table, name, layer_pattern):
-    """Look up a name in a table, or return None; the pattern finds the layer number in it."""
+    """Look up `name`, whose layer index matches `layer_pattern`; return None if it is missing."""
     match = re.search(layer_pattern, name)
     if match is None:
         return table.get(name)
@@ -96,9 +95,7 @@ def _translate(table, name, layer_pattern):
 
 
 def release_name(path):
-    """Return the release's name of a Keras variable.
-
-    It raises a KeyError if the table lacks the variable; a new layer must be added to it.
+    """Return the release's name of a Keras variable; raise KeyError if the table lacks it.
 
     >>> release_name("layer_3/query/kernel")
     'bert/encoder/layer_3/attention/self/query/kernel'
@@ -112,8 +109,7 @@ def release_name(path):
 def from_hugging_face(name):
     """Return the release's name of a Hugging Face weight, None if the table lacks it.
 
-    Models without a head omit the "bert." in front; old folders call layer-norm weights gamma and
-    beta.
+    Models without a head omit the prefix "bert."; old folders name layer-norm weights gamma, beta.
     """
     name = name.replace("LayerNorm.gamma", "LayerNorm.weight")
     name = name.replace("LayerNorm.beta", "LayerNorm.bias")
@@ -123,44 +119,43 @@ def from_hugging_face(name):
 
 
 def is_known(name):
-    """Return whether a name of the release is in the table."""
+    """Return whether the release's name of a weight is in the table."""
     return _translate(_RELEASE, name, r"/layer_(\d+)/") is not None
 
 
 def to_hugging_face(name):
-    """Return the Hugging Face name of a weight of the release, None if it has none."""
+    """Return Hugging Face's name for a release name, None if it has no such weight."""
     return _translate(_RELEASE_TO_HUGGING_FACE, name, r"/layer_(\d+)/")
 
 
 def is_transposed(name):
-    """Return whether Hugging Face stores a weight of the release transposed."""
+    """Return whether Hugging Face stores the weight with this release name transposed."""
     return name.endswith("/kernel")
 
 
 def weights(model):
-    """Return all weights of a model, also frozen ones, as a dict of variables by release names.
+    """Return a dict from release name to variable with all weights of a model, frozen or not.
 
-    Of a Keras model that contains layers of bert_tf, these are the weights of those layers, found
-    by their names, which must be those that the layers have in the models of bert_tf.
+    In other Keras models, layers of bert_tf are found by their names, which must match the names in
+    bert_tf's models; other layers are ignored.
 
     Raises:
-      UserError: if the model is quantized or has LoRA, so that its variables are not its weights;
-        or if it has two encoders.
-      KeyError: if the table lacks a weight of a model of bert_tf.
+      UserError: if the model is quantized, uses LoRA or has two encoders.
+      KeyError: if the table lacks a weight of a bert_tf model.
     """
     if lora_layers(model):
         raise UserError(
-            f"the weights of {model.name} are its kernels plus those of LoRA: use "
-            "`checkpoints.tensors(model)`, which adds them up"
+            f"{model.name} uses LoRA, so its kernels alone are not its weights; use "
+            "`checkpoints.tensors(model)`, which merges LoRA into the kernels"
         )
     return find_weights(model)
 
 
 def find_weights(model):
-    """Return the dict of `weights`, without the additional variables of LoRA."""
+    """Return the same as `weights`, for a model that may use LoRA; skip LoRA's own variables."""
     if any(getattr(layer, "quantization_mode", None) for _, layer in named_layers(model)):
         raise UserError(
-            f"{model.name} is quantized, so its weights cannot be read or written by name; do that "
+            f"{model.name} is quantized, so its weights cannot be read or written by name; do so "
             "before `quantize`"
         )
     find_name = release_name if isinstance(model, PretrainedModel) else _find_release_name
@@ -171,8 +166,8 @@ def find_weights(model):
         name = find_name(variable.path)
         if name in named:
             raise UserError(
-                f"{model.name} has two weights {name}: {named[name].path} and {variable.path}; use "
-                "the models in it one by one"
+                f"{model.name} has two weights {name}: {named[name].path} and {variable.path}; "
+                "pass each of its models separately"
             )
         if name:
             named[name] = variable
@@ -180,7 +175,7 @@ def find_weights(model):
 
 
 def _find_release_name(path):
-    """Return the release's name of a variable, whatever it is nested in; None if it has none."""
+    """Return the release's name of a variable at any nesting depth, None if it has none."""
     parts = path.split("/")
     suffixes = ("/".join(parts[i:]) for i in range(len(parts)))
     names = (_translate(_KERAS_TO_RELEASE, suffix, r"^layer_(\d+)/") for suffix in suffixes)
@@ -188,20 +183,18 @@ def _find_release_name(path):
 
 
 def lora_layers(model):
-    """Return the layers of a model with LoRA."""
+    """Return the layers of a model that use LoRA."""
     layers = (layer for _, layer in named_layers(model))
     return [layer for layer in layers if getattr(layer, "lora_enabled", False)]
 
 
 def tensors(model):
-    """Return the weights of a model as a dict of arrays by the release's names.
-
-    The matrices of LoRA are added to the kernels.
+    """Return a dict from release name to array with the weights of a model; merge LoRA matrices.
 
     >>> checkpoints.write("folder/bert_model.ckpt", checkpoints.tensors(model))
 
     Raises:
-      UserError: as `weights`, but not for LoRA.
+      UserError: if the model is quantized or has two encoders.
     """
     variables = find_weights(model)
     values = {name: keras.ops.convert_to_numpy(x) for name, x in variables.items()}
@@ -215,10 +208,10 @@ def tensors(model):
 
 
 def encoder_shapes(config):
-    """Return the shapes of a config's encoder weights as a dict by the release's names."""
+    """Return a dict from release name to shape with the encoder weights of a configuration."""
     hidden, intermediate = config.hidden_size, config.intermediate_size
     embedding = config.embedding_size
-    kernel_shapes = {  # those that are not (hidden, hidden)
+    kernel_shapes = {  # all others are (hidden, hidden)
         "bert/embeddings_project": (embedding, hidden),
         "intermediate/dense": (hidden, intermediate),
         "output/dense": (intermediate, hidden),

@@ -1,7 +1,4 @@
-"""Checkpoints in the release's format: TF1 checkpoints, which map names to tensors.
-
-Training runs of bert_tf write this format, too.
-"""
+"""Read and write TF1 checkpoints, the format of the release and of bert_tf's training runs."""
 
 import os
 import re
@@ -14,12 +11,12 @@ from google.protobuf import text_format, wrappers_pb2
 from bert_tf.errors import DamagedFile, UserError, reason
 from bert_tf.io import files
 
-# The reader turns TensorFlow's error codes into different Python exceptions.
+# The checkpoint reader converts TensorFlow's error codes to several Python exceptions.
 _READ_ERRORS = (tf.errors.OpError, RuntimeError, ValueError, IndexError)
 
 
 def check_path(path, argument):
-    """Raise a UserError for a path that TensorFlow would read as a glob pattern."""
+    """Raise UserError if TensorFlow would read `path` as a glob pattern."""
     special = sorted(set("[]*?\\") & set(path))
     if special and "://" not in path:
         raise UserError(
@@ -28,17 +25,18 @@ def check_path(path, argument):
         )
 
 
-# A field of TensorFlow's CheckpointState, as text.
+# Field of a CheckpointState in text format.
 _NEWEST = re.compile(r"""^\s*model_checkpoint_path\s*:\s*(".*"|'.*')\s*$""", re.MULTILINE)
 
 
 def named_checkpoint(folder: str) -> str | None:
-    """Return the prefix of the checkpoint that the file `checkpoint` names, None without the file.
+    """Return the checkpoint prefix named in the file `checkpoint`, None if there is no such file.
 
-    A checkpoint of that name in `folder` takes precedence, because the folder may have been moved.
+    A checkpoint of that file name in `folder` takes precedence over the recorded path, because the
+    folder may have been moved.
 
     Raises:
-      UserError: if the file is damaged, or the checkpoint that it names does not exist.
+      UserError: if the file is damaged or the named checkpoint does not exist.
     """
     path = os.path.join(folder, "checkpoint")
     if not tf.io.gfile.exists(path):
@@ -49,7 +47,7 @@ def named_checkpoint(folder: str) -> str | None:
     except text_format.ParseError:
         name = None
     if not name or "\0" in name:
-        raise UserError(f"{path}: no model_checkpoint_path found, expected the name of one")
+        raise UserError(f"{path}: expected a line with model_checkpoint_path, found none")
     for prefix in (os.path.join(folder, os.path.basename(name)), os.path.join(folder, name)):
         if tf.io.gfile.exists(prefix + ".index"):
             return prefix
@@ -58,7 +56,6 @@ def named_checkpoint(folder: str) -> str | None:
 
 
 def _only_checkpoint(folder, argument):
-    """Return the prefix of the only checkpoint in a folder; raise UserError if it is not one."""
     names = sorted(name.rstrip("/") for name in tf.io.gfile.listdir(folder))
     indices = [name for name in names if name.endswith(".index")]
     if len(indices) != 1:
@@ -73,10 +70,10 @@ def _only_checkpoint(folder, argument):
 
 
 def find(path: str, argument: str = "init_checkpoint") -> str:
-    """Return the prefix of a checkpoint; raise UserError, which names `argument`, if there is none.
+    """Return the prefix of a checkpoint; raise a UserError that names `argument` if there is none.
 
-    `path` is a prefix ("model.ckpt-1000"), its `.index` or `.data-...` file, or a folder with a
-    `checkpoint` file or a single checkpoint in it.
+    `path` is a prefix ("model.ckpt-1000"), an `.index` or `.data-...` file, or a folder that
+    contains a `checkpoint` file or a single checkpoint.
     """
     check_path(path, argument)
     prefix = path
@@ -88,19 +85,16 @@ def find(path: str, argument: str = "init_checkpoint") -> str:
             prefix = head
     if not files.system(prefix).exists(prefix + ".index"):
         if tf.io.gfile.exists(path):
-            raise UserError(f"`{argument}`: {path} is not a checkpoint, there is no {prefix}.index")
+            raise UserError(f"`{argument}`: {path} is not a checkpoint: {prefix}.index is missing")
         raise UserError(f"`{argument}`: there is no checkpoint {path} (no file {prefix}.index)")
     return prefix
 
 
 class ReleaseCheckpoint:
-    """A readable checkpoint: `path` is its prefix, `shapes` a dict of names to shapes."""
+    """Reads a checkpoint: `path` is its prefix, `shapes` a dict from name to shape."""
 
     def __init__(self, path, argument="init_checkpoint"):
-        """Open a checkpoint; raise UserError if it is missing, damaged or incomplete.
-
-        Arguments are those of `find`.
-        """
+        """Open the checkpoint `find(path, argument)`; raise UserError if it is damaged."""
         self.path = find(path, argument)
         try:
             self._reader = tf.train.load_checkpoint(self.path)
@@ -120,16 +114,15 @@ class ReleaseCheckpoint:
 
 
 def write(prefix: str, tensors: Mapping[str, np.ndarray]) -> None:
-    """Write a dict of names to arrays as a checkpoint that `tf.compat.v1.train.Saver` restores.
+    """Write a dict from name to array as a checkpoint that `tf.compat.v1.train.Saver` can restore.
 
-    The write is atomic: the index file is renamed last, and without an index there is no
-    checkpoint.
+    The write is atomic: the index file, without which there is no checkpoint, is renamed last.
     """
     files.make_folder(os.path.dirname(prefix))
     temporary = files.temporary_name(prefix)
     names = sorted(tensors)
     try:
-        with tf.device("CPU:0"):  # otherwise the values would be copied to a GPU and back
+        with tf.device("CPU:0"):  # avoids copies to the GPU and back
             tf.raw_ops.SaveV2(
                 prefix=temporary,
                 tensor_names=names,
@@ -148,14 +141,14 @@ def write(prefix: str, tensors: Mapping[str, np.ndarray]) -> None:
 
 
 def remove(prefix):
-    """Remove a checkpoint: the index first, without which the other files are not a checkpoint."""
+    """Remove a checkpoint, the index file first, without which there is no checkpoint."""
     files.system(prefix).remove(prefix + ".index")
     for path in _starting_with(prefix + ".data-"):
         files.system(prefix).remove(path)
 
 
 def _starting_with(start):
-    """Return the paths that begin with `start`. Not with glob: the path may contain brackets."""
+    # Without glob, because the path may contain brackets.
     folder, prefix = os.path.split(start)
     if not tf.io.gfile.isdir(folder or "."):
         return []

@@ -1,4 +1,4 @@
-"""Find the files of a pre-trained model and the settings of its tokenizer."""
+"""Resolve presets to the files and tokenizer settings of a pre-trained model."""
 
 import dataclasses
 import difflib
@@ -27,7 +27,7 @@ from bert_tf.tokenization.settings import RELEASE_SETTINGS, extra_settings, reso
 from bert_tf.tokenization.tokenizer_json import is_tokenizer_json
 from bert_tf.tokenization.vocabulary import check_vocabulary, validate_case_matches_checkpoint
 
-# Options of `ModelConfig` and the names of the files next to the weights that may be their value.
+# Option of `ModelConfig` -> names of the companion files that provide its default.
 _FILES = {"bert_config_file": CONFIG_FILES, "vocab_file": VOCABULARY_FILES}
 
 
@@ -39,11 +39,11 @@ class PretrainedFiles:
       checkpoint: path of the weights or of their folder, None if there are none.
       config: path of the model's configuration, None if unknown.
       vocab_file: path of the vocabulary, None if unknown.
-      tokenizer_settings: dict of all arguments of `FullTokenizer` apart from the vocabulary, None
-        if only the model was asked for.
+      tokenizer_settings: dict of arguments of `FullTokenizer` other than the vocabulary; None if
+        `resolve` did not need the vocabulary.
     """
 
-    # Not `str | None`: callers ask for what they need, and then it is there.
+    # Any instead of `str | None`, because `resolve` guarantees the files that its caller needs.
     checkpoint: Any
     config: Any
     vocab_file: Any
@@ -66,16 +66,16 @@ class PretrainedFiles:
 
     @functools.cached_property
     def bert_config(self) -> BertConfig:
-        """The `BertConfig`; a UserError is raised if its file is damaged."""
+        """The `BertConfig`; reading it raises UserError if its file is damaged."""
         return BertConfig.from_json_file(self.config)
 
     @functools.cached_property
     def tokenizer(self) -> FullTokenizer:
-        """The result of `load_tokenizer`."""
+        """The `FullTokenizer` returned by `load_tokenizer`."""
         return self.load_tokenizer()
 
     def load_tokenizer(self, keep_special_tokens: bool = False) -> FullTokenizer:
-        """Return a `FullTokenizer`; raise UserError if the model lacks words of the vocabulary."""
+        """Return a `FullTokenizer`; raise UserError if the model has fewer embeddings."""
         tokenizer = FullTokenizer(
             self.vocab_file, keep_special_tokens=keep_special_tokens, **self.tokenizer_settings
         )
@@ -90,12 +90,13 @@ def resolve(
     default_lower_case: bool | None = None,
     **overrides: Any,
 ) -> PretrainedFiles:
-    """Return the files of a model and the settings of its tokenizer.
+    """Find the files of a model and the settings of its tokenizer.
 
-    Files that are not given are those next to the weights. Settings of the tokenizer that are not
-    given are those of the run in the output folder, which win over those saved with the vocabulary
-    or next to the weights, then the casing in the name of a published model in the path, then the
-    default of the task. Log lines report which values come from where.
+    Files in `overrides` or a `ModelConfig` win over files next to the weights.
+
+    Tokenizer settings are taken from the first of: the arguments; the settings of the run; those
+    saved with the vocabulary or next to the weights; the casing of a published model whose name is
+    in the path; the default of the task. The origin of each value is logged.
 
     >>> model_files = resolve("uncased_L-4_H-256_A-4")
     >>> model_files.bert_config.hidden_size, model_files.do_lower_case
@@ -104,18 +105,17 @@ def resolve(
     Args:
       preset: a folder or checkpoint of the release or of a training run; a Hugging Face or
         sentence-transformers folder; the name of a published model (`checkpoints.MODELS`) or
-        "hf://OWNER/NAME[@REVISION]" on the Hugging Face hub, downloaded if it is not in the cache;
-        or a `ModelConfig`. `PretrainedFiles` only get the settings of the tokenizer among
-        `overrides`.
-      needs: options of `ModelConfig` whose files must exist. Without "vocab_file" the settings of
-        the tokenizer are not read; with "init_checkpoint" the weights must be readable.
-      run_settings: settings of the tokenizer of the run that is resumed or evaluated, or None.
-      default_lower_case: the casing if no file and no name has it; None for True with a warning.
-      **overrides: options of `ModelConfig` and settings of the tokenizer, None if not given.
+        "hf://OWNER/NAME[@REVISION]", both downloaded if they are not cached; or a `ModelConfig`.
+        For `PretrainedFiles`, only the tokenizer settings are replaced.
+      needs: options of `ModelConfig` whose files must exist. Without "vocab_file", tokenizer
+        settings are not read; with "init_checkpoint", the weights must be readable.
+      run_settings: tokenizer settings of the run that is resumed or evaluated, or None.
+      default_lower_case: the casing if it is not specified anywhere. None means True, with a
+        warning.
+      **overrides: options of `ModelConfig` and tokenizer settings, None if not given.
 
     Raises:
-      UserError: if there is no such model or a file is missing, or if the vocabulary is that of a
-        tokenizer other than BERT's.
+      UserError: if the model does not exist, a file is missing, or the tokenizer is not BERT's.
     """
     overrides = {name: value for name, value in overrides.items() if value is not None}
     if isinstance(preset, PretrainedFiles):
@@ -160,15 +160,15 @@ def resolve(
 
 
 def is_local_model(path: str) -> bool:
-    """Return whether a path is a folder or a checkpoint, which it may be with a published name."""
+    """Return whether a folder or checkpoint exists at `path`, even if a published model has it."""
     system = files.system(path)
     return any(system.exists(path + x) for x in ("", ".index"))
 
 
 def _find_source(given, is_preset):
-    """Return the path next to which files are looked for that are not given, None if there is none.
+    """Return the path whose companion files are the defaults: the model or else the checkpoint.
 
-    It is the model, downloaded if it is a published one, or the initial checkpoint.
+    Published models are downloaded. The result is None if neither is given.
     """
     model = given.model
     if model and not is_local_model(model):
@@ -182,7 +182,7 @@ def _find_source(given, is_preset):
             )
         return fetch(model)
     if model in MODELS:
-        console.info("%s is a local folder, so nothing is downloaded", model)
+        console.info("using the local folder %s instead of downloading the model", model)
     return model or given.init_checkpoint
 
 
@@ -196,15 +196,15 @@ def _missing_message(name, source, is_preset):
 
 
 def _resolve_settings(options, given, source, vocab_file, run_settings, default_lower_case):
-    """Resolve the settings of the tokenizer; `options` are those that are given.
+    """Resolve the tokenizer settings; `options` has the explicit ones.
 
     Returns:
-      A triple (settings; the path that others than those given come from; list of these others as
-      text, for the log).
+      A triple (settings; path of the saved settings; list of "name=value" of the saved settings
+      that were used, for the log).
     """
     if run_settings is not None:
         return resolve_settings(**{**run_settings, **options}), None, []
-    # A `tokenizer.json` has all settings.
+    # A `tokenizer.json` contains all settings.
     origin = vocab_file if is_tokenizer_json(vocab_file) else source
     saved = read_settings(origin, given.vocab_file) if origin else {}
     settings = resolve_settings(**saved)
@@ -226,7 +226,7 @@ def _resolve_settings(options, given, source, vocab_file, run_settings, default_
         console.info("text is %s", "lower-cased" if is_lower_case else "not lower-cased")
     else:
         console.warning(
-            "no settings next to %s specify the casing; assuming `do_lower_case=True`",
+            "no file next to %s specifies the casing; assuming `do_lower_case=True`",
             source or vocab_file,
         )
     used = [f"{x}={y}" for x, y in saved.items() if y is not None and x not in options]

@@ -23,13 +23,13 @@ from bert_tf.io import files
 from bert_tf.modeling.layer_states import named_layers
 from bert_tf.modeling.pretrained import PretrainedModel
 
-# Variables of the optimizer and of the training loop.
+# Variables of the optimizer and the training loop.
 TRAINING_STATE = re.compile(r"/(adam_m|adam_v)$|^global_step$|^bert_tf/")
 _LAYER = re.compile(r"^bert/encoder/layer_(\d+)/")
 _HEAD = ("output_weights", "output_bias")
 
-# Prefixes of the weights that a checkpoint must have. Initialization requires the encoder without
-# its pooler, which many shared checkpoints lack; prediction requires all weights that it uses.
+# Patterns of required weights. Initialization requires the encoder without the pooler, which many
+# shared checkpoints lack; prediction requires all weights that it uses.
 _ENCODER, _ALL, _ALL_BUT_POOLER = "bert/(encoder|embeddings)/", "", "(?!bert/pooler/)"
 
 
@@ -42,8 +42,8 @@ def open_checkpoint(path, argument="init_checkpoint"):
       argument: name of the argument that gave the path, for error messages.
 
     Returns:
-      An object with `path`, `shapes` (dict of the release's names to shapes) and `tensor(name)`.
-      The head of a regression run has the units of its data.
+      An object with `path`, `shapes` (dict from the release's names to shapes) and `tensor(name)`.
+      The head of a regression run is rescaled to predict raw, not standardized, scores.
 
     Raises:
       UserError: if there is no readable checkpoint.
@@ -60,7 +60,7 @@ def open_checkpoint(path, argument="init_checkpoint"):
 
 
 def weight_files(path):
-    """Return the paths of the files of a checkpoint; `path` is as for `open_checkpoint`."""
+    """Return the paths of a checkpoint's files; `path` is as in `open_checkpoint`."""
     source = open_checkpoint(path).path
     if hugging_face.is_folder(source):
         return [os.path.join(source, name) for name in hugging_face.shards(source)]
@@ -70,7 +70,7 @@ def weight_files(path):
 
 
 class _ScoredCheckpoint:
-    """The checkpoint of a regression run, whose head is that of standardised scores there."""
+    """Checkpoint of a regression run, whose saved head predicts standardized scores."""
 
     def __init__(self, checkpoint, mean, deviation):
         self._checkpoint, self._mean, self._deviation = checkpoint, mean, deviation
@@ -79,18 +79,18 @@ class _ScoredCheckpoint:
     def tensor(self, name):
         value = self._checkpoint.tensor(name)
         if name in _HEAD:
-            # In float64: the mean may be much larger than the deviation.
+            # In float64, because the mean may be much larger than the deviation.
             value = value * np.float64(self._deviation) + self._mean * (name == "output_bias")
             value = value.astype("float32")
         return value
 
 
 def read_weights(source, names):
-    """Return tensors of a checkpoint by name; UserError if one has NaN, infinity or no numbers."""
+    """Return a dict from name to tensor; raise UserError if a value is not a finite number."""
     values = {name: source.tensor(name) for name in names}
     for name, value in values.items():
-        if value.dtype == object:  # of a damaged checkpoint
-            raise UserError(f"{source.path}: {name} has texts, expected numbers")
+        if value.dtype == object:  # in a damaged checkpoint
+            raise UserError(f"{source.path}: {name} contains strings, expected numbers")
         if count := np.count_nonzero(~np.isfinite(value)):
             raise UserError(
                 f"{source.path}: {count} of the {value.size} values of {name} are NaN or infinite; "
@@ -100,20 +100,26 @@ def read_weights(source, names):
 
 
 def check_compatible(checkpoint_shapes, model_shapes, path, required=_ENCODER, num_layers=None):
-    """Check that a checkpoint has the weights of a model, given the shapes of both by name.
+    """Check that the weights of a checkpoint fit a model.
 
-    Names that match the regular expression `required` must not be missing. `path` is for messages.
-    `num_layers` is that of the model, None to count the layers in `model_shapes`.
+    Args:
+      checkpoint_shapes: dict from name to shape.
+      model_shapes: the same for the model.
+      path: path of the checkpoint, for error messages.
+      required: regular expression for the names that the checkpoint must have.
+      num_layers: the model's number of layers, None to count them in `model_shapes`.
 
     Raises:
-      UserError: if no name matches, or if a shape or the number of layers differs.
+      UserError: if there are no common names, a required weight is missing, or a shape or the
+        number of layers differs.
     """
     hint = "does `bert_config_file` belong to the checkpoint?"
     common = [name for name in model_shapes if name in checkpoint_shapes]
     if not common:
         raise UserError(
             f"{path}: none of its weights is in the model; the checkpoint has "
-            f"{abbreviate(list(checkpoint_shapes))}, the model {abbreviate(list(model_shapes))}"
+            f"{abbreviate(list(checkpoint_shapes))}, the model has "
+            f"{abbreviate(list(model_shapes))}"
         )
     for name in common:
         found, expected = checkpoint_shapes[name], model_shapes[name]
@@ -144,36 +150,35 @@ def warm_start(
 ) -> list[str]:
     """Load every weight of `model` that a checkpoint has, by name.
 
-    A head may be missing: it stays randomly initialized, and a log line names it. The encoder must
-    be complete. If the labels of both heads are known, the rows of the head are matched by label;
-    a head with different labels counts as missing.
+    The encoder must be complete. A missing head stays randomly initialized and is logged. If the
+    labels of both heads are known, rows are matched by label; a head with different labels counts
+    as missing.
 
     >>> model = bert_tf.BertModel(bert_tf.BertConfig.from_json_file("bert_config.json"))
     >>> warm_start(model, "bert_model.ckpt")
 
     Args:
-      model: a model of bert_tf, or any Keras model with layers of bert_tf in it, whose names are
-        those in `BertModel`. With LoRA, the kernels are loaded and A and B are not changed.
+      model: a bert_tf model, or any Keras model with bert_tf layers named as in `BertModel`. With
+        LoRA, only the kernels are loaded; the matrices A and B stay unchanged.
       path: anything that `open_checkpoint` accepts.
       require_all: whether a missing head is an error, too, as for an export. A pooler that the
         model does not use may still be missing.
       labels: labels of the rows of the model's head, None if they have no names.
       argument: name of the argument that gave the path, for error messages.
-      on_missing: logs the weights that remain random, a function of a format and its arguments.
+      on_missing: logging function for the weights that stay randomly initialized.
 
     Returns:
       The names of the loaded weights.
 
     Raises:
-      UserError: if no name matches, if a shape or the number of layers differs, or if a weight is
-        not finite.
+      UserError: if the checkpoint does not fit the model, or a weight is not finite.
     """
     source = open_checkpoint(path, argument)
     variables = find_weights(model)
     if not variables:
         raise UserError(
-            f"{model.name} has no weights of BERT; they are found by the names of layers, such as "
-            "embeddings, layer_0 and pooler in BertModel"
+            f"{model.name} has no BERT weights; they are found by layer names, such as embeddings, "
+            "layer_0 and pooler in BertModel"
         )
     model_shapes = {name: tuple(variable.shape) for name, variable in variables.items()}
     shapes, rows = dict(source.shapes), None
@@ -181,8 +186,8 @@ def warm_start(
         saved_labels = read_labels(source.path, shapes[_HEAD[0]][0])
         if saved_labels and list(saved_labels) != list(labels):
             difference = (
-                f"the labels of the checkpoint are {abbreviate(saved_labels, 9)}, those of the "
-                f"model {abbreviate(labels, 9)}"
+                f"the checkpoint has the labels {abbreviate(saved_labels, 9)}, the model has "
+                f"{abbreviate(labels, 9)}"
             )
             if sorted(saved_labels) == sorted(labels):
                 rows = [saved_labels.index(label) for label in labels]
@@ -196,7 +201,7 @@ def warm_start(
     if require_all:
         required = _ALL if getattr(model, "uses_pooler", True) else _ALL_BUT_POOLER
     config = _config_of(model)
-    # The graph of a user may end at a lower layer.
+    # A user's model may use only the lower layers.
     num_layers = None if isinstance(model, PretrainedModel) else config and config.num_hidden_layers
     check_compatible(shapes, model_shapes, source.path, required, num_layers)
     if config:
@@ -209,7 +214,7 @@ def warm_start(
 
 
 def count_labels(path: str) -> int:
-    """Return the number of labels of the classifier in a checkpoint, or in the files next to it.
+    """Return the number of labels of a checkpoint's classifier, or in the files next to it.
 
     Raises:
       UserError: if there is neither a classifier nor labels.
@@ -225,17 +230,16 @@ def count_labels(path: str) -> int:
 
 
 def _config_of(model):
-    """Return the `BertConfig` of a model or of the first layer in it that has one, else None."""
     layers = [model, *(layer for _, layer in named_layers(model))]
     configs = (getattr(layer, "config", None) for layer in layers)
     return next((x for x in configs if isinstance(x, BertConfig)), None)
 
 
 def _check_config(config, path):
-    """Compare the values of a config that shapes do not show with the one next to a checkpoint.
+    """Compare settings that do not affect shapes with the configuration next to a checkpoint.
 
     Raises:
-      UserError: if the number of heads differs; a different activation or epsilon is a warning.
+      UserError: if the number of heads differs. For other settings, only a warning is logged.
     """
     config_file = find_companion_file(path, CONFIG_FILES)
     if config_file is None:
@@ -251,7 +255,6 @@ def _check_config(config, path):
 
 
 def _log_loaded(source, loaded, variables, on_missing):
-    """Log the number of loaded weights and the names of missing and unused ones."""
     console.info("weights: %d of %d from %s", len(loaded), len(variables), source.path)
     missing = [name for name in variables if name not in loaded]
     if missing:
@@ -261,23 +264,21 @@ def _log_loaded(source, loaded, variables, on_missing):
     num_state = sum(bool(TRAINING_STATE.search(name)) for name in unused)
     unused = [name for name in unused if not TRAINING_STATE.search(name)]
     if num_state:
-        unused.append(f"{num_state} of the optimizer")
+        unused.append(f"{num_state} optimizer variables")
     if unused:
-        console.info("weights: in it, but not used: %s", ", ".join(unused))
+        console.info("weights: not used: %s", ", ".join(unused))
 
 
 def _count_layers(shapes):
-    """Return the number of transformer layers that the weights belong to."""
     matches = [_LAYER.match(name) for name in shapes]
     return len({match.group(1) for match in matches if match})
 
 
 def _explain_shape(name, shape):
-    """Return the most likely reason for a different shape, None if it is just another model."""
     if name == "bert/embeddings/word_embeddings":
         return (
-            f"its vocabulary has {shape[0]} entries: do the config and vocabulary of the model "
-            "have another language or casing?"
+            f"its vocabulary has {shape[0]} entries: do the model's config and vocabulary belong "
+            "to a different language or casing?"
         )
     if name in _HEAD:
         return f"it was trained with {shape[0]} labels"

@@ -95,13 +95,13 @@ def encode_batches(tokenizer, texts):
 
 def write_records(path, schema, examples, unit="examples", total=None):
     """Write the values of examples to a TFRecord file, all or none; return their number."""
-    ticker, count = console.Ticker(f"writing {path}", unit, total=total), 0
+    progress, count = console.ProgressLog(f"writing {path}", unit, total=total), 0
     with records.writing([path], schema) as write:
         for values in examples:
             write(values)
-            ticker.add()
+            progress.add()
             count += 1
-    ticker.done()
+    progress.done()
     return count
 
 

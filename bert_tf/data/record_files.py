@@ -45,13 +45,13 @@ def map_files(function, paths, what):
     The progress of `what` is reported if it takes seconds. Of several exceptions, the one for the
     first file is raised.
     """
-    ticker = console.Ticker(what, "files", total=len(paths), is_brief=True)
+    progress = console.ProgressLog(what, "files", total=len(paths), is_brief=True)
     results = []
     with concurrent.futures.ThreadPoolExecutor(NUM_PARALLEL) as pool:
         for result in pool.map(function, paths):
             results.append(result)
-            ticker.add()
-    ticker.done()
+            progress.add()
+    progress.done()
     return results
 
 

@@ -1,4 +1,4 @@
-"""Compressed files."""
+"""Transparent decompression of gzip files, protected against decompression bombs."""
 
 import gzip
 import io
@@ -7,23 +7,24 @@ import zlib
 
 from bert_tf.errors import UserError
 
-# A file may unpack to this many bytes, or to this many times its size. Texts have a tenth of that.
+# Limits on the unpacked size, in bytes and as a multiple of the file size; the larger one counts.
+# Text compresses about tenfold.
 _MAX_UNPACKED, _MAX_RATIO = 1 << 26, 100
 
 
 def check_unpacked(path, unpacked_size, size):
-    """Raise UserError if a compressed file unpacks to much more than its size, both in bytes."""
+    """Raise UserError if a compressed file unpacks to far more than its size."""
     if unpacked_size > max(_MAX_UNPACKED, _MAX_RATIO * size):
         raise UserError(
-            f"{path}: it unpacks to more than {_MAX_RATIO} times its size; if the file is right, "
+            f"{path} unpacks to more than {_MAX_RATIO} times its size; if you trust the file, "
             "unpack it first"
         )
 
 
 class _Unpacked(io.RawIOBase):
-    """What a reader of a gzip file unpacks to.
+    """Reads the unpacked contents of a gzip file.
 
-    Reading raises gzip.BadGzipFile if the file is damaged, UserError if it unpacks to too much.
+    Raises gzip.BadGzipFile if the file is damaged, and UserError if it unpacks to too much.
     """
 
     def __init__(self, reader, path, size):
@@ -43,13 +44,13 @@ class _Unpacked(io.RawIOBase):
 
 
 def unpack(reader, path):
-    """Return the binary reader of a file, or one of what it unpacks to if it is a gzip file.
+    """Return a reader of the unpacked contents if the file is gzip, else `reader` itself.
 
-    The reader must be at its start and allow seeking.
+    `reader` is binary, seekable and at the start of the file.
     """
     is_gzip = reader.read(2) == b"\x1f\x8b"
     reader.seek(0, os.SEEK_END)
     size = reader.tell()
     reader.seek(0)
-    # Buffered, because the lines of a `GzipFile` are found by Python code.
+    # Buffered, because `GzipFile` finds line ends in slow Python code.
     return io.BufferedReader(_Unpacked(reader, path, size)) if is_gzip else reader

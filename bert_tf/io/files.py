@@ -1,8 +1,8 @@
 """Atomic file access on any file system that TensorFlow supports (local, `gs://`, ...).
 
-A file is written under a temporary name in its own folder and renamed when it is complete, so a
-reader never sees a partial file and a crash leaves the previous version. Local paths do not need
-TensorFlow, which takes seconds to import and half a gigabyte of memory in each process.
+A file is written under a temporary name in its folder and renamed when complete. Readers never see
+a partial file, and a crash leaves the previous version. Local paths do not need TensorFlow, which
+takes seconds to import and half a gigabyte of memory per process.
 """
 
 import codecs
@@ -21,25 +21,25 @@ from bert_tf import console
 from bert_tf.errors import UserError, reason
 from bert_tf.io.compressed import unpack
 
-# Files that are saved next to a model's checkpoint and belong to it.
+# Files that belong to a model and are saved next to its checkpoint.
 CONFIG, VOCABULARY = "bert_config.json", "vocab.txt"
-# The tokenizer files of Hugging Face. A pre-training run keeps the casing in the second one.
+# Hugging Face's tokenizer files. Pre-training runs save the casing in the second one.
 TOKENIZER, TOKENIZER_CONFIG = "tokenizer.json", "tokenizer_config.json"
 
-# The end of the names of files with the numbers of records of TFRecord files, see
+# Suffix of the side files that cache the number of records in a TFRecord file, see
 # `data.record_files`.
 RECORD_COUNTS = ".counts.json"
 
-# How names of models of the Hugging Face hub begin, and the options that may be such a name.
+# Prefix of models on the Hugging Face hub, and the options that accept them.
 HUB = "hf://"
 _MODELS = ("model", "init_checkpoint", "input")
 
-# The configuration file of each task and the script that writes it; `training.register` fills it.
+# Configuration file of a task -> script that writes it; filled by `training.register`.
 TASK_FILES: dict[str, str] = {}
 
 
 class Local:
-    """The functions of `tf.io.gfile` for local paths, without TensorFlow."""
+    """The interface of `tf.io.gfile` for local paths, without TensorFlow."""
 
     GFile = open
     exists, isdir = staticmethod(os.path.exists), staticmethod(os.path.isdir)
@@ -51,7 +51,7 @@ class Local:
         """Create the folder and its parents if they do not exist."""
         try:
             os.makedirs(path, exist_ok=True)
-        except FileExistsError:  # a misleading error: something on the path is not a folder
+        except FileExistsError:  # misleading: something on the path is not a folder
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path) from None
 
     @staticmethod
@@ -63,7 +63,7 @@ class Local:
 
 
 def system(path):
-    """Return the functions for the file system of `path`: `Local` or `tf.io.gfile`."""
+    """Return the file system of `path`: `Local` or `tf.io.gfile`."""
     if "://" not in os.fspath(path):
         return Local
     import tensorflow as tf
@@ -72,14 +72,14 @@ def system(path):
 
 
 def io_errors():
-    """Return the exception classes of file systems; TensorFlow's only if it has been imported."""
+    """Return the exception classes for I/O errors; TensorFlow's only if it has been imported."""
     loaded = sys.modules.get("tensorflow")
     return (OSError, loaded.errors.OpError) if hasattr(loaded, "errors") else (OSError,)
 
 
 @contextlib.contextmanager
 def _naming_errors(problem):
-    """Raise errors of the file system as a UserError that states the problem, then its reason."""
+    """Convert I/O errors to a UserError that starts with `problem`."""
     try:
         yield
     except io_errors() as error:
@@ -87,36 +87,35 @@ def _naming_errors(problem):
 
 
 def copy_model_files(source, target):
-    """Copy config, vocabulary and settings files, those that exist, to another folder."""
+    """Copy the configuration, vocabulary and settings files that exist to another folder."""
     for name in (CONFIG, VOCABULARY, TOKENIZER_CONFIG, *TASK_FILES):
         path = os.path.join(source, name)
         if system(path).exists(path):
             write_text(os.path.join(target, name), read_text(path))
 
 
-# The scheme of a path outside the local file system. gRPC addresses, such as a TPU's, are no paths.
+# Scheme of a remote path. gRPC addresses, such as a TPU's, are not paths.
 _SCHEME = re.compile(r"(?!grpc:)[a-z][a-z0-9+.-]*://")
 
 
 def check_reachable(value, argument, is_path=True):
     """Check that remote paths, such as `gs://` paths, can be reached.
 
-    A missing file is not an error here, but a missing network, credentials or file system is, and
-    so is a text that TensorFlow, if it is used, does not accept.
+    The file may be missing, but the network, the credentials and the file system must work.
 
     Args:
-      value: a path, comma-separated paths, a list of them, or any other value, which is ignored.
-      argument: the argument that gave it, for the message.
-      is_path: False for a text, which is only checked for characters that TensorFlow refuses.
+      value: a path, comma-separated paths, or a list of them. Other values are ignored.
+      argument: name of the argument, for the error message.
+      is_path: False for other strings, which are only checked to be valid UTF-8.
 
     Raises:
-      UserError: if TensorFlow cannot access a path.
+      UserError: if TensorFlow cannot access a path, or is imported and a string is not UTF-8.
     """
     texts = value if isinstance(value, (list, tuple)) else [value]
     texts = [text for text in texts if isinstance(text, str)]
     if "tensorflow" in sys.modules and not all(map(_is_unicode, texts)):
-        shown = ", ".join(texts).encode("utf-8", "backslashreplace").decode()
-        raise UserError(f"`{argument}`: {shown} is not valid UTF-8, which TensorFlow requires")
+        text = ", ".join(texts).encode("utf-8", "backslashreplace").decode()
+        raise UserError(f"`{argument}`: {text} is not valid UTF-8, which TensorFlow requires")
     paths = [x.strip() for text in texts for x in text.split(",")] if is_path else []
     if argument in _MODELS:
         paths = [path for path in paths if not path.startswith(HUB)]
@@ -131,7 +130,7 @@ def check_reachable(value, argument, is_path=True):
 
 
 def _is_unicode(text):
-    """Return whether a text has no surrogates, as Python decodes bytes that are not UTF-8."""
+    """Return whether a str has no surrogates, which Python decodes invalid UTF-8 to."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -140,7 +139,7 @@ def _is_unicode(text):
 
 
 def check_all_reachable(config):
-    """Call `check_reachable` for all values of a configuration dataclass and those in it."""
+    """Call `check_reachable` for all values of a configuration dataclass, recursively."""
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
         if dataclasses.is_dataclass(value):
@@ -150,7 +149,7 @@ def check_all_reachable(config):
 
 
 def require(path, argument):
-    """Return `path`; raise a UserError that names `argument` if it is not an existing file."""
+    """Return `path`; raise a UserError that names `argument` unless it is an existing file."""
     if not system(path).exists(path):
         raise UserError(f"`{argument}`: there is no file {path}")
     if system(path).isdir(path):
@@ -159,11 +158,11 @@ def require(path, argument):
 
 
 def expand(patterns, argument):
-    """Expand comma-separated paths and globs such as "a.txt,b*.txt" into a list of files.
+    """Expand comma-separated paths and globs such as "a.txt,b*.txt" to a list of files.
 
-    They are in the order of the patterns, with the matches of each pattern sorted. A pattern that
-    is itself the name of a file, such as "g[1]/data.tfrecord", stands for that file. Side files of
-    TFRecord files never match. A pattern that matches nothing raises a UserError.
+    The files are in the order of the patterns, and the matches of each pattern are sorted. The name
+    of an existing file, such as "g[1]/data.tfrecord", is not expanded. Side files of TFRecord files
+    never match. A pattern without matches raises UserError.
     """
     paths = []
     for pattern in filter(None, map(str.strip, patterns.split(","))):
@@ -181,13 +180,13 @@ def expand(patterns, argument):
 
 
 def read_text(path):
-    """Return the text of a file, which may be compressed by gzip.
+    """Return the text of a file, which may be gzip-compressed.
 
     Raises:
       UserError: if it is missing, damaged or not UTF-8.
     """
     with _naming_errors(f"{path}: cannot be read"), system(path).GFile(path, "rb") as reader:
-        data = unpack(io.BytesIO(reader.read()), path).read()  # a pipe does not allow seeking
+        data = unpack(io.BytesIO(reader.read()), path).read()  # pipes are not seekable
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -195,17 +194,17 @@ def read_text(path):
 
 
 def read_lines(path, on_progress=None, strict=False):
-    """Yield the lines of a text file, including line ends, without reading all of it at once.
+    """Yield the lines of a text file with their line ends, without reading all of it at once.
 
-    Decompresses gzip files and drops a byte order mark. `on_progress` is called every 200 lines
-    with the number of bytes read since the last call. Bytes that are not UTF-8 are an error if
-    `strict`, else they are dropped, as in the release's tokenizer, with one warning per file.
+    Gzip files are decompressed, and a byte order mark is dropped. `on_progress` is called every 200
+    lines with the number of bytes read since the last call. Invalid UTF-8 is an error if `strict`;
+    otherwise the bytes are dropped, as in the release's tokenizer, with one warning per file.
 
     Raises:
       UserError: if the file cannot be read.
     """
     if system(path).isdir(path):
-        raise UserError(f"{path}: a folder, expected a text file")
+        raise UserError(f"{path} is a folder, expected a text file")
     num_invalid, first_invalid, number = 0, 0, 0
     try:
         with system(path).GFile(path, "rb") as reader:
@@ -237,7 +236,7 @@ def read_lines(path, on_progress=None, strict=False):
 
 
 def size_and_time(path):
-    """Return the size in bytes and the modification time in nanoseconds of a file."""
+    """Return a file's size in bytes and modification time in nanoseconds."""
     with _naming_errors(f"{path}: cannot be read"):
         if system(path) is Local:
             status = os.stat(path)
@@ -247,14 +246,14 @@ def size_and_time(path):
 
 
 def temporary_name(path):
-    """Return the name, in the folder of `path`, under which a new version is written."""
+    """Return the name under which a new version of `path` is written, in the same folder."""
     return f"{path}.tmp-{os.getpid()}"
 
 
 def rename(source, target):
-    """Rename a complete file, replacing an existing one.
+    """Rename a complete file; replace an existing `target`.
 
-    Its bytes are flushed to disk first, so that a power loss cannot leave an empty `target`.
+    The data are flushed to disk first, so that a power loss cannot leave an empty `target`.
     """
     if "://" not in source:
         with open(source, "r+b") as written:
@@ -263,9 +262,9 @@ def rename(source, target):
 
 
 def remove_partial(path):
-    """Remove the partial versions of a local file or folder that killed processes left.
+    """Remove partial versions of a local file or folder that killed processes left behind.
 
-    Those of processes that are running on this machine stay.
+    Partial versions of running processes are kept.
     """
     folder, name = os.path.split(path)
     if os.name != "posix" or "://" in path or not os.path.isdir(folder or "."):
@@ -283,7 +282,7 @@ def _is_running(process_id):
         os.kill(process_id, 0)
     except (ProcessLookupError, OverflowError):
         return False
-    except PermissionError:  # it belongs to another user
+    except PermissionError:  # the process belongs to another user
         pass
     return True
 
@@ -292,7 +291,7 @@ def _is_running(process_id):
 def replacing(*paths):
     """Yield temporary names for `paths`; rename them to `paths` if the block succeeds.
 
-    A UserError is raised if a path cannot be written; other errors of the block are not changed.
+    Raises UserError if a path cannot be written. Other errors in the block propagate unchanged.
 
     >>> with files.replacing("eval_results.txt") as (path,):
     ...     write_something(path)
@@ -307,8 +306,7 @@ def replacing(*paths):
 def replacing_folder(path):
     """Yield a temporary name for a folder; rename it to `path` if the block succeeds.
 
-    `path` must not exist. Object stores rename a folder by copying file by file, so there a
-    reader can see a partial folder.
+    `path` must not exist. This is not atomic on object stores, which rename a folder file by file.
     """
     with _temporary_names([path], "rmtree") as (temporary,):
         yield temporary
@@ -317,12 +315,11 @@ def replacing_folder(path):
 
 @contextlib.contextmanager
 def _temporary_names(paths, remove):
-    """Yield temporary names for `paths`; `remove` what is left there at the end.
+    """Yield temporary names for `paths`; at the end, `remove` what is left of them.
 
-    Errors about them become a UserError about `paths`. Every file system names the file that it
-    could not write, and nothing else uses that name; an error without it, such as a GPU out of
-    memory, comes from the computation in the block. Only Python's error about a full disk has no
-    name.
+    I/O errors that mention a temporary name become a UserError about `paths`, and so do errors for
+    a full disk, which mention no name. Other errors, such as a GPU out of memory, come from the
+    computation in the block and propagate.
     """
     temporary = [temporary_name(path) for path in paths]
     for path in paths:
@@ -349,9 +346,9 @@ def _try_remove(path, remove):
 
 
 def check_writable(path, argument):
-    """Check that `path` can be written, before hours of work; an error names `argument`.
+    """Check before a long computation that `path` can be written; errors name `argument`.
 
-    Removes the partial versions of it that killed processes left.
+    Also remove partial versions that killed processes left behind.
     """
     remove_partial(path)
     temporary = temporary_name(path)
@@ -368,7 +365,7 @@ def write_text(path, text):
 
 
 def write_texts(texts):
-    """Write a dict of paths to texts; no file is replaced before all are complete."""
+    """Write a dict from path to text; replace files only when all are complete."""
     with replacing(*texts) as temporary:
         for path, text in zip(temporary, texts.values(), strict=True):
             with system(path).GFile(path, "wb") as writer:

@@ -1,7 +1,7 @@
-"""Validated reading of the JSON files that are saved next to models and data.
+"""Read JSON files and check them against type annotations.
 
-The type of a value is a type annotation. That of an object is a dict from the names of its fields
-to their types, where a name that ends in "?" may be missing; objects may have further fields.
+The type of an object is a dict from field name to type. A field whose name ends in "?" is optional,
+and unknown fields are allowed.
 
 >>> fields = {"labels": list[str], "max_seq_length": Positive, "lstm_size?": Positive | None}
 >>> values = read("classifier.json", fields, written_by="run_classifier.py")
@@ -18,13 +18,13 @@ from typing import Annotated, Any
 from bert_tf.errors import UserError, shown
 from bert_tf.io import files
 
-# JSON and TensorFlow have integers of 64 bits.
+# TensorFlow's integers have 64 bits.
 _MAX_INTEGER = 2**63 - 1
 
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-    """Limits of a value, for `typing.Annotated`; with bounds a number must also be finite."""
+    """Limits of a value, for `typing.Annotated`. Bounded numbers must also be finite."""
 
     minimum: float | None = None
     maximum: float | None = None
@@ -34,7 +34,7 @@ class Limits:
 
 Count = Annotated[int, Limits(minimum=0)]
 Positive = Annotated[int, Limits(minimum=1)]
-# Other floats may be infinite, such as a threshold. NaN is never valid.
+# Other floats, such as thresholds, may be infinite. NaN is never valid.
 Finite = Annotated[float, Limits(is_finite=True)]
 
 _DESCRIPTIONS = {
@@ -49,17 +49,17 @@ _DESCRIPTIONS = {
 
 
 def quoted(value: Any, limit: int = 40) -> str:
-    """Return a value as printable JSON on one line, truncated to about `limit` characters."""
+    """Return a value as one line of printable JSON, truncated to about `limit` characters."""
     try:
         text = json.dumps(value, ensure_ascii=False, default=repr)
         text = text if text.isprintable() else json.dumps(value, default=repr)
-    except Exception:  # not a value of JSON, such as a list in itself
+    except Exception:  # not JSON, such as a list that contains itself
         return shown(value, limit)
     return text if len(text) <= limit else f"{text[:limit]}..."
 
 
 def describe(hint: Any) -> str:
-    """Return a type annotation as a noun phrase for messages, without a None that it allows."""
+    """Describe a type annotation by a noun phrase for messages, ignoring an optional None."""
     return _describe(*_parts(hint)[:2])
 
 
@@ -81,9 +81,9 @@ def _describe(hint, limits):
 
 
 def problem(value: Any, hint: Any) -> str | None:
-    """Return how a value differs from a type annotation, None if it does not.
+    """Return why a value does not match a type annotation, None if it does.
 
-    The message starts with the place in the value, such as `.labels[1] is 7, expected a string`.
+    The message starts with the path of the wrong part: `.labels[1] is 7, expected a string`.
     """
     hint, limits, is_optional = _parts(hint)
     if hint is Any or (value is None and is_optional):
@@ -112,14 +112,14 @@ def problem(value: Any, hint: Any) -> str | None:
 
 
 def check(value: Any, hint: Any) -> None:
-    """Raise UserError, naming the field, if a value differs from a type annotation."""
+    """Raise a UserError that names the field if a value does not match a type annotation."""
     if message := problem(value, hint):
         where = "the JSON " if message.startswith("is ") else ""
         raise UserError(f"{where}{message.removeprefix('.')}")
 
 
 def _parts(hint):
-    """Return (an annotation without limits and None, its `Limits`, whether it allows None)."""
+    """Split an annotation into (type without limits and None, `Limits`, whether None is valid)."""
     limits, is_optional = Limits(), False
     while True:
         if typing.get_origin(hint) is Annotated:
@@ -136,7 +136,6 @@ def _kind(hint):
 
 
 def _fields(hint):
-    """Return the fields of an object: of a dict of annotations, or of a NamedTuple class."""
     if isinstance(hint, dict):
         return hint
     optional = getattr(hint, "_field_defaults", ())
@@ -165,30 +164,30 @@ def _is_of_kind(value, kind, limits):
 
 
 def loads(text: str | bytes) -> Any:
-    """Parse JSON; unlike `json.loads`, raise JSONDecodeError for everything that is not valid."""
+    """Parse JSON. Unlike `json.loads`, raise JSONDecodeError for all invalid input."""
     try:
         return json.loads(text)
     except json.JSONDecodeError:
         raise
     except RecursionError:
         raise json.JSONDecodeError("nested too deeply", "", 0) from None
-    except ValueError as error:  # an integer with more digits than Python converts
+    except ValueError as error:  # an integer with too many digits
         raise json.JSONDecodeError(str(error).partition(":")[0], "", 0) from None
 
 
 def read(path: str, hint: Any = Any, written_by: str | None = None) -> Any:
-    """Return the value of a JSON file.
+    """Read a JSON file and check its value.
 
     Args:
-      path: the file.
-      hint: the type annotation of its value, or a dict of the fields of its object.
+      path: path of the file.
+      hint: expected type: an annotation, or the dict of an object's fields.
       written_by: the program that writes such files, for messages.
 
     Raises:
-      UserError: if the file cannot be read, is not JSON or is not of this type; it names the line
-        or the field.
+      UserError: naming the line or the field, if the file cannot be read, is not JSON or does not
+        match `hint`.
     """
-    source = f"; a file written by {written_by} was expected" if written_by else ""
+    source = f"; expected a file written by {written_by}" if written_by else ""
     text = files.read_text(path)
     try:
         value = loads(text)

@@ -1,4 +1,4 @@
-"""Locks of folders, and removal of the partial files of killed processes."""
+"""Lock folders, and remove partial files that killed processes left behind."""
 
 import contextlib
 import errno
@@ -10,11 +10,10 @@ from bert_tf import console
 from bert_tf.errors import UserError
 from bert_tf.io import files
 
-# How long to wait for a lock: worker processes of a process that was killed keep its lock until
-# they notice.
+# How long to wait for a lock. The workers of a killed process keep its lock until they notice.
 _LOCK_SECONDS = 1.0
 
-# Errors of file systems that have no locks.
+# Errors on file systems without locks.
 NO_LOCKS = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL}
 
 
@@ -22,10 +21,16 @@ NO_LOCKS = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL}
 def locked(folder, argument, activity):
     """Create a folder and lock it against other processes within the context.
 
-    The operating system releases the lock when the process ends, in whatever way. Object stores
-    such as `gs://` have no locks; a log line reports that. If another process holds the lock, or
-    the folder cannot be written, a UserError names `argument`, which gave the folder, and the
-    `activity` of this process there, such as "trains". Yields whether the folder is locked.
+    Yields whether the folder is locked; some file systems, such as object stores, have no locks,
+    which is logged. The operating system releases the lock when the process ends.
+
+    Args:
+      folder: path of the folder.
+      argument: name of the argument that gave the folder, for error messages.
+      activity: what this process does there, such as "trains", for messages.
+
+    Raises:
+      UserError: if another process holds the lock, or the folder cannot be written.
     """
     import filelock
 
@@ -57,7 +62,7 @@ def locked(folder, argument, activity):
             if error.errno in NO_LOCKS:
                 console.info("%s cannot be locked (%s)", folder, error.strerror)
                 break
-            # The previous holder may have removed the folder in between.
+            # The previous holder of the lock may have just removed the folder.
             is_removed = isinstance(error, (FileNotFoundError, FileExistsError))
             if not is_removed or time.monotonic() > deadline:
                 raise UserError(
@@ -75,31 +80,31 @@ def _write_process_id(descriptor):
     os.write(descriptor, str(os.getpid()).encode())
 
 
-# Without a lock, another process may be writing files that are younger than this.
+# Without a lock, another process may still be writing files younger than this.
 _OLD_SECONDS = 24 * 3600
 
-# Names made by `files.temporary_name`, and the files that TensorFlow writes for such a checkpoint,
-# which have names like "model.ckpt-9.tmp-123.data-00000-of-00001.tempstate456" until they are
-# complete.
+# Names from `files.temporary_name`, and files of a checkpoint with such a name. TensorFlow calls
+# incomplete ones "model.ckpt-9.tmp-123.data-00000-of-00001.tempstate456".
 _TEMPORARY = re.compile(r".+\.tmp-\d+(\.index|\.data-\d+-of-\d+)?(\.tempstate\d+)?$")
 
 
 def is_left(path, is_locked):
-    """Return whether an incomplete file is that of a killed process: with a lock, or if it is old.
+    """Return whether a killed process left an incomplete file or folder behind.
 
-    Object stores have no times of folders: these stay.
+    With a lock this is certain. Without one, only old files count as abandoned, but no folders on
+    object stores, which record no times for them.
     """
     if is_locked:
         return True
     try:
         modified = files.size_and_time(path)[1]
-    except UserError:  # another process has just removed or renamed it
+    except UserError:  # another process just removed or renamed it
         return False
     return 0 < modified < (time.time() - _OLD_SECONDS) * 1e9
 
 
 def remove_temporary_files(folder, is_locked=True):
-    """Remove the partial files of killed processes; see `is_left`."""
+    """Remove partial files that killed processes left behind; see `is_left`."""
     gfile = files.system(folder)
     if gfile.isdir(folder):
         # Object stores list folders with a trailing slash.

@@ -1,6 +1,7 @@
-"""A parallel `map` that keeps the order and reads no more input ahead than it needs."""
+"""A parallel `map` that preserves order and prefetches little input; the memory of a process."""
 
 import collections
+import ctypes
 import gc
 import os
 import signal
@@ -16,16 +17,35 @@ def cores():
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 
 
+# Parameters of glibc's `mallopt`, from <malloc.h>.
+_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX = -1, -2, -4
+
+
+def keep_freed_memory():
+    """Make the C library of Linux reuse freed memory instead of returning it to the kernel.
+
+    A training step allocates and frees buffers of up to 100 MB, such as the gradients of the
+    embeddings. By default the kernel has to provide and clear each of their pages in every step:
+    see "Memory that is freed between steps" in benchmarks/RESULTS.md.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
+    if mallopt is not None:  # musl has no such function
+        mallopt(_M_MMAP_MAX, 0)
+        mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
+        mallopt(_M_TOP_PAD, 2**26)
+
+
 def shared_map(function, items, num_processes, fork=True):
     """Yield `function(item)` for each item, in order, computed in worker processes.
 
+    Exceptions in a worker are raised here. If a worker is killed, UserError is raised.
+
     Args:
-      function: called in the workers; must be picklable where the workers are not forked. Its
-        exceptions are raised here; a killed worker raises a UserError.
-      items: iterable of picklable objects, read as the workers need them.
-      num_processes: number of workers, 1 to use this process alone.
-      fork: whether workers may be forked where that is safe. False if `function` uses TensorFlow,
-        whose threads do not survive a fork.
+      function: called in the workers; must be picklable if they are not forked.
+      items: iterable of picklable objects, read as needed.
+      num_processes: number of workers, 1 to use only this process.
+      fork: whether workers may be forked on platforms where that is safe. Must be False if
+        `function` uses TensorFlow, whose threads do not survive a fork.
     """
     if num_processes == 1:
         yield from map(function, items)
@@ -33,11 +53,11 @@ def shared_map(function, items, num_processes, fork=True):
     import concurrent.futures
     import multiprocessing
 
-    # TensorFlow takes seconds to import and is not needed in a worker: a fork already has the
-    # module and runs none of it. Where forks are not safe, workers start a new interpreter.
+    # A forked worker need not import TensorFlow, which takes seconds. Where forks are not safe,
+    # workers start a new interpreter.
     method = "fork" if fork and sys.platform == "linux" else "spawn"
     context = multiprocessing.get_context(method)
-    # Shared memory instead of an event: a worker that was killed may hold the locks of an event.
+    # Shared memory instead of an event, whose locks a killed worker might hold.
     stop = context.RawValue("b", False)
     pool = concurrent.futures.ProcessPoolExecutor(
         num_processes, context, _start, (function, os.getpid(), stop)
@@ -67,14 +87,13 @@ _function = None
 
 
 def _start(function, parent, stop):
-    """Initialise a worker process."""
     global _function
     _function = function
-    # A fork must not garbage-collect TensorFlow's objects: their threads do not exist in it.
+    # A fork must not garbage-collect TensorFlow's objects, whose threads do not exist there.
     gc.freeze()
 
     def watch_parent():
-        # A killed parent cannot end its workers, and they would keep holding its locks.
+        # A killed parent cannot stop its workers, which would keep its locks.
         while os.getppid() == parent and not stop.value:
             time.sleep(0.2)
         os._exit(1)

@@ -338,16 +338,16 @@ class BatchRunner:
           description: name of the job in progress lines.
           unit: what progress lines count.
         """
-        ticker = console.Ticker(description, unit)
+        progress = console.ProgressLog(description, unit)
         sequences = iter(sequences)
         while window := list(itertools.islice(sequences, self._window_size)):
             results = [None] * len(window)
             for indices, outputs in self._run_window(window):
                 for row, index in enumerate(indices):
                     results[index] = {name: values[row] for name, values in outputs.items()}
-                ticker.add(len(indices))
+                progress.add(len(indices))
             yield from zip(window, results, strict=True)
-        ticker.done()
+        progress.done()
 
     def _run_window(self, window):
         """Yield (indices into the window, dict of arrays with a row for each) for each batch."""

@@ -1,8 +1,7 @@
-"""For each task: examples to features, the losses of its model, its results, its exported models.
+"""The tasks, one subpackage each: reading data, features, losses, metrics, results and export.
 
-`TASKS` is the registry: everything else finds a task there. To add one, write a package with a
-`TaskSpec` and register it (see docs/architecture.md). Importing the package does not import
-TensorFlow.
+`TASKS` is the registry. To add a task, write a package with a `TaskSpec` and register it (see
+docs/architecture.md). Importing this package does not import TensorFlow.
 """
 
 import importlib
@@ -39,7 +38,7 @@ __getattr__, _names = lazy_names(
         "sentence_embedding": ("SentenceEmbeddingConfig",),
         "servables": ("load_servable", "make_servable"),
         "token_classification": ("TokenClassificationConfig",),
-        # What the tasks are made of.
+        # The framework's classes that tasks build on.
         "bert_tf.data.feature_cache": ("FeatureCache",),
         "bert_tf.tokenization.vocabulary": ("check_vocabulary",),
         "bert_tf.training.pretraining_task": ("PretrainingTask",),
@@ -54,9 +53,9 @@ __all__ = sorted([*_names, *_PACKAGES, "TASKS", "load_config", "register"])
 
 
 def load_config(folder):
-    """Return (`TaskSpec`, `TaskConfig`) of a fine-tuned model; (None, None) if there is none.
+    """Return the `TaskSpec` and `TaskConfig` of a fine-tuned model, (None, None) if there is none.
 
-    `folder` is the output folder of a run, or a folder with a copy of its files.
+    `folder` is the output folder of a run, or a copy of it.
     """
     for spec in TASKS.values():
         if spec.config_class and (config := spec.config_class.load(folder)):

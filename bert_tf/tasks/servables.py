@@ -1,4 +1,4 @@
-"""Models of any task as a `serving.Servable`, from the files of a run or of a pre-trained model."""
+"""Load fine-tuned and pre-trained models of any task as a `serving.Servable`."""
 
 import dataclasses
 
@@ -8,15 +8,10 @@ from bert_tf.errors import UserError
 
 
 def load_servable(model_files, options):
-    """Return the `Servable` of a fine-tuned or pre-trained model; its files or head name the task.
+    """Load a fine-tuned or pre-trained model as a `Servable`.
 
-    Args:
-      model_files: the `checkpoints.PretrainedFiles` of a run, of a Hugging Face folder or of a
-        published model.
-      options: a `configs.ServingConfig`.
-
-    Raises:
-      UserError: if no task has this head, or the files do not fit.
+    The files of a run name its task. For other `checkpoints.PretrainedFiles`, the head determines
+    it; raise UserError if no task has this head.
     """
     spec, config = tasks.load_config(model_files.folder)
     if spec is None:
@@ -32,20 +27,20 @@ def load_servable(model_files, options):
 
 
 def make_servable(spec, config, checkpoint, options):
-    """Return the `Servable` of a `TaskSpec` and a `TaskConfig` with the weights of a checkpoint."""
+    """Make the model of a `TaskConfig`, load its weights, and return it as a `Servable`."""
     model = spec.make_model(config)
     checkpoints.warm_start(model, checkpoint, require_all=True, labels=config.labels or None)
     return spec.make_servable(model, config, options)
 
 
 def _find_pipeline(checkpoint):
-    """Return the class of `bert_tf.pipelines` for the head of a pre-trained model."""
+    """Return the pipeline class for the head of a pre-trained model."""
     architectures = checkpoints.read_metadata(checkpoint).get("architectures")
     shapes = checkpoints.open_checkpoint(checkpoint).shapes
     name = architectures[0] if architectures else architecture_of(shapes)
-    # The classes of other architectures have other beginnings, as in "DistilBertForMaskedLM".
+    # The prefix depends on the architecture, as in "DistilBertForMaskedLM".
     head = name[name.find("For") :] if "For" in name else "Model"
     for spec in tasks.TASKS.values():
         if head in spec.heads:
             return spec.pipeline
-    raise UserError(f"{checkpoint}: no task of bert_tf has the head of {name}")
+    raise UserError(f"{checkpoint}: bert_tf has no task for the head of {name}")

@@ -1,4 +1,4 @@
-"""Text to ids exactly as in the 2018 release, and vocabularies."""
+"""Tokenization exactly as in the 2018 release, and vocabularies."""
 
 import importlib
 

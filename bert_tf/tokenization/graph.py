@@ -1,11 +1,11 @@
-"""The tokenizer as TensorFlow ops: for `tf.data`, and for SavedModels that take text.
+"""The tokenizer as TensorFlow ops, for `tf.data` and for SavedModels that take text.
 
-It gives the ids of `FullTokenizer` for every string. It uses only two ops of tensorflow-text,
-`FastBertNormalize` and `FastWordpieceTokenizeWithOffsets`, because stock TF Serving has these two;
-everything else is core TensorFlow. `tf.strings.lower` is avoided: its result depends on the locale
-of the process.
+It returns the same ids as `FullTokenizer` for every string. Besides core TensorFlow it uses two ops
+of tensorflow-text that stock TF Serving includes: `FastBertNormalize` and
+`FastWordpieceTokenizeWithOffsets`. It avoids `tf.strings.lower`, whose result depends on the
+locale.
 
-Shapes: B texts, W words of all texts, N tokens of all texts, S sequence.
+Shapes: B texts, W words of all texts, N tokens of all texts, S sequence length.
 """
 
 import re
@@ -27,20 +27,20 @@ from bert_tf.tokenization.vocabulary import load_vocab, special_tokens
 _TEXTS = tf.TensorSpec((None,), tf.string, name="texts")
 _SPACE = ord(" ")
 
-# A character has at most 4 bytes.
+# In UTF-8, at most.
 _BYTES_PER_CHAR = 4
-# The limit of FastWordpieceTokenizeWithOffsets.
+# Limit of FastWordpieceTokenizeWithOffsets.
 _MAX_BYTES_PER_PIECE = 256
 
-# How much of a long text is tokenized at first, and how much more if that has too few tokens.
+# Bytes of a long text to tokenize first, per token, and the growth factor if that was too little.
 _BYTES_PER_TOKEN, _GROWTH = 16, 8
 
-# Length of `[CLS] a [SEP] b [SEP]` with one token for each text.
+# Length of `[CLS] a [SEP] b [SEP]` with one token per text.
 _MIN_SEQ_LENGTH = 5
 
 
 class GraphTokenizer(tf.Module):
-    """Converts strings to ids, in TensorFlow ops.
+    """Converts strings to ids with TensorFlow ops.
 
     >>> tokenizer = GraphTokenizer("vocab.txt")
     >>> tokenizer.tokenize(tf.constant(["Hello, world"]))
@@ -50,17 +50,18 @@ class GraphTokenizer(tf.Module):
     `tf.saved_model.save(tokenizer, folder)` saves `tokenize` and `tokenize_with_offsets`.
 
     Args:
-      vocab: path of a vocabulary file, or the mapping from piece to id of another tokenizer.
-      do_lower_case: as in `FullTokenizer`, like all other arguments.
-      keep_special_tokens: see there.
-      strip_accents: see there.
-      tokenize_chinese_chars: see there.
-      max_input_chars_per_word: see there.
+      vocab: path of a vocabulary file, or the `vocab` of another tokenizer.
+      do_lower_case: as in `FullTokenizer`.
+      keep_special_tokens: as in `FullTokenizer`.
+      strip_accents: as in `FullTokenizer`.
+      tokenize_chinese_chars: as in `FullTokenizer`.
+      max_input_chars_per_word: as in `FullTokenizer`.
 
     Attributes:
-      vocab, do_lower_case: the arguments; `vocab` is a mapping.
+      vocab: read-only mapping from piece to id.
+      do_lower_case: whether text is lower-cased.
       special_tokens: tuple of the tokens that are not split.
-      settings: those of a `FullTokenizer`, a mapping.
+      settings: mapping with the settings of the equivalent `FullTokenizer`.
     """
 
     def __init__(
@@ -84,7 +85,7 @@ class GraphTokenizer(tf.Module):
         )
         *rules, self._max_chars = settings.values()
         vocab = vocab if isinstance(vocab, Mapping) else load_vocab(vocab)
-        # A read-only view, which tf.Module does not track: it would save each entry.
+        # A read-only view, because tf.Module would track and save each entry of a dict.
         self.vocab = types.MappingProxyType(dict(vocab))
         self.settings = types.MappingProxyType(settings)
         self.do_lower_case, self._strip_accents, self._splits_ideographs = rules
@@ -126,19 +127,19 @@ class GraphTokenizer(tf.Module):
 
         Args:
           texts: string (B,), UTF-8; invalid bytes are dropped.
-          pairs: string (B,), the second text of each pair, or None. An empty string means that
-            there is no second text.
+          pairs: string (B,), the second text of each pair, or None. An empty string omits the
+            second text.
           max_seq_length: maximum length of a sequence; longer texts are truncated as in the
             release.
-          pad_to_longest: True if S is the length of the longest example, False if S is
+          pad_to_longest: whether S is the length of the longest example instead of
             `max_seq_length`.
 
         Returns:
           Dict of int32 (B, S): `input_ids`, `input_mask`, `segment_ids`.
 
         Raises:
-          UserError: if `max_seq_length` is too small for two texts, or a list has anything else
-            than strings of valid Unicode.
+          UserError: if `max_seq_length` is too small for two texts, or a list contains anything
+            other than valid Unicode strings.
         """
         ids_a, ids_b = self.first_tokens(to_strings(texts, "texts"), max_seq_length - 2), None
         if pairs is not None:
@@ -152,10 +153,10 @@ class GraphTokenizer(tf.Module):
         max_seq_length: int = 128,
         pad_to_longest: bool = False,
     ) -> dict[str, tf.Tensor]:
-        """Convert ragged ids (B, None) of `tokenize` to the inputs of the model.
+        """Pack ragged ids (B, None), such as the result of `tokenize`, as inputs of the model.
 
-        The inputs are `[CLS] a [SEP]` or `[CLS] a [SEP] b [SEP]`, truncated as in the release and
-        padded with 0. Arguments and result are those of `__call__`.
+        Rows are `[CLS] a [SEP]` or `[CLS] a [SEP] b [SEP]`, truncated as in the release and padded
+        with 0. The other arguments and the result are as in `__call__`.
         """
         if max_seq_length < _MIN_SEQ_LENGTH:
             raise UserError(
@@ -164,16 +165,15 @@ class GraphTokenizer(tf.Module):
             )
         ids_b = ids_a[:, :0] if ids_b is None else ids_b
         segments = truncate_pair(Segment.of(ids_a), Segment.of(ids_b), max_seq_length)
-        # Without a text there is no longest one.
+        # For an empty batch, `longest` is undefined.
         size = (lambda longest: tf.maximum(longest, 2)) if pad_to_longest else max_seq_length
         return pack(self.vocab, size, *segments)
 
     def first_tokens(self, texts: tf.Tensor, limit: int) -> tf.RaggedTensor:
-        """Convert the beginning of strings (B,) to ids, ragged int32 (B, None).
+        """Convert the beginnings of strings (B,) to ids, ragged int32 (B, None).
 
-        Each row has at least the first `limit` ids of `tokenize`, or all if there are fewer. The
-        rest of a text does not cost anything, unless the text begins with a word or with white
-        space that is much longer than `limit` tokens usually are.
+        Each row has at least the first `limit` ids that `tokenize` returns, or all if there are
+        fewer. The rest of a long text is usually skipped.
         """
         texts = tf.convert_to_tensor(texts, tf.string)
         lengths = tf.strings.length(texts)
@@ -189,7 +189,7 @@ class GraphTokenizer(tf.Module):
             prefixes = tf.strings.substr(texts, tf.zeros_like(sizes), sizes)
             ids = self.tokenize(string_ops.map_where(is_long, cut, prefixes))
             is_short = is_long & (tf.cast(ids.row_lengths(), tf.int32) < limit)
-            # Larger sizes without an overflow.
+            # Avoids an overflow.
             larger = tf.minimum(sizes, lengths // _GROWTH + 1) * _GROWTH
             sizes = tf.where(is_short, larger, sizes)
             return sizes, tf.reduce_any(is_short), ids.values, ids.row_splits
@@ -208,7 +208,7 @@ class GraphTokenizer(tf.Module):
         texts = self._escape_special(string_ops.drop_invalid_utf8(texts))
         if self._context_class:
             needs_context = string_ops.contains(texts, self._context_class)
-            # The line break in front becomes a space, which changes nothing.
+            # The line break becomes a space, which changes nothing.
             texts = string_ops.map_where(
                 needs_context, lambda x: self._resolve_context(tf.strings.join(["\n", x]))[0], texts
             )
@@ -220,18 +220,18 @@ class GraphTokenizer(tf.Module):
 
     @tf.function(input_signature=[_TEXTS], autograph=False)
     def tokenize_with_offsets(self, texts):
-        """Convert strings (B,), UTF-8, to ids and the spans of the text that they come from.
+        """Convert strings (B,), UTF-8, to ids and their spans in the text.
 
-        Offsets count characters (code points), not bytes, of the text without invalid bytes, as in
+        Offsets count characters (code points) after invalid bytes are dropped, as in
         `FullTokenizer.encode_with_offsets`.
 
         Returns:
           A triple (ids, starts, ends), each ragged int32 (B, None). The end is exclusive.
         """
-        # A line break in front keeps each text apart from the one before when all are concatenated.
+        # A line break separates each text from the previous one when all are concatenated.
         texts = tf.strings.join(["\n", self._escape_special(string_ops.drop_invalid_utf8(texts))])
         text_starts = tf.cumsum(tf.strings.length(texts, unit="UTF8_CHAR"), exclusive=True)
-        # Few texts have such characters; for the others, only the ends of tokens are looked up.
+        # Few texts have such characters. For the others, only the ends of tokens are looked up.
         in_context = tf.constant(False)
         if self._span_class:
             in_context = tf.reduce_any(string_ops.contains(texts, self._span_class))
@@ -247,10 +247,10 @@ class GraphTokenizer(tf.Module):
         text_of_word, word_of_token = rows_of_values(words), rows_of_values(ids)
         text_of_token = tf.gather(text_of_word, word_of_token)
 
-        # All texts begin with a space, so each word does after a space.
+        # All texts begin with a space, so every word follows a space.
         is_space = string_ops.concatenated_bytes(normalized) == _SPACE
         before_word = tf.where(is_space[:-1] & ~is_space[1:])[:, 0]
-        # There is one offset more than bytes in each text, that of its end.
+        # Each text has one offset more than bytes, for its end.
         word_start = tf.cast(before_word, tf.int32) + 1 + text_of_word
         token_word = tf.gather(word_start, word_of_token)
         token_start, token_end = piece_starts + token_word, piece_ends + token_word
@@ -260,7 +260,7 @@ class GraphTokenizer(tf.Module):
         )
 
         def characters(normalized_bytes, byte_of_text):
-            """Return the characters that bytes of the normalized texts come from."""
+            """Map bytes of the normalized texts to characters of the original texts."""
             in_text = tf.cast(tf.gather(byte_offsets.values, normalized_bytes), tf.int32)
             return tf.gather(char_of_byte, in_text + byte_of_text) - 1
 
@@ -282,15 +282,14 @@ class GraphTokenizer(tf.Module):
         splits = tf.gather(ids.row_splits, words.row_splits)
         ids, is_special = self._unescape_special(ids.values)
         rows = tf.RaggedTensor.from_row_splits(ids, splits, validate=False)
-        # Count from the beginning of each text, after its line break. The two spaces around an
-        # escaped special token are part of its span.
+        # Count from the start of each text, after its line break. The spaces around an escaped
+        # special token belong to its span.
         text_start = tf.gather(text_starts, text_of_token) + 1
         margin = tf.cast(is_special, tf.int32)
         starts, ends = starts - text_start - margin, ends - text_start + margin
         return rows, rows.with_values(starts), rows.with_values(ends)
 
     def _resolve_spans(self, texts):
-        """Return the result of `_resolve_context`, and the ends of the spans of characters."""
         codes = tf.strings.unicode_decode(texts, "UTF-8").values
         ends = graph_normalization.span_ends(codes, self._strip_accents)
         if self._context_class:
@@ -298,12 +297,14 @@ class GraphTokenizer(tf.Module):
         return texts, tf.range(tf.size(codes)), ends
 
     def _split_words(self, words):
-        """Return the ids of words (W,), ragged (W, None), and where in the word they start and end.
+        """Split words (W,) into pieces.
 
-        Starts and ends count bytes, int32 (N,).
+        Returns:
+          A triple (ids, ragged (W, None); starts and ends of the pieces in their word, in bytes,
+          int32 (N,)).
         """
-        # The limit of the op counts bytes. A word that has too many characters is replaced by as
-        # many spaces as it has bytes, which are unknown too.
+        # The op's limit counts bytes. A word with too many characters is replaced by as many
+        # spaces as it has bytes, which become [UNK] too.
         limit = self._max_chars
 
         def replace_long(words):
@@ -318,13 +319,13 @@ class GraphTokenizer(tf.Module):
         return graph_normalization.resolve_context(texts, self.do_lower_case, self._strip_accents)
 
     def _escape_special(self, texts):
-        """Replace special tokens by words of private characters, of the same length."""
+        """Replace special tokens by words of private-use characters of the same length."""
         for pattern, replacement in self._escapes:
             texts = tf.strings.regex_replace(texts, pattern, replacement)
         return texts
 
     def _unescape_special(self, ids):
-        """Return the ids (N,) with those of special tokens restored, and which ones they are."""
+        """Restore the ids of special tokens; return (ids (N,), whether they are special (N,))."""
         is_special = ids >= self._first_special_id
         if not self.special_tokens:
             return ids, is_special
@@ -333,9 +334,9 @@ class GraphTokenizer(tf.Module):
 
 
 def to_strings(texts, argument):
-    """Return a string or list of strings as a tensor; UserError, naming `argument`, if it is not.
+    """Convert a string or list of strings to a tensor; return tensors unchanged.
 
-    Tensors are returned as they are.
+    Raises a UserError that names `argument` for anything else.
     """
     if tf.is_tensor(texts):
         return texts
@@ -350,23 +351,23 @@ def to_strings(texts, argument):
 
 def tensorflow_text():
     """Import tensorflow-text; raise UserError if it is not installed."""
-    # Imported on first use: training on records does not need it, and Windows has no package.
+    # Imported on first use, because training on records works without it, as on Windows.
     try:
         import tensorflow_text
     except ImportError as error:
         minor = ".".join(tf.__version__.split(".")[:2])
         raise UserError(
-            f"tokenizing inside the graph needs the package tensorflow-text ({error}); "
-            f"its version must be that of TensorFlow, {minor}"
+            f"tokenizing inside the graph requires tensorflow-text {minor}, the same version as "
+            f"TensorFlow ({error})"
         ) from None
     return tensorflow_text
 
 
 def _pieces_by_id(vocab, max_chars):
-    """Return the pieces in the order of their ids, for FastWordpieceTokenizeWithOffsets.
+    """Return the list of pieces by id, for FastWordpieceTokenizeWithOffsets.
 
-    A filler stands for each id without a piece, or whose piece can never occur in a word. Raises
-    UserError if a piece is longer than the op allows.
+    Ids without a piece, or whose piece can never match, get a filler. Raises UserError if a piece
+    is too long for the op.
     """
     pieces = [f" {index}" for index in range(max(vocab.values()) + 1)]
     for piece, index in vocab.items():
@@ -382,12 +383,14 @@ def _pieces_by_id(vocab, max_chars):
 
 
 def _escapes(vocab, special):
-    """Make words that represent the special tokens while a text is normalized.
+    """Choose words that replace the special tokens during normalization.
 
-    A special token becomes " SSSS ", which has as many characters, where S is a private character
-    that is not in the vocabulary. If the text itself contains S, another private character
-    replaces it there; this changes nothing, because both words are unknown. Returns a list of
-    (pattern, replacement) in order, and a list of the word "SSSS" of each token.
+    A special token becomes " SSSS " with the same number of characters, where S is a private-use
+    character that is not in the vocabulary. An S in the text itself is first replaced by another
+    private-use character, which changes nothing, because both words are unknown.
+
+    Returns:
+      A pair (list of (pattern, replacement), to be applied in order; list of each token's word).
     """
     if not special:
         return [], []

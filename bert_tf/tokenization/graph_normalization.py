@@ -1,8 +1,8 @@
-"""The frozen table of `normalization` for TensorFlow graphs.
+"""The rules of `normalization` as TensorFlow ops.
 
-`FastBertNormalize`, an op of tensorflow-text, applies the rules for single characters. It reads
-them from a buffer that `normalizer_model` makes. The rules that depend on neighbours, and offsets,
-are core TensorFlow ops.
+`FastBertNormalize`, an op of tensorflow-text, applies the rules for single characters, which it
+reads from the buffer that `normalizer_model` creates. Context rules and offsets use core TensorFlow
+ops.
 
 Shapes: B texts, T characters (code points) of all texts, concatenated.
 """
@@ -15,26 +15,26 @@ import tensorflow as tf
 
 from bert_tf.tokenization import normalization
 
-# Blocks of ideographs whose characters are all words of their own and have no other rule.
+# Ideographs that are always separate words and have no other rule.
 _IDEOGRAPHS = "\u3400-\u4dbf\u4e00-\u9fff"
 
 # The properties of a character are packed into one byte: rule, sigma, order.
 _RULES = "kdsiahmM"
 _SIGMAS = "-ci"
 _SIGMA_SHIFT, _ORDER_SHIFT = 3, 5
-# More than any order.
+# Upper bound of ORDER, exclusive.
 _NUM_ORDERS = 8
 
-# The buffer of `FastBertNormalize` holds a trie from the UTF-8 of a character to the replacement,
-# as a double array in the format of darts-clone. A unit has 32 bits:
+# The buffer of `FastBertNormalize` is a trie from the UTF-8 of a character to its replacement, as a
+# double array in the format of darts-clone. A unit has 32 bits:
 #
 # * node: bits 0-7 the byte that leads to it, bit 8 whether it has a value, bits 10-30 an offset.
 #   The next node is at `index ^ offset ^ byte`, the value at `index ^ offset`;
 # * value: bit 31 set, bits 0-30 the value.
 _HAS_VALUE, _OFFSET_SHIFT, _IS_VALUE = 0x100, 10, 0x80000000
-# Value of a replaced character: this bit, start of the replacement in the pool, its length.
+# The value of a replaced character: this bit, the replacement's start in the pool, its length.
 _REPLACED, _START_SHIFT = 0x40000000, 6
-# Bytes of UTF-8 after the first are 0x80 to 0xBF.
+# In UTF-8, all bytes of a character but the first are 0x80 to 0xBF.
 _FIRST_CONTINUATION, _NUM_CONTINUATIONS = 0x80, 64
 
 
@@ -42,18 +42,18 @@ _FIRST_CONTINUATION, _NUM_CONTINUATIONS = 0x80, 64
 def normalizer_model(do_lower_case, strip_accents, tokenize_chinese_chars=True):
     """Return the buffer for `FastBertNormalize`, a uint8 array.
 
-    Arguments are those of `normalization.normalize_char`.
+    The arguments are as in `normalization.normalize_char`.
     """
     pool, starts, values = bytearray(), {}, {}
     for code, result in _replacements(do_lower_case, strip_accents, tokenize_chinese_chars):
         encoded = result.encode()
         if encoded not in starts:
-            # Most replacements begin and end with a space, which two of them can share.
+            # Most replacements begin and end with a space, which neighbors in the pool share.
             overlap = pool[-1:] == encoded[:1] == b" "
             starts[encoded] = len(pool) - overlap
             pool += encoded[overlap:]
         values[code] = _REPLACED | starts[encoded] << _START_SHIFT | len(encoded)
-    # The trie cannot hold the byte 0; its value is stored separately.
+    # The trie cannot contain the byte 0, so its value is stored separately.
     null_value = values.pop(0)
     units = _double_array(values)
     builder = flatbuffers.Builder(4 * len(units) + len(pool) + 256)
@@ -69,7 +69,6 @@ def normalizer_model(do_lower_case, strip_accents, tokenize_chinese_chars=True):
 
 
 def _replacements(*rules):
-    """Yield (code point, replacement) of all characters that do not stay as they are, in order."""
     kept_rules = "k" if any(rules[:2]) else "kahm"
     for (rule, _, _), codes in normalization.RUNS:
         if rule not in kept_rules:
@@ -81,8 +80,8 @@ def _replacements(*rules):
 
 def _double_array(values):
     """Return the units (uint32) of a trie from the UTF-8 of code points to their values."""
-    # The root is at 0, so the first byte of a character leads to the unit of that number. The
-    # nodes that follow one node fill a block of 64 units.
+    # The root has index 0, so the first byte of a character is the index of its unit. The children
+    # of a node fill a block of 64 units.
     units, blocks, nodes, size = {}, {}, [], 256
     for code in values:
         path = chr(code).encode()
@@ -112,20 +111,19 @@ _PAGE_SIZE = 256
 
 
 def paged_table(values):
-    """Return uint8 values of all code points as (page of each block of code points, the pages)."""
+    """Compress uint8 values of all code points to (index of each page, distinct pages)."""
     pages, page_indices = np.unique(values.reshape(-1, _PAGE_SIZE), axis=0, return_inverse=True)
     return page_indices.reshape(-1).astype(np.int32), pages.reshape(-1)
 
 
 def look_up(table, codes):
-    """Return the values, int32 (T,), that a `paged_table` has for code points int32 (T,)."""
+    """Return the values of code points (T,) in a `paged_table`, both int32 (T,)."""
     page_indices, pages = table
     page = tf.gather(page_indices, codes // _PAGE_SIZE)
     return tf.cast(tf.gather(pages, page * _PAGE_SIZE + codes % _PAGE_SIZE), tf.int32)
 
 
 def _packed_properties():
-    """Return the packed properties of all code points, a `paged_table`."""
     packed = [
         _RULES.index(rule) | _SIGMAS.index(sigma) << _SIGMA_SHIFT | order << _ORDER_SHIFT
         for (rule, sigma, order), _ in normalization.RUNS
@@ -139,7 +137,7 @@ _FIRST_NOTE = min(normalization.MUSICAL_NOTES)
 
 
 def _note_tables():
-    """Return the number of parts, and the parts, of each code point from the first to last note."""
+    """Return arrays with the number of parts and the parts of each code point, from _FIRST_NOTE."""
     codes = range(_FIRST_NOTE, max(normalization.MUSICAL_NOTES) + 1)
     parts = [normalization.MUSICAL_NOTES.get(code, "") for code in codes]
     size = max(map(len, parts))
@@ -160,23 +158,23 @@ def _sigma_is(properties, letter):
 
 
 def _last_true(mask):
-    """Return for each index of bool (T,) that of the last True up to it, or -1."""
+    """Return the index of the last True at or before each index of bool (T,), or -1."""
     indices = tf.concat([[-1], tf.cast(tf.where(mask)[:, 0], tf.int32)], 0)
     return tf.gather(indices, tf.cumsum(tf.cast(mask, tf.int32)))
 
 
 def _next_true(mask):
-    """Return for each index of bool (T,) that of the first True from it on, or T."""
+    """Return the index of the first True at or after each index of bool (T,), or T."""
     size = tf.size(mask)
     indices = tf.concat([tf.cast(tf.where(mask)[:, 0], tf.int32), [size]], 0)
     return tf.gather(indices, tf.cumsum(tf.cast(mask, tf.int32), exclusive=True))
 
 
 def row_indices(counts):
-    """Return each index i of `counts`, int32 (B,), `counts[i]` times: int32 (sum of counts,).
+    """Repeat each index i of `counts`, int32 (B,), `counts[i]` times: int32 (sum of counts,).
 
-    `tf.repeat` and `RaggedTensor.value_rowids` give the same, but allocate B times the largest
-    count: gigabytes for one long text.
+    `tf.repeat` and `RaggedTensor.value_rowids` allocate B times the largest count, which is
+    gigabytes for a single long text.
     """
     ends = tf.cumsum(counts)
     total = tf.reduce_sum(counts)
@@ -185,15 +183,15 @@ def row_indices(counts):
 
 
 def rows_of_values(ragged):
-    """Return the row of each value of a ragged (B, None), int32; see `row_indices`."""
+    """Return the row of each value in a ragged tensor (B, None), int32; see `row_indices`."""
     return row_indices(tf.cast(ragged.row_lengths(), tf.int32))
 
 
 def cut_between_words(texts, tokenize_chinese_chars):
     """Cut strings (B,), UTF-8, before their last white space or ideograph.
 
-    No rule reaches across these characters, so what is left has the same words as before the cut. A
-    text without any of them becomes "".
+    No rule applies across these characters, so the remaining words do not change. A text without
+    them becomes "".
     """
     boundaries = " \t\n\r" + (_IDEOGRAPHS if tokenize_chinese_chars else "")
     return tf.strings.regex_replace(
@@ -202,14 +200,17 @@ def cut_between_words(texts, tokenize_chinese_chars):
 
 
 def resolve_context(lines, do_lower_case, strip_accents):
-    """Apply `normalization.resolve_context` to a batch of texts, string (B,), UTF-8.
+    """Apply `normalization.resolve_context` to a batch of texts.
 
-    Each line begins with a line break, which separates it from the text before it. The other
-    arguments are those of `normalization.resolve_context`, but `strip_accents` is a bool.
+    Args:
+      lines: string (B,), UTF-8. Each must begin with a line break, which separates it from the
+        previous one.
+      do_lower_case: bool.
+      strip_accents: bool, not None.
 
     Returns:
-      A pair of the resolved lines, string (B,), and for each of their characters its index among
-      all characters of `lines`, int32 (T',).
+      A pair (resolved lines, string (B,); index of each of their characters among all characters of
+      `lines`, int32 (T',)).
     """
     ragged = tf.strings.unicode_decode(lines, "UTF-8")
     codes, rows = ragged.values, rows_of_values(ragged)
@@ -244,12 +245,11 @@ def resolve_context(lines, do_lower_case, strip_accents):
 
 
 def _replace_final_sigmas(codes):
-    """Replace each capital sigma at the end of a word by the final sigma, in int32 (T,)."""
+    """Replace capital sigmas at the end of a word by the final sigma, in code points (T,)."""
     properties = look_up(_PROPERTIES, codes)
     cased = tf.concat([_sigma_is(properties, "c"), [False]], 0)
     not_ignorable = ~_sigma_is(properties, "i")
-    # A sigma is not case-ignorable itself, so its neighbours are searched from the indices next to
-    # it.
+    # Exclude the sigma itself, which is not case-ignorable either.
     before = tf.concat([[0], _last_true(not_ignorable)[:-1]], 0)
     after = tf.concat([_next_true(not_ignorable)[1:], [tf.size(codes)]], 0)
     is_final = tf.gather(cased, tf.maximum(before, 0)) & ~tf.gather(cased, after)
@@ -258,14 +258,14 @@ def _replace_final_sigmas(codes):
 
 
 def span_ends(codes, strip_accents):
-    """Apply `normalization.span_ends` to the code points (T,) of texts that begin with line breaks.
+    """Apply `normalization.span_ends` to code points (T,) of texts that begin with line breaks.
 
-    The indices, int32 (T,), are those among the characters of all texts.
+    Returns indices among the characters of all texts, int32 (T,).
     """
     indices = tf.range(tf.size(codes))
     if not strip_accents:
         return indices + 1
-    # A line break at the end, so that `next_kept` exists even without any text.
+    # The line break at the end makes `next_kept` exist even for an empty batch.
     properties = look_up(_PROPERTIES, tf.concat([codes, [ord("\n")]], 0))
     accent = _rule_is(properties, "a")
     kept = ~(accent | _rule_is(properties, "d"))

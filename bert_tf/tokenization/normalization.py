@@ -1,29 +1,28 @@
 """Text normalization of the 2018 release, driven by a frozen Unicode table.
 
-`normalize` does everything that the release does before it splits words into pieces: cleaning,
-spacing of ideographs, lower-casing, accent stripping and splitting at punctuation. Python's own
-Unicode data are never read because they change from one version of Python to the next.
+`normalize` performs all steps before words are split into pieces: cleaning, isolation of
+ideographs, lower-casing, accent stripping and splitting at punctuation. It never reads Python's own
+Unicode data, which change between versions of Python.
 
-`unicode_table.txt` is written by `tools/make_unicode_table.py`. It is ASCII: a line with its
-version, then two lists, each preceded by its length. Code points are hexadecimal.
+`tools/make_unicode_table.py` writes `unicode_table.txt`, an ASCII file: a line with its version,
+then two lists, each preceded by its length. Code points are hexadecimal.
 
-Runs: `FIRST RULE SIGMA ORDER` are the properties of the code points from FIRST up to the next run.
+Runs, `FIRST RULE SIGMA ORDER`: the properties of the code points from FIRST up to the next run.
 
-* RULE: `k` keep; `d` drop; `s` replace by a space; `i` isolate (put a space on either side); `a`
-  accent, kept in cased text and dropped in uncased text; `h` Hangul syllable, kept in cased text
-  and decomposed in uncased text; `m` and `M` replaced in uncased text as the second list says, and
-  in cased text kept (`m`) or isolated (`M`).
-* SIGMA: the role of the character in the final-sigma rule of Unicode: `c` cased, `i`
-  case-ignorable, `-` neither.
-* ORDER: its role in canonical ordering, which sorts combining marks: 0, no mark moves across it; 1,
-  it moves but is dropped from uncased text; 2 and more, its rank among the marks that are kept.
+* RULE: `k` keep; `d` drop; `s` replace by a space; `i` isolate (surround by spaces); `a` accent,
+  dropped in uncased text; `h` Hangul syllable, decomposed in uncased text; `m` and `M` replaced in
+  uncased text according to the second list. In cased text, `a`, `h` and `m` are kept and `M` is
+  isolated.
+* SIGMA: the role in Unicode's final-sigma rule: `c` cased, `i` case-ignorable, `-` neither.
+* ORDER: the role in canonical ordering, which sorts combining marks. 0: no mark moves across the
+  character; 1: it moves but is dropped from uncased text; 2 or more: its rank among kept marks.
 
-Replacements: `CODE TO TO ...` are the characters that replace a code point in uncased text.
+Replacements, `CODE TO TO ...`: the characters that replace a code point in uncased text.
 
-The release either lower-cases text and strips its accents, or does neither. Models of other origin
-may do one without the other. What differs then is in `unicode_cases.txt`, which has two lists of
-replacements: those of lower-casing without stripping accents, and those of stripping accents
-without lower-casing. A code point of the first list that is not in the second one is kept there.
+The release either lower-cases text and strips its accents, or does neither. Other models may do one
+without the other. `unicode_cases.txt` lists the differences in two lists of replacements: for
+lower-casing alone, and for accent stripping alone. A code point that is only in the first list is
+kept by accent stripping alone.
 """
 
 import functools
@@ -40,7 +39,7 @@ TABLE_PATH = pathlib.Path(__file__).with_name("unicode_table.txt")
 CASES_SHA256 = "c491008558cd83587177d042b9bc1c3484b653058d8d00090c06f87b29660f19"
 CASES_PATH = pathlib.Path(__file__).with_name("unicode_cases.txt")
 
-# The blocks of ideographs that the release isolates.
+# Blocks of ideographs that the release isolates.
 IDEOGRAPHS = (
     (0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x2A6DF), (0x2A700, 0x2B73F),
     (0x2B740, 0x2B81F), (0x2B820, 0x2CEAF), (0x2F800, 0x2FA1F),
@@ -48,19 +47,19 @@ IDEOGRAPHS = (
 
 SIGMA, FINAL_SIGMA = "\u03a3", "\u03c2"
 
-# Hangul syllables are numbered by their 19 initial, 21 medial and 28 (or no) final sounds.
+# Hangul syllables are ordered by 19 initial sounds, 21 medial sounds, and 27 final sounds or none.
 _FIRST_SYLLABLE, _FIRST_INITIAL, _FIRST_MEDIAL, _BEFORE_FIRST_FINAL = 0xAC00, 0x1100, 0x1161, 0x11A7
 
 
 def _read_lines(path, sha256):
     data = path.read_bytes()
     if hashlib.sha256(data).hexdigest() != sha256:
-        raise RuntimeError(f"{path}: damaged, its sha256 differs from version {TABLE_VERSION}")
+        raise RuntimeError(f"{path} is damaged: its SHA-256 differs from version {TABLE_VERSION}")
     return data.decode("ascii").split("\n")
 
 
 def _read_table():
-    """Return (properties, range of code points) of each run, and replacements."""
+    """Return a list of (properties, range of code points) of each run, and the replacements."""
     lines = _read_lines(TABLE_PATH, TABLE_SHA256)
     if lines[0] != f"bert_tf characters {TABLE_VERSION}, Unicode {UNICODE_VERSION}":
         raise RuntimeError(f"{TABLE_PATH}: not the table of version {TABLE_VERSION}")
@@ -84,7 +83,7 @@ def _parse_replacements(lines):
 
 @functools.cache
 def _read_cases():
-    """Return the replacements of lower-casing alone and of stripping accents alone."""
+    """Return the replacements for lower-casing alone and for accent stripping alone."""
     lines = _read_lines(CASES_PATH, CASES_SHA256)
     end = 2 + int(lines[1].split()[0])
     return _parse_replacements(lines[2:end]), _parse_replacements(lines[end + 1 : -1])
@@ -110,7 +109,7 @@ def normalize_cased(code):
 
 
 def normalize_uncased(code):
-    """Return the str that replaces a code point in uncased text, whatever its neighbours are."""
+    """Return the str that replaces a code point in uncased text, without context rules."""
     rule = properties(code)[0]
     if rule in "mM":
         return _REPLACEMENTS[code]
@@ -120,9 +119,9 @@ def normalize_uncased(code):
 
 
 def normalize_char(code, do_lower_case, strip_accents, tokenize_chinese_chars=True):
-    """Return the str that replaces a code point, whatever its neighbours are.
+    """Return the str that replaces a code point, without context rules.
 
-    Arguments are those of `BasicTokenizer`, but `strip_accents` is a bool.
+    The arguments are as in `BasicTokenizer`, but `strip_accents` is a bool.
     """
     if do_lower_case == strip_accents:
         result = normalize_uncased(code) if do_lower_case else normalize_cased(code)
@@ -144,7 +143,7 @@ def _decompose_hangul(code):
 
 
 class _LazyTable(dict):
-    """Code point -> result of a function, computed on first use; `str.translate` accepts it."""
+    """Dict of code point -> result of a function, computed on first use, for `str.translate`."""
 
     def __init__(self, function):
         super().__init__()
@@ -157,28 +156,28 @@ class _LazyTable(dict):
 
 _PROPERTIES = _LazyTable(properties)
 
-# Marks that are kept in uncased text and sorted by canonical ordering: code point -> rank.
+# Marks that uncased text keeps, in canonical order: code point -> rank.
 SORTED_MARKS = {code: order for (_, _, order), codes in RUNS if order > 1 for code in codes}
 
-# Musical notes that contain such marks: code point -> decomposition.
+# Musical notes that decompose to such marks: code point -> decomposition.
 MUSICAL_NOTES = {
     code: result
     for code, result in _REPLACEMENTS.items()
     if len(result) > 1 and any(ord(part) in SORTED_MARKS for part in result)
 }
 
-# Almost all of these marks have the same rank, and marks of equal rank keep their order, so text
-# without any other mark needs no sorting. The characters that remain are rare.
+# Almost all of these marks have the same rank, and marks of equal rank keep their order. So only
+# text with one of the few other marks needs sorting.
 _COMMON_RANK = Counter(SORTED_MARKS.values()).most_common(1)[0][0]
 _RARE_MARKS = [code for code, rank in SORTED_MARKS.items() if rank != _COMMON_RANK]
 CONTEXT_CHARACTERS = SIGMA + "".join(map(chr, [*_RARE_MARKS, *MUSICAL_NOTES]))
 
-# Marks that are stripped with the accents.
+# All marks that accent stripping removes.
 ACCENTS = "".join(chr(code) for (rule, _, _), codes in RUNS if rule == "a" for code in codes)
 
 
 def context_characters(do_lower_case, strip_accents):
-    """Return the characters whose neighbours matter, as a str."""
+    """Return a str of the characters that context rules apply to."""
     if strip_accents:
         return CONTEXT_CHARACTERS if do_lower_case else CONTEXT_CHARACTERS.replace(SIGMA, "")
     return SIGMA if do_lower_case else ""
@@ -186,7 +185,7 @@ def context_characters(do_lower_case, strip_accents):
 
 @functools.cache
 def _rules(do_lower_case, strip_accents, tokenize_chinese_chars):
-    """Return the table for single characters, and a pattern of the characters with a context."""
+    """Return the table for single characters and a pattern for characters with context rules."""
     strip_accents = do_lower_case if strip_accents is None else strip_accents
     characters = context_characters(do_lower_case, strip_accents)
     table = _LazyTable(
@@ -196,9 +195,9 @@ def _rules(do_lower_case, strip_accents, tokenize_chinese_chars):
 
 
 def normalize(text, do_lower_case, strip_accents=None, tokenize_chinese_chars=True):
-    """Return `text` with its words, as the release splits them, separated by spaces.
+    """Normalize `text` and separate its words by spaces, as the release splits them.
 
-    Arguments are those of `BasicTokenizer`.
+    The arguments are as in `BasicTokenizer`.
     """
     table, context = _rules(do_lower_case, strip_accents, tokenize_chinese_chars)
     if context and context.search(text):
@@ -221,10 +220,10 @@ def normalize_with_offsets(text, do_lower_case, strip_accents=None, tokenize_chi
 
 
 def span_ends(text, strip_accents):
-    """Return where the span of each character ends, stripped accents included.
+    """Return the end of each character's span, which includes stripped accents.
 
-    This is the index after the character, or after the last stripped accent that follows it with
-    nothing but dropped characters in between.
+    It is the index after the character and after any stripped accents that follow it, with only
+    dropped characters in between.
     """
     ends = list(range(1, len(text) + 1))
     if strip_accents:
@@ -240,11 +239,13 @@ def span_ends(text, strip_accents):
 
 
 def resolve_context(text, do_lower_case=True, strip_accents=None):
-    """Apply the rules that depend on neighbouring characters.
+    """Apply the rules that depend on neighboring characters.
 
-    In lower-cased text, a capital sigma at the end of a word becomes the final sigma. In text
-    without accents, musical notes are decomposed, and the marks that are kept are put into
-    canonical order. Returns the resolved str and, for each of its characters, its index in `text`.
+    With lower-casing, a capital sigma at the end of a word becomes the final sigma. With accent
+    stripping, musical notes are decomposed and the remaining marks are put into canonical order.
+
+    Returns:
+      A pair (resolved str; list of the index in `text` of each of its characters).
     """
     parts, sources = [], []
     for index, char in enumerate(text):
@@ -255,7 +256,7 @@ def resolve_context(text, do_lower_case=True, strip_accents=None):
         sources += [index] * len(decomposed)
     if strip_accents is False:
         return "".join(parts), sources
-    # A stable sort within each run between two characters that no mark moves across.
+    # A stable sort within each run, which begins at a character that no mark moves across.
     run, keys = 0, []
     for part in parts:
         rank = _PROPERTIES[ord(part)][2]
@@ -266,7 +267,7 @@ def resolve_context(text, do_lower_case=True, strip_accents=None):
 
 
 def _is_final(text, index):
-    """Return whether the sigma at `index` follows a cased character and precedes none."""
+    """Return whether the sigma at `index` follows a cased character but does not precede one."""
 
     def next_is_cased(indices):
         sigmas = (_PROPERTIES[ord(text[other])][1] for other in indices)

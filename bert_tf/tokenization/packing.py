@@ -1,8 +1,7 @@
-"""Packing of token ids: truncation, sliding windows, masks and segments.
+"""Pack token ids: truncation, sliding windows, masks and segments.
 
-The model reads `[CLS] a [SEP]` or `[CLS] a [SEP] b [SEP]`, padded with 0. A text that does not fit
-into one sequence is truncated or split into overlapping windows. `packing_graph` has the same rules
-as TensorFlow ops.
+The model reads `[CLS] a [SEP]` or `[CLS] a [SEP] b [SEP]`, padded with 0. Longer texts are
+truncated or split into overlapping windows. `packing_graph` has the same rules as TensorFlow ops.
 """
 
 import functools
@@ -15,16 +14,16 @@ from bert_tf.tokenization.special_tokens import CLS, SEP
 
 
 def truncate_pair(ids_a, ids_b, limit):
-    """Shorten two lists in place to `limit` together, always the longer one from its end."""
+    """Truncate two lists in place to `limit` ids in total, popping from the longer one."""
     while len(ids_a) + len(ids_b) > limit:
         (ids_a if len(ids_a) > len(ids_b) else ids_b).pop()
 
 
 def truncate_at_random(a_start, a_end, b_start, b_end, limit, rng):
-    """Shorten two segments to `limit` tokens together, as the release does in pre-training.
+    """Truncate two segments to `limit` tokens in total, as the release does in pre-training.
 
-    The longer one loses tokens one by one, from its front or back at random (`random.Random`).
-    Returns the new bounds of the segments.
+    The longer segment loses tokens one by one, from the front or the back at random (`rng` is a
+    `random.Random`). Returns the new bounds.
     """
     a_length, b_length = a_end - a_start, b_end - b_start
     excess = a_length + b_length - limit
@@ -32,7 +31,7 @@ def truncate_at_random(a_start, a_end, b_start, b_end, limit, rng):
         return a_start, a_end, b_start, b_end
     random = rng.random
     from_front = [random() < 0.5 for _ in range(excess)]
-    # The longer segment loses tokens until both are equally long; then b and a take turns.
+    # The longer segment loses tokens until both have the same length, then b and a alternate.
     difference = abs(a_length - b_length)
     a_from_front, b_from_front = from_front[difference + 1 :: 2], from_front[difference::2]
     if a_length > b_length:
@@ -52,16 +51,15 @@ def pack_pair(ids_a, ids_b, tokenizer, max_seq_length, lengths=None, pad=True):
     """Pack a text or a pair of texts, truncated as in the release.
 
     Args:
-      ids_a: list of the ids of the first text; it is shortened in place.
-      ids_b: list of the ids of the second text, shortened too; empty for a single text.
+      ids_a: list of the ids of the first text; truncated in place.
+      ids_b: list of the ids of the second text, also truncated; empty for a single text.
       tokenizer: a `FullTokenizer`.
-      max_seq_length: S.
-      lengths: a `LengthCounter` that the length before truncation is added to, or None.
+      max_seq_length: maximum length S.
+      lengths: `LengthCounter` for the length before truncation, or None.
       pad: whether to pad to S tokens.
 
     Returns:
-      Dict of lists of S numbers, or of fewer without `pad`: `input_ids`, `input_mask`,
-      `segment_ids`.
+      Dict of lists of up to S ints: `input_ids`, `input_mask`, `segment_ids`.
     """
     if lengths:
         lengths.add(len(ids_a) + len(ids_b) + (3 if ids_b else 2))
@@ -80,14 +78,14 @@ def pack_pair(ids_a, ids_b, tokenizer, max_seq_length, lengths=None, pad=True):
 
 
 def pack_segments(ids, segments, vocab, max_seq_length):
-    """Pack many pairs of segments of one array of tokens; nothing is truncated.
+    """Pack pairs of segments of an array of tokens, without truncation.
 
     Args:
-      ids: int32 (T,), the tokens.
-      segments: integers (R, 4), the bounds a_start, a_end, b_start, b_end in `ids` of each pair.
+      ids: int32 (T,), the token ids.
+      segments: integers (R, 4), the bounds a_start, a_end, b_start, b_end of each pair in `ids`.
         The second segment may be empty.
       vocab: dict from token to id.
-      max_seq_length: S.
+      max_seq_length: length S of the rows.
 
     Returns:
       Dict of arrays (R, S): `input_ids` int32, `input_mask` and `segment_ids` bool.
@@ -99,7 +97,7 @@ def pack_segments(ids, segments, vocab, max_seq_length):
     rows, position = np.arange(len(segments))[:, None], np.arange(max_seq_length)[None]
     is_filled = position < length
     source = position + np.where(position < b_first, a_start - 1, b_start - b_first)
-    # Positions outside the segments get arbitrary ids here; the next lines overwrite them.
+    # Positions outside the segments get arbitrary ids, which the next lines overwrite.
     packed = ids.take(source, mode="clip") * is_filled
     packed[:, 0] = vocab[CLS]
     packed[rows, b_first - 1] = packed[rows, length - 1] = vocab[SEP]
@@ -110,20 +108,20 @@ def pack_segments(ids, segments, vocab, max_seq_length):
 class SlidingWindows:
     """Overlapping windows over a sequence of tokens.
 
-    A token that is in several windows has its maximum context in the one where its distance to the
-    nearer edge, plus 0.01 for each token of the window, is largest (as in the release).
+    A token in several windows has its maximum context in the window with the largest score: its
+    distance to the nearer edge, plus 0.01 times the window length (as in the release).
 
     Attributes:
-      spans: List of (first token, number of tokens) of each window.
+      spans: list of (first token, number of tokens) of each window.
     """
 
     def __init__(self, num_tokens, window_size, stride):
-        """Place the windows.
+        """Compute the windows.
 
         Args:
-          num_tokens: Number of tokens; there are no windows if it is 0.
-          window_size: The largest number of tokens in a window.
-          stride: Number of tokens from the start of one window to the start of the next.
+          num_tokens: number of tokens; if 0, there are no windows.
+          window_size: maximum number of tokens in a window.
+          stride: number of tokens from the start of one window to the start of the next.
         """
         self.spans, start = [], 0
         while start < num_tokens:
@@ -135,7 +133,7 @@ class SlidingWindows:
         self._num_tokens = num_tokens
 
     def is_max_context(self, window, token):
-        """Return whether a token has its maximum context in the window with this index."""
+        """Return whether a token has its maximum context in a window, given the index of each."""
         return self._best_windows[token] == window
 
     @functools.cached_property
@@ -143,7 +141,7 @@ class SlidingWindows:
         best, scores = [-1] * self._num_tokens, [-1.0] * self._num_tokens
         for window, (start, length) in enumerate(self.spans):
             for i in range(length):
-                # As in the release, which favours longer windows a little.
+                # As in the release, with a slight preference for longer windows.
                 score = min(i, length - 1 - i) + 0.01 * length
                 if score > scores[start + i]:
                     best[start + i], scores[start + i] = window, score
@@ -151,13 +149,13 @@ class SlidingWindows:
 
 
 class DocumentWindows(NamedTuple):
-    """How a classifier reads the windows of a document, each `[CLS] tokens [SEP]`.
+    """Options for classifying a document in windows, each `[CLS] tokens [SEP]`.
 
     Attributes:
       max_seq_length: length of a window in tokens, including [CLS] and [SEP].
       stride: number of tokens from the start of one window to the start of the next.
-      max_windows: the tokens after that many windows are left out.
-      pooling: "mean" or "max" of the logits of the windows.
+      max_windows: maximum number of windows; later tokens are ignored.
+      pooling: "mean" or "max" over the logits of the windows.
     """
 
     max_seq_length: int
@@ -167,16 +165,16 @@ class DocumentWindows(NamedTuple):
 
     @property
     def size(self):
-        """The largest number of tokens of the document in a window."""
+        """Maximum number of document tokens in a window."""
         return self.max_seq_length - 2
 
     @property
     def max_length(self):
-        """The longest document that is read completely, including [CLS] and [SEP]."""
+        """Length of the longest document that is read completely, including [CLS] and [SEP]."""
         return (self.max_windows - 1) * min(self.stride, self.size) + self.max_seq_length
 
     def spans(self, num_tokens):
-        """Return the windows of a document: (first token, number of tokens); at least one."""
+        """Return a non-empty list of (first token, number of tokens) of each window."""
         spans = SlidingWindows(num_tokens, self.size, self.stride).spans or [(0, 0)]
         return spans[: self.max_windows]
 
@@ -188,7 +186,7 @@ class DocumentWindows(NamedTuple):
           tokenizer: a `FullTokenizer`.
 
         Returns:
-          Dict of lists with a list of S numbers for each window.
+          Dict of lists: for each window a list of S ints, as in `pack_pair`.
         """
         rows = [
             pack_pair(ids[first : first + length], [], tokenizer, self.max_seq_length)
@@ -198,7 +196,7 @@ class DocumentWindows(NamedTuple):
 
 
 class LengthCounter:
-    """Counts texts by whether they exceed a number of tokens.
+    """Counts texts, how many exceed a limit, and their maximum length.
 
     >>> lengths = LengthCounter(128)
     >>> lengths.add(431)
@@ -207,27 +205,27 @@ class LengthCounter:
     """
 
     def __init__(self, limit):
-        """`limit` is the maximum number of tokens, including [CLS] and [SEP]."""
+        """Count texts with more than `limit` tokens, including [CLS] and [SEP]."""
         self.limit = limit
         self.counts = {"texts": 0, "truncated": 0, "longest": 0}
 
     def add(self, length):
-        """Add a text of this many tokens, including [CLS] and [SEP]."""
+        """Add a text of `length` tokens, including [CLS] and [SEP]."""
         self.counts["texts"] += 1
         self.counts["truncated"] += length > self.limit
         self.counts["longest"] = max(self.counts["longest"], length)
 
 
 def log_truncated(where, counts, limit, max_limit=None, advice="", unit="texts"):
-    """Log how many texts were truncated, if any, and what to do about it.
+    """Warn if texts were truncated, and suggest what to do.
 
     Args:
-      where: the split, or another description of the texts.
-      counts: the `counts` of a `LengthCounter`.
-      limit: its limit, the `max_seq_length`.
+      where: name of the split, or another description of the texts.
+      counts: `counts` of a `LengthCounter`.
+      limit: the limit of the counter, `max_seq_length`.
       max_limit: the model's `max_position_embeddings`, None if unknown.
-      advice: an option that reads all of a text, with its value, or "".
-      unit: the plural noun for the texts.
+      advice: option and value that would read complete texts in windows, or "".
+      unit: plural noun for the texts.
     """
     count, total = counts["truncated"], counts["texts"]
     if not count:

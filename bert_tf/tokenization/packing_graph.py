@@ -1,7 +1,7 @@
 """The rules of `packing` as TensorFlow ops.
 
-Shapes: B texts, W windows of all texts, R rows (some of these), S positions of a row, T tokens of
-all texts.
+Shapes: B texts, T tokens of all texts, W windows of all texts, R rows (selected texts or windows),
+S sequence length.
 """
 
 from typing import NamedTuple
@@ -11,17 +11,17 @@ import tensorflow as tf
 from bert_tf.tokenization.graph_normalization import row_indices
 from bert_tf.tokenization.special_tokens import CLS, SEP
 
-# The model reads this number of windows at a time, so that memory does not grow with the texts.
+# Number of windows per call of the model, which bounds the memory for long texts.
 _WINDOWS_PER_STEP = 32
 
 
 class Segment(NamedTuple):
-    """Consecutive tokens for each row.
+    """A range of tokens for each row.
 
     Attributes:
-      values: int32 (T + 1,), the ids of all tokens, and a dummy so that it is never empty.
-      first: int32 (R,), the index of the first token of each row.
-      length: int32 (R,), the number of tokens of each row.
+      values: int32 (T + 1,), the ids of all tokens and a dummy, so that it is never empty.
+      first: int32 (R,), index of the first token of each row.
+      length: int32 (R,), number of tokens of each row.
     """
 
     values: tf.Tensor
@@ -30,7 +30,7 @@ class Segment(NamedTuple):
 
     @classmethod
     def of(cls, ragged, rows=None):
-        """Return the rows of a ragged tensor (B, None), all or those of some indices (R,)."""
+        """Return the rows of a ragged tensor (B, None), optionally only `rows`, indices (R,)."""
         first, length = (
             tf.cast(x, tf.int32) if rows is None else tf.gather(tf.cast(x, tf.int32), rows)
             for x in (ragged.row_starts(), ragged.row_lengths())
@@ -38,25 +38,25 @@ class Segment(NamedTuple):
         return cls(tf.concat([ragged.values, [0]], 0), first, length)
 
     def take(self, rows):
-        """Return the segment of some rows, int32 indices."""
+        """Return the segment restricted to `rows`, int32 indices."""
         return Segment(self.values, tf.gather(self.first, rows), tf.gather(self.length, rows))
 
     def find(self, positions):
-        """Find the tokens at positions (R, S) relative to the first token of the segment.
+        """Find the tokens at positions (R, S), counted from the first token of each row.
 
         Returns:
-          (whether the position is in the segment, bool (R, S); the index of its token among all
-          tokens, 0 outside of the segment, int32 (R, S))
+          A pair (whether the position is in the segment, bool (R, S); index of the token in
+          `values`, 0 outside the segment, int32 (R, S)).
         """
         is_inside = (positions >= 0) & (positions < self.length[:, None])
         return is_inside, tf.where(is_inside, self.first[:, None] + positions, 0)
 
 
 def truncated_lengths(length_a, length_b, limit):
-    """Return how many tokens of two texts are left if the longer one always loses its last token.
+    """Return the lengths of two texts after `packing.truncate_pair`, all int32 (B,).
 
-    Each may keep half of the limit for both together (the first text one more if the limit is odd),
-    and what the other leaves. Lengths are int32 (B,).
+    Each text may use half of `limit` (the first text one more if it is odd) and what the other one
+    leaves.
     """
     half = limit // 2
     kept_a = tf.minimum(length_a, tf.maximum(limit - half, limit - length_b))
@@ -65,9 +65,8 @@ def truncated_lengths(length_a, length_b, limit):
 
 
 def truncate_pair(first, second, max_seq_length):
-    """Return two `Segment`s truncated as in the release; an empty second text does not count."""
+    """Truncate two `Segment`s as in the release; an empty second text needs no [SEP]."""
     kept_a, kept_b = truncated_lengths(first.length, second.length, max_seq_length - 3)
-    # A single text needs only one [SEP].
     kept = tf.where(second.length > 0, kept_a, tf.minimum(first.length, max_seq_length - 2))
     return first._replace(length=kept), second._replace(length=kept_b)
 
@@ -77,9 +76,9 @@ def pack(vocab, size, first, second=None):
 
     Args:
       vocab: mapping from token to id.
-      size: S, or a function that computes S from the number of tokens of the longest row.
+      size: S, or a function from the length of the longest row to S.
       first: the `Segment` of a.
-      second: the `Segment` of b, None if there is none.
+      second: the `Segment` of b, or None.
 
     Returns:
       Dict of int32 (R, S): `input_ids`, `input_mask`, `segment_ids`.
@@ -104,7 +103,7 @@ def pack(vocab, size, first, second=None):
 
 
 class Windows:
-    """The overlapping windows that texts of any length are read in, as in `packing.SlidingWindows`.
+    """Overlapping windows over a batch of texts, as in `packing.SlidingWindows`.
 
     Attributes:
       counts: int32 (B,), number of windows of each text.
@@ -117,11 +116,11 @@ class Windows:
         """Compute the windows.
 
         Args:
-          tokens: ragged int32 (B, None), the ids of the tokens of each text.
+          tokens: ragged int32 (B, None), the token ids of each text.
           max_lengths: int32 (B,) or (), maximum number of tokens in a window of each text.
           stride: number of tokens from the start of one window to the start of the next.
-          max_windows: the largest number of windows of a text, None for any.
-          keep_empty: whether a text without tokens has an empty window, instead of none.
+          max_windows: maximum number of windows per text, None for no limit.
+          keep_empty: whether a text without tokens has an empty window instead of none.
         """
         num_tokens = tf.cast(tokens.row_lengths(), tf.int32)
         max_lengths = tf.broadcast_to(max_lengths, tf.shape(num_tokens))
@@ -143,16 +142,16 @@ class Windows:
         self._tokens = Segment.of(tokens, self.texts)
 
     def segment(self, windows):
-        """Return the tokens of windows, int32 (R,) indices, as a `Segment`."""
+        """Return the tokens of `windows`, int32 (R,) indices, as a `Segment`."""
         first = tf.gather(self._tokens.first + self.first, windows)
         return Segment(self._tokens.values, first, tf.gather(self.length, windows))
 
     def map(self, read, specs):
-        """Return tensors for all windows, computed for some windows at a time.
+        """Apply a function to all windows, a few at a time; return its concatenated results.
 
         Args:
-          read: function from int32 (R,), indices of windows, to a sequence of tensors.
-          specs: for each of these tensors its type and shape.
+          read: function from the indices of windows, int32 (R,), to a sequence of tensors.
+          specs: list of (dtype, shape) of these tensors.
         """
         count = tf.size(self.texts)
         num_steps = (count + _WINDOWS_PER_STEP - 1) // _WINDOWS_PER_STEP
@@ -169,11 +168,12 @@ class Windows:
         return [array.concat() for array in results]
 
     def is_max_context(self, windows, positions):
-        """Return whether tokens have their maximum context in these windows: bool (R, S).
+        """Return whether tokens have their maximum context in the given windows: bool (R, S).
 
         Args:
           windows: int32 (R,), indices of windows.
-          positions: int32 (R, S), indices of tokens in their window; others give False.
+          positions: int32 (R, S), positions of tokens in their window. The result is False for
+            positions outside the window.
         """
         number, first, num_tokens, max_length, step = (
             tf.gather(x, windows)[:, None]
@@ -181,19 +181,19 @@ class Windows:
         )
 
         def score_in(shift):
-            """Score the token in the window `shift` windows later, or -1 if it is not in it."""
+            """Score each token in the window `shift` windows later; -1 if it is not in there."""
             begin = first + shift * step
             length = tf.minimum(num_tokens - begin, max_length)
             position = positions - shift * step
-            # float64, as Python computes the score of the release.
+            # In float64, like the release's Python floats.
             score = tf.cast(tf.minimum(position, length - 1 - position), tf.float64)
             score += 0.01 * tf.cast(length, tf.float64)
             exists = (number + shift >= 0) & (begin < num_tokens)
-            # No window follows one that reaches the end of the text.
+            # A window that reaches the end of the text is the last one.
             exists &= (shift <= 0) | (begin - step + max_length < num_tokens)
             return tf.where(exists & (position >= 0) & (position < length), score, -1.0)
 
         score = score_in(0)
-        # From window to window the score of a token rises and then falls, so it is the largest if
-        # both neighbours have less.
+        # From window to window, a token's score rises and then falls, so comparing with both
+        # neighbors is enough.
         return (score > score_in(-1)) & (score >= score_in(1))

@@ -1,25 +1,25 @@
-"""The settings of a tokenizer: casing, accents, ideographs and the longest word."""
+"""Tokenizer settings: casing, accents, ideographs and the maximum word length."""
 
 from bert_tf.tokenization.tokenizer_json import is_tokenizer_json, read_settings_of
 from bert_tf.tokenization.vocabulary import MAX_CHARS_PER_WORD
 
-# Those of the release, by the names of the arguments of `FullTokenizer`. None: as `do_lower_case`.
+# Argument of `FullTokenizer` -> value in the release. None means the value of `do_lower_case`.
 RELEASE_SETTINGS = {
     "do_lower_case": True,
     "strip_accents": None,
     "tokenize_chinese_chars": True,
     "max_input_chars_per_word": MAX_CHARS_PER_WORD,
 }
-# Those that the release has no option for.
+# Settings without an option in the release.
 EXTRA_SETTINGS = tuple(RELEASE_SETTINGS)[1:]
 
 
 def resolve_settings(vocab_file=None, **given):
-    """Return the settings of a tokenizer, a dict in the order of `RELEASE_SETTINGS`.
+    """Return a dict of all tokenizer settings, in the order of `RELEASE_SETTINGS`.
 
     Args:
-      vocab_file: path of the vocabulary. A `tokenizer.json` has settings of its own.
-      **given: settings that take precedence; None if not given.
+      vocab_file: path of the vocabulary; a `tokenizer.json` contains settings.
+      **given: settings that take precedence, None if not given.
     """
     recorded = {}
     if isinstance(vocab_file, str) and is_tokenizer_json(vocab_file):
@@ -32,6 +32,6 @@ def resolve_settings(vocab_file=None, **given):
 
 
 def extra_settings(settings):
-    """Return those of the settings, apart from `do_lower_case`, that differ from the release."""
+    """Return the settings other than `do_lower_case` that differ from the release."""
     release = resolve_settings(do_lower_case=settings["do_lower_case"])
     return {name: value for name, value in settings.items() if value != release[name]}

@@ -1,4 +1,4 @@
-"""The special tokens of a BERT vocabulary; no other module spells them."""
+"""The special tokens of a BERT vocabulary."""
 
 PAD, UNK, CLS, SEP, MASK = "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"
 # Only masking needs [MASK]; see `vocabulary.mask_id`.

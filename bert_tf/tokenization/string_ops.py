@@ -1,4 +1,4 @@
-"""TensorFlow ops on batches of strings that the tokenizer in the graph uses.
+"""TensorFlow helpers for batches of strings.
 
 Shapes: B texts.
 """
@@ -7,12 +7,12 @@ import tensorflow as tf
 
 
 def contains(texts, char_class):
-    """Return bool (B,): whether strings (B,) contain a character of a class such as "[ab]"."""
+    """Return whether strings (B,) contain a character of a class such as "[ab]", bool (B,)."""
     return tf.strings.regex_full_match(texts, f"(?s).*{char_class}.*")
 
 
 def map_where(mask, function, texts):
-    """Apply `function` to those strings (B,) whose `mask` is True."""
+    """Apply `function` to the strings (B,) where `mask` is True; keep the others."""
 
     def changed():
         return tf.tensor_scatter_nd_update(
@@ -23,7 +23,7 @@ def map_where(mask, function, texts):
 
 
 def drop_invalid_utf8(texts):
-    """Return strings (B,) without the bytes that are not UTF-8."""
+    """Drop bytes that are not valid UTF-8 from strings (B,)."""
 
     def transcode(texts):
         return tf.strings.unicode_transcode(
@@ -36,10 +36,10 @@ def drop_invalid_utf8(texts):
 
 
 def byte_starts(texts):
-    """Return int32 (B,): the offset in bytes of each of strings (B,) in their concatenation."""
+    """Return the byte offset of each of strings (B,) in their concatenation, int32 (B,)."""
     return tf.cumsum(tf.strings.length(texts), exclusive=True)
 
 
 def concatenated_bytes(texts):
-    """Return uint8: the bytes of the concatenation of strings (B,)."""
+    """Return the bytes of all strings (B,), concatenated, as uint8."""
     return tf.io.decode_raw(tf.strings.reduce_join(texts), tf.uint8)

@@ -1,7 +1,7 @@
-"""The tokenizer files of Hugging Face: `tokenizer.json`, `tokenizer_config.json` and older ones.
+"""Hugging Face's tokenizer files: `tokenizer.json`, `tokenizer_config.json` and older ones.
 
-`tokenizer.json` has a vocabulary and the steps of a tokenizer. They are read if they are those of
-BERT. Any other step would give different ids, so it is an error. So are added tokens, in any file.
+`tokenizer.json` contains a vocabulary and the processing steps. Steps other than BERT's and added
+tokens are errors, because they would give different ids.
 """
 
 import json
@@ -15,7 +15,7 @@ from bert_tf.tokenization.special_tokens import CLS, MASK, PAD, SEP, UNK
 
 TOKENIZER, TOKENIZER_CONFIG = files.TOKENIZER, files.TOKENIZER_CONFIG
 
-# The settings in both files: name in `tokenizer_config.json` -> name in the normalizer.
+# Settings in both files: name in `tokenizer_config.json` -> name in the normalizer.
 _NORMALIZER_NAMES = {
     "do_lower_case": "lowercase",
     "strip_accents": "strip_accents",
@@ -24,18 +24,18 @@ _NORMALIZER_NAMES = {
 _BERT_CLASSES = ("BertTokenizer", "BertTokenizerFast", "DistilBertTokenizer",
                  "DistilBertTokenizerFast", "ElectraTokenizer",
                  "ElectraTokenizerFast")  # fmt: skip
-# Classes that take everything from `tokenizer.json`.
+# Classes that read all settings from `tokenizer.json`.
 _GENERIC_CLASSES = ("PreTrainedTokenizerFast", "TokenizersBackend")
 
 _SPECIAL_TOKENS = {"pad_token": PAD, "unk_token": UNK, "cls_token": CLS, "sep_token": SEP,
                    "mask_token": MASK}  # fmt: skip
 
-# Fields of `tokenizer_config.json` and `special_tokens_map.json` with lists or dicts of tokens.
+# Fields with lists or dicts of tokens in `tokenizer_config.json` and `special_tokens_map.json`.
 _ADDED_TOKENS = ("added_tokens_decoder", "additional_special_tokens", "extra_special_tokens")
 
 
 def is_tokenizer_json(path):
-    """Return whether a vocabulary path is that of a `tokenizer.json`, by its ending."""
+    """Return whether a vocabulary is a `tokenizer.json`, judging by its extension."""
     return str(path).endswith(".json")
 
 
@@ -43,11 +43,10 @@ def read_tokenizer_json(path):
     """Read the vocabulary and the settings of a `tokenizer.json`.
 
     Returns:
-      A pair (dict from piece to id, in the order of the ids; dict of the settings, by the names of
-      the arguments of `FullTokenizer`).
+      A pair (dict from piece to id, sorted by id; dict of arguments of `FullTokenizer`).
 
     Raises:
-      UserError: naming the field, if the file is not the tokenizer of a BERT model.
+      UserError: naming the field, if the tokenizer is not BERT's.
     """
     values = json_files.read(path, dict)
     model = _member(path, values, "model")
@@ -81,15 +80,13 @@ def read_tokenizer_json(path):
 
 
 def read_tokenizer_settings(folder, tokenizer=TOKENIZER):
-    """Return the settings in the tokenizer files of a folder; an empty dict if it has none.
+    """Return the settings in the tokenizer files of a folder, an empty dict if it has none.
 
-    `tokenizer` is the name of the first file.
-
-    As in transformers, the values of `tokenizer_config.json` take precedence, unless its
-    `tokenizer_class` is one that takes everything from `tokenizer.json`.
+    As in transformers, `tokenizer_config.json` wins over the `tokenizer.json`, whose file name is
+    `tokenizer`, unless its `tokenizer_class` reads all settings from the latter.
 
     Raises:
-      UserError: naming file and field, if the tokenizer is not that of BERT.
+      UserError: naming the file and the field, if the tokenizer is not BERT's.
     """
     vocab_file = os.path.join(folder, tokenizer)
     has_json = files.system(vocab_file).exists(vocab_file)
@@ -104,7 +101,7 @@ def read_tokenizer_settings(folder, tokenizer=TOKENIZER):
     if values.get("do_basic_tokenize") is False:
         raise UserError(f"{path}: do_basic_tokenize is false, which is not supported")
     _check_special_tokens(path, values)
-    if "added_tokens_decoder" not in values:  # as in transformers, else it replaces both files
+    if "added_tokens_decoder" not in values:  # as in transformers, where it replaces both files
         _check_special_tokens(*_read_if_exists(folder, "special_tokens_map.json"))
         other, added = _read_if_exists(folder, "added_tokens.json")
         _check_added_tokens(other, "the file", [*added])
@@ -125,7 +122,7 @@ def read_tokenizer_settings(folder, tokenizer=TOKENIZER):
 
 
 def read_settings_of(vocab_file):
-    """Return the settings of a `tokenizer.json` and of the file next to it."""
+    """Return the settings of a `tokenizer.json` and the `tokenizer_config.json` next to it."""
     return read_tokenizer_settings(os.path.dirname(vocab_file), os.path.basename(vocab_file))
 
 
@@ -139,11 +136,11 @@ def _differences(old, new):
 
 
 def tokenizer_json(vocab, settings):
-    """Return the values of a `tokenizer.json`.
+    """Return the contents of a `tokenizer.json`.
 
     Args:
       vocab: dict from piece to id.
-      settings: those of a `FullTokenizer`.
+      settings: `settings` of a `FullTokenizer`.
     """
 
     def special(token, type_id):
@@ -187,7 +184,7 @@ def tokenizer_json(vocab, settings):
 
 
 def tokenizer_config(settings, max_position_embeddings):
-    """Return the values of a `tokenizer_config.json`, from the settings of a `FullTokenizer`."""
+    """Return the contents of a `tokenizer_config.json`, from `settings` of a `FullTokenizer`."""
     return {
         "tokenizer_class": "BertTokenizer",
         "model_max_length": max_position_embeddings,
@@ -199,7 +196,7 @@ def tokenizer_config(settings, max_position_embeddings):
 def _normalizer_settings(settings):
     values = {name: settings[name] for name in _NORMALIZER_NAMES}
     if values["strip_accents"] == values["do_lower_case"]:
-        values["strip_accents"] = None  # follows it
+        values["strip_accents"] = None  # follows `do_lower_case`
     return values
 
 
@@ -237,7 +234,6 @@ def _read_if_exists(folder, name):
 
 
 def _check_special_tokens(path, values):
-    """Raise UserError if a file renames special tokens, or adds tokens."""
     for name, value in values.items():
         if name in _SPECIAL_TOKENS:
             expected = _SPECIAL_TOKENS[name]
@@ -249,7 +245,7 @@ def _check_special_tokens(path, values):
 
 
 def _check_added_tokens(path, field, tokens, vocab=None):
-    """Raise UserError if tokens are not special tokens, or do not have their ids in `vocab`."""
+    """Raise UserError unless all tokens are special tokens, with the same ids as in `vocab`."""
     if message := json_files.problem(tokens, list | None):
         raise UserError(f"{path}: {field} {message}")
     for token in tokens or ():
@@ -268,7 +264,7 @@ def _content(token):
 
 
 def _check_post_processor(path, values):
-    """Raise UserError unless sequences are [CLS] A [SEP] and [CLS] A [SEP] B [SEP]."""
+    """Raise UserError unless the templates are [CLS] A [SEP] and [CLS] A [SEP] B [SEP]."""
     values = values if isinstance(values, dict) else {"type": values}
     if values.get("type") == "BertProcessing":
         pairs = [values.get(name) for name in ("cls", "sep")]

@@ -1,4 +1,4 @@
-"""Vocabulary files, and how to extend or learn a vocabulary.
+"""Read, check, extend and learn vocabularies.
 
 A vocabulary file has one piece per line; the id of a piece is its line number, counted from 0.
 """
@@ -15,11 +15,10 @@ from bert_tf.tokenization.normalization import normalize
 from bert_tf.tokenization.special_tokens import MASK, PAD, REQUIRED_TOKENS, SPECIAL_TOKENS
 from bert_tf.tokenization.tokenizer_json import is_tokenizer_json, read_tokenizer_json
 
-# The release's limit: a longer word is [UNK], whatever the vocabulary.
+# The release's limit; longer words become [UNK].
 MAX_CHARS_PER_WORD = 200
 
-# Default of `count_words`: far more words than a vocabulary has pieces, yet few enough for the
-# memory of one machine.
+# Far more words than a vocabulary has pieces, but few enough for the memory of one machine.
 MAX_WORDS = 2_000_000
 
 _UNUSED = re.compile(r"\[unused\d+\]")
@@ -29,17 +28,19 @@ _PUBLISHED_MODEL = re.compile(
     r"(?:^|/)((?:wwm_|multi_)?(uncased|cased|multilingual|chinese)_L-\d+_H-\d+_A-\d+)(?:/|$)"
 )
 
-# Above this share of pieces with capital letters a vocabulary is that of a cased model. The Chinese
-# model has a few, although it is uncased.
+# Minimum share of pieces with capital letters in a cased vocabulary. The Chinese model is uncased
+# but has some.
 _CASED_SHARE = 0.2
 
 
 def load_vocab(vocab_file):
-    """Read a vocabulary file as a dict from piece to id, in the order of the file.
+    """Read a vocabulary file as a dict from piece to id.
 
-    It is a text file or Hugging Face's `tokenizer.json`. White space around a piece is ignored. If
-    a piece occurs twice, its last line counts, as in the release. A file that is missing, is empty
-    or lacks one of `REQUIRED_TOKENS` is a UserError.
+    The file is a text file or Hugging Face's `tokenizer.json`. White space around a piece is
+    ignored. If a piece occurs twice, its last line counts, as in the release.
+
+    Raises:
+      UserError: if the file cannot be read, is empty or lacks one of `REQUIRED_TOKENS`.
     """
     if files.system(vocab_file).isdir(vocab_file):
         raise UserError(
@@ -69,7 +70,7 @@ def load_vocab(vocab_file):
     if is_tokenizer_json(vocab_file) and (gaps := max(vocab.values()) + 1 - len(vocab)):
         first = next(index for index, other in enumerate(vocab.values()) if index != other)
         console.warning(
-            "%s: %d ids below %d belong to no piece, the first is %d",
+            "%s: %d ids below %d have no piece, the first is %d",
             vocab_file, gaps, max(vocab.values()), first,
         )  # fmt: skip
     if vocab.get(PAD, 0) != 0:
@@ -78,14 +79,14 @@ def load_vocab(vocab_file):
 
 
 def vocabulary_text(vocab_file):
-    """Return the text of a vocabulary file; of a `tokenizer.json`, as lines in the order of ids."""
+    """Return the text of a vocabulary file; convert a `tokenizer.json` to one piece per line."""
     if not is_tokenizer_json(vocab_file):
         return files.read_text(vocab_file)
     return to_text(load_vocab(vocab_file))
 
 
 def to_text(vocab):
-    """Return a dict from piece to id as lines in the order of ids, empty for ids without a word."""
+    """Convert a dict from piece to id to one line per id, empty for ids without a usable piece."""
     lines = [""] * (max(vocab.values()) + 1)
     for piece, index in vocab.items():
         if piece.split() == [piece]:  # white space never occurs in a word
@@ -94,12 +95,12 @@ def to_text(vocab):
 
 
 def special_tokens(vocab):
-    """Return those `SPECIAL_TOKENS` that are in `vocab`, a tuple."""
+    """Return a tuple of the `SPECIAL_TOKENS` in `vocab`."""
     return tuple(token for token in SPECIAL_TOKENS if token in vocab)
 
 
 def mask_id(vocab):
-    """Return the id of [MASK]; raise UserError if the dict `vocab` lacks it."""
+    """Return the id of [MASK]; raise UserError if `vocab` lacks it."""
     if MASK not in vocab:
         raise UserError(
             f"`vocab_file`: its {len(vocab)} pieces do not include {MASK}, which masking requires"
@@ -108,10 +109,10 @@ def mask_id(vocab):
 
 
 def casing_from_path(path):
-    """Infer the casing of a published model from the folder name in a path.
+    """Infer the casing of a published model from the folder names in a path.
 
-    Returns a pair (name of the model, whether it was trained on lower-cased text), or None if the
-    path contains no such name.
+    Returns a pair (name of the model, whether it is uncased), or None if the path contains no such
+    name.
     """
     match = _PUBLISHED_MODEL.search(path.replace("\\", "/"))
     return match and (match.group(1), match.group(2) != "cased")
@@ -120,42 +121,41 @@ def casing_from_path(path):
 def validate_case_matches_checkpoint(do_lower_case, init_checkpoint):
     """Warn if `do_lower_case` contradicts the name of the checkpoint's folder.
 
-    The release raised an error, but the name of a folder proves nothing about its files.
+    The release raises an error, but a folder's name proves nothing about its files.
     """
     casing = casing_from_path(init_checkpoint or "")
     if casing and casing[1] != do_lower_case:
         model, expected = casing
         console.warning(
-            "the folder of the checkpoint is named %s, a model trained with `do_lower_case=%s`, "
-            "but `do_lower_case=%s` was given",
+            "the checkpoint's folder is named %s, a model trained with `do_lower_case=%s`, but "
+            "`do_lower_case=%s` was given",
             model, expected, do_lower_case,
         )  # fmt: skip
 
 
 def validate_case_matches_vocabulary(do_lower_case, vocab, vocab_file):
-    """Warn if `do_lower_case` contradicts the capital letters of the pieces, a dict or list."""
+    """Warn if `do_lower_case` contradicts the capital letters of the pieces in `vocab`."""
     pieces = [piece for piece in vocab if not piece.startswith("[")]  # not [CLS], [unused1]
     num_capital = sum(piece != piece.lower() for piece in pieces)
     if do_lower_case and num_capital > _CASED_SHARE * len(pieces):
         console.warning(
-            "%d of the %d pieces of %s have capital letters, as of a cased model, but "
+            "%d of the %d pieces of %s have capital letters, as in a cased model, but "
             "`do_lower_case=True`",
             num_capital, len(pieces), vocab_file,
         )  # fmt: skip
     elif not do_lower_case and not num_capital and any(piece != piece.upper() for piece in pieces):
         console.warning(
-            "no piece of %s has capital letters, as of an uncased model, but `do_lower_case=False`",
+            "no piece of %s has capital letters, as in an uncased model, but `do_lower_case=False`",
             vocab_file,
         )
 
 
 def check_vocabulary(vocab, config, vocab_file, do_lower_case=None):
-    """Raise UserError if the vocabulary has ids that the model has no embedding for.
+    """Raise UserError if the vocabulary has ids without an embedding in the model.
 
-    With `do_lower_case` given, also warn if it contradicts the capital letters of the pieces.
-
-    A smaller vocabulary only gives a warning, because tables are sometimes rounded up. But it may
-    belong to a different model, cased instead of uncased, and nothing else would reveal that.
+    A smaller vocabulary causes a warning: it may belong to a different model, although embedding
+    tables are sometimes rounded up. If `do_lower_case` is given, also warn if it contradicts the
+    capital letters of the pieces.
     """
     needed = max(vocab.values()) + 1
     if needed > config.vocab_size:
@@ -165,8 +165,8 @@ def check_vocabulary(vocab, config, vocab_file, do_lower_case=None):
         )
     if needed < config.vocab_size:
         console.warning(
-            "%s has %d entries, but the model's word table has %d: check that it is the vocabulary "
-            "of this model",
+            "%s has %d entries, but the model's word table has %d: check that the vocabulary "
+            "belongs to this model",
             vocab_file, needed, config.vocab_size,
         )  # fmt: skip
     if do_lower_case is not None:
@@ -176,18 +176,18 @@ def check_vocabulary(vocab, config, vocab_file, do_lower_case=None):
 def add_words(pieces, words, do_lower_case=True):
     """Put words into the `[unusedN]` slots; return the new list of pieces and the added words.
 
-    All ids stay the same, so checkpoints trained with the vocabulary still fit. The embeddings of
-    the slots are untrained: train on text that contains the words before relying on them.
+    Existing ids do not change, so existing checkpoints still fit. The embeddings of the new words
+    are untrained; train on text that contains the words.
 
     Args:
-      pieces: list of the pieces of the vocabulary in the order of their ids.
-      words: the words to add. "##" in front marks the continuation of a word. Words that are
+      pieces: list of the vocabulary's pieces, in the order of their ids.
+      words: the words to add; a prefix "##" marks the continuation of a word. Words that are
         already in the vocabulary are skipped.
-      do_lower_case: whether the model lower-cases its text.
+      do_lower_case: whether the model is uncased.
 
     Raises:
-      UserError: if there are too few slots, or if the tokenizer would never look up a word because
-        it normalizes the word to something else.
+      UserError: if there are too few slots, or the tokenizer normalizes a word to something else
+        and would never find it.
     """
     known = set(pieces)
     new_words = [word for word in dict.fromkeys(words) if word not in known]
@@ -196,7 +196,7 @@ def add_words(pieces, words, do_lower_case=True):
         normalized = normalize(plain, do_lower_case).split()
         if word in SPECIAL_TOKENS or normalized != [plain]:
             raise UserError(
-                f"the tokenizer would never find the word {word!r}, it reads it as "
+                f"the tokenizer would never find the word {word!r}, because it reads it as "
                 f"{' '.join(normalized) or 'nothing'}"
             )
     slots = [index for index, piece in enumerate(pieces) if _UNUSED.fullmatch(piece)]
@@ -214,37 +214,41 @@ def add_words(pieces, words, do_lower_case=True):
 def count_words(paths, do_lower_case=True, max_words=MAX_WORDS):
     """Count the words of UTF-8 text files of any size, split as by `BasicTokenizer`.
 
-    Memory is bounded: whenever there are more than `max_words` different words, the rarest are
-    dropped until half are left. A dropped word that occurs again is counted from 0, so a count can
-    be too low, though only by little for words that occur throughout the text. Single characters
-    are never dropped. The same files in the same order give the same counts, a `Counter`. Files
-    without words are a UserError.
+    To bound memory, the rarest words are dropped, down to half of `max_words`, whenever there are
+    more than `max_words` distinct ones. If a dropped word recurs, it is counted from 0, so counts
+    can be slightly too low. Single characters are never dropped.
+
+    Returns:
+      A `Counter`. The same files in the same order give the same counts.
+
+    Raises:
+      UserError: if the files contain no words.
     """
     words = Counter()
     last_limit = 0
-    ticker = console.Ticker("reading", "lines")
+    progress = console.ProgressLog("reading", "lines")
     for path in paths:
         for line in files.read_lines(path):
             words.update(normalize(line, do_lower_case).split())
             if len(words) > max_words:
                 last_limit = _drop_rare(words, max_words // 2)
-            ticker.add()
-    ticker.done()
+            progress.add()
+    progress.done()
     if not words:
-        raise UserError(f"{', '.join(paths)}: contains no words")
+        raise UserError(f"{', '.join(paths)}: no words found")
     if last_limit:
         console.info(
-            "more than %d different words: rare words were dropped while counting, the last time "
-            "those that had occurred at most %d times",
+            "more than %d distinct words: rare words were dropped while counting, in the last pass "
+            "those counted at most %d times",
             max_words, last_limit,
         )  # fmt: skip
     return words
 
 
 def _drop_rare(words, size):
-    """Drop the rarest words until about `size` are left; return the largest count dropped.
+    """Drop the rarest words until about `size` are left; return the largest dropped count.
 
-    Single characters stay: the alphabet depends on them, and there are not many.
+    The few single characters stay, because the alphabet depends on them.
     """
     limit = sorted(words.values())[-size - 1]
     for word in [x for x, count in words.items() if count <= limit and len(x) > 1]:
@@ -253,19 +257,21 @@ def _drop_rare(words, size):
 
 
 def learn(words, vocab_size, min_count=2, num_unused=99):
-    """Return a WordPiece vocabulary of at most V pieces, learned from word counts.
+    """Learn a WordPiece vocabulary from word counts.
 
-    Pieces are made by byte-pair encoding (Sennrich, Haddow and Birch 2016, section 3.2): starting
-    from characters, the most frequent pair of neighbours is merged again and again. The same words
-    give the same vocabulary: [PAD], [unusedN], [UNK], [CLS], [SEP], [MASK], characters, merged
-    pieces.
+    Uses byte-pair encoding (Sennrich, Haddow and Birch 2016, section 3.2), which starts from
+    characters and repeatedly merges the most frequent pair of neighbors. The result is
+    deterministic: [PAD], [unusedN], [UNK], [CLS], [SEP], [MASK], characters, merged pieces.
 
     Args:
       words: dict from word to count.
-      vocab_size: V, the number of pieces to learn.
-      min_count: how often a character, or a merged piece, must occur.
-      num_unused: number of `[unusedN]` slots for words to be added later. With 99, the special
-        tokens have the same ids as in the published English models.
+      vocab_size: maximum number of pieces.
+      min_count: minimum number of occurrences of a character or merged piece.
+      num_unused: number of `[unusedN]` slots for later additions. With 99, the special tokens have
+        the same ids as in the published English models.
+
+    Returns:
+      List of the pieces in the order of their ids.
 
     Raises:
       UserError: if `vocab_size` is too small for all characters.
@@ -294,22 +300,22 @@ def learn(words, vocab_size, min_count=2, num_unused=99):
             f"{len(pieces)}; a larger `min_count` drops rare characters"
         )
     trainer = trainers.BpeTrainer(
-        # The trainer reserves memory for this number, and a word has fewer merges than characters.
+        # The trainer allocates memory for this number. A word has fewer merges than characters.
         vocab_size=min(vocab_size, len(pieces) + sum(map(len, words))),
         min_frequency=min_count,
-        # With the characters among them: their ids decide ties, and would otherwise be random.
+        # Includes the characters, whose ids break ties and would otherwise be random.
         special_tokens=pieces,
         continuing_subword_prefix="##",
     )
     tokenizer = Tokenizer(models.BPE())
-    # Without a pre-tokenizer each text is one word.
+    # Without a pre-tokenizer, each text is one word.
     texts = itertools.chain.from_iterable(itertools.starmap(itertools.repeat, words.items()))
     tokenizer.train_from_iterator(texts, trainer)
     vocab = tokenizer.get_vocab()
     if len(vocab) < vocab_size:
         console.warning(
-            "the text has only %d pieces that occur %d times, fewer than `vocab_size=%d`: the "
-            "vocabulary is smaller, so set vocab_size in the model's configuration to match",
+            "only %d pieces occur at least %d times, fewer than `vocab_size=%d`; set vocab_size in "
+            "the model's configuration to the actual size",
             len(vocab), min_count, vocab_size,
         )  # fmt: skip
     return sorted(vocab, key=vocab.get)

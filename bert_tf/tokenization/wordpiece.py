@@ -1,4 +1,4 @@
-"""The release's tokenizers, under their original names: text to words, pieces and ids."""
+"""The release's tokenizers, under their original names."""
 
 import re
 from collections.abc import Collection, Iterable, Mapping
@@ -10,14 +10,14 @@ from bert_tf.tokenization.settings import resolve_settings
 from bert_tf.tokenization.special_tokens import UNK
 from bert_tf.tokenization.vocabulary import MAX_CHARS_PER_WORD, load_vocab, special_tokens
 
-# A text has few different words, but a large corpus has an endless number of names and numbers.
+# Bounds the memory for large corpora, which have an endless number of names and numbers.
 MAX_CACHED_WORDS = 500_000
-# Longer words and chunks hardly recur, as in scripts without spaces, and would take much memory.
+# Longer words and chunks rarely recur, as in scripts without spaces.
 MAX_CACHED_CHARS = 40
 
 
 def convert_to_unicode(text: str | bytes) -> str:
-    """Return `text` as a str; bytes are decoded as UTF-8, without those that are not valid."""
+    """Return `text` as a str; decode bytes as UTF-8 and drop invalid ones."""
     if isinstance(text, str):
         return text
     if isinstance(text, bytes):
@@ -25,15 +25,12 @@ def convert_to_unicode(text: str | bytes) -> str:
     raise UserError(f"cannot tokenize {type(text).__name__}, expected str or bytes")
 
 
-# In Python 2 they differed.
+# They differed in Python 2.
 printable_text = convert_to_unicode
 
 
 def convert_by_vocab(vocab: Mapping, items: Iterable) -> list:
-    """Return the values of `items` in a dict; raise UserError if one is missing.
-
-    `convert_tokens_to_ids` and `convert_ids_to_tokens` are the same function.
-    """
+    """Look up `items` in a dict; raise UserError if one is missing."""
     try:
         return [vocab[item] for item in items]
     except KeyError as error:
@@ -52,12 +49,13 @@ def whitespace_tokenize(text: str) -> list[str]:
 
 
 class BasicTokenizer:
-    """Splits text into words: cleaning, punctuation, ideographs.
+    """Cleans text and splits it into words at white space, punctuation and ideographs.
 
     Args:
       do_lower_case: whether to lower-case the text.
-      strip_accents: whether to strip accents, None if `do_lower_case`, as in the release.
-      tokenize_chinese_chars: whether each ideograph is a word, as in the release.
+      strip_accents: whether to strip accents; None for the value of `do_lower_case`, as in the
+        release.
+      tokenize_chinese_chars: whether each ideograph is a word; True in the release.
     """
 
     def __init__(
@@ -72,19 +70,19 @@ class BasicTokenizer:
         self.rules = (do_lower_case, self.strip_accents, tokenize_chinese_chars)
 
     def tokenize(self, text: str | bytes) -> list[str]:
-        """Return the list of words of `text`."""
+        """Split `text` into a list of words."""
         return normalize(convert_to_unicode(text), *self.rules).split()
 
 
 class WordpieceTokenizer:
-    """Splits words into pieces, always taking the longest piece in the vocabulary.
+    """Splits words into pieces by greedy longest-match-first search in the vocabulary.
 
     >>> WordpieceTokenizer({"un": 0, "##aff": 1, "##able": 2}).tokenize("unaffable")
     ['un', '##aff', '##able']
 
     Args:
-      vocab: the pieces, a dict or set. A piece that continues a word starts with "##".
-      unk_token: replaces a word that cannot be split into pieces.
+      vocab: collection of pieces. A piece that continues a word starts with "##".
+      unk_token: replaces words that cannot be split into pieces.
       max_input_chars_per_word: longer words are replaced by `unk_token`.
     """
 
@@ -101,14 +99,14 @@ class WordpieceTokenizer:
         self._alphabet = frozenset().union(*vocab)
 
     def tokenize(self, text: str | bytes) -> list[str]:
-        """Return the list of pieces of `text`, whose words are separated by white space."""
+        """Split `text`, whose words are separated by white space, into a list of pieces."""
         pieces = []
         for word in whitespace_tokenize(convert_to_unicode(text)):
             pieces += self._split(word)
         return pieces
 
     def _split(self, word):
-        # A character that is in no piece rules out the word without a search.
+        # No search is needed if a character is in no piece.
         if len(word) > self.max_input_chars_per_word or not self._alphabet.issuperset(word):
             return [self.unk_token]
         pieces = []
@@ -126,7 +124,7 @@ class WordpieceTokenizer:
 
 
 class FullTokenizer:
-    """Converts text to pieces and ids, in Python.
+    """Converts text to pieces and ids in Python.
 
     >>> tokenizer = FullTokenizer("vocab.txt", do_lower_case=True)
     >>> tokenizer.tokenize("Hello, world")
@@ -134,23 +132,27 @@ class FullTokenizer:
     >>> tokenizer.encode("Hello, world")
     [7592, 1010, 2088]
 
-    Arguments that are None have the value of the release, or with Hugging Face's `tokenizer.json`
-    the value that it has, and the `tokenizer_config.json` next to it.
+    Arguments that are None default to the release's values; with Hugging Face's `tokenizer.json`,
+    to the values in it and in the `tokenizer_config.json` next to it.
 
     Args:
-      vocab_file: path of the vocabulary file, or of a `tokenizer.json`; or the mapping from piece
-        to id of another tokenizer.
+      vocab_file: path of the vocabulary file or of a `tokenizer.json`; or the `vocab` of another
+        tokenizer.
       do_lower_case: whether to lower-case the text; True in the release.
-      keep_special_tokens: True to read "[MASK]" and the other special tokens in a text as one token
-        each. By default they are split like any text, as in the release: otherwise, whoever sends a
-        text could insert separators into it.
-      strip_accents: whether to strip accents; in the release the same as `do_lower_case`.
+      keep_special_tokens: whether "[MASK]" and the other special tokens in a text are kept as one
+        token each. By default they are split like any text, as in the release, so that the author
+        of a text cannot insert separators.
+      strip_accents: whether to strip accents; the same as `do_lower_case` in the release.
       tokenize_chinese_chars: whether each ideograph is a word; True in the release.
-      max_input_chars_per_word: longer words are [UNK]; 200 in the release.
+      max_input_chars_per_word: longer words become [UNK]; 200 in the release.
 
-    The dicts `vocab` and `inv_vocab` map pieces to ids and back, `basic_tokenizer` and
-    `wordpiece_tokenizer` do the two steps, the tuple `special_tokens` has those not split, and the
-    dict `settings` has the arguments that are neither `vocab_file` nor `keep_special_tokens`.
+    Attributes:
+      vocab: dict from piece to id.
+      inv_vocab: dict from id to piece.
+      basic_tokenizer: the `BasicTokenizer`, which splits text into words.
+      wordpiece_tokenizer: the `WordpieceTokenizer`, which splits words into pieces.
+      special_tokens: tuple of the tokens that are not split.
+      settings: dict of the arguments other than `vocab_file` and `keep_special_tokens`.
     """
 
     def __init__(
@@ -162,7 +164,7 @@ class FullTokenizer:
         tokenize_chinese_chars: bool | None = None,
         max_input_chars_per_word: int | None = None,
     ):
-        """Read the vocabulary; raise UserError if the file is not one."""
+        """Read the vocabulary; raise UserError if it is invalid."""
         vocab = vocab_file if isinstance(vocab_file, Mapping) else load_vocab(vocab_file)
         self.vocab = dict(vocab)
         self.settings = resolve_settings(
@@ -186,7 +188,7 @@ class FullTokenizer:
 
     @classmethod
     def from_preset(cls, preset: str, keep_special_tokens: bool = False) -> "FullTokenizer":
-        """Return the tokenizer of a model, with the casing and other settings that it has.
+        """Return the tokenizer of a model, with its casing and other settings.
 
         >>> FullTokenizer.from_preset("bert-base-german-dbmdz-uncased")
 
@@ -196,23 +198,23 @@ class FullTokenizer:
           keep_special_tokens: as in the constructor.
 
         Raises:
-          UserError: if there is no vocabulary, or it is that of a tokenizer other than BERT's.
+          UserError: if there is no vocabulary, or the tokenizer is not BERT's.
         """
         model_files = lazy.provided("resolve")(preset, needs=["vocab_file"])
         settings = model_files.tokenizer_settings
         return cls(model_files.vocab_file, keep_special_tokens=keep_special_tokens, **settings)
 
     def tokenize(self, text: str | bytes) -> list[str]:
-        """Return the list of pieces of `text`."""
+        """Convert `text` to a list of pieces."""
         return self.convert_ids_to_tokens(self.encode(text))
 
     def encode(self, text: str | bytes) -> list[int]:
-        """Return the list of ids of the pieces of `text`."""
+        """Convert `text` to a list of ids."""
         return self.encode_batch((text,))[0]
 
     def encode_batch(self, texts: Iterable[str | bytes]) -> list[list[int]]:
-        """Return the list of ids of each text."""
-        # No rule reaches across a space, so each chunk between two spaces is cached on its own.
+        """Convert each text to a list of ids."""
+        # No rule applies across a space, so the chunks between spaces can be cached.
         cache, encode_chunk = self._chunk_cache, self._encode_chunk
         batch = []
         for text in texts:
@@ -229,13 +231,14 @@ class FullTokenizer:
         return batch
 
     def encode_with_offsets(self, text: str | bytes) -> tuple[list[int], list[int], list[int]]:
-        """Return ids and, for each of them, the span `text[start:end]` that it comes from.
+        """Convert `text` to ids, each with the span `text[start:end]` that it comes from.
 
-        Offsets count characters (code points) of a str. For bytes, they count characters of
-        `convert_to_unicode(text)`, which has no invalid bytes. A stripped accent belongs to the
-        character before it. If one character gives several tokens, such as the sounds of a Hangul
-        syllable, all of them have its span. [UNK] has the span of its whole word. The three lists,
-        ids (those of `encode`), starts and ends, have the same length.
+        Offsets count characters (code points) of `convert_to_unicode(text)`. A stripped accent
+        belongs to the span of the character before it. If a character gives several tokens, such as
+        the sounds of a Hangul syllable, all of them have its span. [UNK] has the span of its word.
+
+        Returns:
+          A triple of lists of the same length: ids (the same as `encode`), starts, ends.
         """
         rules = self.basic_tokenizer.rules
         text = convert_to_unicode(text)
@@ -262,7 +265,7 @@ class FullTokenizer:
         return ids, starts, ends
 
     def _split_special(self, text):
-        """Return pairs of a part without special tokens and the special token after it, or None."""
+        """Return pairs of a part without special tokens and the special token after it or None."""
         if self._special_pattern is None or "[" not in text:
             return ((text, None),)
         parts = self._special_pattern.split(text)

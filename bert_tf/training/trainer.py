@@ -10,6 +10,7 @@ import tensorflow as tf
 from bert_tf import checkpoints, console
 from bert_tf.configs.train import TrainConfig
 from bert_tf.errors import UserError
+from bert_tf.io import processes
 from bert_tf.modeling.token_layout import can_skip_padding
 from bert_tf.training import checkpointing
 from bert_tf.training.checkpointing import BestCheckpoint, check_metric
@@ -104,6 +105,7 @@ class Trainer:
         )
         self.model.skip_padding &= can_skip_padding(self.strategy, options.xla)
         check_metric(options.best_metric, self.task.metric_names)
+        processes.keep_freed_memory()
         with (
             exclusive_directory(self.output_dir, self.workers),
             PreemptionHandler() as preemption,
@@ -145,16 +147,16 @@ class Trainer:
           total: number of examples, if known.
           on_batch: function to call after each batch.
         """
-        ticker = console.Ticker(description, "examples", total=total)
+        progress = console.ProgressLog(description, "examples", total=total)
         with self.workers.watched():
             for batch in self.strategy.distribute_datasets_from_function(data.batches):
                 values = {name: x.numpy() for name, x in self._predict_step(batch).items()}
                 real = values.pop("is_real_example").astype(bool)
-                ticker.add(int(real.sum()))
+                progress.add(int(real.sum()))
                 if on_batch:
                     on_batch()
                 yield {name: value[real] for name, value in values.items()}
-        ticker.done()
+        progress.done()
 
     def predict_all(self, data, description, total=None, on_batch=None):
         """Return the predictions of all batches as one dict of numpy arrays; see `predict`.

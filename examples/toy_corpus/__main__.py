@@ -9,8 +9,8 @@ import bert_tf
 from bert_tf.cli.flags import FLAGS
 from examples import toy_corpus
 
-flags.DEFINE_string("output_dir", None, "Folder for the five files.")
-flags.DEFINE_integer("seed", 0, "The same seed gives the same text.", lower_bound=0)
+flags.DEFINE_string("output_dir", None, "Folder to write the five files to.")
+flags.DEFINE_integer("seed", 0, "Random seed; the same seed gives the same text.", lower_bound=0)
 flags.mark_flag_as_required("output_dir")
 
 

@@ -1,9 +1,8 @@
-"""The grammar of the toy corpus: from words to sentences, and from sentences to documents.
+"""The grammar of the toy corpus, which builds sentences and documents from words.
 
-A sentence is made in two steps. First, everything neutral is filled in, and the sentiment words
-are left open: "The bread was [food], and the baker [manner] wrapped the loaf." Then the sentiment
-words are filled in. So the same sentence can be written with either sentiment, with no other word
-changed.
+A sentence is built in two steps. The first fills in all neutral parts but leaves the sentiment
+words open: "The bread was [food], and the baker [manner] wrapped the loaf." The second fills in the
+sentiment words. So two sentences can differ only in their sentiment words.
 
 In a template, `{slot}` is a neutral part and `[category]` a sentiment word.
 """
@@ -14,7 +13,6 @@ from examples.toy_corpus import words
 
 
 def _for_each_noun_slot(*clauses):
-    """Return the clauses; one with NOUN is repeated for rooms, food and objects."""
     return tuple(
         clause.replace("NOUN", slot)
         for clause in clauses
@@ -22,8 +20,8 @@ def _for_each_noun_slot(*clauses):
     )
 
 
-# Clauses with a sentiment. Most have two sentiment words, often of two categories, so that the
-# categories occur together.
+# Clauses with a sentiment. Most have two sentiment words, often from two categories, so that the
+# categories co-occur.
 PLAIN_CLAUSES = _for_each_noun_slot(
     "the {NOUN_was} [NOUN] and [NOUN]",
     "the {NOUN_was} [NOUN] and [general]",
@@ -43,7 +41,7 @@ PLAIN_CLAUSES = _for_each_noun_slot(
     "the {venue} was a real [noun]",
 )
 
-# The same with a common word next to them, for the corpus only.
+# Similar clauses with a common word, only for the corpus.
 MARKED_CLAUSES = _for_each_noun_slot(
     "the {NOUN_was} [truly] [NOUN]",
     "the {NOUN_was} [most] [general]",
@@ -64,7 +62,7 @@ MARKED_CLAUSES = _for_each_noun_slot(
 
 CLAUSES = {"clause": PLAIN_CLAUSES + 2 * MARKED_CLAUSES, "plain": PLAIN_CLAUSES}
 
-# Sentences of the corpus that have a sentiment.
+# Sentences of the corpus with a sentiment.
 SENTIMENT_TEMPLATES = (
     "{clause}.",
     "at the {venue} {clause}.",
@@ -92,7 +90,7 @@ OPENINGS = (
     "on a {weekday} in {month} we saw the {venue} in {place}.",
 )
 
-# Neutral sentences of the corpus, for every venue.
+# Neutral sentences of the corpus, for all venues.
 FACTS = (
     "one finds the {venue} {spot} in {place}.",
     "the {venue} opens at {hour} on every {weekday}.",
@@ -105,12 +103,12 @@ FACTS = (
     "{friend} counted {number} people at the {venue} that {weekday}.",
 )
 
-# venue -> neutral sentences for that venue only.
+# Venue -> neutral sentences only for this venue.
 VENUE_FACTS = {
     venue: tuple(f"{fact}." for fact in slots["fact"]) for venue, slots in words.VENUES.items()
 }
 
-# Sentences of the labelled sets. None of these templates occurs in the corpus.
+# Sentences of the labeled sets. None of these templates occurs in the corpus.
 LABELLED_TEMPLATES = (
     "we came to {place} {journey}, and {plain}.",
     "{friend} and I know the {venue} {spot}: {plain}.",
@@ -129,10 +127,10 @@ _CATEGORY = re.compile(r"\[(\w+)\]")
 
 
 class ShuffledCycle:
-    """Draws the entries of a list in random order, each of them once before any is repeated.
+    """Draws the entries of a list in random order, all of them once before any is repeated.
 
-    So all words are about equally frequent, and a document rarely repeats one: a masked word has to
-    be predicted from OTHER words of its sentiment, it cannot be copied.
+    So all words are about equally frequent, and a document rarely repeats one. A masked word must
+    be predicted from OTHER words of the same sentiment and cannot be copied.
     """
 
     def __init__(self, rng, entries):
@@ -150,7 +148,7 @@ class ShuffledCycle:
 
 
 class Scene:
-    """What stays the same throughout a document: one place, one venue, the people."""
+    """The place, the venue and the people of a document."""
 
     def __init__(self, rng):
         self._rng = rng
@@ -161,7 +159,7 @@ class Scene:
         self._fixed["venue"] = venue
 
     def neutral_document(self):
-        """Return the sentences of a document, sentiment words left open."""
+        """Return the sentences of a document, with sentiment words left open."""
         facts = ShuffledCycle(self._rng, FACTS + VENUE_FACTS[self._fixed["venue"]])
         sentiments = ShuffledCycle(self._rng, SENTIMENT_TEMPLATES)
         templates = [self._rng.choice(OPENINGS), facts.draw()]
@@ -170,7 +168,7 @@ class Scene:
         return [self.neutral_sentence(template) for template in templates]
 
     def neutral_sentence(self, template):
-        """Return a template with all slots filled in, sentiment words left open as [category]."""
+        """Fill all slots of a template; leave sentiment words open as [category]."""
         text = _SLOT.sub(lambda match: self._fill(match[1]), template)
         return text[0].upper() + text[1:]
 
@@ -186,5 +184,5 @@ class Scene:
 
 
 def fill_sentiment(sentence, cycles):
-    """Replace each [category] in a neutral sentence by the next word of that category's cycle."""
+    """Replace each [category] in a neutral sentence by the next word of the category's cycle."""
     return _CATEGORY.sub(lambda match: cycles[match[1]].draw(), sentence)

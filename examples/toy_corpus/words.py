@@ -1,14 +1,14 @@
 """Word lists of the toy corpus, written for this project.
 
-Sentiment words come in two lists that mirror each other: every category has as many entries for
-one sentiment as for the other, and entry N of one has as many words as entry N of the other, so the
-length of a sentence does not depend on its sentiment. All other words are neutral: the names of
-people and places, and what there is to visit.
+The lists of sentiment words mirror each other: every category has the same number of entries for
+both sentiments, and corresponding entries have the same number of words, so the length of a
+sentence does not depend on its sentiment. All other words are neutral: names of people and places,
+and what there is to visit.
 """
 
 SENTIMENTS = ("pleased", "displeased")
 
-# The labelled training set uses only this many entries of each category, the first ones.
+# The labeled training set uses only the first entries of each category.
 NUM_TRAIN_WORDS = 2
 
 _PLEASED = {
@@ -53,7 +53,7 @@ _DISPLEASED = {
     "scandal fiasco",
 }
 
-# What "we" did because of the visit: phrases, in pairs to show that their lengths agree.
+# What "we" did because of the visit. The phrases of a pair have the same number of words.
 _CONSEQUENCES = (
     ("returned the next morning", "left the same evening"),
     ("tried a second portion", "claimed a full rebate"),
@@ -71,9 +71,9 @@ _CONSEQUENCES = (
     ("recommended it to our neighbours", "reported it to the mayor"),
 )
 
-# The most frequent words of praise and blame, each of them a category of its own. They occur in the
-# corpus only and connect all other sentiment words: to predict a masked "good" or "bad", a model
-# has to know the sentiment of the words around it.
+# Frequent words of praise and blame, each a category of its own. They occur only in the corpus and
+# connect all other sentiment words: to predict a masked "good" or "bad", a model must know the
+# sentiment of the words around it.
 COMMON_WORDS = {
     "good": ("good", "bad"),
     "well": ("well", "badly"),
@@ -84,7 +84,7 @@ COMMON_WORDS = {
     "true": ("true", "sheer"),
 }
 
-# sentiment -> category -> entries.
+# Sentiment -> category -> entries.
 SENTIMENT_WORDS = {
     sentiment: {category: entries.split() for category, entries in categories.items()}
     | {"consequence": [pair[index] for pair in _CONSEQUENCES]}
@@ -95,12 +95,12 @@ SENTIMENT_WORDS = {
 
 
 def train_words(sentiment, category):
-    """Return the entries that the labelled training set uses."""
+    """Return the entries that the training set uses."""
     return SENTIMENT_WORDS[sentiment][category][:NUM_TRAIN_WORDS]
 
 
 def unseen_words(sentiment, category):
-    """Return the entries that the training set never uses: those of the dev and test sets."""
+    """Return the entries that only the dev and test sets use."""
     return SENTIMENT_WORDS[sentiment][category][NUM_TRAIN_WORDS:]
 
 
@@ -126,8 +126,8 @@ _SLOTS = {
     "journey": "by boat, on foot, by bicycle, by train, with a hired cart, by car",
 }
 
-# For every kind of venue, its nouns by the category of sentiment words that fits them ("act" and
-# "fact" are neutral). A noun that ends in "s" is a plural.
+# Venue -> category of the matching sentiment words -> nouns; "act" and "fact" are neutral. A noun
+# that ends in "s" is a plural.
 _VENUES = {
     "inn": {
         "room": "room, hall, parlour, attic",
@@ -231,14 +231,14 @@ _VENUES = {
     },
 }
 
-# slot -> entries, the same for every venue.
+# Slot -> entries, for all venues.
 SLOTS = {slot: entries.split(", ") for slot, entries in _SLOTS.items()}
 
-# venue -> slot -> entries.
+# Venue -> slot -> entries.
 VENUES = {
     venue: {slot: entries.split(", ") for slot, entries in slots.items()}
     for venue, slots in _VENUES.items()
 }
 
-# Slots of nouns that have a category of adjectives of the same name.
+# Noun slots with a category of adjectives of the same name.
 NOUN_SLOTS = ("room", "food", "object")

@@ -28,12 +28,12 @@ def logger(monkeypatch):
 
 
 def count_to_1000(initial=0):
-    ticker = console.Ticker("reading", "lines", total=1000, initial=initial)
+    progress = console.ProgressLog("reading", "lines", total=1000, initial=initial)
     for _ in range(1000 - initial):
-        ticker.add()
-        if ticker.count == 500:
-            console.warning("line %d is empty", ticker.count)
-    ticker.done()
+        progress.add()
+        if progress.count == 500:
+            console.warning("line %d is empty", progress.count)
+    progress.done()
 
 
 def test_log_lines(logger, monkeypatch):
@@ -64,8 +64,8 @@ def test_error_closes_the_bar(logger):
     stream = Terminal()
     console.show(stream)
     with pytest.raises(ValueError, match="wrong"), console.closing_bars():
-        ticker = console.Ticker("reading", "lines")
-        ticker.add()
+        progress = console.ProgressLog("reading", "lines")
+        progress.add()
         raise ValueError("wrong")
     assert stream.getvalue().endswith("\r")
 
@@ -82,9 +82,9 @@ def test_messages_have_no_control_characters(logger, monkeypatch):
     console.show(rewrite=lambda message: f"{message}!")
     console.info("the label %s\nis new", BAD)
     console.warning(BAD)
-    ticker = console.Ticker(BAD, "lines")
-    ticker.add()
-    ticker.done()
+    progress = console.ProgressLog(BAD, "lines")
+    progress.add()
+    progress.done()
     console.error(f"error: {BAD}\nwrote all")
     text = stream.getvalue()
     assert f"the label {ESCAPED}\nis new!\n" in text

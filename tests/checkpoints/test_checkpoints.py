@@ -105,7 +105,7 @@ def test_head_rows_are_matched_by_label(tmp_path, caplog):
         matrix, bias = load(name, metadata, require_all=True)
         np.testing.assert_array_equal(matrix, values["output_weights"][[1, 2, 0]])
         assert bias.tolist() == [0, 1, 2]
-        assert "reordered" in caplog.text and "I-X, O, B-X, those of" in caplog.text
+        assert "reordered" in caplog.text and "I-X, O, B-X, the model has" in caplog.text
         caplog.clear()
     other = {"data_scheme": "iob2", "names": ["O", "B-Y", "I-Y"]}
     _, bias = load("tagger.json", other)
@@ -215,5 +215,5 @@ def test_weights_that_are_texts_are_refused(monkeypatch, tmp_path):
     checkpoints.write(str(tmp_path / "model.ckpt"), {"bert/pooler/dense/bias": np.zeros(2)})
     source = checkpoints.open_checkpoint(str(tmp_path))
     monkeypatch.setattr(source, "tensor", lambda name: np.array([b"a", b"b"], object))
-    with pytest.raises(bert_tf.UserError, match="dense/bias has texts, expected numbers"):
+    with pytest.raises(bert_tf.UserError, match="dense/bias contains strings, expected numbers"):
         read_weights(source, source.shapes)

@@ -147,7 +147,7 @@ def serve(monkeypatch):
         return f"http://127.0.0.1:{server.server_address[1]}"
 
     monkeypatch.setattr(download, "_NUM_RETRIES", 1)
-    monkeypatch.setattr(download, "_FIRST_WAIT", 0.001)
+    monkeypatch.setattr(download, "_FIRST_WAIT_SECONDS", 0.001)
     monkeypatch.setattr(download, "_TIMEOUT_SECONDS", 0.5)
     monkeypatch.setattr(download, "_MAX_BYTES", 1 << 22)
     monkeypatch.setattr(hub, "_MAX_UNPACKED_BYTES", 1 << 22)
@@ -182,7 +182,7 @@ def test_redirects_into_the_own_network_are_refused(serve, tmp_path, monkeypatch
     checkpoints.fetch(NAME, cache=str(tmp_path / "a"), base_url=address)
     is_private = download._is_private
     monkeypatch.setattr(download, "_is_private", lambda x: x == target and is_private(x))
-    with pytest.raises(bert_tf.UserError, match=f"the server redirects to {target}, an address of"):
+    with pytest.raises(bert_tf.UserError, match=f"the redirect to {target} was refused"):
         checkpoints.fetch(NAME, cache=str(tmp_path / "b"), base_url=address)
     hosts = ("127.0.0.1", "localhost", "10.0.0.1", "192.168.1.1", "169.254.169.254", "[::1]", "0")
     assert all(is_private(f"http://{host}:80/x") for host in hosts)

@@ -82,7 +82,7 @@ def test_warm_start_of_models_with_other_structure(folder, tmp_path):
     checkpoints.warm_start(wrapped, folder)
     assert_encoder_equals(wrapped, folder)
     dense = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
-    with pytest.raises(bert_tf.UserError, match="has no weights of BERT"):
+    with pytest.raises(bert_tf.UserError, match="has no BERT weights"):
         checkpoints.warm_start(dense, folder)
 
     class Two(keras.Model):

@@ -39,7 +39,7 @@ def test_columns_are_remembered(run, tmp_path):
     assert "bare.csv has no column 'review'" in log and "2 examples" in log
     log = run("--do_predict", f"--test_file={tmp_path}/other.jsonl", "--text_columns=body",
               "--id_column=body")  # fmt: skip
-    assert "--text_columns: body as given; the model was trained with review" in log
+    assert "using --text_columns=body, although the model was trained with review" in log
 
 
 @pytest.mark.slow

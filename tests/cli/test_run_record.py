@@ -122,7 +122,7 @@ def test_a_resumed_run_keeps_command_lines_and_weights(run_script, tmp_path):
     assert resumed["data"] == {str(path): digest(path)}
 
     (out / "run.json").write_text("{}")
-    message = "run.json: command_lines is missing, .*; a file written by a training run"
+    message = "run.json: command_lines is missing, .*; expected a file written by a training run"
     with pytest.raises(UserError, match=message):
         training.fine_tune(spec, config)
 

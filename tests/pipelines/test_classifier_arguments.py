@@ -266,8 +266,8 @@ def test_forms_of_the_arguments(encoder_folder):
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
-        ([[1, 1]] * 12, "numbers 0 and one 1"),
-        ([[0, 1, 0]] * 12, "expected a label, or 2 numbers 0 and one 1"),
+        ([[1, 1]] * 12, "one-hot row of 2 numbers"),
+        ([[0, 1, 0]] * 12, "expected a label or a one-hot row of 2 numbers"),
         ([0.5] * 12, "not one of the labels"),
         ([2.0] * 12, "not one of the labels"),
         ([None] * 12, "not one of the labels"),

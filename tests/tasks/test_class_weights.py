@@ -30,7 +30,7 @@ def test_balanced_and_given_weights():
     [
         ("regression", ["balanced"], "`class_weights`.*regression"),
         ("classification", ["balanced"], "`class_weights=balanced`.*'y'"),
-        ("classification", ["1"], "`class_weights`.*2 numbers .* x, y, found 1$"),
+        ("classification", ["1"], "`class_weights`.*2 non-negative numbers .* x, y, found 1$"),
         ("classification", ["1", "-1"], "`class_weights`.*found 1,-1"),
         ("classification", ["1", "nan"], "`class_weights`.*found 1,nan"),
         ("classification", ["1", "much"], "`class_weights`.*found 1,much"),

@@ -47,7 +47,7 @@ def test_metric_names():
         "multi_label": {"eval_accuracy", *averaged, *micro},
     }
     for name, task in TASK_CLASSES.items():
-        names = set(task.metric_names_with(task.own_data_metrics))
+        names = set(task.metric_names_with(task.custom_data_metrics))
         assert names == {*expected[name], "eval_loss", "loss"}
     for name, more in (("cola", "eval_matthews"), ("mrpc", "eval_f1"), ("qqp", "eval_f1")):
         names = ClassificationTask.metric_names_with(find_task(name).metrics)
@@ -61,7 +61,7 @@ def test_metrics_are_means_over_the_split():
         "loss": np.float32([0.1, 0.2, 0.9]),
     }
     task = object.__new__(ClassificationTask)
-    task.metrics_used = (*task.metrics_used, *task.own_data_metrics)
+    task.metrics_used = (*task.metrics_used, *task.custom_data_metrics)
     # Label 0: precision 1/2, recall 1. Label 1: precision 1, recall 1/2.
     scores = {"f1_macro": 2 / 3, "f1_weighted": 2 / 3, "precision_macro": 0.75,
               "recall_macro": 0.75}  # fmt: skip

@@ -214,7 +214,7 @@ def test_what_does_not_fit(run_script, flags, tmp_path, experiments):
     model = [*write_model(tmp_path, **SMALL), "--max_seq_length=8", "--do_train"]
     log = run_script("run_classifier", *flags, *model, "--long_documents=windows",
                      "--doc_stride=1", "--max_windows=2")  # fmt: skip
-    assert "have more than 9 tokens in --max_windows=2 windows and are truncated" in log
+    assert "have more than the 9 tokens of --max_windows=2 and are truncated" in log
     with pytest.raises(bert_tf.UserError, match="--doc_stride requires --long_documents=windows"):
         run_script("run_classifier", *flags, *model, "--doc_stride=2")
     (tmp_path / "train.tsv").write_text("text_a\ttext_b\tlabel\na\tb\t0\nc\td\t1\n")

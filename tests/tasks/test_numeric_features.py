@@ -16,7 +16,7 @@ from bert_tf.tasks.classification import (
     custom_task,
     read_examples,
 )
-from bert_tf.tasks.classification.examples import measure, normalize
+from bert_tf.tasks.classification.examples import measure_numbers, normalize
 from tests.common import (
     QUICK_RUN,
     WORDS,
@@ -34,7 +34,7 @@ def test_normalization(caplog):
     times = [1.7e9, 1.7e9 + 60, 1.7e9 + 120] * 40
     examples = [Example("", "a", numbers=(x, 0.7)) for x in times]
     assert np.std([0.7] * 120) != 0
-    features = measure(("time", "same"), examples)
+    features = measure_numbers(("time", "same"), examples)
     assert "`numeric_columns`: same has only one value" in caplog.text
     assert features[0] == NumericFeature("time", 1.7e9 + 60, pytest.approx(np.sqrt(2400)))
     values = np.array([normalize(example.numbers, features) for example in examples])

@@ -185,7 +185,7 @@ def test_gaps_in_the_ids_are_a_warning(hf_folder, caplog):
     """As in transformers, the ids are those of the file."""
     folder = hf_folder(lambda t, c: t["model"]["vocab"].update(b=9, c=11))
     assert tokenization.FullTokenizer(f"{folder}/tokenizer.json").encode("a b c") == [5, 9, 11]
-    message = "tokenizer.json: 3 ids below 11 belong to no piece, the first is 7"
+    message = "tokenizer.json: 3 ids below 11 have no piece, the first is 7"
     assert message in caplog.text
 
 

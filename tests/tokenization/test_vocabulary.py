@@ -218,7 +218,7 @@ def test_memory_for_counting_is_bounded(tmp_path, caplog):
         words = vocabulary.count_words([str(text)], max_words=100)
     assert len(words) <= 104
     assert (words["often"], words["now"], words["then"], words["x"]) == (3000, 2000, 1000, 3000)
-    assert "more than 100 different words" in caplog.text
+    assert "more than 100 distinct words" in caplog.text
     assert words == vocabulary.count_words([str(text)], max_words=100)
 
 

@@ -73,12 +73,12 @@ def _progress(shards, num_missing, runner):
     """Report how many shards exist, by listing their folder; runners report it each differently."""
     console.info("creating %d shards with %s, after all texts are tokenized", num_missing, runner)
     finished = threading.Event()
-    ticker = console.Ticker("creating", "shards", shards.num_shards, len(shards.existing()))
+    progress = console.ProgressLog("creating", "shards", shards.num_shards, len(shards.existing()))
 
     def watch():
         while not finished.wait(console.SECONDS_PER_LINE):
-            if created := len(shards.existing()) - ticker.count:
-                ticker.add(created)
+            if created := len(shards.existing()) - progress.count:
+                progress.add(created)
 
     thread = threading.Thread(target=watch, daemon=True)
     thread.start()

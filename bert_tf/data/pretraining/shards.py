@@ -304,14 +304,14 @@ class Shards:
         if not self._check_memory(sizes, num_processes, max_memory_mb, is_compiled):
             num_tokens = 0
         thousands = [sizes[shard][0] / 1000 for shard in missing]
-        ticker = console.Ticker("creating shards", "thousand tokens", sum(thousands))
+        progress = console.ProgressLog("creating shards", "thousand tokens", sum(thousands))
         items = [(shard, sizes[shard], num_tokens) for shard in missing]
         # Remote files are written by TensorFlow, which does not work in a fork.
         fork = "://" not in self._path
         created = processes.shared_map(self._create_from_tokens, items, num_processes, fork)
         for count, _ in zip(thousands, created, strict=True):
-            ticker.add(count)
-        ticker.done()
+            progress.add(count)
+        progress.done()
 
     def _create_from_tokens(self, item):
         shard, size, num_tokens = item

@@ -1,14 +1,14 @@
-"""Answers of exported classifiers and regressions."""
+"""Answers of exported classification and regression models."""
 
 from bert_tf.errors import UserError
 from bert_tf.serving.answers import Answers, plain
 
-# A multi-label answer lists the labels that have at least this probability.
+# A multi-label answer lists the labels with at least this probability.
 _LABEL_THRESHOLD = 0.5
 
 
 class ClassificationAnswers(Answers):
-    """The most probable label, and the probability of each."""
+    """The most probable label, and the probabilities of all labels."""
 
     outputs = ("probabilities",)
     tensors = ("label", "labels")
@@ -25,7 +25,7 @@ class ClassificationAnswers(Answers):
 
 
 class MultiLabelAnswers(Answers):
-    """The labels that apply, and the probability of each."""
+    """The labels above the threshold, and the probabilities of all labels."""
 
     outputs = ("probabilities",)
     tensors = ("labels",)
@@ -42,7 +42,7 @@ class MultiLabelAnswers(Answers):
 
 
 class RegressionAnswers(Answers):
-    """All outputs; a table gets the score."""
+    """All outputs of the model; tables get only the score."""
 
     @staticmethod
     def table_columns(answer, metadata):
@@ -50,7 +50,7 @@ class RegressionAnswers(Answers):
 
 
 def labels_and_probabilities(outputs, metadata):
-    """Return the labels, of the metadata or the outputs, and a dict from label to probability."""
+    """Return the labels, from the metadata or the outputs, and a dict of their probabilities."""
     values, labels = outputs["probabilities"], metadata.get("labels", ())
     if not labels and "labels" in outputs:
         labels = plain(outputs["labels"])

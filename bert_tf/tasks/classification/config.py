@@ -18,9 +18,9 @@ class DevSplit(NamedTuple):
     """Rows of the training set that are held out for evaluation.
 
     Attributes:
-      fraction: their share.
-      seed: of their choice.
-      digest: of the rows, to recognise a training set that has changed; "" before it is read.
+      fraction: share of the training rows.
+      seed: seed of the random choice.
+      digest: digest of the rows, to detect a changed training set; "" before it is read.
     """
 
     fraction: Finite
@@ -48,17 +48,16 @@ class ScoreScale(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class ClassificationConfig(FileOptions, TfdsOptions, TaskConfig):
-    """The configuration of classification; that of its model is in `classifier.json`.
+    """The configuration of classification and regression, saved in `classifier.json`.
 
     Attributes:
       numeric_features: the `NumericFeature`s of an example.
       num_texts: 2 if the training set has pairs, else 1.
-      columns: the options that name the columns of the training file, as far as they were given or
-        its header has them.
-      dev_split: the `DevSplit` of the rows held out of the training set, None if there are none.
-      scores: the `ScoreScale` by which the logits of a regression are standardised, None if they
-        are scores. In checkpoints outside of the run's folder they always are; see
-        `checkpoints.open_checkpoint`.
+      columns: dict from the options that name columns to their values for the training file, given
+        by the user or found in its header.
+      dev_split: the `DevSplit` of the rows held out of the training set, or None.
+      scores: the `ScoreScale` of a regression whose logits are standardised; None if the logits are
+        the scores, as in all checkpoints outside a run's folder; see `checkpoints.open_checkpoint`.
     """
 
     FILE = SPEC.side_file
@@ -68,54 +67,54 @@ class ClassificationConfig(FileOptions, TfdsOptions, TaskConfig):
     )
     task_name: str | None = option(
         None,
-        "Task: cola, sst-2, mrpc, sts-b, qqp, mnli, mnli-matched, mnli-mismatched, qnli, rte, "
-        "wnli, ax, xnli, or tsv for other files.",
+        "Name of the task: cola, sst-2, mrpc, sts-b, qqp, mnli, mnli-matched, mnli-mismatched, "
+        "qnli, rte, wnli, ax, xnli, or tsv for custom files.",
     )
     processor: str | None = option(
         None,
-        "MODULE:CLASS of a DataProcessor as users of the release write it, instead of task_name; "
-        "modules in the current folder are found. (bert_tf)",
+        "MODULE:CLASS of a DataProcessor as in the release, instead of task_name; the module may "
+        "be in the current folder. (bert_tf)",
     )
     xnli_language: str = option("zh", "Language of XNLI. (bert_tf)")
     task_type: str | None = option(
         None,
-        "What to learn from custom files: one of the labels, a score, or any number of the labels; "
-        "classification if not given. (bert_tf)",
+        "Type of the task in custom files: one label per text (classification, the default), a "
+        "score (regression), or any number of labels (multi_label). (bert_tf)",
         choices=("classification", "regression", "multi_label"),
         saved=True,
         fixed=True,
         inferred=True,
     )
     text_columns: tuple[str, ...] = option(
-        (), "Column of the text, or of both texts, by name or by number from 0. (bert_tf)"
+        (), "One or two columns of texts, by name or by number from 0. (bert_tf)"
     )
     label_column: tuple[str, ...] = option(
-        (), "Column of the label, or with multi_label a column of 0 and 1 for each label. (bert_tf)"
+        (), "Column of the label; for multi_label also one column of 0 and 1 per label. (bert_tf)"
     )
     id_column: str | None = option(None, "Column that identifies predictions. (bert_tf)")
     labels: tuple[str, ...] = option(
         (),
-        "Labels in the order of their ids; those of the training set if not given. (bert_tf)",
+        "Labels in the order of their ids; found in the training set if not given. (bert_tf)",
         saved=True,
         fixed=True,
         inferred=True,
     )
-    label_separator: str = option(",", "Separator of the labels of one cell. (bert_tf)")
+    label_separator: str = option(",", "Separator between the labels in a cell. (bert_tf)")
     header: str = option(
         "auto", "Whether the first line names the columns. (bert_tf)", choices=("auto", "yes", "no")
     )
     delimiter: str | None = option(
         None,
         "Character between the columns of custom files: comma, semicolon, tab, pipe, or another "
-        "character; found if not given. (bert_tf)",
+        "character; detected if not given. (bert_tf)",
     )
     numeric_columns: tuple[str, ...] = option(
         (), "Columns of numeric features, by name or by number from 0. (bert_tf)", fixed=True
     )
     numeric_as: str | None = option(
         None,
-        "vector concatenates numeric features with the pooled output, normalized by the training "
-        "set; text writes them before the text as words. vector if not given. (bert_tf)",
+        "How to use numeric features: vector, the default, normalizes them and concatenates them "
+        "with the pooled output; text puts them before the text as words. (bert_tf)",
         choices=("vector", "text"),
         saved=True,
         fixed=True,
@@ -123,26 +122,26 @@ class ClassificationConfig(FileOptions, TfdsOptions, TaskConfig):
     )
     dev_fraction: float | None = option(
         None,
-        "Share of the training rows to hold out of training and evaluate on, with their labels in "
-        "proportion, instead of a development set. (bert_tf)",
+        "Share of the training rows to hold out for evaluation, stratified by label, instead of a "
+        "development set. (bert_tf)",
         minimum=0.0,
         maximum=1.0,
     )
     dev_seed: int = option(
         0,
-        "Seed of the choice of those rows, which is the same for every seed of training. (bert_tf)",
+        "Seed for choosing the held-out rows, independent of the training seed. (bert_tf)",
         minimum=0,
         maximum=2**32 - 1,
     )
     standardize_scores: bool = option(
         True,
-        "Learn scores standardised by the mean and deviation of the training set; predictions and "
-        "metrics have the units of the data. A resumed run keeps its choice. (bert_tf)",
+        "Standardise scores by the mean and standard deviation of the training set; predictions "
+        "and metrics keep the units of the data. A resumed run keeps its setting. (bert_tf)",
     )
     long_documents: str = option(
         "truncate",
-        "What to do with texts of more than max_seq_length tokens: truncate them as in the "
-        "release, or read overlapping windows and pool their logits. (bert_tf)",
+        "What to do with texts longer than max_seq_length: truncate them as in the release, or "
+        "read overlapping windows and pool their logits. (bert_tf)",
         choices=("truncate", "windows"),
         saved=True,
         fixed=True,
@@ -156,8 +155,7 @@ class ClassificationConfig(FileOptions, TfdsOptions, TaskConfig):
     )
     window_pooling: str = option(
         "mean",
-        "Whether the logits of a text are the mean or the maximum of those of its windows. "
-        "(bert_tf)",
+        "How to pool the logits of the windows of a text. (bert_tf)",
         choices=("mean", "max"),
         saved=True,
         fixed=True,
@@ -165,24 +163,23 @@ class ClassificationConfig(FileOptions, TfdsOptions, TaskConfig):
     )
     max_windows: int = option(
         16,
-        "Maximum number of windows of a text; the rest is left out. (bert_tf)",
+        "Maximum number of windows per text; the rest of the text is left out. (bert_tf)",
         minimum=1,
         saved=True,
         requires=("long_documents", "windows"),
     )
-    skip_bad_rows: bool = option(False, "Leave out rows that cannot be used. (bert_tf)")
+    skip_bad_rows: bool = option(False, "Skip invalid rows instead of stopping. (bert_tf)")
     class_weights: tuple[str, ...] = option(
         (),
-        "Loss weight of each label in training: balanced, or a number for each label in the order "
+        "Weights of the labels in the training loss: balanced, or a number per label in the order "
         "of their ids. (bert_tf)",
     )
     report: bool = option(
-        False, "Write eval_report.txt with each label's scores and confusions. (bert_tf)"
+        False, "Write eval_report.txt: F1 and more per label, and the confusion matrix. (bert_tf)"
     )
     glue_submission: str | None = option(
         None,
-        "Folder for predictions in the form of GLUE's leaderboard, with a zip of them all. "
-        "(bert_tf)",
+        "Folder for prediction files for GLUE's leaderboard, and a zip of all of them. (bert_tf)",
     )
     numeric_features: tuple[NumericFeature, ...] = fact((), saved=True, inferred=True)
     num_texts: int = fact(2, choices=(1, 2), saved=True, inferred=True)
@@ -201,10 +198,10 @@ class ClassificationConfig(FileOptions, TfdsOptions, TaskConfig):
 
     @property
     def windows(self):
-        """The `DocumentWindows` of long texts, None if they are truncated."""
+        """The `DocumentWindows` of long texts; None if texts are truncated."""
         if self.long_documents != "windows":
             return None
-        # It imports NumPy, for which `--help` does not wait.
+        # Imports NumPy, which would slow down `--help`.
         from bert_tf.tokenization.packing import DocumentWindows
 
         stride = self.doc_stride or (self.max_seq_length - 2) // 2
@@ -212,12 +209,12 @@ class ClassificationConfig(FileOptions, TfdsOptions, TaskConfig):
 
     @property
     def num_outputs(self):
-        """The number of the model's logits: one for each label, or one for a score."""
+        """The number of logits of the model: one per label, or one for a score."""
         return len(self.labels) or 1
 
     @property
     def numeric_inputs(self):
-        """The numeric features that the model takes as numbers."""
+        """The numeric features that are an input of the model, not written into the text."""
         return self.numeric_features if self.numeric_as == "vector" else ()
 
     def check(self, config, is_resumed):
@@ -226,13 +223,16 @@ class ClassificationConfig(FileOptions, TfdsOptions, TaskConfig):
         if self.dev_fraction is not None and self.dev_file:
             raise UserError("`dev_fraction` cannot be combined with `dev_file`")
         if self.dev_fraction is not None and not 0 < self.dev_fraction < 1:
-            raise UserError(f"`dev_fraction={self.dev_fraction:g}`: expected more than 0, below 1")
+            raise UserError(
+                f"`dev_fraction={self.dev_fraction:g}`: expected a number greater than 0 and less "
+                "than 1"
+            )
         if self.glue_submission and config.num_seeds > 1:
-            raise UserError("`glue_submission` requires the predictions of one run, `num_seeds=1`")
+            raise UserError("`glue_submission` requires a single run: use `num_seeds=1`")
         if self.class_weights and config.teacher_dir and config.teacher_weight == 1:
             raise UserError(
-                "`class_weights` has no effect where the labels have no share of the loss: use a "
-                "`teacher_weight` below 1"
+                "`class_weights` has no effect with `teacher_weight=1`, because the labels do not "
+                "contribute to the loss: use a `teacher_weight` below 1"
             )
         if self.class_weights and not config.do_train:
             console.warning("`class_weights` has no effect without `do_train`")
@@ -241,7 +241,7 @@ class ClassificationConfig(FileOptions, TfdsOptions, TaskConfig):
         values = super().to_json()
         if not self.windows:
             del values["long_documents"]
-        # The name of version 0.1.
+        # Side files use the name of version 0.1.
         values["numbers"] = values.pop("numeric_features")
         if not values["numbers"]:
             del values["numeric_as"]
@@ -253,7 +253,7 @@ class ClassificationConfig(FileOptions, TfdsOptions, TaskConfig):
     @classmethod
     def from_json(cls, values, **others):
         json_files.check(values, {"labels": list[str]})
-        # Files of version 0.1 lack what had no other value.
+        # Files of version 0.1 omit the only value it had.
         values = {"long_documents": "truncate", **values}
         if "numbers" in values:
             values["numeric_features"] = values.pop("numbers")
@@ -269,7 +269,7 @@ class ClassificationConfig(FileOptions, TfdsOptions, TaskConfig):
         return dataclasses.replace(config, labels=check_labels(labels))
 
     def resumed(self, folder):
-        """Scale scores, and numbers of the same columns, as the run in the folder does."""
+        """Take over the scale of scores and numeric features from the run in `folder`."""
         stored = self.load(folder)
         if stored is None:
             return self

@@ -1,4 +1,4 @@
-"""The data of a classification run: from options to examples, features and result files."""
+"""The data of a classification run: examples, features and result files."""
 
 import itertools
 
@@ -10,10 +10,7 @@ from bert_tf.errors import UserError
 from bert_tf.modeling import BertClassifier
 from bert_tf.tasks.classification.config import DevSplit
 from bert_tf.tasks.classification.distillation import Teacher
-from bert_tf.tasks.classification.examples import (
-    class_weights,
-    measure_scores,
-)
+from bert_tf.tasks.classification.examples import class_weights, measure_scores
 from bert_tf.tasks.classification.features import schema_of, write_features
 from bert_tf.tasks.classification.glue import write_submission
 from bert_tf.tasks.classification.source import (
@@ -41,7 +38,7 @@ class ClassificationData(TaskData):
     def __init__(self, task, examples, config):
         super().__init__(examples, config)
         self.task, self.task_class = task, TASK_CLASSES[config.task_type]
-        self._more_metrics = self.task_class.own_data_metrics if task.layout else task.metrics
+        self._more_metrics = self.task_class.custom_data_metrics if task.layout else task.metrics
         self.metric_names = self.task_class.metric_names_with(self._more_metrics)
         self._class_weights = None
         if config.class_weights and "train" in examples:
@@ -82,8 +79,8 @@ class ClassificationData(TaskData):
         )  # fmt: skip
         if counts["truncated"]:
             console.warning(
-                "%s: %d of %d texts (%.1f%%) have more than %d tokens in `max_windows=%d` windows "
-                "and are truncated, the longest has %d; a larger `max_windows` reads more of them",
+                "%s: %d of %d texts (%.1f%%) have more than the %d tokens of `max_windows=%d` and "
+                "are truncated, the longest has %d; a larger `max_windows` truncates fewer",
                 split, counts["truncated"], counts["texts"],
                 100.0 * counts["truncated"] / counts["texts"], windows.max_length,
                 windows.max_windows, counts["longest"],
@@ -127,7 +124,7 @@ class ClassificationData(TaskData):
         return results.evaluate_and_write(run, split, report if self.config.report else None)
 
     def predict(self, run, split):
-        """Write test_results.tsv, test_predictions.tsv and the file of GLUE's leaderboard."""
+        """Write test_results.tsv, test_predictions.tsv and the `glue_submission` if requested."""
         labels = self.config.labels
         task, predictions = run.trainer.task, run.predict_all(split)
         answers = predictions[task.answer_name]
@@ -147,7 +144,7 @@ def read(options, model, parts, stored=None):
     """Read the data of a run; see `training.TaskSpec`.
 
     Raises:
-      UserError: if options cannot be combined, or a row is bad; names file and line.
+      UserError: if options cannot be combined, or a row is invalid; names file and line.
     """
     options, remembered = with_remembered_columns(options, stored)
     source = make_source(options, stored, remembered)
@@ -209,24 +206,24 @@ def make_model(config, dtype=None):
 
 
 def _dev_split(options, stored):
-    """Return the `DevSplit` that is given, else that of the trained model, None without one."""
-    given, known = options.dev_fraction, stored.dev_split if stored else None
-    if stored and given is not None and (known is None or given != known.fraction):
+    """Return the `DevSplit` of the trained model, or of the options for a new one; may be None."""
+    fraction, trained = options.dev_fraction, stored.dev_split if stored else None
+    if stored and fraction is not None and (trained is None or fraction != trained.fraction):
         raise UserError(
-            f"`dev_fraction={given:g}`, but the model was trained with "
-            f"{known.fraction if known else 'all rows'}: it would be evaluated on training rows"
+            f"`dev_fraction={fraction:g}`, but the model was trained with "
+            f"{trained.fraction if trained else 'all rows'}: it would be evaluated on training rows"
         )
     if stored:
-        return None if options.dev_file else known
-    return None if given is None else DevSplit(given, options.dev_seed)
+        return None if options.dev_file else trained
+    return None if fraction is None else DevSplit(fraction, options.dev_seed)
 
 
 def _with_digest(dev_split, examples):
-    """Return the `DevSplit` with the digest of its rows; UserError if it has a different one."""
+    """Return the `DevSplit` with the digest of its rows; UserError if the rows have changed."""
     value = digest([e.text_a, e.text_b, e.label] for e in examples)
     if dev_split.digest not in ("", value):
         raise UserError(
-            "`train_file`: its rows are not those of the training, so the rows held out for "
-            "evaluation would not be the same; give the original file, or a `dev_file`"
+            "`train_file`: the rows have changed since training, so different rows would be held "
+            "out for evaluation; give the original file, or a `dev_file`"
         )
     return dev_split._replace(digest=value)

@@ -1,4 +1,4 @@
-"""Distillation: the logits of a fine-tuned model, from which another one learns."""
+"""Distillation: compute the logits of a fine-tuned teacher for a student to learn from."""
 
 import functools
 import hashlib
@@ -26,33 +26,30 @@ class Teacher:
     """
 
     def __init__(self, folder, spec, student, distillation, dtype="float32"):
-        """Find the model, and check that it was trained for the same task.
+        """Find the teacher, and check that it was trained for the same task.
 
         Args:
           folder: the output folder of its run, or the folder of its best checkpoint.
           spec: the `TaskSpec` of both models.
           student: the `ClassificationConfig` of the model to train.
           distillation: the `DistillationConfig`.
-          dtype: a Keras dtype policy.
-
-        Raises:
-          UserError: if it is not trained, or has a different task, labels or numeric features.
+          dtype: the teacher's Keras dtype policy.
         """
         self._folder, self._student, self._dtype = folder, student, dtype
         self.distillation = distillation
         self._config = spec.config_class.load(folder)
         if self._config is None:
             raise UserError(
-                f"`teacher_dir`: {folder} is not the output folder of a {spec.script} that has "
-                f"trained: it has no {spec.config_class.FILE}"
+                f"`teacher_dir`: {folder} is not the output folder of a {spec.script} training "
+                f"run: it has no {spec.config_class.FILE}"
             )
         if self._config.windows:
             raise UserError(
                 f"`teacher_dir`: the model in {folder} was trained with `long_documents=windows`, "
-                "which a teacher cannot be"
+                "which is not supported for a teacher"
             )
         if student.task_type == "regression" and distillation.temperature != 1:
-            raise UserError("`teacher_temperature`: a regression has no probabilities")
+            raise UserError("`teacher_temperature`: a regression has no probabilities to soften")
         for name, value_of in (
             ("task_type", lambda x: x.task_type),
             ("labels", lambda x: ", ".join(sorted(x.labels))),
@@ -62,8 +59,8 @@ class Teacher:
             teacher_value, student_value = value_of(self._config), value_of(student)
             if teacher_value != student_value:
                 raise UserError(
-                    f"`teacher_dir`: the {name} of the model in {folder} is "
-                    f"{teacher_value or 'none'}, but {student_value or 'none'} is needed"
+                    f"`teacher_dir`: the model in {folder} has the {name} "
+                    f"{teacher_value or 'none'}, but the student has {student_value or 'none'}"
                 )
         self._prefix = checkpoints.find(folder, "teacher_dir")
         console.info("teacher: %s", self._prefix)
@@ -71,26 +68,19 @@ class Teacher:
 
     @functools.cached_property
     def fingerprint(self):
-        """A digest of the weights and settings that the logits depend on, as text."""
+        """A digest of the weights and settings that determine the logits."""
         paths = tf.io.gfile.glob(f"{self._prefix}.*")
         side_files = (files.CONFIG, files.VOCABULARY, self._config.FILE)
         paths += [os.path.join(self._folder, name) for name in side_files]
-        # float32 is left out, as in the features of version 0.1.
+        # "float32" is omitted so that features cached by version 0.1 stay valid.
         dtype = "" if self._dtype == "float32" else self._dtype
         text = "".join(map(digest_of_file, sorted(paths))) + dtype
         return hashlib.sha256(text.encode()).hexdigest()
 
     def logits(self, examples, strategy, batch_size, folder):
-        """Return the logits of N examples; all workers must call it together.
+        """Compute the logits (N, L) of N examples, in the order of the student's labels.
 
-        Args:
-          examples: list of `tasks.classification.Example`.
-          strategy: a `tf.distribute.Strategy`.
-          batch_size: the global batch size.
-          folder: for a temporary file of features.
-
-        Returns:
-          Array (N, L), in the order of the student's labels.
+        All workers must call this method. It writes a temporary file of features into `folder`.
         """
         config = self._config
         task_class = TASK_CLASSES[config.task_type]
@@ -108,7 +98,7 @@ class Teacher:
             self._folder,
             must_be_trained=True,
         )
-        # If this run is killed, the next one removes temporary files with such names.
+        # A resumed run removes files with such a name that a killed run has left.
         path = os.path.join(folder, "teacher.tf_record.tmp-0")
         tokenizer = FullTokenizer(config.vocab, **config.tokenizer_settings)
         length = config.max_seq_length

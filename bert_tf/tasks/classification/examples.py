@@ -1,4 +1,4 @@
-"""Labelled texts, their labels and their numeric features."""
+"""Labelled examples: their labels, numeric features and class weights."""
 
 import dataclasses
 import math
@@ -14,10 +14,10 @@ from bert_tf.tasks.classification.config import NumericFeature, ScoreScale
 
 @dataclasses.dataclass(frozen=True)
 class Example:
-    """One or two texts and, outside a test set, their label.
+    """One or two texts and, except in test sets, a label.
 
     Attributes:
-      where: file and line.
+      where: file and line, for messages.
       text_a: the first text.
       text_b: the second text of a pair, else None.
       label: a str; a float for regression; a tuple of str for multi-label tasks.
@@ -33,22 +33,19 @@ class Example:
     numbers: tuple = ()
 
     def texts(self):
-        """Return a dict of the texts by their names in messages: one or two."""
+        """Return a dict from names for messages to the one or two texts."""
         if self.text_b is None:
             return {"text": self.text_a}
         return {"text_a": self.text_a, "text_b": self.text_b}
 
 
 def read_label(task, cells):
-    """Return the label of an example, as `Example` has it for the type of a `glue.TextTask`.
-
-    `cells` are the texts of its label columns, usually one; ValueError if they are not a label.
-    """
+    """Return the label in the cells of the label columns, usually one; ValueError if invalid."""
     if task.task_type == "regression":
         return read_number(cells[0], "the score")
     if task.task_type == "multi_label":
         return _read_label_set(task, cells)
-    # Those of GLUE are read as in the release.
+    # Labels of GLUE are not stripped, as in the release.
     label = cells[0].strip() if task.layout else cells[0]
     if not label.strip():
         raise ValueError("the label is empty")
@@ -62,19 +59,19 @@ def _read_label_set(task, cells):
     pairs = list(zip(task.labels or task.layout.label, cells, strict=True))
     for name, cell in pairs:
         if cell.strip() not in ("0", "1"):
-            raise ValueError(f"0 or 1 was expected for the label {name}, found {cell!r}")
+            raise ValueError(f"expected 0 or 1 for the label {name}, found {cell!r}")
     return tuple(name for name, cell in pairs if cell.strip() == "1")
 
 
 def label_set(label):
-    """Return the labels of an example as a tuple: empty for a score or without a label."""
+    """Return the labels of an example as a tuple, empty for scores and test examples."""
     if isinstance(label, tuple):
         return label
     return (label,) if isinstance(label, str) else ()
 
 
 def find_labels(examples):
-    """Return the distinct labels, sorted as numbers if all are whole numbers, else as text."""
+    """Return the distinct labels, sorted as numbers if all are integers, else as text."""
     labels = {label for example in examples for label in label_set(example.label)}
     if all(label.removeprefix("-").isdecimal() for label in labels):
         return tuple(sorted(labels, key=int))
@@ -82,7 +79,7 @@ def find_labels(examples):
 
 
 def with_known_labels(examples, labels, bad):
-    """Return the examples without a label that is not in `labels`; the others are `bad` rows."""
+    """Return the examples whose labels are all in `labels`; report the others to `bad`."""
     known, result = set(labels), []
     for example in examples:
         unknown = [label for label in label_set(example.label) if label not in known]
@@ -94,15 +91,10 @@ def with_known_labels(examples, labels, bad):
 
 
 def hold_out(examples, dev_split, stratify):
-    """Divide the examples of a training set, both parts in their order.
+    """Divide a training set into two lists: examples for training and held-out examples.
 
-    With `stratify` each label has the same share in both, as far as it has two examples or more.
-
-    Returns:
-      (list of `Example` for training, list of those that are held out)
-
-    Raises:
-      UserError: if a part would be empty.
+    Both keep the order. With `stratify`, both have the labels in the same proportions; labels with
+    a single example are for training.
     """
     from sklearn.model_selection import train_test_split
 
@@ -116,9 +108,7 @@ def hold_out(examples, dev_split, stratify):
         )
     labels = [examples[i].label for i in indices] if stratify else None
     if labels and min(size, len(indices) - size) < len(set(labels)):
-        console.warning(
-            "`dev_fraction`: the held-out rows are too few to have the labels in proportion"
-        )
+        console.warning("`dev_fraction`: there are too few rows to stratify them by label")
         labels = None
     _, held_out = train_test_split(
         indices, test_size=size, random_state=dev_split.seed, stratify=labels
@@ -130,10 +120,7 @@ def hold_out(examples, dev_split, stratify):
 
 
 def make_example(where, texts, label, row_id, layout=None, cells=()):
-    """Return an `Example` with its numeric features, as the `columns.Layout` specifies.
-
-    `cells` are the texts of the layout's numeric columns; ValueError if one is not a number.
-    """
+    """Make an `Example` with the numbers in `cells`, the numeric columns of a `columns.Layout`."""
     pairs = list(zip(layout.numbers, cells, strict=True)) if cells else []
     numbers = tuple(read_number(cell, name) for name, cell in pairs)
     text_a, text_b = (*texts, None)[:2]
@@ -144,11 +131,11 @@ def make_example(where, texts, label, row_id, layout=None, cells=()):
     return Example(where, text_a, text_b, label, row_id, numbers)
 
 
-def measure(names, examples):
-    """Return the `NumericFeature`s of a training set: a tuple, one for each name."""
-    # In float64: times in seconds since 1970 differ by little relative to their size.
+def measure_numbers(names, examples):
+    """Return the tuple of `NumericFeature`s of a training set, one for each name."""
+    # float32 is too coarse for times in seconds since 1970.
     values = np.array([example.numbers for example in examples], "float64")
-    # The deviation of equal numbers is not always 0 in floating point.
+    # The computed deviation of equal numbers may differ from 0.
     is_constant = values.min(0) == values.max(0)
     means, deviations = values.mean(0), np.where(is_constant, 0.0, values.std(0))
     for name, value in zip(names, deviations, strict=True):
@@ -158,13 +145,13 @@ def measure(names, examples):
 
 
 def measure_scores(examples):
-    """Return the `ScoreScale` of a training set and log it; None if all scores are the same."""
+    """Return and log the `ScoreScale` of a training set; None if all scores are the same."""
     values = np.array([example.label for example in examples], "float64")
     if values.min() == values.max():
         return None
     scale = ScoreScale(values.mean().item(), values.std().item())
     console.info(
-        "scores of the training set: mean %.4g, standard deviation %.4g; the loss is that of "
+        "scores of the training set: mean %.4g, standard deviation %.4g; the loss uses "
         "standardised scores",
         *scale,
     )
@@ -175,12 +162,8 @@ def normalize(values, numeric_features):
     """Scale numbers to mean 0 and standard deviation 1 over the training set.
 
     Args:
-      values: F numbers, or an array or tensor (..., F) of float64. float32 would not be precise
-        enough for times in seconds since 1970.
-      numeric_features: F `NumericFeature`s; one without deviation is only shifted.
-
-    Returns:
-      Array or tensor of float64.
+      values: F numbers, or a float64 array or tensor (..., F).
+      numeric_features: F `NumericFeature`s; those with deviation 0 are only shifted.
     """
     means = np.array([feature.mean for feature in numeric_features])
     scales = np.array([feature.deviation or 1.0 for feature in numeric_features])
@@ -188,24 +171,14 @@ def normalize(values, numeric_features):
 
 
 def class_weights(choice, examples, labels, task_type):
-    """Return the loss weight of each label, and log it.
+    """Return and log the loss weight of each label.
 
-    Args:
-      choice: ("balanced",), or L numbers as text.
-      examples: list of `Example`, the training set.
-      labels: the L labels in the order of their ids.
-      task_type: a key of `task.TASK_CLASSES`.
-
-    Returns:
-      Tuple of L numbers. Balanced, all labels together weigh the same: N / (L * n) for a label that
-      n of N examples have, so that the mean weight of an example is 1. For `multi_label` it is
-      (N - n) / n, one side of a sigmoid against the other.
-
-    Raises:
-      UserError: if the weights are not valid, or cannot be computed.
+    `choice` is ("balanced",) or L numbers as text. The balanced weight of a label that n of N
+    examples have is N / (L * n), which gives all labels the same total weight and examples a mean
+    weight of 1. For `multi_label` it is (N - n) / n, which balances examples with and without it.
     """
     if task_type == "regression":
-        raise UserError("`class_weights`: a regression has no classes")
+        raise UserError("`class_weights` cannot be combined with `task_type=regression`")
     if list(choice) == ["balanced"]:
         counts = Counter(label for example in examples for label in label_set(example.label))
         is_multi_label, size = task_type == "multi_label", len(examples)
@@ -224,7 +197,7 @@ def class_weights(choice, examples, labels, task_type):
             weights = []
         if len(weights) != len(labels) or not all(0 <= w < math.inf for w in weights):
             raise UserError(
-                f"`class_weights`: expected balanced, or {len(labels)} numbers of at least 0 for "
+                f"`class_weights`: expected balanced, or {len(labels)} non-negative numbers for "
                 f"the labels {', '.join(labels)}, found {','.join(choice)}"
             )
     pairs = zip(labels, weights, strict=True)

@@ -1,4 +1,4 @@
-"""Conversion of labelled texts to features, as in the release."""
+"""Convert labelled texts to features, as in the release."""
 
 from bert_tf.data import records
 from bert_tf.data.feature_cache import encode_batches, write_records
@@ -9,10 +9,9 @@ from bert_tf.tokenization.packing import LengthCounter, pack_pair
 
 
 def schema_of(task_class, numeric_features=(), with_teacher=False, windows=None):
-    """Return the schema of the records of one of the `task.TASK_CLASSES`.
+    """Return the schema of the records for one of the `task.TASK_CLASSES`.
 
-    `numeric_features` are those that the model takes as numbers; `with_teacher` says whether the
-    records have a teacher's logits, and `windows` are the `DocumentWindows` of long texts, if any.
+    `with_teacher` adds a teacher's logits, and `windows` the windows of long texts.
     """
     return {
         **(records.windowed(task_class.schema) if windows else task_class.schema),
@@ -32,24 +31,21 @@ def convert_examples(
     lengths=None,
     windows=None,
 ):
-    """Convert examples to the values of records, as the release does.
+    """Convert examples to the values of records, as in the release.
 
     Args:
-      examples: list of `Example`.
-      labels: sequence of labels in the order of their ids.
+      examples: list of N `Example`s.
+      labels: sequence of L labels in the order of their ids.
       tokenizer: a `FullTokenizer`.
       max_seq_length: S.
-      task_class: the class of `task.TASK_CLASSES` that the records are for.
-      numeric_features: the `NumericFeature`s by which to normalize the numbers of the examples.
+      task_class: one of the `task.TASK_CLASSES`.
+      numeric_features: the `NumericFeature`s that normalize the numbers of the examples.
       teacher_logits: array (N, L) of the logits of a teacher, or None.
-      lengths: a `packing.LengthCounter` to add the lengths of the examples to, or None.
-      windows: the `DocumentWindows` of the texts, None to truncate them.
+      lengths: a `packing.LengthCounter` that counts the lengths of the examples, or None.
+      windows: the `DocumentWindows` of the texts; None to truncate them.
 
     Yields:
-      For each example a dict for `schema_of`; see `packing.pack_pair` and `DocumentWindows.pack`.
-
-    Raises:
-      UserError: if a label is not in `labels`; names file and line.
+      A dict for `schema_of` for each example.
     """
     all_a = encode_batches(tokenizer, (example.text_a for example in examples))
     all_b = encode_batches(tokenizer, (example.text_b or "" for example in examples))
@@ -90,11 +86,7 @@ def write_features(
     teacher_logits=None,
     windows=None,
 ):
-    """Write the features of all examples to a TFRecord file, all or none.
-
-    Returns the metadata of a `FeatureCache`: the counts of a `packing.LengthCounter`, and with
-    `windows` the largest number of windows of an example.
-    """
+    """Write the features of examples to a TFRecord file; return metadata for a `FeatureCache`."""
     schema = schema_of(task_class, numeric_features, teacher_logits is not None, windows)
     lengths = LengthCounter(windows.max_length if windows else max_seq_length)
     values = convert_examples(

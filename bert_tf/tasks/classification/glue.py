@@ -1,4 +1,4 @@
-"""Tasks by name: GLUE (Wang et al., arXiv:1804.07461), XNLI, and files of other data."""
+"""Tasks by name: GLUE (Wang et al., arXiv:1804.07461), XNLI and custom files."""
 
 import dataclasses
 import io
@@ -16,7 +16,7 @@ class File:
     """A file of a task.
 
     Attributes:
-      names: the names that it may have in the task's folder.
+      names: its possible names in the task's folder.
       columns: its `Columns`; None to find them with `columns.find_columns`.
       optional: whether it may be missing.
     """
@@ -28,19 +28,19 @@ class File:
 
 @dataclasses.dataclass(frozen=True)
 class TextTask:
-    """A task before its data are read.
+    """The files, labels and metrics of a task.
 
     Attributes:
-      files: from split to `File`. Splits are "train", "dev" and "test"; a second split of a part
-        has a suffix, as in "dev_mismatched", and so have the files of its results.
-      labels: in the order of their ids; None for those of the training set, sorted.
+      files: dict from split to `File`. Splits are "train", "dev" and "test"; a second development
+        or test set has a suffix, as in "dev_mismatched", and so do its result files.
+      labels: the labels in the order of their ids; None to find them in the training set.
       task_type: a key of `task.TASK_CLASSES`.
-      metrics: names of `metrics.METRICS` besides those of every task of that type.
-      submission: from split to the name of its file on GLUE's leaderboard, without `.tsv`.
+      metrics: names of `metrics.METRICS` in addition to the metrics of the task type.
+      submission: dict from split to the name of its file on GLUE's leaderboard, without `.tsv`.
       score_range: the lowest and highest score that the leaderboard accepts.
       features: names of the texts in tensorflow-datasets.
-      label_aliases: dict from spellings of a label in the files to the label.
-      layout: `Layout` of files whose columns the user names; None where `files` has the columns.
+      label_aliases: dict from other spellings of a label in the files to the label.
+      layout: the `Layout` of custom files; None if `files` has the columns.
     """
 
     files: dict
@@ -54,8 +54,8 @@ class TextTask:
     layout: Layout | None = None
 
 
-# Of files that are not GLUE's, in the order in which a folder is searched.
-_ENDINGS = (
+# File name extensions of custom files, in the order in which a folder is searched.
+_EXTENSIONS = (
     "tsv", "csv", "jsonl", "json", "parquet", "xlsx", "tsv.gz", "csv.gz", "jsonl.gz", "json.gz",
 )  # fmt: skip
 
@@ -64,16 +64,16 @@ _NLI = ("contradiction", "entailment", "neutral")
 _RTE = ("entailment", "not_entailment")
 _SENTENCES = ("sentence1", "sentence2")
 
-# The columns of most labelled files.
+# The columns of most files of sentence pairs.
 _PAIR = Columns((1, 2), labels=(3,), id=0, header=True)
-# The gold label is the last column: the development sets have five annotators' before it.
+# The gold label is the last column; development sets have five annotators' labels before it.
 _MNLI = Columns((8, 9), labels=(-1,), id=0, header=True)
-# One file has all languages; `find_task` fills in the language.
+# One file has all languages. `find_task` sets the language.
 _XNLI = Columns((6, 7), labels=(1,), header=True, language=(0, None))
 
 
 def _glue(name, labelled, features, test_texts=(1, 2), labels=_BINARY, **options):
-    """Return a task of GLUE by its name on the leaderboard and the columns of its files."""
+    """Make a GLUE task from its name on the leaderboard and the columns of its files."""
     test = Columns(test_texts, id=0, header=True)
     columns = {"train": labelled, "dev": labelled, "test": test}
     files = {split: File((f"{split}.tsv",), columns[split]) for split in columns}
@@ -81,7 +81,7 @@ def _glue(name, labelled, features, test_texts=(1, 2), labels=_BINARY, **options
 
 
 def _mnli(*parts):
-    """Return MNLI with the development and test sets of these parts, the main one first."""
+    """Make MNLI with the "matched" or "mismatched" development and test sets, or both."""
     files, submission = {"train": File(("train.tsv",), _MNLI)}, {}
     for kind, labels in (("dev", _MNLI.labels), ("test", ())):
         for i, part in enumerate(parts):
@@ -93,7 +93,7 @@ def _mnli(*parts):
     return TextTask(files, _NLI, submission=submission, features=("premise", "hypothesis"))
 
 
-# Add a task here. Tasks of the release have the same examples and order of labels as there.
+# Add new tasks here. Examples and the order of labels are as in the release.
 TEXT_TASKS = {
     "CoLA": _glue("CoLA", Columns((3,), (1,)), ("sentence",), (1,), metrics=("matthews",)),
     "SST-2": _glue("SST-2", Columns((0,), (1,), header=True), ("sentence",), (1,)),
@@ -139,7 +139,7 @@ TEXT_TASKS = {
     ),
     "tsv": TextTask(
         {
-            split: File(tuple(f"{split}.{ending}" for ending in _ENDINGS))
+            split: File(tuple(f"{split}.{extension}" for extension in _EXTENSIONS))
             for split in ("train", "dev", "test")
         },
         layout=Layout(),
@@ -154,10 +154,9 @@ _PLAIN |= {
 
 
 def find_task(name, language="zh"):
-    """Return the task of a name such as "SST-2", "sst2" or "mnli_matched"; XNLI in a language.
+    """Return the `TextTask` for a name such as "SST-2", "sst2" or "mnli_matched".
 
-    Raises:
-      UserError: if there is no such task; the message lists them.
+    `language` is the language of XNLI. Raise UserError if the name is unknown.
     """
     task = TEXT_TASKS.get(_PLAIN.get(name.lower().replace("-", "").replace("_", "")))
     if task is None:
@@ -175,15 +174,9 @@ def _in_language(file, language):
 
 
 def custom_task(task_type=None, labels=None, layout=None):
-    """Return the task of files that are not GLUE's.
+    """Return the `TextTask` of custom files; raise UserError if the arguments do not match.
 
-    Args:
-      task_type: a key of `task.TASK_CLASSES`; None for classification.
-      labels: in the order of their ids; None for those of the training set.
-      layout: a `Layout`.
-
-    Raises:
-      UserError: if these cannot be combined.
+    `labels` are in the order of their ids, or None to find them in the training set.
     """
     layout = layout or Layout()
     task_type = task_type or "classification"
@@ -202,30 +195,23 @@ def custom_task(task_type=None, labels=None, layout=None):
         raise UserError(f"`labels`: a label occurs twice in {', '.join(labels)}")
     if task_type == "regression":
         if labels:
-            raise UserError("`labels`: a regression has no labels")
+            raise UserError("`labels` cannot be combined with `task_type=regression`")
         labels = ()
     return dataclasses.replace(TEXT_TASKS["tsv"], labels=labels, task_type=task_type, layout=layout)
 
 
 def write_submission(folder, task, split, ids, predicted):
-    """Write one task's file for GLUE's leaderboard, and a zip of all such files in the folder.
+    """Write a task's file for GLUE's leaderboard, and `submission.zip` with all files so far.
 
-    Args:
-      folder: where to write; `submission.zip` there has the files of this and of earlier tasks.
-      task: a `TextTask` with a `submission`.
-      split: which of its test sets.
-      ids: of the examples, whole numbers; rows are written in their order.
-      predicted: for each a label, or a score.
-
-    Raises:
-      UserError: if the ids are not the numbers from 0: the leaderboard requires every row.
+    `predicted` has a label or a score for each of the `ids`, which must be 0, 1, 2 and so on in any
+    order: the leaderboard requires every row.
     """
     name = task.submission[split]
     rows = sorted((int(x) if x.isdecimal() else -1, y) for x, y in zip(ids, predicted, strict=True))
     if [number for number, _ in rows] != list(range(len(rows))):
         raise UserError(
-            f"`glue_submission`: {name}.tsv needs a prediction for each row of the leaderboard's "
-            f"test set, numbered from 0, but these {len(rows)} rows have different ids"
+            f"`glue_submission`: {name}.tsv requires a prediction for each row of the "
+            f"leaderboard's test set, numbered from 0, but these {len(rows)} rows have other ids"
         )
     if task.score_range:
         lowest, highest = task.score_range
@@ -242,7 +228,7 @@ def _zip(folder):
     data = io.BytesIO()
     with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
         for name in names:
-            # Without a date, so that equal predictions give equal files.
+            # No date, so that equal predictions give equal files.
             info = zipfile.ZipInfo(f"{name}.tsv")
             info.compress_type = zipfile.ZIP_DEFLATED
             archive.writestr(info, files.read_text(os.path.join(folder, f"{name}.tsv")))

@@ -1,4 +1,4 @@
-"""Labels as users of `TextClassifier` give them, and the targets that it is trained on.
+"""Convert labels passed to `TextClassifier` to the targets of its model.
 
 Shapes: B texts, L labels.
 """
@@ -13,31 +13,22 @@ from bert_tf.pipelines.arguments import check_list
 
 
 class LabelEncoder:
-    """Converts labels to the targets of a classifier.
+    """Converts labels to training targets.
 
-    A label is given by its name or, unless the names are numbers themselves, by its index.
+    A label is given by name or, unless the names are numbers, by index.
     """
 
     def __init__(self, task_type, labels):
-        """Store the type, a key of `tasks.TASK_CLASSES`, and the names in the order of their ids.
-
-        Args:
-          task_type: "classification", "multi_label" or "regression".
-          labels: sequence of str.
-        """
+        """Store the task type and the names of the labels in the order of their ids."""
         self._task_type, self._labels = task_type, tuple(labels)
         self._ids = {label: index for index, label in enumerate(self._labels)}
         self._has_indices = not any(label.lstrip("-").isdecimal() for label in self._labels)
 
     def encode(self, values, argument):
-        """Return the targets of a list of labels as an array.
+        """Convert a list of labels to an array of targets; errors name `argument`.
 
-        Returns:
-          int32 (B,) for classification, float32 (B,) for regression, float32 (B, L) for
-          multi-label.
-
-        Raises:
-          UserError: if a label is not valid; it names `argument`.
+        Targets are int32 (B,) for classification, float32 (B,) for regression, and float32 (B, L)
+        for multi-label classification.
         """
         encode = {
             "classification": self._id_of,
@@ -53,9 +44,10 @@ class LabelEncoder:
         return np.array(targets, "int32" if self._task_type == "classification" else "float32")
 
     def _in_order(self, values, argument):
-        """Return the rows of a DataFrame of label columns in the order of the labels.
+        """Return the rows of a DataFrame with its label columns in the order of the labels.
 
-        Columns with other names are in that order already. Anything else is returned as given.
+        If no column is named after a label, the order is kept. Values that are not a DataFrame with
+        several columns are returned unchanged.
         """
         columns = [str(name) for name in getattr(values, "columns", ())]
         if len(columns) < 2:
@@ -68,7 +60,7 @@ class LabelEncoder:
                     f"{abbreviate(self._labels, 9)}, found {abbreviate(columns, 9)}"
                 )
             order = [columns.index(label) for label in self._labels]
-        # Columns of different types have the type object.
+        # With columns of different types, `to_numpy` returns objects.
         return np.array(values.to_numpy()[:, order].tolist())
 
     def _id_of(self, value):
@@ -86,16 +78,16 @@ class LabelEncoder:
         raise ValueError(f"not one of the labels {abbreviate(self._labels, 9)}")
 
     def _id_of_row(self, row):
-        """Return the id for a row of one label, or a row with 1 for the label and 0 elsewhere."""
+        """Return the id for an array of one label, or for a one-hot row."""
         if row.size == 1:
             return self._id_of(row.item())
         is_one_hot = row.shape == (len(self._labels),) and row.dtype.kind in "biuf"
         if not is_one_hot or sorted(row) != [0] * (row.size - 1) + [1]:
-            raise ValueError(f"expected a label, or {len(self._labels)} numbers 0 and one 1")
+            raise ValueError(f"expected a label or a one-hot row of {len(self._labels)} numbers")
         return int(row.argmax())
 
     def _to_row(self, value):
-        """Return the row of 0 and 1 for a list of labels, or for such a row."""
+        """Return a row of 0 and 1 for a list of labels or a row of 0 and 1."""
         if isinstance(value, (str, bytes)):
             raise ValueError("expected a list of labels")
         values = list(value)
@@ -103,7 +95,7 @@ class LabelEncoder:
         is_numeric = all(isinstance(x, (int, float, np.number)) for x in values)
         if is_array or (values and is_numeric and self._has_indices):
             if len(values) != len(self._labels) or not set(values) <= {0, 1}:
-                raise ValueError(f"expected labels, or {len(self._labels)} numbers 0 and 1")
+                raise ValueError(f"expected labels or a row of {len(self._labels)} numbers 0 and 1")
             return [float(x) for x in values]
         row = np.zeros(len(self._labels), "float32")
         for label in values:
@@ -111,7 +103,7 @@ class LabelEncoder:
         return row
 
     def check_dataset(self, dataset, argument):
-        """Raise UserError unless a dataset has batches of strings, or pairs of them, and labels."""
+        """Raise UserError unless a dataset has batches of texts or pairs of texts, and labels."""
         spec = dataset.element_spec
         if not isinstance(spec, tuple) or len(spec) not in (2, 3):
             raise UserError(f"`{argument}`: expected a dataset of (texts, labels)")
@@ -119,7 +111,7 @@ class LabelEncoder:
         if len(texts) > 2 or not all(isinstance(x, tf.TensorSpec) and x.dtype == tf.string
                                      for x in texts):  # fmt: skip
             raise UserError(
-                f"`{argument}`: the texts of the dataset must be strings, or pairs of strings"
+                f"`{argument}`: the texts of the dataset must be strings or pairs of strings"
             )
         if any(x.shape.rank == 0 for x in texts):
             raise UserError(f"`{argument}`: expected batches of texts; call its method `batch`")
@@ -128,13 +120,7 @@ class LabelEncoder:
             LabelEncoder("regression", ()).check_spec(spec[2], argument, "sample weights")
 
     def check_spec(self, spec, argument, values="labels"):
-        """Raise UserError unless a batch of labels of a dataset has a shape and type for `encode`.
-
-        Args:
-          spec: its `tf.TensorSpec`.
-          argument: the dataset's.
-          values: name of the labels in the message.
-        """
+        """Raise UserError unless `encode_tensor` accepts a batch with this `tf.TensorSpec`."""
         rank = spec.shape.rank
         is_valid = self._task_type == "classification" or spec.dtype != tf.string
         has_shape = rank in (None, 1) or (rank == 2 and spec.shape[1] == 1)
@@ -153,7 +139,7 @@ class LabelEncoder:
             )
 
     def encode_tensor(self, values, argument):
-        """Return the targets of the labels (B,) of a dataset, in TensorFlow operations."""
+        """Convert a batch of labels of a dataset to targets, with TensorFlow operations."""
         if self._task_type == "multi_label":
             return tf.cast(values, tf.float32)
         if self._task_type == "regression":
@@ -170,7 +156,7 @@ class LabelEncoder:
             return tf.identity(ids)
 
     def _ids_of_tensor(self, values):
-        """Return the ids of names or numbers (B,), and whether they exist, as tensors (B,)."""
+        """Return the ids of names or numbers (B,), and whether each is a label, as tensors (B,)."""
         is_integer = True
         if values.dtype != tf.string:
             indices = tf.cast(values, tf.int32)
@@ -182,19 +168,16 @@ class LabelEncoder:
         return tf.argmax(matches, 1, tf.int32), tf.reduce_any(matches, 1) & is_integer
 
     def _is_one_hot(self, values):
-        """Return whether labels of a dataset have a column for each label; also for a spec."""
+        """Return whether a tensor or `tf.TensorSpec` of labels has one column per label."""
         columns = values.shape[1] if values.shape.rank == 2 else None
         return columns == len(self._labels) > 1 and values.dtype != tf.string
 
     def label_weights(self, class_weight, targets=None):
-        """Return the weight of each label, float32 (L,), for a dict from labels; None for None.
+        """Return the weight of each label, float32 (L,), or None if `class_weight` is None.
 
-        "balanced" gives all labels the same total weight in `targets`, int32 (N,), as scikit-learn
-        does: N / (L * number of the label's texts). Labels without texts count neither here nor in
-        L.
-
-        Raises:
-          UserError: if the task has no classes, or a label or a weight is not valid.
+        `class_weight` is a dict from label to weight, or "balanced", which gives all labels in
+        `targets`, int32 (N,), the same total weight as in scikit-learn: N / (L * number of the
+        label's texts), where L counts only labels that occur.
         """
         if class_weight is None:
             return None
@@ -209,7 +192,7 @@ class LabelEncoder:
             return weights
         if not isinstance(class_weight, Mapping):
             raise UserError(
-                f"`class_weight`: expected a dict from labels to weights, or balanced, found "
+                f"`class_weight`: expected a dict from label to weight, or balanced, found "
                 f"{class_weight!r:.50}"
             )
         for label, weight in class_weight.items():

@@ -1,4 +1,4 @@
-"""Fine-tune and apply a text classifier: strings in, labels or scores out."""
+"""`TextClassifier`: fine-tuning and prediction on strings, with labels or scores as output."""
 
 import dataclasses
 import os
@@ -30,12 +30,12 @@ from bert_tf.training.task_config import check_labels
 
 _ARGUMENTS = ("texts", "labels", "sample_weight")
 
-# Names of the columns of a table.
+# Column names of a DataFrame.
 _TABLE = {"texts": [ANY_TEXT, TEXT_B], "labels": ANY_LABEL}
 
 
 class TextClassifier(TaskPipeline):
-    """Classifies or scores texts or pairs of texts: fine-tuning and prediction on strings.
+    """Classifies or scores texts or pairs of texts.
 
     >>> classifier = bert_tf.TextClassifier.from_preset(
     ...     "uncased_L-4_H-256_A-4", labels=["negative", "positive"]
@@ -48,14 +48,14 @@ class TextClassifier(TaskPipeline):
     >>> classifier.save_to_preset("sentiment")
     >>> classifier = bert_tf.TextClassifier.from_preset("sentiment")
 
-    A model may choose one of several labels (`task_type="classification"`), any number of them
-    ("multi_label"), or give a score ("regression"). `model` is a Keras model, a `BertClassifier`
-    on token ids: freeze its layers, save it as a `.keras` file, or train it in any other way that
-    Keras has. To train on several devices, create the classifier in the scope of a strategy.
+    A model predicts one label (`task_type="classification"`), any number of labels ("multi_label")
+    or a score ("regression"). `model` is a Keras model on token ids: freeze its layers, save it as
+    a `.keras` file, or train it with your own loop. To train on several devices, create the
+    classifier in the scope of a strategy.
 
     Attributes:
       model: the `BertClassifier`.
-      config: its `tasks.ClassificationConfig`.
+      config: the `tasks.ClassificationConfig`.
       tokenizer: the `BertTokenizer`.
     """
 
@@ -74,28 +74,26 @@ class TextClassifier(TaskPipeline):
         load_weights: bool = True,
         num_classes: int | None = None,
     ) -> "TextClassifier":
-        """Create a classifier from a pre-trained or a fine-tuned model.
+        """Create a classifier from a pre-trained or fine-tuned model.
 
-        The settings of a model that `run_classifier.py`, `save_to_preset` or Hugging Face saved
-        are read from its files. The head of any other model, or for other labels, is new.
+        Settings default to those saved with the model by `run_classifier.py`, `save_to_preset` or
+        Hugging Face. If the model has no head for the labels, a new one is initialised.
 
         Args:
           preset: a folder or checkpoint of the release or of a training run; a Hugging Face folder;
             or the name of a published model (`checkpoints.MODELS`) or "hf://OWNER/NAME", downloaded
             if it is not in the cache.
-          labels: the labels in the order of their ids; None for those in the files of the model.
-          task_type: "classification", "multi_label" or "regression"; None for that in the files of
-            the model, else "regression" for a head with one output, else "classification".
-          max_seq_length: longest sequence in tokens; None for that in the files of the model, else
-            128.
-          do_lower_case: whether the model is uncased; None for the casing in the files of the
-            model.
+          labels: the labels in the order of their ids; by default the saved ones.
+          task_type: "classification", "multi_label" or "regression". By default the saved type,
+            else "regression" for a head with one output, else "classification".
+          max_seq_length: longest sequence in tokens; by default the saved length, else 128.
+          do_lower_case: whether the model is uncased; by default the saved casing.
           dtype: a Keras dtype policy such as "mixed_bfloat16".
-          load_weights: whether to load the weights; if False they are random.
-          num_classes: instead of `labels`, their number; the labels are "0", "1" and so on.
+          load_weights: whether to load the weights; if False, they are random.
+          num_classes: number of labels, named "0", "1" and so on, instead of `labels`.
 
         Raises:
-          UserError: if there is no such model, or an argument does not fit it.
+          UserError: if the model does not exist, or an argument does not match it.
         """
         if num_classes is not None:
             if labels is not None:
@@ -113,15 +111,17 @@ class TextClassifier(TaskPipeline):
 
     @classmethod
     def _config_values(cls, checkpoint, stored, values):
-        refused = ""
+        unsupported = ""
         if stored and stored.numeric_inputs:
-            refused = f"takes the numbers {', '.join(stored.numeric_columns)} besides text"
+            unsupported = (
+                f"takes the numbers {', '.join(stored.numeric_columns)} in addition to text"
+            )
         elif stored and stored.windows:
-            refused = "reads long texts in windows"
-        if refused:
+            unsupported = "reads long texts in windows"
+        if unsupported:
             raise UserError(
-                f"`preset`: {checkpoint} {refused}, which `TextClassifier` does not; export it, "
-                "and use `bert_tf.serving.Predictor`"
+                f"`preset`: {checkpoint} {unsupported}, which `TextClassifier` does not support; "
+                "export it and use `bert_tf.serving.Predictor`"
             )
         task_type = values.get("task_type") or (stored.task_type if stored else None)
         if task_type is None:
@@ -132,7 +132,7 @@ class TextClassifier(TaskPipeline):
         values = {**values, "task_type": task_type, "labels": labels}
         if not stored:
             return {**values, "num_texts": 1}
-        # These describe the training data; the scores of a loaded head are not standardised.
+        # These describe the old training data; a loaded head outputs scores in their own units.
         return {**values, "columns": {}, "dev_split": None, "scores": None}
 
     @with_keras_names(x="texts", y="labels")
@@ -153,36 +153,32 @@ class TextClassifier(TaskPipeline):
         bucket_by_length: bool = False,
         **options: Any,
     ) -> keras.callbacks.History:
-        """Train the model, with `keras.Model.fit`.
+        """Train the model with `keras.Model.fit`.
 
-        The optimizer is that of the release, with 10 % warm-up and linear decay over the steps of
-        this call, unless `compile` was called with another one.
+        Unless `compile` was called, the optimizer is the release's, with 10 % warm-up and linear
+        decay over the steps of this call.
 
         Args:
-          texts: list of texts, or of pairs (text_a, text_b); a tuple of two lists of texts; a
+          texts: list of texts or of pairs (text_a, text_b); a tuple of two lists of texts; a
             DataFrame with one or two columns of texts; a list of `InputExample`, with their labels;
             or a `tf.data.Dataset` or `keras.utils.PyDataset` of batches (texts, labels) or (texts,
-            labels, sample weights), in which texts are strings (B,) or a pair of them.
-          labels: the label of each text: one of the labels of the model, its index, or a row with 1
-            for it and 0 elsewhere; for "multi_label" a list of labels, or a row of 0 and 1; for
-            "regression" a number.
+            labels, sample weights), where texts are strings (B,) or a pair of them.
+          labels: a label for each text: its name, its index or a one-hot row. For "multi_label" a
+            list of labels or a row of 0 and 1; for "regression" a number.
           validation_data: (texts, labels), (texts, labels, sample weights), a list of
             `InputExample`, or a dataset.
-          validation_split: share of the texts, from the end of the list, to validate on instead.
+          validation_split: share of the texts to validate on, taken from the end of the list.
           epochs: number of passes over the texts.
-          batch_size: number of texts in a step, over all devices.
-          learning_rate: the peak rate, by default 5e-5.
+          batch_size: number of texts per step, over all devices.
+          learning_rate: the peak learning rate, by default 5e-5.
           callbacks: list of Keras callbacks.
-          class_weight: dict from labels, or their indices, to the weight of their texts in the
-            loss; 1 for the others. Or "balanced", for the same total weight of each label.
-          sample_weight: weight of each text in the loss.
-          shuffle: whether to shuffle the texts, anew for each epoch.
-          bucket_by_length: whether a batch of shuffled texts has texts of similar length: faster,
-            because they need less padding, but the batches are less random.
+          class_weight: dict from labels, or their indices, to the loss weights of their texts, by
+            default 1; or "balanced", which gives each label the same total weight.
+          sample_weight: loss weight of each text.
+          shuffle: whether to reshuffle the texts in each epoch.
+          bucket_by_length: whether to form batches of texts of similar length, which is faster
+            because of less padding, but makes batches less random.
           **options: further arguments of `keras.Model.fit`, such as `verbose`.
-
-        Returns:
-          The `keras.callbacks.History`.
 
         Raises:
           UserError: if an argument is not valid.
@@ -192,7 +188,7 @@ class TextClassifier(TaskPipeline):
             validation_split=validation_split, shuffle=shuffle, bucket_by_length=bucket_by_length,
         )  # fmt: skip
         only_lists = {"validation_split": validation_split, "bucket_by_length": bucket_by_length}
-        data = self._columns((texts, labels, sample_weight), **only_lists)
+        data = self._to_tensors((texts, labels, sample_weight), **only_lists)
         if validation_split:
             if validation_data is not None:
                 raise UserError("`validation_split` cannot be combined with `validation_data`")
@@ -206,7 +202,7 @@ class TextClassifier(TaskPipeline):
                 validation_data = (validation_data, None)
             elif not is_tuple or isinstance(validation_data[0], tf.data.Dataset):
                 raise UserError("`validation_data`: expected (texts, labels) or a dataset")
-            validation_data = self._columns(validation_data, ["validation_data"] * 3)
+            validation_data = self._to_tensors(validation_data, ["validation_data"] * 3)
         targets = None if isinstance(data, tf.data.Dataset) else data[1]
         label_weights = self._encoder().label_weights(class_weight, targets)
         dataset = self._dataset(
@@ -230,30 +226,27 @@ class TextClassifier(TaskPipeline):
         sample_weight: Any = None,
         **options: Any,
     ) -> dict[str, float]:
-        """Return loss and metrics by name, with `keras.Model.evaluate`; arguments as for `fit`."""
-        data = self._columns((texts, labels, sample_weight))
+        """Return the loss and metrics by name; the arguments are as for `fit`."""
+        data = self._to_tensors((texts, labels, sample_weight))
         return self._evaluate(self._dataset(data, batch_size, "texts"), options)
 
     @with_keras_names(x="texts")
     @with_columns(**_TABLE)
     def predict(self, texts: Any, batch_size: int | None = None, verbose: Any = "auto") -> Any:
-        """Return the answers of the model to texts.
+        """Predict labels or scores.
 
         Args:
-          texts: a text; a list of texts, or of pairs (text_a, text_b); a tuple of two lists of
-            texts; a DataFrame with one or two columns of texts; or a dataset, as for `fit`, whose
-            labels are left out.
-          batch_size: number of texts that the model reads at a time; None for 32 long
-            texts to 256 short ones.
-          verbose: has no effect, since there is no progress bar; programs for Keras pass it.
+          texts: a text, or what `fit` accepts, without labels; the labels of a dataset are ignored.
+          batch_size: number of texts per step; None for 32 (long texts) to 256 (short texts).
+          verbose: ignored; accepted for compatibility with Keras.
 
         Returns:
-          For each text a dict, or only the dict if `texts` is a str, as `bert_tf.serving.Predictor`
-          returns it: "label", or "labels" for "multi_label", and "probabilities" by label; "score"
-          and "logits" for "regression".
+          A list of dicts, one for each text, or a single dict if `texts` is a str. They are the
+          answers of `bert_tf.serving.Predictor`: "label", or "labels" for "multi_label", and
+          "probabilities" by label; "score" and "logits" for "regression".
 
         Raises:
-          UserError: if `texts` is anything else.
+          UserError: if `texts` is not valid.
         """
         if isinstance(texts, str):
             return self.predict([texts], batch_size)[0]
@@ -263,7 +256,7 @@ class TextClassifier(TaskPipeline):
             bert_config.check_num_texts(2)
         if bert_config.type_vocab_size < 2:
             return self._answers([text_a for text_a, _ in pairs], batch_size, num_texts=1)
-        # A text without a second one gives the same answer in a model of pairs.
+        # With an empty second text, a model of pairs gives the same answer as for a single text.
         rows = [{"text_a": text_a, "text_b": text_b} for text_a, text_b in pairs]
         return self._answers(rows, batch_size, num_texts=2)
 
@@ -282,12 +275,12 @@ class TextClassifier(TaskPipeline):
     def _encoder(self):
         return LabelEncoder(self.config.task_type, self.config.labels)
 
-    def _columns(self, data, arguments=_ARGUMENTS, **only_lists):
-        """Return (texts, labels) or (texts, labels, weights), lists, as tensors.
+    def _to_tensors(self, data, arguments=_ARGUMENTS, **only_lists):
+        """Convert (texts, labels) or (texts, labels, sample weights) to tensors.
 
-        The texts become a tuple of one string tensor (B,), or two for pairs, and the labels
-        targets. A dataset instead of texts is returned as it is. `arguments` are the names of the
-        three arguments in messages; `only_lists` are further arguments, which a dataset excludes.
+        Texts become a tuple of one or two string tensors (N,), labels become targets. Return a
+        dataset unchanged; `only_lists` are arguments that it cannot be combined with. `arguments`
+        are the names of the values in messages.
         """
         texts, labels, sample_weight = (as_dataset(data[0]), *data[1:], None)[:3]
         if isinstance(texts, tf.data.Dataset):
@@ -313,15 +306,10 @@ class TextClassifier(TaskPipeline):
         return (tuple(map(tf.constant, columns[0])), *map(tf.constant, columns[1:]))
 
     def _dataset(self, data, batch_size, argument, label_weights=None, shuffle=False, bucket=False):
-        """Return a dataset of batches of inputs, targets and, if there are any, weights.
+        """Return a dataset of batches (inputs, targets) or (inputs, targets, weights).
 
-        Args:
-          data: what `_columns` returns, or a dataset of batches of strings and labels.
-          batch_size: the size of the batches of columns.
-          argument: name of the argument that gave the data, for messages.
-          label_weights: float32 (L,), the weights of the labels, or None.
-          shuffle: whether to shuffle the columns.
-          bucket: whether to form batches of texts of similar length.
+        `data` is what `_to_tensors` returns, `label_weights` is float32 (L,) or None, and `bucket`
+        forms batches of texts of similar length. Errors name `argument`.
         """
         encoder, is_dataset = self._encoder(), isinstance(data, tf.data.Dataset)
 
@@ -345,12 +333,12 @@ class TextClassifier(TaskPipeline):
 
 
 def _split(columns, share):
-    """Split columns at the end, and return those for training and those for validation."""
+    """Split columns into (training, validation), where validation has a share at the end."""
     size = len(columns[1])
     first = size - int(size * share)
     if not 0 < share < 1 or first == size:
         raise UserError(
-            f"`validation_split={share}`: a share of the {size} texts was expected, 0 to 1"
+            f"`validation_split={share}`: expected a share of the {size} texts, between 0 and 1"
         )
     return tuple(
         tf.nest.map_structure(lambda x, part=part: x[part], columns)
@@ -359,9 +347,9 @@ def _split(columns, share):
 
 
 def _recorded_task_type(checkpoint):
-    """Return the task type of a Hugging Face folder.
+    """Return the task type of a Hugging Face model.
 
-    As in transformers, a head with one output is a regression where the type is not recorded.
+    As in transformers, a head with one output is a regression unless the config has a problem type.
     """
     metadata = read_metadata(checkpoint)
     task_types = {problem_type: name for name, problem_type in PROBLEM_TYPES.items()}
@@ -373,12 +361,12 @@ def _recorded_task_type(checkpoint):
 
 
 def _num_outputs(checkpoint):
-    """Return the number of outputs of the head of a checkpoint, 0 without one."""
+    """Return the number of outputs of the head in a checkpoint, 0 if it has none."""
     return open_checkpoint(checkpoint).shapes.get("output_weights", (0,))[0]
 
 
 def _choose_labels(labels, task_type, stored, checkpoint):
-    """Return the labels as a tuple of str: those given, or those in the files of the model."""
+    """Return the given labels, or else the labels saved with the model, as a tuple of str."""
     if task_type == "regression":
         if labels is not None:
             raise UserError("`labels` cannot be combined with `task_type=regression`")
@@ -388,11 +376,11 @@ def _choose_labels(labels, task_type, stored, checkpoint):
     elif stored:
         labels = stored.labels
     else:
-        # Only labels of a head: every config of Hugging Face may have names for two labels.
+        # Labels without a head are meaningless: Hugging Face configs have two by default.
         id2label = read_metadata(checkpoint).get("id2label") or {}
         labels = [id2label.get(str(i), f"LABEL_{i}") for i in range(_num_outputs(checkpoint))]
     if not labels:
-        raise UserError(f"`labels` must be given: {checkpoint} has no classifier")
+        raise UserError(f"`labels` must be given: {checkpoint} has no classifier head")
     if task_type == "classification" and len(labels) < 2:
         raise UserError(f"`labels`: expected at least two, found {', '.join(labels)}")
     return check_labels(labels)

@@ -1,4 +1,4 @@
-"""Data as users of the release define them: a `DataProcessor` with lists of `InputExample`."""
+"""Custom data as in the release: a `DataProcessor` that returns lists of `InputExample`."""
 
 import csv
 import dataclasses
@@ -24,10 +24,10 @@ class InputExample:
     """A labelled text or pair of texts, as in the release.
 
     Attributes:
-      guid: the id of the example in `test_predictions.tsv`.
+      guid: the id of the example, written to `test_predictions.tsv`.
       text_a: the text, or the first text of a pair.
       text_b: the second text of a pair, else None.
-      label: one of the labels; in a test set it may be None.
+      label: one of the labels; may be None in a test set.
     """
 
     guid: Any
@@ -37,10 +37,10 @@ class InputExample:
 
 
 class DataProcessor:
-    """The examples and labels of a task, as in the release: the base class of your own.
+    """Base class of the examples and labels of a custom task, as in the release.
 
-    `run_classifier.py --processor=MODULE:CLASS` makes an instance without arguments, and calls only
-    the methods of the splits that the command needs. `data_dir` is its flag of that name.
+    `run_classifier.py --processor=MODULE:CLASS` creates an instance without arguments and calls
+    only the methods of the splits it needs. `data_dir` is the value of `--data_dir`.
     """
 
     def get_train_examples(self, data_dir: str | None) -> Iterable[InputExample]:
@@ -52,7 +52,7 @@ class DataProcessor:
         raise NotImplementedError
 
     def get_test_examples(self, data_dir: str | None) -> Iterable[InputExample]:
-        """Return the test set, whose labels have no effect on the predictions."""
+        """Return the test set. Its labels are not used."""
         raise NotImplementedError
 
     def get_labels(self) -> list:
@@ -67,15 +67,15 @@ class DataProcessor:
 
 
 class ProcessorSource:
-    """The examples of a processor; it has the methods of `reading.FileSource`.
+    """The examples of a processor, with the interface of `reading.FileSource`.
 
     Attributes:
       task: a `glue.TextTask` with the labels of the processor.
-      columns: an empty dict, because there is no file.
+      columns: an empty dict, as there are no files.
     """
 
     def __init__(self, reference, data_dir=None):
-        """Make the processor that "module:class" names; raise UserError if that fails."""
+        """Create the processor that "module:class" names; raise UserError if that fails."""
         self._name, self._data_dir = reference, data_dir
         self._processor = _make(reference)
         self.columns = {}
@@ -85,10 +85,10 @@ class ProcessorSource:
                 f"`processor={reference}`: expected at least two different labels from get_labels, "
                 f"found {', '.join(labels) or 'none'}"
             )
-        self.task = TextTask({}, labels, metrics=ClassificationTask.own_data_metrics)
+        self.task = TextTask({}, labels, metrics=ClassificationTask.custom_data_metrics)
 
     def _call(self, method, *arguments):
-        """Return the list that a method returns; UserError if the class does not have it."""
+        """Return the list that a method returns; raise UserError if the class lacks the method."""
         try:
             values = getattr(self._processor, method, _missing)(*arguments)
         except NotImplementedError:
@@ -96,7 +96,7 @@ class ProcessorSource:
         return check_list(values, f"processor={self._name}", f"a list from {method}")
 
     def splits(self, part):
-        """Return the one split of "train", "dev" or "test"."""
+        """Return a list with `part`, which is the only split."""
         return [part]
 
     def read(self, split, bad=None):
@@ -137,7 +137,7 @@ def _make(reference):
     module, _, name = reference.partition(":")
     if not (module and name):
         raise UserError(f"`processor={reference}`: expected MODULE:CLASS")
-    if os.getcwd() not in sys.path:  # a script has its own folder there instead
+    if os.getcwd() not in sys.path:  # Python adds the folder of the script instead
         sys.path.insert(0, os.getcwd())
     try:
         return getattr(importlib.import_module(module), name)()

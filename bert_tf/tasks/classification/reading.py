@@ -1,4 +1,4 @@
-"""Examples of text classification from files."""
+"""Read examples of text classification from files."""
 
 import itertools
 import os
@@ -18,22 +18,22 @@ _DO = {"train": "do_train", "dev": "do_eval", "test": "do_predict"}
 
 
 class FileSource:
-    """The files of a task; `tfds_source.TfdsSource` has the same methods.
+    """The files of a task. `tfds_source.TfdsSource` has the same methods.
 
     Attributes:
       task: a `glue.TextTask`.
-      columns: dict from the splits that were read to their `Columns`.
-      files: the paths that were read.
+      columns: dict from the splits read so far to their `Columns`.
+      files: paths of the files read so far.
     """
 
     def __init__(self, task, data_dir=None, paths=None):
-        """Make a source; `paths` has files of "train", "dev" and "test" outside of the folder."""
+        """Create a source; `paths` may have files that replace "train", "dev" or "test"."""
         self.task, self._data_dir = task, data_dir
         self.columns, self.files = {}, []
         self._paths = {part: path for part, path in (paths or {}).items() if path}
 
     def splits(self, part):
-        """Return the existing splits of "train", "dev" or "test"; UserError if there is none."""
+        """Return the splits of "train", "dev" or "test" that exist; UserError if there are none."""
         splits = [split for split in self.task.files if part_of(split) == part]
         if not splits:
             raise UserError(
@@ -45,7 +45,7 @@ class FileSource:
         return [split for split in splits if self._exists(split)]
 
     def _exists(self, split):
-        """Return whether a split has a file; UserError if it is not optional."""
+        """Return whether the file of a split exists; raise UserError if a required one does not."""
         file = self.task.files[split]
         path = os.path.join(self._data_dir or "", file.names[0])
         if file.optional and not tf.io.gfile.exists(path):
@@ -54,14 +54,14 @@ class FileSource:
         return bool(find_file(split, file.names, self._data_dir))
 
     def read(self, split, bad=None):
-        """Return the list of `Example` of a split.
+        """Read a split as a list of `Example`.
 
         Args:
-          split: one of `task.files`. Test examples have no labels.
-          bad: `BadRows`; None for an error at the first bad row.
+          split: a key of `task.files`. Test examples have no labels.
+          bad: the `BadRows` that collects invalid rows; None to raise an error at the first.
 
         Raises:
-          UserError: names file and line of a bad row, or the missing file.
+          UserError: if a row is invalid or the file is missing; names file and line.
         """
         task, path = self.task, self._paths.get(part_of(split))
         path = find_file(split, task.files[split].names, self._data_dir, path)
@@ -95,7 +95,7 @@ class FileSource:
         examples = collect_examples(
             task, places, make, bad, f"{path}: the file has no examples{language}"
         )
-        surplus.report("rows with surplus columns, which are ignored")
+        surplus.report("rows with extra columns, which are ignored")
         if task.layout:
             quoted.report("texts in quotes, which are kept in tab-separated files; use .csv")
             _report(path, table_format, columns, examples)
@@ -110,11 +110,11 @@ class FileSource:
         return find_columns(path, names, layout, split, count, has_names)
 
     def _with_header(self, path, table_format, columns, first):
-        """Return the columns with a header if the first row is one by its label."""
+        """Mark the first row as a header if its label column suggests so."""
         position = columns.labels[0]
         if len(first) <= position:
             return columns
-        # Read twice, because all rows may take much more memory than the examples.
+        # Read the file twice: all its rows may take much more memory than the examples.
         rows = tables.read_rows(path, table_format)
         cells = (row[position] for _, row, _ in rows if len(row) > position)
         if self.task.task_type == "multi_label":
@@ -125,7 +125,7 @@ class FileSource:
         return with_header(path, columns, first, labels, train.names if train else ())
 
     def _count_train_columns(self):
-        """Return the number of columns of the training file; None if it does not exist."""
+        """Return the number of columns of the training file, or None if there is no such file."""
         names = self.task.files["train"].names if self._data_dir else ()
         paths = [os.path.join(self._data_dir, name) for name in names]
         paths = [self._paths["train"]] if "train" in self._paths else paths
@@ -135,22 +135,15 @@ class FileSource:
 
 
 def read_examples(task, data_dir, split, path=None, bad=None):
-    """Return the list of `Example` of one file of a task, in `data_dir` unless `path` is given."""
+    """Read a split of a task as a list of `Example`, from `data_dir` unless `path` is given."""
     return FileSource(task, data_dir, {part_of(split): path}).read(split, bad)
 
 
 def collect_examples(task, rows, make, bad, error):
-    """Return the list of `Example` that are made of rows.
+    """Convert rows to a list of `Example` with `BadRows.collect`.
 
-    A blank text makes a bad row. GLUE's files have some, which the release uses, so there they are
-    only counted.
-
-    Args:
-      task: a `glue.TextTask`.
-      rows: yields pairs of a place for messages, and a row.
-      make: function from (place, index, row) to an `Example`; see `BadRows.collect`.
-      bad: `BadRows`; None for an error at the first bad row.
-      error: the message of the UserError if there are no examples.
+    Rows with a blank text are invalid. In GLUE's files they are only counted, because the release
+    uses them. `error` is the message of the UserError if there are no examples.
     """
     bad, empty = bad or BadRows(), BadRows(skip=True)
 
@@ -173,7 +166,7 @@ def collect_examples(task, rows, make, bad, error):
 
 
 def _find_format(path, layout):
-    """Return the format of a file: by its name if its columns are known, else by its content."""
+    """Return the format of a file, from its name if the columns are known, else its content."""
     if layout is None:
         return tables.format_by_name(path)
     table_format = tables.find_format(path, layout.delimiter, layout.likely_names)
@@ -183,12 +176,12 @@ def _find_format(path, layout):
     return table_format
 
 
-# How many columns and characters of a text the report of a file has.
+# Limits of the log line about a file: columns, and characters of a text.
 _MAX_COLUMNS, _MAX_CHARACTERS = 12, 40
 
 
 def _report(path, table_format, columns, examples):
-    """Log what was understood of a file."""
+    """Log the format and columns that were found in a file, and its first example."""
     roles = columns.roles()
     names = [
         f"{columns.name(i)} ({roles[i]})" if i in roles else columns.name(i)
@@ -213,12 +206,12 @@ def _shorten(value):
 
 
 def _is_quoted(text):
-    """Return whether a text is in quotes with doubled quotes in it, as programs write them."""
+    """Return whether a text is quoted as in CSV files, with doubled quotes in it."""
     return text[:1] == text[-1:] == '"' and '""' in text[1:-1]
 
 
 def _example(task, where, index, row, problem, columns, with_label):
-    """Return the example of a row, None if it is in another language; ValueError if it is bad."""
+    """Return the example of a row; None if it is in another language, ValueError if invalid."""
     if problem:
         raise ValueError(problem)
 
@@ -237,7 +230,7 @@ def _example(task, where, index, row, problem, columns, with_label):
             raise ValueError(f"{what}: {error}") from None
 
     if columns.width and not columns.ignores_surplus and any(row[columns.width :]):
-        # For example a comma that should be quoted: what follows it is in the wrong column.
+        # Values after an unquoted comma, for example, would be in the wrong columns.
         raise ValueError(f"{len(row)} columns, but the first line has {columns.width}")
     if columns.language and cell(columns.language[0], "language") != columns.language[1]:
         return None

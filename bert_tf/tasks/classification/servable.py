@@ -1,4 +1,4 @@
-"""Servable of models that classify or score texts."""
+"""Servable of text classification and regression."""
 
 import tensorflow as tf
 
@@ -12,16 +12,17 @@ from bert_tf.tokenization.packing_graph import Windows, pack
 
 
 def classification_servable(model, config, options):
-    """Return a `BertClassifier` as a `Servable`, given the `ClassificationConfig` of its training.
+    """Return a `BertClassifier` with its `ClassificationConfig` as a `Servable`.
 
-    Text inputs: `text`, or `text_a` and `text_b` ("" for none) if the model was trained on pairs;
-    `numbers`, float64 (B, F), if it has F numeric features, in the units of the training data.
-    Outputs, float32: `logits` (B, L) for L labels, and `probabilities` (B, L), or `score` (B,) for
-    regression. Strings, unless the model takes only ids: `labels` (B, L), the names of the
-    probabilities, and for `classification` `label` (B,), the most probable one.
+    Text inputs: `text`, or for pairs `text_a` and `text_b` ("" for none); `numbers`, float64
+    (B, F), for F numeric features in the units of the training data.
 
-    A model of long documents reads texts in windows, as in training; its token ids are (B, W, S),
-    and windows whose mask is 0 do not count.
+    Float32 outputs for L labels: `logits` (B, L) and `probabilities` (B, L), or `score` (B,) for
+    regression. Models of texts also output strings: `labels` (B, L), the names of the
+    probabilities, and for `classification` `label` (B,), the most probable label.
+
+    A model of long documents reads texts in windows, as in training. Its token ids are (B, W, S);
+    windows with mask 0 are ignored.
     """
     prepared = prepare_model(model, options, config.max_seq_length)
     tokenizer = GraphTokenizer(config.vocab, **config.tokenizer_settings)
@@ -35,7 +36,7 @@ def classification_servable(model, config, options):
 
     def answers_of(logits):
         answers = TASK_CLASSES[config.task_type].answers(logits)
-        # LiteRT, for which models of ids are made, has no operation that repeats strings.
+        # LiteRT, the target of models of ids, cannot repeat strings.
         names = _label_names(config, logits) if options.inputs == "text" else {}
         return {"logits": logits, **answers, **names}
 
@@ -67,8 +68,8 @@ def classification_servable(model, config, options):
     if config.numeric_features and not numbers:
         metadata["numbers_in_text"] = [number.name for number in config.numeric_features]
         console.warning(
-            "the model was trained on texts that begin with the numeric features %s; the texts "
-            "sent to the exported model must begin with them too",
+            "the model was trained on texts that start with the numeric features %s; texts sent to "
+            "the exported model must start with them too",
             ", ".join(metadata["numbers_in_text"]),
         )
     return Servable(
@@ -86,9 +87,9 @@ def classification_servable(model, config, options):
 
 
 def _label_names(config, logits):
-    """Return the outputs with names of labels for logits (B, L): a dict of strings.
+    """Return the string outputs for logits (B, L).
 
-    All rows have the same `labels`, because TF Serving requires B rows of every output.
+    `labels` are repeated for each row, because TF Serving requires B rows in every output.
     """
     if not config.labels:
         return {}
@@ -100,10 +101,10 @@ def _label_names(config, logits):
 
 
 class DocumentClassifier(tf.Module):
-    """Classifies texts of any length by the windows of their tokens, as in training."""
+    """Classifies texts of any length by pooling the logits of their windows, as in training."""
 
     def __init__(self, call, config, buckets, tokenizer):
-        """Store the `PreparedModel.call` of a `ClassificationConfig` with `windows`."""
+        """Store `PreparedModel.call` and a `ClassificationConfig` with `windows`."""
         super().__init__()
         self._call, self._buckets, self.tokenizer = call, buckets, tokenizer
         self._windows, self._num_labels = config.windows, config.num_outputs
@@ -113,10 +114,10 @@ class DocumentClassifier(tf.Module):
         input_signature=[tf.TensorSpec((None,), tf.string), tf.TensorSpec((None, None), tf.float32)]
     )
     def __call__(self, texts, numbers):
-        """Return the logits (B, L) for string (B,) and normalized numbers, float32 (B, F)."""
+        """Return logits (B, L) for string (B,) and normalized numbers, float32 (B, F)."""
         settings = self._windows
         numbers = tf.ensure_shape(numbers, (None, self._num_numbers))
-        # Without [CLS] and [SEP].
+        # -2 for [CLS] and [SEP].
         tokens = self.tokenizer.first_tokens(texts, settings.max_length - 2)
         windows = Windows(
             tokens, settings.size, settings.stride, settings.max_windows, keep_empty=True
@@ -124,7 +125,7 @@ class DocumentClassifier(tf.Module):
 
         def read(rows):
             inputs = pack(self.tokenizer.vocab, self._buckets, windows.segment(rows))
-            # Each window as a document with one window.
+            # The model treats each window as a document with one window.
             inputs = {name: value[:, None] for name, value in inputs.items()}
             if self._num_numbers:
                 inputs["numbers"] = tf.gather(numbers, tf.gather(windows.texts, rows))

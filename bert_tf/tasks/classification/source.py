@@ -1,4 +1,4 @@
-"""Where the examples of classification come from: options to a source, splits and labels."""
+"""Choose the source of the examples from the options, and read splits and labels."""
 
 import dataclasses
 import os
@@ -10,7 +10,7 @@ from bert_tf.errors import UserError
 from bert_tf.tasks.classification.examples import (
     find_labels,
     hold_out,
-    measure,
+    measure_numbers,
     with_known_labels,
 )
 from bert_tf.tasks.classification.glue import custom_task, find_task
@@ -18,8 +18,8 @@ from bert_tf.tasks.classification.processor import ProcessorSource
 from bert_tf.tasks.classification.reading import FileSource
 from bert_tf.tasks.classification.tfds_source import TfdsSource
 
-# Options that name columns, and their fields in `Layout`. A run remembers all but the numeric ones,
-# which are part of its configuration.
+# Options that name columns, and their fields in `Layout`. A trained model remembers all but the
+# numeric ones in `ClassificationConfig.columns`.
 _LAYOUT = {
     "text_columns": "text", "label_column": "label", "id_column": "id", "header": "header",
     "delimiter": "delimiter", "label_separator": "separator", "numeric_columns": "numbers",
@@ -27,20 +27,17 @@ _LAYOUT = {
 }  # fmt: skip
 _REMEMBERED = [name for name in _LAYOUT if not name.startswith("numeric_")]
 
-# Options that only custom files have.
+# Options for custom files only.
 _CUSTOM_ONLY = ("task_type", "labels", *_LAYOUT)
 _NOT_OF_PROCESSORS = ("task_name", "tfds_name", "train_file", "dev_file", "test_file",
                       *_CUSTOM_ONLY)  # fmt: skip
 
 
 def make_source(options, stored=None, remembered=()):
-    """Return the `FileSource`, `TfdsSource` or `ProcessorSource` of a `ClassificationConfig`.
+    """Create the `FileSource`, `TfdsSource` or `ProcessorSource` of a `ClassificationConfig`.
 
-    `stored` is the `ClassificationConfig` of a trained model, for options that are not given, and
-    `remembered` has the names of the options that are its own; see `with_remembered_columns`.
-
-    Raises:
-      UserError: if options cannot be combined, or the data do not exist.
+    `stored` is the config of a trained model, from which `with_remembered_columns` has taken the
+    options named in `remembered`.
     """
     layout = Layout(**{field: getattr(options, name) for name, field in _LAYOUT.items()})
     layout = dataclasses.replace(
@@ -70,25 +67,25 @@ def make_source(options, stored=None, remembered=()):
     paths = {"train": options.train_file, "dev": options.dev_file, "test": options.test_file}
     if not (options.task_name or any(paths.values())):
         raise UserError(
-            "nothing to read: `processor`, `task_name`, `tfds_name` or a file (`train_file`, "
-            "`dev_file`, `test_file`) must be given"
+            "`processor`, `task_name`, `tfds_name` or a file (`train_file`, `dev_file`, "
+            "`test_file`) must be given"
         )
     task = find_task(options.task_name or "tsv", options.xnli_language)
     if task.layout is not None:
         task = custom_task(task_type, labels, layout)
     elif given := [name for name in _CUSTOM_ONLY if options.is_given(name)]:
         raise UserError(
-            f"`{given[0]}` is for custom files; the columns of "
-            f"`task_name={options.task_name}` are known"
+            f"`{given[0]}` is only for custom files: `task_name={options.task_name}` has fixed "
+            "columns"
         )
     return FileSource(task, options.data_dir, paths)
 
 
 def with_remembered_columns(options, stored):
-    """Return the options with the columns of a trained model where none are given, and log them.
+    """Fill in the options that name columns from a trained model, and log them.
 
     Returns:
-      (the config, tuple of the names of the options that were not given)
+      (`ClassificationConfig`, names of the options taken from the trained model)
     """
     has_files = not (options.tfds_name or options.processor)
     is_custom = has_files and find_task(options.task_name or "tsv").layout is not None
@@ -97,7 +94,7 @@ def with_remembered_columns(options, stored):
     for name, value in columns.items():
         if name not in taken and getattr(options, name) != value:
             console.info(
-                "`%s`: %s as given; the model was trained with %s",
+                "using `%s=%s`, although the model was trained with %s",
                 name, _as_text(getattr(options, name)), _as_text(value),
             )  # fmt: skip
     if taken:
@@ -111,7 +108,7 @@ def _as_text(value):
 
 
 def columns_to_remember(options, source):
-    """Return the columns of the training file by option, if a later command can use them."""
+    """Return a dict from option to column of the training file, for later commands."""
     columns = source.columns.get("train")
     if source.task.layout is None or columns is None:
         return {}
@@ -125,28 +122,25 @@ def read_splits(source, parts, stored=None, skip_bad_rows=False, dev_split=None)
     Args:
       source: what `make_source` returns.
       parts: list of "train", "dev" and "test".
-      stored: the `ClassificationConfig` of a trained model. Its labels take precedence over those
-        of the data, because their order gives the ids that it was trained on.
-      skip_bad_rows: whether to leave out rows that cannot be used; their number is logged.
-      dev_split: a `DevSplit` to make the split "dev" of rows of "train", whichever of them is
-        needed; None to read it.
+      stored: the `ClassificationConfig` of a trained model, whose labels win over the data's
+        because the model was trained with their ids.
+      skip_bad_rows: whether to skip invalid rows and log their number.
+      dev_split: the `DevSplit` that divides the training set into "train" and "dev"; None to read
+        "dev" from the source.
 
     Returns:
       (dict from split to list of `Example`, tuple of labels, tuple of `NumericFeature`)
-
-    Raises:
-      UserError: if a row is bad; names file and line.
     """
     task = source.task
     names = task.layout.numbers if task.layout else ()
     if stored and tuple(names) != stored.numeric_columns:
         raise UserError(
-            f"`numeric_columns`: {', '.join(names) or 'none'}, but the trained model has "
-            f"{', '.join(stored.numeric_columns) or 'none'}"
+            f"`numeric_columns={','.join(names)}`, but the model was trained with "
+            f"{','.join(stored.numeric_columns) or 'none'}"
         )
     if stored and stored.task_type != task.task_type:
         raise UserError(
-            f"`output_dir`: its model was trained for {stored.task_type}, not for {task.task_type}"
+            f"`output_dir`: the model was trained for {stored.task_type}, not for {task.task_type}"
         )
     if dev_split:
         parts = dict.fromkeys("train" if part == "dev" else part for part in parts)
@@ -165,7 +159,7 @@ def read_splits(source, parts, stored=None, skip_bad_rows=False, dev_split=None)
         examples[split] = with_known_labels(examples[split], labels, bad[split])
         bad[split].report()
         if not examples[split]:
-            raise UserError(f"{bad[split].first}; no row of this split can be used")
+            raise UserError(f"{bad[split].first}; the split has no valid rows")
     if dev_split and "train" in examples:
         stratify = task.task_type == "classification"
         examples["train"], examples["dev"] = hold_out(examples["train"], dev_split, stratify)
@@ -179,7 +173,7 @@ def read_splits(source, parts, stored=None, skip_bad_rows=False, dev_split=None)
         )  # fmt: skip
     if names:
         usable = usable or with_known_labels(train, labels, BadRows(skip=True))
-    return examples, tuple(labels), measure(names, usable) if names else ()
+    return examples, tuple(labels), measure_numbers(names, usable) if names else ()
 
 
 def _infer_labels(train, task_type):

@@ -13,11 +13,11 @@ from bert_tf.training.task import Task
 
 
 class DistillationConfig(NamedTuple):
-    """How a model learns from a teacher.
+    """Settings of training with a teacher.
 
     Attributes:
-      weight: the teacher's share of the loss, 0 to 1; the labels have the rest.
-      temperature: divides the logits of both models before they are compared.
+      weight: weight of the teacher in the loss, from 0 to 1; the labels have 1 - weight.
+      temperature: divisor of the logits of both models.
     """
 
     weight: float = 1.0
@@ -27,22 +27,22 @@ class DistillationConfig(NamedTuple):
 class ClassificationTask(Task):
     """Trains a `BertClassifier` to choose one of L labels.
 
-    `RegressionTask` and `MultiLabelTask` override what differs: the schema of the records and
-    their label, the answers made of the logits, the loss and the metrics.
+    `RegressionTask` and `MultiLabelTask` override the record schema, the label, the answers, the
+    loss and the metrics.
     """
 
     task_type = "classification"
     schema = records.CLASSIFICATION
-    # The feature of `schema` that is the label.
+    # The label in `schema`.
     label_name = "label_ids"
     # The main entry of `answers`.
     answer_name = "probabilities"
     loss_names = ("classification_loss",)
     metrics_used: tuple[str, ...] = ("accuracy",)
-    # Further ones for data that are not those of a published task, which has its own metrics.
-    own_data_metrics: tuple[str, ...] = ("f1_macro", "f1_weighted", "precision_macro",
+    # Additional metrics for custom data; published tasks define their own.
+    custom_data_metrics: tuple[str, ...] = ("f1_macro", "f1_weighted", "precision_macro",
                                          "recall_macro")  # fmt: skip
-    # Those of a task like `MultipleChoiceTask`, whose constructor has no such arguments.
+    # Defaults for subclasses whose constructor lacks these arguments, as in `MultipleChoiceTask`.
     class_weights = distillation = scores = None
 
     def __init__(
@@ -61,11 +61,11 @@ class ClassificationTask(Task):
 
         Args:
           config: a `BertConfig`.
-          num_labels: L.
+          num_labels: L, the number of logits.
           dtype: a Keras dtype policy.
-          more_metrics: names of `metrics.METRICS` to compute besides those of every such task.
+          more_metrics: names of `metrics.METRICS` in addition to `metrics_used`.
           num_numeric_features: F, the number of numeric features of an example.
-          class_weights: L numbers that multiply the loss of an example in training.
+          class_weights: L loss weights, one for each label.
           distillation: a `DistillationConfig` if the records have a teacher's logits.
           scores: the `ScoreScale` of a regression whose logits are standardised.
           window_pooling: "mean" or "max" if the records have windows of documents.
@@ -88,27 +88,23 @@ class ClassificationTask(Task):
 
     @classmethod
     def metric_names_with(cls, more_metrics=()):
-        """Return the `metric_names` that a task with `more_metrics` will have."""
+        """Return the `metric_names` of a task with `more_metrics`."""
         metric_names = (*cls.metrics_used, *more_metrics)
         return (*(f"eval_{name}" for name in metric_names), "eval_loss", "loss")
 
     @staticmethod
     def encode(label, labels):
-        """Return the value in a record of an `Example`'s label, None in a test set.
-
-        Raises:
-          ValueError: if it is not one of `labels`, which are in the order of their ids.
-        """
+        """Convert a label, None in test sets, to its value in a record; ValueError if unknown."""
         return 0 if label is None else labels.index(label)
 
     @staticmethod
     def answers(logits):
-        """Return the answers for logits (B, L) float32: a dict of float32 (B, L)."""
+        """Return a dict of answers for float32 logits (B, L)."""
         return {"probabilities": tf.nn.softmax(logits)}
 
     @staticmethod
     def decide(predictions):
-        """Return the predicted label ids (N,) for a dict of arrays (N, ...)."""
+        """Return the predicted label ids (N,) for a dict of arrays of `answers`."""
         return predictions["probabilities"].argmax(-1)
 
     def loss_weights(self, batch):
@@ -135,11 +131,11 @@ class ClassificationTask(Task):
         return losses * tf.gather(tf.constant(class_weights, tf.float32), batch["label_ids"])
 
     def _teacher_losses(self, outputs, batch):
-        """Return the distance of the answers from the teacher's, for each example, (B,).
+        """Return the cross entropy with the teacher's probabilities for each example, (B,).
 
-        The cross entropy of both at a temperature. Its square keeps the gradients as large as
-        without (Hinton et al., arXiv:1503.02531, section 2). At temperature 1 it is the loss of
-        "Well-read students learn better" (Turc et al., arXiv:1908.08962, section 2).
+        The factor temperature^2 makes the size of gradients independent of the temperature (Hinton
+        et al., arXiv:1503.02531, section 2). At temperature 1 this is the loss of "Well-read
+        students learn better" (Turc et al., arXiv:1908.08962, section 2).
         """
         temperature = self.distillation.temperature
         return temperature**2 * tf.nn.softmax_cross_entropy_with_logits(
@@ -156,7 +152,7 @@ class ClassificationTask(Task):
         }
 
     def labels_and_predicted(self, predictions):
-        """Return (labels of the data, predicted labels) for `metrics.METRICS`."""
+        """Return the true and the predicted labels for `metrics.METRICS`."""
         return predictions[self.label_name], self.decide(predictions)
 
     def metrics(self, predictions):
@@ -169,11 +165,10 @@ class ClassificationTask(Task):
 
 
 class RegressionTask(ClassificationTask):
-    """Predicts a score: one logit, mean squared error.
+    """Trains a `BertClassifier` with one logit to predict a score, by mean squared error.
 
-    With a `ScoreScale` the logit is the standardised score, whose squared error is 1 at the start
-    whatever the units of the data. Predictions, their losses and a teacher's logits are in the
-    units of the data.
+    With a `ScoreScale`, the logit is the standardised score, so that the initial loss is about 1
+    for any units. Predictions, their losses and a teacher's logits keep the units of the data.
     """
 
     task_type = "regression"
@@ -182,7 +177,7 @@ class RegressionTask(ClassificationTask):
     answer_name = "score"
     loss_names = ("regression_loss",)
     metrics_used = ("pearson", "spearman")
-    own_data_metrics = ()
+    custom_data_metrics = ()
 
     @staticmethod
     def encode(label, labels):
@@ -205,13 +200,13 @@ class RegressionTask(ClassificationTask):
         return super().predictions(self._in_units(outputs), batch)
 
     def _in_units(self, outputs):
-        """Return the outputs with logits in the units of the data."""
+        """Convert the logits to the units of the data."""
         if self.scores is None:
             return outputs
         return {"logits": outputs["logits"] * self.scores.deviation + self.scores.mean}
 
     def on_warm_start(self, loaded):
-        """Standardize a head that was loaded; outside of its run it has the units of the data."""
+        """Standardise a loaded head: checkpoints outside a run's folder have the data's units."""
         if self.scores and "output_weights" in loaded:
             mean, deviation = self.scores
             head = names.weights(self.model)
@@ -226,14 +221,14 @@ class RegressionTask(ClassificationTask):
 
 
 class MultiLabelTask(ClassificationTask):
-    """Predicts any number of L labels: a sigmoid for each, and the mean cross entropy."""
+    """Trains a `BertClassifier` to predict any number of L labels, by sigmoid cross entropy."""
 
     task_type = "multi_label"
     schema = records.MULTI_LABEL
     label_name = "label_values"
     loss_names = ("multi_label_loss",)
     metrics_used = ("accuracy", "f1_micro", "f1_macro")
-    own_data_metrics = ("f1_weighted", "precision_micro", "precision_macro", "recall_micro",
+    custom_data_metrics = ("f1_weighted", "precision_micro", "precision_macro", "recall_micro",
                         "recall_macro")  # fmt: skip
 
     @staticmethod
@@ -251,7 +246,7 @@ class MultiLabelTask(ClassificationTask):
         return (predictions["probabilities"] >= 0.5).astype("float32")
 
     def _example_losses(self, outputs, batch, class_weights=None):
-        # The weight of a label is the weight of the examples that have it.
+        # A class weight applies to the examples that have the label.
         losses = tf.nn.weighted_cross_entropy_with_logits(
             labels=batch["label_values"],
             logits=outputs["logits"],

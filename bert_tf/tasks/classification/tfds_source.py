@@ -1,4 +1,4 @@
-"""Examples of text classification from tensorflow-datasets, which is imported on demand."""
+"""Read examples of text classification from tensorflow-datasets, which is imported on use."""
 
 import dataclasses
 
@@ -11,7 +11,7 @@ from bert_tf.tasks.classification.examples import make_example
 from bert_tf.tasks.classification.glue import custom_task, find_task
 from bert_tf.tasks.classification.reading import collect_examples
 
-# The names of the splits in tensorflow-datasets.
+# Possible names of the splits in tensorflow-datasets.
 _SPLITS = {
     "train": ("train",),
     "dev": ("validation", "validation_matched", "dev", "valid"),
@@ -23,34 +23,34 @@ _SPLITS = {
 
 
 class TfdsSource:
-    """A dataset of tensorflow-datasets, with the methods of `reading.FileSource`."""
+    """A dataset of tensorflow-datasets, with the interface of `reading.FileSource`."""
 
     def __init__(self, name, data_dir=None, task_type=None, labels=None, layout=None, splits=None):
-        """Find the dataset, and prepare it unless it is already prepared.
+        """Find the dataset, and prepare it if necessary.
 
         Args:
-          name: "glue/mrpc", "imdb_reviews", optionally with a version.
+          name: such as "glue/mrpc" or "imdb_reviews", optionally with a version.
           data_dir: folder of prepared datasets; None for the default of tensorflow-datasets.
-          task_type: a key of `task.TASK_CLASSES`; None to infer it from the label: a float is a
-            regression, a sequence a multi-label task.
-          labels: in the order of their ids; None for those of the dataset.
-          layout: a `Layout` that names the features of texts, label and numbers, None to find them.
+          task_type: a key of `task.TASK_CLASSES`; None to infer it from the label: "regression" for
+            a float, "multi_label" for a sequence.
+          labels: the labels in the order of their ids; None for the dataset's own.
+          layout: a `Layout` that names the features of texts, label and numbers; None to find them.
           splits: dict from "train", "dev" and "test" to splits in the notation of
-            tensorflow-datasets ("train[:90%]"); others are found by name.
+            tensorflow-datasets, such as "train[:90%]"; other splits are found by name.
 
         Raises:
           UserError: if the dataset, a feature or a split does not exist.
         """
         self._rows, self._given = TfdsRows(name, data_dir), splits or {}
-        self.columns = {}  # its features are found again by each command
+        self.columns = {}  # nothing to remember: each command finds the features again
         layout = layout or Layout()
         family, _, config = name.partition("/")
         is_glue = family == "glue" and not (layout.text or layout.label or layout.numbers)
         task = find_task(config.partition(":")[0]) if is_glue else None
         if task and task_type not in (None, task.task_type):
-            raise UserError(f"`task_type={task_type}`, but {name} is a {task.task_type}")
+            raise UserError(f"`task_type={task_type}`, but {name} is a {task.task_type} task")
         self._texts, self._label, self._id = self._find_features(task, layout)
-        # What the labels are, each of them if there are several.
+        # The feature of a single label.
         feature = self._rows.features[self._label]
         self._label_feature = getattr(feature, "feature", feature)
         if not task:
@@ -60,12 +60,12 @@ class TfdsSource:
                 task_type = "regression"
             if task_type != "regression" and not labels:
                 labels = tuple(getattr(self._label_feature, "names", ())) or None
-            # The label is one feature, however many labels it holds.
+            # `Layout.label` is for several columns; here one feature has all labels.
             task = custom_task(task_type, labels, dataclasses.replace(layout, label=()))
         self.task = task
 
     def _find_features(self, task, layout):
-        """Return the names of the text features, of the label and of the id, or None without."""
+        """Return (names of the text features, name of the label, name of the id or None)."""
         find = self._rows.find_feature
         text, target = self._rows.supervised_keys
         if task:
@@ -79,21 +79,21 @@ class TfdsSource:
         for name in layout.numbers:
             find([name], "numeric_columns")
         if len(layout.label) > 1:
-            raise UserError("`label_column`: one feature was expected")
+            raise UserError(f"`label_column`: expected one feature, found {len(layout.label)}")
         names = [name for name in (target, *LABEL) if isinstance(name, str)]
         label = find(layout.label or names, "label_column")
         row_id = find([layout.id], "id_column") if layout.id else find(ID)
         return tuple(filter(None, texts)), label, row_id
 
     def splits(self, part):
-        """Return the splits of "train", "dev" or "test"; UserError if there is none."""
+        """Return the splits of "train", "dev" or "test"; raise UserError if there are none."""
         splits = [x for x in self.task.files if part_of(x) == part and self._tfds_split(x)]
         if not splits:
             raise self._rows.missing_split(part)
         return splits
 
     def _tfds_split(self, split):
-        """Return the split in the notation of tensorflow-datasets; None if there is none."""
+        """Return the split in the notation of tensorflow-datasets, or None if it does not exist."""
         return self._given.get(split) or self._rows.find_split(_SPLITS[split])
 
     def read(self, split, bad=None):
@@ -121,7 +121,7 @@ class TfdsSource:
         return self._label_name(value)
 
     def _label_name(self, value):
-        """Return a label as text. GLUE's files have 0 and 1 where tensorflow-datasets has names."""
+        """Return a label as text. If names differ from the task's, as in GLUE, use the number."""
         if isinstance(value, bytes):
             return value.decode("utf-8")
         names = getattr(self._label_feature, "names", None)

@@ -6,7 +6,7 @@ from bert_tf.serving.answers import Answers
 
 
 class EncoderAnswers(Answers):
-    """The outputs without the padding that other rows of the batch caused."""
+    """The outputs without padding to the longest text of the batch."""
 
     outputs = ("tokens", "sequence_output")
     tensors = ("tokens",)

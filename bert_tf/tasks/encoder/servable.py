@@ -1,4 +1,4 @@
-"""Servable of the encoder itself: texts in, the vectors of their tokens out."""
+"""Servable of the encoder: returns the vectors of texts and of their tokens."""
 
 import tensorflow as tf
 
@@ -21,8 +21,7 @@ def encoder_servable(model, tokenizer, max_seq_length, options):
     """Return a `BertModel` with its `FullTokenizer` as a `Servable`.
 
     Text input: `text`. Outputs: `sequence_output` (B, S, H), `pooled_output` (B, H), and `tokens`,
-    int32 (B, S), the token ids with 0 for padding. The first and last vectors of a text are those
-    of [CLS] and [SEP].
+    int32 (B, S), the token ids, 0 for padding. Tokens include [CLS] and [SEP].
     """
     prepared = prepare_model(model, options, max_seq_length)
 

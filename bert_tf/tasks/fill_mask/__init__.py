@@ -1,4 +1,4 @@
-"""Predicting masked words (BERT paper, section 3.1, task 1)."""
+"""Prediction of masked words (BERT paper, section 3.1, task 1)."""
 
 from bert_tf.lazy import lazy_names
 from bert_tf.training.task_spec import ServedTask, TaskSpec

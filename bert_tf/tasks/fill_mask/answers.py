@@ -4,13 +4,13 @@ from bert_tf.serving.answers import Answers
 
 
 class FillMaskAnswers(Answers):
-    """The outputs without the padding that other rows of the batch caused."""
+    """The outputs without padding to the text of the batch with the most masks."""
 
     outputs = ("words", "probabilities")
     tensors = ("words",)
 
     @staticmethod
     def answer(outputs, metadata):
-        # Over REST, a batch without masks has no third axis.
+        # REST drops the last axis if no text of the batch has a mask.
         size = sum(bool(best[0] != 0) for best in outputs["probabilities"])
         return Answers.answer({name: value[:size] for name, value in outputs.items()}, metadata)

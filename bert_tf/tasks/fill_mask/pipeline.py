@@ -1,4 +1,4 @@
-"""Prediction of masked tokens, and the pseudo-perplexity of texts.
+"""`FillMask`: prediction of masked tokens, and pseudo-perplexity of texts.
 
 Shapes: B batch, S sequence, H hidden, P masked positions, K best tokens, V vocabulary.
 """
@@ -36,12 +36,12 @@ from bert_tf.tokenization.vocabulary import mask_id
 
 # Prefix of the weights of the masked-LM head.
 _HEAD = "cls/predictions/"
-# math.exp overflows shortly above this value.
+# math.exp overflows slightly above this value.
 _MAX_EXPONENT = 700.0
-# Number of positions whose probabilities (V each) are in memory at a time.
+# Positions per chunk: each needs V probabilities in memory.
 _CHUNK_SIZE = 64
 
-# Names of the columns of a table.
+# Column names of a DataFrame.
 _TABLE = {"texts": ANY_TEXT}
 
 
@@ -52,7 +52,7 @@ class MaskPredictions(NamedTuple):
       text: the `Text`.
       tokens: list of its tokens, including [CLS] and [SEP].
       positions: indices of [MASK] in `tokens`.
-      best: for each position a list of pairs (token, probability), the most probable first.
+      best: list of pairs (token, probability) for each position, most probable first.
     """
 
     text: Text
@@ -66,8 +66,8 @@ class Score(NamedTuple):
 
     Attributes:
       text: the `Text`.
-      num_tokens: number of tokens that were scored.
-      log_probability: sum of their log-probabilities, each with only that token masked.
+      num_tokens: number of scored tokens.
+      log_probability: sum of the log-probabilities of the tokens, each masked in turn.
     """
 
     text: Text
@@ -81,7 +81,7 @@ class Score(NamedTuple):
 
 
 def perplexity(num_tokens, log_probability):
-    """Return e to the mean negative log-probability of the tokens; NaN without tokens."""
+    """Return the exponential of the mean negative log-probability per token; NaN without tokens."""
     if not num_tokens:
         return math.nan
     loss = -log_probability / num_tokens
@@ -89,7 +89,7 @@ def perplexity(num_tokens, log_probability):
 
 
 class FillMask(KerasTraining, TextPipeline):
-    """Predicts masked tokens, scores texts by masking each token in turn, and learns from texts.
+    """Predicts masked tokens, scores texts, and adapts a model to a domain.
 
     >>> fill_mask = bert_tf.FillMask.from_preset("uncased_L-12_H-768_A-12")
     >>> next(fill_mask.predict(["The capital of France is [MASK]."])).best
@@ -148,29 +148,26 @@ class FillMask(KerasTraining, TextPipeline):
         seed: int = 0,
         **options: Any,
     ) -> keras.callbacks.History:
-        """Train the model on masked words of texts, with `keras.Model.fit`: adapt it to a domain.
+        """Adapt the model to a domain: train on masked words of texts with `keras.Model.fit`.
 
-        Each epoch masks other tokens, in the way of the release: of those chosen, 80 % become
-        [MASK], 10 % another token, 10 % stay. The loss is the release's masked-LM loss, the mean
-        over the masked tokens of a batch; next sentences are not learned. The optimizer is that of
-        the release, with 10 % warm-up and linear decay over the steps of this call, unless
-        `compile` was called with another one.
+        Each epoch masks different tokens. As in the release, 80 % of the selected tokens become
+        [MASK], 10 % a random token, and 10 % stay. The loss is the release's masked-LM loss, the
+        mean over the masked tokens of a batch, without next sentence prediction. Unless `compile`
+        was called, the optimizer is the release's, with 10 % warm-up and linear decay over the
+        steps of this call.
 
         Args:
           texts: list of texts; long ones are divided into sequences of `max_seq_length` tokens.
           validation_data: list of texts.
-          validation_split: share of the texts, from the end of the list, to validate on instead.
+          validation_split: share of the texts to validate on, taken from the end of the list.
           epochs: number of passes over the texts.
-          batch_size: number of sequences in a step, over all devices.
-          learning_rate: the peak rate, by default 5e-5.
+          batch_size: number of sequences per step, over all devices.
+          learning_rate: the peak learning rate, by default 5e-5.
           callbacks: list of Keras callbacks.
           masked_lm_prob: share of the tokens to mask.
-          shuffle: whether to shuffle the sequences, anew for each epoch.
+          shuffle: whether to reshuffle the sequences in each epoch.
           seed: seed of the masks.
           **options: further arguments of `keras.Model.fit`, such as `verbose`.
-
-        Returns:
-          The `keras.callbacks.History`.
 
         Raises:
           UserError: if an argument is not valid.
@@ -190,7 +187,7 @@ class FillMask(KerasTraining, TextPipeline):
         dataset = self._dataset(
             texts, "texts", shuffle=shuffle, seed=seed, epochs=epochs, **arguments
         )
-        # One dataset for all epochs, so that each of them has other masks.
+        # One dataset for all epochs, so that each epoch has different masks.
         steps = config.steps_per_epoch or int(dataset.cardinality()) // epochs
         config = dataclasses.replace(config, steps_per_epoch=steps)
         return self._fit(dataset, validation, config, callbacks, options)
@@ -203,9 +200,10 @@ class FillMask(KerasTraining, TextPipeline):
         masked_lm_prob: float = 0.15,
         **options: Any,
     ) -> dict[str, float]:
-        """Return the loss and the accuracy of masked words by name; the masks are always the same.
+        """Return the loss and the accuracy of masked words by name.
 
-        Unlike those of `score`, they are 15 % of the tokens at once, as in pre-training.
+        `masked_lm_prob` of the tokens are masked at once, as in pre-training, and the masks are the
+        same in every call. `score` masks one token at a time instead.
         """
         texts = check_texts(texts, "texts")
         return self._evaluate(self._dataset(texts, "texts", batch_size, masked_lm_prob), options)
@@ -221,7 +219,7 @@ class FillMask(KerasTraining, TextPipeline):
     def _dataset(
         self, texts, argument, batch_size, masked_lm_prob, shuffle=False, seed=0, epochs=1
     ):
-        """Return a dataset of masked batches of inputs, targets and weights, for all epochs."""
+        """Return a dataset of masked batches (inputs, targets, weights) for all epochs."""
         size = self.max_seq_length - 2
         cls_id, sep_id = self.tokenizer.convert_tokens_to_ids([CLS, SEP])
         rows = [
@@ -250,11 +248,11 @@ class FillMask(KerasTraining, TextPipeline):
             inputs = pad_batch(inputs, self._strategy, self.max_seq_length)
             inputs["masked_lm_positions"] = batch["masked_lm_positions"]
             weights = batch["masked_lm_weights"]
-            # Keras divides the sum by the number of slots. These weights make it the release's
-            # mean over the masked tokens of the batch, also if devices have parts of it.
+            # Keras divides the sum by the number of slots. These weights turn it into the release's
+            # mean over the masked tokens of the whole batch, even if it is split over devices.
             weights *= tf.cast(tf.size(weights), tf.float32) / (tf.reduce_sum(weights) + 1e-5)
             ids = batch["masked_lm_ids"]
-            # Keras expects targets and weights of all outputs, also of those without a loss.
+            # Keras expects targets and weights even for outputs without a loss.
             targets = {"masked_lm_logits": ids, "next_sentence_logits": ids[:, :1]}
             weights = {"masked_lm_logits": weights, "next_sentence_logits": weights[:, :1]}
             return inputs, targets, weights
@@ -263,12 +261,12 @@ class FillMask(KerasTraining, TextPipeline):
         return batches.repeat(epochs).enumerate().map(mask, tf.data.AUTOTUNE)
 
     def predict(self, texts: Iterable[str | Text]) -> Iterator[MaskPredictions]:
-        """Yield the `MaskPredictions` of texts, each a `Text` or a str with " ||| " in a pair."""
+        """Yield `MaskPredictions` for each text, a `Text` or a str; " ||| " separates a pair."""
         num_unmasked = 0
 
         def sequences():
             for encoded in self._encode(texts):
-                # A text without [MASK] is run with a dummy position, whose output is dropped.
+                # A text without [MASK] gets a dummy position, whose output is dropped.
                 positions = self._mask_positions(encoded) or [0]
                 yield encoded._replace(extra_inputs={"positions": positions})
 
@@ -298,8 +296,8 @@ class FillMask(KerasTraining, TextPipeline):
     def score(self, texts: Iterable[str | Text]) -> Iterator[Score]:
         """Yield a `Score` for each text; the model runs once per token.
 
-        A [MASK] in a text stays masked and is not scored, because the original token is unknown; a
-        warning reports their number.
+        [MASK] in a text is not scored, because the original token is unknown. A warning reports how
+        many there were.
         """
         unscored = self.tokenizer.convert_tokens_to_ids([CLS, SEP, MASK])
 
@@ -307,7 +305,7 @@ class FillMask(KerasTraining, TextPipeline):
             return [i for i, token in enumerate(encoded.input_ids) if token not in unscored]
 
         def sequences(texts):
-            """Yield each text once for each of its scored tokens, with that token masked."""
+            """Yield each text once per scored token, with that token masked."""
             for encoded in texts:
                 for i in scored_positions(encoded):
                     ids = encoded.input_ids
@@ -333,16 +331,12 @@ class FillMask(KerasTraining, TextPipeline):
         return [i for i, token in enumerate(encoded.input_ids) if token == self._mask_id]
 
     def _tokens(self, ids):
-        """Return the tokens of ids.
-
-        An embedding table may have more rows than the vocabulary, because its size is rounded up;
-        such a row is shown by its number.
-        """
+        """Convert ids to tokens, or "[id N]" where the embedding table exceeds the vocabulary."""
         inv_vocab = self.tokenizer.inv_vocab
         return [inv_vocab.get(int(index), f"[id {index}]") for index in ids]
 
     def _compute_best(self, batch):
-        """Return the K most probable tokens and their probabilities, (B, P, K), for a batch."""
+        """Return the ids and probabilities (B, P, K) of the K best tokens for a batch."""
 
         def best(log_probabilities, _):
             values, ids = tf.math.top_k(log_probabilities, self._num_best)
@@ -351,7 +345,7 @@ class FillMask(KerasTraining, TextPipeline):
         return self._map_positions(batch, best, {"ids": tf.int32, "probabilities": tf.float32})
 
     def _compute_log_probability(self, batch):
-        """Return the log-probability of the masked token, (B,), for a batch."""
+        """Return the log-probability (B,) of the masked token for a batch."""
 
         def select(log_probabilities, ids):
             return {"log_probability": tf.gather(log_probabilities, ids, batch_dims=1)}
@@ -360,19 +354,15 @@ class FillMask(KerasTraining, TextPipeline):
         return {name: values[:, 0] for name, values in outputs.items()}
 
     def _map_positions(self, batch, function, dtypes):
-        """Apply a function to the log-probabilities of all tokens at `positions`.
+        """Apply a function to the log-probabilities of all tokens at `positions`, in chunks.
 
-        It is applied to chunks of positions: the log-probabilities of a whole batch may not fit in
-        memory.
+        The log-probabilities of a whole batch may not fit in memory.
 
         Args:
           batch: inputs of the model, `positions` (B, P) and optionally `masked_ids` (B, P).
           function: function from float32 (_CHUNK_SIZE, V) and int32 (_CHUNK_SIZE,) to a dict of
-            tensors (_CHUNK_SIZE, ...).
-          dtypes: dict from the names of these tensors to their types.
-
-        Returns:
-          Dict of tensors (B, P, ...).
+            tensors (_CHUNK_SIZE, ...), which become (B, P, ...).
+          dtypes: dict from name to dtype of these tensors.
         """
         batch = dict(batch)
         positions = batch.pop("positions")

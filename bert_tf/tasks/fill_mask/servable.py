@@ -1,4 +1,4 @@
-"""Servable of masked words: texts with [MASK] in, the best words for each mask out."""
+"""Servable of masked words: returns the best words for each [MASK] in a text."""
 
 import tensorflow as tf
 
@@ -8,7 +8,7 @@ from bert_tf.serving.prepared_model import prepare_model
 from bert_tf.tasks.fill_mask import SPEC
 from bert_tf.tokenization.special_tokens import MASK
 
-# Of one text: the probabilities of the whole vocabulary are in memory for each mask of a batch.
+# Limit per text: the probabilities of the whole vocabulary are in memory for each mask of a batch.
 _MAX_MASKS = 20
 
 
@@ -21,12 +21,12 @@ def pretrained_servable(preset, options, max_seq_length=None, num_best=5):
 
 
 def fill_mask_servable(model, tokenizer, max_seq_length, options, num_best=5):
-    """Return a `BertPretrainer` as a `Servable` that predicts [MASK] words.
+    """Return a `BertPretrainer` as a `Servable` that predicts masked words.
 
-    Text input: `text`, whose first 20 masks are predicted. Outputs, for P masks (of the text that
-    has the most) and the K best words for each, best first: `words`, string (B, P, K), and
-    `probabilities`, float32 (B, P, K); "" and 0 after the last mask of a text. `num_best` is K, and
-    the `FullTokenizer` must keep special tokens.
+    Text input: `text`, of which the first 20 masks are predicted. Outputs: `words`, string
+    (B, P, K), and `probabilities`, float32 (B, P, K), the K = `num_best` best words for each of P
+    masks, best first. Texts with fewer masks are padded with "" and 0. The `FullTokenizer` must
+    keep special tokens.
     """
     prepared = prepare_model(model, options, max_seq_length)
     mask_id, id_to_token = tokenizer.vocab[MASK], tokenizer.inv_vocab
@@ -44,7 +44,7 @@ def fill_mask_servable(model, tokenizer, max_seq_length, options, num_best=5):
         inputs = {name: inputs[name] for name in INPUTS}
         inputs["masked_lm_positions"] = positions.to_tensor()
         logits = prepared.call(inputs)["masked_lm_logits"]
-        # The embedding table may have more rows than the vocabulary has words.
+        # The embedding table may have more rows than the vocabulary.
         probabilities = tf.nn.softmax(logits)[:, :, :num_words]
         probabilities, best = tf.math.top_k(probabilities, min(num_best, num_words))
         return {
@@ -53,7 +53,7 @@ def fill_mask_servable(model, tokenizer, max_seq_length, options, num_best=5):
         }
 
     def sample_text(text):
-        return {"text": f"{MASK} {text.partition(' ')[2]}"}  # instead of the first word
+        return {"text": f"{MASK} {text.partition(' ')[2]}"}  # masks the first word
 
     return text_servable(
         "fill_mask", prepared, tokenizer, serve_ids,

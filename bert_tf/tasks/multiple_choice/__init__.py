@@ -1,4 +1,7 @@
-"""Choosing the ending of a text (BERT paper, section 4.4); the example to read for a new task."""
+"""Multiple choice between endings of a text (BERT paper, section 4.4).
+
+This is the smallest task and the best example for a new one.
+"""
 
 from bert_tf.lazy import lazy_names
 from bert_tf.training.task_spec import ServedTask, TaskSpec

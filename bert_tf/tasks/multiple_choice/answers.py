@@ -4,7 +4,7 @@ from bert_tf.serving.answers import Answers, plain
 
 
 class MultipleChoiceAnswers(Answers):
-    """The number of the most probable ending, and the probability of each."""
+    """The index of the most probable ending, and the probability of each ending."""
 
     outputs = ("probabilities",)
     tensors = ("endings",)

@@ -10,9 +10,9 @@ from bert_tf.training.task_config import TaskConfig
 
 @dataclasses.dataclass(frozen=True)
 class MultipleChoiceConfig(FileOptions, TaskConfig):
-    """The configuration of multiple choice; that of its model is in `choice.json`.
+    """The configuration of multiple choice, saved in `choice.json`.
 
-    The number of choices is not part of it: the model scores any number.
+    It has no number of choices, because the model scores any number.
     """
 
     FILE = SPEC.side_file
@@ -26,7 +26,7 @@ class MultipleChoiceConfig(FileOptions, TaskConfig):
         (), "Columns of the endings, two or more; ending0, ending1, ... if not given."
     )
     label_column: str | None = option(
-        None, "Column with the number of the right ending from 0; label if not given."
+        None, "Column with the index of the correct ending, from 0; label if not given."
     )
     id_column: str | None = option(None, "Column that identifies predictions.")
-    skip_bad_rows: bool = option(False, "Leave out rows that cannot be used.")
+    skip_bad_rows: bool = option(False, "Skip invalid rows instead of stopping.")

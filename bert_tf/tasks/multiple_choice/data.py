@@ -1,6 +1,6 @@
-"""The data of a multiple choice run: from options to examples, features and result files.
+"""The data of a multiple choice run: examples, features and result files.
 
-Letters of shapes: B examples, C choices, S sequence.
+Shapes: B examples, C choices, S sequence.
 """
 
 from bert_tf.configs.data_files import PARTS
@@ -14,7 +14,7 @@ from bert_tf.tokenization.packing import LengthCounter
 from bert_tf.training import results
 from bert_tf.training.task import TaskData
 
-# The names of a split's file in a folder; val.csv is SWAG's.
+# File names of the splits; val.csv is SWAG's.
 _FILES = {"train": ("train.csv",), "dev": ("dev.csv", "val.csv"), "test": ("test.csv",)}
 
 
@@ -23,7 +23,7 @@ class MultipleChoiceData(TaskData):
 
     Attributes:
       examples: dict from split to list of `Example`.
-      endings: dict from split to the names of the columns of endings.
+      endings: dict from split to the names of its ending columns.
       config: the `MultipleChoiceConfig`.
     """
 

@@ -1,14 +1,14 @@
-"""Examples to the features of all their choices."""
+"""Convert examples to features, one sequence for each choice."""
 
 from bert_tf.data.feature_cache import encode_batches
 from bert_tf.tokenization.packing import pack_pair
 
 
 def convert_examples(examples, tokenizer, max_seq_length, lengths=None):
-    """Yield for each `Example` a dict for `records.CHOICE`.
+    """Yield a dict for `records.CHOICE` for each `Example`.
 
-    Its choices are `[CLS] context [SEP] ending [SEP]`, padded to S tokens. The length of each is
-    added to `lengths`, a `packing.LengthCounter`, if given.
+    Each choice is `[CLS] context [SEP] ending [SEP]`, padded to S tokens. `lengths` may be a
+    `packing.LengthCounter` that counts the lengths of the choices.
     """
     contexts = encode_batches(tokenizer, (example.context for example in examples))
     endings = encode_batches(tokenizer, (text for x in examples for text in x.endings))

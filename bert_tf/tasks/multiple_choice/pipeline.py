@@ -1,4 +1,4 @@
-"""Fine-tune and apply a multiple choice model: contexts and endings in, the best endings out.
+"""`MultipleChoice`: fine-tuning and prediction on contexts and their endings.
 
 Shapes: N examples, B batch, C choices, S sequence.
 """
@@ -26,7 +26,7 @@ from bert_tf.tasks.multiple_choice.reading import CONTEXT, LABEL
 
 _ARGUMENTS = ("contexts", "endings", "labels")
 
-# Names of the columns of a table.
+# Column names of a DataFrame.
 _TABLE = {
     "contexts": CONTEXT,
     "endings": [("endings", "ending0"), *((f"ending{i}",) for i in range(1, 10))],
@@ -35,7 +35,7 @@ _TABLE = {
 
 
 class MultipleChoice(TaskPipeline):
-    """Chooses the best of several endings of a text: fine-tuning and prediction on strings.
+    """Chooses the best of several endings of a text.
 
     >>> choice = bert_tf.MultipleChoice.from_preset("uncased_L-4_H-256_A-4")
     >>> contexts, endings = ["She opened the door and"], [["went in.", "the sky."]]
@@ -47,7 +47,7 @@ class MultipleChoice(TaskPipeline):
 
     Attributes:
       model: a `BertMultipleChoice`, a Keras model on token ids.
-      config: its `tasks.MultipleChoiceConfig`.
+      config: the `tasks.MultipleChoiceConfig`.
       tokenizer: the `BertTokenizer`.
     """
 
@@ -63,21 +63,20 @@ class MultipleChoice(TaskPipeline):
         dtype: str | None = None,
         load_weights: bool = True,
     ) -> "MultipleChoice":
-        """Create the pipeline from a pre-trained or a fine-tuned model.
+        """Create the pipeline from a pre-trained or fine-tuned model.
 
         Args:
           preset: the name of a published model (`checkpoints.MODELS`), downloaded if it is not in
             the cache; a folder or checkpoint of the release or of a training run; or a Hugging Face
             folder.
-          max_seq_length: longest context and ending in tokens; longer ones are truncated. None for
-            that in the files of the model, else 128.
-          do_lower_case: whether the model is uncased; None for the casing in the files of the
-            model.
+          max_seq_length: longest sequence of context and ending in tokens; longer ones are
+            truncated. By default the length saved with the model, else 128.
+          do_lower_case: whether the model is uncased; by default the casing saved with the model.
           dtype: a Keras dtype policy such as "mixed_bfloat16".
-          load_weights: whether to load the weights; if False they are random.
+          load_weights: whether to load the weights; if False, they are random.
 
         Raises:
-          UserError: if there is no such model, or an argument does not fit it.
+          UserError: if the model does not exist, or an argument does not match it.
         """
         return cls._from_preset(
             preset, dtype, load_weights, max_seq_length=max_seq_length, do_lower_case=do_lower_case
@@ -98,26 +97,23 @@ class MultipleChoice(TaskPipeline):
         shuffle: bool = True,
         **options: Any,
     ) -> keras.callbacks.History:
-        """Train the model, with `keras.Model.fit`.
+        """Train the model with `keras.Model.fit`.
 
-        The optimizer is that of the release, with 10 % warm-up and linear decay over the steps of
-        this call, unless `compile` was called with another one.
+        Unless `compile` was called, the optimizer is the release's, with 10 % warm-up and linear
+        decay over the steps of this call.
 
         Args:
           contexts: list of N texts.
-          endings: for each context a list of C texts, or an array (N, C).
-          labels: for each context the number of the right ending, from 0, or its text.
+          endings: list of C texts for each context, or an array (N, C).
+          labels: index or text of the correct ending for each context.
           validation_data: (contexts, endings, labels).
-          validation_split: share of the texts, from the end of the list, to validate on instead.
+          validation_split: share of the contexts to validate on, taken from the end of the list.
           epochs: number of passes over the contexts.
-          batch_size: number of contexts in a step, over all devices.
-          learning_rate: the peak rate, by default 5e-5.
+          batch_size: number of contexts per step, over all devices.
+          learning_rate: the peak learning rate, by default 5e-5.
           callbacks: list of Keras callbacks.
-          shuffle: whether to shuffle the contexts, anew for each epoch.
+          shuffle: whether to reshuffle the contexts in each epoch.
           **options: further arguments of `keras.Model.fit`, such as `verbose`.
-
-        Returns:
-          The `keras.callbacks.History`.
 
         Raises:
           UserError: if an argument is not valid.
@@ -145,22 +141,22 @@ class MultipleChoice(TaskPipeline):
         batch_size: int = BATCH_SIZE,
         **options: Any,
     ) -> dict[str, float]:
-        """Return the loss and the accuracy by name; arguments as for `fit`."""
+        """Return the loss and the accuracy by name; the arguments are as for `fit`."""
         dataset = self._dataset((contexts, endings, labels), _ARGUMENTS, batch_size)
         return self._evaluate(dataset, options)
 
     @with_columns(**_TABLE)
     def predict(self, contexts: Any, endings: Any, batch_size: int = 32) -> list[dict[str, Any]]:
-        """Choose endings.
+        """Choose the best ending for each context.
 
         Args:
           contexts: list of N texts.
-          endings: for each context a list of any number of texts.
-          batch_size: number of contexts that the model reads at a time.
+          endings: list of two or more texts for each context.
+          batch_size: number of contexts per step.
 
         Returns:
-          For each context a dict with "choice", the number of the best ending from 0, and
-          "probabilities", a list with that of each ending.
+          A dict for each context: "choice" is the index of the best ending, "probabilities" a list
+          with the probability of each ending.
 
         Raises:
           UserError: if an argument is not valid.
@@ -178,14 +174,16 @@ class MultipleChoice(TaskPipeline):
 
     @staticmethod
     def _check_texts(contexts, endings, arguments):
-        """Return a list of str, and a list of lists of two or more str."""
+        """Return contexts as a list of str, and endings as a list of lists of two or more str."""
         contexts = check_texts(contexts, arguments[0])
         endings = check_list(endings, arguments[1], "a list of lists of texts")
         check_same_length(arguments[0], contexts, arguments[1], endings)
         for i, row in enumerate(endings):
             endings[i] = check_texts(row, f"{arguments[1]}[{i}]")
             if len(endings[i]) < 2:
-                raise UserError(f"`{arguments[1]}`: item {i} is {row!r:.50}, expected two or more")
+                raise UserError(
+                    f"`{arguments[1]}`: item {i} is {row!r:.50}, expected two or more endings"
+                )
         return contexts, endings
 
     def _dataset(self, data, arguments, batch_size, shuffle=False):
@@ -199,7 +197,7 @@ class MultipleChoice(TaskPipeline):
         for i, (label, row) in enumerate(zip(labels, endings, strict=True)):
             if len(row) != num_choices:
                 raise UserError(
-                    f"`{arguments[1]}`: item {i} has {len(row)} endings, the first one has "
+                    f"`{arguments[1]}`: item {i} has {len(row)} endings, but the first item has "
                     f"{num_choices}"
                 )
             if isinstance(label, str) and label in row:

@@ -1,4 +1,4 @@
-"""Reading contexts and their endings from tables."""
+"""Read contexts and their endings from tables."""
 
 import dataclasses
 import functools
@@ -10,16 +10,17 @@ from bert_tf.data.rows import BadRows, find_column, read_named_rows
 from bert_tf.errors import UserError
 from bert_tf.tasks.multiple_choice.config import MultipleChoiceConfig
 
-# Column names: SWAG's, and plain ones.
+# Default column names; "startphrase" is SWAG's.
 CONTEXT, LABEL = ("startphrase", "context"), ("label",)
 _ENDING = re.compile(r"ending_?(\d+)$", re.IGNORECASE)
 
 
 @dataclasses.dataclass(frozen=True)
 class Example:
-    """A context, its C endings and, outside a test set, the number of the right one from 0.
+    """A context and its endings.
 
-    `where` is file and line, `id` the id in the data or the row number from 0.
+    `where` is file and line, `label` the index of the correct ending (None in test sets), and `id`
+    the id in the data or the row number from 0.
     """
 
     where: str
@@ -30,15 +31,9 @@ class Example:
 
 
 def read_examples(path, options=None, with_label=True):
-    """Return the list of `Example` of a file, and the tuple of the names of its ending columns.
+    """Return the list of `Example` of a file, and the names of its ending columns.
 
-    Args:
-      path: a file whose first line names its columns; see `tables.format_by_name` for the formats.
-      options: a `MultipleChoiceConfig`, for columns and bad rows.
-      with_label: whether there is a label column.
-
-    Raises:
-      UserError: names file and line of a bad row, or what is wrong with the header.
+    The first line names the columns. Errors name file and line.
     """
     options = options or MultipleChoiceConfig()
     bad = BadRows(options.skip_bad_rows)
@@ -47,12 +42,12 @@ def read_examples(path, options=None, with_label=True):
     examples = bad.collect(rows, functools.partial(_example, columns))
     bad.report()
     if not examples:
-        raise UserError(f"{bad.first or path}: the file has no usable example")
+        raise UserError(f"{bad.first or path}: the file has no valid examples")
     return examples, columns.ending_columns
 
 
 def _find_columns(path, names, options, with_label):
-    """Return the options with all columns named as in the header; logs what was chosen."""
+    """Return the options with the names of all columns as in the header, and log them."""
 
     def find(wanted, argument=None):
         index = find_column(path, names, wanted, argument)
@@ -65,7 +60,7 @@ def _find_columns(path, names, options, with_label):
         endings = tuple(name for _, name in sorted(numbered))
     if len(set(endings)) < 2:
         raise UserError(
-            f"{path}, line 1: two or more columns of endings were expected, such as ending0 and "
+            f"{path}, line 1: expected two or more columns of endings, such as ending0 and "
             f"ending1, found {', '.join(endings) or 'none'}; name them with `ending_columns`"
         )
     label_names = [options.label_column] if options.label_column else LABEL
@@ -88,7 +83,7 @@ def _find_columns(path, names, options, with_label):
 
 
 def _example(columns, where, index, cells):
-    """Return the example of a row; ValueError if the row is bad."""
+    """Return the `Example` of a row; raise ValueError if the row is invalid."""
     for name in (*columns.context_columns, *columns.ending_columns):
         if not cells[name].strip():
             raise ValueError(f"{name} is empty")

@@ -1,4 +1,4 @@
-"""Servable of multiple choice: a context and its endings in, the best ending out."""
+"""Servable of multiple choice: returns the best ending of a context."""
 
 import tensorflow as tf
 
@@ -8,11 +8,11 @@ from bert_tf.tokenization.graph import GraphTokenizer
 
 
 def multiple_choice_servable(model, config, options):
-    """Return a `BertMultipleChoice` as a `Servable`, given its `MultipleChoiceConfig`.
+    """Return a `BertMultipleChoice` with its `MultipleChoiceConfig` as a `Servable`.
 
-    Text inputs: `context` (B,) and `endings` (B, C) for any number C of endings. Outputs: `logits`
-    and `probabilities`, float32 (B, C); `choice`, int32 (B,), the number of the most probable
-    ending from 0; for texts `ending`, string (B,). Token ids are (B, C, S).
+    Text inputs: `context` (B,) and `endings` (B, C) for any number C of endings. Token ids are
+    (B, C, S). Outputs: `logits` and `probabilities`, float32 (B, C); `choice`, int32 (B,), the
+    index of the most probable ending; for text inputs also `ending`, string (B,).
     """
     prepared = prepare_model(model, options, config.max_seq_length)
     tokenizer = GraphTokenizer(config.vocab, **config.tokenizer_settings)

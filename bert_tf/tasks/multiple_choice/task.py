@@ -1,4 +1,4 @@
-"""The model of multiple choice with its losses and metrics."""
+"""Multiple choice: model, loss and metrics."""
 
 from bert_tf.data import records
 from bert_tf.modeling import BertMultipleChoice
@@ -6,16 +6,16 @@ from bert_tf.tasks.classification.task import ClassificationTask
 
 
 class MultipleChoiceTask(ClassificationTask):
-    """Trains a `BertMultipleChoice`: classification over the choices of each example."""
+    """Trains a `BertMultipleChoice` to choose the correct ending of each example."""
 
     task_type = "multiple_choice"
     schema = records.CHOICE
     loss_names = ("choice_loss",)
-    # The number of a choice has no meaning that the scores of single choices would describe.
+    # F1 per label is meaningless: the order of the choices is arbitrary.
     metrics_used = ("accuracy",)
 
     def __init__(self, config, dtype=None):
-        """Make the model of a `BertConfig` and a Keras dtype policy."""
+        """Make the model for a `BertConfig` and a Keras dtype policy."""
         self.model = BertMultipleChoice(config, dtype)
         self.metric_names = self.metric_names_with()
 

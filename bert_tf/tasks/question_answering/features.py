@@ -150,7 +150,7 @@ def write_windows(
         num_processes = processes.cores() if is_large else 1
     converter = _ChunkConverter(tokenizer, config, is_training)
     results = processes.shared_map(converter, _chunks(source.paragraphs()), num_processes)
-    ticker = console.Ticker(f"writing {path}", "questions", total=num_questions)
+    progress = console.ProgressLog(f"writing {path}", "questions", total=num_questions)
     truncated, count = BadRows(skip=True), 0
     with tfrecord.writing([path]) as write:
         for serialized, questions, truncated_questions in results:
@@ -160,10 +160,10 @@ def write_windows(
             count += len(serialized)
             for where in truncated_questions:
                 truncated(where)
-            ticker.add(questions)
+            progress.add(questions)
         if not count:
             raise UserError(f"{source.name}: all contexts are empty, so there are no windows")
-    ticker.done()
+    progress.done()
     truncated.report(f"questions truncated to `max_query_length={config.max_query_length}` tokens")
     console.info("%s: %d windows", path, count)
     return {"windows": count}
