@@ -70,6 +70,7 @@ def servables():
         "/tmp/ner": token_classifier,
         "choices_model": multiple_choice,
         "export": sentence_encoder,
+        "/models/embeddings": sentence_encoder,
     }
 
 
@@ -130,14 +131,9 @@ def test_blocks_run(root, folder, monkeypatch, is_long):
             continue
         if block.language != "python" or any(part in block.text for part in NOT_RUN):
             continue
-        ids = tf.constant([[2, 5, 3]])
-        # Names that blocks use without defining them.
-        given = {"ids": ids, "mask": tf.ones_like(ids), "segments": tf.zeros_like(ids),
-                 "texts": ["a fine inn", "b"], "pairs": ["c", ""], "text": "a fine inn",
-                 "bert_tf": bert_tf, "tf": tf}  # fmt: skip
         if block.page not in namespaces:  # several pages save the same classifier
             shutil.rmtree("sentiment", ignore_errors=True)
-        namespace = namespaces.setdefault(block.page, given)
+        namespace = namespaces.setdefault(block.page, {})
         # Here, because an export replaces the module by the one that was loaded lazily.
         monkeypatch.setattr(tf.saved_model, "load", load)
         try:

@@ -1,6 +1,7 @@
 """The shell blocks of README.md and docs/, run by bash on small models and stand-in data."""
 
 import json
+import re
 import shutil
 
 import pytest
@@ -30,7 +31,7 @@ NOT_RUN = {
 _FINE_TUNING = ["--max_seq_length=16", "--num_train_epochs=1", "--train_batch_size=8",
                 "--eval_batch_size=8"]  # fmt: skip
 QUICK = {
-    "bert-tf vocab learn": ["--vocab_size=200", "--num_unused=1", "--min_count=1"],
+    "bert-tf vocab learn": ["--vocab_size=200", "--num_unused=2", "--min_count=1"],
     "create_pretraining_data.py": ["--max_seq_length=32", "--max_predictions_per_seq=5",
                                    "--dupe_factor=1"],
     "run_pretraining.py": ["--max_seq_length=32", "--max_predictions_per_seq=5",
@@ -57,12 +58,9 @@ MOVED = {"/tmp/": "tmp/", "/models/": "models/", "/path/to/": "path/to/"}
 _MRPC = "python run_classifier.py --task_name=MRPC --data_dir=glue/MRPC --do_train --model=MODEL"
 _TABLE = "python run_classifier.py --train_file=reviews.csv --do_train --model=MODEL"
 PREPARED = {
-    "docs/classification.md": "mkdir mydata; for part in train dev; do for n in 1 2 3 4 5 6; do "
-    r"printf 'a fine inn\tgood\nno soup\tbad\n'; done > mydata/$part.tsv; done",
     "docs/features.md": "mkdir quickstart_output; cp -r MODEL quickstart_output/pretrained; "
     "cp vocab.txt quickstart_output",
     "docs/fine_tune_in_python.md": f"{_MRPC} --output_dir=sentiment",
-    "docs/models.md": f"{_MRPC} --output_dir=tmp/mrpc_output; cp -r MODEL tmp/some_hf_folder",
     "docs/pretraining.md": "mkdir text; gzip -c corpus.txt > text/wiki.txt.gz; "
     "cp -r path/to/uncased_L-12_H-768_A-12 .; for n in 128 512; do "
     "python create_pretraining_data.py --input_file=corpus.txt --vocab_file=vocab.txt "
@@ -73,7 +71,7 @@ PREPARED = {
     "bert-tf convert --input=tmp/mrpc_output --output_dir=tmp/hugging_face_folder "
     "--format=hugging_face; python export_model.py --model_dir=tmp/reviews "
     "--export_dir=models/reviews",
-    "docs/tokenizer.md": "mkdir corpus; cp corpus.txt corpus; rm vocab.txt",
+    "docs/tokenizer.md": "rm vocab.txt words.txt",
 }
 
 
@@ -189,19 +187,15 @@ def rehearse(root, tmp_path):
         preset = cache / "uncased_L-12_H-768_A-12"
         for name in (f"path/to/{preset.name}", f"path/to/bert/{preset.name}"):
             (folder / name).symlink_to(preset)
-        (folder / "path/to/glue").symlink_to(folder / "glue")
+        for name in ("glue", "squad", "conll", "swag"):
+            (folder / "path/to" / name).symlink_to(folder / name)
         shutil.copy(preset / "vocab.txt", folder)
         environment = {
             "BERT_TF_CACHE": str(cache),
             "BERT_TF_MODELS_URL": "http://127.0.0.1:9",
-            "BERT_BASE_DIR": str(preset),
-            "GLUE_DIR": "glue",
-            "SQUAD_DIR": "squad",
-            "CONLL_DIR": "conll",
-            "SWAG_DIR": "swag",
             "PYTHONPATH": str(root),
         }
-        outputs = {}
+        outputs, exports = {}, ""
         with shell.bash(folder, environment, QUICK, preload=until is None) as run:
             if until is None:
                 run(
@@ -218,9 +212,11 @@ def rehearse(root, tmp_path):
                 for old, new in MOVED.items():
                     text = text.replace(old, new)
                 try:
-                    outputs[block] = run(text)
+                    outputs[block] = run(exports + text)
                 except AssertionError as error:
                     raise AssertionError(f"{block.place}: {error}") from None
+                # As in the reader's shell, later blocks have the variables of earlier ones.
+                exports += "".join(re.findall(r"(?m)^export .*\n", text))
         return folder, outputs
 
     return run_page
