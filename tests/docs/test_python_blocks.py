@@ -118,7 +118,7 @@ def folder(tmp_path, monkeypatch):
 # Pages whose blocks train.
 LONG_PAGES = (
     "README.md", "index.md", "architecture.md", "fine_tune_in_python.md", "keras_models.md",
-    "keras_optimizers.md",
+    "keras_optimizers.md", "serving_clients.md",
 )  # fmt: skip
 
 
