@@ -28,7 +28,7 @@ _WITHOUT_FOLDER = ("task", "labels", "max_seq_length", "num_texts", "num_best", 
 def main():
     check_flags(FLAGS.task)
     servable = from_run() if FLAGS.model_dir else from_pretrained(FLAGS.task)
-    bert_tf.serving.export(servable, FLAGS.export_dir, FLAGS.version)
+    bert_tf.serving.export(servable, FLAGS.export_dir, FLAGS.version, FLAGS.model_dir)
 
 
 def check_flags(task):

@@ -17,6 +17,7 @@ from bert_tf.data.tfrecord import varint
 from bert_tf.errors import UserError
 from bert_tf.io import files, locks
 from bert_tf.modeling.models import INPUTS
+from bert_tf.serving import model_card
 from bert_tf.serving.predictor import METADATA, list_versions
 from bert_tf.serving.prepared_model import PreparedModel
 from bert_tf.tokenization.graph import GraphTokenizer
@@ -90,17 +91,18 @@ def text_servable(task, prepared, tokenizer, serve_ids, **options):
     return Servable(task, prepared, graph_tokenizer, serve_text, serve_ids, **options)
 
 
-def export(servable, export_dir, version=None):
+def export(servable, export_dir, version=None, run_dir=None):
     """Write a SavedModel atomically.
 
     Its subfolder `assets.extra` contains the vocabulary, the labels, if any (one per line, in the
-    order of their ids), `model.json`, and warm-up requests for TF Serving. A
-    `batching_parameters.txt` is written to `export_dir` unless it exists.
+    order of their ids), `model.json`, and warm-up requests for TF Serving. A model card,
+    `README.md`, is written to `export_dir`, and a `batching_parameters.txt` unless it exists.
 
     Args:
       servable: a `Servable`.
       export_dir: folder for all versions of the model, as TF Serving expects it.
       version: version number, None for the next free one.
+      run_dir: folder of the run that trained the model, for the card; None if there is none.
 
     Returns:
       The new folder, EXPORT_DIR/VERSION.
@@ -116,8 +118,9 @@ def export(servable, export_dir, version=None):
         if version in versions:
             raise UserError(f"`version={version}`: {export_dir} already has this version")
         folder = os.path.join(export_dir, str(version))
-        _write(servable, folder)
+        card = _write(servable, folder, run_dir)
         _write_batching_parameters(export_dir, servable.has_variable_width)
+        model_card.write_card(export_dir, card)
     return folder
 
 
@@ -141,7 +144,8 @@ def _creation_order(variable):
     return int(variable._unique_id.rpartition("_")[2])
 
 
-def _write(servable, folder):
+def _write(servable, folder, run_dir):
+    """Write the SavedModel; return the text of its card."""
     model, _, buckets, options = servable.prepared
     takes_text = options.inputs == "text"
     archive = keras.export.ExportArchive()
@@ -193,6 +197,9 @@ def _write(servable, folder):
         folder, servable.task, ", ".join(servable.text_signature) if takes_text else "ids",
         options.stored_type, hint,
     )  # fmt: skip
+    inputs = endpoints["serving_default"][1]
+    sample = servable.sample_text("He slept.") if takes_text else None
+    return model_card.make_card(folder, metadata, inputs, sample, run_dir)
 
 
 def _checking_rows(serve):
