@@ -1,9 +1,19 @@
 #!/usr/bin/env python3
-"""Create TFRecords for run_pretraining.py from text.
+r"""Create TFRecords for run_pretraining.py from text.
 
-The text has one sentence per line and a blank line between documents. Flags, defaults and the
-resulting instances are those of the 2018 release. Flags marked (bert_tf) read other kinds of text
-and create corpora of any size in shards, with several processes (docs/pretraining.md).
+The text has one sentence per line and a blank line between documents:
+
+    python create_pretraining_data.py --input_file=sample_text.txt \
+      --output_file=/tmp/tf_examples.tfrecord --model=uncased_L-12_H-768_A-12
+
+A large corpus of JSON lines, in shards and by several processes:
+
+    python create_pretraining_data.py --input_file='wiki/*.jsonl' \
+      --output_file=records/wiki --num_shards=40 --num_processes=8 \
+      --vocab_file=vocab.txt --do_whole_word_mask --dupe_factor=5
+
+Flags, defaults and the resulting instances are those of the 2018 release. Flags marked (bert_tf)
+read other kinds of text and create corpora of any size in shards (docs/pretraining.md).
 """
 
 import os

@@ -1,4 +1,14 @@
-"""Show the attention of a pre-trained BERT as an HTML page, a PNG or numbers."""
+r"""Show the attention of a pre-trained BERT as an HTML page, a PNG or numbers.
+
+    bert-tf attention --model=uncased_L-12_H-768_A-12 --output_file=cat.html \
+      --text="The cat sat on the mat, because it was tired."
+
+Some layers and heads, as a picture too:
+
+    bert-tf attention --model=uncased_L-12_H-768_A-12 \
+      --output_file=cat.html,cat.png --text="The cat sat. ||| It was tired." \
+      --layers=0,5,11 --heads=0,1,2
+"""
 
 import contextlib
 import os

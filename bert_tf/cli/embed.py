@@ -1,4 +1,13 @@
-"""Compute sentence vectors: write them, search for nearest neighbors, or export a SavedModel."""
+r"""Compute sentence vectors: write them, search for nearest neighbors, or export a SavedModel.
+
+    bert-tf embed --model=hf://sentence-transformers/all-MiniLM-L6-v2 \
+      --input_file=sentences.txt --query="A man is eating pasta."
+
+Write the vectors as an array of NumPy:
+
+    bert-tf embed --model=hf://sentence-transformers/all-MiniLM-L6-v2 \
+      --input_file=sentences.txt --output_file=vectors.npy
+"""
 
 import contextlib
 import sys

@@ -17,7 +17,7 @@ import typing
 from absl import app, flags, logging
 
 from bert_tf import console
-from bert_tf.cli import config_file
+from bert_tf.cli import config_file, usage
 from bert_tf.configs.model import ModelConfig
 from bert_tf.configs.options import Config
 from bert_tf.errors import Stopped, UserError, out_of_memory_errors, reason
@@ -92,6 +92,7 @@ def run(main, needs_tensorflow=True, backends=("tensorflow",)):
             sys.exit(130)
 
     config_file.define_flag(sys.argv[0])
+    usage.group("Other", "config")
     # absl would show TensorFlow's own log lines; --verbosity=0 does.
     FLAGS.verbosity = logging.WARNING
     app.run(guarded, flags_parser=_parse)
@@ -117,6 +118,8 @@ _ABSL_MESSAGES = (
 def _parse(argv):
     """Parse the flags as absl does, and report an error as every other one is."""
     try:
+        for name in {"help", "helpshort"} & set(FLAGS):
+            FLAGS[name].parse = _print_help
         known = [flag.name for flag in FLAGS.get_key_flags_for_module(argv[0])]
         return config_file.parse(argv, known)
     except SystemExit:  # after --help, for which absl has the status 1
@@ -127,6 +130,13 @@ def _parse(argv):
             message = re.sub(pattern, replacement, message, flags=re.S)
         print(f"{os.path.basename(argv[0])}: error: {message}", file=sys.stderr)
         sys.exit(1)
+
+
+def _print_help(argument):
+    """Print the help, unless the argument of --help is false, and exit."""
+    if FLAGS["help"].parser.parse(argument):
+        console.write(usage.describe(sys.argv[0]))
+        sys.exit(0)
 
 
 def _check_remote_paths():
@@ -200,6 +210,7 @@ def define_options(config, only=None, skip=()):
             define(name, default, help, metadata["minimum"], metadata["maximum"])
         else:
             flags.DEFINE_string(name, default, help)
+        usage.group(config.group_of(name), name)
 
 
 TOKENIZER_FLAGS = ("do_lower_case", "strip_accents", "tokenize_chinese_chars")

@@ -1,11 +1,12 @@
-"""Answer lines of text with a model, in one process that stays up.
+r"""Answer lines of text with a model, in one process that stays up.
 
     echo "What a meal!" | bert-tf predict --model=/tmp/reviews
 
 A line is a text, or several inputs separated by tabs, or with --json an object of the inputs or of
 the columns of the training by name. Each answer is a line of JSON, in the order of the lines.
 
-    bert-tf predict --model=/tmp/reviews --input_file=new.csv --output_file=answers.csv
+    bert-tf predict --model=/tmp/reviews --input_file=new.csv \
+      --output_file=answers.csv
 
 A table (CSV, TSV, JSON, Parquet) is written with further columns: prediction and probabilities.
 The model may also be the folder of a run, a Hugging Face folder, or the name of a published model.

@@ -1,6 +1,7 @@
 """The options of the data of a task: files, and data sets of tensorflow-datasets."""
 
 import dataclasses
+from typing import ClassVar
 
 from bert_tf.configs.options import Config, option
 from bert_tf.errors import UserError
@@ -21,6 +22,8 @@ class FileOptions(Config):
 @dataclasses.dataclass(frozen=True)
 class TfdsOptions(Config):
     """Options of a data set of tensorflow-datasets."""
+
+    GROUPS: ClassVar[tuple] = (("TensorFlow Datasets", "tfds_name tfds_data_dir tfds_splits"),)
 
     tfds_name: str | None = option(None, "Data set of tensorflow-datasets. (bert_tf)")
     tfds_data_dir: str | None = option(

@@ -16,6 +16,8 @@ class ServingConfig(Config):
     the outputs for padding needs False.
     """
 
+    GROUP = "Serving"
+
     inputs: str = option(
         "text",
         "text takes strings, and ids by a second signature, and needs tensorflow-text; ids takes "
@@ -60,6 +62,12 @@ class ServingConfig(Config):
 @dataclasses.dataclass(frozen=True)
 class ExportConfig(Config):
     """What export_model.py exports, and where to, apart from the name of the task."""
+
+    GROUP = "Run"
+    GROUPS = (
+        ("Model", "model_dir checkpoint"),
+        ("Task", "labels max_seq_length num_texts version_2_with_negative num_best"),
+    )
 
     export_dir: str = option(
         None, "Folder of the model's versions; a numbered folder is created in it."

@@ -290,6 +290,8 @@ def _from_hugging_face(values):
 class ModelConfig(Config):
     """The files of a pre-trained model."""
 
+    GROUP = "Model"
+
     model: str | None = option(
         None,
         "A folder of the release, of Hugging Face or of a training run; a model of the 2018 "

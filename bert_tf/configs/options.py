@@ -15,7 +15,7 @@ import functools
 import os
 import textwrap
 import typing
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from bert_tf.errors import UserError, shown
 from bert_tf.io import json_files
@@ -70,6 +70,10 @@ def _hints(cls):
 @dataclasses.dataclass(frozen=True)
 class Config:
     """Base of the configurations, which are frozen dataclasses of `option`s and other configs."""
+
+    # The title of the options in `--help`, and (title, names of options) of others.
+    GROUP: ClassVar[str] = "Data"
+    GROUPS: ClassVar[tuple] = ()
 
     def __init_subclass__(cls):
         """Add the help of each option to the docstring."""
@@ -139,6 +143,12 @@ class Config:
     def is_given(self, name: str) -> bool:
         """Return whether an option differs from its default."""
         return getattr(self, name) != self.__dataclass_fields__[name].default
+
+    @classmethod
+    def group_of(cls, name: str) -> str:
+        """Return the title of an option in `--help`."""
+        groups = [x for base in cls.__mro__ for x in vars(base).get("GROUPS", ())]
+        return next((title for title, names in groups if name in names.split()), cls.GROUP)
 
     def _applies(self, field, is_unknown=False):
         """Return whether an option has an effect; `is_unknown` if that cannot be known yet."""

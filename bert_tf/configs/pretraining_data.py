@@ -18,6 +18,8 @@ _MAX_COUNT = 2**20
 class InstanceConfig(Config):
     """How to create instances. The defaults are those of the release."""
 
+    GROUP = "Instances"
+
     max_seq_length: int = option(
         128,
         "Number of tokens of an instance, including padding.",
@@ -85,6 +87,11 @@ class InstanceConfig(Config):
 @dataclasses.dataclass(frozen=True)
 class PretrainingDataConfig(Config):
     """The text to read, the instances to create of it, and the files to write."""
+
+    GROUPS = (
+        ("TensorFlow Datasets", "tfds_name tfds_data_dir tfds_split"),
+        ("Shards", "num_shards num_processes max_memory_mb work_dir runner beam_option"),
+    )
 
     output_file: str = option(
         None,

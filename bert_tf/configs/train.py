@@ -21,6 +21,14 @@ MAX_PROCESSES = 1024
 class TrainConfig(Config):
     """How a run trains, apart from its data, its optimizer and its devices."""
 
+    GROUP = "Training"
+    GROUPS = (
+        ("Evaluation and prediction", "eval_batch_size predict_batch_size eval_steps"),
+        ("Evaluation and prediction", "best_metric early_stopping_patience"),
+        ("Devices, speed and memory", "iterations_per_loop gradient_accumulation_steps recompute"),
+        ("Devices, speed and memory", "dtype xla pad_to_max_length bucket_by_length"),
+    )
+
     train_batch_size: int = option(
         32, "Total batch size for training.", minimum=1, maximum=_MAX_BATCH_SIZE
     )
@@ -164,6 +172,8 @@ class OptimizerConfig(Config):
     If `num_warmup_steps` is not given, the warm-up takes `warmup_proportion` of the steps.
     """
 
+    GROUP = "Optimizer"
+
     optimizer: str = option(
         "bert_adam",
         "bert_adam is the release's; adamw also corrects the bias of the moments; lamb is for "
@@ -194,6 +204,8 @@ class OptimizerConfig(Config):
 class DeviceConfig(Config):
     """Where the model runs."""
 
+    GROUP = "Devices, speed and memory"
+
     use_tpu: bool = option(False, "Whether to run on a Cloud TPU.")
     tpu_name: str | None = option(
         None, "The Cloud TPU: its name, a grpc://host:port address, or 'local' on a TPU VM."
@@ -218,6 +230,12 @@ class DeviceConfig(Config):
 @dataclasses.dataclass(frozen=True)
 class FineTuneConfig(Config):
     """The configuration of `training.fine_tune`; `task` is the `TaskConfig` of the task."""
+
+    GROUP = "Run"
+    GROUPS = (
+        ("Training", "num_seeds"),
+        ("Distillation", "teacher_dir teacher_weight teacher_temperature"),
+    )
 
     output_dir: str = option(None, "Folder for checkpoints, summaries and results.")
     task: Config | None = None

@@ -15,6 +15,7 @@ class MultipleChoiceConfig(FileOptions, TaskConfig):
     The number of choices is not part of it: the model scores any number.
     """
 
+    GROUPS = (("Columns and labels", "context_columns ending_columns label_column id_column"),)
     FILE = SPEC.side_file
     _NUM_TEXTS = 2
 

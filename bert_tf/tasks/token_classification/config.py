@@ -65,6 +65,12 @@ class TokenClassificationConfig(FileOptions, TfdsOptions, TaskConfig):
       tags: the `Tags` that the model predicts.
     """
 
+    GROUPS = (
+        ("Columns and labels", "word_column tag_column tag_scheme learn_scheme output_scheme"),
+        ("Sequences", "document_context"),
+        ("Model", "features_only layer_combination feature_lstm_size"),
+        ("Evaluation and prediction", "report"),
+    )
     FILE = SPEC.side_file
 
     # Names are written with capitals (paper, section 5.3), so models are cased.
