@@ -58,7 +58,6 @@ def make_source(config):
 def load_tokenizer():
     """Return the tokenizer of --vocab_file, or that of --model."""
     if FLAGS.model:
-        import_tensorflow()
         needs = ["bert_config_file", "vocab_file"]
         return bert_tf.checkpoints.resolve(from_flags(ModelConfig()), needs).tokenizer
     if not FLAGS.vocab_file:
@@ -94,6 +93,8 @@ def output_paths(config, input_paths):
 def main():
     pretraining = bert_tf.data.pretraining
     config = from_flags(PretrainingDataConfig()).validate()
+    if FLAGS.model or config.tfds_name:
+        import_tensorflow()
     source = make_source(config)
     tokenizer = load_tokenizer()
     bert_tf.tokenization.vocabulary.mask_id(tokenizer.vocab)  # before hours of reading
