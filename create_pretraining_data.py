@@ -1,9 +1,19 @@
 #!/usr/bin/env python3
-"""Create TFRecord files of pre-training instances from text, for run_pretraining.py.
+r"""Create TFRecord files of pre-training instances from text, for run_pretraining.py.
 
-The text has one sentence per line and blank lines between documents. Flags, defaults and instances
-match the 2018 release. Flags marked (bert_tf) read other formats and create large corpora in
-shards, with several processes (docs/pretraining.md).
+The text has one sentence per line and a blank line between documents:
+
+    python create_pretraining_data.py --input_file=sample_text.txt \
+      --output_file=/tmp/tf_examples.tfrecord --model=uncased_L-12_H-768_A-12
+
+A large corpus of JSON lines, in shards and by several processes:
+
+    python create_pretraining_data.py --input_file='wiki/*.jsonl' \
+      --output_file=records/wiki --num_shards=40 --num_processes=8 \
+      --vocab_file=vocab.txt --do_whole_word_mask --dupe_factor=5
+
+Flags, defaults and instances match the 2018 release. Flags marked (bert_tf) read other formats and
+create large corpora in shards, with several processes (docs/pretraining.md).
 """
 
 import os
@@ -48,7 +58,6 @@ def make_source(config):
 def load_tokenizer():
     """Return the tokenizer of --model or --vocab_file."""
     if FLAGS.model:
-        import_tensorflow()
         needs = ["bert_config_file", "vocab_file"]
         return bert_tf.checkpoints.resolve(from_flags(ModelConfig()), needs).tokenizer
     if not FLAGS.vocab_file:
@@ -83,6 +92,8 @@ def output_paths(config, input_paths):
 def main():
     pretraining = bert_tf.data.pretraining
     config = from_flags(PretrainingDataConfig()).validate()
+    if FLAGS.model or config.tfds_name:
+        import_tensorflow()
     source = make_source(config)
     tokenizer = load_tokenizer()
     bert_tf.tokenization.vocabulary.mask_id(tokenizer.vocab)  # fail before hours of reading

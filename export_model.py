@@ -1,22 +1,34 @@
 #!/usr/bin/env python3
-"""Export a fine-tuned or pre-trained model as a SavedModel, for TF Serving."""
+r"""Export a fine-tuned or pre-trained model as a SavedModel, for TF Serving.
+
+The model that a script has trained, with its task, labels and vocabulary:
+
+    python export_model.py --model_dir=/tmp/mrpc --export_dir=/models/mrpc
+
+A pre-trained model, with weights in 8 bits:
+
+    python export_model.py --task=sentence_embedding \
+      --model=uncased_L-12_H-768_A-12 --weights=int8 \
+      --export_dir=/models/embeddings
+"""
 
 import itertools
 
 from absl import flags
 
 import bert_tf
-from bert_tf.cli import pipelines
+from bert_tf.cli import pipelines, usage
 from bert_tf.cli.flags import FLAGS, define_options, from_flags, run
 from bert_tf.configs.export import ExportConfig, ServingConfig
 
-define_options(ExportConfig())
 flags.DEFINE_enum(
     "task",
     None,
     list(bert_tf.tasks.served_tasks()),
     "Without model_dir: task of the pre-trained model. Default: determined by its head.",
 )
+usage.group("Task", "task")
+define_options(ExportConfig())
 flags.mark_flag_as_required("export_dir")
 
 # Flags whose values are stored in --model_dir.

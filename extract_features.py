@@ -1,5 +1,18 @@
 #!/usr/bin/env python3
-"""Write the hidden states of a pre-trained BERT for the tokens or words of texts."""
+r"""Write the hidden states of a pre-trained BERT for the tokens or words of texts.
+
+The last four layers for each token, as lines of JSON:
+
+    python extract_features.py --input_file=input.txt \
+      --output_file=output.jsonl --model=uncased_L-12_H-768_A-12
+
+One vector for each word, in a compact file:
+
+    python extract_features.py --input_file=input.txt \
+      --output_file=output.tfrecord --model=uncased_L-12_H-768_A-12 \
+      --words=mean --layer_combination=concat_last_four \
+      --output_format=tfrecord --float16
+"""
 
 from absl import flags
 

@@ -1,8 +1,14 @@
-"""Answer lines of text with a model in TF Serving, over REST or gRPC.
+r"""Answer lines of text with a model in TF Serving, over REST or gRPC.
 
-    echo "What a meal!" | bert-tf ask --server=localhost:8501 --model_name=reviews
+    echo "What a meal!" | bert-tf ask --server=localhost:8501 \
+      --model_name=reviews
 
-The formats of lines and answers are described in `bert-tf predict --help`.
+A table, to which columns with the answers are added:
+
+    bert-tf ask --model_name=reviews --api=grpc --input_file=new.csv \
+      --output_file=answers.csv
+
+Lines, tables and answers have the format of `bert-tf predict`.
 """
 
 from absl import flags

@@ -1,4 +1,14 @@
-"""Write the attention probabilities of a pre-trained BERT as HTML, PNG or TFRecord."""
+r"""Write the attention probabilities of a pre-trained BERT as HTML, PNG or TFRecord.
+
+    bert-tf attention --model=uncased_L-12_H-768_A-12 --output_file=cat.html \
+      --text="The cat sat on the mat, because it was tired."
+
+Some layers and heads, as a picture too:
+
+    bert-tf attention --model=uncased_L-12_H-768_A-12 \
+      --output_file=cat.html,cat.png --text="The cat sat. ||| It was tired." \
+      --layers=0,5,11 --heads=0,1,2
+"""
 
 import contextlib
 import os

@@ -1,4 +1,13 @@
-"""Convert a BERT model to the format of the release or of Hugging Face."""
+r"""Convert a BERT model to the format of the release or of Hugging Face.
+
+    bert-tf convert --input=uncased_L-12_H-768_A-12/bert_model.ckpt \
+      --format=hugging_face --output_dir=bert-base-uncased
+
+A model for longer texts, whose new positions need further pre-training:
+
+    bert-tf convert --input=hf://google-bert/bert-base-uncased \
+      --format=release --max_position_embeddings=1024 --output_dir=long_base
+"""
 
 from absl import flags
 

@@ -1,4 +1,13 @@
-"""Write sentence vectors, search for nearest neighbors, or export a sentence encoder."""
+r"""Write sentence vectors, search for nearest neighbors, or export a sentence encoder.
+
+    bert-tf embed --model=hf://sentence-transformers/all-MiniLM-L6-v2 \
+      --input_file=sentences.txt --query="A man is eating pasta."
+
+Write the vectors as an array of NumPy:
+
+    bert-tf embed --model=hf://sentence-transformers/all-MiniLM-L6-v2 \
+      --input_file=sentences.txt --output_file=vectors.npy
+"""
 
 import contextlib
 import sys

@@ -1,6 +1,12 @@
-"""Predict [MASK] tokens with a pre-trained BERT, or compute the pseudo-perplexity of texts.
+r"""Predict [MASK] tokens with a pre-trained BERT, or compute the pseudo-perplexity of texts.
 
-echo "The capital of France is [MASK]." | bert-tf fill-mask --model=uncased_L-12_H-768_A-12
+    bert-tf fill-mask --model=uncased_L-12_H-768_A-12 \
+      --text="The capital of France is [MASK]."
+
+Score each line of a file:
+
+    bert-tf fill-mask --model=uncased_L-12_H-768_A-12 --input_file=texts.txt \
+      --perplexity --output_file=scores.tsv
 """
 
 import contextlib

@@ -13,9 +13,9 @@ _DISTILLATION = ("teacher_dir", "teacher_weight", "teacher_temperature")
 
 def define_flags(config_class, can_distill=False):
     """Define the flags for the task of a `TaskConfig` class."""
-    define_options(config_class())
     skip = () if can_distill else _DISTILLATION
     define_options(FineTuneConfig(), skip=("num_warmup_steps", *skip))
+    define_options(config_class())
     FLAGS.set_default("do_lower_case", config_class.do_lower_case)
     flags.mark_flag_as_required("output_dir")
 

@@ -6,6 +6,7 @@ Names, defaults and meanings are those of the 2018 release; the help of other fl
 
 import contextlib
 import dataclasses
+import glob
 import importlib
 import os
 import re
@@ -17,7 +18,7 @@ import typing
 from absl import app, flags, logging
 
 from bert_tf import console
-from bert_tf.cli import config_file
+from bert_tf.cli import config_file, usage
 from bert_tf.configs.model import ModelConfig
 from bert_tf.configs.options import Config
 from bert_tf.errors import Stopped, UserError, out_of_memory_errors, reason
@@ -28,7 +29,8 @@ FLAGS = flags.FLAGS
 # `--help` shows a script's own flags; shared ones count as its own.
 flags.disclaim_key_flags()
 
-# TensorFlow logs its build and its devices at every start; a user's own setting takes precedence.
+# Without its log of the build and the devices, TensorFlow prints only errors. What the user has set
+# takes precedence.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 
@@ -75,6 +77,8 @@ def run(main, needs_tensorflow=True, backends=("tensorflow",)):
                         f"KERAS_BACKEND={backend}: expected {' or '.join(backends)}; unset it"
                     )
                 import_tensorflow()
+                if backend == "tensorflow":
+                    _warn_of_unused_gpu()
             with naming_flags(), console.closing_bars():
                 _check_remote_paths()
                 main()
@@ -92,6 +96,7 @@ def run(main, needs_tensorflow=True, backends=("tensorflow",)):
             sys.exit(130)
 
     config_file.define_flag(sys.argv[0])
+    usage.group("Other", "config")
     # absl would show TensorFlow's own log lines; --verbosity=0 does.
     FLAGS.verbosity = logging.WARNING
     app.run(guarded, flags_parser=_parse)
@@ -117,6 +122,8 @@ _ABSL_MESSAGES = (
 def _parse(argv):
     """Parse the flags as absl does, and report an error as every other one is."""
     try:
+        for name in {"help", "helpshort"} & set(FLAGS):
+            FLAGS[name].parse = _print_help
         known = [flag.name for flag in FLAGS.get_key_flags_for_module(argv[0])]
         return config_file.parse(argv, known)
     except SystemExit:  # after --help, for which absl has the status 1
@@ -129,18 +136,28 @@ def _parse(argv):
         sys.exit(1)
 
 
+def _print_help(argument):
+    """Print the help, unless the argument of --help is false, and exit."""
+    if FLAGS["help"].parser.parse(argument):
+        console.write(usage.describe(sys.argv[0]))
+        sys.exit(0)
+
+
 def _check_remote_paths():
     """Raise UserError for a flag with a path, such as `gs://`, that TensorFlow cannot access."""
-    for flag in (FLAGS[name] for name in FLAGS):
+    for flag in [FLAGS[name] for name in FLAGS]:  # the import of TensorFlow defines flags
         if flag.present:
             # A text may begin with "https://".
             is_path = flag.name not in ("text", "query")
+            if is_path and "://" in str(flag.value):
+                import_tensorflow()
             files.check_reachable(flag.value, flag.name, is_path)
 
 
 # What TensorFlow's C++ code prints before its logging is set up, at any TF_CPP_MIN_LOG_LEVEL
-# (tensorflow/tensorflow issue 100442): that it uses oneDNN, and that there is no GPU.
-_NOISE = re.compile(rb"I0000 |WARNING: All log messages before absl|E0000 .* cuInit: ")
+# (tensorflow/tensorflow issue 100442): that it uses oneDNN, and that there is no GPU; see
+# `_warn_of_unused_gpu`.
+_NOISE = re.compile(rb"I0000 |WARNING: All log messages before absl|.* failed call to cuInit: ")
 
 
 def import_tensorflow():
@@ -165,11 +182,38 @@ def import_tensorflow():
     os.dup2(writer, 2)
     os.close(writer)
     try:
-        importlib.import_module("tensorflow").config.list_physical_devices()
+        tensorflow = importlib.import_module("tensorflow")
+        _set_log_level(tensorflow)
+        tensorflow.config.list_physical_devices()
     finally:
         os.dup2(stderr, 2)
         os.close(stderr)
         os.waitpid(child, 0)
+
+
+def _set_log_level(tensorflow):
+    """Make TensorFlow 2.20 heed TF_CPP_MIN_LOG_LEVEL in all of its C++ code, as 2.21 does."""
+    import ctypes
+
+    with contextlib.suppress(AttributeError, OSError, ValueError):
+        path = os.path.join(tensorflow.sysconfig.get_lib(), "libtensorflow_framework.so.2")
+        level = int(os.environ["TF_CPP_MIN_LOG_LEVEL"])
+        # absl::SetMinLogLevel of the version of absl that 2.20 contains.
+        ctypes.CDLL(path)._ZN4absl12lts_2025012714SetMinLogLevelENS0_18LogSeverityAtLeastE(level)
+
+
+# The GPUs of a machine with a driver of NVIDIA.
+_GPUS = "/dev/nvidia[0-9]*"
+
+
+def _warn_of_unused_gpu():
+    """Warn if TensorFlow, whose own messages are not shown, cannot use the GPU of this machine."""
+    if not glob.glob(_GPUS) or os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
+        return
+    if not importlib.import_module("tensorflow").config.list_physical_devices("GPU"):
+        console.warning(
+            "TensorFlow cannot use the GPU of this machine; TF_CPP_MIN_LOG_LEVEL=0 shows why"
+        )
 
 
 def define_options(config, only=None, skip=()):
@@ -200,6 +244,7 @@ def define_options(config, only=None, skip=()):
             define(name, default, help, metadata["minimum"], metadata["maximum"])
         else:
             flags.DEFINE_string(name, default, help)
+        usage.group(config.group_of(name), name)
 
 
 TOKENIZER_FLAGS = ("do_lower_case", "strip_accents", "tokenize_chinese_chars")

@@ -5,6 +5,7 @@ import dataclasses
 from absl import flags
 
 import bert_tf
+from bert_tf.cli import usage
 from bert_tf.cli.flags import define_options, from_flags
 from bert_tf.configs.model import ModelConfig
 from bert_tf.configs.train import DeviceConfig, TrainConfig
@@ -28,6 +29,8 @@ def define_pipeline_flags():
         ["float32", "bfloat16", "float16"],
         "Compute dtype. (bert_tf)",
     )
+    usage.group("Sequences", "max_seq_length")
+    usage.group("Devices, speed and memory", "batch_size", "dtype")
 
 
 def model_files():

@@ -1,4 +1,4 @@
-"""Answer lines of text with a model.
+r"""Answer lines of text with a model.
 
     echo "What a meal!" | bert-tf predict --model=/tmp/reviews
 
@@ -6,7 +6,8 @@ A line has the model's inputs, separated by tabs. With --json, it is a JSON obje
 the inputs or the columns used for training. Each answer is a line of JSON, in the order of the
 input.
 
-    bert-tf predict --model=/tmp/reviews --input_file=new.csv --output_file=answers.csv
+    bert-tf predict --model=/tmp/reviews --input_file=new.csv \
+      --output_file=answers.csv
 
 For a table (CSV, TSV, JSON, Parquet), columns with predictions and probabilities are added.
 """

@@ -1,6 +1,12 @@
-"""Add words to a vocabulary in its [unusedN] slots, so that no id changes.
+r"""Add words to a vocabulary in its [unusedN] slots, so that no id changes.
 
-bert-tf vocab add --vocab_file=vocab.txt --words_file=words.txt --output_file=my_vocab.txt
+    bert-tf vocab add --vocab_file=vocab.txt --words_file=words.txt \
+      --output_file=my_vocab.txt
+
+The vocabulary of a cased model:
+
+    bert-tf vocab add --vocab_file=cased_L-12_H-768_A-12/vocab.txt \
+      --words_file=words.txt --output_file=my_vocab.txt --nodo_lower_case
 """
 
 import os

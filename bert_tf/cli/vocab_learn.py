@@ -1,6 +1,12 @@
-"""Learn a WordPiece vocabulary from text, to train a model from scratch.
+r"""Learn a WordPiece vocabulary from text, to train a model from scratch.
 
-bert-tf vocab learn --input_file='corpus/*.txt' --vocab_file=vocab.txt --vocab_size=32000
+    bert-tf vocab learn --input_file='corpus/*.txt' --vocab_file=vocab.txt \
+      --vocab_size=32000
+
+A cased vocabulary, of pieces that occur at least ten times:
+
+    bert-tf vocab learn --input_file='corpus/*.txt' --vocab_file=cased.txt \
+      --nodo_lower_case --min_count=10
 """
 
 import os

@@ -1,6 +1,7 @@
 """Sources of task data: files and TensorFlow Datasets (TFDS)."""
 
 import dataclasses
+from typing import ClassVar
 
 from bert_tf.configs.options import Config, option
 from bert_tf.errors import UserError
@@ -21,6 +22,8 @@ class FileConfig(Config):
 @dataclasses.dataclass(frozen=True)
 class TfdsConfig(Config):
     """A dataset of TensorFlow Datasets (TFDS)."""
+
+    GROUPS: ClassVar[tuple] = (("TensorFlow Datasets", "tfds_name tfds_data_dir tfds_splits"),)
 
     tfds_name: str | None = option(
         None, "Name of a TensorFlow Datasets (TFDS) dataset, such as glue/mrpc. (bert_tf)"

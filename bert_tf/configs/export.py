@@ -16,6 +16,8 @@ class ServingConfig(Config):
     a task whose answers depend on the outputs at padding.
     """
 
+    GROUP = "Serving"
+
     inputs: str = option(
         "text",
         "Inputs of the model. text: strings, or ids in a second signature; requires "
@@ -60,6 +62,12 @@ class ServingConfig(Config):
 @dataclasses.dataclass(frozen=True)
 class ExportConfig(Config):
     """The model to export and its destination. The task is a flag of export_model.py."""
+
+    GROUP = "Run"
+    GROUPS = (
+        ("Model", "model_dir checkpoint"),
+        ("Task", "labels max_seq_length num_texts version_2_with_negative num_best"),
+    )
 
     export_dir: str = option(
         None, "Folder for all versions of the model; each is a numbered subfolder."

@@ -293,6 +293,8 @@ def _from_hugging_face(values):
 class ModelConfig(Config):
     """The files of a pre-trained model."""
 
+    GROUP = "Model"
+
     model: str | None = option(
         None,
         "Pre-trained model: the name of a release model, such as uncased_L-12_H-768_A-12, a folder "

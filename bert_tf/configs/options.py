@@ -14,7 +14,7 @@ import functools
 import os
 import textwrap
 import typing
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from bert_tf.errors import UserError, shown
 from bert_tf.io import json_files
@@ -68,6 +68,10 @@ def _hints(cls):
 @dataclasses.dataclass(frozen=True)
 class Config:
     """Base class of configurations: frozen dataclasses of `option`s and nested configs."""
+
+    # The title of the options in `--help`, and (title, names of options) of others.
+    GROUP: ClassVar[str] = "Data"
+    GROUPS: ClassVar[tuple] = ()
 
     def __init_subclass__(cls):
         """Add the help of each option to the docstring."""
@@ -135,6 +139,12 @@ class Config:
     def is_given(self, name: str) -> bool:
         """Return whether an option differs from its default."""
         return getattr(self, name) != self.__dataclass_fields__[name].default
+
+    @classmethod
+    def group_of(cls, name: str) -> str:
+        """Return the title of an option in `--help`."""
+        groups = [x for base in cls.__mro__ for x in vars(base).get("GROUPS", ())]
+        return next((title for title, names in groups if name in names.split()), cls.GROUP)
 
     def _applies(self, field, is_unknown=False):
         """Return whether an option has an effect; `is_unknown` if it is not decided yet."""

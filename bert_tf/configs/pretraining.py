@@ -18,6 +18,12 @@ FINE_TUNING_ONLY = (
 class PretrainingConfig(Config):
     """The configuration of `training.pretrain`."""
 
+    GROUPS = (
+        ("Run", "output_dir do_train do_eval"),
+        ("Training", "num_train_steps objective dynamic_masking masked_lm_prob"),
+        ("Evaluation and prediction", "max_eval_steps"),
+    )
+
     input_file: str = option(None, "TFRecord files: paths or globs, separated by commas.")
     output_dir: str = option(None, "Folder for checkpoints, summaries and results.")
     eval_file: str | None = option(

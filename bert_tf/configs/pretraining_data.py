@@ -18,6 +18,8 @@ _MAX_COUNT = 2**20
 class InstanceConfig(Config):
     """How to create instances. The defaults match the release."""
 
+    GROUP = "Instances"
+
     max_seq_length: int = option(
         128,
         "Maximum sequence length, in tokens.",
@@ -87,6 +89,11 @@ class InstanceConfig(Config):
 @dataclasses.dataclass(frozen=True)
 class PretrainingDataConfig(Config):
     """The input text, the creation of instances, and the output files."""
+
+    GROUPS = (
+        ("TensorFlow Datasets", "tfds_name tfds_data_dir tfds_split"),
+        ("Shards", "num_shards num_processes max_memory_mb work_dir runner beam_option"),
+    )
 
     output_file: str = option(
         None,

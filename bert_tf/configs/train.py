@@ -21,6 +21,14 @@ MAX_PROCESSES = 1024
 class TrainConfig(Config):
     """The training loop: batches, schedule, precision and checkpoints."""
 
+    GROUP = "Training"
+    GROUPS = (
+        ("Evaluation and prediction", "eval_batch_size predict_batch_size eval_steps"),
+        ("Evaluation and prediction", "best_metric early_stopping_patience"),
+        ("Devices, speed and memory", "iterations_per_loop gradient_accumulation_steps recompute"),
+        ("Devices, speed and memory", "dtype xla pad_to_max_length bucket_by_length"),
+    )
+
     train_batch_size: int = option(
         32, "Total batch size for training.", minimum=1, maximum=_MAX_BATCH_SIZE
     )
@@ -162,6 +170,8 @@ class OptimizerConfig(Config):
     `warmup_proportion` applies if `num_warmup_steps` is not given.
     """
 
+    GROUP = "Optimizer"
+
     optimizer: str = option(
         "bert_adam",
         "bert_adam: the release's optimizer. adamw: with bias correction. lamb: for large "
@@ -195,6 +205,8 @@ class OptimizerConfig(Config):
 class DeviceConfig(Config):
     """The devices that the model runs on."""
 
+    GROUP = "Devices, speed and memory"
+
     use_tpu: bool = option(False, "Whether to run on a Cloud TPU.")
     tpu_name: str | None = option(
         None, "Name or grpc://host:port address of the Cloud TPU, or 'local' on a TPU VM."
@@ -219,6 +231,12 @@ class DeviceConfig(Config):
 @dataclasses.dataclass(frozen=True)
 class FineTuneConfig(Config):
     """The configuration of `training.fine_tune`; `task` is the `TaskConfig` of the task."""
+
+    GROUP = "Run"
+    GROUPS = (
+        ("Training", "num_seeds"),
+        ("Distillation", "teacher_dir teacher_weight teacher_temperature"),
+    )
 
     output_dir: str = option(None, "Folder for checkpoints, summaries and results.")
     task: Config | None = None

@@ -10,13 +10,16 @@ import tensorflow as tf
 
 import bert_tf
 from bert_tf import tasks, training
+from bert_tf.cli import usage
 from bert_tf.configs import (
     Config,
     DeviceConfig,
+    ExportConfig,
     FineTuneConfig,
     ModelConfig,
     OptimizerConfig,
     PretrainingConfig,
+    PretrainingDataConfig,
     TrainConfig,
 )
 from bert_tf.optimization import make_optimizer
@@ -279,6 +282,17 @@ def test_each_option_has_a_flag_with_the_same_default(root, script, monkeypatch)
     assert not skipped & defaults.keys()
     for name in expected.keys() - skipped:
         assert (defaults[name] or ()) == (expected[name] or ()), name
+
+
+def test_titles_of_help_have_options():
+    specs = [tasks.TASKS[name] for name in FINE_TUNING_SCRIPTS.values()]
+    configs = [FineTuneConfig(task=spec.config_class()) for spec in specs]
+    configs += [PretrainingConfig(), PretrainingDataConfig(), ExportConfig()]
+    options = {name for config in configs for name, _ in options_of(config)}
+    for config in configs:
+        for x in [config, *vars(config).values()]:
+            for title, names in getattr(x, "GROUPS", ()):
+                assert title in usage._TITLES and set(names.split()) <= options, title
 
 
 MODEL = ModelConfig(bert_config_file="none.json", vocab_file="none.txt")

@@ -60,6 +60,13 @@ class ClassificationConfig(FileConfig, TfdsConfig, TaskConfig):
         the scores, as in all checkpoints outside a run's folder; see `checkpoints.open_checkpoint`.
     """
 
+    GROUPS = (
+        ("Columns and labels", "text_columns label_column id_column labels label_separator"),
+        ("Columns and labels", "header delimiter numeric_columns numeric_as"),
+        ("Sequences", "long_documents window_pooling max_windows"),
+        ("Training", "class_weights standardize_scores"),
+        ("Evaluation and prediction", "report glue_submission"),
+    )
     FILE = SPEC.side_file
 
     data_dir: str | None = option(

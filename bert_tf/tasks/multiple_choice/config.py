@@ -15,6 +15,7 @@ class MultipleChoiceConfig(FileConfig, TaskConfig):
     It has no number of choices, because the model scores any number.
     """
 
+    GROUPS = (("Columns and labels", "context_columns ending_columns label_column id_column"),)
     FILE = SPEC.side_file
     _NUM_TEXTS = 2
 

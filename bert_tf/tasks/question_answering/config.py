@@ -17,6 +17,12 @@ NUM_SPECIAL_TOKENS = 3
 class QuestionAnsweringConfig(TfdsConfig, TaskConfig):
     """Configuration of question answering; the saved options go into `squad.json`."""
 
+    GROUPS = (
+        ("Sequences", "max_query_length answer_alignment"),
+        ("Answers", "n_best_size max_answer_length version_2_with_negative verbose_logging"),
+        ("Answers", "null_score_diff_threshold find_null_score_diff_threshold"),
+        ("Devices, speed and memory", "num_processes"),
+    )
     FILE = SPEC.side_file
     _NUM_TEXTS = 2
 

@@ -31,6 +31,12 @@ _SINGLE_LOSSES = ("cosine", "triplet")
 class SentenceEmbeddingConfig(FileConfig, TaskConfig):
     """Configuration of sentence embedding; saved options go into `sentence_encoder.json`."""
 
+    GROUPS = (
+        ("Columns and labels", "text_columns score_column id_column"),
+        ("Model", "pooling layer normalize"),
+        ("Training", "loss temperature symmetric matryoshka_dims"),
+        ("Devices, speed and memory", "mini_batch_size"),
+    )
     FILE = SPEC.side_file
 
     data_dir: str | None = option(

@@ -82,7 +82,9 @@ class ColumnModel(keras.Model):
         @tf.custom_gradient
         def vectors_of(rows):
             states = [tf.identity(seed) for seed in seeds]
-            vectors = tf.map_fn(compute, rows, tf.float32, parallel_iterations=1)
+            vectors = tf.map_fn(
+                compute, rows, fn_output_signature=tf.float32, parallel_iterations=1
+            )
 
             def gradients(upstream, variables):
                 for seed, state in zip(seeds, states, strict=True):

@@ -51,6 +51,12 @@ class Tags(NamedTuple):
 class TokenClassificationConfig(FileConfig, TfdsConfig, TaskConfig):
     """Configuration of token classification; the saved options and tags go into `tagger.json`."""
 
+    GROUPS = (
+        ("Columns and labels", "word_column tag_column tag_scheme learn_scheme output_scheme"),
+        ("Sequences", "document_context"),
+        ("Model", "features_only layer_combination feature_lstm_size"),
+        ("Evaluation and prediction", "report"),
+    )
     FILE = SPEC.side_file
 
     # Case helps to recognise names (paper, section 5.3), so models are cased.
