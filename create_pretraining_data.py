@@ -39,7 +39,6 @@ flags.mark_flags_as_required(["output_file"])
 
 
 def make_source(config):
-    """Return the text source for a `PretrainingDataConfig`."""
     if config.tfds_name:
         return bert_tf.data.tfds_builder.TfdsTextSource(
             config.tfds_name, config.tfds_split, config.text_field, config.tfds_data_dir
@@ -56,7 +55,6 @@ def make_source(config):
 
 
 def load_tokenizer():
-    """Return the tokenizer of --model or --vocab_file."""
     if FLAGS.model:
         needs = ["bert_config_file", "vocab_file"]
         return bert_tf.checkpoints.resolve(from_flags(ModelConfig()), needs).tokenizer

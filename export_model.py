@@ -66,7 +66,6 @@ def check_flags(task):
 
 
 def from_run():
-    """Return the `Servable` of --model_dir."""
     folder = FLAGS.model_dir
     options = from_flags(ServingConfig())
     spec, config = bert_tf.tasks.load_config(folder)

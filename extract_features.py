@@ -80,7 +80,6 @@ def main():
 
 
 def check_flags():
-    """Raise UserError for flags that are invalid or cannot be combined."""
     for flag, number_type in (("layers", int), ("layer_weights", float)):
         pipelines.parse_numbers(flag, number_type)
     bert_tf.io.files.require(FLAGS.input_file, "input_file")

@@ -77,7 +77,6 @@ def main():
 
 
 def output_path(*names):
-    """Return a path in --output_dir."""
     return os.path.join(FLAGS.output_dir, *names)
 
 
@@ -287,7 +286,6 @@ def list_files(folder):
 
 
 def format_results(predictions, seconds):
-    """Return the table of results as text."""
     before, after = (read_metrics(name) for name in ("untrained", "pretrained"))
     accuracies = [test_accuracy(name) for name in ("classifier_without", "classifier")]
     rows = [
@@ -312,7 +310,6 @@ def format_results(predictions, seconds):
 
 
 def read_metrics(folder):
-    """Return the metrics in eval_results.txt as a dict."""
     lines = files.read_text(output_path(folder, "eval_results.txt")).splitlines()
     return {name: float(value) for name, value in (line.split(" = ") for line in lines)}
 

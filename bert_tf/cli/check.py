@@ -93,7 +93,6 @@ def _jax_checks(dtypes):
 
 
 def describe(checks):
-    """Return a dict of the versions and devices, as text."""
     import importlib.metadata
 
     values = {"bert_tf": bert_tf.__version__, "python": platform.python_version()}

@@ -70,7 +70,6 @@ def _read(path, known):
 
 
 def _load(path):
-    """Parse a JSON or YAML file."""
     if not path:
         raise UserError("--config requires the path of a file")
     if os.path.splitext(path)[1].lower() not in (".yaml", ".yml"):

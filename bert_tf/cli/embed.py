@@ -93,7 +93,6 @@ def main():
 
 
 def check_flags():
-    """Raise UserError for flags that are missing or cannot be combined."""
     if not (FLAGS.input_file or FLAGS.export_dir):
         raise bert_tf.UserError("--input_file or --export_dir is required")
     if FLAGS.input_file:
@@ -117,7 +116,6 @@ def read_sentences():
 
 
 def load_reranker(strategy):
-    """Return the `Reranker` of --rerank_model, or None."""
     if not FLAGS.rerank_model:
         return None
     with strategy.scope():

@@ -92,7 +92,6 @@ def write_predictions(pipeline, chunks, write):
 
 
 def as_json(predictions):
-    """Return the `MaskPredictions` of a text as a dict."""
     masked = [
         {"position": position, "best": [{"token": token, "probability": x} for token, x in best]}
         for position, best in zip(predictions.positions, predictions.best, strict=True)

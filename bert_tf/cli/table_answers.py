@@ -133,7 +133,6 @@ def _has_columns(names, inputs, layout):
 
 
 def _inputs(inputs, positions, columns, layout, row, metadata):
-    """Return the inputs of a row by name."""
     from bert_tf.data.columns import read_number
 
     def text(position, name):

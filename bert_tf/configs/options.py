@@ -231,7 +231,6 @@ def _is_valid_text(value):
 
 
 def _hint(cls, field):
-    """Return the type annotation of a field, with its limits."""
     values = [field.metadata.get(name) for name in ("minimum", "maximum", "choices")]
     hint = _hints(cls)[field.name]
     return (

@@ -183,7 +183,6 @@ class BasePredictor:
         return {name: self._validate(name, row[name]) for name in self.inputs}
 
     def _validate(self, name, value):
-        """Return `value`; raise ValueError if it is invalid for the input `name`."""
         if name == "numbers":
             size = self.num_numeric_features
             is_numeric = isinstance(value, list) and all(type(x) in (int, float) for x in value)

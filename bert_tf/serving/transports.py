@@ -191,7 +191,6 @@ class GrpcTransport:
         self._model, self._version = model, version
 
     def signatures(self, seconds):
-        """See `RestTransport.signatures`."""
         from google.protobuf import json_format
         from tensorflow_serving.apis import get_model_metadata_pb2
 
