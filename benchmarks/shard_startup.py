@@ -31,7 +31,6 @@ flags.FLAGS.set_default("shards", ["10000"])
 flags.FLAGS.set_default("max_seq_length", 24)
 
 _NAMES_PER_LISTING = 1000
-_CONCURRENT_READS = 256
 
 
 class SlowStore:
@@ -48,6 +47,7 @@ class SlowStore:
 
     def __enter__(self):
         import tensorflow as tf
+        from tensorflow.python.data.experimental.ops import testing
 
         self._stack = contextlib.ExitStack()
         for name in ("exists", "isdir", "stat", "remove", "makedirs", "rename", "GFile"):
@@ -56,16 +56,18 @@ class SlowStore:
             self._replace(tf.io.gfile, name, self._listing(getattr(tf.io.gfile, name)))
         dataset = tf.data.TFRecordDataset
 
-        def wait(path):
-            self._wait()
+        def count(path):
+            self._add(1)
             return path
 
         def read(path):
-            waited = tf.ensure_shape(tf.numpy_function(wait, [path], tf.string), ())
-            return dataset(waited)
+            return dataset(tf.ensure_shape(tf.numpy_function(count, [path], tf.string), ()))
 
         def slow_dataset(path):
-            return tf.data.Dataset.from_tensors(path).flat_map(read)
+            paths = tf.data.Dataset.from_tensors(path)
+            # In the thread that reads the file, as the file system would wait.
+            paths = paths.apply(testing.sleep(int(1e6 * self._seconds))).take(1)
+            return paths.flat_map(read)
 
         self._replace(tf.data, "TFRecordDataset", slow_dataset)
         return self
@@ -76,9 +78,12 @@ class SlowStore:
     def _replace(self, module, name, function):
         self._stack.enter_context(mock.patch.object(module, name, function))
 
-    def _wait(self, count=1):
+    def _add(self, count):
         with self._lock:
             self.num_calls += count
+
+    def _wait(self, count=1):
+        self._add(count)
         time.sleep(count * self._seconds)
 
     def _delayed(self, function):
@@ -238,10 +243,6 @@ CASES = {
 
 
 def main():
-    import tensorflow as tf
-
-    # Files are read in these threads while they are delayed, so there must be enough.
-    tf.config.threading.set_inter_op_parallelism_threads(_CONCURRENT_READS)
     print(f"{'':34}{'calls':>9}{'seconds':>9}")
     for name, (prepare, start) in CASES.items():
         if FLAGS.only and not name.startswith(tuple(FLAGS.only)):
