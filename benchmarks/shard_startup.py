@@ -130,10 +130,11 @@ def create(folder, work_dir=None):
         shards.create_with(create_missing)
 
 
-def train(folder, step=0, dynamic_masking=False):
-    """Start run_pretraining.py at a step."""
+def train(folder, step=0, num_hosts=1, num_streams=1):
+    """Start run_pretraining.py at a step, on the first of some hosts."""
+    import tensorflow as tf
+
     from bert_tf import BertConfig
-    from bert_tf.configs.model import ModelConfig
     from bert_tf.configs.pretraining import PretrainingConfig
     from bert_tf.configs.train import TrainConfig
     from bert_tf.training import pretraining
@@ -142,15 +143,15 @@ def train(folder, step=0, dynamic_masking=False):
         f"file://{folder}/records/x-?????-of-?????",
         f"file://{folder}/run",
         max_seq_length=FLAGS.max_seq_length,
-        dynamic_masking=dynamic_masking,
-        model=ModelConfig(vocab_file=os.path.join(folder, "vocab.txt")),
+        num_input_streams=num_streams,
         train=TrainConfig(train_batch_size=FLAGS.batch_size),
     )
     data = pretraining.PretrainingData(config, BertConfig(vocab_size=30522))
     data.check()
     if step:
         data.train.load_counts(os.path.join(config.output_dir, "records.counts.json"))
-    next(iter(data.train.batches(step)))
+    context = tf.distribute.InputContext(num_hosts, 0, num_hosts)
+    next(iter(data.train.batches(step, context)))
 
 
 class Store:
@@ -239,6 +240,8 @@ CASES = {
     "create, half missing, Beam": (lambda store: half_missing(store, "records/x.work"), create),
     "train": (finished, train),
     "train, step 1000": (finished, lambda x: train(x, 1000)),
+    "train, host 1 of 8": (finished, lambda x: train(x, 0, 8)),
+    "train, host 1 of 8, 8 streams": (finished, lambda x: train(x, 0, 8, 8)),
 }
 
 
