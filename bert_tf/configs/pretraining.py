@@ -53,6 +53,14 @@ class PretrainingConfig(Config):
         "Fraction of the tokens to mask with dynamic_masking. (bert_tf)",
         requires="dynamic_masking",
     )
+    num_input_streams: int = option(
+        1,
+        "Number of streams, which must divide train_batch_size and the number of input files. Each "
+        "reads its share of the files and fills its share of each batch, so that each of N hosts "
+        "reads 1/N of the records if N divides this number. It decides which examples a batch has. "
+        "(bert_tf)",
+        minimum=1,
+    )
     do_train: bool = option(False, "Whether to train.")
     do_eval: bool = option(False, "Whether to evaluate; with do_train, after training.")
     model: ModelConfig = dataclasses.field(default_factory=ModelConfig)
@@ -72,6 +80,11 @@ class PretrainingConfig(Config):
             if self.train.is_given(name):
                 raise UserError(f"`{name}` has no effect in pre-training")
         self.train.check(self.do_train)
+        if self.train.train_batch_size % self.num_input_streams:
+            raise UserError(
+                f"`num_input_streams={self.num_input_streams}` does not divide "
+                f"`train_batch_size={self.train.train_batch_size}`"
+            )
         self.device.check_dtype(self.train.dtype)
 
     def to_flags(self):

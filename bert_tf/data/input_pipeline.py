@@ -25,6 +25,11 @@ _MIN_GROUPS = 4
 # Number of records that are passed on together while files are read ahead.
 _CHUNK = 1000
 
+# Files of at most this many bytes are small: so many are read at the same time. Memory for all of
+# them is 50 MB, and waiting for an object store takes longer than reading.
+_SMALL_FILE, _NUM_SMALL = 1 << 20, 16
+_MIN_RECORD = 16  # bytes of an empty record
+
 
 @dataclasses.dataclass(eq=False)
 class _RecordInput:
@@ -68,6 +73,10 @@ class TrainingInput(_RecordInput):
         for `bucket_by_length`.
       bucket_by_length: whether a batch has records of similar length. Up to 50 batches, at most a
         quarter of an epoch, are sorted by length together, and then shuffled.
+      num_input_streams: number of streams, which divides `batch_size`. Stream i of n reads files
+        i, i + n, i + 2n, ... in epochs of its own, and its records are the i-th part of the rows of
+        each batch. So a host only reads the streams of its rows.
+      shuffle_block: number of records that are shuffled together, `SHUFFLE_BLOCK` if it is None.
     """
 
     seed: int
@@ -77,6 +86,8 @@ class TrainingInput(_RecordInput):
     sizes: Sequence[int] | None = None
     counts: Sequence[int] | None = None
     bucket_by_length: bool = False
+    num_input_streams: int = 1
+    shuffle_block: int | None = None
 
     @property
     def identity(self):
@@ -108,17 +119,25 @@ class TrainingInput(_RecordInput):
         None for whole batches. The `tf.data.Dataset` has dicts of tensors (B, ...), where B is
         static and the batch size of one replica. S is static unless `length_multiple` is given.
         """
-        if self.bucket_by_length:
-            batches = self._batches_of_similar_length(first_step)
+        num_rows = self.batch_size // self.num_input_streams
+        local = _local_rows(self.batch_size, context)
+        streams = range(local.start // num_rows, -(-local.stop // num_rows))
+        batches = [self._stream(i)._serialized_batches(first_step) for i in streams]
+        # The rows of a batch that these streams have, at least those of this process.
+        rows = slice(streams.start * num_rows, streams.stop * num_rows)
+        if len(batches) > 1:
+            batches = tf.data.Dataset.zip(*batches).map(lambda *parts: tf.concat(parts, 0))
         else:
-            batches = self._shuffled(tf.data.TFRecordDataset, first_step).batch(
-                self.batch_size, drop_remainder=True
-            )
+            (batches,) = batches
+
+        def make_noise(step):
+            noise = self.masking.noise(step, self.batch_size)
+            return tf.nest.map_structure(lambda x: x[rows], noise)
+
         if self.masking:
             steps = tf.data.Dataset.range(first_step, np.iinfo("int64").max)
-            noise = steps.map(lambda step: self.masking.noise(step, self.batch_size))
-            batches = tf.data.Dataset.zip(batches, noise)
-        batches = shard_batches(batches, self.batch_size, context)
+            batches = tf.data.Dataset.zip(batches, steps.map(make_noise))
+        batches = shard_batches(batches, self.batch_size, context, rows.start)
         batches = batches.map(self._parse, tf.data.AUTOTUNE)
         return mark_infinite(batches.prefetch(tf.data.AUTOTUNE))
 
@@ -129,17 +148,48 @@ class TrainingInput(_RecordInput):
         def read_names(path):
             return tf.data.TFRecordDataset(path).map(lambda _: path)
 
-        size = self._group_size() if self.bucket_by_length else 1
-        first = step // size * size
-        names = self._shuffled(read_names, first).take(size * self.batch_size)
-        return sorted({path.decode() for path in names.as_numpy_iterator()})
+        paths = set()
+        for stream in map(self._stream, range(self.num_input_streams)):
+            size = stream._group_size() if self.bucket_by_length else 1
+            first = step // size * size
+            names = stream._shuffled(read_names, first).take(size * stream.batch_size)
+            paths |= {path.decode() for path in names.as_numpy_iterator()}
+        return sorted(paths)
+
+    def _stream(self, number):
+        """Return a stream, as an input with smaller batches."""
+        count = self.num_input_streams
+        if count == 1:
+            return self
+        part = slice(number, None, count)
+        return dataclasses.replace(
+            self,
+            paths=self.paths[part],
+            batch_size=self.batch_size // count,
+            seed=self.seed + (number << 32),  # seeds of runs have 32 bits
+            sizes=self.sizes and self.sizes[part],
+            counts=self.counts and self.counts[part],
+            num_input_streams=1,
+            shuffle_block=max(1, self._block // count),
+        )
+
+    @property
+    def _block(self):
+        return self.shuffle_block or SHUFFLE_BLOCK
+
+    def _serialized_batches(self, first_step):
+        """Return the batches of serialized records (B,) from `first_step` on."""
+        if self.bucket_by_length:
+            return self._batches_of_similar_length(first_step)
+        return self._shuffled(tf.data.TFRecordDataset, first_step).batch(
+            self.batch_size, drop_remainder=True
+        )
 
     def _group_size(self):
         self.load_counts()
         return group_size(sum(self.counts), self.batch_size)
 
     def _batches_of_similar_length(self, first_step):
-        """Return the batches of serialized records (B,) from `first_step` on."""
         size = self._group_size()
         first_group, num_skipped = divmod(first_step, size)
 
@@ -160,6 +210,7 @@ class TrainingInput(_RecordInput):
     def _shuffled(self, read_file, first_step):
         """Return all records from `first_step` on; `read_file` makes a dataset of a file."""
         start = self._position(first_step)
+        is_small = self.sizes is not None and max(self.sizes) <= _SMALL_FILE
 
         def read_blocks(epoch):
             seed = self._epoch_seed(epoch)
@@ -173,7 +224,7 @@ class TrainingInput(_RecordInput):
             paths = tf.random.experimental.stateless_shuffle(self.paths, seed)
             paths = paths[tf.where(is_first, np.int64(start.file), 0) :]
             num_skipped = tf.where(is_first, np.int64(start.record), 0)
-            blocks = read_files(paths, read_file, num_skipped).rebatch(SHUFFLE_BLOCK)
+            blocks = read_files(paths, read_file, num_skipped, is_small).rebatch(self._block)
             return blocks.enumerate().map(shuffle)
 
         epochs = tf.data.Dataset.range(start.epoch, np.iinfo("int64").max)
@@ -188,15 +239,15 @@ class TrainingInput(_RecordInput):
         self.load_counts()
         counts = np.array(self.counts, np.int64)
         epoch, rest = divmod(num_skipped, int(counts.sum()))
-        block, rest = divmod(rest, SHUFFLE_BLOCK)
+        block, rest = divmod(rest, self._block)
         # On the CPU, like tf.data, since other devices draw other random numbers.
         with tf.device("cpu:0"):
             order = tf.random.experimental.stateless_shuffle(
                 np.arange(len(counts)), self._epoch_seed(np.int64(epoch))
             )
         ends = np.cumsum(counts[order.numpy()])
-        file = int(np.searchsorted(ends, block * SHUFFLE_BLOCK, side="right"))
-        record = block * SHUFFLE_BLOCK - (int(ends[file - 1]) if file else 0)
+        file = int(np.searchsorted(ends, block * self._block, side="right"))
+        record = block * self._block - (int(ends[file - 1]) if file else 0)
         return _Position(epoch, block, file, record, rest)
 
     def _epoch_seed(self, epoch):
@@ -213,7 +264,7 @@ class _Position(NamedTuple):
 
     Attributes:
       epoch: the epoch.
-      block: the block of `SHUFFLE_BLOCK` records in the epoch.
+      block: the block of records in the epoch that are shuffled together.
       file: the file in the order of the epoch with the first record of the block.
       record: the number of that record in the file.
       rest: the number of shuffled records of the block to skip.
@@ -226,7 +277,7 @@ class _Position(NamedTuple):
     rest: int = 0
 
 
-def read_files(paths, read_file=tf.data.TFRecordDataset, num_skipped=0):
+def read_files(paths, read_file=tf.data.TFRecordDataset, num_skipped=0, is_small=False):
     """Return the records of files in their order, as a dataset of string tensors (R,).
 
     The next files are opened and read ahead while one is read.
@@ -235,16 +286,22 @@ def read_files(paths, read_file=tf.data.TFRecordDataset, num_skipped=0):
       paths: list or string tensor of TFRecord files.
       read_file: function that makes the dataset of the records of a file.
       num_skipped: number of records of the first file to skip.
+      is_small: whether all files have at most `_SMALL_FILE` bytes.
     """
+    # A small file is a single chunk, so that a cycle of several files does not mix them.
+    chunk = _SMALL_FILE // _MIN_RECORD if is_small else _CHUNK
 
     def read_chunks(index, path):
         skip = tf.where(index == 0, tf.cast(num_skipped, tf.int64), 0)
-        return read_file(path).skip(skip).batch(_CHUNK)
+        return read_file(path).skip(skip).batch(chunk)
 
     # With a cycle of one file, the files are read ahead but not mixed.
     files = tf.data.Dataset.from_tensor_slices(paths).enumerate()
     return files.interleave(
-        read_chunks, cycle_length=1, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True
+        read_chunks,
+        cycle_length=_NUM_SMALL if is_small else 1,
+        num_parallel_calls=_NUM_SMALL if is_small else tf.data.AUTOTUNE,
+        deterministic=True,
     )
 
 
@@ -309,17 +366,27 @@ def length_multiple(strategy, xla, max_seq_length):
     return max(8, -(-max_seq_length // 32) * 8) if xla else 8
 
 
-def shard_batches(batches, batch_size, context):
+def _local_rows(batch_size, context):
+    """Return the range of the rows of a global batch that one process has."""
+    if context is None:
+        return range(batch_size)
+    num_rows = batch_size // context.num_input_pipelines
+    start = num_rows * context.input_pipeline_id
+    return range(start, start + num_rows)
+
+
+def shard_batches(batches, batch_size, context, first_row=0):
     """Reduce global batches to the share of one process, one element for each of its replicas.
 
     Replica r of R gets rows r * B / R to (r + 1) * B / R, whichever process it belongs to. So a
     step uses the same rows on any number of devices and hosts. `context` is the
-    `tf.distribute.InputContext` of this process; None returns `batches` unchanged.
+    `tf.distribute.InputContext` of this process; None returns `batches` unchanged. These may lack
+    rows of other processes; they begin with `first_row` of the global batch.
     """
     if context is None:
         return batches
-    num_rows = batch_size // context.num_input_pipelines
-    start = num_rows * context.input_pipeline_id
+    rows = _local_rows(batch_size, context)
+    start, num_rows = rows.start - first_row, len(rows)
     replica_batch_size = context.get_per_replica_batch_size(batch_size)
 
     def slice_rows(*batch):

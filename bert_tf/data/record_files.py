@@ -22,7 +22,7 @@ from bert_tf.io.json_files import Count
 
 # Number of files to access at the same time. An access to an object store takes tens of
 # milliseconds, and almost no processor time.
-NUM_PARALLEL = 32
+NUM_PARALLEL = 64
 
 _BLOCK_BYTES = 1 << 22
 _LENGTH = struct.Struct("<Q")

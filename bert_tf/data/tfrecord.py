@@ -145,6 +145,8 @@ def writing(paths):
     """
     with files.replacing(*paths) as temporary, contextlib.ExitStack() as stack:
         writers = [stack.enter_context(files.system(path).GFile(path, "wb")) for path in temporary]
+        for writer in writers:
+            writer.write(b"")  # TensorFlow creates a file when it is first written
         turn = 0
 
         def write(records):
