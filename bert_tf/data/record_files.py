@@ -182,7 +182,7 @@ def _match(entries, paths, sizes, sources):
     if stale:
         changed = [path for path, _ in stale]
         console.info(
-            "%s is ignored, because it is of files with other sizes: %s",
+            "%s is ignored: its counts were taken from files of a different size: %s",
             stale[0][1], abbreviate(changed),
         )  # fmt: skip
     return None if stale or None in counts else counts

@@ -177,7 +177,7 @@ def _check_optimizer(prefix, stored, current):
             for x in (stored, current)
         )
         raise UserError(
-            f"`optimizer`: {prefix} was trained by {old}, now it is {new}; continue with the same "
+            f"`optimizer`: {prefix} was trained with {old}, not {new}; continue with the same "
             "optimizer, or start a new run from its weights with `init_checkpoint`"
         )
     for name in changed:
