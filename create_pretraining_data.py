@@ -21,12 +21,12 @@ import os
 from absl import flags
 
 import bert_tf
+from bert_tf.cli import tensorflow_start
 from bert_tf.cli.flags import (
     FLAGS,
     TOKENIZER_FLAGS,
     define_options,
     from_flags,
-    import_tensorflow,
     run,
     tokenizer_options,
 )
@@ -91,7 +91,7 @@ def main():
     pretraining = bert_tf.data.pretraining
     config = from_flags(PretrainingDataConfig()).validate()
     if FLAGS.model or config.tfds_name:
-        import_tensorflow()
+        tensorflow_start.import_tensorflow()
     source = make_source(config)
     tokenizer = load_tokenizer()
     bert_tf.tokenization.vocabulary.mask_id(tokenizer.vocab)  # fail before hours of reading

@@ -14,7 +14,7 @@ Lines, tables and answers have the format of `bert-tf predict`.
 from absl import flags
 
 import bert_tf
-from bert_tf.cli import lines
+from bert_tf.cli import lines, tensorflow_start
 from bert_tf.cli.flags import FLAGS
 
 flags.DEFINE_string(
@@ -47,7 +47,7 @@ def main():
             "differ from --model_json"
         )
     if FLAGS.api == "grpc":
-        bert_tf.cli.flags.import_tensorflow()  # for the messages of tensorflow-serving-api
+        tensorflow_start.import_tensorflow()  # for the messages of tensorflow-serving-api
     client = bert_tf.serving.Client(
         FLAGS.server or f"localhost:{_PORTS[FLAGS.api]}",
         FLAGS.model_name,

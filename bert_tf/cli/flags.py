@@ -6,19 +6,16 @@ Names, defaults and meanings are those of the 2018 release; the help of other fl
 
 import contextlib
 import dataclasses
-import glob
-import importlib
 import os
 import re
 import shlex
-import signal
 import sys
 import typing
 
 from absl import app, flags, logging
 
 from bert_tf import console
-from bert_tf.cli import config_file, usage
+from bert_tf.cli import config_file, tensorflow_start, usage
 from bert_tf.configs.model import ModelConfig
 from bert_tf.configs.options import Config
 from bert_tf.errors import Stopped, UserError, out_of_memory_errors, reason
@@ -29,9 +26,6 @@ FLAGS = flags.FLAGS
 # `--help` shows a script's own flags; shared ones count as its own.
 flags.disclaim_key_flags()
 
-# Without its log of the build and the devices, TensorFlow prints only errors. What the user has set
-# takes precedence.
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 
 
@@ -76,9 +70,9 @@ def run(main, needs_tensorflow=True, backends=("tensorflow",)):
                     raise UserError(
                         f"KERAS_BACKEND={backend}: expected {' or '.join(backends)}; unset it"
                     )
-                import_tensorflow()
+                tensorflow_start.import_tensorflow()
                 if backend == "tensorflow":
-                    _warn_of_unused_gpu()
+                    tensorflow_start.warn_of_unused_gpu()
             with naming_flags(), console.closing_bars():
                 _check_remote_paths()
                 main()
@@ -149,71 +143,7 @@ def _check_remote_paths():
         if flag.present:
             # A text may begin with "https://".
             is_path = flag.name not in ("text", "query")
-            if is_path and "://" in str(flag.value):
-                import_tensorflow()
             files.check_reachable(flag.value, flag.name, is_path)
-
-
-# What TensorFlow's C++ code prints before its logging is set up, at any TF_CPP_MIN_LOG_LEVEL
-# (tensorflow/tensorflow issue 100442): that it uses oneDNN, and that there is no GPU; see
-# `_warn_of_unused_gpu`.
-_NOISE = re.compile(rb"I0000 |WARNING: All log messages before absl|.* failed call to cuInit: ")
-
-
-def import_tensorflow():
-    """Import TensorFlow and find its devices without these lines; other lines are printed."""
-    if os.environ["TF_CPP_MIN_LOG_LEVEL"] == "0" or not hasattr(os, "fork"):
-        return
-    if "tensorflow" in sys.modules:
-        return
-    reader, writer = os.pipe()
-    sys.stderr.flush()
-    # A process of its own also prints what is written before TensorFlow ends this one.
-    if not (child := os.fork()):
-        os.close(writer)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        with open(reader, "rb") as lines:
-            for line in lines:
-                if not _NOISE.match(line):
-                    os.write(2, line)
-        os._exit(0)
-    os.close(reader)
-    stderr = os.dup(2)
-    os.dup2(writer, 2)
-    os.close(writer)
-    try:
-        tensorflow = importlib.import_module("tensorflow")
-        _set_log_level(tensorflow)
-        tensorflow.config.list_physical_devices()
-    finally:
-        os.dup2(stderr, 2)
-        os.close(stderr)
-        os.waitpid(child, 0)
-
-
-def _set_log_level(tensorflow):
-    """Make TensorFlow 2.20 heed TF_CPP_MIN_LOG_LEVEL in all of its C++ code, as 2.21 does."""
-    import ctypes
-
-    with contextlib.suppress(AttributeError, OSError, ValueError):
-        path = os.path.join(tensorflow.sysconfig.get_lib(), "libtensorflow_framework.so.2")
-        level = int(os.environ["TF_CPP_MIN_LOG_LEVEL"])
-        # absl::SetMinLogLevel of the version of absl that 2.20 contains.
-        ctypes.CDLL(path)._ZN4absl12lts_2025012714SetMinLogLevelENS0_18LogSeverityAtLeastE(level)
-
-
-# The GPUs of a machine with a driver of NVIDIA.
-_GPUS = "/dev/nvidia[0-9]*"
-
-
-def _warn_of_unused_gpu():
-    """Warn if TensorFlow, whose own messages are not shown, cannot use the GPU of this machine."""
-    if not glob.glob(_GPUS) or os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
-        return
-    if not importlib.import_module("tensorflow").config.list_physical_devices("GPU"):
-        console.warning(
-            "TensorFlow cannot use the GPU of this machine; TF_CPP_MIN_LOG_LEVEL=0 shows why"
-        )
 
 
 def define_options(config, only=None, skip=()):

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from bert_tf.cli import flags
+from bert_tf.cli import tensorflow_start
 from tests.cli import good_inputs
 
 # Marks what bert_tf prints, and runs a script or the module bert_tf.
@@ -63,12 +63,14 @@ def test_only_own_lines(script, number, inputs, run_alone, tmp_path):
 
 
 def test_only_own_lines_where_paths_are_remote(inputs, run_alone, tmp_path):
-    """The script itself does not need TensorFlow."""
-    command_line = good_inputs.COMMANDS["create_pretraining_data"][0]
+    """The script imports TensorFlow only for them, and new processes do, too."""
+    command_line = good_inputs.COMMANDS["create_pretraining_data"][1]
     inputs.copy(command_line, tmp_path)
-    arguments = command_line.replace("=text/a.txt", f"=file://{tmp_path}/text/a.txt").split()
+    for path in ("text/", "out/"):
+        command_line = command_line.replace(f"={path}", f"=file://{tmp_path}/{path}")
+    arguments = [*command_line.split(), "--num_processes=2", f"--work_dir={tmp_path}/work"]
     check_lines(run_alone("create_pretraining_data", tmp_path, arguments))
-    assert (tmp_path / "out" / "x").exists()
+    assert (tmp_path / "out" / "x-00001-of-00002").exists()
 
 
 @pytest.mark.parametrize(
@@ -84,7 +86,7 @@ def test_only_own_lines_where_paths_are_remote(inputs, run_alone, tmp_path):
     ],
 )
 def test_other_lines_of_tensorflow_are_shown(line, is_noise):
-    assert bool(flags._NOISE.match(line.encode())) == is_noise
+    assert bool(tensorflow_start._NOISE.match(line.encode())) == is_noise
 
 
 @pytest.mark.parametrize(
@@ -99,11 +101,11 @@ def test_a_gpu_that_tensorflow_cannot_use(
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if visible:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    monkeypatch.setattr(flags, "_GPUS", str(tmp_path / "nvidia[0-9]*"))
-    flags._warn_of_unused_gpu()
+    monkeypatch.setattr(tensorflow_start, "_GPUS", str(tmp_path / "nvidia[0-9]*"))
+    tensorflow_start.warn_of_unused_gpu()
     assert not caplog.text  # a machine without a GPU
     (tmp_path / "nvidia0").touch()
-    flags._warn_of_unused_gpu()
+    tensorflow_start.warn_of_unused_gpu()
     assert ("TensorFlow cannot use the GPU of this machine" in caplog.text) == is_expected
 
 
