@@ -137,7 +137,7 @@ def train(folder, step=0, num_hosts=1, num_streams=1):
     from bert_tf import BertConfig
     from bert_tf.configs.pretraining import PretrainingConfig
     from bert_tf.configs.train import TrainConfig
-    from bert_tf.training import pretraining
+    from bert_tf.training.pretraining import PretrainingData
 
     config = PretrainingConfig(
         f"file://{folder}/records/x-?????-of-?????",
@@ -146,7 +146,7 @@ def train(folder, step=0, num_hosts=1, num_streams=1):
         num_input_streams=num_streams,
         train=TrainConfig(train_batch_size=FLAGS.batch_size),
     )
-    data = pretraining.PretrainingData(config, BertConfig(vocab_size=30522))
+    data = PretrainingData(config, BertConfig(vocab_size=30522))
     data.check()
     if step:
         data.train.load_counts(os.path.join(config.output_dir, "records.counts.json"))
