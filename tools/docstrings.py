@@ -1,4 +1,4 @@
-"""Griffe extension that formats examples and options for the API reference."""
+"""Griffe extension that formats signatures, docstrings and options for the API reference."""
 
 import ast
 import re
@@ -7,10 +7,12 @@ import griffe
 
 # An example spans from >>> to the next empty line.
 _EXAMPLE = re.compile(r"^>>> .*(?:\n.+)*", re.MULTILINE)
+# The summary of a constructor that documents its arguments, such as "Store the arguments."
+_SUMMARY = re.compile(r"\A[^\n]+\n\n(?=(?:Args|Raises):\n)")
 
 
 class Docstrings(griffe.Extension):
-    """Adapts docstrings to Markdown."""
+    """Adapts signatures and docstrings for readers who do not see the code."""
 
     def on_instance(self, *, node, obj, agent=None, **_):
         """Fence examples, because Markdown reads `>>>` as a quotation."""
@@ -19,11 +21,53 @@ class Docstrings(griffe.Extension):
             obj.docstring.value = _EXAMPLE.sub(lambda x: f"```pycon\n{x[0]}\n```", text)
 
     def on_attribute_instance(self, *, node, attr, agent=None, **_):
-        """Show the default and the help of `NAME: TYPE = option(DEFAULT, HELP)`."""
+        """Show the default of a field, and the help of `NAME: TYPE = option(DEFAULT, HELP)`."""
         value = getattr(node, "value", None)
-        if not isinstance(value, ast.Call) or getattr(value.func, "id", "") != "option":
+        function = getattr(value.func, "id", "") if isinstance(value, ast.Call) else ""
+        if function == "OnUse":
+            attr.value = "None"
+        if function not in ("option", "fact"):
             return
         default, *help_text = value.args
         attr.value = ast.unparse(default)
         if help_text and isinstance(help_text[0], ast.Constant):
             attr.docstring = griffe.Docstring(help_text[0].value, parent=attr)
+
+    def on_function_instance(self, *, node, func, agent=None, **_):
+        """Mark the text of a constructor, which is shown below the text of its class."""
+        if func.name == "__init__" and func.docstring:
+            text = _SUMMARY.sub("", func.docstring.value)
+            is_section = text.startswith(("Args:\n", "Raises:\n"))
+            func.docstring.value = text if is_section else f"**Constructor.** {text}"
+
+    def on_package(self, *, pkg, loader, **_):
+        """Show the values of constants that are defaults, and "Self" for private type variables."""
+        for function in _functions(pkg):
+            for parameter in function.parameters:
+                if isinstance(parameter.default, griffe.ExprName):
+                    parameter.default = _value(pkg, parameter.default)
+            if re.fullmatch(r"_[A-Z]\w*", str(function.returns)):
+                function.returns = "Self"
+
+
+def _functions(obj):
+    """Yield all functions and methods of a package."""
+    for member in obj.members.values():
+        if member.is_alias:
+            continue
+        if member.is_function:
+            yield member
+        elif member.is_module or member.is_class:
+            yield from _functions(member)
+
+
+def _value(package, expression):
+    """Return the value of a name or attribute if it is a constant, else the expression."""
+    path = expression.canonical_path.removeprefix(f"{package.name}.")
+    try:
+        value = package[path].value
+    except (KeyError, AttributeError):
+        return expression
+    if isinstance(value, griffe.ExprName | griffe.ExprAttribute):
+        return _value(package, value)
+    return value if value is not None else expression

@@ -45,14 +45,25 @@ TITLES: dict[str, str] = {}
 
 def on_config(config):
     """Add the notebooks to the navigation, after the page that describes them."""
-    for entry in config.nav:
-        if entry.get("Notebooks") == "notebooks.md":
-            entry["Notebooks"] = ["notebooks.md", *(f"{path.stem}.md" for path in NOTEBOOKS)]
-    for entry in config.nav:
-        for title, page in entry.items():
-            entries = page if isinstance(page, list) else [{title: page}]
-            TITLES.update((v, k) for x in entries if isinstance(x, dict) for k, v in x.items())
+    for group, title, page in list(_entries(config.nav)):
+        if page == "notebooks.md":
+            group[title] = [page, *(f"{path.stem}.md" for path in NOTEBOOKS)]
+        if title:
+            TITLES[page] = title
     return config
+
+
+def _entries(nav):
+    """Yield each page of the navigation with its title and the dict that has it, or None twice."""
+    for entry in nav:
+        if isinstance(entry, str):
+            yield None, None, entry
+            continue
+        for title, page in entry.items():
+            if isinstance(page, list):
+                yield from _entries(page)
+            else:
+                yield entry, title, page
 
 
 def on_files(files, config):

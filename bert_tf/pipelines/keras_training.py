@@ -19,7 +19,9 @@ from bert_tf.training import strategy_of, use_xla
 from bert_tf.training.jax_devices import divide_batches, num_devices
 
 # Defaults of the scripts.
-LEARNING_RATE, EPOCHS, BATCH_SIZE = 5e-5, FitConfig.epochs, FitConfig.batch_size
+LEARNING_RATE = 5e-5
+EPOCHS = FitConfig.epochs
+BATCH_SIZE = FitConfig.batch_size
 
 # Losses that Keras, given their names, computes from probabilities instead of logits.
 _CROSSENTROPIES = (

@@ -1,6 +1,7 @@
 """The pages: their commands, flags, links and error messages exist, and the site builds."""
 
 import ast
+import html
 import importlib
 import json
 import logging
@@ -268,3 +269,19 @@ def test_the_reference_shows_options_and_examples(site):
     text = (site / "api" / "training" / "index.html").read_text(encoding="utf-8")
     assert "<p>Total batch size for training.</p>" in text  # the help of an option
     assert '<span class="gp">&gt;&gt;&gt; </span>' in text
+
+
+def test_the_reference_shows_values_not_private_names(site):
+    """Defaults are values, types are public, and the text of a constructor is marked as such."""
+    num_signatures = 0
+    for path in (site / "api").rglob("*.html"):
+        page = path.read_text(encoding="utf-8")
+        for code in re.findall(r'(?s)<div class="doc-signature highlight">(.*?)</div>', page):
+            signature = html.unescape(re.sub(r"<[^>]*>", "", code))
+            num_signatures += 1
+            assert not re.search(r"=\s*[A-Z][A-Z_]+\b", signature), (path, signature)
+            assert not re.search(r"(?:->|:)\s*_[A-Z]\w*", signature), (path, signature)
+            assert not re.search(r"=\s*(?:option|fact|OnUse)\(", signature), (path, signature)
+        for text in ("Store the arguments.", "<p>Create the pipeline.", "<p>Create a config;"):
+            assert text not in page, path
+    assert num_signatures > 100
