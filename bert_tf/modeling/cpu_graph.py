@@ -1,9 +1,9 @@
-"""Operations in the form that is fastest in a TensorFlow graph on a CPU, used without padding.
+"""Fast versions of operations for TensorFlow graphs on a CPU, used for packed tokens.
 
 Shapes: T tokens of a batch without padding, H their width, R rows.
 
-Elsewhere the layers use `keras.ops`. These forms read and write memory less often: TensorFlow
-derives the gradients of such operations with a pass over the memory for each step of the formula.
+TensorFlow's own gradients make a pass over the memory for each step of a formula; these make fewer.
+Everywhere else the layers use `keras.ops`.
 """
 
 import functools
@@ -18,7 +18,7 @@ _CUBIC = 0.044715
 
 
 def is_traced():
-    """Return whether a TensorFlow graph is being made, as the functions of this module require."""
+    """Return whether a TensorFlow graph is being traced, as this module's functions require."""
     if keras.backend.backend() != "tensorflow":
         return False
     import tensorflow as tf
@@ -27,16 +27,16 @@ def is_traced():
 
 
 def is_eager():
-    """Return whether TensorFlow computes values rather than a graph."""
+    """Return whether TensorFlow runs eagerly."""
     return keras.backend.backend() == "tensorflow" and not is_traced()
 
 
 @functools.cache
 def _trace(function, *specs):
-    """Return `function`, which has a custom gradient, as a TensorFlow graph.
+    """Trace `function`, which has a custom gradient, as a separate TensorFlow graph.
 
-    It is traced once, without anything around it: TensorFlow keeps a custom gradient, and the graph
-    that it is in, for the rest of the process.
+    TensorFlow keeps a custom gradient and its enclosing graph for the rest of the process, so each
+    function is traced only once and by itself.
     """
     import tensorflow as tf
 
@@ -46,10 +46,11 @@ def _trace(function, *specs):
 
 
 def call_with_gradient(function, x, *arguments):
-    """Return `function(x, *arguments)`, of the shape (R, H) if that of x is (T, H).
+    """Return `function(x, *arguments)` (R, H) for x (T, H).
 
-    `function` returns its result and a function from the result's gradient to those of the
-    arguments, None for those without. For equal arguments it must be the same object each time.
+    `function` returns its result and a function from the result's gradient to the gradients of the
+    arguments, where None means no gradient. Pass the same object each time, since its trace is
+    cached.
     """
     import tensorflow as tf
 
@@ -60,7 +61,7 @@ def call_with_gradient(function, x, *arguments):
 
 
 def gelu(x):
-    """Return GELU by its tanh approximation, for training, of x (T, H)."""
+    """Return the tanh approximation of GELU, for training, of x (T, H)."""
     return call_with_gradient(_gelu, x)
 
 
@@ -70,7 +71,7 @@ def _gelu(x):
     def constant(value):
         return tf.constant(value, x.dtype)
 
-    # As in `tf.nn.gelu`, so that the result has the same rounding errors.
+    # The same formula as `tf.nn.gelu`, for the same rounding errors.
     tanh = tf.tanh(constant(_SCALE) * (x + constant(_CUBIC) * tf.pow(x, 3)))
 
     def gradient(upstream):
@@ -97,7 +98,7 @@ def _layer_norm(epsilon):
         x = x * scale
 
         def gradient(upstream):
-            # Sums as products, which read each operand once.
+            # Sums are computed as matrix products, which read each operand once.
             product = upstream * x
             ones = tf.ones((1, tf.shape(x)[0]))
             sums = (tf.reshape(tf.matmul(ones, z), (-1,)) for z in (product, upstream))
@@ -113,14 +114,14 @@ def _layer_norm(epsilon):
 def layer_norm_of_inference(x, gamma, beta, epsilon):
     """Return the layer normalization of x (T, H), without a gradient; not for float64.
 
-    x is normalized as T channels of a batch, which TensorFlow replaces by one operation of oneDNN.
-    It sums in float32, but its result and the scale have the dtype of x. That takes a third of the
-    time, or twice the time where oneDNN is turned off.
+    x is normalized as T channels of a batch, which TensorFlow fuses into one oneDNN operation. It
+    sums in float32, but scales and returns the dtype of x. It takes a third of the time, but twice
+    the time if oneDNN is disabled.
     """
     import tensorflow as tf
 
     shape = tf.shape(x)
-    # In this form TensorFlow recognizes a layer normalization.
+    # TensorFlow recognizes this pattern as a layer normalization.
     x = tf.raw_ops.FusedBatchNormV3(
         x=tf.reshape(x, (1, shape[0], shape[1], 1)),
         scale=tf.fill(shape[:1], 1.0),

@@ -20,18 +20,18 @@ from bert_tf.modeling.token_layout import gather_tokens
 
 @register
 class MaskedLMHead(ConfigLayer):
-    """Scores of every word of the vocabulary at the masked positions.
+    """Logits over the vocabulary at the masked positions.
 
-    The output matrix is the word embedding table itself (release, `get_masked_lm_output`).
+    The output matrix is the word embedding table (release, `get_masked_lm_output`).
 
-    `embeddings` is the built `Embeddings` layer that owns the table. None stands for that of the
-    encoder on whose output the head is called. A saved head finds its table in this way: a Keras
-    graph is saved layer by layer, and the encoder may be a model in the graph.
+    `embeddings` is the built `Embeddings` layer that owns the table. By default it is the encoder's
+    layer, found when the head is called on the encoder's output. Loaded heads rely on this, because
+    Keras saves a graph layer by layer.
 
     Call: `sequence_output` (B, S, H), `masked_lm_positions` (B, P) int32; `training` -> logits
-    (B, P, V) in float32. Without positions, each of the S = P tokens is a masked one. Only in
-    training the product with the table is computed in the compute type: bfloat16 is faster, but
-    gives words of similar score the same logit.
+    (B, P, V) in float32. Without positions, all S tokens count as masked. The product with the
+    table uses the compute dtype only in training: bfloat16 is faster, but gives words with similar
+    scores the same logit.
     """
 
     def __init__(self, config, embeddings=None, name="masked_lm", **kwargs):
@@ -59,7 +59,7 @@ class MaskedLMHead(ConfigLayer):
         return super().get_config()
 
     def get_build_config(self):
-        """Return None: a loaded head is built when it is called and knows its embeddings."""
+        """Return None: a loaded head is built when it is called, once its embeddings are known."""
 
     def __call__(self, sequence_output, masked_lm_positions=None, **kwargs):
         if isinstance(sequence_output, keras.KerasTensor):
@@ -81,13 +81,13 @@ class MaskedLMHead(ConfigLayer):
             shape=(self.config.vocab_size,),
             initializer="zeros",
             name="output_bias",
-            # Otherwise mixed precision would round the bias that is added to float32 logits.
+            # Otherwise mixed precision would round the bias before adding it to float32 logits.
             autocast=False,
         )
 
     def call(self, sequence_output, masked_lm_positions=None, training=False):
         predictions = sequence_output if masked_lm_positions is None else masked_lm_positions
-        # Not -1: of no elements, it could not be computed.
+        # Explicit sizes, because -1 cannot be inferred for empty tensors.
         batch, count = ops.shape(predictions)[:2]
         if masked_lm_positions is None:
             x = ops.reshape(sequence_output, (-1, self.config.hidden_size))
@@ -102,7 +102,7 @@ class MaskedLMHead(ConfigLayer):
 
 
 def _embeddings_before(tensor):
-    """Return the `Embeddings` layers, also those in models, that a Keras tensor depends on."""
+    """Return the `Embeddings` layers, including nested ones, that a Keras tensor depends on."""
     found, seen, tensors = [], set(), [tensor]
     while tensors:
         operation, node_index, _ = tensors.pop()._keras_history
@@ -119,10 +119,10 @@ def _embeddings_before(tensor):
 
 @register
 class Projection(keras.layers.Layer):
-    """Linear map to `units` logits with its matrix stored as (units, H), as in the release.
+    """Linear map to `units` logits, with the matrix stored as (units, H) as in the release.
 
-    It computes in float32 whatever the type of the model: it is cheap, and bfloat16 would give
-    different tokens the same logit.
+    It always computes in float32. This is cheap, and bfloat16 would give different tokens the same
+    logit.
 
     Args:
       units: number of logits.
@@ -164,7 +164,7 @@ class FoldChoices(keras.layers.Layer):
 
 @register
 class UnfoldChoices(keras.layers.Layer):
-    """Put the scores of an example's choices into one row.
+    """Collect the scores of an example's choices in one row.
 
     Call: scores (B * C, 1), the choices (B, C, S) -> (B, C).
     """
@@ -187,9 +187,9 @@ class RepeatForWindows(keras.layers.Layer):
 
 @register
 class PoolWindows(keras.layers.Layer):
-    """Combine the logits of a document's windows by their mean or maximum.
+    """Pool the logits of a document's windows by mean or maximum.
 
-    Windows without tokens, which fill up a batch, do not count.
+    Padding windows, which have no tokens, are ignored.
 
     Call: logits (B * W, L), the mask of the tokens (B, W, S) -> (B, L).
     """
@@ -206,14 +206,14 @@ class PoolWindows(keras.layers.Layer):
         logits = ops.reshape(logits, (batch, windows, logits.shape[-1]))
         is_real = input_mask[:, :, :1] > 0
         if self.pooling == "max":
-            # A finite number, because a batch of a replica may consist of filling alone.
+            # A finite number, because a replica's batch may be all padding.
             return ops.max(ops.where(is_real, logits, -1e30), 1)
         weights = ops.cast(is_real, logits.dtype)
         return ops.sum(logits * weights, 1) / ops.maximum(ops.sum(weights, 1), 1.0)
 
 
-# The feature-based approaches of the paper (arXiv:1810.04805, table 7) and the layers that each
-# combines; None for all.
+# The paper's feature-based approaches (arXiv:1810.04805, table 7) and the layers they combine; None
+# for all.
 LAYER_COMBINATIONS = {
     "embeddings": (),
     "second_to_last": (-2,),
@@ -225,7 +225,7 @@ LAYER_COMBINATIONS = {
 
 
 def layers_of(layer_combination, num_hidden_layers):
-    """Return the indices of the layers in one of `LAYER_COMBINATIONS`, () for the embeddings.
+    """Return the indices of a combination's layers, () for the embeddings.
 
     Raises:
       UserError: if the combination is unknown or the encoder has too few layers.
@@ -250,8 +250,8 @@ def layers_of(layer_combination, num_hidden_layers):
 class LayerCombination(keras.layers.Layer):
     """One vector per token from the encoder's layers, without gradients to the encoder.
 
-    The weights of a weighted sum are learned as the softmax of one number per layer, initially 0,
-    so that it starts as the mean. The paper does not give its weights.
+    The weights of a weighted sum are the softmax of one learned number per layer, initially 0, so
+    that it starts as the mean. The paper does not specify them.
 
     Call: `embedding_output` and each of `all_encoder_layers` of `BertModel`, (B, S, H) each ->
     (B, S, H), for "concat_last_four" (B, S, 4 H).
@@ -285,10 +285,10 @@ class LayerCombination(keras.layers.Layer):
 
 @register
 class LayerMix(LayerCombination):
-    """`LayerCombination` under its name in version 0.1, by which `.keras` files address weights."""
+    """`LayerCombination` under its name in version 0.1, which `.keras` files use."""
 
     @classmethod
     def from_config(cls, config):
-        """Make the layer, also from the arguments `way` and `depth` of version 0.1."""
+        """Create the layer; the arguments `way` and `depth` of version 0.1 are accepted."""
         names = {"way": "layer_combination", "depth": "num_hidden_layers"}
         return cls(**{names.get(name, name): value for name, value in config.items()})

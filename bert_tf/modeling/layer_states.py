@@ -1,19 +1,18 @@
-"""What the layers and models share: call arguments, and how they are saved.
+"""Call arguments and serialization shared by the layers and models.
 
-They are saved as their constructor's arguments. What was changed in their sublayers (frozen, LoRA,
-quantized) is saved next to them, by the path of each changed sublayer, such as
-"bert/layer_0/query".
+Layers and models are saved as their constructor's arguments. Changes in their sublayers (frozen,
+LoRA, quantized) are saved alongside, by the path of the sublayer, such as "bert/layer_0/query".
 
-A model passes these call arguments on to its layers, next to Keras' `training`, see
+In addition to Keras' `training`, a model passes these call arguments to its layers, see
 `PretrainedModel.call`:
 
 - `replica_id`: an int or an integer scalar tensor. Dropout draws from a different random stream
   for each value. A strategy mirrors the state of the generators, so without it all replicas would
   draw the same mask.
-- `recompute`: whether to keep only the input of each transformer layer for the backward pass and
-  compute the rest again there (Chen et al., arXiv:1604.06174): less memory, about a third more
+- `recompute`: whether to keep only the input of each transformer layer and recompute the rest in
+  the backward pass (Chen et al., arXiv:1604.06174). It saves memory and takes about a third more
   time.
-- `skip_padding`: whether the transformer layers compute only tokens, see `token_layout`.
+- `skip_padding`: whether the transformer layers skip padding, see `token_layout`.
 """
 
 import keras
@@ -22,15 +21,15 @@ from bert_tf.configs.model import BertConfig
 
 CALL_ARGUMENTS = ("replica_id", "recompute", "skip_padding")
 
-# Keras addresses the weights in a `.keras` file by the class names of the layers: renaming a class
-# with weights breaks saved files, see `LayerMix` in `heads`.
+# Keras looks up the weights in a `.keras` file by layer class name, so renaming a class with
+# weights breaks saved files; see `LayerMix` in `heads`.
 register = keras.saving.register_keras_serializable("bert_tf")
 
 _KEY = "layer_states"
 
 
 def named_layers(layer, without=()):
-    """Yield (path, sublayer) of all nested sublayers, each once, parents first."""
+    """Yield (path, sublayer) for each nested sublayer once, parents first."""
     seen = {id(layer), *map(id, without)}
     level = [("", layer)]
     while level:
@@ -45,9 +44,9 @@ def named_layers(layer, without=()):
 
 
 def get_states(layer, without=()):
-    """Return the entry of a layer's config with the changes in its sublayers, {} if there is none.
+    """Return a config entry with the changes in a layer's sublayers, {} if nothing changed.
 
-    The sublayers `without` are left out, and those in them.
+    The sublayers `without` and their own sublayers are left out.
     """
     states = {}
     for path, child in named_layers(layer, without):
@@ -57,7 +56,7 @@ def get_states(layer, without=()):
 
 
 def split(config):
-    """Return the config without the entry of `get_states`, and the states."""
+    """Split a config into the constructor's arguments and the states of `get_states`."""
     options = dict(config)
     states = options.pop(_KEY, {})
     return options, states
@@ -80,7 +79,7 @@ def _state(layer):
 def restore(layer, states):
     """Apply `states` to the sublayers of a new layer, which may be unbuilt.
 
-    A layer that was created with `trainable=False` is frozen with all its sublayers.
+    If the layer was created with `trainable=False`, all its sublayers are frozen.
 
     Raises:
       ValueError: if the layer lacks one of the sublayers.
@@ -99,7 +98,7 @@ def restore(layer, states):
 
 
 def _adapt(layer, state):
-    """Quantize a dense layer and enable LoRA in it, according to its saved state."""
+    """Quantize a dense layer and enable LoRA according to its saved state."""
     if "dtype" in state:
         policy = keras.dtype_policies.deserialize(state["dtype"])
         layer.quantization_config = keras.saving.deserialize_keras_object(
@@ -117,9 +116,9 @@ def _adapt(layer, state):
 
 
 class ConfigLayer(keras.layers.Layer):
-    """Base of the layers that a `BertConfig` describes, saved as its dict.
+    """Base class of the layers that a `BertConfig` describes.
 
-    Sublayers must have names: what was changed in them is saved by name.
+    Sublayers must have explicit names, since their changes are saved by name.
     """
 
     def __init__(self, config, **kwargs):
@@ -128,7 +127,7 @@ class ConfigLayer(keras.layers.Layer):
         self._register_call_context_args(*CALL_ARGUMENTS)
 
     def _layers_saved_elsewhere(self):
-        """Return the sublayers whose states are saved by the layer or model they belong to."""
+        """Return the sublayers that another layer or model owns and saves."""
         return ()
 
     def get_config(self):

@@ -2,8 +2,8 @@
 
 Shapes: B batch, S sequence, H hidden, N heads, D width of a head (H = N * D), V vocabulary, T rows.
 
-Matrix products take their left operand as rows, (T, H), which a `TokenLayout` assigns to tokens:
-kernels of every device are fastest for plain two-dimensional products.
+Layers compute on rows (T, H), which a `TokenLayout` maps to tokens: two-dimensional matrix products
+are fastest on every device.
 """
 
 import keras
@@ -15,8 +15,8 @@ from bert_tf.modeling import cpu_graph
 from bert_tf.modeling.layer_states import CALL_ARGUMENTS, ConfigLayer, register
 from bert_tf.modeling.token_layout import TokenLayout
 
-# The release adds this to the attention scores of padding. A finite number keeps the softmax of a
-# row that is all padding a distribution.
+# The release adds this to the attention scores of padding. It is finite, so that the softmax of a
+# row of only padding remains a distribution.
 MASKED_SCORE = -10000.0
 
 
@@ -45,17 +45,17 @@ def layer_norm(config, name, dtype):
 
 @register
 class Dense(keras.layers.Dense):
-    """Keras' dense layer, whose LoRA matrices are saved.
+    """Keras' dense layer, but with saved LoRA matrices.
 
-    Keras saves their product as part of the kernel and sets both to zero when the file is loaded,
-    after which they have no gradients.
+    Keras merges their product into the saved kernel and loads both as zeros, after which they have
+    no gradients.
     """
 
-    # Weights are saved under the name of the class: it must be that of Keras' layer.
+    # The class must have the name of Keras' layer, under which weights are saved.
 
     @property
     def trainable(self):
-        """Whether the layer is trained; its kernel never is when LoRA is enabled."""
+        """Whether the layer is trained; with LoRA its kernel never is."""
         return self._trainable
 
     @trainable.setter
@@ -76,7 +76,7 @@ class Dense(keras.layers.Dense):
     def save_own_variables(self, store):
         if not self.lora_enabled:
             return super().save_own_variables(store)
-        self.lora_enabled = False  # so that Keras saves the kernel as it is
+        self.lora_enabled = False  # so that Keras saves the unmerged kernel
         try:
             super().save_own_variables(store)
         finally:
@@ -92,9 +92,9 @@ class Dense(keras.layers.Dense):
 
 @register
 class LayerNorm(keras.layers.LayerNormalization):
-    """Keras' layer normalization in float32, in fewer operations.
+    """Keras' layer normalization in float32, with fewer operations.
 
-    With a packed `TokenLayout`, a TensorFlow graph uses the functions of `cpu_graph`.
+    In TensorFlow graphs, a packed `TokenLayout` uses `cpu_graph`.
     """
 
     def call(self, x, training=False, layout=None):
@@ -115,7 +115,7 @@ class LayerNorm(keras.layers.LayerNormalization):
 
 
 class FixedSeedGenerator(keras.random.SeedGenerator):
-    """A seed tensor (2,) in the form that `keras.random` functions accept."""
+    """Wraps a seed tensor (2,) for `keras.random` functions."""
 
     def __init__(self, seed):
         self._seed_tensor = seed  # The parent's constructor would create a variable.
@@ -125,11 +125,10 @@ class FixedSeedGenerator(keras.random.SeedGenerator):
 
 
 def _keep_mask(shape, rate, seed):
-    """Return booleans of the given shape, each False with probability `rate`, within 2**-17.
+    """Return booleans of the given shape, False with probability `rate` to within 2**-17.
 
-    Random numbers are the expensive part of dropout on a CPU, so the two halves of each 32-bit
-    number decide on two values. These are unsigned: TensorFlow reshapes and compares int32 tensors
-    of a GPU on the host.
+    Random numbers are the expensive part of dropout on a CPU, so each 32-bit number gives two
+    values. They are unsigned, because TensorFlow handles int32 tensors of a GPU on the host.
     """
     seed = FixedSeedGenerator(seed)
     axis = next((i for i, n in enumerate(shape) if isinstance(n, int) and n % 2 == 0), None)
@@ -144,10 +143,10 @@ def _keep_mask(shape, rate, seed):
 
 @register
 class Dropout(keras.layers.Layer):
-    """Dropout (in training only) whose masks differ between replicas.
+    """Dropout in training, with different masks on each replica.
 
     Call: `x` of any shape; `training`; `replica_id`, see `layer_states`; `seed`, a result of
-    `draw_seed` to use instead of a new one.
+    `draw_seed`, None to draw one.
     """
 
     def __init__(self, rate, **kwargs):
@@ -158,7 +157,7 @@ class Dropout(keras.layers.Layer):
         self._register_call_context_args(*CALL_ARGUMENTS)
 
     def draw_seed(self, replica_id=None):
-        """Return the next seed (2,) of a replica's stream; None if nothing is dropped."""
+        """Return the next seed (2,) of a replica's stream, None if the rate is 0."""
         if not self.rate:
             return None
         seed = self.seed_generator.next()
@@ -178,7 +177,7 @@ class Dropout(keras.layers.Layer):
 class Embeddings(ConfigLayer):
     """Sum of word, segment and position embeddings, normalized (BERT paper, section 3, figure 2).
 
-    With a width E other than H they are projected to H (ELECTRA, arXiv:2003.10555).
+    If their width E differs from H, they are projected to H (ELECTRA, arXiv:2003.10555).
 
     Call: `input_ids` and `segment_ids` (B, S) int32; `training`, `replica_id` -> (B, S, H).
     """
@@ -211,8 +210,8 @@ class Embeddings(ConfigLayer):
                 shape=(rows, config.embedding_size),
                 initializer=initializer(config),
                 name=name,
-                # Otherwise mixed precision would cast the whole table to look up a few rows, and
-                # sum the gradients of repeated words in bfloat16.
+                # Otherwise mixed precision would cast the whole table for a few rows, and sum the
+                # gradients of repeated words in bfloat16.
                 autocast=False,
             )
             setattr(self, name, table)
@@ -230,9 +229,9 @@ class Embeddings(ConfigLayer):
         words = _look_up(self.word_embeddings, input_ids, "input_ids", "vocab_size")
         x = ops.cast(words, self.compute_dtype)
         if self.config.has_segment_embeddings:
-            # There are few segments: a product with one-hot rows is faster to differentiate than a
-            # gather, whose gradient adds B*S rows into the same two. The one-hot rows are gathered
-            # from a constant, which fails for other ids, where `ops.one_hot` returns zeros.
+            # A product with one-hot rows has a faster gradient than a gather, which would add B*S
+            # rows into the same two. The one-hot rows are gathered from a constant, which fails for
+            # invalid ids, while `ops.one_hot` returns zeros.
             identity = np.eye(self.config.type_vocab_size, dtype="float32")
             one_hot = _look_up(identity, segment_ids, "segment_ids", "type_vocab_size")
             table = ops.cast(self.token_type_embeddings, self.compute_dtype)
@@ -250,8 +249,8 @@ class Embeddings(ConfigLayer):
 def _look_up(table, ids, name, size_name):
     """Return the rows of a table (R, E) for ids (B, S): (B, S, E).
 
-    Other ids are a UserError when TensorFlow runs eagerly, and TensorFlow's InvalidArgumentError in
-    a graph on a CPU. XLA, GPUs and JAX have no errors: they return any rows, zeros or NaN.
+    Invalid ids raise UserError when TensorFlow runs eagerly, and InvalidArgumentError in a graph on
+    a CPU. XLA, GPUs and JAX raise no errors and return arbitrary rows, zeros or NaN.
     """
     size = table.shape[0]
     if keras.backend.backend() != "tensorflow":
@@ -276,10 +275,10 @@ class TransformerLayer(ConfigLayer):
     This is the encoder layer of "Attention is all you need" (arXiv:1706.03762), section 3.1.
 
     Call: `x` (B, S, H); `input_mask` (B, S), 1 for tokens and 0 for padding; `training`,
-    `replica_id`, `recompute`, see `layer_states` -> (B, S, H), or with `with_probs` a pair of that
-    and the attention probabilities (B, N, S, S). With a `TokenLayout` x and the output are its
-    rows, (T, H); with one at P positions, the output has only these rows, as have the
-    probabilities, (B, N, P, S).
+    `replica_id`, `recompute`, see `layer_states` -> (B, S, H). With `with_probs` it returns a pair
+    of the output and the attention probabilities (B, N, S, S). With a `TokenLayout`, `x` and the
+    output are rows (T, H). If the layout selects P positions, only they are computed, and the
+    probabilities are (B, N, P, S).
     """
 
     def __init__(self, config, with_probs=False, **kwargs):
@@ -358,31 +357,31 @@ class TransformerLayer(ConfigLayer):
         return self.output_norm(x + output, training=training, layout=layout), probs
 
     def _activate(self, x, use_cpu_graph):
-        # In half precision its gradient would be no faster, and less precise.
+        # In half precision the custom gradient would be less precise and no faster.
         is_faster = self.activation is gelu and self.compute_dtype not in ("bfloat16", "float16")
         if use_cpu_graph and is_faster and cpu_graph.is_traced():
             return cpu_graph.gelu(x)
         return self.activation(x)
 
     def _attend(self, x, tokens, input_mask, layout, training, seed):
-        """Scaled dot-product attention of the computed rows x to all rows `tokens`.
+        """Scaled dot-product attention from the computed rows `x` to all rows `tokens`.
 
-        Returns context, of the shape of x, and probs (B, N, P, S).
+        Returns the context, in the shape of `x`, and the probabilities (B, N, P, S).
         """
         heads = self.config.num_attention_heads
         width = self.config.hidden_size // heads
 
         def split(rows, layout):  # (T, H) -> (B, N, S, D)
-            # The values for padding influence no token, and have no gradient.
+            # Values at padding affect no token and have no gradient.
             y = layout.unpack(rows, zero_padding=False)
             return ops.transpose(ops.reshape(y, (*layout.shape, heads, width)), (0, 2, 1, 3))
 
         query = split(self.query(x), layout.computed)
         key = ops.transpose(split(self.key(tokens), layout), (0, 1, 3, 2))
         scores = ops.matmul(query, key)
-        # Not by [:, None]: LiteRT has no such slices of an unknown length.
+        # Not [:, None], which LiteRT does not support for an unknown length.
         is_padding = 1.0 - ops.expand_dims(ops.cast(input_mask, self.compute_dtype), (1, 2))
-        # In this order product, scale and mask become one kernel on a CPU.
+        # In this order, product, scale and mask are fused into one kernel on a CPU.
         probs = ops.softmax(scores * (width**-0.5) + is_padding * MASKED_SCORE)
         dropped = self.probs_dropout(probs, training=training, seed=seed)
         context = ops.matmul(dropped, split(self.value(tokens), layout))

@@ -1,6 +1,4 @@
-"""`BertModel` and the models for the tasks, all of them Keras functional models.
-
-Each is constructed from a `BertConfig`, also when a `.keras` file is loaded.
+"""`BertModel` and the task models, all Keras functional models built from a `BertConfig`.
 
 Shapes: B batch, S sequence, H hidden, N heads, V vocabulary, P predictions, C choices.
 """
@@ -35,19 +33,19 @@ from bert_tf.modeling.token_layout import PackedLayout, TokenLayout
 
 INPUTS = ("input_ids", "input_mask", "segment_ids")
 
-# As in the release, these do not depend on the config: the dropout on the pooled output before a
-# classifier, and the standard deviation of the initial weights of a head.
+# As in the release, these do not depend on the config: the dropout before a classifier, and the
+# standard deviation of a head's initial weights.
 CLASSIFIER_DROPOUT = 0.1
 HEAD_INITIALIZER_RANGE = 0.02
 
 
 def token_inputs():
-    """Return the encoder's three inputs, each (B, S) int32 with unknown S."""
+    """Return the encoder's inputs, each (B, S) int32 with unknown S."""
     return {name: keras.Input((None,), dtype="int32", name=name) for name in INPUTS}
 
 
 def first_position(inputs):
-    """Return the position of the first token of each sequence, (B, 1), for `BertModel`."""
+    """Return the position (B, 1) of the first token of each sequence."""
     return ops.zeros_like(inputs["input_ids"][:, :1])
 
 
@@ -56,17 +54,17 @@ class BertModel(PretrainedModel):
     """The encoder (Devlin et al., arXiv:1810.04805, section 3).
 
     Inputs, a dict of (B, S) int32: `input_ids`; `input_mask`, 1 for tokens and 0 for padding;
-    `segment_ids`, 0 for the first text and 1 for the second. The default of the mask is 1, that of
-    the segments 0; a tensor instead of a dict is `input_ids`.
+    `segment_ids`, 0 for the first text and 1 for the second. The mask defaults to 1 and the
+    segments to 0. A tensor instead of a dict is `input_ids`.
 
     Outputs, a dict: `sequence_output` (B, S, H); `pooled_output` (B, H), tanh of a dense layer on
     the first token; `embedding_output` (B, S, H); `all_encoder_layers`, a list of (B, S, H) from
     the first layer to the last; with `with_attention_probs` also `attention_probs`, a list of
     (B, N, S, S).
 
-    Called with `positions` (B, P) int32, it computes the last layer only for these tokens, and
-    returns only `sequence_output` (B, P, H) and `pooled_output` of the first of them. So heads that
-    read few tokens save most of a layer.
+    Called with `positions` (B, P) int32, it computes the last layer only at these positions and
+    returns only `sequence_output` (B, P, H) and the `pooled_output` of the first position. This
+    saves most of a layer for heads that read few tokens.
 
     >>> config = bert_tf.BertConfig(vocab_size=30522, num_hidden_layers=2)
     >>> model = bert_tf.BertModel(config)
@@ -86,8 +84,8 @@ class BertModel(PretrainedModel):
         """Build the graph and its weights; `dtype` is a Keras policy such as "mixed_bfloat16"."""
         inputs = token_inputs()
         embeddings = Embeddings(config, name="embeddings", dtype=dtype)
-        # A layer is made when the one before it has its weights: the seeds of initial weights and
-        # dropout are drawn in this order, and a seed always gives the same model.
+        # A generator, so that each layer is created after the previous one has its weights. Seeds
+        # of weights and dropout are drawn in this order, which makes initialization reproducible.
         layers = (
             TransformerLayer(config, with_attention_probs, name=f"layer_{i}", dtype=dtype)
             for i in range(config.num_hidden_layers)
@@ -117,7 +115,7 @@ class BertModel(PretrainedModel):
         skip_padding=None,
         positions=None,
     ):
-        """Return the outputs, see `PretrainedModel.call`, or those at `positions`."""
+        """Return the outputs, only at `positions` if given; see `PretrainedModel.call`."""
         inputs = {name: ops.convert_to_tensor(inputs[name], "int32") for name in INPUTS}
         skip_padding = self.skip_padding if skip_padding is None else skip_padding
         layout = TokenLayout(inputs["input_mask"])
@@ -143,8 +141,8 @@ class BertModel(PretrainedModel):
 def _encode(embeddings, layers, pooler, inputs, layout=None, positions=None):
     """Return the outputs of `BertModel`, given its layers; see `BertModel` for `positions`.
 
-    Keras passes on the other call arguments. `layout` is the `TokenLayout` of the batch, None in a
-    symbolic graph, which is saved with the arguments of its layers.
+    Keras passes the other call arguments to the layers. `layout` is the `TokenLayout` of the batch,
+    or None in a symbolic graph, since layer arguments are saved with the graph.
     """
     x = y = embeddings(inputs["input_ids"], inputs["segment_ids"])
     outputs = {"embedding_output": x, "all_encoder_layers": [], "attention_probs": []}
@@ -171,8 +169,8 @@ def _encode(embeddings, layers, pooler, inputs, layout=None, positions=None):
 class BertPretrainer(PretrainedModel):
     """Encoder with the two heads of pre-training (paper, section 3.1).
 
-    Inputs: those of `BertModel`, and `masked_lm_positions` (B, P) int32.
-    Outputs, float32: `masked_lm_logits` (B, P, V); `next_sentence_logits` (B, 2), the first for
+    Inputs: as for `BertModel`, and `masked_lm_positions` (B, P) int32.
+    Outputs, float32: `masked_lm_logits` (B, P, V); `next_sentence_logits` (B, 2), where index 0 is
     "is the next sentence".
     """
 
@@ -197,13 +195,12 @@ class BertPretrainer(PretrainedModel):
 class BertClassifier(PretrainedModel):
     """Encoder with one linear layer on the pooled output (paper, section 4.1).
 
-    Inputs: those of `BertModel`; with `num_numeric_features` F also `numbers` (B, F) float32, of
-    the order of 1, which are appended to the pooled output.
+    Inputs: as for `BertModel`. With `num_numeric_features` F also `numbers` (B, F) float32, scaled
+    to about 1, which are appended to the pooled output.
     Output: `logits` (B, num_labels), float32, in a dict.
 
-    With `window_pooling` "mean" or "max" the inputs are windows of documents, (B, W, S), and the
-    logits of a document are the mean or the maximum of those of its windows. Windows whose mask is
-    0 do not count.
+    With `window_pooling` "mean" or "max", the inputs are windows of documents (B, W, S), and the
+    logits are pooled over the windows. Windows whose mask is 0 are ignored.
     """
 
     def __init__(
@@ -228,7 +225,7 @@ class BertClassifier(PretrainedModel):
         if num_numeric_features:
             numbers = keras.Input((num_numeric_features,), dtype="float32", name="numbers")
             inputs["numbers"] = numbers
-            # In float32: bfloat16 would round the numbers to two digits.
+            # bfloat16 would round the numbers to two digits.
             if window_pooling:
                 repeat = RepeatForWindows(name="repeat_numbers", dtype="float32")
                 numbers = repeat(numbers, inputs["input_mask"])
@@ -248,11 +245,11 @@ class BertClassifier(PretrainedModel):
 
 @register
 class BertMultipleChoice(PretrainedModel):
-    """Encoder that scores each of several endings of a text (paper, section 4.4).
+    """Encoder that scores several endings of a text (paper, section 4.4).
 
-    The score of a choice is the dot product of its pooled output with one vector.
+    The score of a choice is the dot product of its pooled output with a learned vector.
 
-    Inputs: those of `BertModel` with an axis for the choices, each (B, C, S).
+    Inputs: as for `BertModel`, with an axis for the choices, each (B, C, S).
     Output: `logits` (B, C), float32, in a dict.
     """
 
@@ -275,7 +272,7 @@ class BertMultipleChoice(PretrainedModel):
 class BertTokenClassifier(PretrainedModel):
     """Encoder with one linear layer on every token (paper, section 5.3).
 
-    Inputs: those of `BertModel`. Output: `logits` (B, S, num_labels), float32, in a dict.
+    Inputs: as for `BertModel`. Output: `logits` (B, S, num_labels), float32, in a dict.
     """
 
     uses_pooler = False
@@ -299,7 +296,7 @@ class BertTokenClassifier(PretrainedModel):
 class BertSpanLabeler(PretrainedModel):
     """Encoder that scores each token as the start and the end of an answer (paper, section 4.2).
 
-    Inputs: those of `BertModel`. Outputs, float32: `start_logits` (B, S), `end_logits` (B, S).
+    Inputs: as for `BertModel`. Outputs, float32: `start_logits` (B, S), `end_logits` (B, S).
     """
 
     uses_pooler = False
@@ -319,9 +316,9 @@ class BertSpanLabeler(PretrainedModel):
 class BertFeatureTokenClassifier(PretrainedModel):
     """A two-layer BiLSTM on the features of a frozen encoder (paper, section 5.3).
 
-    The encoder has no gradients, and does not drop out in training either.
+    The encoder has no gradients and no dropout, even in training.
 
-    Inputs: those of `BertModel`. Output: `logits` (B, S, num_labels), float32, in a dict.
+    Inputs: as for `BertModel`. Output: `logits` (B, S, num_labels), float32, in a dict.
     """
 
     uses_pooler = False
@@ -337,11 +334,11 @@ class BertFeatureTokenClassifier(PretrainedModel):
     ):
         """Build the graph and its weights.
 
-        `layer_combination` is one of `LAYER_COMBINATIONS`, `lstm_size` the number of units of each
-        direction of each LSTM layer: None for H, as in the paper, where both are 768.
+        `layer_combination` is one of `LAYER_COMBINATIONS`. `lstm_size` is the number of LSTM units
+        per direction and layer; None for H, as in the paper (768).
         """
         inputs = token_inputs()
-        # By its rates, because Keras passes the outer call's `training=True` on to all layers.
+        # Zero rates, because Keras passes the outer call's `training=True` to all layers.
         no_dropout = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
         encoder = BertModel(BertConfig.from_dict({**config.to_dict(), **no_dropout}), dtype=dtype)
         encoded = encoder(inputs)
@@ -357,7 +354,7 @@ class BertFeatureTokenClassifier(PretrainedModel):
                     go_backwards=is_backward,
                     name=f"lstm_{i}_{'backward' if is_backward else 'forward'}",
                     dtype=dtype,
-                    # cuDNN's operation has no kernel in XLA, nor on a CPU that serves the model.
+                    # cuDNN's operation has no kernel in XLA, nor on a CPU, where a model may serve.
                     use_cudnn=False,
                 )
                 for is_backward in (False, True)

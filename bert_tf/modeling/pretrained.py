@@ -12,26 +12,26 @@ from bert_tf.errors import UserError
 from bert_tf.modeling import layer_states
 from bert_tf.modeling.layers import Dense
 
-# Constructor arguments of version 0.1, as its `.keras` files have them.
+# Constructor arguments in `.keras` files of version 0.1.
 _RENAMED_ARGUMENTS = {"way": "layer_combination", "num_numbers": "num_numeric_features"}
 
-# The inputs that a call may omit, as functions of the ids.
+# Optional inputs, as functions of the ids.
 _DEFAULTS = {"input_mask": ops.ones_like, "segment_ids": ops.zeros_like}
 
 _Model = TypeVar("_Model", bound="PretrainedModel")
 
 
 class PretrainedModel(keras.Model):
-    """Base of the models: a functional model that is saved as its constructor's arguments."""
+    """Base class: a functional model that is saved as its constructor's arguments."""
 
-    # Whether the outputs depend on the pooler. If not, a checkpoint may lack its weights.
+    # Whether the outputs depend on the pooler. If not, checkpoints may lack its weights.
     uses_pooler = True
 
-    # The default of the call argument `skip_padding`, for Keras' `fit`, which does not pass it.
+    # Default of the call argument `skip_padding`, which Keras' `fit` does not pass.
     skip_padding = False
 
     def _store_config(self, config, dtype, **options):
-        """Store the constructor's arguments. To be called at the end of the constructor."""
+        """Store the constructor's arguments; call this at the end of the constructor."""
         if keras.backend.backend() == "torch":
             raise UserError(
                 "Keras' backend torch is not supported: its dropout is wrong (of 10 % it drops "
@@ -39,24 +39,24 @@ class PretrainedModel(keras.Model):
             )
         self.config = config
         self._options = options
-        # A file is loaded in the precision of the saved model, whatever the default is then.
+        # A file is loaded in the precision it was saved with, whatever the current default.
         self._policy = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
         self._register_call_context_args(*layer_states.CALL_ARGUMENTS)
 
     @property
     def compute_type(self):
-        """The dtype of the computation, such as "bfloat16". That of the weights may differ."""
+        """The dtype of the computation, such as "bfloat16"; see also `weight_type`."""
         return self._policy.compute_dtype
 
     @property
     def weight_type(self):
-        """The dtype of the weights, such as "float32". Heads may have others."""
+        """The dtype of the weights, such as "float32". Heads may use a different one."""
         return self._policy.variable_dtype
 
     def _encoder(self):
         """Return the `BertModel` in this model, or the model itself.
 
-        Not a property: Keras would save the weights under its name.
+        This is not a property, because Keras would save the weights under its name.
         """
         return next((x for _, x in layer_states.named_layers(self) if x.name == "bert"), self)
 
@@ -64,19 +64,19 @@ class PretrainedModel(keras.Model):
     def from_preset(
         cls: type[_Model], preset: str, load_weights: bool = True, **options: Any
     ) -> _Model:
-        """Return the model of a published name, or of a folder with weights and config.
+        """Create a model from a published preset or a folder with weights and config.
 
         >>> bert_tf.BertModel.from_preset("uncased_L-12_H-768_A-12")
 
         Args:
-          preset: a folder of the release, of a training run or of Hugging Face; or a name in
+          preset: a folder from the release, a training run or Hugging Face; or a name in
             `bert_tf.checkpoints.MODELS` or "hf://OWNER/NAME", downloaded if it is not in the cache.
-          load_weights: whether to load the weights; if False they are random.
-          **options: for the constructor, such as `num_labels` of a classifier, which is known if
-            the preset has a classifier or labels.
+          load_weights: whether to load the weights or keep the random initialization.
+          **options: constructor arguments, such as `num_labels` of a classifier. Presets with a
+            classifier or labels define `num_labels`.
 
         Raises:
-          UserError: if there is no such model or its weights do not fit.
+          UserError: if the model does not exist or its weights do not fit.
         """
         return lazy.provided("load_model")(cls, preset, load_weights, **options)
 
@@ -88,8 +88,8 @@ class PretrainedModel(keras.Model):
         >>> model.freeze(8)
 
         Args:
-          num_layers: number of transformer layers, 0 for the embeddings alone; None for the whole
-            encoder with its pooler.
+          num_layers: number of transformer layers; 0 for the embeddings only, None for the whole
+            encoder including the pooler.
 
         Raises:
           UserError: if the encoder has fewer layers.
@@ -113,20 +113,20 @@ class PretrainedModel(keras.Model):
     ) -> None:
         """Freeze the encoder except for low-rank updates of some kernels (arXiv:2106.09685).
 
-        Each target is trained as kernel + alpha / rank * A B, together with its bias, as in Keras;
-        the head is trained, too. `.keras` files keep A and B, so that training can continue;
-        `checkpoints.tensors` adds them to the kernels. Call it before `compile`.
+        A target's kernel becomes kernel + alpha / rank * A B, where A, B and the bias are trained,
+        as in Keras. The head is trained, too. `.keras` files keep A and B, so that training can
+        continue; `checkpoints.tensors` merges them into the kernels. Call it before `compile`.
 
         >>> model.enable_lora(8)
 
         Args:
           rank: number of columns of A and rows of B.
-          target_layer_names: names of dense layers of the encoder: "query", "key", "value",
+          target_layer_names: dense layers of the encoder: "query", "key", "value",
             "attention_dense", "intermediate", "output_dense" and "pooler".
-          alpha: scale of the update, None for `rank`.
+          alpha: scale of the update; None for `rank`.
 
         Raises:
-          UserError: if an argument is wrong, or LoRA is enabled already.
+          UserError: if an argument is invalid or LoRA is already enabled.
         """
         if isinstance(rank, bool) or not isinstance(rank, int) or rank < 1:
             raise UserError(f"`rank={rank}`: expected an integer of at least 1")
@@ -147,7 +147,7 @@ class PretrainedModel(keras.Model):
             raise UserError(f"LoRA is enabled already in {self.name}")
         for layer in targets:
             layer.enable_lora(rank, alpha)
-        # A layer with a target in it must stay trainable: setting it would freeze the target.
+        # A layer that contains a target stays trainable, since freezing it would freeze the target.
         for layer in layers:
             children = [layer, *(child for _, child in layer_states.named_layers(layer))]
             layer.trainable = any(child in targets for child in children)
@@ -155,7 +155,7 @@ class PretrainedModel(keras.Model):
     def quantize(self, mode=None, config=None, filters=None, **kwargs):
         """Quantize the kernels of the dense layers; see `keras.Model.quantize`.
 
-        Embeddings and layer normalization stay as they are. A `.keras` file keeps the integers.
+        Embeddings and layer normalization are not quantized. `.keras` files keep the integers.
 
         >>> model.quantize("int8")
         """
@@ -167,14 +167,14 @@ class PretrainedModel(keras.Model):
         super().quantize(mode, config=config, filters=filters, **kwargs)
 
     def __call__(self, inputs, *args, **kwargs):
-        # Before Keras compares the inputs with those of the graph.
+        # Keras would reject incomplete inputs before `call`.
         return super().__call__(self._complete(inputs), *args, **kwargs)
 
     def _complete(self, inputs):
-        """Return a dict of all inputs: a tensor is `input_ids`; mask and segments may be missing.
+        """Return a dict of all inputs; a tensor is `input_ids`, and `_DEFAULTS` fills in others.
 
         Raises:
-          UserError: if another input is missing.
+          UserError: if a required input is missing.
         """
         inputs = dict(inputs) if isinstance(inputs, Mapping) else {"input_ids": inputs}
         if missing := [x.name for x in self.inputs if x.name not in (*inputs, *_DEFAULTS)]:
@@ -189,15 +189,15 @@ class PretrainedModel(keras.Model):
     def call(
         self, inputs, training=None, mask=None, replica_id=None, recompute=None, skip_padding=None
     ):
-        """Return the outputs for a dict of inputs, in which unknown names are ignored.
+        """Return the outputs for a dict of inputs; unknown names are ignored.
 
-        Without `input_mask` all ids are tokens, and without `segment_ids` all are of the first
-        text. A tensor instead of a dict is `input_ids`.
+        `input_mask` defaults to 1 and `segment_ids` to 0. A tensor instead of a dict is
+        `input_ids`.
 
         `replica_id`, `recompute` and `skip_padding` are described in `modeling.layer_states`.
-        `mask` is not used.
+        `mask` is unused.
         """
-        # Keras would take a dict with an additional key by position, and compute nonsense.
+        # Keras would match a dict with additional keys by position and compute nonsense.
         inputs = {tensor.name: inputs[tensor.name] for tensor in self.inputs}
         return super().call(
             inputs,
@@ -220,7 +220,7 @@ class PretrainedModel(keras.Model):
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
-        """Make a model from `get_config`, also that of version 0.1."""
+        """Create a model from the result of `get_config`, including version 0.1's."""
         options, states = layer_states.split(config)
         options = {_RENAMED_ARGUMENTS.get(name, name): value for name, value in options.items()}
         options["dtype"] = keras.saving.deserialize_keras_object(options["dtype"])

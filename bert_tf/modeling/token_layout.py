@@ -1,9 +1,9 @@
-"""Where the tokens of a batch are: padded, or packed into rows without the padding.
+"""Layouts of a batch's tokens as rows, with padding or packed without it.
 
-Layers compute on rows, (T, H), and ask a `TokenLayout` which tokens these are. Only this module
-knows why a batch may be packed: with `skip_padding`, the layers compute only tokens, except for the
-attention's scores. The outputs for tokens are the same; those of the layers are 0 for padding, and
-outputs of a head for padding are undefined. The first position of a sequence must be a token.
+Layers compute on rows (T, H), which a `TokenLayout` maps to tokens. With `skip_padding`, the rows
+are packed, and only the attention scores are computed for padding. The outputs for tokens do not
+change. At padding, the layers return 0 and the outputs of heads are undefined. The first position
+of a sequence must be a token.
 
 Shapes: B batch, S sequence, H hidden, P positions, T rows.
 """
@@ -16,22 +16,22 @@ from keras import ops
 
 from bert_tf.modeling import cpu_graph
 
-# The number of packed tokens is rounded up to a multiple of this by repeating the first one. oneDNN
-# caches memory for each number of rows of a matrix product, so few different numbers save it.
+# The number of packed tokens is rounded up to a multiple of this by repeating the first token.
+# oneDNN caches memory for each number of rows in a matrix product, so fewer numbers save memory.
 _ROW_MULTIPLE = 16
 
 
 def can_skip_padding(strategy, xla=False, reads_padding=False, is_requested=False):
-    """Return whether a model should leave out padding.
+    """Return whether a model should skip padding.
 
-    It takes less time on a CPU, and was not tried on a GPU. The number of tokens is not static, so
-    XLA and TPUs cannot compile it.
+    This saves time on a CPU and is untested on GPUs. The number of tokens is not static, so XLA and
+    TPUs cannot compile it.
 
     Args:
       strategy: the `tf.distribute.Strategy` of the model, or None.
       xla: whether the model is compiled with XLA.
-      reads_padding: whether something depends on the model's outputs for padding.
-      is_requested: whether to do so on any device.
+      reads_padding: whether the model's outputs at padding are used.
+      is_requested: whether to skip padding on any device.
     """
     import tensorflow as tf
 
@@ -44,7 +44,7 @@ def can_skip_padding(strategy, xla=False, reads_padding=False, is_requested=Fals
 def gather_tokens(x, positions):
     """Return the tokens of x (B, S, H) at the positions (B, P) of each sequence: (B * P, H)."""
     batch, length, hidden = ops.shape(x)
-    # Not by [:, None]: LiteRT has no such slices of an unknown length.
+    # Not [:, None], which LiteRT does not support for an unknown length.
     first_rows = ops.expand_dims(ops.arange(batch, dtype="int32") * length, 1)
     rows = first_rows + ops.cast(positions, "int32")
     return ops.take(ops.reshape(x, (-1, hidden)), ops.reshape(rows, (-1,)), axis=0)
@@ -55,14 +55,14 @@ class TokenLayout:
 
     Attributes:
       shape: (B, S).
-      is_packed: whether the rows are those of `PackedLayout`.
+      is_packed: whether this is a `PackedLayout`.
     """
 
     is_packed = False
     _positions = None
 
     def __init__(self, input_mask):
-        """Describe a batch by its mask, or any other tensor of the same shape (B, S)."""
+        """Create the layout from the mask, or any other tensor of shape (B, S)."""
         self.shape = ops.shape(input_mask)
 
     def pack(self, x):
@@ -70,22 +70,22 @@ class TokenLayout:
         return ops.reshape(x, (-1, x.shape[-1]))
 
     def unpack(self, x, zero_padding=True):
-        """Return (B, S, H) for the rows x (T, H), with 0 for padding that x does not have.
+        """Return the rows x (T, H) as (B, S, H), with 0 for padding that x lacks.
 
-        Without `zero_padding`, which is faster, these are the rows of another token: the result
-        must not depend on them.
+        Without `zero_padding`, which is faster, padding has arbitrary rows of x, on which no result
+        may depend.
         """
         return ops.reshape(x, (*self.shape, x.shape[-1]))
 
     def at(self, positions):
-        """Return this layout for a layer that only computes the tokens at positions (B, P)."""
+        """Return a copy for a layer that only computes the tokens at `positions` (B, P)."""
         layout = copy.copy(self)
         layout._positions = positions
         return layout
 
     @property
     def computed(self):
-        """The layout of the tokens that a layer computes: all, or those of `at`, padded."""
+        """The layout of the tokens that a layer computes: all, or the padded positions of `at`."""
         return self if self._positions is None else TokenLayout(self._positions)
 
     def select(self, x):
@@ -97,11 +97,11 @@ class TokenLayout:
 
 
 class PackedLayout(TokenLayout):
-    """The rows of the tokens of a batch, without the padding.
+    """The rows of a batch's tokens, without padding.
 
     Args:
       input_mask: (B, S), 1 for tokens and 0 for padding.
-      training: whether there will be gradients.
+      training: whether gradients are needed.
     """
 
     is_packed = True
@@ -110,17 +110,16 @@ class PackedLayout(TokenLayout):
         super().__init__(input_mask)
         self._training = training
         is_token = ops.cast(ops.not_equal(ops.reshape(input_mask, (-1,)), 0), "int32")
-        # The first row always counts as a token, so that there is one: a replica's share of the
-        # last batch of an evaluation may be all padding. It may also be empty.
+        # The first row always counts as a token, because a replica's share of the last evaluation
+        # batch may be all padding. It may also be empty.
         is_first = ops.equal(ops.arange(ops.shape(is_token)[0]), 0)
         is_token = ops.maximum(is_token, ops.cast(is_first, "int32"))
         places = ops.cast(ops.nonzero(is_token)[0], "int32")
         num_repeated = -ops.shape(places)[0] % _ROW_MULTIPLE
         repeated = ops.zeros((_ROW_MULTIPLE,), "int32")[:num_repeated]
-        # The place of each token (T,) among the B * S.
+        # The place (T,) of each token among the B * S positions.
         self._places = ops.concatenate([places, repeated], 0)
-        # One plus the places, and 0 for the repeated token: no result depends on the repetitions,
-        # so their gradient is 0.
+        # One plus the place, 0 for repetitions: no result depends on them, so their gradient is 0.
         self._read_places = ops.concatenate([places + 1, repeated], 0)
         # One plus the index of the token at each place (B * S,), 0 for padding.
         self._tokens = ops.cumsum(is_token) * is_token
@@ -141,10 +140,9 @@ class PackedLayout(TokenLayout):
     def _move(self, x, function, rows, gradient, gradient_rows):
         """Return `function(x, rows)`, with the gradient `gradient(upstream, gradient_rows)`.
 
-        TensorFlow's own gradient of `take` adds rows, which in bfloat16 takes as long as a product
-        with an (H, H) matrix. This one copies them, with the same result where the gradient of
-        padding is 0. Outside of training, where it could not be saved with the model, and outside
-        of TensorFlow's graphs, that of `take` is used.
+        TensorFlow's gradient of `take` adds rows, which in bfloat16 takes as long as a product with
+        an (H, H) matrix. This one copies them; the result is the same if the gradient at padding is
+        0. It cannot be saved with a model, so it is used only in training, in TensorFlow graphs.
         """
         if not self._training or not cpu_graph.is_traced():
             return function(x, rows)
@@ -154,12 +152,11 @@ class PackedLayout(TokenLayout):
 
 
 def _take(x, rows):
-    """Return rows of x (T, H)."""
     return ops.take(x, rows, axis=0)
 
 
 def _take_or_zero(x, rows):
-    """Return rows of x (T, H) by one plus their index, 0 for 0."""
+    """Return rows of x (T, H) by index plus one; 0 gives a row of zeros."""
     return ops.take(ops.pad(x, ((1, 0), (0, 0))), rows, axis=0)
 
 

@@ -1,7 +1,7 @@
-"""Shards created by Apache Beam, on one machine or many; the files equal those of `Shards.create`.
+"""Creation of shards with Apache Beam, on one machine or many, with the results of `Shards.create`.
 
-Each file is tokenized by one worker, and each shard is created by one worker. All workers need
-access to the input and the output.
+One worker tokenizes each file, and one worker creates each shard. All workers need access to the
+input and the output.
 """
 
 import contextlib
@@ -19,9 +19,9 @@ _RUNNERS = {"DaskRunner": "apache_beam.runners.dask.dask_runner.DaskRunner"}
 def create_shards(shards, runner, options):
     """Create the missing `Shards` with a Beam runner; return the `Counts` of all.
 
-    `runner` is its name, such as "DirectRunner"; `options` is a list of Beam's flags, such as
-    ["--project=mine"]. Raises UserError if Beam is not installed or rejects a flag, and as
-    `Shards.create`.
+    `runner` is a name such as "DirectRunner", `options` a list of Beam's flags such as
+    ["--project=mine"]. Raises UserError like `Shards.create`, or if Beam is not installed or
+    rejects a flag.
     """
     try:
         import apache_beam as beam
@@ -42,7 +42,7 @@ def create_shards(shards, runner, options):
             | beam.Reshuffle()
             | "tokenize" >> beam.FlatMap(_tokenize_file, shards, frozenset(missing))
         )
-        # So that shards without documents are created, too.
+        # Shards without documents are created, too.
         all_missing = pipeline | "shards" >> beam.Create([(shard, None) for shard in missing])
         _ = (
             (blocks, all_missing)
@@ -70,7 +70,7 @@ def create_shards(shards, runner, options):
 
 @contextlib.contextmanager
 def _progress(shards, num_missing, runner):
-    """Report how many shards exist, by listing their folder; runners report it each differently."""
+    """Log how many shards exist by listing their folder, which works with any runner."""
     console.info("creating %d shards with %s, after all texts are tokenized", num_missing, runner)
     finished = threading.Event()
     progress = console.ProgressLog("creating", "shards", shards.num_shards, len(shards.existing()))
@@ -90,7 +90,7 @@ def _progress(shards, num_missing, runner):
 
 
 def extract_user_error(error):
-    """Return the message of a worker's `UserError`, which Beam quotes or extends, or None."""
+    """Return the message of a worker's `UserError`, which Beam wraps, or None."""
     pattern = r"(?:UserError|DamagedFile): (.+?)(?: \[while running .*)?$"
     match = re.search(pattern, f"{type(error).__name__}: {error}", re.MULTILINE)
     return match and match[1]
@@ -106,7 +106,7 @@ def _tokenize_file(file, shards, missing):
 
 
 def _create_shard(shard_and_values, shards):
-    """Create a shard from its blocks, which are in any order."""
+    """Create a shard from its blocks, which arrive in any order."""
     shard, values = shard_and_values
     blocks = sorted(filter(None, values), key=lambda value: value[0])
     shards.create_shard(shard, [block for _, block in blocks])

@@ -1,9 +1,8 @@
 """Numba versions of the hot loops of instance creation, for the settings of the release.
 
-The draws are those of `instances` and `masking`, from the same random numbers, in a fifth of the
-time. Tests compare both.
+They make the same draws as `instances` and `masking` in a fifth of the time. Tests compare both.
 
-`state` is that of a `random.Random`: uint32 (625,), 624 words and the position in them.
+`state` is the state of a `random.Random`, uint32 (625,): 624 words and the position in them.
 """
 
 import math
@@ -21,24 +20,24 @@ _BLOCK_SIZE = 5_000
 def _compile(function):
     try:
         return numba.njit(function, cache=True)
-    except RuntimeError:  # there is no folder to keep the compiled code in
+    except RuntimeError:  # no writable folder for the compiled code
         return numba.njit(function)
 
 
 class _Masking(NamedTuple):
-    """What masks are drawn with: the tables of a `Masker`."""
+    """The tables of a `Masker`."""
 
     is_static: bool  # whether there are masks
     counts: np.ndarray  # int64 (S + 1,), the number of masks by sequence length
-    tokens: np.ndarray  # int64 (V,), packed, as are those of the masks
+    tokens: np.ndarray  # int64 (V,), packed like masks
     mask: int
     keep: int
-    position: int  # what a position is multiplied by
+    position: int  # factor of a position
     is_continuation: np.ndarray  # bool (T,), whether a token is masked with the one before it
 
     @classmethod
     def of(cls, masker, corpus, config):
-        """Return the tables of a `Masker`, empty ones for None."""
+        """Return the tables of a `Masker`, empty if it is None."""
         if masker is None:
             empty = np.zeros(1, np.int64)
             return cls(False, empty, empty, 0, 0, 0, np.zeros(1, bool))
@@ -53,12 +52,12 @@ def covers(config):
 
 
 def draw(corpus, documents, config, masker, rng, parts, on_progress):
-    """Do what `instances._draw` does; see `covers`."""
+    """Compiled equivalent of `instances._draw`, if `covers(config)`."""
     documents = np.array(documents)
     masking = _Masking.of(masker, corpus, config)
     version, words, gauss = rng.getstate()
     state = np.array(words, np.uint32)
-    # The next document, its next sentence and its target length, both 0 if it is not begun.
+    # The next document, its next sentence and target length; both are 0 at its beginning.
     place = np.zeros(3, np.int64)
     segments = np.empty((_BLOCK_SIZE, 5), np.int64)
     counts = np.empty(_BLOCK_SIZE, np.int32)
@@ -81,7 +80,7 @@ def _draw_block(
     sentences, documents, max_seq_length, short_seq_prob, masking,
     place, state, segments, counts, masks,
 ):  # fmt: skip
-    """Fill `segments`, `counts` and `masks` from `place` on; return numbers of instances, masks."""
+    """Fill `segments`, `counts` and `masks` from `place`; return numbers of instances and masks."""
     max_length = max_seq_length - 3
     words = np.empty(max_seq_length, np.int64), np.empty(max_seq_length, np.int64)
     num_instances = num_masks = 0
@@ -184,7 +183,7 @@ def _shuffle(items, count, state):
     shift, last = _shift(count), count - 1
     while last > 0:
         drawn = _word(state) >> shift
-        # A draw that is too large exchanges nothing. No branch: it could not be predicted.
+        # A draw that is too large swaps nothing. A branch would be slow, as it is unpredictable.
         is_valid = drawn <= last
         other = drawn if is_valid else last
         items[last], items[other] = items[other], items[last]
@@ -194,7 +193,7 @@ def _shuffle(items, count, state):
 
 @_compile
 def _chunk_end(sentences, first, last, target):
-    """Return the sentence after the chunk from `first` on, of `target` tokens or up to `last`."""
+    """Return the end of the chunk of sentences that starts at `first`, as `instances` does."""
     goal = sentences[first] + target
     end = first + 1
     while end < last and sentences[end] < goal:
@@ -214,7 +213,7 @@ def _below(count, state):
 
 @_compile
 def _shift(count):
-    """Return how many of 32 bits are not needed for draws below `count`."""
+    """Return how many of 32 random bits to discard for draws below `count`."""
     return 32 - math.frexp(count)[1]  # the exponent is the number of bits
 
 

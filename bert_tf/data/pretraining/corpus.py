@@ -1,4 +1,4 @@
-"""Tokenized text: documents to token ids, in blocks that are concatenated to a corpus."""
+"""Tokenization of documents into blocks of token ids, which are concatenated to a corpus."""
 
 import collections
 from array import array
@@ -19,7 +19,7 @@ _DTYPES = ("<i4", "<i4", "<i4", "?", "<i4")
 
 
 def starts_of(lengths):
-    """Return the start of each of consecutive parts, and the end of the last, int64 (N + 1,)."""
+    """Return the starts of consecutive parts and the end of the last, int64 (N + 1,)."""
     return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
 
 
@@ -29,12 +29,12 @@ class Block(NamedTuple):
     ids: np.ndarray  # int32 (T,), all tokens
     sentences: np.ndarray  # int32 (N,), the number of tokens of each sentence
     documents: np.ndarray  # int32 (D,), the number of sentences of each document
-    # bool (T,), whether a token continues a word of the text; (0,) if "##" tokens show that
+    # bool (T,), whether a token continues a word of the text; (0,) if "##" marks such tokens
     is_continuation: np.ndarray
     empty_lines: np.ndarray  # int32 (1,), the number of lines without a token, which were skipped
 
     def largest_document(self):
-        """Return the number of tokens of the largest document, 0 if there is none."""
+        """Return the number of tokens of the largest document, 0 without documents."""
         bounds = starts_of(self.sentences)[starts_of(self.documents)]
         return int(np.diff(bounds).max(initial=0))
 
@@ -46,7 +46,7 @@ class Block(NamedTuple):
 
     @classmethod
     def read_all(cls, data):
-        """Return all blocks of a file, given its bytes; raise ValueError if it is truncated."""
+        """Return all blocks in a file's bytes; raise ValueError if they are truncated."""
         blocks, offset = [], 0
         while offset < len(data):
             parts = []
@@ -129,9 +129,8 @@ class ChunkTokenizer:
 def iter_chunks(documents, num_shards, on_progress=lambda: None):
     """Assign `Document`s to shards and yield them in chunks for a `ChunkTokenizer`.
 
-    Document d of file f, both counted from 0, belongs to shard (f + d) mod `num_shards`.
-
-    A chunk is a list of (shard, lines, whether the lines have to be split into sentences).
+    Document d of file f, both counted from 0, belongs to shard (f + d) mod `num_shards`. A chunk is
+    a list of (shard, lines, whether to split the lines into sentences).
     """
     chunk, size = [], 0
     for document in documents:
@@ -148,7 +147,7 @@ def iter_chunks(documents, num_shards, on_progress=lambda: None):
 
 
 def read_corpus(source, tokenizer, by_spaces=False):
-    """Return a source, see `sources`, as a `Corpus`; raise UserError if it has no text.
+    """Tokenize a source, see `sources`, to a `Corpus`; raise UserError if it has no text.
 
     `by_spaces` means `word_boundaries="spaces"` of `InstanceConfig`.
     """

@@ -1,21 +1,21 @@
-"""Instances: their configuration, and how they are drawn from a corpus.
+"""Creation of instances from a corpus.
 
-The same text, configuration and seed give the instances of the 2018 release in the same order: the
-random generator is called where the release calls it. Unlike there, the text is one flat array of
-token ids, and instances are integers that point into it.
+Text, configuration and seed determine the same instances as in the 2018 release, in the same order,
+because the random generator is called in the same places. Unlike in the release, the text is a flat
+array of token ids, and instances are indices into it.
 
 A function in `_SEGMENT_ITERATORS` passes once through the documents and yields the two segments of
 each instance as (a_start, a_end, b_start, b_end, label), where the bounds are indices into
 `Corpus.ids`. Arguments:
 
-* sentences: start of each sentence in `Corpus.ids`, as a memoryview: its items are Python integers,
-  which are faster to read one by one than those of NumPy.
+* sentences: start of each sentence in `Corpus.ids`, as a memoryview, whose items are faster to read
+  one by one than NumPy's.
 * documents: list of (first sentence, last sentence + 1), in the order of processing.
 * config: an `InstanceConfig`; rng: a `random.Random`; on_progress: called with 1 per document.
 
-Sentences are collected until they reach the target length, and the chunk is cut in two at a random
-sentence. The target is the maximum length to make full use of the computation, except in some
-documents, where it is shorter to reduce the mismatch between pre-training and fine-tuning.
+Sentences are collected up to the target length, and the chunk is split at a random sentence. The
+target is usually the maximum length, to make full use of the computation. Some documents have a
+shorter one, to reduce the mismatch between pre-training and fine-tuning.
 """
 
 import functools
@@ -31,8 +31,8 @@ from bert_tf.data.pretraining.corpus import starts_of
 from bert_tf.data.pretraining.masking import Masker, randbelow, shuffle, unpack_masks
 from bert_tf.tokenization.packing import truncate_at_random
 
-# Tokens of all passes together from which compiled code is used. Loading it takes 0.6 seconds, and
-# compiling it, which is done once, 5. Drawing as many takes 3 seconds without it.
+# Compiled code is used from this number of tokens in all passes. They take 3 seconds without it;
+# compiling takes 5 seconds once, and loading 0.6.
 _MIN_TOKENS_TO_COMPILE = 20_000_000
 
 
@@ -46,13 +46,13 @@ class Instance(NamedTuple):
     a_end: int
     b_start: int
     b_end: int
-    label: bool  # whether b is a random next sentence, or whether a and b are swapped
+    label: bool  # whether b is a random next sentence, or a and b are swapped
     positions: array  # masked positions in the sequence, ascending
     replacements: array  # the id that replaces the token at each position, or `masking.KEEP`
 
 
 class Instances:
-    """A sequence of `Instance`s in shuffled order, in about 200 bytes each.
+    """A shuffled sequence of `Instance`s that takes about 200 bytes each.
 
     Attributes:
       order: int64 (I,), the index of each instance in the following arrays.
@@ -62,7 +62,7 @@ class Instances:
     """
 
     def __init__(self, segments, counts, masks, rng):
-        """Shuffle instances, which are given as flat arrays (`array.array`)."""
+        """Shuffle instances given as flat arrays (`array.array`)."""
         self.segments = np.frombuffer(segments, np.int64).reshape(-1, 5)
         self.starts = starts_of(counts)
         # A dummy entry, so that lookups with index 0 are valid if nothing is masked.
@@ -81,7 +81,7 @@ class Instances:
         return Instance(*bounds, bool(label), *(array("i", x) for x in masks))
 
     def lengths(self):
-        """Return numbers of tokens with [CLS] and [SEP], int64 (I,), in the order of `segments`."""
+        """Return token counts with [CLS] and [SEP], int64 (I,), in the order of `segments`."""
         a_start, a_end, b_start, b_end, _ = self.segments.T
         return a_end - a_start + b_end - b_start + 2 + (b_end > b_start)
 
@@ -89,11 +89,11 @@ class Instances:
 def create_instances(
     corpus, vocab, config, rng=None, on_progress=lambda count: None, compiled=None
 ):
-    """Return the `Instances` of a `Corpus` for a vocabulary and an `InstanceConfig`.
+    """Create the `Instances` of a `Corpus` for a vocabulary and an `InstanceConfig`.
 
     `rng` is a `random.Random`, None to create one from `config.random_seed`. `on_progress` is
-    called with a number of processed documents; each counts `dupe_factor` times. `compiled` is a
-    result of `find_compiled`, which saves time and changes nothing else.
+    called with numbers of processed documents; each counts `dupe_factor` times. `compiled`, from
+    `find_compiled`, only saves time.
     """
     rng = rng or random.Random(config.random_seed)
     order = list(range(len(corpus.documents) - 1))
@@ -109,15 +109,15 @@ def create_instances(
 
 
 def find_compiled(num_tokens, config):
-    """Return the module `compiled`; None if it cannot be loaded or so few tokens are not worth it.
+    """Return the module `compiled`, or None if it cannot be loaded or would not save time.
 
-    `num_tokens` is the size of all corpora that a process creates instances from.
+    `num_tokens` is the total size of the corpora that this process handles.
     """
     if config.dupe_factor * num_tokens < _MIN_TOKENS_TO_COMPILE:
         return None
     try:
         from bert_tf.data.pretraining import compiled
-    # Numba is not there, or not for this NumPy; or its library cannot be loaded.
+    # Numba is missing, incompatible with this NumPy, or its library cannot be loaded.
     except (ImportError, OSError) as error:
         _log_without_numba(str(error))
         return None
@@ -150,7 +150,7 @@ def _next_sentence_pairs(sentences, documents, config, rng, on_progress):
             end = _chunk_end(sentences, first, last, target)
             cut = first + 1 + (randbelow(end - first - 1, rng) if end - first > 1 else 0)
             a_start, a_end = sentences[first], sentences[cut]
-            # A chunk of a single sentence leaves nothing for b.
+            # A single sentence leaves nothing for b.
             is_random_next = end - first == 1 or rng.random() < 0.5
             if is_random_next:
                 b_target = target - (a_end - a_start)
@@ -169,8 +169,8 @@ def _next_sentence_pairs(sentences, documents, config, rng, on_progress):
 def _sentence_order_pairs(sentences, documents, config, rng, on_progress):
     """Yield two consecutive segments, in order or swapped (label 1): ALBERT, arXiv:1909.11942.
 
-    A single sentence that fills an instance is cut in two at a random token, or skipped if it is
-    one token.
+    A single sentence that fills an instance is split at a random token, or skipped if it has only
+    one.
     """
     max_length = config.max_seq_length - 3
     for first, last in documents:
@@ -199,9 +199,8 @@ def _sentence_order_pairs(sentences, documents, config, rng, on_progress):
 def _full_sentences(sentences, documents, config, rng, on_progress):
     """Yield one segment of as many sentences as fit: "FULL-SENTENCES" of RoBERTa, arXiv:1907.11692.
 
-    At the end of a document, b is the beginning of the next one after a [SEP], if a whole sentence
-    of it fits; an instance contains at most one such boundary. A sentence that is longer than an
-    instance is cut, and the next instance starts with the rest.
+    At the end of a document, b is the beginning of the next one, if a whole sentence fits. An
+    instance crosses at most one boundary. Sentences longer than an instance continue in the next.
     """
     number, position = 0, None
     while number < len(documents):
@@ -234,7 +233,7 @@ _SEGMENT_ITERATORS = {
 
 
 def _fill(sentences, start, last, room, may_cut):
-    """Return the end of the last sentence that fits; if none fits, `may_cut` cuts the first."""
+    """Return the end of the last sentence that fits; `may_cut` cuts the first if none fits."""
     after = bisect_left(sentences, start + room + 1, 0, last + 1) - 1
     if sentences[after] > start:
         return sentences[after]
@@ -242,7 +241,7 @@ def _fill(sentences, start, last, room, may_cut):
 
 
 def _chunk_end(sentences, first, last, target):
-    """Return the sentence after the chunk from `first` on, of `target` tokens or up to `last`."""
+    """Return the end of the chunk from sentence `first`: at `target` tokens, at most `last`."""
     return bisect_left(sentences, sentences[first] + target, first + 1, last)
 
 
@@ -253,8 +252,8 @@ def _draw_target_length(max_length, config, rng):
 
 
 def _random_segment(sentences, documents, number, target, rng):
-    """Return sentences of another document from a random one on, of at least `target` tokens."""
-    # After ten draws, the document itself is unlikely even among few documents.
+    """Return the bounds of a chunk at a random sentence of another document."""
+    # Ten draws make the same document unlikely even among few documents.
     for _ in range(10):
         other = randbelow(len(documents), rng)
         if other != number:

@@ -1,4 +1,4 @@
-"""Static masking: which tokens of an instance are masked, and what replaces them."""
+"""Static masking of instances."""
 
 from bisect import bisect_left
 from itertools import accumulate
@@ -8,16 +8,16 @@ import numpy as np
 from bert_tf.errors import UserError
 from bert_tf.tokenization.vocabulary import mask_id
 
-# The replacement of a masked token that stays unchanged.
+# The replacement of a masked token that is kept.
 KEEP = -1
-# A mask is packed into one integer, position * 2**20 + replacement + 1. Up to position 1023 it is a
-# single digit of a Python integer, which keeps arithmetic and sorting fast.
+# A mask is packed into one integer, position * 2**20 + replacement + 1. Up to position 1023 it fits
+# into one digit of a Python integer, so that arithmetic and sorting are fast.
 _REPLACEMENT_BITS = 20
 PACKED_POSITION = 1 << _REPLACEMENT_BITS
 
 
 class Masker:
-    """A function that draws the masks of an instance of a `Corpus`, for an `InstanceConfig`."""
+    """Draws the masks of the instances of a `Corpus`."""
 
     def __init__(self, corpus, vocab, config):
         self._config = config
@@ -38,18 +38,18 @@ class Masker:
             is_continuation = np.zeros(max(vocab.values()) + 1, bool)
             is_continuation[[i for token, i in vocab.items() if token.startswith("##")]] = True
             self.is_continuation = is_continuation[corpus.ids]
-        # Cumulative probabilities of the lengths of n-grams: n words have a weight of 1 / n.
+        # Cumulative probabilities of n-gram lengths, where length n has the weight 1 / n.
         weights = list(accumulate(1 / n for n in range(1, config.max_ngram + 1)))
         self._ngrams = [weight / weights[-1] for weight in weights]
 
     def tables(self):
-        """Return the number of tokens to mask by length, all tokens and [MASK], packed."""
+        """Return the number of masks by sequence length, and all tokens and [MASK], packed."""
         return np.array(self._counts), np.array(self._packed_tokens), self._packed_mask
 
     def __call__(self, bounds, rng):
         """Return a list of packed masks, sorted by position, for `unpack_masks`.
 
-        `bounds` are a_start, a_end, b_start, b_end, the segments in `Corpus.ids`; b may be empty.
+        `bounds` are the indices a_start, a_end, b_start, b_end in `Corpus.ids`; b may be empty.
         """
         a_start, a_end, b_start, b_end = bounds
         a_length, b_length = a_end - a_start, b_end - b_start
@@ -134,8 +134,8 @@ def unpack_masks(masks):
 def shuffle(items, rng, num_needed=None):
     """Shuffle in place with the draws of `rng.shuffle(items)`, in half the time.
 
-    Creating instances spends most of its time here. Only the first `num_needed` items, None for
-    all, are right; the others are undefined.
+    Creating instances spends most of its time here. Only the first `num_needed` items are defined,
+    None for all.
     """
     getrandbits = rng.getrandbits
     count = len(items)

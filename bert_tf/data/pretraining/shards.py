@@ -1,13 +1,14 @@
-"""A corpus of any size in shards, which several processes create and a restart completes.
+"""Creation of instances from a corpus of any size, in shards, by several processes.
 
 Document d of file f belongs to shard (f + d) mod `num_shards`. First all documents are tokenized,
-and their tokens are written to a file for each shard. Then each shard is created from its file like
-a separate corpus, with a random generator seeded by the text "SEED/SHARD". So the result depends
-only on text, configuration and number of shards, and the memory on the size of a shard.
+and their tokens are written to one file per shard. Then each shard is created like a separate
+corpus, with a random generator seeded by the text "SEED/SHARD". So the result depends only on text,
+configuration and number of shards, and memory depends only on the size of a shard. A restart
+creates the missing shards.
 
-OUTPUT.json is saved next to OUTPUT-00000-of-00004 and so on, with the fingerprint of the shards,
-and OUTPUT.counts.json with their numbers of records (see `record_files`). While they are created,
-OUTPUT.work has their tokens and counts (see `workdir`).
+The shards OUTPUT-00000-of-00004 etc. have their fingerprint in OUTPUT.json and their record counts
+in OUTPUT.counts.json (see `record_files`). Meanwhile OUTPUT.work has tokens and counts (see
+`workdir`).
 """
 
 import dataclasses
@@ -31,18 +32,18 @@ from bert_tf.tokenization.settings import extra_settings
 # Bump when the same text and configuration give different shards.
 _VERSION = 2
 
-# Memory of a process without its shard, and bytes for each token, sentence, instance and mask of
-# the shard; all measured, see benchmarks/RESULTS.md.
+# Memory of a process without its shard, and bytes per token, sentence, instance and mask, as
+# measured in benchmarks/RESULTS.md.
 _PROCESS_MB = 130
-_COMPILED_MB = 120  # what compiled code adds to a process that uses it
+_COMPILED_MB = 120  # additional memory of a process with compiled code
 _TOKEN, _SENTENCE, _INSTANCE, _MASK = 8, 12, 80, 12
 
 
 class Shards:
-    """The shards of a source, see `sources`; `create` creates those that are missing.
+    """The shards of a source, see `sources`.
 
-    Their file names begin with `path`. The work folder is created in, and removed from, the local
-    folder `work_dir`, by default that of `path`.
+    `path` is the prefix of their file names. The temporary work folder is created in the local
+    folder `work_dir`, by default in the folder of `path`.
     """
 
     def __init__(self, source, path, tokenizer, config, num_shards, work_dir=None):
@@ -60,11 +61,11 @@ class Shards:
             "num_shards": num_shards,
             "version": _VERSION,
         }
-        # Through JSON, so that it equals a saved one.
+        # A JSON round trip, so that it equals a saved fingerprint.
         self._fingerprint = json.loads(json.dumps(fingerprint))
         self._path, self._metadata_path = path, f"{path}.json"
         self._with_counts = frozenset()  # the existing shards with counts in the metadata
-        # A subfolder, since other files in the user's folder must not be touched.
+        # A subfolder protects other files in the user's folder.
         folder, name = os.path.split(f"{path}.work")
         folder = folder if work_dir is None else work_dir
         self._work_dir = WorkDir(os.path.join(folder, name), num_shards, self._fingerprint)
@@ -75,9 +76,9 @@ class Shards:
         return [f"{self._path}-{shard:05d}-of-{count:05d}" for shard in range(count)]
 
     def existing(self):
-        """Return the set of files of shards that exist.
+        """Return the set of existing shard files.
 
-        From one list of the folder: an object store takes tens of milliseconds for each question.
+        The folder is listed once, since an object store takes tens of milliseconds per request.
         """
         folder = os.path.dirname(self._path)
         system = files.system(self._path)
@@ -89,16 +90,16 @@ class Shards:
     def create(self, num_processes=1, max_memory_mb=0):
         """Create the missing shards and log a table of all; return the `Counts` of all.
 
-        `max_memory_mb` is the memory limit of all processes together, 0 for no limit. Raises
+        `max_memory_mb` limits the memory of all processes together, 0 for no limit. Raises
         UserError if existing files have a different configuration or input, or a shard exceeds the
-        memory limit.
+        limit.
         """
         if "://" in self._work_dir.path:
             raise UserError(f"`work_dir` must be a local folder, not {self._work_dir.path}")
         return self.create_with(lambda: self._create_missing(num_processes, max_memory_mb))
 
     def create_with(self, create_missing):
-        """Create the missing shards by a function without arguments; return as `create`."""
+        """Like `create`, but the function `create_missing` creates the missing shards."""
         metadata = self._read_metadata()
         is_complete = self._is_complete(metadata)
         if is_complete:
@@ -130,7 +131,7 @@ class Shards:
         return "shards" in metadata and len(self.existing()) == self.num_shards
 
     def _complete(self, metadata, create_missing):
-        """Create what is missing, and return the complete metadata."""
+        """Create the missing shards and return the complete metadata."""
         files.make_folder(os.path.dirname(self._path))
         self._remove_temporary_files()
         files.write_text(self._metadata_path, to_json(metadata))
@@ -169,9 +170,9 @@ class Shards:
         return metadata
 
     def _write_record_counts(self, metadata):
-        """Write the side file of the complete shards, from which training takes their counts.
+        """Write the side file with the record counts.
 
-        Training also works without it, so a folder that cannot be written is not an error.
+        Training works without it, so a folder that is not writable is not an error.
         """
         paths, counts = self.paths(), [shard["instances"] for shard in metadata["shards"]]
         if record_files.read_counts(paths, record_files.sizes(paths)) == counts:
@@ -183,9 +184,9 @@ class Shards:
             console.warning("%s; training will count the records itself", error)
 
     def missing(self):
-        """Return the indices of the shards that do not exist, or whose counts do not.
+        """Return the indices of the shards that lack a file or counts.
 
-        The counts may be in the work folder of another `work_dir`.
+        Counts can be missing because an earlier run used a different `work_dir`.
         """
         existing, with_counts = self.existing(), self._shards_with_counts()
         return [
@@ -195,7 +196,7 @@ class Shards:
         ]
 
     def _counts_of_existing(self, metadata, existing):
-        """Return the `Counts` in the metadata of a complete set, a dict by existing shard."""
+        """Return a dict from existing shard to `Counts`, if the metadata has them."""
         counts = zip(self.paths(), metadata.get("shards", ()), strict=False)
         return {
             shard: Counts(**values)
@@ -207,7 +208,7 @@ class Shards:
         return self._with_counts | self._work_dir.shards_with_counts()
 
     def check_unchanged(self):
-        """Raise UserError if the source has changed since these shards were described."""
+        """Raise UserError if the source has changed since this object was created."""
         if self.source.fingerprint() != self._fingerprint["input"]:
             raise UserError(
                 f"{self.source.name}: changed while it was read; remove {self._metadata_path} and "
@@ -215,7 +216,7 @@ class Shards:
             )
 
     def _read_metadata(self):
-        """Return the metadata of existing shards, new if there are none; check the fingerprint."""
+        """Return the metadata of existing shards after a check, or new metadata."""
         system = files.system(self._path)
         path = self._metadata_path
         if not system.exists(path):
@@ -233,7 +234,7 @@ class Shards:
         if name := next((name for name in current if saved.get(name) != current[name]), None):
             old, new = saved.get(name), current[name]
             if name == "input" and isinstance(old, list):
-                # Show the first file that differs instead of a long list.
+                # Only show the first file that differs.
                 pairs = itertools.zip_longest(old, new)
                 old, new = next(pair for pair in pairs if pair[0] != pair[1])
             old, new = (json.dumps(x)[-60:] for x in (old, new))
@@ -244,7 +245,7 @@ class Shards:
         return metadata
 
     def _remove_temporary_files(self):
-        """Remove incomplete files of a run that was killed."""
+        """Remove incomplete files of killed processes."""
         folder, prefix = os.path.split(self._path)
         system = files.system(folder)
         names = re.compile(re.escape(prefix) + r"(-\d{5}-of-\d{5}|(\.counts)?\.json)\.tmp-\d+")
@@ -252,7 +253,7 @@ class Shards:
             system.remove(os.path.join(folder, name))
 
     def _write_tokens(self, num_processes):
-        """Write the tokens of all shards to the work folder unless they exist; return the sizes."""
+        """Write the tokens of all shards to the work folder, unless they exist; return sizes."""
         if sizes := self._work_dir.read_sizes():
             return sizes
         with self._work_dir.writing_tokens() as writer:
@@ -265,12 +266,12 @@ class Shards:
         return writer.sizes
 
     def _check_memory(self, sizes, num_processes, max_memory_mb, is_compiled=False):
-        """Raise UserError if the shards exceed the memory limit; return whether code is compiled.
+        """Raise UserError if the shards exceed the memory limit.
 
-        Without a limit, or below it, that is `is_compiled`.
+        Returns whether to use compiled code, if `is_compiled`: it may not fit within the limit.
         """
         shard_mb = max(self._estimate_mb(tokens, sentences) for tokens, sentences, _ in sizes)
-        # With several processes, one more reads the text and waits.
+        # With several processes, the main process only reads the text.
         base_mb = _PROCESS_MB * (num_processes + (num_processes > 1))
         total_mb = base_mb + num_processes * shard_mb
         compiled_mb = num_processes * _COMPILED_MB
@@ -303,7 +304,7 @@ class Shards:
 
     def _estimate_mb(self, tokens, sentences):
         config = self.config
-        # 1.6: random next sentences and ends of documents leave instances that are not full.
+        # 1.6, because random next sentences and ends of documents make shorter instances.
         instances = config.dupe_factor * (1.6 * tokens / config.max_seq_length + 1)
         max_masks = 0 if config.dynamic_masking else config.max_predictions_per_seq
         instance_size = _INSTANCE + _MASK * min(
@@ -336,7 +337,7 @@ class Shards:
     def create_shard(self, shard, blocks, num_tokens=None):
         """Create a shard from its `Block`s, in the order of its documents.
 
-        `num_tokens` is the size of all shards that this process creates, by default of this one.
+        `num_tokens` is the total size of this process's shards, by default the size of this shard.
         """
         vocab, config = self.vocab, self.config
         corpus = Corpus.from_blocks(blocks)

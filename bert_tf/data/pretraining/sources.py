@@ -1,4 +1,4 @@
-"""Sources of text: files of lines or of JSON, read document by document, and sentence splitting."""
+"""Sources of text: text or JSON files, read document by document, and sentence splitting."""
 
 import json
 import re
@@ -12,12 +12,10 @@ from bert_tf.io import files, json_files
 
 
 class Document(NamedTuple):
-    """A document of a source."""
-
     file: int  # the index of its file
     number: int  # the index of the document in its file
     lines: list  # str, one sentence per line, or running text if `is_raw`
-    is_raw: bool  # whether the lines still have to be split by `split_sentences`
+    is_raw: bool  # whether `split_sentences` has yet to split the lines
 
 
 class FileSource:
@@ -25,12 +23,12 @@ class FileSource:
 
     Args:
       paths: UTF-8 files, which may be compressed by gzip.
-      format: "text" is one sentence per line and a blank line between documents; "jsonl" is one
-        JSON object per line, each a document; "auto" is jsonl for names that end in .jsonl, .ndjson
-        or .json, optionally followed by .gz, and text for all others.
-      text_field: the key of the text in a JSON object; the text is a string, which is split into
-        sentences, or a list of sentences.
-      split_sentences: whether to split the lines of text files into sentences, too.
+      format: "text" has one sentence per line and blank lines between documents; "jsonl" has one
+        JSON object, a document, per line; "auto" is jsonl for names that end in .jsonl, .ndjson or
+        .json, optionally followed by .gz, and text for all others.
+      text_field: the key of the text in a JSON object, a list of sentences or a string, which is
+        split into sentences.
+      split_sentences: whether to split lines of text files into sentences, too.
     """
 
     unit = "kB"
@@ -50,7 +48,7 @@ class FileSource:
         return [[path, *value] for path, value in zip(self.paths, values, strict=True)]
 
     def options(self):
-        """Return the options of reading, a dict of JSON values by argument name."""
+        """Return the reading options, a dict from argument name to JSON value."""
         return {
             "input_format": self._format,
             "text_field": self._text_field,
@@ -147,8 +145,8 @@ def split_sentences(text):
 
     1. at the end of a line;
     2. after a full stop, "!", "?" or "…" and any closing quotes and brackets, if white space and
-       then anything but a lower-case letter follows; but not at the full stop of one of
-       `ABBREVIATIONS` or of a single capital letter, which is an initial ("J. Smith");
+       then anything but a lower-case letter follows, unless the full stop belongs to one of
+       `ABBREVIATIONS` or an initial ("J. Smith");
     3. after "。", "！", "？" or "｡" and any closing quotes and brackets.
 
     Returns a list of str, without surrounding white space.
@@ -172,7 +170,7 @@ def _split_line(line):
 
 def _is_abbreviation(line, start, stop):
     """Return whether the word that ends at `stop` is an abbreviation or an initial."""
-    # No abbreviation is longer than 10 characters.
+    # Abbreviations have at most 10 characters.
     word = _LAST_WORD.search(line, max(start, stop - 10), stop)[0]
     last = word.rpartition(".")[2]
     return word in ABBREVIATIONS or (len(last) == 1 and last.isupper())

@@ -1,7 +1,7 @@
-"""The work folder of shards: their tokens, and the counts of finished shards.
+"""The work folder of shards, with their tokens and the counts of finished shards.
 
-`made_of.json` has the fingerprint of the text and configuration; contents with another fingerprint
-are deleted. `sizes.json` exists once the tokens of all shards are complete.
+`made_of.json` has the fingerprint of the text and configuration; contents with a different
+fingerprint are deleted. `sizes.json` exists once the tokens of all shards are complete.
 """
 
 import contextlib
@@ -17,17 +17,17 @@ from bert_tf.data.pretraining.writing import Counts
 from bert_tf.errors import DamagedFile, UserError, reason
 from bert_tf.io import files, json_files, locks
 
-# Number of bytes of tokens to buffer before writing.
+# Bytes of tokens to buffer before writing.
 _BUFFER_SIZE = 16_000_000
 
-# Files of a run that was killed before it wrote the fingerprint.
+# Files of a run that was killed before writing the fingerprint.
 _INCOMPLETE = re.compile(r"\.lock|made_of\.json\.tmp-\d+")
 
 
 class WorkDir:
-    """The work folder `path`: tokens require a local folder, counts any file system.
+    """The work folder `path`, created by `locked`.
 
-    `locked` creates it. `fingerprint` is a JSON value.
+    Tokens require a local folder, counts work on any file system. `fingerprint` is a JSON value.
     """
 
     def __init__(self, path, num_shards, fingerprint):
@@ -39,7 +39,7 @@ class WorkDir:
 
     @contextlib.contextmanager
     def locked(self):
-        """Create the folder and lock it for this process; delete contents of other shards.
+        """Create and lock the folder; delete its contents if they belong to different shards.
 
         Raises UserError if another process holds the lock, or the folder is not a work folder.
         """
@@ -68,7 +68,7 @@ class WorkDir:
         """Remove the folder, which must be locked."""
         self._clear()
         system = files.system(self.path)
-        # Remove the lock last: from then on another process may use the folder.
+        # Remove the lock last, because then another process may use the folder.
         for path in map(self._join, ("made_of.json", ".lock")):
             if system.exists(path):
                 system.remove(path)
@@ -82,7 +82,7 @@ class WorkDir:
                 raise
 
     def _clear(self):
-        """Remove all but lock and fingerprint; sizes first, so that no partial tokens are used."""
+        """Remove all but lock and fingerprint; sizes first, so that partial tokens are unused."""
         system = files.system(self.path)
         names = set(system.listdir(self.path)) - {".lock", "made_of.json"}
 
@@ -153,7 +153,7 @@ class WorkDir:
             raise
 
     def read_blocks(self, shard, size):
-        """Return the `Block`s of a shard; raise DamagedFile if `size` of `read_sizes` differs."""
+        """Return the `Block`s of a shard; raise DamagedFile if they do not match `size`."""
         path = self._join("tokens", f"{shard:05d}")
         blocks = []
         with contextlib.suppress(ValueError, FileNotFoundError), open(path, "rb") as reader:
@@ -168,10 +168,10 @@ class WorkDir:
 
 
 class TokenWriter:
-    """Appends blocks to a file for each shard in an empty folder, several megabytes at a time.
+    """Buffered writer of blocks to one file per shard in an empty folder.
 
     Attributes:
-      sizes: as `WorkDir.read_sizes` returns them.
+      sizes: see `WorkDir.read_sizes`.
     """
 
     def __init__(self, folder, num_shards):

@@ -1,4 +1,4 @@
-"""Instances to TFRecords, in batches and without TensorFlow, and statistics of them."""
+"""Writing of instances to TFRecords without TensorFlow, and their statistics."""
 
 from typing import NamedTuple
 
@@ -20,8 +20,8 @@ _BATCH_SIZE = 250
 def columns(instances, first, last, corpus, vocab, config):
     """Return the features of instances `first` to `last` - 1.
 
-    It is a dict of arrays (I, S), (I, P) or (I, 1), named as in `records.pretraining_schema`.
-    `corpus`, `vocab` and `config` are those that the `Instances` were created from.
+    The result is a dict of arrays (I, S), (I, P) or (I, 1), see `records.pretraining_schema`.
+    `corpus`, `vocab` and `config` must be the arguments of `create_instances`.
     """
     chosen = instances.order[first:last]
     segments = instances.segments[chosen]
@@ -50,10 +50,10 @@ def columns(instances, first, last, corpus, vocab, config):
 
 
 def write(paths, instances, corpus, vocab, config, on_progress=lambda count: None):
-    """Write instances to TFRecord files in turn. All files appear at the end, or none does.
+    """Write instances to TFRecord files in turn. Either all files appear, at the end, or none.
 
-    `on_progress` is called with a number of written instances; other arguments as for `columns`.
-    Returns the number of instances in each file, a dict by path.
+    `on_progress` is called with numbers of written instances; other arguments as for `columns`.
+    Returns a dict from path to number of instances.
     """
     total = len(instances)
     with tfrecord.writing(paths) as write_records:
@@ -65,7 +65,7 @@ def write(paths, instances, corpus, vocab, config, on_progress=lambda count: Non
 
 
 class Counts(NamedTuple):
-    """Statistics of a corpus and its instances; those of parts add up to those of the whole."""
+    """Statistics of a corpus and its instances, which can be added."""
 
     documents: int = 0
     sentences: int = 0
@@ -149,7 +149,7 @@ def warn_about_limits(counts, config):
 
 
 def check_has_instances(source, num_instances):
-    """Raise UserError if no instance was created: all sentences have a single token."""
+    """Raise UserError if no instance was created, since all sentences have a single token."""
     if not num_instances:
         raise UserError(f"{source.name}: no instance can be created from its text")
 
@@ -157,8 +157,8 @@ def check_has_instances(source, num_instances):
 def create_in_memory(source, paths, tokenizer, config):
     """Create the instances of a source, see `sources`, in memory as in the release.
 
-    The TFRecord files `paths` get instances in turn. `tokenizer` is a `FullTokenizer`, `config` an
-    `InstanceConfig`. Returns the `Counts`, or raises UserError if the source gives no instance.
+    Writes them to the TFRecord files `paths` in turn. `tokenizer` is a `FullTokenizer`, `config` an
+    `InstanceConfig`. Returns the `Counts`, or raises UserError if there are no instances.
     """
     corpus = read_corpus(source, tokenizer, config.word_boundaries == "spaces")
     vocab = tokenizer.vocab
