@@ -1,9 +1,19 @@
 #!/usr/bin/env python3
-"""Create TFRecords for run_pretraining.py from text.
+r"""Create TFRecord files of pre-training instances from text, for run_pretraining.py.
 
-The text has one sentence per line and a blank line between documents. Flags, defaults and the
-resulting instances are those of the 2018 release. Flags marked (bert_tf) read other kinds of text
-and create corpora of any size in shards, with several processes (docs/pretraining.md).
+The text has one sentence per line and a blank line between documents:
+
+    python create_pretraining_data.py --input_file=sample_text.txt \
+      --output_file=/tmp/tf_examples.tfrecord --model=uncased_L-12_H-768_A-12
+
+A large corpus of JSON lines, in shards and by several processes:
+
+    python create_pretraining_data.py --input_file='wiki/*.jsonl' \
+      --output_file=records/wiki --num_shards=40 --num_processes=8 \
+      --vocab_file=vocab.txt --do_whole_word_mask --dupe_factor=5
+
+Flags, defaults and instances match the 2018 release. Flags marked (bert_tf) read other formats and
+create large corpora in shards, with several processes (docs/pretraining.md).
 """
 
 import os
@@ -11,12 +21,12 @@ import os
 from absl import flags
 
 import bert_tf
+from bert_tf.cli import tensorflow_start
 from bert_tf.cli.flags import (
     FLAGS,
     TOKENIZER_FLAGS,
     define_options,
     from_flags,
-    import_tensorflow,
     run,
     tokenizer_options,
 )
@@ -29,7 +39,6 @@ flags.mark_flags_as_required(["output_file"])
 
 
 def make_source(config):
-    """Return the source of text of a `PretrainingDataConfig`."""
     if config.tfds_name:
         return bert_tf.data.tfds_builder.TfdsTextSource(
             config.tfds_name, config.tfds_split, config.text_field, config.tfds_data_dir
@@ -40,15 +49,13 @@ def make_source(config):
     )
     if config.is_given("text_field") and not any(map(source.is_json, range(source.num_files))):
         raise bert_tf.UserError(
-            "--text_field: no file has a name of JSON lines; pass --input_format=jsonl"
+            "--text_field: no input file has a JSON lines extension; pass --input_format=jsonl"
         )
     return source
 
 
 def load_tokenizer():
-    """Return the tokenizer of --vocab_file, or that of --model."""
     if FLAGS.model:
-        import_tensorflow()
         needs = ["bert_config_file", "vocab_file"]
         return bert_tf.checkpoints.resolve(from_flags(ModelConfig()), needs).tokenizer
     if not FLAGS.vocab_file:
@@ -58,20 +65,19 @@ def load_tokenizer():
 
 
 def output_paths(config, input_paths):
-    """Return the files to write, after checking that they can be written.
+    """Return the paths of the output files; raise UserError if one cannot be written.
 
-    With --num_shards that is left to `Shards`, because all shards may exist in a folder that cannot
-    be written.
+    With --num_shards, `Shards` checks this, because complete shards may be in a read-only folder.
     """
     paths = [path.strip() for path in config.output_file.split(",") if path.strip()]
     if not paths:
-        raise bert_tf.UserError("--output_file: no file is named")
+        raise bert_tf.UserError("--output_file: expected at least one file")
     if config.num_shards and len(paths) > 1:
-        raise bert_tf.UserError("--output_file: expected a single name with --num_shards")
+        raise bert_tf.UserError("--output_file: expected a single file with --num_shards")
     inputs = {os.path.realpath(path) for path in [*input_paths, FLAGS.vocab_file or ""]}
     for path in paths:
         if paths.count(path) > 1:
-            raise bert_tf.UserError(f"--output_file: {path} is named twice")
+            raise bert_tf.UserError(f"--output_file: {path} is given twice")
         if os.path.realpath(path) in inputs:
             raise bert_tf.UserError(f"--output_file: {path} is also an input file")
         if os.path.isdir(path):
@@ -84,9 +90,11 @@ def output_paths(config, input_paths):
 def main():
     pretraining = bert_tf.data.pretraining
     config = from_flags(PretrainingDataConfig()).validate()
+    if FLAGS.model or config.tfds_name:
+        tensorflow_start.import_tensorflow()
     source = make_source(config)
     tokenizer = load_tokenizer()
-    bert_tf.tokenization.vocabulary.mask_id(tokenizer.vocab)  # before hours of reading
+    bert_tf.tokenization.vocabulary.mask_id(tokenizer.vocab)  # fail before hours of reading
     paths = output_paths(config, getattr(source, "paths", []))
     if not config.num_shards:
         pretraining.create_in_memory(source, paths, tokenizer, config.instances)

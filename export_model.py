@@ -1,26 +1,37 @@
 #!/usr/bin/env python3
-"""Write a SavedModel of a fine-tuned or pre-trained model for TF Serving."""
+r"""Export a fine-tuned or pre-trained model as a SavedModel, for TF Serving.
+
+The model that a script has trained, with its task, labels and vocabulary:
+
+    python export_model.py --model_dir=/tmp/mrpc --export_dir=/models/mrpc
+
+A pre-trained model, with weights in 8 bits:
+
+    python export_model.py --task=sentence_embedding \
+      --model=uncased_L-12_H-768_A-12 --weights=int8 \
+      --export_dir=/models/embeddings
+"""
 
 import itertools
 
 from absl import flags
 
 import bert_tf
-from bert_tf.cli import pipelines
+from bert_tf.cli import pipelines, usage
 from bert_tf.cli.flags import FLAGS, define_options, from_flags, run
 from bert_tf.configs.export import ExportConfig, ServingConfig
 
-define_options(ExportConfig())
 flags.DEFINE_enum(
     "task",
     None,
     list(bert_tf.tasks.served_tasks()),
-    "Without model_dir: the task of the model or init_checkpoint (of the release, or a Hugging "
-    "Face folder); that of its head if not given.",
+    "Without model_dir: task of the pre-trained model. Default: determined by its head.",
 )
+usage.group("Task", "task")
+define_options(ExportConfig())
 flags.mark_flag_as_required("export_dir")
 
-# Flags whose values are read from --model_dir.
+# Flags whose values are stored in --model_dir.
 _WITHOUT_FOLDER = ("task", "labels", "max_seq_length", "num_texts", "num_best", "model",
                    "version_2_with_negative", "init_checkpoint", "bert_config_file", "vocab_file",
                    "do_lower_case", "strip_accents", "tokenize_chinese_chars")  # fmt: skip
@@ -29,18 +40,18 @@ _WITHOUT_FOLDER = ("task", "labels", "max_seq_length", "num_texts", "num_best", 
 def main():
     check_flags(FLAGS.task)
     servable = from_run() if FLAGS.model_dir else from_pretrained(FLAGS.task)
-    bert_tf.serving.export(servable, FLAGS.export_dir, FLAGS.version)
+    bert_tf.serving.export(servable, FLAGS.export_dir, FLAGS.version, FLAGS.model_dir)
 
 
 def check_flags(task):
     names = ("model_dir", "model", "init_checkpoint")
     if not any(FLAGS[name].value for name in names):
         raise bert_tf.UserError(
-            "--model_dir is required, for a fine-tuned model, or --model or --init_checkpoint"
+            "--model_dir (a fine-tuned model), --model or --init_checkpoint is required"
         )
     for name in _WITHOUT_FOLDER if FLAGS.model_dir else ():
         if FLAGS[name].present:
-            raise bert_tf.UserError(f"--{name} cannot be combined with --model_dir, which has it")
+            raise bert_tf.UserError(f"--{name} cannot be combined with --model_dir")
     pipelines.check_requires("checkpoint", ["model_dir"])
     pipelines.check_requires("max_seq_length", ["task"])
     kinds = {name: served.options for name, (_, served) in bert_tf.tasks.served_tasks().items()}
@@ -50,12 +61,11 @@ def check_flags(task):
             raise bert_tf.UserError(f"--{name} requires --task={' or '.join(names)}")
     if FLAGS.sequence_buckets and FLAGS.inputs == "ids":
         raise bert_tf.UserError(
-            "--sequence_buckets cannot be combined with --inputs=ids, which come in any length"
+            "--sequence_buckets cannot be combined with --inputs=ids, which are not padded"
         )
 
 
 def from_run():
-    """Return the `Servable` of --model_dir."""
     folder = FLAGS.model_dir
     options = from_flags(ServingConfig())
     spec, config = bert_tf.tasks.load_config(folder)
@@ -64,8 +74,8 @@ def from_run():
     if spec is None:
         names = bert_tf.io.files.TASK_FILES
         raise bert_tf.UserError(
-            f"--model_dir: {folder} is neither a Hugging Face folder nor the output_dir of a run "
-            f"of {', '.join(names.values())} that has trained: it has none of {', '.join(names)}"
+            f"--model_dir: {folder} is neither a Hugging Face folder nor the output_dir of a "
+            f"training run ({', '.join(names.values())}): it has none of {', '.join(names)}"
         )
     if not FLAGS.checkpoint:
         bert_tf.training.log_best_checkpoint(folder, "checkpoint")
@@ -76,7 +86,7 @@ def from_run():
 
 
 def from_pretrained(task):
-    """Return the `Servable` of --init_checkpoint or --model; `task` None for that of its head."""
+    """Return the `Servable` of --init_checkpoint or --model; its head determines a None `task`."""
     preset, serving = pipelines.model_files(), from_flags(ServingConfig())
     if task is None:
         return bert_tf.tasks.load_servable(preset, serving)

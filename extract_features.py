@@ -1,5 +1,18 @@
 #!/usr/bin/env python3
-"""Write the vectors of a pre-trained BERT for the tokens or words of texts."""
+r"""Write the hidden states of a pre-trained BERT for the tokens or words of texts.
+
+The last four layers for each token, as lines of JSON:
+
+    python extract_features.py --input_file=input.txt \
+      --output_file=output.jsonl --model=uncased_L-12_H-768_A-12
+
+One vector for each word, in a compact file:
+
+    python extract_features.py --input_file=input.txt \
+      --output_file=output.tfrecord --model=uncased_L-12_H-768_A-12 \
+      --words=mean --layer_combination=concat_last_four \
+      --output_format=tfrecord --float16
+"""
 
 from absl import flags
 
@@ -13,35 +26,36 @@ flags.DEFINE_string(
     "input_file", None, 'Text file with one text per line; " ||| " separates the texts of a pair.'
 )
 flags.DEFINE_string("output_file", None, "File to write.")
-flags.DEFINE_list("layers", "-1,-2,-3,-4", "Layers to write: 0 is the lowest, -1 the last.")
+flags.DEFINE_list("layers", "-1,-2,-3,-4", "Layers to write: 0 is the first, -1 the last.")
 flags.DEFINE_bool(
-    "use_one_hot_embeddings", False, "Accepted for compatibility with the release; has no effect."
+    "use_one_hot_embeddings", False, "No effect; accepted for compatibility with the release."
 )
 flags.DEFINE_enum(
     "layer_combination",
     None,
     LAYER_COMBINATIONS,
-    "A single vector computed from several layers, as in table 7 of the BERT paper, instead of "
-    "--layers. (bert_tf)",
+    "Combine layers into a single vector, as in table 7 of the BERT paper, instead of writing "
+    "the layers separately. (bert_tf)",
 )
 flags.DEFINE_list(
-    "layer_weights", None, "Weights of the layers in a weighted sum; equal by default. (bert_tf)"
+    "layer_weights", None, "Layer weights for a weighted sum. Default: equal weights. (bert_tf)"
 )
 flags.DEFINE_enum(
     "words",
     None,
     ["first", "mean"],
-    "Write a vector for each word, delimited by white space, instead of each token: that of its "
-    "first token, or the mean over its tokens. (bert_tf)",
+    "Write a vector per whitespace-delimited word instead of per token: the vector of its first "
+    "token, or the mean over its tokens. (bert_tf)",
 )
 flags.DEFINE_enum(
     "output_format",
     "json",
     ["json", "tfrecord"],
-    "The release's JSON lines, or a compact TFRecord for bert_tf.pipelines.read_vectors. (bert_tf)",
+    "json: the release's JSON lines. tfrecord: a compact file for bert_tf.pipelines.read_vectors. "
+    "(bert_tf)",
 )
 flags.DEFINE_bool(
-    "float16", False, "Whether to write a TFRecord in float16, at half the size. (bert_tf)"
+    "float16", False, "Whether to write a tfrecord in float16, at half the size. (bert_tf)"
 )
 flags.mark_flags_as_required(["input_file", "output_file"])
 
@@ -66,7 +80,6 @@ def main():
 
 
 def check_flags():
-    """Raise UserError for flags that cannot be used or combined."""
     for flag, number_type in (("layers", int), ("layer_weights", float)):
         pipelines.parse_numbers(flag, number_type)
     bert_tf.io.files.require(FLAGS.input_file, "input_file")

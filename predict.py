@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Answer lines of text with a model; the same as `bert-tf predict`."""
+"""Answer lines of text with a model; the script form of `bert-tf predict`."""
 
 import sys
 

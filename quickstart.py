@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
-"""Learn a vocabulary, pre-train, fine-tune and serve a small BERT model, in a few minutes.
+"""Learn a vocabulary, pre-train, fine-tune and serve a small BERT model in a few minutes.
 
-Nothing is downloaded: `examples.toy_corpus` generates the text. Each step runs one of the scripts
-and prints its command, and a table at the end shows the results. The model is small, but the
-commands are the same for a model of any size.
+Nothing is downloaded: `examples.toy_corpus` generates the text. Each step runs a script and prints
+its command; a table at the end shows the results. The same commands train models of any size.
 """
 
 import contextlib
@@ -23,21 +22,23 @@ from bert_tf.io import files
 from examples import toy_corpus
 
 flags.DEFINE_string(
-    "output_dir", "./quickstart_output", "Folder for all output; an earlier quick start is deleted."
+    "output_dir",
+    "./quickstart_output",
+    "Output folder; an earlier quick start in it is deleted.",
 )
-flags.DEFINE_integer("seed", 0, "Seed of the text and of training.", lower_bound=0)
+flags.DEFINE_integer("seed", 0, "Random seed for the text and for training.", lower_bound=0)
 flags.DEFINE_integer("num_train_steps", 1500, "Number of pre-training steps.", lower_bound=1)
-flags.DEFINE_bool("only_pretraining", False, "Stop after pre-training, without any evaluation.")
+flags.DEFINE_bool("only_pretraining", False, "Stop after pre-training and skip all evaluations.")
 
-# Only a folder with this file in it may be deleted.
+# Only folders with this file may be emptied.
 MARKER = "made_by_quickstart.txt"
 
 VOCAB_SIZE = 2000
 MAX_SEQ_LENGTH = 32
 MAX_PREDICTIONS_PER_SEQ = 5  # 15 % of the sequence
 
-# Without dropout, and with larger initial weights than the release's 0.02, a model this narrow
-# learns faster.
+# A model this narrow learns faster without dropout and with larger initial weights than the
+# release's 0.02.
 CONFIG = {
     "hidden_size": 128,
     "num_hidden_layers": 2,
@@ -51,7 +52,7 @@ CONFIG = {
     "initializer_range": 0.06,
 }
 
-# Predicts with the SavedModel in a process that has TensorFlow but not bert_tf, like a server.
+# Like a server, uses the SavedModel in a process that imports TensorFlow but not bert_tf.
 PREDICT = """\
 import json, sys, tensorflow as tf
 model = tf.saved_model.load(sys.argv[1]).signatures["serving_default"]
@@ -76,19 +77,18 @@ def main():
 
 
 def output_path(*names):
-    """Return a path in the output folder."""
     return os.path.join(FLAGS.output_dir, *names)
 
 
 def make_output_folder(folder):
-    """Create the folder, or empty it; refuse to delete anything but an earlier quick start."""
+    """Create the folder, or empty it if it contains an earlier quick start."""
     if os.path.exists(folder):
         if not os.path.isdir(folder):
             raise bert_tf.UserError(f"--output_dir: {folder} is a file, expected a folder")
         if os.listdir(folder) and not os.path.isfile(os.path.join(folder, MARKER)):
             raise bert_tf.UserError(
-                f"--output_dir: {folder} contains files that are not of an earlier quick start; "
-                "name a new or empty folder"
+                f"--output_dir: {folder} is not empty and does not contain an earlier quick start; "
+                "choose a new or empty folder"
             )
         try:
             for entry in os.scandir(folder):
@@ -98,7 +98,7 @@ def make_output_folder(folder):
                     os.remove(entry.path)
         except OSError as error:
             raise bert_tf.UserError(
-                f"--output_dir: {error.filename} cannot be removed ({error.strerror})"
+                f"--output_dir: cannot remove {error.filename} ({error.strerror})"
             ) from None
     files.make_folder(folder)
     text = "quickstart.py created this folder and deletes its files when run again.\n"
@@ -106,7 +106,7 @@ def make_output_folder(folder):
 
 
 def prepare_data():
-    """Make the text, the vocabulary, the configuration and the pre-training records."""
+    """Create the text, the vocabulary, the configuration and the pre-training records."""
     run_step(
         "Generate text: documents without labels, and sentences with labels",
         "-m examples.toy_corpus",
@@ -128,7 +128,7 @@ def prepare_data():
         if name == "heldout" and FLAGS.only_pretraining:
             continue
         run_step(
-            f"Make pre-training records: {name}.txt with some words masked",
+            f"Create pre-training records from {name}.txt, with some words masked",
             "create_pretraining_data.py",
             input_file=output_path("text", f"{name}.txt"),
             output_file=output_path(f"{name}.tfrecord"),
@@ -141,7 +141,7 @@ def prepare_data():
 
 
 def pretrain():
-    """Evaluate random weights on held-out text, pre-train, evaluate again."""
+    """Evaluate random weights on held-out text, pre-train, and evaluate again."""
     sizes = {
         "bert_config_file": output_path("bert_config.json"),
         "max_seq_length": MAX_SEQ_LENGTH,
@@ -178,7 +178,7 @@ def pretrain():
 
 
 def fine_tune():
-    """Train the same classifier twice, from random weights and from the pre-trained ones."""
+    """Train the same classifier from random and from pre-trained weights."""
     checkpoint = output_path("pretrained", f"model.ckpt-{FLAGS.num_train_steps}")
     for title, folder, initial_weights in (
         ("Train a classifier without pre-training", "classifier_without", {}),
@@ -208,7 +208,7 @@ def export_and_predict():
     """Export the classifier and predict the labels of `toy_corpus.SAMPLE_TEXTS`.
 
     Returns:
-      A pair (label, probability) for each text.
+      List of (label, probability), one per text.
     """
     run_step(
         "Export the classifier as a SavedModel",
@@ -217,7 +217,7 @@ def export_and_predict():
         export_dir=output_path("export"),
         inputs="ids",
     )
-    title = "Predict with the SavedModel, in a process that has TensorFlow but not bert_tf"
+    title = "Predict with the SavedModel, in a process without bert_tf"
     with timed(title):
         tokenizer = bert_tf.FullTokenizer(output_path("vocab.txt"))
         rows = []
@@ -233,23 +233,23 @@ def export_and_predict():
         }
         folder = os.path.abspath(output_path("export", "1"))
         result = subprocess.run(
-            [sys.executable, "-I", "-c", PREDICT, folder],  # -I: without the current folder
+            [sys.executable, "-I", "-c", PREDICT, folder],  # -I ignores the current folder
             input=json.dumps(inputs), capture_output=True, text=True,
         )  # fmt: skip
         if result.returncode:
             print(result.stderr, file=sys.stderr)
             raise bert_tf.UserError(
-                f"the step {title!r} ended with exit status {result.returncode}"
+                f"the step {title!r} failed with exit status {result.returncode}"
             )
     labels = files.read_text(os.path.join(folder, "assets.extra", "labels.txt")).splitlines()
     return [(labels[row.index(max(row))], max(row)) for row in json.loads(result.stdout)]
 
 
 def run_step(title, script, **options):
-    """Run a script as `commands.run` does, and print the files that it wrote.
+    """Run a script with `commands.run`, and print the files that it wrote.
 
     Raises:
-      UserError: if the script fails; the message names the step and the exit status.
+      UserError: if the script fails.
     """
     before = list_files(FLAGS.output_dir)
     with timed(title):
@@ -267,7 +267,7 @@ def run_step(title, script, **options):
 
 @contextlib.contextmanager
 def timed(title):
-    """Print the title of a step, and after it how long it took."""
+    """Print the title of a step, then its duration."""
     print(f"\n=== {title} ===\n", flush=True)
     start = time.monotonic()
     yield
@@ -278,7 +278,7 @@ def list_files(folder):
     """Return a dict from the path of each file to its size and modification time."""
     found = {}
     for parent, _, names in sorted(os.walk(folder)):
-        # Lock files, and the second file of each checkpoint, are not worth mentioning.
+        # Skip lock files and the second file of each checkpoint.
         for name in sorted(n for n in names if not n.startswith(".") and ".data-" not in n):
             path = os.path.join(parent, name)
             found[path] = (os.path.getsize(path), os.path.getmtime(path))
@@ -286,24 +286,23 @@ def list_files(folder):
 
 
 def format_results(predictions, seconds):
-    """Return the table of results."""
     before, after = (read_metrics(name) for name in ("untrained", "pretrained"))
     accuracies = [test_accuracy(name) for name in ("classifier_without", "classifier")]
     rows = [
         ("", "before", "after pre-training"),
-        ("masked words guessed, held-out text",
+        ("masked word accuracy, held-out text",
          before["masked_lm_accuracy"], after["masked_lm_accuracy"]),
-        ("next sentence known, held-out text",
+        ("next sentence accuracy, held-out text",
          before["next_sentence_accuracy"], after["next_sentence_accuracy"]),
         ("", "", ""),
         ("", "without", "with pre-training"),
-        ("labels of the test set, after fine-tuning", *accuracies),
+        ("test accuracy after fine-tuning", *accuracies),
     ]  # fmt: skip
     lines = []
     for name, *values in rows:
         cells = [v if isinstance(v, str) else f"{100 * v:.1f} %" for v in values]
         lines.append(f"{name:44}{cells[0]:>10}{cells[1]:>22}".rstrip())
-    lines += ["", "sentences typed in, by the SavedModel", ""]
+    lines += ["", "predictions of the SavedModel", ""]
     for text, (label, probability) in zip(toy_corpus.SAMPLE_TEXTS, predictions, strict=True):
         lines.append(f"  {text:56}{label:>12}{100 * probability:6.1f} %")
     lines += ["", f"{FLAGS.output_dir}, seed {FLAGS.seed}, {bert_tf.console.duration(seconds)}"]
@@ -311,13 +310,12 @@ def format_results(predictions, seconds):
 
 
 def read_metrics(folder):
-    """Read eval_results.txt: a dict from name to number."""
     lines = files.read_text(output_path(folder, "eval_results.txt")).splitlines()
     return {name: float(value) for name, value in (line.split(" = ") for line in lines)}
 
 
 def test_accuracy(folder):
-    """Return the share of test rows whose label has the highest probability."""
+    """Return the fraction of correct predictions on the test set."""
     _, *lines = files.read_text(output_path("text", "test.tsv")).splitlines()
     labels = [line.split("\t")[1] for line in lines]
     lines = files.read_text(output_path(folder, "test_results.tsv")).splitlines()

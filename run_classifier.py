@@ -1,5 +1,20 @@
 #!/usr/bin/env python3
-"""Fine-tunes BERT to classify or score a text or a pair of texts, evaluates it and predicts."""
+r"""Fine-tune BERT to classify or score texts or pairs of texts, evaluate and predict.
+
+A task of GLUE, with a model of the 2018 release:
+
+    python run_classifier.py --task_name=MRPC --data_dir=glue_data/MRPC \
+      --model=uncased_L-12_H-768_A-12 --do_train --do_eval \
+      --output_dir=/tmp/mrpc
+
+A table of your own with the columns text and label, a tenth of it for evaluation; the checkpoint
+with the best accuracy is kept, and predicts the labels of another table:
+
+    python run_classifier.py --train_file=reviews.csv --dev_fraction=0.1 \
+      --test_file=new.csv --model=uncased_L-12_H-768_A-12 --do_train \
+      --do_eval --do_predict --eval_steps=200 --best_metric=eval_accuracy \
+      --output_dir=/tmp/reviews
+"""
 
 from bert_tf.cli import fine_tuning
 from bert_tf.cli.flags import run

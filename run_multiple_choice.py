@@ -1,5 +1,19 @@
 #!/usr/bin/env python3
-"""Fine-tunes BERT to choose between endings of a text, evaluates it and predicts."""
+r"""Fine-tune BERT to choose between endings of a text, evaluate and predict.
+
+SWAG:
+
+    python run_multiple_choice.py --data_dir=swag \
+      --model=uncased_L-12_H-768_A-12 --do_train --do_eval \
+      --train_batch_size=16 --learning_rate=2e-5 --output_dir=/tmp/swag
+
+A table of your own with other names of columns:
+
+    python run_multiple_choice.py --train_file=train.csv --dev_file=dev.csv \
+      --context_columns=question --ending_columns=a,b,c --label_column=answer \
+      --model=uncased_L-12_H-768_A-12 --do_train --do_eval \
+      --output_dir=/tmp/choices
+"""
 
 from bert_tf.cli import fine_tuning
 from bert_tf.cli.flags import run

@@ -1,5 +1,20 @@
 #!/usr/bin/env python3
-"""Trains BERT on masked words and next sentences, from records of create_pretraining_data.py."""
+r"""Pre-train BERT on masked words and next sentences, with records of create_pretraining_data.py.
+
+Continue the training of a published model on a text of your own:
+
+    python run_pretraining.py --input_file=/tmp/tf_examples.tfrecord \
+      --do_train --do_eval --model=uncased_L-12_H-768_A-12 \
+      --num_train_steps=20 --num_warmup_steps=10 --learning_rate=2e-5 \
+      --output_dir=/tmp/pretrained
+
+Train a model from scratch on many files:
+
+    python run_pretraining.py --input_file='records/wiki-*' --do_train \
+      --bert_config_file=bert_config.json --train_batch_size=256 \
+      --learning_rate=1e-4 --num_train_steps=1000000 --dtype=bfloat16 \
+      --output_dir=pretrained
+"""
 
 from absl import flags
 

@@ -1,5 +1,18 @@
 #!/usr/bin/env python3
-"""Trains the sentence vectors of BERT on pairs of texts, evaluates and compares texts."""
+r"""Fine-tune BERT sentence vectors on pairs of texts, evaluate and score pairs.
+
+Pairs of a question and its answer, in the columns anchor and positive:
+
+    python run_sentence_encoder.py --train_file=train.tsv --dev_file=dev.tsv \
+      --model=hf://sentence-transformers/all-MiniLM-L6-v2 --do_train \
+      --do_eval --output_dir=/tmp/encoder
+
+Pairs with a similarity, in a column of another name:
+
+    python run_sentence_encoder.py --data_dir=sts --text_columns=first,second \
+      --score_column=similarity --model=uncased_L-12_H-768_A-12 --do_train \
+      --do_eval --output_dir=/tmp/similarity
+"""
 
 from bert_tf.cli import fine_tuning
 from bert_tf.cli.flags import run

@@ -1,4 +1,4 @@
-"""Installs the `bert_tf` library and its command-line scripts."""
+"""Package `bert_tf` and its command-line scripts."""
 
 import pathlib
 import re
@@ -7,11 +7,11 @@ from setuptools import find_packages, setup
 
 HERE = pathlib.Path(__file__).parent
 
-# The address of the repository, such as "https://github.com/NAME/bert_tf". With it, links of the
-# README lead there from the page of a package index; without it they are plain text there.
+# The URL of the repository, such as "https://github.com/NAME/bert_tf". On a package index, relative
+# links of the README point to it, or become plain text if it is empty.
 REPOSITORY = ""
 
-# The release's names. Wheels put nothing else on the PATH but `bert-tf`.
+# Named like the release's scripts. Wheels put only these and `bert-tf` on the PATH.
 SCRIPTS = [
     "create_pretraining_data.py",
     "run_pretraining.py",
@@ -27,17 +27,17 @@ SCRIPTS = [
 NUMBA = "numba>=0.60"
 RUFF = "ruff>=0.17,<0.18"
 
-# An extra of its own, because pip would put this package over a tensorflow-cpu, tensorflow-tpu or
-# tf-nightly that is installed: it does not know that they are the same.
+# A separate extra, because pip would install this package over tensorflow-cpu, tensorflow-tpu or
+# tf-nightly, which provide the same modules under other names.
 TENSORFLOW = [
     "tensorflow>=2.20,<2.22",
-    # TensorFlow 2.21 names TensorBoard as an extra only, and the summaries need a viewer.
+    # Displays the summaries; only an extra of TensorFlow 2.21.
     "tensorboard",
-    # Tokenizes inside the graph; there is no package for Windows, where Python tokenizes.
+    # Tokenizes inside the graph. Not available for Windows, where Python tokenizes.
     "tensorflow-text>=2.20,<2.22; platform_system != 'Windows'",
 ]
 
-# The pages as a site. The reference is made from the sources, with signatures formatted by ruff.
+# The documentation site. mkdocstrings formats signatures with ruff.
 DOCS = [
     "mkdocs>=1.6,<1.7",
     "mkdocs-material>=9.6,<10",
@@ -47,7 +47,7 @@ DOCS = [
 
 
 def long_description():
-    """Return the README with its relative links as an index can show them."""
+    """Return the README with its relative links resolved or removed."""
     text = (HERE / "README.md").read_text(encoding="utf-8")
     if REPOSITORY:
         text = re.sub(r'src="(?!https?:)', f'src="{REPOSITORY}/raw/main/', text)
@@ -103,12 +103,12 @@ setup(
     scripts=SCRIPTS,
     entry_points={"console_scripts": ["bert-tf = bert_tf.cli.main:main"]},
     python_requires=">=3.10,<3.14",
-    # The lower bounds are met by what a Colab runtime has, so that nothing of it is replaced.
+    # The lower bounds admit the packages of a Colab runtime, so that none is replaced.
     install_requires=[
         "absl-py>=1.4",
         # `filelock` requires it for the process ID in a lock file.
         "exceptiongroup; python_version < '3.11'",
-        # 3.32.3 is the first version that keeps the holder's process ID in a lock file.
+        # Since 3.32.3, the lock file contains the holder's process ID.
         "filelock>=3.32.3",
         # Checksums of TFRecord files.
         "google-crc32c>=1.5",
@@ -118,10 +118,10 @@ setup(
         # Metrics.
         "scikit-learn>=1.3",
         "scipy>=1.11",
-        # An input of run_classifier.py. 4.9.10 imports importlib_resources and does not name it.
+        # 4.9.10 imports importlib_resources without declaring it.
         "tensorflow-datasets>=4.9.7",
         "importlib_resources",
-        # Hugging Face folders, read and written.
+        # Reads and writes Hugging Face folders.
         "safetensors>=0.4",
         # Learns vocabularies.
         "tokenizers>=0.20",
@@ -152,23 +152,23 @@ setup(
             "setuptools>=68",
             "tensorflow-serving-api>=2.19,<2.22",
         ],
-        # create_pretraining_data.py --runner, on many machines.
+        # create_pretraining_data.py --runner.
         "beam": ["apache-beam>=2.60"],
         # bert-tf ask --api=grpc.
         "grpc": ["tensorflow-serving-api>=2.19,<2.22"],
-        # Training, prediction and evaluation files of Excel.
+        # Data files in Excel format.
         "excel": ["openpyxl>=3.1"],
-        # Models of the Hugging Face hub, hf://OWNER/NAME.
+        # hf://OWNER/NAME.
         "hub": ["huggingface_hub>=0.30"],
-        # create_pretraining_data.py in half the time.
+        # Makes create_pretraining_data.py twice as fast.
         "numba": [NUMBA],
-        # Training, prediction and evaluation files in Parquet.
+        # Data files in Parquet format.
         "parquet": ["pyarrow>=15"],
         # Pictures of attention (.png).
         "pictures": ["matplotlib>=3.8"],
         # --config=FILE.yaml.
         "yaml": ["PyYAML>=6"],
-        # notebooks/, and a Jupyter to open them with.
+        # Runs notebooks/.
         "notebooks": ["jupyterlab>=4.0", "matplotlib>=3.8", "pandas>=2.2"],
     },
 )

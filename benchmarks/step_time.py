@@ -132,14 +132,14 @@ def bert_tf_step(job, skip_padding=None):
     import tensorflow as tf
 
     from bert_tf import BertConfig, configs, modeling, optimization, tasks, training
-    from bert_tf.io import processes
+    from bert_tf.io.processes import keep_freed_memory
 
     config, batch = BertConfig(**sizes(job)), features(job)
     if not job.trains:
         del batch["label_ids"]
         model = modeling.BertModel(config, dtype=job.policy)
         return _keras_forward(model, batch, ("sequence_output", "pooled_output"))
-    processes.keep_freed_memory()  # as `Trainer.fit` does
+    keep_freed_memory()  # as `Trainer.fit` does
     strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
     with tempfile.TemporaryDirectory() as folder:
         trainer = training.Trainer(

@@ -1,8 +1,8 @@
-"""The command line: the only package that reads absl flags.
+"""The command line, the only package that uses absl flags.
 
-`flags` has the shared flag groups and starts a script, the other modules turn flags into typed
-configurations or are commands of `bert-tf`. Modules are imported on first use: each command
-defines its own flags.
+`flags` defines shared flags and runs scripts. The other modules convert flags to configurations or
+implement the commands of `bert-tf`. They are imported on first use, because importing a command
+defines its flags.
 """
 
 import importlib

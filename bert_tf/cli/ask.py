@@ -1,26 +1,34 @@
-"""Answer lines of text with a model served by TF Serving, over REST or gRPC.
+r"""Answer lines of text with a model in TF Serving, over REST or gRPC.
 
-    echo "What a meal!" | bert-tf ask --server=localhost:8501 --model_name=reviews
+    echo "What a meal!" | bert-tf ask --server=localhost:8501 \
+      --model_name=reviews
 
-Lines and answers have the format of `bert-tf predict`.
+A table, to which columns with the answers are added:
+
+    bert-tf ask --model_name=reviews --api=grpc --input_file=new.csv \
+      --output_file=answers.csv
+
+Lines, tables and answers have the format of `bert-tf predict`.
 """
 
 from absl import flags
 
 import bert_tf
-from bert_tf.cli import lines
+from bert_tf.cli import lines, tensorflow_start
 from bert_tf.cli.flags import FLAGS
 
 flags.DEFINE_string(
-    "server", None, "host:port of the server; localhost:8501 (rest) or :8500 (grpc) if not given."
+    "server",
+    None,
+    "host:port of the server. Default: localhost:8501, or localhost:8500 for grpc.",
 )
-flags.DEFINE_enum("api", "rest", ["rest", "grpc"], "API of the server to use.")
-flags.DEFINE_string("model_name", None, "Name of the model at the server.", required=True)
-flags.DEFINE_integer("version", None, "Version of the model; the newest if not given.", 0)
+flags.DEFINE_enum("api", "rest", ["rest", "grpc"], "API to use.")
+flags.DEFINE_string("model_name", None, "Name of the model on the server.", required=True)
+flags.DEFINE_integer("version", None, "Version of the model. Default: the newest.", 0)
 flags.DEFINE_string(
-    "model_json", None, "model.json in the model's assets.extra, for the names of the labels."
+    "model_json", None, "model.json in the model's assets.extra, for the label names."
 )
-flags.DEFINE_float("timeout", 60.0, "Seconds that a request may take, including retries.", 0.001)
+flags.DEFINE_float("timeout", 60.0, "Seconds before a request times out, including retries.", 0.001)
 flags.DEFINE_integer("retries", 5, "Maximum number of retries if the server is unavailable.", 0)
 lines.define_line_flags(batch_size=32)
 
@@ -35,11 +43,11 @@ def main():
     metadata = bert_tf.serving.read_metadata(FLAGS.model_json) if FLAGS.model_json else None
     if metadata and FLAGS.version is None:
         bert_tf.console.info(
-            "--model_json belongs to one version of the model, but without --version the newest "
-            "is asked; its labels may differ"
+            "without --version, requests go to the newest version of the model, whose labels may "
+            "differ from --model_json"
         )
     if FLAGS.api == "grpc":
-        bert_tf.cli.flags.import_tensorflow()  # for the messages of tensorflow-serving-api
+        tensorflow_start.import_tensorflow()  # for the messages of tensorflow-serving-api
     client = bert_tf.serving.Client(
         FLAGS.server or f"localhost:{_PORTS[FLAGS.api]}",
         FLAGS.model_name,

@@ -1,4 +1,14 @@
-"""Show the attention of a pre-trained BERT as an HTML page, a PNG or numbers."""
+r"""Write the attention probabilities of a pre-trained BERT as HTML, PNG or TFRecord.
+
+    bert-tf attention --model=uncased_L-12_H-768_A-12 --output_file=cat.html \
+      --text="The cat sat on the mat, because it was tired."
+
+Some layers and heads, as a picture too:
+
+    bert-tf attention --model=uncased_L-12_H-768_A-12 \
+      --output_file=cat.html,cat.png --text="The cat sat. ||| It was tired." \
+      --layers=0,5,11 --heads=0,1,2
+"""
 
 import contextlib
 import os
@@ -10,19 +20,19 @@ from bert_tf.cli import pipelines
 from bert_tf.cli.flags import FLAGS
 
 pipelines.define_pipeline_flags()
-flags.DEFINE_string("text", None, 'Text, or two texts separated by " ||| ".')
+flags.DEFINE_string("text", None, 'Input text; " ||| " separates the texts of a pair.')
 flags.DEFINE_string(
-    "input_file", None, "Text file with one text per line; only for a .tfrecord output."
+    "input_file", None, "Text file with one text per line. Requires a .tfrecord output_file."
 )
 flags.DEFINE_list(
     "output_file",
     None,
     "Files to write: a page (.html), a picture (.png, requires matplotlib), or all probabilities "
-    "(.tfrecord, read by bert_tf.pipelines.read_vectors).",
+    "(.tfrecord, for bert_tf.pipelines.read_vectors).",
 )
-flags.DEFINE_list("layers", None, "Layers to show, counted from 0; all by default.")
-flags.DEFINE_list("heads", None, "Heads to show, counted from 0; all by default.")
-flags.DEFINE_bool("float16", False, "Whether to write a .tfrecord in float16, at half the size.")
+flags.DEFINE_list("layers", None, "Layers to include, counted from 0. Default: all.")
+flags.DEFINE_list("heads", None, "Heads to include, counted from 0. Default: all.")
+flags.DEFINE_bool("float16", False, "Whether to write the .tfrecord in float16, at half the size.")
 flags.mark_flags_as_required(["output_file"])
 
 
@@ -50,7 +60,7 @@ def main():
 
 
 def check_flags():
-    """Check the flags; return a dict from the extension of each output file to its path."""
+    """Check the flags; return a dict from extension to path of the output files."""
     if (FLAGS.text is None) == (FLAGS.input_file is None):
         raise bert_tf.UserError("exactly one of --text and --input_file is required")
     if FLAGS.input_file:

@@ -1,4 +1,11 @@
-"""Check on this machine's devices that results are right, and how fast they come."""
+"""Check the results and measure the speed on this machine's devices.
+
+    bert-tf check --quick
+
+Also in half precision, with the speed of a model, and a file for a report:
+
+    bert-tf check --model=uncased_L-12_H-768_A-12 --output_file=check.json
+"""
 
 import dataclasses
 import json
@@ -15,26 +22,25 @@ from bert_tf.configs.model import BertConfig
 from bert_tf.configs.train import DeviceConfig
 
 define_options(DeviceConfig())
-flags.DEFINE_bool("quick", False, "Whether to check in float32 only, without measuring the speed.")
+flags.DEFINE_bool("quick", False, "Whether to check only float32 and skip the speed measurement.")
 flags.DEFINE_multi_enum(
     "dtype",
     ["float32", "bfloat16", "float16"],
     ["float32", "bfloat16", "float16"],
-    "Data type of the computation; may be repeated. The speed is that of the last but float16.",
+    "Compute dtype to check; may be repeated. Speed is measured in the last one except float16.",
 )
 flags.DEFINE_string(
-    "model", None, "Folder or name of the model whose speed is measured; BERT-Base if not given."
+    "model", None, "Name or folder of the model for the speed measurement. Default: BERT-Base."
 )
-flags.DEFINE_float("seconds", 2.0, "How long to measure each speed.", lower_bound=0.0)
+flags.DEFINE_float("seconds", 2.0, "Duration of each speed measurement.", lower_bound=0.0)
 flags.DEFINE_integer(
-    "num_logical_devices", None, "Split the CPU into this many devices.", lower_bound=1
+    "num_logical_devices", None, "Number of virtual devices to split the CPU into.", lower_bound=1
 )
-flags.DEFINE_string("output_file", None, "JSON file to write the results to, for a report.")
+flags.DEFINE_string("output_file", None, "JSON file to write the results to.")
 
 _PACKAGES = ("tensorflow", "keras", "tensorflow-text", "jax", "numpy")
 
-
-# Those of Keras that the check runs on.
+# Supported Keras backends.
 BACKENDS = ("tensorflow", "jax")
 
 
@@ -60,8 +66,8 @@ def main():
     report = describe(checks)
     write("\n".join(f"{name:<17}{value}" for name, value in report.items()) + "\n")
     if on_jax and not FLAGS.quick:
-        write("on JAX, float16, the optimizer alone, resuming and the speed are not checked\n")
-    with console.only_errors("bert_tf", "absl"):  # training and export log, too
+        write("not checked on JAX: float16, the optimizer alone, resuming, speed\n")
+    with console.only_errors("bert_tf", "absl"):  # hide the log of training and export
         report["checks"] = run_checks(checks)
         with_speed = not (FLAGS.quick or on_jax)
         report["speed"] = measure(strategy, config, dtypes) if with_speed else []
@@ -76,18 +82,17 @@ def main():
 
 
 def _jax_checks(dtypes):
-    """Return the `JaxChecks`; raise UserError for flags that only TensorFlow has."""
+    """Return the `JaxChecks`; raise UserError for flags that require TensorFlow."""
     names = ["num_logical_devices", "model", "seconds", *dataclasses.asdict(DeviceConfig())]
     for name in names:
         if FLAGS[name].present:
             raise bert_tf.UserError(f"--{name} has no effect with KERAS_BACKEND=jax")
     if FLAGS["dtype"].present and "float16" in dtypes:
-        raise bert_tf.UserError("--dtype=float16 is checked on TensorFlow only")
+        raise bert_tf.UserError("--dtype=float16 requires KERAS_BACKEND=tensorflow")
     return bert_tf.device_check.JaxChecks([x for x in dtypes if x != "float16"])
 
 
 def describe(checks):
-    """Return versions and devices, a dict of str."""
     import importlib.metadata
 
     values = {"bert_tf": bert_tf.__version__, "python": platform.python_version()}
@@ -100,7 +105,7 @@ def describe(checks):
 
 
 def run_checks(checks):
-    """Print a line for each check; return the results as JSON values."""
+    """Run and print all checks; return the results for JSON."""
     results = []
     write(f"\n{'check':<38}{'value':>10}{'bound':>10}          seconds\n")
     start = time.perf_counter()
@@ -114,7 +119,7 @@ def run_checks(checks):
 
 
 def measure(strategy, config, dtypes):
-    """Print a line for each speed; return them as JSON values."""
+    """Measure and print the speeds; return them for JSON."""
     dtype = [x for x in dtypes if x != "float16"][-1:] or dtypes
     sizes = f"{config.num_hidden_layers} layers, width {config.hidden_size}"
     write(f"\nspeed in {dtype[0]}, {sizes}, random weights, no padding\n")

@@ -1,4 +1,4 @@
-"""`--config`: the values of flags in a YAML or JSON file, such as the `run.json` of an earlier run.
+"""`--config`: flag values from a YAML or JSON file, such as the `run.json` of an earlier run.
 
 >>> run_classifier.py --config=out/run.json --output_dir=again --seed=1
 """
@@ -19,33 +19,33 @@ FLAGS = flags.FLAGS
 
 
 def define_flag(program):
-    """Define --config as a flag of a program, which may have it."""
+    """Define --config as a key flag of a program; it may exist already."""
     help = (
-        "YAML or JSON file with the values of flags by name, or the run.json of an earlier run; "
-        "flags on the command line take precedence. (bert_tf)"
+        "YAML or JSON file with flag values, such as the run.json of an earlier run. Flags on the "
+        "command line take precedence. (bert_tf)"
     )
     flags.DEFINE_string("config", None, help, module_name=program, allow_override=True)
 
 
 def parse(argv, known):
-    """Parse flags as absl does; those that are not given have the values of the file of --config.
+    """Parse flags as absl does, with the values in the file of --config as defaults.
 
     Args:
       argv: the name of the program and its arguments.
-      known: the names of the flags that the file may have.
+      known: names of the flags that the file may set.
 
     Returns:
-      The arguments that are not flags, after the name of the program.
+      The name of the program and the arguments that are not flags.
 
     Raises:
-      UserError: naming the file and the first key or value that is not valid.
+      UserError: if the file is invalid; names the first wrong key or value.
     """
     values = {}
     for argument, after in itertools.pairwise([*argv[1:], ""]):
         if match := re.fullmatch("--?config(=(.*))?", argument, re.DOTALL):
             values = _read(match[2] if match[1] else after, known)
     for name, value in values.items():
-        FLAGS[name].value = value  # a flag that is required has a value then
+        FLAGS[name].value = value  # before parsing, which checks required flags
     rest = FLAGS(argv)
     for name in values:
         FLAGS[name].present = max(1, FLAGS[name].present)
@@ -53,9 +53,9 @@ def parse(argv, known):
 
 
 def _read(path, known):
-    """Return the values of a file, valid for their flags, as a dict by name."""
+    """Return the validated values of a file as a dict from flag name to value."""
     values = _load(path)
-    # The file of a run also has its data, versions and metrics.
+    # run.json also contains data, versions and metrics.
     if isinstance(values, dict) and isinstance(values.get("config"), dict):
         values = values["config"]
     if message := json_files.problem(values, dict):
@@ -64,13 +64,12 @@ def _read(path, known):
         if name not in known or name == "config":
             similar = difflib.get_close_matches(str(name), known, 1)
             hint = f"; did you mean {similar[0]}?" if similar else ""
-            raise UserError(f"{path}: {name}: there is no flag of this name{hint}")
+            raise UserError(f"{path}: unknown flag {name}{hint}")
     given = {name: value for name, value in values.items() if value is not None}
     return {name: _convert(path, FLAGS[name], value) for name, value in given.items()}
 
 
 def _load(path):
-    """Return the value of a JSON or YAML file."""
     if not path:
         raise UserError("--config requires the path of a file")
     if os.path.splitext(path)[1].lower() not in (".yaml", ".yml"):
@@ -88,7 +87,7 @@ def _load(path):
 
 
 def _convert(path, flag, value):
-    """Return a value of a file as the parser of its flag would; UserError if it is not valid."""
+    """Convert a value to the type of its flag; raise UserError if it is invalid."""
     parser, hint = flag.parser, str
     if flag.boolean:
         hint = bool
@@ -97,14 +96,14 @@ def _convert(path, flag, value):
     elif isinstance(parser, flags.FloatParser):
         hint = Annotated[float, json_files.Limits(parser.lower_bound, parser.upper_bound)]
         with contextlib.suppress(ValueError, TypeError):
-            value = parser.convert(value)  # YAML takes 2e-5, without a point, for a string
+            value = parser.convert(value)  # YAML parses 2e-5, without a point, as a string
     elif isinstance(parser, flags.EnumParser):
         hint = Annotated[str, json_files.Limits(choices=tuple(parser.enum_values))]
     elif isinstance(flag, flags.MultiFlag) or isinstance(parser, flags.ListParser):
         hint = list[str]
         if isinstance(value, str):  # as on the command line
             value = parser.parse(value) if isinstance(parser, flags.ListParser) else [value]
-        elif isinstance(value, list):  # a column may be a number
+        elif isinstance(value, list):  # columns may be numbers
             value = [str(x) if type(x) is int else x for x in value]
     if message := json_files.problem(value, hint):
         raise UserError(f"{path}: {flag.name}{'' if message[0] == '[' else ' '}{message}")

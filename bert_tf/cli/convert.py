@@ -1,4 +1,13 @@
-"""Convert BERT weights to the format of the release or of Hugging Face."""
+r"""Convert a BERT model to the format of the release or of Hugging Face.
+
+    bert-tf convert --input=uncased_L-12_H-768_A-12/bert_model.ckpt \
+      --format=hugging_face --output_dir=bert-base-uncased
+
+A model for longer texts, whose new positions need further pre-training:
+
+    bert-tf convert --input=hf://google-bert/bert-base-uncased \
+      --format=release --max_position_embeddings=1024 --output_dir=long_base
+"""
 
 from absl import flags
 
@@ -8,31 +17,28 @@ from bert_tf.cli.flags import FLAGS
 flags.DEFINE_string(
     "input",
     None,
-    "A checkpoint of the release or of a training run, a Hugging Face folder, or "
-    "hf://OWNER/NAME[@REVISION] on the Hugging Face hub.",
+    "Checkpoint of the release or of a training run, Hugging Face folder, or "
+    "hf://OWNER/NAME[@REVISION].",
 )
-flags.DEFINE_string("output_dir", None, "The folder to create.")
-flags.DEFINE_enum("format", None, ["release", "hugging_face"], "The format to write.")
-flags.DEFINE_string("bert_config_file", None, "The config, if it is not next to the weights.")
+flags.DEFINE_string("output_dir", None, "Folder to create.")
+flags.DEFINE_enum("format", None, ["release", "hugging_face"], "Format to write.")
+flags.DEFINE_string("bert_config_file", None, "BERT config. Default: the file next to the weights.")
 bert_tf.cli.flags.define_tokenizer_flags()
 flags.DEFINE_string(
     "architecture",
     None,
-    "The class of transformers to write for, such as BertForTokenClassification; by default that "
-    "of the folder that is read, else inferred from the head, which is the same in text and token "
+    "Model class in transformers, such as BertForTokenClassification. Default: the class of the "
+    "input folder, else inferred from the head, which cannot distinguish text from token "
     "classifiers.",
 )
-flags.DEFINE_bool("keep_optimizer", False, "Whether to keep the optimizer's moments and the step.")
+flags.DEFINE_bool("keep_optimizer", False, "Whether to keep the optimizer moments and the step.")
 flags.DEFINE_integer(
     "max_position_embeddings",
     None,
-    "The new number of rows of the position table; if it grows, the model needs further "
-    "pre-training.",
+    "New number of position embeddings. A model with more positions needs further pre-training.",
     lower_bound=1,
 )
-flags.DEFINE_integer(
-    "vocab_size", None, "The new number of rows of the word table, for a larger vocabulary."
-)
+flags.DEFINE_integer("vocab_size", None, "New number of word embeddings, for a larger vocabulary.")
 flags.mark_flags_as_required(["input", "output_dir", "format"])
 
 

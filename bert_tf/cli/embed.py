@@ -1,4 +1,13 @@
-"""Compute sentence vectors: write them, search for nearest neighbors, or export a SavedModel."""
+r"""Write sentence vectors, search for nearest neighbors, or export a sentence encoder.
+
+    bert-tf embed --model=hf://sentence-transformers/all-MiniLM-L6-v2 \
+      --input_file=sentences.txt --query="A man is eating pasta."
+
+Write the vectors as an array of NumPy:
+
+    bert-tf embed --model=hf://sentence-transformers/all-MiniLM-L6-v2 \
+      --input_file=sentences.txt --output_file=vectors.npy
+"""
 
 import contextlib
 import sys
@@ -12,20 +21,20 @@ from bert_tf.cli.flags import FLAGS
 pipelines.define_pipeline_flags()
 flags.DEFINE_string("input_file", None, "Text file with one sentence per line.")
 flags.DEFINE_string(
-    "output_file", None, "NumPy file to write; row N is the vector of line N, counted from 0."
+    "output_file", None, "NumPy file (.npy) to write, with a row per line of input_file."
 )
 flags.DEFINE_enum(
     "pooling",
     None,
     ["mean", "max", "cls"],
-    "How the token vectors are combined: their mean, their maximum, or the vector of [CLS]. "
-    "Default: the setting of a sentence-transformers folder, else mean.",
+    "Pooling of the token vectors. Default: the setting of a sentence-transformers folder, else "
+    "mean.",
 )
 flags.DEFINE_integer(
     "layer",
     None,
-    "Layer that the vectors are taken from: 0 is the lowest, -1 the last. Default: -1 for a "
-    "sentence-transformers folder, else -2.",
+    "Layer to pool: 0 is the first, -1 the last. Default: -1 for a sentence-transformers folder, "
+    "else -2.",
 )
 flags.DEFINE_bool(
     "normalize",
@@ -35,32 +44,32 @@ flags.DEFINE_bool(
 )
 flags.DEFINE_bool("float16", False, "Whether to write output_file in float16, at half the size.")
 flags.DEFINE_multi_string(
-    "query", [], "Sentence whose nearest neighbors in input_file are printed; may be repeated."
+    "query", [], "Sentence whose nearest neighbors in input_file to print; may be repeated."
 )
-flags.DEFINE_bool("interactive", False, "Whether to read queries from standard input, one a line.")
+flags.DEFINE_bool("interactive", False, "Whether to read queries from standard input.")
 flags.DEFINE_integer("num_nearest", 5, "Number of neighbors to print.", lower_bound=1)
 flags.DEFINE_string(
     "rerank_model",
     None,
-    "Folder or name of a classifier of pairs, such as the output_dir of run_classifier.py, which "
-    "orders the nearest neighbors.",
+    "Classifier of pairs that reranks the nearest neighbors: the output_dir of run_classifier.py "
+    "or any other folder or name of a model.",
 )
 flags.DEFINE_string(
     "rerank_label",
     None,
-    "Label of that classifier whose probability is the score. Default: 1 or yes, if it has one.",
+    "Label of rerank_model whose probability is the score. Default: 1 or yes, if it exists.",
 )
 flags.DEFINE_integer(
-    "num_candidates", 50, "Number of neighbors that rerank_model scores.", lower_bound=1
+    "num_candidates", 50, "Number of neighbors to score with rerank_model.", lower_bound=1
 )
 flags.DEFINE_string(
     "export_dir",
     None,
-    "Folder to export a SavedModel to, from strings to vectors, as a numbered version. "
+    "Folder to export the encoder to, as a SavedModel in a numbered subfolder. "
     "export_model.py --task=sentence_embedding has more options.",
 )
 flags.DEFINE_integer(
-    "version", None, "Version number of the export; the next free one by default.", lower_bound=0
+    "version", None, "Version number of the export. Default: the next free one.", lower_bound=0
 )
 
 
@@ -84,7 +93,6 @@ def main():
 
 
 def check_flags():
-    """Raise UserError for flags that are missing or cannot be combined."""
     if not (FLAGS.input_file or FLAGS.export_dir):
         raise bert_tf.UserError("--input_file or --export_dir is required")
     if FLAGS.input_file:
@@ -108,7 +116,6 @@ def read_sentences():
 
 
 def load_reranker(strategy):
-    """Return the `Reranker` of --rerank_model, None without one."""
     if not FLAGS.rerank_model:
         return None
     with strategy.scope():
@@ -132,7 +139,7 @@ def embed(encoder, reranker):
     sentences, vectors = [], []
     writer = contextlib.nullcontext()
     if FLAGS.output_file:
-        # The header of the file, written first, contains the number of rows.
+        # The file starts with a header that contains the number of rows.
         count = sum(1 for _ in read_sentences())
         dtype = "float16" if FLAGS.float16 else "float32"
         writer = bert_tf.pipelines.array_writer(FLAGS.output_file, count, encoder.width, dtype)
@@ -171,7 +178,7 @@ def answer_queries(encoder, reranker, sentences, vectors):
 
 
 def print_neighbors(query, results):
-    """Print a query and its neighbors: the score of the reranker, if any, cosine and sentence."""
+    """Print a query and its neighbors: reranker score (if any), cosine similarity, sentence."""
     lines = []
     for _, similarity, sentence, score in results:
         first = "" if score is None else f"  {score:.3f}"

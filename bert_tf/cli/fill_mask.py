@@ -1,6 +1,12 @@
-"""Predict [MASK] tokens with a pre-trained BERT, or score texts by pseudo-perplexity.
+r"""Predict [MASK] tokens with a pre-trained BERT, or compute the pseudo-perplexity of texts.
 
-echo "The capital of France is [MASK]." | bert-tf fill-mask --model=uncased_L-12_H-768_A-12
+    bert-tf fill-mask --model=uncased_L-12_H-768_A-12 \
+      --text="The capital of France is [MASK]."
+
+Score each line of a file:
+
+    bert-tf fill-mask --model=uncased_L-12_H-768_A-12 --input_file=texts.txt \
+      --perplexity --output_file=scores.tsv
 """
 
 import contextlib
@@ -18,20 +24,20 @@ pipelines.define_pipeline_flags()
 flags.DEFINE_multi_string(
     "text",
     [],
-    'Text with [MASK]; may be repeated. " ||| " separates the two texts of a pair. Without texts '
-    "and input_file, lines of standard input are read.",
+    'Text with [MASK]; may be repeated. " ||| " separates the texts of a pair. Default: lines of '
+    "standard input.",
 )
-flags.DEFINE_string("input_file", None, "Text file with one text per line, instead of --text.")
+flags.DEFINE_string("input_file", None, "Text file with one text per line.")
 flags.DEFINE_string(
     "output_file",
     None,
-    "File to write instead of printing: JSON lines, or a table with --perplexity.",
+    "File to write: JSON lines, or a table with perplexity. Default: results are printed.",
 )
-flags.DEFINE_integer("num_best", 5, "Number of tokens to return for each [MASK].", lower_bound=1)
+flags.DEFINE_integer("num_best", 5, "Number of predictions per [MASK].", lower_bound=1)
 flags.DEFINE_bool(
     "perplexity",
     False,
-    "Whether to compute the pseudo-perplexity of the texts, by masking each token in turn.",
+    "Whether to compute the pseudo-perplexity of the texts instead, masking each token in turn.",
 )
 
 
@@ -62,7 +68,7 @@ def main():
 
 
 def read_chunks():
-    """Yield iterables of texts; those of standard input as they arrive."""
+    """Yield iterables of texts; from standard input, as lines arrive."""
     if FLAGS.text:
         yield FLAGS.text
     elif FLAGS.input_file:
@@ -74,7 +80,7 @@ def read_chunks():
 
 
 def write_predictions(pipeline, chunks, write):
-    """Write the predictions for each text, as JSON with --output_file."""
+    """Write the predictions for each text; as JSON if --output_file is set."""
     for text in itertools.chain.from_iterable(map(pipeline.predict, chunks)):
         if FLAGS.output_file:
             write(json.dumps(as_json(text)) + "\n")
@@ -86,7 +92,6 @@ def write_predictions(pipeline, chunks, write):
 
 
 def as_json(predictions):
-    """Return the `MaskPredictions` of a text as a dict."""
     masked = [
         {"position": position, "best": [{"token": token, "probability": x} for token, x in best]}
         for position, best in zip(predictions.positions, predictions.best, strict=True)
@@ -95,7 +100,7 @@ def as_json(predictions):
 
 
 def write_scores(pipeline, chunks, write):
-    """Write a table of the scores of texts, and log the pseudo-perplexity of all tokens."""
+    """Write a table of scores, and log the pseudo-perplexity of all tokens."""
     num_tokens = total = 0
     write("line\ttokens\tlog_probability\tpseudo_perplexity\n")
     for score in itertools.chain.from_iterable(map(pipeline.score, chunks)):

@@ -1,4 +1,4 @@
-"""The flags that the fine-tuning scripts share, and their conversion to a `FineTuneConfig`."""
+"""Flags shared by the fine-tuning scripts, and their conversion to a `FineTuneConfig`."""
 
 from absl import flags
 
@@ -12,16 +12,16 @@ _DISTILLATION = ("teacher_dir", "teacher_weight", "teacher_temperature")
 
 
 def define_flags(config_class, can_distill=False):
-    """Define the flags of a script for the task of a `TaskConfig` class."""
-    define_options(config_class())
+    """Define the flags for the task of a `TaskConfig` class."""
     skip = () if can_distill else _DISTILLATION
     define_options(FineTuneConfig(), skip=("num_warmup_steps", *skip))
+    define_options(config_class())
     FLAGS.set_default("do_lower_case", config_class.do_lower_case)
     flags.mark_flag_as_required("output_dir")
 
 
 def fine_tune(task_name):
-    """Fine-tune a task, a key of `tasks.TASKS`, with the options of the flags."""
+    """Run `training.fine_tune` with the flags; `task_name` is a key of `tasks.TASKS`."""
     spec = bert_tf.tasks.TASKS[task_name]
     config = from_flags(FineTuneConfig(task=spec.config_class()))
     bert_tf.training.fine_tune(spec, config, command_line())

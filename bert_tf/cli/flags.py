@@ -6,18 +6,16 @@ Names, defaults and meanings are those of the 2018 release; the help of other fl
 
 import contextlib
 import dataclasses
-import importlib
 import os
 import re
 import shlex
-import signal
 import sys
 import typing
 
 from absl import app, flags, logging
 
 from bert_tf import console
-from bert_tf.cli import config_file
+from bert_tf.cli import config_file, tensorflow_start, usage
 from bert_tf.configs.model import ModelConfig
 from bert_tf.configs.options import Config
 from bert_tf.errors import Stopped, UserError, out_of_memory_errors, reason
@@ -28,8 +26,6 @@ FLAGS = flags.FLAGS
 # `--help` shows a script's own flags; shared ones count as its own.
 flags.disclaim_key_flags()
 
-# TensorFlow logs its build and its devices at every start; a user's own setting takes precedence.
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 
 
@@ -74,7 +70,9 @@ def run(main, needs_tensorflow=True, backends=("tensorflow",)):
                     raise UserError(
                         f"KERAS_BACKEND={backend}: expected {' or '.join(backends)}; unset it"
                     )
-                import_tensorflow()
+                tensorflow_start.import_tensorflow()
+                if backend == "tensorflow":
+                    tensorflow_start.warn_of_unused_gpu()
             with naming_flags(), console.closing_bars():
                 _check_remote_paths()
                 main()
@@ -92,6 +90,7 @@ def run(main, needs_tensorflow=True, backends=("tensorflow",)):
             sys.exit(130)
 
     config_file.define_flag(sys.argv[0])
+    usage.group("Other", "config")
     # absl would show TensorFlow's own log lines; --verbosity=0 does.
     FLAGS.verbosity = logging.WARNING
     app.run(guarded, flags_parser=_parse)
@@ -117,6 +116,8 @@ _ABSL_MESSAGES = (
 def _parse(argv):
     """Parse the flags as absl does, and report an error as every other one is."""
     try:
+        for name in {"help", "helpshort"} & set(FLAGS):
+            FLAGS[name].parse = _print_help
         known = [flag.name for flag in FLAGS.get_key_flags_for_module(argv[0])]
         return config_file.parse(argv, known)
     except SystemExit:  # after --help, for which absl has the status 1
@@ -129,47 +130,20 @@ def _parse(argv):
         sys.exit(1)
 
 
+def _print_help(argument):
+    """Print the help, unless the argument of --help is false, and exit."""
+    if FLAGS["help"].parser.parse(argument):
+        console.write(usage.describe(sys.argv[0]))
+        sys.exit(0)
+
+
 def _check_remote_paths():
     """Raise UserError for a flag with a path, such as `gs://`, that TensorFlow cannot access."""
-    for flag in (FLAGS[name] for name in FLAGS):
+    for flag in [FLAGS[name] for name in FLAGS]:  # the import of TensorFlow defines flags
         if flag.present:
             # A text may begin with "https://".
             is_path = flag.name not in ("text", "query")
             files.check_reachable(flag.value, flag.name, is_path)
-
-
-# What TensorFlow's C++ code prints before its logging is set up, at any TF_CPP_MIN_LOG_LEVEL
-# (tensorflow/tensorflow issue 100442): that it uses oneDNN, and that there is no GPU.
-_NOISE = re.compile(rb"I0000 |WARNING: All log messages before absl|E0000 .* cuInit: ")
-
-
-def import_tensorflow():
-    """Import TensorFlow and find its devices without these lines; other lines are printed."""
-    if os.environ["TF_CPP_MIN_LOG_LEVEL"] == "0" or not hasattr(os, "fork"):
-        return
-    if "tensorflow" in sys.modules:
-        return
-    reader, writer = os.pipe()
-    sys.stderr.flush()
-    # A process of its own also prints what is written before TensorFlow ends this one.
-    if not (child := os.fork()):
-        os.close(writer)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        with open(reader, "rb") as lines:
-            for line in lines:
-                if not _NOISE.match(line):
-                    os.write(2, line)
-        os._exit(0)
-    os.close(reader)
-    stderr = os.dup(2)
-    os.dup2(writer, 2)
-    os.close(writer)
-    try:
-        importlib.import_module("tensorflow").config.list_physical_devices()
-    finally:
-        os.dup2(stderr, 2)
-        os.close(stderr)
-        os.waitpid(child, 0)
 
 
 def define_options(config, only=None, skip=()):
@@ -200,6 +174,7 @@ def define_options(config, only=None, skip=()):
             define(name, default, help, metadata["minimum"], metadata["maximum"])
         else:
             flags.DEFINE_string(name, default, help)
+        usage.group(config.group_of(name), name)
 
 
 TOKENIZER_FLAGS = ("do_lower_case", "strip_accents", "tokenize_chinese_chars")

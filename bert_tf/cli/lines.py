@@ -1,7 +1,7 @@
 """Flags and loop of the commands that answer lines of text.
 
-Lines that are available at the same time are answered together; each answer is a line of JSON, in
-the order of the lines.
+Lines that are available at the same time are answered together. Each answer is a line of JSON, in
+the order of the input.
 """
 
 import itertools
@@ -21,34 +21,36 @@ FLAGS = flags.FLAGS
 
 flags.disclaim_key_flags()
 
-# Maximum number of lines that are sorted by length together.
+# Maximum number of lines to answer together, sorted by length.
 _CHUNK_SIZE = 2048
 
 
 def define_line_flags(batch_size=None):
-    """Define the flags of input lines and output answers; `batch_size` is its default."""
+    """Define the flags for input and output; `batch_size` is the default of --batch_size."""
     flags.DEFINE_string(
-        "input_file", None, "File of lines, or a table; standard input if not given."
+        "input_file",
+        None,
+        "Text file or table to answer. Default: standard input.",
     )
-    flags.DEFINE_string("output_file", None, "File of answers; standard output if not given.")
+    flags.DEFINE_string("output_file", None, "File for the answers. Default: standard output.")
     flags.DEFINE_list(
         "text_columns",
         None,
-        "Columns of a table for the texts, by name or by number from 0; those of the training, or "
-        "with the usual names, if not given.",
+        "Text columns of a table, by name or by number from 0. Default: the columns used for "
+        "training, else the usual names.",
     )
     flags.DEFINE_string(
         "delimiter",
         None,
-        "Character between the columns of a table: comma, semicolon, tab, pipe, or another "
-        "character; found if not given.",
+        "Delimiter of a table's columns: comma, semicolon, tab, pipe, or any other character. "
+        "Default: detected.",
     )
-    flags.DEFINE_bool("json", False, "Whether each line is a JSON object of inputs or columns.")
+    flags.DEFINE_bool("json", False, "Whether lines are JSON objects of inputs or columns.")
     flags.DEFINE_integer(
         "batch_size",
         batch_size,
-        "Maximum number of lines in a batch"
-        + ("." if batch_size else "; if not given 32 long lines to 256 short ones."),
+        "Maximum number of lines in a batch."
+        + ("" if batch_size else " Default: from 32 long lines to 256 short ones."),
         lower_bound=1,
     )
 
@@ -69,14 +71,16 @@ def check_line_flags():
 
 
 def answer_lines(predictor, title):
-    """Answer the lines that the flags name by a `serving.Predictor` or `serving.Client`.
+    """Answer the input that the flags specify.
 
-    A file that is a table is answered as a table; see `table_answers`.
+    Tables are answered as tables, see `table_answers`.
 
-    `title` describes the model in the prompt on a terminal.
+    Args:
+      predictor: a `serving.Predictor` or `serving.Client`.
+      title: description of the model, for the prompt on a terminal.
 
     Raises:
-      UserError: at the end, if lines were invalid; their answers describe the errors.
+      UserError: if lines were invalid, after all lines are answered.
     """
     if FLAGS.input_file and not FLAGS.json:
         columns = FLAGS.text_columns or ()
@@ -96,23 +100,23 @@ def answer_lines(predictor, title):
         num_invalid = _answer(predictor, chunks, console.write)
     if num_invalid:
         raise bert_tf.UserError(
-            f"{num_invalid} lines were invalid; the error of each is its answer"
+            f"{num_invalid} lines were invalid; their answers contain the errors"
         )
 
 
 def stdin_chunks(inputs, title):
     """Yield lists of the lines available on standard input, without waiting for more.
 
-    The prompt on a terminal has the `title` and the names of the `inputs` in a line.
+    On a terminal, print a prompt with the `title` and the names of the `inputs`.
     """
     if sys.stdin.isatty():
         names = " <tab> ".join(inputs)
-        console.error(f"{title}: type {names}, one line each; Ctrl-D ends")
+        console.error(f"{title}: type {names}, one per line; Ctrl-D to end")
     lines, errors, invalid_lines = queue.Queue(2 * _CHUNK_SIZE), [], []
 
     def read_all():
         try:
-            # A separate file object: at exit, Python would wait for the lock of sys.stdin.
+            # A separate file object, because Python waits for the lock of sys.stdin at exit.
             with open(sys.stdin.fileno(), "rb", buffering=0, closefd=False) as raw:
                 for number, line in enumerate(_raw_lines(raw), 1):
                     try:
@@ -129,7 +133,7 @@ def stdin_chunks(inputs, title):
     threading.Thread(target=read_all, daemon=True).start()
     for line in iter(lines.get, None):
         chunk = [line]
-        # The None of the end stays in the queue.
+        # The None at the end stays in the queue.
         while len(chunk) < _CHUNK_SIZE and not lines.empty() and lines.queue[0] is not None:
             chunk.append(lines.get())
         yield chunk

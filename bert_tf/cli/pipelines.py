@@ -1,10 +1,11 @@
-"""Flags that the scripts for `bert_tf.pipelines` share, and the arguments built from them."""
+"""Flags shared by the scripts for `bert_tf.pipelines`, and their conversion to arguments."""
 
 import dataclasses
 
 from absl import flags
 
 import bert_tf
+from bert_tf.cli import usage
 from bert_tf.cli.flags import define_options, from_flags
 from bert_tf.configs.model import ModelConfig
 from bert_tf.configs.train import DeviceConfig, TrainConfig
@@ -19,23 +20,21 @@ def define_pipeline_flags():
     define_options(ModelConfig())
     define_options(DeviceConfig())
     flags.DEFINE_integer(
-        "max_seq_length", 128, "Maximum number of tokens; longer texts are truncated."
+        "max_seq_length", 128, "Maximum sequence length; longer texts are truncated."
     )
     flags.DEFINE_integer("batch_size", 32, "Total batch size for predictions.", lower_bound=1)
     flags.DEFINE_enum(
         "dtype",
         "float32",
         ["float32", "bfloat16", "float16"],
-        "Data type of the computation. (bert_tf)",
+        "Compute dtype. (bert_tf)",
     )
+    usage.group("Sequences", "max_seq_length")
+    usage.group("Devices, speed and memory", "batch_size", "dtype")
 
 
 def model_files():
-    """Return the `checkpoints.PretrainedFiles` of the model that the flags name.
-
-    The configuration, vocabulary and casing default to those next to --init_checkpoint, or in the
-    folder --model.
-    """
+    """Return the `checkpoints.PretrainedFiles` for the flags of `ModelConfig`."""
     return bert_tf.checkpoints.resolve(
         from_flags(ModelConfig()),
         needs=("init_checkpoint", "bert_config_file", "vocab_file"),
@@ -44,7 +43,7 @@ def model_files():
 
 
 def pipeline_options():
-    """Return the flags for devices and batches as arguments of `TextPipeline.from_preset`."""
+    """Return the arguments of `TextPipeline.from_preset` for devices and batches."""
     if bert_tf.training.strategy.tf_config() > 1:
         raise bert_tf.UserError(bert_tf.pipelines.SINGLE_PROCESS_MESSAGE)
     device = from_flags(DeviceConfig())
@@ -59,7 +58,7 @@ def pipeline_options():
 
 
 def check_requires(flag, required):
-    """Raise UserError if a flag is given and none of the flags `required` has a value."""
+    """Raise UserError if a flag is given but none of the flags in `required` is set."""
     is_given = FLAGS[flag].present and FLAGS[flag].value is not False
     if is_given and not any(FLAGS[name].value for name in required):
         names = " or ".join(f"--{name}" for name in required)
@@ -67,7 +66,7 @@ def check_requires(flag, required):
 
 
 def parse_numbers(flag, number_type):
-    """Return the value of a list flag as a list of int or float, None if it is not given."""
+    """Return the value of a list flag as a list of numbers, None if it is not given."""
     values = FLAGS[flag].value
     if values is None:
         return None

@@ -1,14 +1,15 @@
-"""Answer lines of text with a model, in one process that stays up.
+r"""Answer lines of text with a model.
 
     echo "What a meal!" | bert-tf predict --model=/tmp/reviews
 
-A line is a text, or several inputs separated by tabs, or with --json an object of the inputs or of
-the columns of the training by name. Each answer is a line of JSON, in the order of the lines.
+A line has the model's inputs, separated by tabs. With --json, it is a JSON object whose keys are
+the inputs or the columns used for training. Each answer is a line of JSON, in the order of the
+input.
 
-    bert-tf predict --model=/tmp/reviews --input_file=new.csv --output_file=answers.csv
+    bert-tf predict --model=/tmp/reviews --input_file=new.csv \
+      --output_file=answers.csv
 
-A table (CSV, TSV, JSON, Parquet) is written with further columns: prediction and probabilities.
-The model may also be the folder of a run, a Hugging Face folder, or the name of a published model.
+For a table (CSV, TSV, JSON, Parquet), columns with predictions and probabilities are added.
 """
 
 from absl import flags
@@ -22,9 +23,8 @@ from bert_tf.configs.model import ModelConfig
 flags.DEFINE_string(
     "model",
     None,
-    "Folder written by export_model.py, of all versions (the newest is used) or of one; or the "
-    "folder of a run, a Hugging Face folder, the name of a published model, or "
-    "hf://OWNER/NAME[@REVISION], whose head determines the answers.",
+    "Folder written by export_model.py (the newest version is used), folder of a training run, "
+    "Hugging Face folder, name of a published model, or hf://OWNER/NAME[@REVISION].",
     required=True,
 )
 lines.define_line_flags()
@@ -36,7 +36,7 @@ def main():
 
 
 def load_predictor(model, batch_size):
-    """Return the `serving.Predictor` of an exported model, or a similar object for other models."""
+    """Return the `serving.Predictor` of an exported model, or a `ServablePredictor`."""
     metadata, model = bert_tf.checkpoints.metadata, bert_tf.checkpoints.local_folder(model)
     has_config = metadata.find_companion_file(model, metadata.CONFIG_FILES)
     is_other = has_config or model in bert_tf.checkpoints.MODELS

@@ -1,4 +1,4 @@
-"""Answer the rows of a table: the same with predictions out, or CSV for Excel."""
+"""Answer the rows of a table with a table of the same format; Excel becomes CSV."""
 
 import csv
 import io
@@ -11,21 +11,21 @@ from bert_tf.data import tables
 from bert_tf.errors import UserError
 from bert_tf.io import files
 
-# Files with these ends are tables even if no column of theirs is known.
+# Files with these extensions are tables even if their column names are unknown.
 _ENDINGS = (".csv", *tables.ENDINGS)
 
-# Inputs of one text, or of two, whose columns may have any of the usual names.
+# Inputs whose columns may have any of the usual names.
 _USUAL_INPUTS = (("text",), ("text_a", "text_b"))
 
 
 class Table(NamedTuple):
-    """A table that was read to be answered.
+    """A table to answer.
 
     Attributes:
       path, format: its file and `tables.TableFormat`.
-      names: the names of its columns, () without a header.
-      cells: list of the cells of each row.
-      rows: list of the inputs of each row, for a `serving.Predictor`.
+      names: the column names, () without a header.
+      cells: the cells of each row, a list of lists.
+      rows: the inputs of each row, a list of dicts for a `serving.Predictor`.
     """
 
     path: str
@@ -36,20 +36,20 @@ class Table(NamedTuple):
 
 
 def open_table(predictor, path, text_columns=(), delimiter=None):
-    """Read a file if it is a table whose columns are inputs of a model.
+    """Read a table with inputs of a model.
 
     Args:
       predictor: a `serving.Predictor` or `serving.Client`.
-      path: a text file that may have plain lines instead.
-      text_columns: the columns of the texts by name or by number from 0; if not given, those of the
-        training, else columns with the usual names.
+      path: a table or a text file of plain lines.
+      text_columns: text columns by name or by number from 0. They default to the columns used for
+        training, then to columns with the usual names.
       delimiter: see `tables.find_format`.
 
     Returns:
-      A `Table`, None for a file of plain lines.
+      A `Table`, or None for plain lines.
 
     Raises:
-      UserError: if a column is missing or a row cannot be used.
+      UserError: if a column is missing or a row is invalid.
     """
     from bert_tf.data.columns import Layout, find_columns
 
@@ -58,7 +58,7 @@ def open_table(predictor, path, text_columns=(), delimiter=None):
     is_given = bool(text_columns or delimiter)
     if "endings" in inputs:
         if is_given:
-            raise UserError("`text_columns`: the model takes endings, which need `json`")
+            raise UserError("`text_columns`: the model takes endings, which require `json`")
         return None
     metadata = predictor.metadata
     remembered = metadata.get("columns", {})
@@ -119,7 +119,7 @@ def _raise(path, table_format, number, row, problem):
 
 
 def _has_columns(names, inputs, layout):
-    """Return whether a first row has the columns of the texts, rather than being plain text."""
+    """Return whether the first row names the text columns, rather than being plain text."""
     from bert_tf.data.columns import TEXT_A, TEXT_B
 
     lowered = {name.lower() for name in names}
@@ -133,13 +133,12 @@ def _has_columns(names, inputs, layout):
 
 
 def _inputs(inputs, positions, columns, layout, row, metadata):
-    """Return the inputs of a row by name."""
     from bert_tf.data.columns import read_number
 
     def text(position, name):
         if position >= len(row):
             raise ValueError(
-                f"{name} is expected in column {position + 1}, but the row has {len(row)}"
+                f"expected {name} in column {position + 1}, but the row has {len(row)} columns"
             )
         return tables.as_text(row[position])
 
@@ -159,16 +158,16 @@ def _inputs(inputs, positions, columns, layout, row, metadata):
 
 
 def answer_table(predictor, table, output_file, write):
-    """Write a table of the same kind, with the predictions in further columns.
+    """Write a table in the same format, with columns of predictions added.
 
     Args:
       predictor: a `serving.Predictor` or `serving.Client`.
       table: the `Table`.
       output_file: path of the new table, None to call `write` with its text.
-      write: function of a text.
+      write: function that takes a str.
 
     Raises:
-      UserError: if the table cannot be written as text, or already has such a column.
+      UserError: if a Parquet table has no `output_file`, or a new column already exists.
     """
     kind = table.format.kind
     if kind == "parquet" and not output_file:
@@ -182,7 +181,7 @@ def answer_table(predictor, table, output_file, write):
     if taken := [name for name in added[0] if name in table.names]:
         raise UserError(f"{table.path} already has a column {taken[0]!r}; rename it")
     if not table.names:
-        console.info("%s has no header; columns added: %s", table.path, ", ".join(added[0]))
+        console.info("%s has no header; added columns: %s", table.path, ", ".join(added[0]))
     if kind == "parquet":
         _write_parquet(table, added, output_file)
     elif output_file:
@@ -192,18 +191,18 @@ def answer_table(predictor, table, output_file, write):
 
 
 def _check_output(table, output_file):
-    """Raise UserError if the end of a name promises another kind of file."""
+    """Raise UserError if the extension belongs to a different format."""
     ending = os.path.splitext(output_file or "")[1].lower()
     kinds = {".csv": "delimited", ".tsv": "delimited", ".gz": "gzip", **tables.ENDINGS}
     if kinds.get(ending, table.format.kind) != table.format.kind:
         raise UserError(
-            f"`output_file`: the answers to {table.path} are {table.format}; use a name that does "
-            f"not end in {ending}"
+            f"`output_file`: the answers to {table.path} are {table.format}; use an extension "
+            f"other than {ending}"
         )
 
 
 def _flat(row, separator, to_text):
-    """Return a row with a column for each probability, and nested values as text."""
+    """Return the answer with a column for each probability, and nested values as text."""
     flat = {}
     for name, value in row.items():
         if name == "probabilities" and isinstance(value, dict):
@@ -228,7 +227,7 @@ def _as_text(table, added):
         if kind == "json":
             return "[\n" + ",\n".join(lines) + "\n]\n"
         return "".join(f"{line}\n" for line in lines)
-    # Rows may lack empty cells at their end.
+    # Rows may lack trailing empty cells.
     width = max(len(table.names), *map(len, table.cells))
     rows = [[*table.names, *[""] * (width - len(table.names)), *added[0]]] if table.names else []
     for cells, more in zip(table.cells, added, strict=True):

@@ -1,6 +1,12 @@
-"""Put words into the [unusedN] slots of a vocabulary; all ids stay the same.
+r"""Add words to a vocabulary in its [unusedN] slots, so that no id changes.
 
-bert-tf vocab add --vocab_file=vocab.txt --words_file=words.txt --output_file=my_vocab.txt
+    bert-tf vocab add --vocab_file=vocab.txt --words_file=words.txt \
+      --output_file=my_vocab.txt
+
+The vocabulary of a cased model:
+
+    bert-tf vocab add --vocab_file=cased_L-12_H-768_A-12/vocab.txt \
+      --words_file=words.txt --output_file=my_vocab.txt --nodo_lower_case
 """
 
 import os
@@ -11,10 +17,10 @@ import bert_tf
 
 FLAGS = flags.FLAGS
 
-flags.DEFINE_string("vocab_file", None, "The vocabulary file to start from.")
+flags.DEFINE_string("vocab_file", None, "Vocabulary file to read.")
 flags.DEFINE_string("words_file", None, "Text file with the words to add, one per line.")
-flags.DEFINE_string("output_file", None, "The vocabulary file to write.")
-flags.DEFINE_bool("do_lower_case", True, "Whether the model lower-cases its text (uncased models).")
+flags.DEFINE_string("output_file", None, "Vocabulary file to write.")
+flags.DEFINE_bool("do_lower_case", True, "Whether the model is uncased.")
 flags.mark_flags_as_required(["vocab_file", "words_file", "output_file"])
 
 NEEDS_TENSORFLOW = False

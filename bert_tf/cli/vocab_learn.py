@@ -1,6 +1,12 @@
-"""Learn a WordPiece vocabulary from plain text, for a model trained from scratch.
+r"""Learn a WordPiece vocabulary from text, to train a model from scratch.
 
-bert-tf vocab learn --input_file='corpus/*.txt' --vocab_file=vocab.txt --vocab_size=32000
+    bert-tf vocab learn --input_file='corpus/*.txt' --vocab_file=vocab.txt \
+      --vocab_size=32000
+
+A cased vocabulary, of pieces that occur at least ten times:
+
+    bert-tf vocab learn --input_file='corpus/*.txt' --vocab_file=cased.txt \
+      --nodo_lower_case --min_count=10
 """
 
 import os
@@ -12,12 +18,12 @@ import bert_tf
 FLAGS = flags.FLAGS
 
 flags.DEFINE_string("input_file", None, "Text files: paths or globs, separated by commas.")
-flags.DEFINE_string("vocab_file", None, "The vocabulary file to write, one piece per line.")
-flags.DEFINE_integer("vocab_size", 30522, "Number of pieces to learn.")
-flags.DEFINE_bool("do_lower_case", True, "Whether to lower-case the text, as in uncased models.")
-flags.DEFINE_integer("min_count", 2, "How often a piece must occur in the text.", lower_bound=1)
+flags.DEFINE_string("vocab_file", None, "Vocabulary file to write, with one piece per line.")
+flags.DEFINE_integer("vocab_size", 30522, "Size of the vocabulary.")
+flags.DEFINE_bool("do_lower_case", True, "Whether to lower case the text, for an uncased model.")
+flags.DEFINE_integer("min_count", 2, "Minimum number of occurrences of a piece.", lower_bound=1)
 flags.DEFINE_integer(
-    "num_unused", 99, "Number of [unusedN] slots for words to be added later.", lower_bound=0
+    "num_unused", 99, "Number of [unusedN] slots for adding words later.", lower_bound=0
 )
 flags.mark_flags_as_required(["input_file", "vocab_file"])
 

@@ -1,6 +1,6 @@
-"""The configuration of every command, as dataclasses; nothing here needs TensorFlow.
+"""Configurations of all commands, as dataclasses that do not need TensorFlow.
 
-The configuration of a task is in its folder, `tasks/<task>/config.py`.
+Each task defines its own configuration in `tasks/<task>/config.py`.
 """
 
 from bert_tf.configs.export import ExportConfig, ServingConfig

@@ -8,50 +8,52 @@ from bert_tf.configs.options import Config, option
 
 @dataclasses.dataclass(frozen=True)
 class ServingConfig(Config):
-    """How a model of any task is exported.
+    """How a model is exported, for all tasks.
 
-    From Python, a `dtype` of None leaves the model as it is. `skip_padding` (see `TokenLayout`) is
-    off by default with `sequence_buckets`, which are for devices and compilers that need few
-    shapes, and for ids, since converters may lack the operations. A task whose answers depend on
-    the outputs for padding needs False.
+    In Python, `dtype=None` keeps the model's dtypes. By default, `skip_padding` (see `TokenLayout`)
+    is off with `sequence_buckets`, which are meant for devices and compilers that need few shapes,
+    and with `inputs="ids"`, because model converters may lack the operations. It must be False for
+    a task whose answers depend on the outputs at padding.
     """
+
+    GROUP = "Serving"
 
     inputs: str = option(
         "text",
-        "text takes strings, and ids by a second signature, and needs tensorflow-text; ids takes "
-        "ids and needs only TensorFlow.",
+        "Inputs of the model. text: strings, or ids in a second signature; requires "
+        "tensorflow-text. ids: token ids; requires only TensorFlow.",
         choices=("text", "ids"),
     )
     sequence_buckets: tuple[int, ...] = option(
         (),
-        "Lengths to pad sequences to, such as 32,64,128; the longest of a batch if not given.",
+        "Sequence lengths to pad to, such as 32,64,128. Default: the longest sequence of a batch.",
     )
     weights: str | None = option(
         None,
-        "Type to store the weights in, that of dtype if not given; bfloat16 and int8 make the "
-        "files half and a quarter as large.",
+        "Storage dtype of the weights. bfloat16 halves the file size and int8 quarters it. "
+        "Default: dtype.",
         choices=("float32", "bfloat16", "int8"),
     )
     dtype: str | None = option(
         "float32",
-        "Type to compute in; bfloat16 is faster on CPUs that have instructions for it.",
+        "Compute dtype. bfloat16 is faster on CPUs with bfloat16 instructions.",
         choices=("float32", "bfloat16", "float16"),
     )
     skip_padding: bool | None = option(
         None,
-        "Whether to compute only tokens, not padding; if not given, for models that take text and "
-        "have no sequence_buckets. XLA, TPUs and converters need models that compute padding.",
+        "Whether to skip computation on padding. XLA, TPUs and model converters do not support "
+        "it. Default: true for text inputs without sequence_buckets.",
     )
-    warm_up: bool = option(True, "Whether to write requests for TF Serving to warm up with.")
+    warm_up: bool = option(True, "Whether to write warm-up requests for TF Serving.")
 
     @property
     def stored_type(self):
-        """The type that the weights are stored in."""
+        """Storage dtype of the weights."""
         return self.weights or self.dtype or "float32"
 
     @property
     def computes_padding(self):
-        """Whether padding is computed."""
+        """The opposite of `skip_padding`, with its default resolved."""
         if self.skip_padding is None:
             return self.inputs != "text" or bool(self.sequence_buckets)
         return not self.skip_padding
@@ -59,38 +61,42 @@ class ServingConfig(Config):
 
 @dataclasses.dataclass(frozen=True)
 class ExportConfig(Config):
-    """What export_model.py exports, and where to, apart from the name of the task."""
+    """The model to export and its destination. The task is a flag of export_model.py."""
+
+    GROUP = "Run"
+    GROUPS = (
+        ("Model", "model_dir checkpoint"),
+        ("Task", "labels max_seq_length num_texts version_2_with_negative num_best"),
+    )
 
     export_dir: str = option(
-        None, "Folder of the model's versions; a numbered folder is created in it."
+        None, "Folder for all versions of the model; each is a numbered subfolder."
     )
     model_dir: str | None = option(
-        None, "output_dir of the script that trained the model, or a Hugging Face folder."
+        None, "output_dir of the run that trained the model, or a Hugging Face folder."
     )
     checkpoint: str | None = option(
-        None, "A checkpoint of that run, the newest in model_dir if not given."
+        None, "Checkpoint of the run in model_dir. Default: the newest."
     )
     labels: tuple[str, ...] = option(
-        (), "Without model_dir: labels, if no file next to it has them."
+        (), "Without model_dir: labels of the model. Default: read next to the checkpoint."
     )
     max_seq_length: int | None = option(
         None,
-        "Without model_dir: longest sequence in tokens; if not given 128, or 384 for "
-        "question_answering, or the most that the model supports.",
+        "Without model_dir: maximum sequence length. Default: 128, or 384 for "
+        "question_answering, but at most what the model supports.",
         minimum=1,
     )
     num_texts: int = option(
         1,
-        "For classification, multi_label and regression: 2 for pairs of texts.",
+        "For classification, multi_label and regression: number of input texts.",
         minimum=1,
         maximum=2,
     )
     version_2_with_negative: bool = option(
-        False, "For question_answering: whether there may be no answer."
+        False, "For question_answering: whether some questions have no answer."
     )
-    num_best: int = option(5, "For fill_mask: number of words for each mask.", minimum=1)
-    version: int | None = option(
-        None, "Number of the version, the next free one if not given.", minimum=0
-    )
+    num_best: int = option(5, "For fill_mask: number of predictions per mask.", minimum=1)
+    version: int | None = option(None, "Version number. Default: the next free one.", minimum=0)
     model: ModelConfig = dataclasses.field(default_factory=ModelConfig)
     serving: ServingConfig = dataclasses.field(default_factory=ServingConfig)

@@ -1,4 +1,4 @@
-"""`BertConfig`: the hyperparameters in the release's `bert_config.json`; and `ModelConfig`."""
+"""`BertConfig`, the model's hyperparameters, and `ModelConfig`, the files to load it from."""
 
 import copy
 import dataclasses
@@ -23,14 +23,14 @@ LAYER_COMBINATIONS = (
 
 LAYER_NORM_EPS = 1e-12
 
-# A Hugging Face config.json is recognized by its "model_type". There, activations have these names:
+# From the names of activations in a Hugging Face config.json.
 _HUGGING_FACE_ACTIVATIONS = {
     "gelu": "gelu_erf",
     "gelu_new": "gelu",
     "gelu_pytorch_tanh": "gelu",
     **{name: name for name in ("relu", "tanh", "linear")},
 }
-# Keys about how a folder was written or is run, not about the model.
+# Keys that do not describe the architecture, or whose value is checked and then dropped.
 _HUGGING_FACE_ONLY = (
     "_name_or_path",
     "_num_labels",
@@ -54,7 +54,7 @@ _POSITIVE = (
     "max_position_embeddings",
     "type_vocab_size",
 )
-# No machine can hold a larger model; the sizes are a mistake.
+# An upper bound that catches typing errors.
 _MAX_WEIGHTS = 10**11
 _MAX_INTEGER = 2**31 - 1
 _PROBABILITIES = ("hidden_dropout_prob", "attention_probs_dropout_prob")
@@ -63,31 +63,32 @@ _PROBABILITIES = ("hidden_dropout_prob", "attention_probs_dropout_prob")
 class BertConfig:
     """Hyperparameters of a BERT model.
 
-    Unknown keys of the JSON ("directionality", "pooler_fc_size", ...) are kept and written back.
+    Unknown JSON keys ("directionality", "pooler_fc_size", ...) are preserved.
 
     >>> config = BertConfig(vocab_size=30522, num_hidden_layers=6)
     >>> config = BertConfig.from_json_file("bert_config.json")
 
-    The defaults are those of the release (BERT-Base).
+    The defaults match the release (BERT-Base).
 
     Args:
-      vocab_size: V, number of rows of the word-embedding table.
+      vocab_size: V, size of the vocabulary.
       hidden_size: H, width of the encoder layers.
       num_hidden_layers: number of transformer layers.
       num_attention_heads: N, number of attention heads; must divide H.
       intermediate_size: width of the feed-forward layers.
       hidden_act: "gelu" (tanh approximation, as in the release), "gelu_erf" (exact, as in Hugging
         Face), "relu", "tanh" or "linear".
-      hidden_dropout_prob: dropout rate of the embeddings and of the output of each sublayer.
+      hidden_dropout_prob: dropout rate of the embeddings and the sublayer outputs.
       attention_probs_dropout_prob: dropout rate of the attention probabilities.
       max_position_embeddings: maximum sequence length.
       type_vocab_size: number of segment ids.
       initializer_range: standard deviation of the truncated normal initializer.
       layer_norm_eps: added to the variance in layer normalization; 1e-12 in the release.
-      embedding_size: E, width of the embeddings, which a dense layer projects to H; None for H.
-      has_segment_embeddings: whether segment ids are embedded; if not, they have no effect.
-      pooler_act: activation of the pooler, one of those of `hidden_act`; "tanh" in the release.
-      **other: any other keys, kept unchanged.
+      embedding_size: E, width of the embeddings; if it differs from H, a dense layer projects them
+        to H. None means H.
+      has_segment_embeddings: whether the model uses segment ids.
+      pooler_act: activation of the pooler, with the choices of `hidden_act`; "tanh" in the release.
+      **other: unknown keys, preserved in `to_dict`.
     """
 
     def __init__(
@@ -109,7 +110,7 @@ class BertConfig:
         pooler_act: str = "tanh",
         **other: Any,
     ):
-        """Create a config; raise UserError if a value is invalid."""
+        """Raise UserError if a value is invalid."""
         self.vocab_size = vocab_size
         self.hidden_size = hidden_size
         self.num_hidden_layers = num_hidden_layers
@@ -160,7 +161,7 @@ class BertConfig:
             )
         if self._count_weights() > _MAX_WEIGHTS:
             raise UserError(
-                f"a model of these sizes has {self._count_weights():.3g} weights, expected at most "
+                f"a model of this size has {self._count_weights():.3g} weights, expected at most "
                 f"{_MAX_WEIGHTS:.0e}: vocab_size {self.vocab_size}, hidden_size "
                 f"{self.hidden_size}, num_hidden_layers {self.num_hidden_layers}, "
                 f"intermediate_size {self.intermediate_size}, max_position_embeddings "
@@ -168,25 +169,27 @@ class BertConfig:
             )
 
     def _count_weights(self):
-        """Return the number of weights in the embedding tables and the kernels of the encoder."""
+        """Return the number of weights in the embedding tables and the encoder's kernels."""
         rows = self.vocab_size + self.max_position_embeddings + self.type_vocab_size
         columns = 4 * self.hidden_size + 2 * self.intermediate_size
         return self.hidden_size * (rows + self.num_hidden_layers * columns)
 
     def check_num_texts(self, number: int) -> None:
-        """Raise UserError if sequences of this many texts need more segment ids than there are."""
+        """Raise UserError if the model has fewer segment ids than `number` texts need."""
         if self.has_segment_embeddings and number > self.type_vocab_size:
             raise UserError(
-                f"the model has {self.type_vocab_size} segment id (`type_vocab_size`), so it reads "
-                "single texts only; expected at least 2 for pairs of texts"
+                f"the model has {self.type_vocab_size} segment id (`type_vocab_size`) and supports "
+                "single texts only; pairs of texts require 2"
             )
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "BertConfig":
         """Return the config for a parsed `bert_config.json` or Hugging Face `config.json`.
 
-        A Hugging Face config is recognized by its "model_type"; its "gelu" is "gelu_erf" here. A
-        UserError is raised if the values are invalid or those of a model that is not supported.
+        A Hugging Face config is recognized by its "model_type". Its "gelu" becomes "gelu_erf".
+
+        Raises:
+          UserError: if a value is invalid or the architecture is not supported.
         """
         if not isinstance(values, dict) or "vocab_size" not in values:
             raise UserError('expected a BERT config, a JSON object with at least "vocab_size"')
@@ -195,11 +198,11 @@ class BertConfig:
         try:
             return cls(**values)
         except TypeError:  # a key such as "self"
-            raise UserError("a key of the BERT config is the name of an argument") from None
+            raise UserError('the BERT config has a reserved key, such as "self"') from None
 
     @classmethod
     def from_json_file(cls, path: str) -> "BertConfig":
-        """Read a `bert_config.json`; a UserError names the file and the error in it."""
+        """Read a `bert_config.json` or Hugging Face `config.json`; see `from_dict`."""
         values = json_files.read(path)
         try:
             return cls.from_dict(values)
@@ -207,19 +210,19 @@ class BertConfig:
             raise UserError(f"{path}: {error}") from None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the values of the JSON file, including unknown keys."""
+        """Return the values for the JSON file, including unknown keys."""
         values = copy.deepcopy(self.__dict__)
         for key, default in self._defaults_of_bert().items():
             if values[key] == default:
-                del values[key]  # the release's files do not have it
+                del values[key]  # not in the release's files
         return {**values.pop("other"), **values}
 
     def _defaults_of_bert(self):
-        """Return the values that the release's code assumes."""
+        """Return the values that are hard-coded in the release."""
         return {"layer_norm_eps": LAYER_NORM_EPS, **self._architecture_of_bert()}
 
     def _architecture_of_bert(self):
-        """Return the values that are fixed in any code for BERT."""
+        """Return the values that make the architecture BERT."""
         return {
             "embedding_size": self.hidden_size,
             "has_segment_embeddings": True,
@@ -227,24 +230,24 @@ class BertConfig:
         }
 
     def differences_from_bert(self) -> str:
-        """Return the values of a different architecture than BERT as text, "" if it is BERT."""
+        """Describe how the architecture differs from BERT; "" if it does not."""
         values = self._architecture_of_bert()
         return ", ".join(
             f"{key}={getattr(self, key)}" for key in values if getattr(self, key) != values[key]
         )
 
     def to_hugging_face(self) -> dict[str, Any]:
-        """Return the values of a Hugging Face `config.json` of BERT, without "architectures".
+        """Return the values for a Hugging Face `config.json`, without "architectures".
 
         Raises:
-          UserError: if the architecture is a different one.
+          UserError: if the architecture is not BERT.
         """
         if difference := self.differences_from_bert():
             raise UserError(
-                f"a model with {difference} is not BERT, so it cannot be written for transformers"
+                f"a model with {difference} is not BERT; it cannot be saved for transformers"
             )
         names = {name: their_name for their_name, name in _HUGGING_FACE_ACTIVATIONS.items()}
-        # Of the two names of the tanh approximation, every version of transformers knows this one.
+        # Unlike "gelu_pytorch_tanh", all versions of transformers support this name.
         names["gelu"] = "gelu_new"
         return {
             **self.to_dict(),
@@ -255,7 +258,7 @@ class BertConfig:
         }
 
     def to_json_string(self) -> str:
-        """Return the JSON text in the release's form: indented by 2, sorted keys, final newline."""
+        """Return JSON in the release's format: indented by 2, sorted keys, final newline."""
         return json.dumps(self.to_dict(), indent=2, sort_keys=True) + "\n"
 
     def __eq__(self, other):
@@ -290,39 +293,40 @@ def _from_hugging_face(values):
 class ModelConfig(Config):
     """The files of a pre-trained model."""
 
+    GROUP = "Model"
+
     model: str | None = option(
         None,
-        "A folder of the release, of Hugging Face or of a training run; a model of the 2018 "
-        "release by name, such as uncased_L-12_H-768_A-12; or hf://OWNER/NAME[@REVISION] on the "
-        "Hugging Face hub. Provides bert_config_file, init_checkpoint, vocab_file and "
-        "do_lower_case if not given. (bert_tf)",
+        "Pre-trained model: the name of a release model, such as uncased_L-12_H-768_A-12, a folder "
+        "(release, Hugging Face or training run), or hf://OWNER/NAME[@REVISION]. Sets the defaults "
+        "of bert_config_file, init_checkpoint, vocab_file and do_lower_case. (bert_tf)",
     )
     bert_config_file: str | None = option(
         None,
-        "JSON file with the sizes of the BERT model; the one next to init_checkpoint if not given.",
+        "JSON file with the architecture of the BERT model. Default: the file next to "
+        "init_checkpoint.",
     )
     init_checkpoint: str | None = option(
         None,
-        "Checkpoint to start from (usually a pre-trained BERT model). Not read when output_dir "
-        "already has a checkpoint: then that run is resumed.",
+        "Initial checkpoint, usually a pre-trained BERT model. Ignored if output_dir already has a "
+        "checkpoint, from which training resumes.",
     )
     vocab_file: str | None = option(
         None,
-        "The vocabulary that the BERT model was trained on, or a tokenizer.json; the one next to "
-        "init_checkpoint if not given.",
+        "Vocabulary of the BERT model: vocab.txt or tokenizer.json. Default: the file next to "
+        "init_checkpoint.",
     )
     do_lower_case: bool | None = option(
         True,
-        "Whether to lower case the text: True for uncased models, False for cased ones.",
+        "Whether to lower case the text: true for uncased models, false for cased models.",
         saved=True,
     )
     strip_accents: bool | None = option(
         None,
-        "Whether to strip accents; if not given, as in the files of the model, else as "
-        "do_lower_case. (bert_tf)",
+        "Whether to strip accents. Default: the model's setting, else do_lower_case. (bert_tf)",
     )
     tokenize_chinese_chars: bool | None = option(
         None,
-        "Whether each Chinese character is a word; if not given, as in the files of the model, "
-        "else true. (bert_tf)",
+        "Whether to split Chinese text into characters. Default: the model's setting, else true. "
+        "(bert_tf)",
     )

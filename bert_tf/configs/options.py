@@ -1,12 +1,11 @@
-"""Configurations as dataclasses of options, each declared once.
+"""Configurations as dataclasses whose options are declared once.
 
-From an option come its check, its flag, its place in the JSON file next to the weights, the check
-of a resumed run and a line in the docstring of its class. Nothing here needs TensorFlow.
+The declaration of an option defines its validation, flag, JSON entry, resume check and docstring.
 
 >>> @dataclasses.dataclass(frozen=True)
 ... class WindowConfig(Config):
-...     "How texts are split."
-...     doc_stride: int = option(128, "Tokens between two windows.", minimum=1, saved=True)
+...     "How to split long texts into windows."
+...     doc_stride: int = option(128, "Stride between windows, in tokens.", minimum=1, saved=True)
 """
 
 import copy
@@ -15,7 +14,7 @@ import functools
 import os
 import textwrap
 import typing
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from bert_tf.errors import UserError, shown
 from bert_tf.io import json_files
@@ -28,18 +27,17 @@ def option(
     """Declare an option of a `Config`.
 
     Args:
-      default: the default. None means "not given": something else decides.
-      help: what the option does, one or two sentences; None for a value that has no flag.
+      default: the default. None means "not given": the value is determined elsewhere.
+      help: one or two sentences for `--help` and the docstring; None for a value without a flag.
       choices: the valid values.
       minimum: the smallest valid number.
       maximum: the largest valid number.
-      saved: whether the value is saved next to the weights. The attribute is then None if the
-        option is not given, until `Config.resolve` takes it from a saved config, else the default.
-      fixed: whether a resumed run must have the same value.
-      inferred: whether the value is inferred from the data if it is not given, so that `resolve`
-        leaves it alone.
+      saved: whether the value is saved with the weights. If it is not given, the attribute is None
+        until `Config.resolve` sets it to the saved value or the default.
+      fixed: whether a resumed run must use the same value.
+      inferred: whether the value is inferred from the data if it is not given. `resolve` skips it.
       requires: the name of an option without which this one has no effect, or a tuple of its name
-        and the values that it must have.
+        and the values that enable this one.
     """
     return dataclasses.field(
         default=None if saved and help and not inferred else default,
@@ -58,7 +56,7 @@ def option(
 
 
 def fact(default, **properties):
-    """Declare a value that is not an option, but follows from data or files; see `option`."""
+    """Declare a value without a flag that follows from data or files; see `option`."""
     return option(default, None, **properties)
 
 
@@ -69,7 +67,11 @@ def _hints(cls):
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """Base of the configurations, which are frozen dataclasses of `option`s and other configs."""
+    """Base class of configurations: frozen dataclasses of `option`s and nested configs."""
+
+    # The title of the options in `--help`, and (title, names of options) of others.
+    GROUP: ClassVar[str] = "Data"
+    GROUPS: ClassVar[tuple] = ()
 
     def __init_subclass__(cls):
         """Add the help of each option to the docstring."""
@@ -81,7 +83,7 @@ class Config:
                 continue
             text = field.metadata.get("help")
             if text is None and field.default_factory is not dataclasses.MISSING:
-                text = f"a `{getattr(cls.__annotations__.get(name), '__name__', 'Config')}`."
+                text = f"see `{getattr(cls.__annotations__.get(name), '__name__', 'Config')}`."
             if text:
                 text = f"{name}: {text}"
                 lines += textwrap.wrap(text, 90, initial_indent="  ", subsequent_indent="    ")
@@ -89,7 +91,7 @@ class Config:
             cls.__doc__ += "\n\nAttributes:\n" + "\n".join(lines) + "\n"
 
     def __post_init__(self):
-        """Convert paths to strings, lists to tuples, and scalars of NumPy to those of Python."""
+        """Convert paths to str, lists to tuples and NumPy scalars to Python numbers."""
         for name in (field.name for field in dataclasses.fields(self)):
             value = getattr(self, name)
             if isinstance(value, os.PathLike):
@@ -101,18 +103,16 @@ class Config:
             object.__setattr__(self, name, value)
 
     def validate(self):
-        """Check the types, choices and bounds of all values, and the options that others require.
-
-        Returns self.
+        """Check types, choices, bounds and `requires` of all options; return self.
 
         Raises:
-          UserError: naming the first invalid option.
+          UserError: if an option is invalid; names the first one.
         """
         for field in dataclasses.fields(self):
             name, value = field.name, getattr(self, field.name)
             hint = _hint(type(self), field)
             if value is None and field.default is None:
-                # An option that is not given. Without "| None" it must be.
+                # Options without "| None" are required.
                 if field.metadata.get("default", "") is None and type(None) not in (
                     typing.get_args(_hints(type(self))[name])
                 ):
@@ -124,7 +124,7 @@ class Config:
                 raise UserError(f"`{name}={text}`: expected {json_files.describe(hint)}")
             elif not all(map(_is_valid_text, value if type(value) is tuple else [value])):
                 raise UserError(
-                    f"`{name}={shown(value)}`: null characters and lone surrogates are not valid"
+                    f"`{name}={shown(value)}`: null characters and lone surrogates are not allowed"
                 )
             elif isinstance(value, Config):
                 value.validate()
@@ -140,8 +140,14 @@ class Config:
         """Return whether an option differs from its default."""
         return getattr(self, name) != self.__dataclass_fields__[name].default
 
+    @classmethod
+    def group_of(cls, name: str) -> str:
+        """Return the title of an option in `--help`."""
+        groups = [x for base in cls.__mro__ for x in vars(base).get("GROUPS", ())]
+        return next((title for title, names in groups if name in names.split()), cls.GROUP)
+
     def _applies(self, field, is_unknown=False):
-        """Return whether an option has an effect; `is_unknown` if that cannot be known yet."""
+        """Return whether an option has an effect; `is_unknown` if it is not decided yet."""
         if not (requires := field.metadata.get("requires")):
             return True
         name, *values = requires
@@ -152,17 +158,18 @@ class Config:
 
     @classmethod
     def saved_options(cls) -> list[str]:
-        """Return the names of the options that `resolve` completes."""
+        """Return the names of the options that `resolve` sets."""
         fields = ((x.name, x.metadata) for x in dataclasses.fields(cls))
         return [name for name, x in fields if x.get("saved") and x["help"] and not x["inferred"]]
 
     def resolve(self, stored=None):
-        """Return the config with the saved options that are not given, where they have an effect.
+        """Return a copy in which saved options that are not given are set, if they have an effect.
 
-        They are taken from `stored`, the config of a trained model, else they have their defaults.
+        Values come from `stored`, the config of a trained model, if it has them, else from the
+        defaults.
         """
         config = copy.copy(self)
-        for name in self.saved_options():  # those that others require come first
+        for name in self.saved_options():  # an option comes after the one that it requires
             field = self.__dataclass_fields__[name]
             if getattr(config, name) is None and config._applies(field):
                 value = getattr(stored, name, None)
@@ -171,7 +178,7 @@ class Config:
         return config
 
     def to_json(self) -> dict[str, Any]:
-        """Return the saved values by name, as JSON has them."""
+        """Return the saved values as a dict for JSON."""
         return {
             field.name: _to_plain(getattr(self, field.name))
             for field in dataclasses.fields(self)
@@ -179,7 +186,7 @@ class Config:
         }
 
     def to_flags(self) -> dict[str, Any]:
-        """Return the values of the options that have an effect, as `--config` reads them."""
+        """Return the options that have an effect, as a dict in the format of `--config`."""
         values: dict[str, Any] = {}
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
@@ -191,10 +198,10 @@ class Config:
 
     @classmethod
     def from_json(cls, values, **others):
-        """Return the config with the values of a JSON file, and `others` of its attributes.
+        """Return the config for the values of a JSON file; `others` are further attributes.
 
         Raises:
-          UserError: naming the first value that is missing or not valid.
+          UserError: if a value is missing or invalid; names the first one.
         """
         hints = {}
         for field in dataclasses.fields(cls):
@@ -207,24 +214,23 @@ class Config:
         return cls(**others, **read)
 
     def fixed_values(self) -> dict[str, Any]:
-        """Return the values that a resumed run must not change, by name."""
+        """Return the values that a resumed run must not change, as a dict."""
         fields = dataclasses.fields(self)
         return {x.name: getattr(self, x.name) for x in fields if x.metadata.get("fixed")}
 
 
 def _is_valid_text(value):
-    """Return whether a str can be a path or be written to a file; True for other values."""
+    """Return False for strings that can be neither a path nor written to a file."""
     if not isinstance(value, str):
         return True
     try:
-        value.encode("utf-8", "surrogateescape")  # as paths of the system that are not UTF-8
+        value.encode("utf-8", "surrogateescape")  # Python's encoding of paths that are not UTF-8
     except UnicodeEncodeError:
         return False
     return "\0" not in value
 
 
 def _hint(cls, field):
-    """Return the annotation of a field with its limits."""
     values = [field.metadata.get(name) for name in ("minimum", "maximum", "choices")]
     hint = _hints(cls)[field.name]
     return (
@@ -241,7 +247,7 @@ def _to_plain(value):
 
 
 def _from_plain(value, hint):
-    """Return a value of a JSON file, which is valid for an annotation, as Python has it."""
+    """Convert a valid value of a JSON file to the type of its annotation."""
     if value is None:
         return None
     arguments = [x for x in typing.get_args(hint) if x is not type(None)]

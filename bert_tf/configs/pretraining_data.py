@@ -1,4 +1,4 @@
-"""The configuration of creating pre-training data."""
+"""The configuration of `create_pretraining_data.py`."""
 
 import dataclasses
 
@@ -16,53 +16,57 @@ _MAX_COUNT = 2**20
 
 @dataclasses.dataclass(frozen=True)
 class InstanceConfig(Config):
-    """How to create instances. The defaults are those of the release."""
+    """How to create instances. The defaults match the release."""
+
+    GROUP = "Instances"
 
     max_seq_length: int = option(
         128,
-        "Number of tokens of an instance, including padding.",
+        "Maximum sequence length, in tokens.",
         minimum=5,  # [CLS] a [SEP] b [SEP]
         maximum=_MAX_COUNT,
     )
     max_predictions_per_seq: int = option(
-        20, "Maximum number of masked tokens of an instance.", minimum=1, maximum=_MAX_COUNT
+        20, "Maximum number of masked tokens per sequence.", minimum=1, maximum=_MAX_COUNT
     )
     masked_lm_prob: float = option(
         0.15, "Fraction of the tokens to mask.", minimum=0.0, maximum=1.0
     )
     short_seq_prob: float = option(
-        0.1, "Fraction of the documents with shorter instances.", minimum=0.0, maximum=1.0
+        0.1,
+        "Probability of creating a sequence shorter than the maximum.",
+        minimum=0.0,
+        maximum=1.0,
     )
     dupe_factor: int = option(
         10,
-        "Number of passes through the text, each with different masks.",
+        "Number of passes over the text, each with different masks.",
         minimum=1,
         maximum=_MAX_COUNT,
     )
     do_whole_word_mask: bool = option(False, "Whether to mask whole words, not single tokens.")
-    random_seed: int = option(12345, "Seed of all random draws.")
+    random_seed: int = option(12345, "Random seed.")
     objective: str = option(
         "nsp",
-        "What to predict in addition to masked tokens: the next sentence (nsp), the order of "
-        "sentences (sop), or nothing (none), which gives full sentences. (bert_tf)",
+        "Objective besides masked tokens: next sentence (nsp), sentence order (sop), or none, "
+        "which packs full sentences. (bert_tf)",
         choices=OBJECTIVES,
     )
     max_ngram: int = option(
         1,
-        "Maximum number of consecutive words that are masked together. (bert_tf)",
+        "Maximum number of consecutive words to mask together. (bert_tf)",
         minimum=1,
         maximum=_MAX_COUNT,
     )
     word_boundaries: str = option(
         "pieces",
-        "Words for do_whole_word_mask: a token and the ## tokens that follow, or the text between "
-        "spaces, for Chinese with spaces inserted by a word segmenter. (bert_tf)",
+        "Words for do_whole_word_mask. pieces: a token and the ## tokens after it. spaces: the "
+        "text between spaces, for Chinese after word segmentation. (bert_tf)",
         choices=WORD_BOUNDARIES,
     )
     dynamic_masking: bool = option(
         False,
-        "Create records without masks; run_pretraining.py, also with dynamic_masking, masks them "
-        "differently in each epoch. (bert_tf)",
+        "Create records without masks, for run_pretraining.py with dynamic_masking. (bert_tf)",
     )
 
     def validate(self):
@@ -78,50 +82,53 @@ class InstanceConfig(Config):
         return self
 
     def num_to_mask(self, length):
-        """Return the number of tokens to mask in a sequence, before `max_predictions_per_seq`."""
+        """Return how many of `length` tokens to mask, regardless of `max_predictions_per_seq`."""
         return max(1, round(length * self.masked_lm_prob))
 
 
 @dataclasses.dataclass(frozen=True)
 class PretrainingDataConfig(Config):
-    """The text to read, the instances to create of it, and the files to write."""
+    """The input text, the creation of instances, and the output files."""
+
+    GROUPS = (
+        ("TensorFlow Datasets", "tfds_name tfds_data_dir tfds_split"),
+        ("Shards", "num_shards num_processes max_memory_mb work_dir runner beam_option"),
+    )
 
     output_file: str = option(
         None,
-        "Comma-separated TFRecord files to write; each gets an equal share. With num_shards a "
-        "single name, to which the shards append -00000-of-00004 and so on.",
+        "TFRecord files to write, separated by commas; instances are distributed evenly. With "
+        "num_shards, a single name, to which -00000-of-00004 and so on is appended.",
     )
-    input_file: str | None = option(None, "Text files: comma-separated paths or globs.")
+    input_file: str | None = option(None, "Text files: paths or globs, separated by commas.")
     input_format: str = option(
         "auto",
-        "text is one sentence per line and a blank line between documents; jsonl is one JSON "
-        "object per line, each a document; auto is jsonl for names in .jsonl, .ndjson or .json, "
-        "else text. Files compressed by gzip are unpacked. (bert_tf)",
+        "text: one sentence per line, with blank lines between documents. jsonl: one JSON object "
+        "per line, each a document. auto: jsonl for the extensions .jsonl, .ndjson and .json, else "
+        "text. Files may be gzipped. (bert_tf)",
         choices=INPUT_FORMATS,
         requires="input_file",
     )
     text_field: str = option(
         "text",
-        "Key of the text in a JSON object or an example of a dataset. (bert_tf)",
+        "Key of the text in JSON objects and TFDS examples. (bert_tf)",
     )
     split_sentences: bool = option(
         False,
-        "Split lines of text into sentences, as is done for JSON. (bert_tf)",
+        "Whether to split lines of text into sentences; JSON is always split. (bert_tf)",
         requires="input_file",
     )
     tfds_name: str | None = option(
-        None, "Dataset of tensorflow-datasets, such as wiki40b/en. (bert_tf)"
+        None, "Name of a TensorFlow Datasets (TFDS) dataset, such as wiki40b/en. (bert_tf)"
     )
-    tfds_data_dir: str | None = option(
-        None, "Data folder of tensorflow-datasets. (bert_tf)", requires="tfds_name"
-    )
-    tfds_split: str = option("train", "Split of tfds_name. (bert_tf)", requires="tfds_name")
+    tfds_data_dir: str | None = option(None, "TFDS data directory. (bert_tf)", requires="tfds_name")
+    tfds_split: str = option("train", "TFDS split to read. (bert_tf)", requires="tfds_name")
     instances: InstanceConfig = dataclasses.field(default_factory=InstanceConfig)
     num_shards: int = option(
         0,
-        "Create this many independent shards: with the memory of a shard instead of the whole "
-        "text, several processes, and resuming after a run was killed. 0 creates everything in "
-        "memory, as the 2018 release does. (bert_tf)",
+        "Number of shards, which are created independently: memory is limited to a shard per "
+        "process, and a killed run can resume. 0 creates everything in memory, as the release "
+        "does. (bert_tf)",
         minimum=0,
         maximum=99999,
     )
@@ -134,25 +141,25 @@ class PretrainingDataConfig(Config):
     )
     max_memory_mb: int = option(
         0,
-        "Memory limit of all processes together; if it is too low, an error suggests a "
-        "num_shards. 0 for no limit. (bert_tf)",
+        "Memory limit for all processes together, in MB; 0 for no limit. If it is too low, the "
+        "error message suggests a value for num_shards. (bert_tf)",
         minimum=0,
         requires="num_shards",
     )
     work_dir: str | None = option(
         None,
-        "Local folder for the tokens of shards until these are complete. (bert_tf)",
+        "Local folder for temporary files of unfinished shards. (bert_tf)",
         requires="num_shards",
     )
     runner: str | None = option(
         None,
-        "Create the shards by Apache Beam with this runner, such as DirectRunner or "
-        "DataflowRunner. (bert_tf)",
+        "Apache Beam runner that creates the shards, such as DirectRunner or DataflowRunner. "
+        "(bert_tf)",
         requires="num_shards",
     )
     beam_option: list[str] = option(
         (),
-        "A flag of Beam, with its dashes and its value; may be repeated. (bert_tf)",
+        "Apache Beam option, including dashes and value; may be repeated. (bert_tf)",
         requires="runner",
     )
 
@@ -168,7 +175,5 @@ class PretrainingDataConfig(Config):
             )
         for name in ("num_processes", "max_memory_mb"):
             if self.runner and self.is_given(name):
-                raise UserError(
-                    f"`{name}` cannot be combined with `runner`; use the options of Beam"
-                )
+                raise UserError(f"`{name}` cannot be combined with `runner`; use `beam_option`")
         return self

@@ -1,4 +1,4 @@
-"""The configurations of training: the loop, the optimizer, the devices, and fine-tuning."""
+"""Configurations of training: the loop, the optimizer, the devices and fine-tuning."""
 
 import dataclasses
 import os
@@ -8,18 +8,26 @@ from bert_tf.configs.model import ModelConfig
 from bert_tf.configs.options import Config, option
 from bert_tf.errors import UserError
 
-# The inputs alone of a larger batch would take gigabytes.
+# The inputs of a larger batch alone would take gigabytes.
 _MAX_BATCH_SIZE = 2**20
-# TensorFlow counts the steps of a loop in 32 bits.
+# TensorFlow counts loop iterations in int32.
 MAX_STEPS = 2**31 - 1
 _MAX_SEED = 2**32 - 1
-# All processes start at once, so a mistyped number would use up the machine.
+# All processes start at once: a typing error would exhaust the machine.
 MAX_PROCESSES = 1024
 
 
 @dataclasses.dataclass(frozen=True)
 class TrainConfig(Config):
-    """How a run trains, apart from its data, its optimizer and its devices."""
+    """The training loop: batches, schedule, precision and checkpoints."""
+
+    GROUP = "Training"
+    GROUPS = (
+        ("Evaluation and prediction", "eval_batch_size predict_batch_size eval_steps"),
+        ("Evaluation and prediction", "best_metric early_stopping_patience"),
+        ("Devices, speed and memory", "iterations_per_loop gradient_accumulation_steps recompute"),
+        ("Devices, speed and memory", "dtype xla pad_to_max_length bucket_by_length"),
+    )
 
     train_batch_size: int = option(
         32, "Total batch size for training.", minimum=1, maximum=_MAX_BATCH_SIZE
@@ -30,77 +38,73 @@ class TrainConfig(Config):
     predict_batch_size: int = option(
         8, "Total batch size for prediction.", minimum=1, maximum=_MAX_BATCH_SIZE
     )
-    num_train_epochs: float = option(3.0, "Number of passes over the training set.", minimum=0.0)
-    save_checkpoints_steps: int = option(
-        1000, "How often to save a checkpoint, in steps.", minimum=1
-    )
+    num_train_epochs: float = option(3.0, "Total number of training epochs.", minimum=0.0)
+    save_checkpoints_steps: int = option(1000, "Number of steps between checkpoints.", minimum=1)
     iterations_per_loop: int = option(
         1000,
-        "Maximum number of steps on the devices before control returns to the host.",
+        "Maximum number of steps to run on the devices before returning to the host.",
         minimum=1,
     )
     gradient_accumulation_steps: int = option(
         1,
-        "Number of parts in which each device processes its share of train_batch_size, to use less "
-        "memory; a step is still that of the whole batch. (bert_tf)",
+        "Number of micro-batches per step. Saves memory; train_batch_size remains the total batch "
+        "size. (bert_tf)",
         minimum=1,
     )
     recompute: bool = option(
         False,
-        "Recompute the inside of each layer in the backward pass instead of storing it: much less "
-        "memory, about a third more time. (bert_tf)",
+        "Recompute activations in the backward pass instead of storing them. Saves much memory; a "
+        "step takes about a third longer. (bert_tf)",
     )
     dtype: str = option(
         "float32",
-        "Type to compute in; weights are float32. float16 uses loss scaling. (bert_tf)",
+        "Compute dtype; weights stay in float32. float16 uses loss scaling. (bert_tf)",
         choices=("float32", "bfloat16", "float16"),
     )
     xla: bool | None = option(
         None,
-        "Compile training steps with XLA; by default on a GPU for 2,000 steps or more. (bert_tf)",
+        "Compile training steps with XLA. Default: on a GPU, for 2,000 steps or more. (bert_tf)",
     )
     num_frozen_layers: int = option(
         0,
-        "Number of lowest layers that are not trained, and the embeddings with them. (bert_tf)",
+        "Freeze the embeddings and this many of the lowest layers; 0 to freeze nothing. (bert_tf)",
         minimum=0,
     )
     eval_steps: int = option(
-        0, "How often to evaluate during training, in steps; 0 for never. (bert_tf)", minimum=0
+        0, "Steps between evaluations during training; 0 to disable. (bert_tf)", minimum=0
     )
     best_metric: str | None = option(
         None,
-        "Metric by which to keep the best checkpoint, in output_dir/best, which is then used for "
-        "evaluation and prediction. Lower is better for a loss, higher for other metrics. "
-        "(bert_tf)",
+        "Metric that selects the best checkpoint, which is saved in output_dir/best and used for "
+        "evaluation and prediction. Losses are minimized, other metrics maximized. (bert_tf)",
     )
     early_stopping_patience: int = option(
         0,
-        "Stop after this number of evaluations without a better best_metric; 0 for never. "
+        "Stop after this many evaluations without an improvement of best_metric; 0 for never. "
         "(bert_tf)",
         minimum=0,
         requires="best_metric",
     )
     seed: int = option(
         0,
-        "Seed of initial weights, dropout and the order of the input. (bert_tf)",
+        "Random seed for weight initialization, dropout and shuffling. (bert_tf)",
         minimum=0,
         maximum=_MAX_SEED,
     )
     pad_to_max_length: bool = option(
         False,
-        "Pad every batch to max_seq_length, as on a TPU, instead of to its longest sequence. "
+        "Pad each batch to max_seq_length, as on a TPU, rather than to its longest sequence. "
         "(bert_tf)",
     )
     bucket_by_length: bool = option(
         False,
-        "Make training batches of examples of similar length: faster, because they need less "
-        "padding, but the batches are less random. No effect where batches are padded to "
-        "max_seq_length. (bert_tf)",
+        "Batch training examples of similar length: faster, because there is less padding, but "
+        "less random. No effect if batches are padded to max_seq_length. (bert_tf)",
     )
 
     @property
     def dtype_policy(self):
-        """The Keras dtype policy: weights in float32, computation in `dtype`."""
+        """The Keras dtype policy: float32 weights, computation in `dtype`."""
         return self.dtype if self.dtype == "float32" else f"mixed_{self.dtype}"
 
     def check(self, do_train=True):
@@ -111,7 +115,7 @@ class TrainConfig(Config):
             console.warning("`eval_steps` has no effect without `do_train`")
 
     def check_frozen_layers(self, config):
-        """Raise UserError if a `BertConfig` has fewer layers than are to be frozen."""
+        """Raise UserError if `num_frozen_layers` exceeds the layers of a `BertConfig`."""
         if self.num_frozen_layers > config.num_hidden_layers:
             raise UserError(
                 f"`num_frozen_layers={self.num_frozen_layers}`, but the model has "
@@ -128,7 +132,7 @@ class TrainConfig(Config):
             )
         if steps > MAX_STEPS:
             raise UserError(
-                f"`num_train_epochs={self.num_train_epochs}` would be {steps:.3g} steps, expected "
+                f"`num_train_epochs={self.num_train_epochs}` requires {steps:.3g} steps, expected "
                 f"at most {MAX_STEPS}"
             )
         return int(steps)
@@ -138,47 +142,54 @@ class TrainConfig(Config):
 class BatchConfig(Config):
     """The batches of a pipeline."""
 
-    batch_size: int = option(32, "Number of examples.", minimum=1, maximum=_MAX_BATCH_SIZE)
+    batch_size: int = option(
+        32, "Number of examples per batch.", minimum=1, maximum=_MAX_BATCH_SIZE
+    )
 
 
 @dataclasses.dataclass(frozen=True)
 class FitConfig(BatchConfig):
-    """The arguments of `fit` of the pipelines, which the scripts have as options."""
+    """Arguments of the pipelines' `fit`."""
 
-    epochs: int = option(3, "Number of passes over the examples.", minimum=1)
+    epochs: int = option(3, "Number of training epochs.", minimum=1)
     learning_rate: float | None = option(None, "The peak learning rate.", minimum=0.0)
     validation_split: float = option(
-        0.0, "Share of the examples to validate on.", minimum=0.0, maximum=1.0
+        0.0, "Fraction of the examples to use for validation.", minimum=0.0, maximum=1.0
     )
     shuffle: bool = option(True, "Whether to shuffle the examples.")
     bucket_by_length: bool = option(
-        False, "Whether batches have examples of similar length.", requires="shuffle"
+        False, "Whether to batch examples of similar length.", requires="shuffle"
     )
-    steps_per_epoch: int | None = option(None, "Number of batches in an epoch.", minimum=1)
+    steps_per_epoch: int | None = option(None, "Number of batches per epoch.", minimum=1)
 
 
 @dataclasses.dataclass(frozen=True)
 class OptimizerConfig(Config):
-    """The optimizer and its schedule; `optimization.make_optimizer` makes it.
+    """The optimizer and its learning-rate schedule, see `optimization.make_optimizer`.
 
-    If `num_warmup_steps` is not given, the warm-up takes `warmup_proportion` of the steps.
+    `warmup_proportion` applies if `num_warmup_steps` is not given.
     """
+
+    GROUP = "Optimizer"
 
     optimizer: str = option(
         "bert_adam",
-        "bert_adam is the release's; adamw also corrects the bias of the moments; lamb is for "
-        "large batches. (bert_tf)",
+        "bert_adam: the release's optimizer. adamw: with bias correction. lamb: for large "
+        "batches. (bert_tf)",
         choices=("bert_adam", "adamw", "lamb"),
     )
     learning_rate: float = option(5e-5, "The initial learning rate.", minimum=0.0)
     layer_decay: float = option(
         1.0,
-        "Learning rate of a layer as a share of that of the layer above it. (bert_tf)",
+        "Factor by which the learning rate decreases from each layer to the one below. (bert_tf)",
         minimum=0.0,
         maximum=1.0,
     )
     warmup_proportion: float = option(
-        0.1, "Share of the steps to warm up in.", minimum=0.0, maximum=1.0
+        0.1,
+        "Fraction of the training steps for linear learning-rate warm-up.",
+        minimum=0.0,
+        maximum=1.0,
     )
     num_warmup_steps: int | None = option(None, "Number of warm-up steps.", minimum=0)
 
@@ -192,25 +203,27 @@ class OptimizerConfig(Config):
 
 @dataclasses.dataclass(frozen=True)
 class DeviceConfig(Config):
-    """Where the model runs."""
+    """The devices that the model runs on."""
+
+    GROUP = "Devices, speed and memory"
 
     use_tpu: bool = option(False, "Whether to run on a Cloud TPU.")
     tpu_name: str | None = option(
-        None, "The Cloud TPU: its name, a grpc://host:port address, or 'local' on a TPU VM."
+        None, "Name or grpc://host:port address of the Cloud TPU, or 'local' on a TPU VM."
     )
-    tpu_zone: str | None = option(None, "Zone of the Cloud TPU, inferred if not given.")
-    gcp_project: str | None = option(None, "Project of the Cloud TPU, inferred if not given.")
-    master: str | None = option(None, "TensorFlow master address, the older name of tpu_name.")
+    tpu_zone: str | None = option(None, "Zone of the Cloud TPU. Default: detected.")
+    gcp_project: str | None = option(None, "Project of the Cloud TPU. Default: detected.")
+    master: str | None = option(None, "TensorFlow master address, an older name for tpu_name.")
     num_tpu_cores: int = option(8, "Expected number of TPU cores.", minimum=1)
     distribution_strategy: str = option(
         "auto",
-        "auto uses the workers in the environment variable TF_CONFIG, else all GPUs of this "
-        "machine (mirrored if there are several), else the CPU. (bert_tf)",
+        "auto: the workers in the environment variable TF_CONFIG, else all GPUs of this machine, "
+        "else the CPU. (bert_tf)",
         choices=("auto", "one_device", "mirrored", "multi_worker"),
     )
 
     def check_dtype(self, dtype):
-        """Raise UserError if the devices do not compute in `dtype`."""
+        """Raise UserError if the devices do not support `dtype`."""
         if dtype == "float16" and self.use_tpu:
             raise UserError("`dtype=float16`: TPUs compute in bfloat16, not in float16")
 
@@ -218,6 +231,12 @@ class DeviceConfig(Config):
 @dataclasses.dataclass(frozen=True)
 class FineTuneConfig(Config):
     """The configuration of `training.fine_tune`; `task` is the `TaskConfig` of the task."""
+
+    GROUP = "Run"
+    GROUPS = (
+        ("Training", "num_seeds"),
+        ("Distillation", "teacher_dir teacher_weight teacher_temperature"),
+    )
 
     output_dir: str = option(None, "Folder for checkpoints, summaries and results.")
     task: Config | None = None
@@ -230,32 +249,33 @@ class FineTuneConfig(Config):
     do_predict: bool = option(False, "Whether to predict.")
     num_seeds: int = option(
         1,
-        "Number of runs, with seed, seed + 1, ..., each in a folder seed_N of output_dir; mean and "
-        "spread go to eval_seeds.tsv. (bert_tf)",
+        "Number of runs, with the seeds seed, seed + 1, ..., each in output_dir/seed_N. Their mean "
+        "and standard deviation are written to eval_seeds.tsv. (bert_tf)",
         minimum=1,
     )
     teacher_dir: str | None = option(
         None,
-        "output_dir of a fine-tuned model to learn from; its logits replace the labels, which must "
-        "be the same, as must task_type and numeric_columns. (bert_tf)",
+        "output_dir of a fine-tuned teacher model to distill. Its labels, task_type and "
+        "numeric_columns must be the same. (bert_tf)",
     )
     teacher_weight: float = option(
         1.0,
-        "Share of the loss on the teacher's logits; the labels have the rest. (bert_tf)",
+        "Weight of the distillation loss; the loss on labels has the weight 1 - teacher_weight. "
+        "(bert_tf)",
         minimum=0.0,
         maximum=1.0,
         requires="teacher_dir",
     )
     teacher_temperature: float = option(
         1.0,
-        "Divisor of the logits of both models before they are compared. (bert_tf)",
+        "Temperature of the distillation loss; it divides the logits of both models. (bert_tf)",
         minimum=0.01,
         requires="teacher_dir",
     )
 
     @property
     def parts(self):
-        """The set of "train", "dev" and "test" that are needed."""
+        """The splits needed, a subset of "train", "dev" and "test"."""
         needed = {
             "train": self.do_train,
             "dev": self.do_eval or (self.do_train and self.train.eval_steps > 0),
@@ -272,16 +292,16 @@ class FineTuneConfig(Config):
         return {seed: os.path.join(self.output_dir, f"seed_{seed}") for seed in seeds}
 
     def check(self, spec):
-        """Raise UserError for values that cannot be combined; before any data are read."""
+        """Raise UserError for invalid values, before any data is read."""
         self.validate()
         if not (self.do_train or self.do_eval or self.do_predict):
-            raise UserError("one of `do_train`, `do_eval` and `do_predict` must be set")
+            raise UserError("at least one of `do_train`, `do_eval` and `do_predict` must be set")
         self.train.check(self.do_train)
         self.device.check_dtype(self.train.dtype)
         if self.train.seed + self.num_seeds - 1 > _MAX_SEED:
             raise UserError(f"`num_seeds={self.num_seeds}`: the last seed would exceed {_MAX_SEED}")
         if self.num_seeds > 1 and not self.do_eval:
-            console.warning("`num_seeds` without `do_eval`: there will be no eval_seeds.tsv")
+            console.warning("`num_seeds` without `do_eval`: eval_seeds.tsv will not be written")
         if not self.teacher_dir:
             return
         if not spec.can_distill:

@@ -1,4 +1,4 @@
-"""The columns of a file that have the texts, labels and ids."""
+"""Detection of the text, label and id columns of a file."""
 
 import dataclasses
 import math
@@ -7,24 +7,24 @@ from bert_tf import console
 from bert_tf.data.rows import find_column
 from bert_tf.errors import UserError
 
-# The largest value of float32, roughly.
+# Roughly the largest float32.
 _LARGEST = 3.4e38
 
 
 @dataclasses.dataclass(frozen=True)
 class Columns:
-    """Positions of columns, from 0, or from the end if negative.
+    """Column positions, counted from 0, or from the end if negative.
 
     Attributes:
       texts: the text, or both texts of a pair.
-      labels: the label, several where each label has a column of its own; () without labels.
-      id: the id, None without one.
-      header: whether the first line is a header, which is skipped.
-      language: (position, value): rows with a different value there are skipped.
+      labels: the label, or one column per label; () without labels.
+      id: the id, or None.
+      header: whether to skip the first line.
+      language: (position, value); rows with a different value there are skipped.
       numbers: the numeric features.
       names: the names in the header, () without one.
-      width: the number of columns that a row may have, None for any.
-      ignores_surplus: whether columns after `width` are ignored instead of being an error.
+      width: the maximum number of columns of a row, None for any.
+      ignores_surplus: whether to ignore columns after `width` rather than raise an error.
     """
 
     texts: tuple
@@ -38,11 +38,11 @@ class Columns:
     ignores_surplus: bool = False
 
     def name(self, position):
-        """Return the name of a column, or its number as text without a header."""
+        """Return the name of a column; without a header, its position as text."""
         return self.names[position] if self.names else str(position)
 
     def roles(self):
-        """Return a dict from positions to what the columns are, such as "text_b"."""
+        """Return a dict from position to role, such as "text_b"."""
         texts = ("text",) if len(self.texts) == 1 else ("text_a", "text_b")
         return {
             **dict.fromkeys(self.numbers, "number"),
@@ -52,24 +52,24 @@ class Columns:
         }
 
     def named(self):
-        """Return a dict from `text_columns` and `label_column` to the names of these columns."""
+        """Return the names of the columns by option, `text_columns` and `label_column`."""
         named = {"text_columns": self.texts, "label_column": self.labels}
         return {option: tuple(map(self.name, x)) for option, x in named.items() if x}
 
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """The columns that a user names; `find_columns` finds the others.
+    """The columns that the user names; `find_columns` detects the others.
 
     Attributes:
-      text, label, id, numbers: columns by name or by number from 0, as text; `label` has several
-        where each label has a column, `numbers` are the numeric features.
+      text, label, id, numbers: columns by name or position, as text. `label` may have one column
+        per label; `numbers` are the numeric features.
       header: "auto", "yes" or "no".
-      separator: separates the labels of one cell.
+      separator: separates labels within a cell.
       numeric_as: "vector" or "text".
-      delimiter: see `tables.parse_delimiter`; None to find it.
-      remembered: which of these are those of a training run. If a file lacks its text columns, the
-        columns of the file are found as without a layout.
+      delimiter: see `tables.parse_delimiter`; None to detect it.
+      remembered: names of the attributes restored from a training run. They are ignored for a file
+        that lacks the text columns.
     """
 
     text: tuple = ()
@@ -84,26 +84,26 @@ class Layout:
 
     @property
     def given_names(self):
-        """The columns that are given by name rather than by number."""
+        """The columns given by name rather than by position."""
         given = (*self.text, *self.label, *([self.id] if self.id else []), *self.numbers)
         return [name for name in given if not name.isdecimal()]
 
     @property
     def likely_names(self):
-        """Names, in lower case, by which a header can be recognised; () if there is none."""
+        """Lowercase names that identify a header; () if the file has no header."""
         if self.header == "no":
             return ()
         return (*_HEADER, *(name.lower() for name in self.given_names))
 
 
-# A header line is recognised by these names.
+# Any of these names marks the first line as a header.
 TEXT_A = ("text", "text_a", "sentence", "sentence1")
 TEXT_B = ("text_b", "sentence2")
 LABEL = ("label",)
 ID = ("index", "id", "idx")
 _HEADER = (*TEXT_A, *TEXT_B, *LABEL, *ID)
 
-# Other common names. Each may also be a word of an example, so these alone do not make a header.
+# Other common names. Each could be a word of an example, so one alone does not mark a header.
 _MORE_TEXT = ("review", "comment", "content", "message", "tweet", "document", "body")
 _MORE_LABEL = (
     "labels", "sentiment", "category", "class", "target", "topic", "intent", "emotion", "rating",
@@ -115,20 +115,19 @@ ANY_TEXT, ANY_LABEL = (*TEXT_A, *_MORE_TEXT), (*LABEL, *_MORE_LABEL)
 def find_columns(path, row, layout, split, train_columns=None, has_names=False):
     """Find the columns of a file.
 
-    With a header line, columns that `layout` does not name are `text` (or `text_a`, `sentence`,
-    `sentence1`), optionally `text_b` (or `sentence2`), `label`, and optionally `id` (or `index`),
-    in any order among others; if there is no such text or label, another common name, such as
-    `review` and `sentiment`. Without a header line they are: text, label; or text_a, text_b,
-    label. A test file may lack the label column.
+    With a header, columns that `layout` does not name are found by name, in any order: `text` (or
+    `text_a`, `sentence`, `sentence1`), `label`, and optionally `text_b` (or `sentence2`) and `id`
+    (or `index`). Other common names, such as `review` and `sentiment`, are tried next. Without a
+    header the columns are text, label or text_a, text_b, label. A test file may lack the label.
 
     Args:
-      path: of the file, for messages.
-      row: fields of its first line.
+      path: used in messages.
+      row: fields of the first line.
       layout: a `Layout`.
       split: "train", "dev" or "test".
-      train_columns: number of columns of the training file, if known: a test file with one column
-        fewer has no labels.
-      has_names: whether the file always has names of columns, as JSON and Parquet do.
+      train_columns: number of columns of the training file, if known. A test file with one column
+        less has no labels.
+      has_names: whether the format names its columns, as JSON and Parquet do.
     """
     names = [name.strip() for name in row]
     layout = _fitting_layout(path, names, layout)
@@ -155,16 +154,17 @@ def find_columns(path, row, layout, split, train_columns=None, has_names=False):
 
 
 def with_header(path, columns, row, labels, known_names=()):
-    """Return the columns of a file with a header if its first row must be one.
+    """Return `columns` with a header if the first row must be one.
 
-    This is so if the row has the `known_names` of the training file, or by its label: it is not a
-    number and occurs nowhere else, while the others are numbers, or a few that repeat.
+    The row is a header if it has the `known_names` of the training file. It is also one if its
+    label is not a number and occurs only there, while the others are numbers or a few values that
+    repeat.
 
     Args:
-      path: of the file, for messages.
-      columns: the `Columns` of a file in which no name is known.
-      row: fields of its first line.
-      labels: `Counter` of the labels of all rows as text, the first row included.
+      path: used in messages.
+      columns: the `Columns` of a file without a recognised header.
+      row: fields of the first line.
+      labels: `Counter` of the labels of all rows as text, including the first.
       known_names: the names in the header of the training file, () without one.
     """
     names, label = tuple(name.strip() for name in row), row[columns.labels[0]].strip()
@@ -193,7 +193,7 @@ def _is_number(text):
 
 
 def _fitting_layout(path, names, layout):
-    """Return the layout without its remembered columns if a file does not have the texts."""
+    """Return the layout, without remembered columns if the file lacks the text columns."""
     if "text" not in layout.remembered:
         return layout
     lowered = [name.lower() for name in names]
@@ -213,7 +213,7 @@ def _fitting_layout(path, names, layout):
 
 
 def _check_distinct(path, columns):
-    """Raise UserError if a label or a second text is in a column that has another role."""
+    """Raise UserError if a text or label column is used twice."""
     texts, labels = columns.texts, columns.labels
     if len(set(texts)) < len(texts):
         raise UserError(f"{path}: `text_columns` has the column {columns.name(texts[0])!r} twice")
@@ -230,16 +230,16 @@ def _check_distinct(path, columns):
 
 
 def _by_layout(path, names, layout, split):
-    """Return the `Columns` of the layout in a header; without a header it has only numbers."""
+    """Return the `Columns` that a layout names; without a header it can only have positions."""
 
     def find(wanted, argument=None):
-        """Return the position of the first of these names, or of a column given by number."""
+        """Return the position of the first of the `wanted` names or positions."""
         if wanted[0].isdecimal() and wanted[0] not in names:
             return int(wanted[0])
         return find_column(path, names, wanted, argument) if names else None
 
     def find_usual(wanted, others, argument, is_needed=True):
-        """Return the position of one of the `wanted` names, else of the only one of `others`."""
+        """Return the position of a `wanted` name, or else of the only match in `others`."""
         position = find(wanted)
         found = [name for name in names if name.lower() in others] if position is None else []
         if len(found) > 1 and is_needed:
@@ -266,7 +266,7 @@ def _by_layout(path, names, layout, split):
 
 
 def _by_count(path, count, layout, split, train_columns):
-    """Return the `Columns` of a file without a header, by the number of its columns."""
+    """Infer the `Columns` of a file without a header from the number of columns."""
     has_labels = not (split == "test" and (count == 1 or train_columns == count + 1))
     num_texts = count - 1 if has_labels else min(count, 2)
     if num_texts not in (1, 2):
@@ -283,9 +283,9 @@ def _by_count(path, count, layout, split, train_columns):
 
 
 def read_number(text, what):
-    """Return the number in a text; ValueError, naming `what`, if it is not a finite float32."""
+    """Parse a number; raise ValueError, naming `what`, if it is not a finite float32."""
     try:
-        # Python accepts 1_000 as a number; other programs do not.
+        # Unlike most programs, Python accepts 1_000 as a number.
         number = math.nan if "_" in text else float(text)
     except ValueError:
         number = math.nan

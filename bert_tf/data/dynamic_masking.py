@@ -1,4 +1,4 @@
-"""Dynamic masking: other tokens are masked in each epoch (RoBERTa, arXiv:1907.11692)."""
+"""Dynamic masking: each epoch masks different tokens (RoBERTa, arXiv:1907.11692)."""
 
 import tensorflow as tf
 
@@ -8,14 +8,14 @@ from bert_tf.tokenization.vocabulary import mask_id
 
 
 class DynamicMasking:
-    """Masks batches of records without masks, as `pretraining.masking` masks instances.
+    """Masks batches of records, as `pretraining.masking` masks instances.
 
-    The masks depend on seed, step and row alone: they are the same on any number of devices and
+    The masks depend only on seed, step and row, so they are the same on any number of devices and
     after a restart.
     """
 
     def __init__(self, vocab, lengths, masked_lm_prob, seed):
-        """Create the masking of a share `masked_lm_prob` of the tokens, at most P.
+        """Mask a fraction `masked_lm_prob` of the tokens of a sequence, at most P.
 
         `vocab` is a dict from token to id, `lengths` is {"S": ..., "P": ...}.
         """
@@ -32,7 +32,7 @@ class DynamicMasking:
 
     @property
     def identity(self):
-        """The values that the masks depend on, apart from lengths and vocabulary."""
+        """The values that determine the masks, apart from lengths and vocabulary."""
         return [self._prob, self._seed]
 
     def noise(self, step, batch_size):
@@ -46,7 +46,7 @@ class DynamicMasking:
         return uniform, random_tokens
 
     def __call__(self, batch, noise):
-        """Return the batch masked, with `masked_lm_positions`, `_ids` and `_weights` (B, P)."""
+        """Return the masked batch with `masked_lm_positions`, `_ids` and `_weights` (B, P)."""
         uniform, random_tokens = noise
         length, num_slots = self._lengths["S"], self._lengths["P"]
         ids, input_mask = batch["input_ids"], batch["input_mask"]

@@ -17,7 +17,7 @@ _BATCH = 1000
 
 
 class FeatureCache:
-    """A file of features, with metadata on what it was made from in `PATH.json`.
+    """A file of features whose inputs are recorded in `PATH.json`.
 
     >>> cache = FeatureCache(path, {"data": digest(rows), "max_seq_length": 128}, write)
     >>> if cache.stale_reason:
@@ -25,9 +25,9 @@ class FeatureCache:
 
     Attributes:
       path: the file.
-      key: hexadecimal digest of what the features are made from.
+      key: hexadecimal digest of the fingerprint.
       stale_reason: why the file must be rebuilt, None if it can be reused.
-      metadata: dict of the fingerprint and of what `write` returned; None if the file is stale.
+      metadata: the fingerprint and the result of `write`, a dict; None if the file is stale.
     """
 
     def __init__(self, path, fingerprint, write):
@@ -40,7 +40,7 @@ class FeatureCache:
             receives the keyword arguments of `rebuild`.
         """
         self.path, self._write = path, write
-        # As JSON returns it: tuples become lists.
+        # JSON turns tuples into lists.
         self._fingerprint = json.loads(json.dumps(fingerprint))
         self.key = digest([fingerprint])
         self.metadata, self.stale_reason = self._check()
@@ -51,7 +51,7 @@ class FeatureCache:
         """Write the file and its metadata."""
         console.info("writing %s: %s", self.path, self.stale_reason)
         results = self._write(**arguments) or {}
-        # The records first: if the run is killed in between, the metadata do not match them.
+        # Written after the records: if the run is killed in between, the digests do not match.
         metadata = {**self._fingerprint, **results, "records": digest_of_file(self.path)}
         metadata["metadata"] = digest([metadata])
         text = json.dumps(metadata, indent=2, ensure_ascii=False) + "\n"
@@ -87,14 +87,14 @@ class FeatureCache:
 
 
 def encode_batches(tokenizer, texts):
-    """Yield the list of token ids of each text, with only some texts in memory."""
+    """Yield the token ids of each text, a list, with few texts in memory at a time."""
     texts = iter(texts)
     while batch := list(itertools.islice(texts, _BATCH)):
         yield from tokenizer.encode_batch(batch)
 
 
 def write_records(path, schema, examples, unit="examples", total=None):
-    """Write the values of examples to a TFRecord file, all or none; return their number."""
+    """Write examples to a TFRecord file atomically; return their number."""
     progress, count = console.ProgressLog(f"writing {path}", unit, total=total), 0
     with records.writing([path], schema) as write:
         for values in examples:
@@ -106,18 +106,18 @@ def write_records(path, schema, examples, unit="examples", total=None):
 
 
 def tokenizer_fingerprint(tokenizer):
-    """Return what features depend on in a `FullTokenizer`, as a dict of JSON values."""
+    """Return the settings of a `FullTokenizer` that features depend on, a dict of JSON values."""
     settings = extra_settings(tokenizer.settings)
     return {
         "vocabulary": digest(tokenizer.vocab.items()),
         "do_lower_case": tokenizer.basic_tokenizer.do_lower_case,
-        # None for the release's settings: so it is in the metadata of earlier versions.
+        # None for the release's settings, as in the metadata of earlier versions.
         **{name: settings.get(name) for name in EXTRA_SETTINGS},
     }
 
 
 def digest(values):
-    """Return the SHA-256 of values, each as JSON, in hexadecimal digits."""
+    """Return the hexadecimal SHA-256 of values, each as JSON."""
     sha = hashlib.sha256()
     for value in values:
         sha.update(json.dumps(value, ensure_ascii=True).encode() + b"\n")
@@ -125,7 +125,7 @@ def digest(values):
 
 
 def digest_of_file(path):
-    """Return the SHA-256 of a file in hexadecimal digits."""
+    """Return the hexadecimal SHA-256 of a file."""
     sha = hashlib.sha256()
     with tf.io.gfile.GFile(path, "rb") as reader:
         while data := reader.read(1 << 20):

@@ -12,31 +12,32 @@ from bert_tf.data import record_files, records
 from bert_tf.data.dynamic_masking import DynamicMasking
 from bert_tf.data.feature_cache import digest
 
-# Number of records that are shuffled together: all of most fine-tuning sets, and enough of a larger
-# set to hide its order.
+# Records shuffled together. Most fine-tuning sets fit; for larger sets this hides the order.
 SHUFFLE_BLOCK = 100_000
 
-# Number of batches whose records are sorted by length together. With more of them the records of a
-# batch would have even more similar lengths, but an epoch should have several such groups, so that
-# its batches differ from those of the other epochs.
+# Batches sorted by length together. Larger groups have less padding, but an epoch needs several
+# groups so that its batches differ from the other epochs' batches.
 _GROUP_BATCHES = 50
 _MIN_GROUPS = 4
 
-# Number of records that are passed on together while files are read ahead.
+# Records per chunk when files are read ahead.
 _CHUNK = 1000
+
+# Small files (bytes) are read in parallel to hide the latency of object stores. This takes 50 MB.
+_SMALL_FILE, _NUM_SMALL = 1 << 20, 16
+_MIN_RECORD = 16  # bytes of an empty record
 
 
 @dataclasses.dataclass(eq=False)
 class _RecordInput:
-    """Batches of the records in TFRecord files.
+    """Batches of records from TFRecord files.
 
     Args:
       paths: TFRecord files.
       schema: the schema of their records, see `records`.
-      lengths: dict with a length for each letter in the schema, {"S": ..., "P": ...}.
+      lengths: dict from the letters in the schema to lengths, {"S": ..., "P": ...}.
       batch_size: the global batch size.
-      limits: exclusive upper bounds of the values, as `records.limits` returns them; None to check
-        nothing.
+      limits: exclusive upper bounds from `records.limits`; None to skip the check.
       length_multiple: pad to the longest example of a replica's batch, rounded up to a multiple of
         this; None to pad to `lengths["S"]`.
       masking: a `DynamicMasking` for records without masks.
@@ -56,18 +57,20 @@ class _RecordInput:
 
 @dataclasses.dataclass(eq=False)
 class TrainingInput(_RecordInput):
-    """Shuffled batches without end, determined by `seed` and the step alone.
+    """Infinite shuffled batches, determined by `seed` and the step alone.
 
-    Each epoch uses every record once. The files are read in a new order and their records are
-    shuffled in blocks of `SHUFFLE_BLOCK`. Other arguments as for `_RecordInput`.
+    Each epoch uses every record once: it shuffles the files, then their records in blocks.
 
     Args:
-      sizes: the sizes of the files in bytes, which identify the input of a run; may be None.
-      counts: the number of records of each file; None to read the side files of
-        `data.record_files` or to count the records, when they are needed: if a run is resumed, or
-        for `bucket_by_length`.
+      sizes: file sizes in bytes, which identify the input of a run; may be None.
+      counts: the number of records of each file. If None, they are loaded when a resumed run or
+        `bucket_by_length` needs them, see `load_counts`.
       bucket_by_length: whether a batch has records of similar length. Up to 50 batches, at most a
         quarter of an epoch, are sorted by length together, and then shuffled.
+      num_input_streams: number of streams, which must divide `batch_size`. Stream i of n reads
+        files i, i + n, i + 2n, ... in its own epochs and fills the i-th part of each batch, so a
+        host only reads the streams of its rows.
+      shuffle_block: number of records shuffled together; None for `SHUFFLE_BLOCK`.
     """
 
     seed: int
@@ -77,17 +80,18 @@ class TrainingInput(_RecordInput):
     sizes: Sequence[int] | None = None
     counts: Sequence[int] | None = None
     bucket_by_length: bool = False
+    num_input_streams: int = 1
+    shuffle_block: int | None = None
 
     @property
     def identity(self):
-        """Three integers that identify the files, see `record_files.identity`, or None."""
+        """`record_files.identity` of the files, or None without `sizes`."""
         return None if self.sizes is None else record_files.identity(self.paths, self.sizes)
 
     def load_counts(self, cache=None):
-        """Set `counts` unless it is set.
+        """Set `counts` from side files or the file `cache`, unless it is set.
 
-        They are read from the side files of the records or from the file `cache`. Otherwise all
-        records are counted, and the counts are saved in `cache`.
+        If neither has them, count all records and save the counts in `cache`.
         """
         if self.counts is not None:
             return
@@ -102,44 +106,82 @@ class TrainingInput(_RecordInput):
 
     @tf.autograph.experimental.do_not_convert
     def batches(self, first_step=0, context=None):
-        """Return the batches of `first_step`, from which a run resumes, and all later steps.
+        """Return a `tf.data.Dataset` of the batches from `first_step` on.
 
-        `context` is the `tf.distribute.InputContext` of this process, for its share of each batch,
-        None for whole batches. The `tf.data.Dataset` has dicts of tensors (B, ...), where B is
-        static and the batch size of one replica. S is static unless `length_multiple` is given.
+        With a `tf.distribute.InputContext`, it yields this process's share of each batch, one
+        element per replica. Elements are dicts of tensors (B, ...), where B is the static batch
+        size of one replica. S is static unless `length_multiple` is set.
         """
-        if self.bucket_by_length:
-            batches = self._batches_of_similar_length(first_step)
+        num_rows = self.batch_size // self.num_input_streams
+        local = _local_rows(self.batch_size, context)
+        streams = range(local.start // num_rows, -(-local.stop // num_rows))
+        batches = [self._stream(i)._serialized_batches(first_step) for i in streams]
+        # The rows that these streams provide, which include all rows of this process.
+        rows = slice(streams.start * num_rows, streams.stop * num_rows)
+        if len(batches) > 1:
+            batches = tf.data.Dataset.zip(*batches).map(lambda *parts: tf.concat(parts, 0))
         else:
-            batches = self._shuffled(tf.data.TFRecordDataset, first_step).batch(
-                self.batch_size, drop_remainder=True
-            )
+            (batches,) = batches
+
+        def make_noise(step):
+            noise = self.masking.noise(step, self.batch_size)
+            return tf.nest.map_structure(lambda x: x[rows], noise)
+
         if self.masking:
             steps = tf.data.Dataset.range(first_step, np.iinfo("int64").max)
-            noise = steps.map(lambda step: self.masking.noise(step, self.batch_size))
-            batches = tf.data.Dataset.zip(batches, noise)
-        batches = shard_batches(batches, self.batch_size, context)
+            batches = tf.data.Dataset.zip(batches, steps.map(make_noise))
+        batches = shard_batches(batches, self.batch_size, context, rows.start)
         batches = batches.map(self._parse, tf.data.AUTOTUNE)
         return mark_infinite(batches.prefetch(tf.data.AUTOTUNE))
 
     @tf.autograph.experimental.do_not_convert
     def files_of(self, step):
-        """Return the files from which the records of a step are read, for error messages."""
+        """Return the files that a step reads, for error messages."""
 
         def read_names(path):
             return tf.data.TFRecordDataset(path).map(lambda _: path)
 
-        size = self._group_size() if self.bucket_by_length else 1
-        first = step // size * size
-        names = self._shuffled(read_names, first).take(size * self.batch_size)
-        return sorted({path.decode() for path in names.as_numpy_iterator()})
+        paths = set()
+        for stream in map(self._stream, range(self.num_input_streams)):
+            size = stream._group_size() if self.bucket_by_length else 1
+            first = step // size * size
+            names = stream._shuffled(read_names, first).take(size * stream.batch_size)
+            paths |= {path.decode() for path in names.as_numpy_iterator()}
+        return sorted(paths)
+
+    def _stream(self, number):
+        """Return a stream as a `TrainingInput` with smaller batches."""
+        count = self.num_input_streams
+        if count == 1:
+            return self
+        part = slice(number, None, count)
+        return dataclasses.replace(
+            self,
+            paths=self.paths[part],
+            batch_size=self.batch_size // count,
+            seed=self.seed + (number << 32),  # seeds of runs have 32 bits
+            sizes=self.sizes and self.sizes[part],
+            counts=self.counts and self.counts[part],
+            num_input_streams=1,
+            shuffle_block=max(1, self._block // count),
+        )
+
+    @property
+    def _block(self):
+        return self.shuffle_block or SHUFFLE_BLOCK
+
+    def _serialized_batches(self, first_step):
+        if self.bucket_by_length:
+            return self._batches_of_similar_length(first_step)
+        return self._shuffled(tf.data.TFRecordDataset, first_step).batch(
+            self.batch_size, drop_remainder=True
+        )
 
     def _group_size(self):
         self.load_counts()
         return group_size(sum(self.counts), self.batch_size)
 
     def _batches_of_similar_length(self, first_step):
-        """Return the batches of serialized records (B,) from `first_step` on."""
         size = self._group_size()
         first_group, num_skipped = divmod(first_step, size)
 
@@ -160,6 +202,7 @@ class TrainingInput(_RecordInput):
     def _shuffled(self, read_file, first_step):
         """Return all records from `first_step` on; `read_file` makes a dataset of a file."""
         start = self._position(first_step)
+        is_small = self.sizes is not None and max(self.sizes) <= _SMALL_FILE
 
         def read_blocks(epoch):
             seed = self._epoch_seed(epoch)
@@ -173,7 +216,7 @@ class TrainingInput(_RecordInput):
             paths = tf.random.experimental.stateless_shuffle(self.paths, seed)
             paths = paths[tf.where(is_first, np.int64(start.file), 0) :]
             num_skipped = tf.where(is_first, np.int64(start.record), 0)
-            blocks = read_files(paths, read_file, num_skipped).rebatch(SHUFFLE_BLOCK)
+            blocks = read_files(paths, read_file, num_skipped, is_small).rebatch(self._block)
             return blocks.enumerate().map(shuffle)
 
         epochs = tf.data.Dataset.range(start.epoch, np.iinfo("int64").max)
@@ -188,15 +231,15 @@ class TrainingInput(_RecordInput):
         self.load_counts()
         counts = np.array(self.counts, np.int64)
         epoch, rest = divmod(num_skipped, int(counts.sum()))
-        block, rest = divmod(rest, SHUFFLE_BLOCK)
-        # On the CPU, like tf.data, since other devices draw other random numbers.
+        block, rest = divmod(rest, self._block)
+        # tf.data runs on the CPU, and other devices draw different random numbers.
         with tf.device("cpu:0"):
             order = tf.random.experimental.stateless_shuffle(
                 np.arange(len(counts)), self._epoch_seed(np.int64(epoch))
             )
         ends = np.cumsum(counts[order.numpy()])
-        file = int(np.searchsorted(ends, block * SHUFFLE_BLOCK, side="right"))
-        record = block * SHUFFLE_BLOCK - (int(ends[file - 1]) if file else 0)
+        file = int(np.searchsorted(ends, block * self._block, side="right"))
+        record = block * self._block - (int(ends[file - 1]) if file else 0)
         return _Position(epoch, block, file, record, rest)
 
     def _epoch_seed(self, epoch):
@@ -204,18 +247,16 @@ class TrainingInput(_RecordInput):
 
 
 def group_size(count, batch_size):
-    """Return how many batches of an epoch of `count` examples are sorted by length together."""
+    """Return the number of batches to sort by length together, for `count` examples per epoch."""
     return min(max(1, count // batch_size // _MIN_GROUPS), _GROUP_BATCHES)
 
 
 class _Position(NamedTuple):
-    """A position in the shuffled records, from which they can be read without those before it.
+    """A position in the shuffled records, where reading can start.
 
     Attributes:
-      epoch: the epoch.
-      block: the block of `SHUFFLE_BLOCK` records in the epoch.
-      file: the file in the order of the epoch with the first record of the block.
-      record: the number of that record in the file.
+      epoch, block: the epoch and the shuffle block in it.
+      file, record: where the block starts, with files in the order of the epoch.
       rest: the number of shuffled records of the block to skip.
     """
 
@@ -226,25 +267,29 @@ class _Position(NamedTuple):
     rest: int = 0
 
 
-def read_files(paths, read_file=tf.data.TFRecordDataset, num_skipped=0):
-    """Return the records of files in their order, as a dataset of string tensors (R,).
-
-    The next files are opened and read ahead while one is read.
+def read_files(paths, read_file=tf.data.TFRecordDataset, num_skipped=0, is_small=False):
+    """Return a dataset of the records of files, in order, read ahead, as string tensors (R,).
 
     Args:
       paths: list or string tensor of TFRecord files.
-      read_file: function that makes the dataset of the records of a file.
+      read_file: function from a path to the dataset of its records.
       num_skipped: number of records of the first file to skip.
+      is_small: whether all files have at most `_SMALL_FILE` bytes.
     """
+    # A small file is a single chunk, so that a cycle of several files does not mix them.
+    chunk = _SMALL_FILE // _MIN_RECORD if is_small else _CHUNK
 
     def read_chunks(index, path):
         skip = tf.where(index == 0, tf.cast(num_skipped, tf.int64), 0)
-        return read_file(path).skip(skip).batch(_CHUNK)
+        return read_file(path).skip(skip).batch(chunk)
 
     # With a cycle of one file, the files are read ahead but not mixed.
     files = tf.data.Dataset.from_tensor_slices(paths).enumerate()
     return files.interleave(
-        read_chunks, cycle_length=1, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True
+        read_chunks,
+        cycle_length=_NUM_SMALL if is_small else 1,
+        num_parallel_calls=_NUM_SMALL if is_small else tf.data.AUTOTUNE,
+        deterministic=True,
     )
 
 
@@ -252,9 +297,9 @@ def read_files(paths, read_file=tf.data.TFRecordDataset, num_skipped=0):
 class EvaluationInput(_RecordInput):
     """All records once, in order. The last batch is padded with copies of its first record.
 
-    `is_real_example` (B,) is 0 for these copies and 1 for all other rows. At most `max_batches` are
-    read, None for all. `source` identifies what the records were made from; without it they are
-    identified by the names and sizes of their files. Other arguments as for `_RecordInput`.
+    `is_real_example` (B,) is 0 for these copies. `max_batches` limits the batches. `source`
+    identifies the data behind the records; by default the names and sizes of the files do. Other
+    arguments as for `_RecordInput`.
     """
 
     max_batches: int | None = None
@@ -265,10 +310,10 @@ class EvaluationInput(_RecordInput):
 
     @property
     def identity(self):
-        """A digest of what metrics of these batches depend on besides the model, as text."""
+        """A digest, as text, of everything but the model that affects metrics."""
         source = self.source or record_files.identity(self.paths, record_files.sizes(self.paths))
         masking = self.masking and self.masking.identity
-        # The batch size decides which examples are read, and how they are masked.
+        # The batch size affects which examples are read and how they are masked.
         batches = (self.max_batches or masking) and [self.max_batches, self.batch_size]
         return digest([source, self.lengths, batches, masking])
 
@@ -299,27 +344,36 @@ class EvaluationInput(_RecordInput):
 
 
 def length_multiple(strategy, xla, max_seq_length):
-    """Return the multiple to round the length of batches up to, None to pad to `max_seq_length`.
+    """Return the multiple to round the batch length up to, None to pad to `max_seq_length`.
 
-    A TPU compiles the step for a single length. XLA on a GPU compiles it for each length, so there
-    are only four lengths. Otherwise multiples of 8 suit the kernels.
+    A TPU compiles the step for a single length. XLA on a GPU compiles it once per length, so only
+    four lengths are used. Otherwise multiples of 8 suit the kernels.
     """
     if isinstance(strategy, tf.distribute.TPUStrategy):
         return None
     return max(8, -(-max_seq_length // 32) * 8) if xla else 8
 
 
-def shard_batches(batches, batch_size, context):
-    """Reduce global batches to the share of one process, one element for each of its replicas.
+def _local_rows(batch_size, context):
+    """Return the range of the global batch's rows that belong to one process."""
+    if context is None:
+        return range(batch_size)
+    num_rows = batch_size // context.num_input_pipelines
+    start = num_rows * context.input_pipeline_id
+    return range(start, start + num_rows)
 
-    Replica r of R gets rows r * B / R to (r + 1) * B / R, whichever process it belongs to. So a
-    step uses the same rows on any number of devices and hosts. `context` is the
-    `tf.distribute.InputContext` of this process; None returns `batches` unchanged.
+
+def shard_batches(batches, batch_size, context, first_row=0):
+    """Reduce global batches to the share of one process, one element per replica.
+
+    Replica r of R gets rows r * B / R to (r + 1) * B / R, so a step uses the same rows on any
+    number of devices and hosts. `batches` begin with `first_row` of the global batch and may lack
+    other processes' rows. `context` is a `tf.distribute.InputContext`; None changes nothing.
     """
     if context is None:
         return batches
-    num_rows = batch_size // context.num_input_pipelines
-    start = num_rows * context.input_pipeline_id
+    rows = _local_rows(batch_size, context)
+    start, num_rows = rows.start - first_row, len(rows)
     replica_batch_size = context.get_per_replica_batch_size(batch_size)
 
     def slice_rows(*batch):
@@ -335,9 +389,9 @@ def shard_batches(batches, batch_size, context):
 
 
 def mark_infinite(batches):
-    """Set the cardinality of a dataset to infinite, which TensorFlow cannot infer here.
+    """Mark a dataset as infinite, which TensorFlow cannot infer here.
 
-    Otherwise multiple workers would ask each other at every step whether one has reached the end,
-    and batches would not have a static size.
+    Otherwise workers would check at every step whether any has reached the end, and batches would
+    have no static size.
     """
     return batches.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY))

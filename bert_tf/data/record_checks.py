@@ -1,4 +1,4 @@
-"""Checks of TFRecord files: their first records before a run, and errors while they are read."""
+"""Checks of TFRecord files, before a run and when reading fails."""
 
 import contextlib
 import math
@@ -17,21 +17,21 @@ NUM_CHECKED = 20
 
 
 def check(paths, schema, lengths, is_unmasked=False, sizes=None, num_checked=NUM_CHECKED):
-    """Check the first records of files, see `check_lengths`, several at a time.
+    """Check the first records of files in parallel, see `check_lengths`.
 
-    Empty files are skipped if there are others: shards that got no document are empty.
+    Empty files are skipped unless all are empty: a shard without documents is empty.
 
     Args:
       paths: TFRecord files.
       schema: the schema of their records.
       lengths: dict with a length for each letter in the schema.
-      is_unmasked: whether there must be no masks.
-      sizes: the sizes of the files in bytes, None to look them up.
-      num_checked: check this many files, evenly distributed; None for all. The others are checked
-        when they are read, see `naming_bad_records`.
+      is_unmasked: whether records must have no masks.
+      sizes: file sizes in bytes, None to look them up.
+      num_checked: number of files to check, evenly distributed; None for all. The others are
+        checked when they are read, see `naming_bad_records`.
 
     Raises:
-      UserError: about the first wrong file.
+      UserError: about the first invalid file.
     """
     sizes = record_files.sizes(paths) if sizes is None else sizes
     empty = [path for path, size in zip(paths, sizes, strict=True) if size == 0]
@@ -51,11 +51,10 @@ def check(paths, schema, lengths, is_unmasked=False, sizes=None, num_checked=NUM
 
 
 def check_lengths(path, schema, lengths, is_unmasked=False):
-    """Check the first record of a file, so that a wrong argument is reported before the run starts.
+    """Check the first record of a file, to report wrong arguments before the run starts.
 
     Runs no TensorFlow op, since multi-host strategies must be created before the first one.
-
-    Features that the schema lacks are ignored, but if `is_unmasked`, there must be no masks.
+    Features outside the schema are ignored, except masks if `is_unmasked`.
 
     Raises:
       UserError: if the file is empty or not a TFRecord file, or if a feature is missing or has a
@@ -92,11 +91,11 @@ def check_lengths(path, schema, lengths, is_unmasked=False):
 
 @contextlib.contextmanager
 def naming_bad_records(paths, check_all=None):
-    """Turn TensorFlow's errors about records in `paths` into a UserError; others pass unchanged.
+    """Turn TensorFlow's errors about records in `paths` into a UserError.
 
-    Covers damaged files, files that cannot be read, and records that do not match the arguments of
-    `parse`. TensorFlow's errors about records do not name the file. So `check_all`, a function
-    without arguments, is called on such an error: it may raise a UserError that does.
+    Covers damaged or unreadable files, and records that do not match the arguments of `parse`.
+    TensorFlow's errors do not name the file, so `check_all`, a function without arguments, is
+    called first: it may raise a UserError that does. Other errors pass unchanged.
 
     >>> with naming_bad_records(paths, lambda: check(paths, ..., num_checked=None)):
     ...     for batch in dataset:
@@ -117,9 +116,9 @@ def naming_bad_records(paths, check_all=None):
 
 
 def _named_path(paths, message):
-    """Return the one of `paths` that a message names, None if it names another file.
+    """Return the path that a message names, or None.
 
-    The name of a file may be a part of the name of another file, so the longest counts.
+    One path may contain another, so the longest match wins.
     """
 
     def is_named(path):
@@ -134,7 +133,7 @@ _FILE_ERRORS = (
     tf.errors.FailedPreconditionError,
 )
 
-# The message of the assertion in `records.parse`, and those of TensorFlow's parser.
+# Messages of the assertion in `records.parse` and of TensorFlow's parser.
 _PARSER_ERRORS = {
     "range": rf"\[{records.OUT_OF_RANGE}\] \[(\w+)\] \[(-?\d+)\] \[(-?\d+)\] \[(\d+)\]",
     "length": r"Key: (\w+).*values size: (\d+) but output shape: \[(\d*)\]",
@@ -145,11 +144,11 @@ _PARSER_ERRORS = {
 
 
 def _describe_bad_record(error):
-    """Return what is wrong with a record, or None if the error is about something else."""
+    """Describe what is wrong with a record; None for unrelated errors."""
     if isinstance(error, tf.errors.DataLossError):
         return f"a record is damaged or truncated ({reason(error)})"
-    # The parser quotes bytes that it cannot parse. If they are not UTF-8, Python raises a
-    # UnicodeDecodeError instead of the OpError.
+    # The parser quotes the bytes it cannot parse. If they are not UTF-8, a UnicodeDecodeError
+    # replaces the OpError.
     is_binary = isinstance(error, UnicodeDecodeError)
     text = bytes(error.object).decode("utf-8", "replace") if is_binary else error.message
     for kind, pattern in _PARSER_ERRORS.items():
@@ -184,7 +183,7 @@ def _first_record(path):
             size = reader.size()
             header = reader.read(12)
             length = int.from_bytes(header[:8], "little") if len(header) == 12 else size
-            # In a file of another kind the length is arbitrary: compare before allocating.
+            # Other file types give an arbitrary length: compare before allocating.
             data = reader.read(length) if 12 + length + 4 <= size else None
     except tf.errors.OpError as error:
         raise UserError(f"{path}: cannot be read ({reason(error)})") from None

@@ -1,10 +1,10 @@
-"""Sizes and numbers of records of TFRecord files, without reading the files.
+"""Sizes and record counts of TFRecord files.
 
-Programs that write TFRecord files save the numbers in a side file next to them, see `side_file`:
+Programs that write TFRecord files save the counts in a side file next to them, see `side_file`:
 
     {"files": {"wiki-00000-of-00040": {"size": 61337, "records": 512}, ...}}
 
-An entry is used only if the size is that of the file. Needs TensorFlow only for remote files.
+An entry is valid only if its size matches the file. Only remote files require TensorFlow.
 """
 
 import concurrent.futures
@@ -20,9 +20,9 @@ from bert_tf.errors import UserError, abbreviate, reason
 from bert_tf.io import files, json_files
 from bert_tf.io.json_files import Count
 
-# Number of files to access at the same time. An access to an object store takes tens of
-# milliseconds, and almost no processor time.
-NUM_PARALLEL = 32
+# Number of files to access in parallel. An object store takes tens of milliseconds per access, and
+# almost no CPU time.
+NUM_PARALLEL = 64
 
 _BLOCK_BYTES = 1 << 22
 _LENGTH = struct.Struct("<Q")
@@ -30,8 +30,6 @@ _SHARD = re.compile(r"-\d{5}-of-\d{5}$")
 
 
 class _Entry(NamedTuple):
-    """The entry of a file in a side file."""
-
     size: Count
     records: Count
 
@@ -40,10 +38,10 @@ _FIELDS = {"files": dict[str, _Entry]}
 
 
 def map_files(function, paths, what):
-    """Return a list of `function(path)` for each file, computed in several threads.
+    """Return the list of `function(path)` for all files, computed in threads.
 
-    The progress of `what` is reported if it takes seconds. Of several exceptions, the one for the
-    first file is raised.
+    Slow calls log their progress as `what`. If several files fail, the first one's exception is
+    raised.
     """
     progress = console.ProgressLog(what, "files", total=len(paths), is_brief=True)
     results = []
@@ -56,14 +54,14 @@ def map_files(function, paths, what):
 
 
 def sizes(paths):
-    """Return the sizes of files in bytes, a list; UserError if one does not exist."""
+    """Return the list of file sizes in bytes; raise UserError if a file does not exist."""
     return map_files(lambda path: files.size_and_time(path)[0], paths, "listing")
 
 
 def identity(paths, sizes):
-    """Return three integers that identify files by name and size: number, bytes and a digest.
+    """Return three integers that identify files by name and size: count, total bytes and a digest.
 
-    Folders do not count, so that the files can be moved.
+    Folders are ignored, so that the files can be moved.
     """
     pairs = [[os.path.basename(path), int(size)] for path, size in zip(paths, sizes, strict=True)]
     digest = hashlib.sha256(json.dumps(pairs).encode()).hexdigest()
@@ -73,16 +71,15 @@ def identity(paths, sizes):
 def side_file(path):
     """Return the path of the side file of a TFRecord file.
 
-    All shards have the same one: "wiki.counts.json" for "wiki-00000-of-00040". So have sets of
-    shards of a different number, such as "wiki-00000-of-00080".
+    Shards share one, "wiki.counts.json" for "wiki-00000-of-00040", whatever their number.
     """
     return _SHARD.sub("", path) + files.RECORD_COUNTS
 
 
 def write_counts(counts):
-    """Write the side files of complete TFRecord files; `counts` is a dict from path to number.
+    """Write the side files of complete TFRecord files; `counts` is a dict from path to count.
 
-    Entries of other files in them are kept.
+    Existing entries for other files are kept.
     """
     groups: dict[str, list] = {}
     for path in counts:
@@ -92,7 +89,7 @@ def write_counts(counts):
 
 
 def save_counts(cache, counts):
-    """Write the numbers of records of files by their whole paths to the file `cache`."""
+    """Write record counts, by full path, to the file `cache`."""
     _write(cache, {path: path for path in counts}, counts)
 
 
@@ -104,18 +101,18 @@ def _write(path, names, counts, others=None):
         name: {"size": size, "records": int(counts[source])}
         for (name, source), size in zip(names.items(), sizes(list(names.values())), strict=True)
     }
-    # A line for each file.
+    # One line per file.
     lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(x)}" for name, x in entries.items())
     files.write_text(path, f'{{"files": {{\n{lines}\n}}}}\n')
 
 
 def read_counts(paths, sizes, cache=None):
-    """Return the number of records of each file, a list; None if the side files lack a file.
+    """Return the list of record counts; None if the side files lack a file.
 
     Args:
       paths: TFRecord files.
-      sizes: their sizes in bytes. A side file with other sizes is ignored, which is logged.
-      cache: a file of `save_counts`, which is read first; it need not exist.
+      sizes: their sizes in bytes. A side file with different sizes is ignored and logged.
+      cache: a file of `save_counts` to try first; it need not exist.
     """
     if cache and (counts := _match(_read(cache), paths, sizes, [cache] * len(paths))):
         return counts
@@ -130,7 +127,7 @@ def read_counts(paths, sizes, cache=None):
 
 
 def count_records(paths):
-    """Return the number of records of each file, a list, by reading the files.
+    """Return the list of record counts, by reading the files.
 
     Raises:
       UserError: if a file ends within a record.
@@ -156,7 +153,7 @@ def _count(path):
 
 
 def _read(path):
-    """Return the entries of a side file, a dict from name to (size, records); {} without one."""
+    """Return a side file as a dict from name to (size, records), {} if there is none."""
     if not files.system(path).exists(path):
         return {}
     try:
@@ -168,9 +165,9 @@ def _read(path):
 
 
 def _match(entries, paths, sizes, sources):
-    """Return the number of records of each file, None if one is missing or has another size.
+    """Return the list of record counts, None if a file is missing or has a different size.
 
-    `entries` is a dict from path to (size, records), and `sources` has the side file of each path.
+    `entries` is a dict from path to (size, records), `sources` the side file of each path.
     """
     counts, stale = [], []
     for path, size, source in zip(paths, sizes, sources, strict=True):
@@ -182,7 +179,7 @@ def _match(entries, paths, sizes, sources):
     if stale:
         changed = [path for path, _ in stale]
         console.info(
-            "%s is ignored, because it is of files with other sizes: %s",
+            "%s is ignored: its counts were taken from files of a different size: %s",
             stale[0][1], abbreviate(changed),
         )  # fmt: skip
     return None if stale or None in counts else counts

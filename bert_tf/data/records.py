@@ -1,16 +1,15 @@
-"""The TFRecords of the 2018 release: one definition for writing, checking and reading them.
+"""Schemas of the TFRecords, and functions that write and parse them.
 
-A schema is a dict from the name of each feature to its `Feature`: the type and the length, which is
+A schema is a dict from feature name to `Feature`, a type and a length. The length is
 
 * an int: that many values;
-* "S", "P", "L", "F", "C" or "W": a length that is chosen for a run and passed as a dict such as
-  {"S": 128, "P": 20}. S is the sequence length, P the number of predictions per sequence, L the
-  number of labels, F the number of numeric features, C the number of choices or texts and W the
-  number of windows of a document;
+* "S", "P", "L", "F", "C" or "W": a length chosen for a run and passed as a dict such as
+  {"S": 128, "P": 20}. S is the sequence length, P the number of predictions per sequence, L of
+  labels, F of numeric features, C of choices or texts, and W of windows of a document;
 * a tuple of these, for several axes;
 * None: a single value, which is read as a scalar.
 
-A record has only the windows of its own document, and `parse` adds windows of zeros up to W.
+A record only has the windows of its own document; `parse` pads them with zeros to W.
 """
 
 import contextlib
@@ -42,18 +41,18 @@ class Feature(NamedTuple):
 
     @property
     def is_windowed(self):
-        """Whether the values of an example are those of at most W windows."""
+        """Whether an example has values for up to W windows."""
         return self.shape({})[:1] == ["W"]
 
     def parser(self, lengths):
-        """Return the argument of `tf.io.parse_example`; windows are padded to those of a batch."""
+        """Return the spec for `tf.io.parse_example`, which pads windows to the batch's maximum."""
         shape = self.shape(lengths)
         if self.is_windowed:
             return tf.io.FixedLenSequenceFeature(shape[1:], self.dtype, allow_missing=True)
         return tf.io.FixedLenFeature(shape, self.dtype)
 
     def shape_cause(self, lengths):
-        """Return " because `max_seq_length=128`" for the end of a sentence, or ""."""
+        """Return " because `max_seq_length=128`" to append to a message, or ""."""
         for axis, argument in _LENGTH_ARGUMENTS.items():
             if axis in lengths and axis in self.shape({}):
                 return f" because `{argument}={lengths[axis]}`"
@@ -73,7 +72,7 @@ PRETRAINING = {
 
 
 def pretraining_schema(has_next_sentence=True, has_masks=True):
-    """Return `PRETRAINING`, without labels of sentence pairs or without masks if so chosen.
+    """Return `PRETRAINING`, optionally without next-sentence labels or masks.
 
     Records without masks are masked during training (see `dynamic_masking`). Both variants are
     specific to bert_tf.
@@ -88,8 +87,8 @@ def pretraining_schema(has_next_sentence=True, has_masks=True):
 
 CLASSIFICATION = {**_TOKENS, "label_ids": _SCALAR, "is_real_example": _SCALAR}
 
-# The following schemas are specific to bert_tf, except SQuAD's. A regression has a score as its
-# label, a multi-label classification a 0 or 1 for each label.
+# The following schemas are specific to bert_tf, except SQuAD's. Regression labels are scores;
+# multi-label classification has a 0 or 1 for each label.
 REGRESSION = {**_TOKENS, "label_value": Feature("float32", None), "is_real_example": _SCALAR}
 MULTI_LABEL = {**_TOKENS, "label_values": Feature("float32", "L"), "is_real_example": _SCALAR}
 
@@ -100,8 +99,8 @@ CHOICE = {
     "is_real_example": _SCALAR,
 }
 
-# A sequence for each text of an example, a number of each text that is equal for equal texts of a
-# file, and the similarity of the first two texts.
+# A sequence for each text, an id that equal texts of a file share, and the similarity of the first
+# two texts.
 SENTENCES = {
     **dict.fromkeys(_TOKENS, Feature("int64", ("C", "S"))),
     "text_ids": Feature("int64", "C"),
@@ -121,8 +120,8 @@ SQUAD_TRAINING = {
     "is_impossible": _SCALAR,
 }
 
-# The tag id of each token's word; and 1 for a token that starts a word whose tag is predicted in
-# this sequence, 2 if this word also starts a sentence.
+# The tag id of each token's word. `word_starts` is 1 for the first token of a word whose tag is
+# predicted in this sequence, and 2 if the word also starts a sentence.
 TAGGING = {**_TOKENS, "tag_ids": Feature("int64", "S"), "word_starts": Feature("int64", "S")}
 
 ALL = PRETRAINING | CLASSIFICATION | REGRESSION | MULTI_LABEL | NUMBERS | TEACHER
@@ -130,15 +129,15 @@ ALL |= SQUAD_TRAINING | TAGGING | {"text_ids": SENTENCES["text_ids"]}
 
 
 def windowed(schema):
-    """Return a schema whose sequences are the W windows of a document (specific to bert_tf)."""
+    """Return the schema for documents of W windows (specific to bert_tf)."""
     return {**schema, **dict.fromkeys(_TOKENS, Feature("int64", ("W", "S")))}
 
 
 def serialize(schema, examples):
-    """Return the bytes of `tf.train.Example`s; equal values give equal bytes.
+    """Return the list of serialized `tf.train.Example`s; equal values give equal bytes.
 
-    `examples` is a list of dicts from the names in the schema to arrays, lists or scalars. Other
-    names or types, which are programming errors, raise a KeyError or TypeError.
+    `examples` is a list of dicts from the names in the schema to arrays, lists or scalars. Wrong
+    names or types are programming errors and raise a KeyError or TypeError.
     """
     for values in examples:
         if values.keys() != schema.keys():
@@ -183,12 +182,12 @@ BOUND_CAUSES = {
 }
 
 
-# What the assertion in `parse` says.
+# Message of the assertion in `parse`.
 OUT_OF_RANGE = "out of range"
 
 
 def limits(schema, config, lengths, num_labels=2):
-    """Return a dict of the exclusive upper bounds of a schema's values, for `parse` to check.
+    """Return the exclusive upper bounds of a schema's values, a dict for `parse`.
 
     `config` is the model's `BertConfig`.
     """
@@ -208,13 +207,13 @@ def parse(serialized, schema, lengths, limits=None):
       serialized: string tensor (B,) of `tf.train.Example`s.
       schema: a schema, such as `PRETRAINING`.
       lengths: dict with a length for each letter in the schema.
-      limits: dict from feature name to the exclusive upper bound of its values, as `limits` returns
-        it. A value out of range raises an error that `record_checks.naming_bad_records` explains;
-        without the check, an embedding or one-hot lookup on the device silently gives zeros.
+      limits: exclusive upper bounds of the values, as `limits` returns them. A value out of range
+        raises an error that `record_checks.naming_bad_records` explains. Without the check, an
+        embedding or one-hot lookup on the device silently gives zeros.
 
     Returns:
-      Dict from name to tensor (B, length) or (B,) of static shape. Integers are int32, since TPUs
-      do not support int64.
+      A dict from name to tensor (B, length) or (B,) of static shape. Integers are int32, since
+      TPUs do not support int64.
     """
     spec = {name: feature.parser(lengths) for name, feature in schema.items()}
     parsed = tf.io.parse_example(serialized, spec)
@@ -235,15 +234,15 @@ def parse(serialized, schema, lengths, limits=None):
 
 def _length(mask):
     """Return the lengths of the sequences of a mask (..., S)."""
-    # The position of the last 1, not the sum: a mask that another program wrote may have gaps.
+    # The position of the last 1, not the sum: masks written by other programs may have gaps.
     return tf.reduce_max(mask * tf.range(1, mask.shape[-1] + 1, dtype=mask.dtype), -1)
 
 
 def num_tokens(serialized, schema, lengths):
-    """Return the number of tokens (B,) of examples, with what padding to their longest adds.
+    """Return the number of tokens (B,) of each example, for arguments as of `parse`.
 
-    An example with several sequences counts as many tokens as its longest has, times their number.
-    `serialized` is a string tensor (B,); other arguments are those of `parse`.
+    The sequences of an example are padded to its longest, so an example with several sequences
+    counts the length of the longest times their number.
     """
     mask = parse(serialized, {"input_mask": schema["input_mask"]}, lengths)["input_mask"]
     size = _length(mask)  # (B,), or (B, N) for N sequences
@@ -253,12 +252,12 @@ def num_tokens(serialized, schema, lengths):
 
 
 def trim(batch, schema, multiple):
-    """Cut off columns that are padding in all examples of a batch, as `parse` returns it.
+    """Cut off columns that are padding in all examples of a batch from `parse`.
 
-    The new length is that of the longest sequence rounded up to a multiple of `multiple`, at most
-    S; it is not static. Of documents in windows, whole windows are cut off, up to the same share of
-    W; the length of their windows stays S unless there would be many lengths anyway. So for a
-    quarter of S as the multiple, there are four shapes.
+    The new length, which is not static, is the longest sequence rounded up to a multiple of
+    `multiple`. Documents lose whole windows: their number is rounded up to the same fraction of W.
+    If `multiple` is at least S / 4, windows keep the length S, so that there are at most four
+    shapes.
     """
     mask = batch["input_mask"]
     windows = [name for name in batch if schema[name].is_windowed]
@@ -271,7 +270,7 @@ def trim(batch, schema, multiple):
         for name, tensor in batch.items()
     }
     if windows:
-        # The windows of a document come first, and each has a token.
+        # A document's windows come first, and each has at least one token.
         count = tf.reduce_max(tf.reduce_sum(mask[:, :, 0], -1))
         step = -(-mask.shape[1] * multiple // mask.shape[2])
         count = -(-count // step) * step

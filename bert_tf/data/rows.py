@@ -1,4 +1,4 @@
-"""Files of a split, columns by name, rows of tensorflow-datasets, and bad rows."""
+"""Rows of a split, from files or tensorflow-datasets, and the handling of bad rows."""
 
 import os
 
@@ -36,13 +36,13 @@ class BadRows:
         self.first = self.first or message
 
     def collect(self, rows, make):
-        """Return a list of what `make` returns for each row that can be used.
+        """Return the list of results of `make` for all usable rows.
 
         Args:
-          rows: yields pairs of a place for messages and a row.
-          make: function of (place, index, row), which is not called for a row that is a str, what
-            is wrong with it. It raises a ValueError for a bad row, and returns
-            None for one to skip.
+          rows: yields (place, row), where `place` is used in messages. A bad row may be a str that
+            describes the problem.
+          make: function of (place, index, row), called for the other rows. It raises ValueError for
+            a bad row and returns None to skip a row.
         """
         results = []
         for index, (where, row) in enumerate(rows):
@@ -60,7 +60,7 @@ class BadRows:
         return results
 
     def report(self, what="bad rows left out"):
-        """Log the number of rows, if there were any."""
+        """Log the number of bad rows, if there were any."""
         if self.count:
             console.warning("%s: %d, the first: %s", what, self.count, self.first)
 
@@ -69,7 +69,7 @@ def find_file(split, names, data_dir=None, path=None):
     """Return the file of a split: `path` if given, else the first of `names` in `data_dir`.
 
     Raises:
-      UserError: if there is none.
+      UserError: if no file is found.
     """
     argument = f"{part_of(split)}_file"
     if path:
@@ -83,13 +83,13 @@ def find_file(split, names, data_dir=None, path=None):
 
 
 def find_column(path, names, wanted, argument=None):
-    """Return the index of the first of the `wanted` columns that a header has, ignoring case.
+    """Return the index of the first of the `wanted` columns in a header, ignoring case.
 
     Args:
-      path: of the file, for messages.
+      path: used in messages.
       names: the columns of the header.
       wanted: possible names of the column.
-      argument: the argument that names the column; None if it may be missing, with the result None.
+      argument: the argument that names the column; None to return None if the column is missing.
     """
     lowered = [name.lower() for name in names]
     for name in wanted:
@@ -110,11 +110,11 @@ def read_named_rows(path, table_format=None):
     """Read a table whose first row names its columns; arguments as for `tables.read_rows`.
 
     Returns:
-      The names, and an iterator of pairs of the place of a row for messages, and the row, a dict
-      from names to str. Instead of a bad row it has a str that says what is wrong.
+      The names, and an iterator of (place, row), where `place` is used in messages. A row is a
+      dict from name to str, a bad row a str that describes the problem.
 
     Raises:
-      UserError: if the file cannot be read, or its first row.
+      UserError: if the file or its first row cannot be read.
     """
     rows = tables.read_rows(path, table_format)
     number, names, problem = next(rows, (1, [], "the file is empty"))
@@ -124,7 +124,7 @@ def read_named_rows(path, table_format=None):
 
     def named(cells, problem):
         if not problem and len(cells) != len(names):
-            # For example a comma that should be quoted: what follows it is in the wrong column.
+            # An unquoted comma, for example, shifts the following columns.
             problem = f"{len(cells)} columns, but the first line has {len(names)}"
         try:
             return problem or dict(zip(names, map(tables.as_text, cells), strict=True))
@@ -135,12 +135,12 @@ def read_named_rows(path, table_format=None):
 
 
 class TfdsRows:
-    """The rows of a data set of tensorflow-datasets, which is prepared if necessary.
+    """The rows of a dataset from tensorflow-datasets, which is prepared if necessary.
 
     Attributes:
-      name: of the data set.
+      name: the name of the dataset.
       features: its features by name.
-      supervised_keys: names of the features of input and target, None where it does not say.
+      supervised_keys: the names of the input and target features, None where undefined.
     """
 
     def __init__(self, name, data_dir=None):
@@ -151,7 +151,7 @@ class TfdsRows:
     def find_feature(self, names, argument=None):
         """Return the first of `names` that is a feature.
 
-        If there is none, the result is None, or a UserError that names the `argument`.
+        Otherwise return None, or raise a UserError that names the `argument`, if given.
         """
         name = next((name for name in names if name in self.features), None)
         if name is None and argument:
@@ -166,7 +166,7 @@ class TfdsRows:
         return next((name for name in names if name in self._builder.info.splits), None)
 
     def missing_split(self, part):
-        """Return the UserError for a data set without a split for "train", "dev" or "test"."""
+        """Return the UserError for a dataset without a split for "train", "dev" or "test"."""
         return UserError(
             f"`tfds_name`: {self.name} has no split for {part}, only "
             f"{', '.join(self._builder.info.splits)}; name one with `tfds_splits`"

@@ -1,6 +1,6 @@
 """Tables of text: delimited files, JSON, Parquet and Excel, recognised by name and content.
 
-The module imports without TensorFlow, pyarrow only for Parquet and openpyxl only for Excel.
+The module does not import TensorFlow. Parquet requires pyarrow, Excel requires openpyxl.
 """
 
 import contextlib
@@ -18,10 +18,10 @@ from bert_tf.errors import UserError, check_unicode, reason
 from bert_tf.io import files, json_files
 from bert_tf.io.compressed import check_unpacked, unpack
 
-# Names of delimiters in messages and as values of `delimiter`.
+# Names of delimiters, in messages and as values of `delimiter`.
 DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|"}
 
-# The kinds of files by the ends of their names.
+# File kinds by name extension.
 ENDINGS = {
     ".parquet": "parquet",
     ".pq": "parquet",
@@ -33,7 +33,7 @@ ENDINGS = {
 }
 _NAMES = {"json": "JSON", "json_lines": "JSON lines", "parquet": "Parquet", "excel": "Excel"}
 
-# Files that are no tables, by their first bytes, and what to do with them.
+# First bytes of unsupported files, with a description and advice.
 _OTHERS = (
     (b"PK\x03\x04", "a zip archive", "unpack it, or name it .xlsx if it is from Excel"),
     (b"\xd0\xcf\x11\xe0", "an Excel file of the old format", "save it as .xlsx or .csv"),
@@ -45,7 +45,7 @@ _OTHERS = (
 # How much of a file is read to recognise its format.
 _SAMPLE_BYTES = 1 << 16
 
-# Bytes that are not UTF-8, as Python keeps them in a str.
+# Bytes that are not UTF-8, decoded with Python's "surrogateescape".
 _NOT_UTF8 = re.compile("[\udc80-\udcff]")
 
 
@@ -55,8 +55,8 @@ class TableFormat(NamedTuple):
     Attributes:
       kind: "delimited", "json_lines" (an object in each line), "json" (a list of objects),
         "parquet" or "excel" (the first sheet of an .xlsx file).
-      delimiter: the character between two columns of a delimited file. After any but the tab,
-        fields may be quoted; in tab-separated files quotes are text, as in GLUE's.
+      delimiter: the character between columns of a delimited file. Fields may be quoted, except
+        in tab-separated files, where quotes are plain text as in GLUE.
     """
 
     kind: str
@@ -64,17 +64,17 @@ class TableFormat(NamedTuple):
 
     @property
     def is_delimited(self):
-        """Whether the table is text with a delimiter."""
+        """Whether the table is delimited text."""
         return self.kind == "delimited"
 
     @property
     def has_names(self):
-        """Whether columns always have names; in other kinds the first row may be a header."""
+        """Whether columns always have names. In other kinds the first row may be a header."""
         return self.kind in ("json", "json_lines", "parquet")
 
     @property
     def unit(self):
-        """The noun for a row in messages."""
+        """The word for a row in messages."""
         return "line" if self.kind in ("delimited", "json_lines") else "row"
 
     def __str__(self):
@@ -96,9 +96,7 @@ def parse_delimiter(text):
 
 
 def format_by_name(path):
-    """Return the format of a file by its name alone: .csv has commas, .xlsx is Excel, others have
-    tabs.
-    """
+    """Infer a format from the file name: .csv has commas, .xlsx is Excel, others have tabs."""
     ending = ending_of(path)
     if ENDINGS.get(ending) == "excel":
         return TableFormat("excel")
@@ -106,25 +104,25 @@ def format_by_name(path):
 
 
 def ending_of(path):
-    """Return the end of a name that tells its kind, ".csv" for a.CSV and a.csv.gz."""
+    """Return the lowercase extension of a path, ".csv" for a.CSV and a.csv.gz."""
     return os.path.splitext(path.lower().removesuffix(".gz"))[1]
 
 
 def find_format(path, delimiter=None, names=()):
     """Recognise the format of a file.
 
-    JSON and Parquet are recognised by the end of the name or the first characters, Excel by its
-    name. The delimiter of another file is the one that separates known names in the first line.
-    Otherwise a file that ends in .csv has tabs if all of its first lines have, else the delimiter
-    that gives its first lines the same number of columns; any other file has tabs.
+    JSON and Parquet are recognised by extension or first characters, Excel by extension. In any
+    other file, a delimiter that separates known names in the first line is chosen. Otherwise files
+    are tab-separated, except a .csv file without tabs in all of its first lines: it has the
+    delimiter that divides these lines most consistently.
 
     Args:
       path: the file.
-      delimiter: the delimiter of a delimited file if it is known; see `parse_delimiter`.
-      names: likely names of columns, in lower case.
+      delimiter: the delimiter of a delimited file, if known; see `parse_delimiter`.
+      names: likely column names, in lower case.
 
     Raises:
-      UserError: if the file cannot be read, is an archive or not UTF-8 as a whole.
+      UserError: if the file cannot be read, is an archive, or is UTF-16.
     """
     start = _read_start(path)
     ending = ending_of(path)
@@ -147,7 +145,7 @@ def find_format(path, delimiter=None, names=()):
         return TableFormat("delimited", parse_delimiter(delimiter))
     lines = text.split("\n")
     if len(start) == _SAMPLE_BYTES and len(lines) > 1:
-        del lines[-1]  # it is not complete
+        del lines[-1]  # incomplete
     return TableFormat("delimited", _find_delimiter(lines, ending == ".csv", set(names)))
 
 
@@ -184,11 +182,11 @@ def _find_delimiter(lines, is_csv, names):
         is_divided = counts[0] > 1
         return is_divided * counts.count(counts[0]) / len(counts), is_divided * counts[0]
 
-    return max(tables, key=consistency)  # the first of equal ones: the comma
+    return max(tables, key=consistency)  # the comma wins ties
 
 
 def _sample_rows(lines, delimiter):
-    """Return the rows of lines with a delimiter, as far as they can be divided."""
+    """Split lines at a delimiter, up to the first malformed line."""
     if delimiter == "\t":
         return [line.rstrip("\r\n").split("\t") for line in lines]
     raise_field_limit()
@@ -201,22 +199,21 @@ def _sample_rows(lines, delimiter):
 def read_rows(path, table_format=None):
     """Read the rows of a table; blank lines are skipped.
 
-    JSON and Parquet give the names of their columns as the first row. Text and JSON may be
-    compressed by gzip.
+    For JSON and Parquet the first row has the column names. Text and JSON may be gzipped.
 
     Args:
       path: the file.
-      table_format: its `TableFormat`, None for that of `format_by_name`.
+      table_format: its `TableFormat`, None to use `format_by_name`.
 
     Yields:
-      (number of the line or row from 1, list of cells, what is wrong with the row or None). The
-      cells of delimited files and Excel are str; those of JSON and Parquet are any values, None if
-      missing.
+      (number, cells, problem): the line or row counted from 1, a list of cells, and a description
+      of what is wrong with the row, or None. Cells are str in delimited files and Excel, and any
+      values in JSON and Parquet, None if missing.
 
     Raises:
       UserError: if the file cannot be read.
     """
-    # Not by pandas: it gives no line numbers, and fills up rows that lack cells.
+    # pandas would give no line numbers, and fill incomplete rows.
     kind, delimiter = table_format or format_by_name(path)
     if kind == "parquet":
         yield from _parquet_rows(path)
@@ -231,7 +228,7 @@ def read_rows(path, table_format=None):
 
 
 def _text_problem(text):
-    """Return what is wrong with the text of a row or line, None if it can be used."""
+    """Describe what is wrong with a text, None if it is valid."""
     if "\0" in text:
         return "it contains a NUL character"
     if match := _NOT_UTF8.search(text):
@@ -240,7 +237,7 @@ def _text_problem(text):
 
 
 def _lines(path):
-    """Yield lines with their ends; bytes that are not UTF-8 come as lone surrogates."""
+    """Yield lines with their line ends; bytes that are not UTF-8 become lone surrogates."""
     try:
         with files.system(path).GFile(path, "rb") as reader:
             for number, line in enumerate(unpack(reader, path)):
@@ -250,7 +247,7 @@ def _lines(path):
 
 
 def _split_tabs(lines, delimiter):
-    """Split at tabs. Quotes have no meaning, as in GLUE's files."""
+    """Split at tabs; quotes are plain text, as in GLUE."""
     for number, line in enumerate(lines, start=1):
         if text := line.rstrip("\r\n"):
             yield number, text.split(delimiter), None
@@ -258,12 +255,12 @@ def _split_tabs(lines, delimiter):
 
 def raise_field_limit():
     """Let Python's `csv` read cells of any length."""
-    # Python's default limit is 128 kB. It is global to the process, and harmless to raise.
+    # The default limit is 128 kB. Raising it affects the whole process, but is harmless.
     csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
 
 
 def _split_quoted(lines, delimiter):
-    """Split at a delimiter. A quoted field may contain delimiters and line ends."""
+    """Split at a delimiter; quoted fields may contain delimiters and line ends."""
     raise_field_limit()
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
     while True:
@@ -281,7 +278,7 @@ def _split_quoted(lines, delimiter):
 
 
 def _json_rows(path, kind):
-    """Yield the names of all columns, then the rows."""
+    """Yield the column names, then the rows."""
     if kind == "json":
         values = enumerate(json_files.read(path, list), 1)
         rows = [(number, value, None) for number, value in values]
@@ -299,7 +296,7 @@ def _json_rows(path, kind):
 
 
 def _json_lines(path):
-    """Yield (number, value, what is wrong with the line or None) for each line."""
+    """Yield (number, value, problem or None) for each line."""
     for number, line in enumerate(_lines(path), 1):
         if not line.strip():
             continue
@@ -313,7 +310,7 @@ def _json_lines(path):
 
 
 def open_parquet(path):
-    """Return the `pyarrow.parquet.ParquetFile` of a file; UserError without pyarrow."""
+    """Return the file as a `pyarrow.parquet.ParquetFile`; raise UserError without pyarrow."""
     try:
         import pyarrow
         import pyarrow.parquet
@@ -340,7 +337,7 @@ def _parquet_rows(path):
 
 
 def _excel_rows(path):
-    """Yield the rows of the first sheet that have a cell; values of formulas are the saved ones."""
+    """Yield the non-empty rows of the first sheet, with the saved values of formulas."""
     try:
         import openpyxl
     except ImportError:
@@ -357,13 +354,13 @@ def _excel_rows(path):
         sheet = openpyxl.load_workbook(data, read_only=True, data_only=True).worksheets[0]
         for number, row in enumerate(sheet.iter_rows(values_only=True), 1):
             cells = list(map(as_text, row))
-            while cells and not cells[-1]:  # cells that only have a format
+            while cells and not cells[-1]:  # cells with formatting only
                 del cells[-1]
             if cells:
                 yield number, cells, _text_problem("".join(cells))
     except UserError:
         raise
-    # Readers of damaged files raise exceptions of many classes.
+    # Damaged files raise exceptions of many classes.
     except Exception as error:
         raise UserError(f"{path}: cannot be read as Excel ({reason(error)})") from None
 
@@ -372,7 +369,7 @@ def as_text(value):
     """Return a cell as text: numbers as Python prints them, "" for None and NaN.
 
     Raises:
-      ValueError: if it is a list or an object.
+      ValueError: if it is a list, an object or bytes, or has invalid characters.
     """
     if isinstance(value, str):
         if "\0" in value:

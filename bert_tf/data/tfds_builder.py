@@ -6,21 +6,21 @@ from bert_tf.errors import UserError, reason
 
 
 class TfdsTextSource:
-    """Documents for pre-training, one for each example of a split, as a source like `FileSource`.
+    """A source of pre-training documents like `FileSource`, one for each example of a split.
 
     `done` of `total` examples have been read. The examples count as a single file.
 
     Args:
-      name: name of the dataset, such as "wiki40b/en".
+      name: the dataset, such as "wiki40b/en".
       split: a split, such as "train" or "train[:1%]".
       text_field: the feature with the text, which is split into sentences.
-      data_dir: folder of the datasets; None for the default of tensorflow-datasets.
+      data_dir: the folder of the datasets; None for tensorflow-datasets' default.
     """
 
     unit, num_files = "examples", 1
 
     def __init__(self, name, split="train", text_field="text", data_dir=None):
-        """Open the dataset; raise UserError if it, the split or the feature does not exist."""
+        """Open the dataset; raise UserError if the dataset, split or feature does not exist."""
         self._builder = load_builder(name, data_dir)
         self._split, self._field, self.name = split, text_field, f"{name}, {split}"
         self.done = 0
@@ -71,7 +71,7 @@ class TfdsTextSource:
 def load_builder(name, data_dir):
     """Return the builder of a dataset, prepared if necessary; raise UserError if that fails."""
     try:
-        # `import tensorflow_datasets` hides some errors of its own imports.
+        # `import tensorflow_datasets` hides some of its import errors.
         import tensorflow_datasets.public_api as tfds
     except ImportError:
         raise UserError(

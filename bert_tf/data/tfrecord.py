@@ -1,10 +1,10 @@
-"""`tf.train.Example` messages and TFRecord files as bytes, written without TensorFlow.
+"""Serialization of `tf.train.Example` messages and TFRecord files without TensorFlow.
 
-TensorFlow takes seconds to import in each process, and serializes one example at a time.
+TensorFlow takes seconds to import in each process and serializes one example at a time.
 
-Examples are serialized as by a deterministic Protocol Buffers serialization, features sorted by
-name. A TFRecord file contains for each record its length (8 bytes), a checksum of the length (4),
-the data, and a checksum of the data (4). The checksum is a rotated and shifted CRC-32C
+The bytes equal a deterministic Protocol Buffers serialization, with features sorted by name. A
+TFRecord file contains, for each record, its length (8 bytes), a checksum of the length (4), the
+data, and a checksum of the data (4). The checksum is a masked CRC-32C
 (tensorflow/core/lib/io/record_writer.h, lib/hash/crc32c.h).
 """
 
@@ -18,7 +18,7 @@ import numpy as np
 
 from bert_tf.io import files
 
-# Tags of the lists in a feature: a message, of the field number 1, 2 or 3.
+# Tags of the lists in a feature: messages with field number 1, 2 or 3.
 _BYTES_LIST, _FLOAT_LIST, _INT64_LIST = 0x0A, 0x12, 0x1A
 
 
@@ -33,12 +33,12 @@ def varint(number):
 
 
 def varints(rows):
-    """Return a list of the concatenated varints of each row of integers (R, C), 0 to 2**56 - 1."""
+    """Return the concatenated varints of each row of integers (R, C), from 0 to 2**56 - 1."""
     most = int(rows.max(initial=0))
     least = int(rows.min(initial=0))
     if most >> 56 or least < 0:
         raise ValueError(f"expected integers from 0 to 2**56 - 1, found {least or most}")
-    # The bytes of a word are those of a varint, the unused ones 0.
+    # Each word has the bytes of one varint, with 0 for unused bytes.
     rows = rows.astype("<u8" if most >> 28 else "<u4")
     words = rows & 0x7F
     for place in range(1, (most.bit_length() + 6) // 7):
@@ -55,10 +55,10 @@ def varints(rows):
 def examples(columns):
     """Return a list of R serialized `tf.train.Example`s.
 
-    `columns` is a dict from the name of each feature to its values: an array (R, C) of float32, or
-    of integers; or a list of R lists of bytes.
+    `columns` is a dict from feature name to values: a float32 or integer array (R, C), or a list
+    of R lists of bytes.
     """
-    # The features of one part have the same size in all rows.
+    # Consecutive features with the same size in all rows are joined as arrays, in `fixed`.
     parts, fixed = [], []
     for name, rows in sorted(columns.items()):
         encoded = name.encode()
@@ -86,8 +86,8 @@ def examples(columns):
 
 @functools.lru_cache(maxsize=10_000)
 def _prefix(name, size, kind):
-    """Return the bytes in front of the values of a feature, which take `size` bytes."""
-    # Numbers are packed into one field of the list, in a list of type `kind`, in a feature.
+    """Return the bytes that precede a feature's values, which take `size` bytes."""
+    # From the inside: packed numbers, in a list of type `kind`, in a feature.
     tags = (kind, 0x12) if kind == _BYTES_LIST else (0x0A, kind, 0x12)
     parts = []
     for tag in tags:
@@ -107,16 +107,16 @@ def _fixed(prefix, rows):
 
 
 def _joined(parts):
-    """Return the rows of byte arrays, concatenated horizontally, as bytes objects."""
+    """Concatenate byte arrays horizontally and return the rows as bytes."""
     rows = np.concatenate(parts, axis=1) if len(parts) > 1 else parts[0]
     joined, size = rows.tobytes(), rows.shape[1]
     return [joined[start : start + size] for start in range(0, len(joined), size)]
 
 
 def frame_records(records):
-    """Return records (list of bytes) as the contents of a TFRecord file.
+    """Return the contents of a TFRecord file of `records`, a list of bytes.
 
-    The results of several calls can be concatenated.
+    Results of several calls can be concatenated.
     """
     parts = []
     for record in records:
@@ -131,20 +131,22 @@ def _header(size):
 
 
 def _checksum(data):
-    """Return the masked CRC-32C of bytes, as 4 bytes."""
+    """Return the masked CRC-32C as 4 bytes."""
     checksum = google_crc32c.value(data)
     return struct.pack("<I", ((checksum >> 15 | checksum << 17) + 0xA282EAD8) & 0xFFFFFFFF)
 
 
 @contextlib.contextmanager
 def writing(paths):
-    """Yield a function that writes lists of records, which go to the files in turn.
+    """Yield a function that distributes lists of records over the files in turn.
 
-    The files appear complete when the block ends, or not at all if it fails. A UserError is raised
-    if one cannot be written.
+    The files appear when the block ends, or not at all if it fails. Raises UserError if a file
+    cannot be written.
     """
     with files.replacing(*paths) as temporary, contextlib.ExitStack() as stack:
         writers = [stack.enter_context(files.system(path).GFile(path, "wb")) for path in temporary]
+        for writer in writers:
+            writer.write(b"")  # TensorFlow creates a file on the first write
         turn = 0
 
         def write(records):

@@ -1,4 +1,4 @@
-"""What `bert-tf check` computes: whether the devices of a machine give the recorded results."""
+"""Checks for `bert-tf check` that the devices of a machine reproduce the recorded results."""
 
 from bert_tf.lazy import lazy_names
 

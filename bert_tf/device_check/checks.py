@@ -1,6 +1,6 @@
 """Checks of tokenizer, model, optimizer, training and export on the devices of a strategy.
 
-The outputs of the release and the steps of its optimizer are in the folder `recorded`.
+The folder `recorded` contains outputs of the release and steps of its optimizer.
 """
 
 import json
@@ -30,7 +30,7 @@ from bert_tf.training.trainer import Trainer
 # Outputs of the release, see tests/golden/README.md.
 RECORDED = pathlib.Path(__file__).parent / "recorded"
 
-# Half the distance between 1 and the next number that the factors of products are rounded to.
+# Relative rounding error of the factors of a product.
 ROUNDING = {"float16": 2.0**-11, "tf32": 2.0**-11, "bfloat16": 2.0**-8}
 
 _STEPS, _RATE = 3, 1e-3
@@ -38,7 +38,7 @@ _SIZES = {"S": 16, "P": 3}
 
 
 class Check(NamedTuple):
-    """The result of a check: passed if `value` is at most `bound`. `note` adds what it means."""
+    """The result of a check, passed if `value` is at most `bound`; `note` explains the value."""
 
     name: str
     value: float
@@ -47,7 +47,7 @@ class Check(NamedTuple):
 
     @property
     def passed(self):
-        """Whether the value is a number and within the bound."""
+        """Whether the value is within the bound; False for NaN."""
         return bool(self.value <= self.bound)
 
 
@@ -59,15 +59,15 @@ def set_logical_devices(count):
 
 
 def bound_of(dtype, kind, exact=2e-5, count=16):
-    """Return the bound of outputs in `dtype` on a kind of device, and the reason as a text.
+    """Return the bound for outputs in `dtype` on a kind of device, and a text with the reason.
 
-    In two layers of width 32, the roundings add up to about eight times the rounding of one factor
-    (measured on a CPU); `count` is how many are accepted.
+    In two layers of width 32, rounding errors add up to about eight times the error of one factor
+    (measured on a CPU). The bound is `count` errors, or `exact` in full precision.
     """
     uses_tf32 = tf.config.experimental.tensor_float_32_execution_enabled
     if dtype == "float32" and kind == "GPU" and uses_tf32():
         dtype = "tf32"
-    if kind == "TPU":  # its products of float32 have factors of bfloat16
+    if kind == "TPU":  # multiplies float32 with factors rounded to bfloat16
         dtype = "bfloat16"
     if dtype not in ROUNDING:
         return exact, ""
@@ -75,7 +75,7 @@ def bound_of(dtype, kind, exact=2e-5, count=16):
 
 
 def recorded_batch():
-    """Return the configuration without dropout, the recorded batch and its outputs by name."""
+    """Return the configuration without dropout, the recorded batch, and its outputs by name."""
     config = json.loads((RECORDED / "bert_config.json").read_text())
     config |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     recorded = dict(np.load(RECORDED / "io.npz"))
@@ -85,7 +85,7 @@ def recorded_batch():
 
 
 def outputs_of(model, batch):
-    """Return layers and log probabilities of a `BertPretrainer`, by their recorded names."""
+    """Return the layers and log probabilities of a `BertPretrainer` by their recorded names."""
     encoded, outputs = model.get_layer("bert")(batch), model(batch)
     log_probs = ops.log_softmax(outputs["masked_lm_logits"])
     return {
@@ -96,21 +96,21 @@ def outputs_of(model, batch):
     }
 
 
-def check_outputs(found, recorded, dtype, kind):
-    """Return the `Check` of outputs that are arrays."""
+def check_outputs(outputs, recorded, dtype, kind):
+    """Return the `Check` of outputs, a dict of arrays, against the recorded ones."""
     differences = {
-        name: float(np.abs(np.float32(x) - recorded[name]).max()) for name, x in found.items()
+        name: float(np.abs(np.float32(x) - recorded[name]).max()) for name, x in outputs.items()
     }
     worst = max(differences, key=differences.__getitem__)
     bound, reason = bound_of(dtype, kind)
-    note = f"largest of {len(found)}: {worst}" + (f"; {reason}" if reason else "")
+    note = f"largest of {len(outputs)}: {worst}" + (f"; {reason}" if reason else "")
     return Check(f"outputs of the release, {dtype}", differences[worst], bound, note)
 
 
 def check_export(model, kind, place):
-    """Return the `Check` of a SavedModel, exported from a `BertModel` and loaded on this device.
+    """Export a `BertModel` to a SavedModel, load it, and return the `Check` of its outputs.
 
-    `kind` is that of the devices of the model, and `place` that of the exported one.
+    `kind` is the kind of device of the model, `place` the kind of device of the SavedModel.
     """
     with tempfile.TemporaryDirectory() as folder:
         vocab = os.path.join(folder, "vocab.txt")
@@ -122,22 +122,22 @@ def check_export(model, kind, place):
         encoder.export(os.path.join(folder, "export"), warm_up=False)
         path = os.path.join(folder, "export", "1")
         serve = tf.saved_model.load(path).signatures["serving_default"]
-        found = serve(text=tf.constant(texts))["vectors"].numpy()
+        vectors = serve(text=tf.constant(texts))["vectors"].numpy()
         on_host = sorted(_without_kernel(serve.graph.as_graph_def(), place))
     bound, reason = bound_of("float32", kind, 1e-5)
     names = ", ".join(on_host) or "none"
     note = f"operations on the host: {names}" if place != "CPU" else "all on the host"
     note += f"; {reason}" if reason else ""
-    return Check("exported model", float(np.abs(found - expected).max()), bound, note)
+    return Check("exported model", float(np.abs(vectors - expected).max()), bound, note)
 
 
 class Checks:
-    """The checks on a strategy, each a method that yields `Check`s.
+    """Checks on the devices of a strategy; each method yields `Check`s.
 
     Attributes:
       strategy: the `tf.distribute.Strategy`.
       kind: "CPU", "GPU" or "TPU".
-      dtypes: the types to compute in.
+      dtypes: the dtypes to compute in.
     """
 
     def __init__(self, strategy, dtypes=("float32", "bfloat16", "float16")):
@@ -146,11 +146,10 @@ class Checks:
         self.kind = tf.DeviceSpec.from_string(device).device_type
         self.dtypes = [x for x in dtypes if self.kind != "TPU" or x != "float16"]
         self._config, self._batch, self._recorded = recorded_batch()
-        # Divides over any number of replicas, and into two parts on each.
+        # Divisible by the number of replicas, and on each into two parts for accumulation.
         self._batch_size = 8 * strategy.num_replicas_in_sync
 
     def describe(self):
-        """Return the devices as a text."""
         device = next(x for x in tf.config.list_physical_devices() if x.device_type == self.kind)
         details = tf.config.experimental.get_device_details(device)
         name = details.get("device_name") or platform.processor() or platform.machine()
@@ -158,7 +157,6 @@ class Checks:
         return f"{count} x {self.kind} ({name}), {type(self.strategy).__name__}"
 
     def all(self):
-        """Yield every `Check`."""
         for checks in (
             self.tokens, self.outputs, self.optimizer_steps, self.training_steps, self.resumed_run,
             self.exported_model,
@@ -167,7 +165,7 @@ class Checks:
 
     @staticmethod
     def tokens():
-        """The tokens of random strings, in the graph and in Python."""
+        """Compare the tokens of random strings in the graph and in Python."""
         rng = np.random.default_rng(0)
         vocab = _vocabulary()
         letters = [x.removeprefix("##") for x in vocab[5:]]
@@ -179,13 +177,13 @@ class Checks:
         for cased in (False, True):
             expected = bert_tf.FullTokenizer(table, not cased).encode_batch(texts)
             tokenizer = bert_tf.GraphTokenizer(table, not cased)
-            found = tf.function(tokenizer.tokenize)(tf.constant(texts)).to_list()
-            count = sum(a != b for a, b in zip(expected, found, strict=True))
+            actual = tf.function(tokenizer.tokenize)(tf.constant(texts)).to_list()
+            count = sum(a != b for a, b in zip(expected, actual, strict=True))
             name = "tokens in the graph, " + ("cased" if cased else "uncased")
-            yield Check(name, count, 0, f"strings of {len(texts)} that differ")
+            yield Check(name, count, 0, f"strings that differ, of {len(texts)}")
 
     def outputs(self):
-        """Layers, heads and losses, compared with those of the release."""
+        """Compare layers, heads and losses with the outputs of the release."""
         for dtype in self.dtypes:
             task, _ = self._make_task(dtype)
 
@@ -193,11 +191,11 @@ class Checks:
                 losses = task.losses(task.model(batch), batch, task.loss_weights(batch))
                 return {**outputs_of(task.model, batch), **losses}
 
-            found = self._compile(compute)(self._batch)
-            yield check_outputs(found, self._recorded, dtype, self.kind)
+            outputs = self._compile(compute)(self._batch)
+            yield check_outputs(outputs, self._recorded, dtype, self.kind)
 
     def optimizer_steps(self):
-        """The steps of the release's optimizer, with and without warm-up, from its gradients."""
+        """Repeat steps of the release's optimizer with its gradients, with and without warm-up."""
         worst, num_steps = 0.0, 0
         for case in ("adam_warmup", "adam_no_warmup"):
             recorded = np.load(RECORDED / f"{case}.npz")
@@ -220,7 +218,7 @@ class Checks:
         yield Check(f"optimizer, {num_steps} steps of the release", worst, 1e-6, "weights")
 
     def training_steps(self):
-        """Weights and losses after some steps, compared with one device in float32."""
+        """Compare weights or losses after a few steps with one device in float32."""
         with tf.device("CPU:0"):
             expected, losses = self._train(tf.distribute.OneDeviceStrategy("CPU:0"), "float32")
         cases = {
@@ -228,22 +226,22 @@ class Checks:
             ", XLA": {"xla": True},
             ", accumulated": {"gradient_accumulation_steps": 2},
         }
-        if self.kind == "TPU":  # which always compiles
+        if self.kind == "TPU":  # always uses XLA
             del cases[", XLA"]
         for dtype in self.dtypes:
             for name, options in cases.items():
-                found, own_losses = self._train(self.strategy, dtype, **options)
+                trained, own_losses = self._train(self.strategy, dtype, **options)
                 bound, reason = bound_of(dtype, self.kind, count=2)  # losses are means
-                if reason:  # Adam makes large differences of weights of small ones of gradients
+                if reason:  # Adam turns small differences of gradients into large ones of weights
                     difference = np.abs(np.array(own_losses) - losses).max()
                     note = f"losses; {reason}"
                 else:
-                    difference = max(np.abs(found[x] - expected[x]).max() for x in expected)
+                    difference = max(np.abs(trained[x] - expected[x]).max() for x in expected)
                     note = "weights"
                 yield Check(f"{_STEPS} steps{name}, {dtype}", float(difference), bound, note)
 
     def resumed_run(self):
-        """Weights of a run that was stopped and resumed, compared with an undisturbed one."""
+        """Compare the weights of a run that was stopped and resumed with an uninterrupted run."""
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "records")
             rows = [
@@ -252,7 +250,7 @@ class Checks:
             with records.writing([path], records.PRETRAINING) as write:
                 for row in rows:
                     write(row)
-            found = []
+            results = []
             for name, parts in (("whole", [4]), ("parts", [2, 4])):
                 for last in parts:
                     set_seed(0)
@@ -264,18 +262,18 @@ class Checks:
                         [path], records.PRETRAINING, _SIZES, self._batch_size, 0
                     )
                     trainer.fit(data, _optimizer(4), last)
-                found.append({name: x.numpy() for name, x in weights(trainer.model).items()})
-        whole, parts = found
+                results.append({name: x.numpy() for name, x in weights(trainer.model).items()})
+        whole, parts = results
         worst = max(np.abs(whole[name] - parts[name]).max() for name in whole)
         yield Check("stopped and resumed", float(worst), 0, "weights")
 
     def exported_model(self):
-        """Vectors of a SavedModel, compared with those of the model that it was exported from."""
+        """Compare the vectors of a SavedModel with the vectors of the original model."""
         model = self._make_task("float32")[0].model.get_layer("bert")
         yield check_export(model, self.kind, self.kind)
 
     def _make_task(self, dtype, strategy=None):
-        """Return the `PretrainingTask` with the recorded weights, and them."""
+        """Return a `PretrainingTask` with the recorded weights, and its weights."""
         policy = dtype if dtype == "float32" else f"mixed_{dtype}"
         with (strategy or self.strategy).scope():
             task = PretrainingTask(self._config, policy)
@@ -283,7 +281,7 @@ class Checks:
         return task, weights(task.model)
 
     def _compile(self, function):
-        """Return a function that maps a batch to the results of the first replica; all get it."""
+        """Return a function that runs a batch on all replicas and returns the first's results."""
         compiled = tf.function(lambda batch: self.strategy.run(function, (batch,)), autograph=False)
 
         def run(batch):
@@ -325,7 +323,7 @@ def _optimizer(num_steps):
 
 
 def _vocabulary():
-    """Return as many pieces as the recorded model has: letters, digits, some characters."""
+    """Return a vocabulary of the size of the recorded model: letters, digits, some characters."""
     letters = [chr(i) for i in range(ord("a"), ord("z") + 1)]
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     others = [*".,!?;:'\"()-", *"äöüßéαβγδε中文日本яжфю€"]
@@ -333,11 +331,11 @@ def _vocabulary():
 
 
 def _without_kernel(graph_def, kind):
-    """Return the names of the operations of a graph that a kind of device has no kernel for."""
+    """Yield the names of the operations in a graph without a kernel for a kind of device."""
     nodes = [*graph_def.node, *(x for f in graph_def.library.function for x in f.node_def)]
     functions = {function.signature.name for function in graph_def.library.function}
     names = {node.op for node in nodes} - functions - {"Placeholder"}
     for name in names:
-        found = kernels.get_registered_kernels_for_op(name).kernel
-        if not any(kernel.device_type in (kind, "DEFAULT") for kernel in found):
+        registered = kernels.get_registered_kernels_for_op(name).kernel
+        if not any(kernel.device_type in (kind, "DEFAULT") for kernel in registered):
             yield name

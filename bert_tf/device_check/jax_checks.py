@@ -14,15 +14,15 @@ _STEPS = 3
 
 
 class JaxChecks:
-    """The checks on all devices of JAX, each a method that yields `Check`s.
+    """Checks on all devices of JAX; each method yields `Check`s.
 
     Attributes:
       kind: "CPU", "GPU" or "TPU".
-      dtypes: the types to compute in, "float32" or "bfloat16".
+      dtypes: the dtypes to compute in, "float32" or "bfloat16".
     """
 
     def __init__(self, dtypes=("float32", "bfloat16")):
-        import jax  # not required by the package
+        import jax  # optional dependency
 
         self._devices = jax.devices()
         kind = self._devices[0].platform.upper()
@@ -31,36 +31,35 @@ class JaxChecks:
         self._config, self._batch, self._recorded = checks.recorded_batch()
 
     def describe(self):
-        """Return the devices as a text."""
         return f"{len(self._devices)} x {self.kind} ({self._devices[0].device_kind}), JAX"
 
     def all(self):
-        """Yield every `Check`."""
         yield from checks.Checks.tokens()
-        yield from self.training_steps()  # begins with one device
+        yield from self.training_steps()  # first, because it starts with one device
         yield from self.outputs()
         model = self._make_model("float32").get_layer("bert")
         yield checks.check_export(model, self.kind, "CPU")
 
     def outputs(self):
-        """Layers and heads, compared with those of the release."""
+        """Compare layers and heads with the outputs of the release."""
         for dtype in self.dtypes:
-            found = checks.outputs_of(self._make_model(dtype), self._batch)
-            found = {name: keras.ops.convert_to_numpy(x) for name, x in found.items()}
-            yield checks.check_outputs(found, self._recorded, dtype, self.kind)
+            outputs = checks.outputs_of(self._make_model(dtype), self._batch)
+            outputs = {name: keras.ops.convert_to_numpy(x) for name, x in outputs.items()}
+            yield checks.check_outputs(outputs, self._recorded, dtype, self.kind)
 
     def training_steps(self):
-        """Weights or losses after steps on all devices, compared with one device in float32."""
+        """Compare weights or losses after a few steps with one device in float32."""
         expected, losses = self._train("float32")
         use_all_devices()
         for dtype in self.dtypes:
-            found, own_losses = self._train(dtype)
+            trained, own_losses = self._train(dtype)
             bound, reason = bound_of(dtype, self.kind, count=2)  # losses are means
             if reason:
                 difference = np.abs(np.array(own_losses) - losses).max()
                 note = f"losses; {reason}"
             else:
-                difference = max(np.abs(a - b).max() for a, b in zip(found, expected, strict=True))
+                pairs = zip(trained, expected, strict=True)
+                difference = max(np.abs(a - b).max() for a, b in pairs)
                 note = "weights"
             yield Check(f"{_STEPS} steps, {dtype}", float(difference), bound, note)
 
@@ -76,7 +75,7 @@ class JaxChecks:
         loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         names = ("masked_lm_logits", "next_sentence_logits")
         model.compile(AdamWeightDecay(1e-3), dict.fromkeys(names, loss))
-        # The batch of all runs divides over the devices.
+        # The same batch for one device and for all, so divisible by the number of devices.
         count = 2 * len(self._devices)
         batch = {name: np.concatenate([x] * count) for name, x in self._batch.items()}
         labels = dict(

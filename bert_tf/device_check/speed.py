@@ -14,12 +14,12 @@ from bert_tf.training.pretraining_task import PretrainingTask
 from bert_tf.training.step import TrainStep
 from bert_tf.training.strategy import use_xla
 
-# A larger batch has to gain this factor, or the search for the best one ends.
+# The search for the best batch size ends when a larger batch gains less than this factor.
 _GAIN = 1.05
 
 
 class Speed(NamedTuple):
-    """A measurement: `mode` is "train" or "predict", the batch that of all replicas."""
+    """A measurement; `mode` is "train" or "predict", and `batch_size` is over all replicas."""
 
     mode: str
     max_seq_length: int
@@ -29,17 +29,17 @@ class Speed(NamedTuple):
 
 
 def measure_speed(strategy, config, dtype, lengths=(128, 512), seconds=2.0):
-    """Yield a `Speed` for each mode, length and batch size, which doubles while that pays.
+    """Yield a `Speed` for each mode, length and batch size; sizes double while the speed grows.
 
-    The model is a `BertPretrainer` with random weights and a fifth of the tokens predicted, the
+    The model is a `BertPretrainer` with random weights. It predicts a fifth of the tokens, and the
     sequences have no padding. A batch that does not fit in memory has 0 examples per second.
 
     Args:
       strategy: the `tf.distribute.Strategy`.
       config: a `BertConfig`.
-      dtype: the type to compute in.
-      lengths: lengths of sequences, at most the number of positions of the model.
-      seconds: how long to measure, after a first step.
+      dtype: the dtype to compute in.
+      lengths: sequence lengths, limited to the number of positions of the model.
+      seconds: how long to measure after the first step.
     """
     policy = dtype if dtype == "float32" else f"mixed_{dtype}"
     with strategy.scope():
@@ -68,7 +68,7 @@ def measure_speed(strategy, config, dtype, lengths=(128, 512), seconds=2.0):
 
 
 def best_batch_size(speeds, max_seq_length):
-    """Return the batch size that trains the most examples of a length per second, or None."""
+    """Return the fastest batch size for training on a sequence length, or None."""
     rates = {
         x.batch_size: x.examples_per_second
         for x in speeds

@@ -68,9 +68,9 @@ def _describe(hint, limits):
         return f"one of {', '.join(map(str, limits.choices))}"
     kind = _kind(hint)
     text = _DESCRIPTIONS.get(kind) or f"a {kind.__name__}"
-    if kind is float and (limits.is_finite or limits.minimum is not None):
-        text = "a finite number"
     low, high = limits.minimum, limits.maximum
+    if kind is float and (limits.is_finite or low is not None) and high is None:
+        text = "a finite number"
     if low is not None and high is not None:
         return f"{text} between {low:g} and {high}"
     if low is not None or high is not None:

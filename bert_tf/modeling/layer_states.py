@@ -88,7 +88,7 @@ def restore(layer, states):
     children = dict(named_layers(layer))
     for path, state in states.items():
         if path not in children:
-            raise ValueError(f"the saved {layer.name} has a layer {path}, which it has no more")
+            raise ValueError(f"layer {path} of the saved {layer.name} no longer exists")
         _adapt(children[path], state)
     if not layer.trainable:
         layer.trainable = False

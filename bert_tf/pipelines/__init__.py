@@ -1,4 +1,4 @@
-"""What the classes for strings share: texts in, answers out."""
+"""Pipelines: applying, training, saving and exporting models on strings."""
 
 from bert_tf.lazy import lazy_names
 

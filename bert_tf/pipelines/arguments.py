@@ -1,4 +1,4 @@
-"""Arguments as users give them to pipelines: their names, lists of texts and datasets, checked."""
+"""Validation and conversion of the arguments that users pass to pipelines."""
 
 import functools
 import itertools
@@ -12,7 +12,7 @@ from bert_tf.errors import UserError, check_unicode
 
 
 def with_keras_names(**names):
-    """Return a decorator that adds Keras' names of arguments, a dict such as {"x": "texts"}."""
+    """Return a decorator that accepts Keras' names of arguments, for example `x="texts"`."""
 
     def decorate(method):
         @functools.wraps(method)
@@ -30,9 +30,9 @@ def with_keras_names(**names):
 
 
 def as_dataset(values):
-    """Return a `keras.utils.PyDataset` as a `tf.data.Dataset` of batches, other values as given.
+    """Convert a `keras.utils.PyDataset` to a `tf.data.Dataset`; return other values unchanged.
 
-    Each pass over the dataset reads all batches, and ends with `on_epoch_end`.
+    Each pass over the dataset reads all batches and then calls `on_epoch_end`.
     """
     if not isinstance(values, keras.utils.PyDataset):
         return values
@@ -54,9 +54,9 @@ def as_dataset(values):
 
 
 def read_dataset(values):
-    """Return the texts, or pairs of texts, of a dataset of batches as a list; see `as_dataset`.
+    """Return the list of texts or pairs of texts in a dataset of batches; see `as_dataset`.
 
-    Labels and weights are left out. Values that are no dataset are returned as given.
+    Labels and weights are ignored. Values other than datasets are returned unchanged.
     """
     values = as_dataset(values)
     if not isinstance(values, tf.data.Dataset):
@@ -72,13 +72,13 @@ def read_dataset(values):
 
 
 def check_list(values, argument, expected):
-    """Return a list, array or series as a list; raise UserError for a str or anything else.
+    """Convert a list, array or series to a list; raise UserError for anything else.
 
-    A DataFrame is the list of its rows, or with one column of its values.
+    A DataFrame becomes the list of its rows, or of its values if it has one column.
     """
     if isinstance(values, (str, bytes)):
         raise UserError(f"`{argument}`: expected {expected}, found a single str")
-    if isinstance(values, (Mapping, Set)):  # a list of these would be that of the keys
+    if isinstance(values, (Mapping, Set)):  # `list` would return the keys
         raise UserError(f"`{argument}`: expected {expected}, found a {type(values).__name__}")
     if isinstance(values, tf.Tensor):
         values = values.numpy()
@@ -92,7 +92,7 @@ def check_list(values, argument, expected):
 
 
 def check_texts(texts, argument):
-    """Return a list of str; raise UserError for anything else."""
+    """Convert texts to a list of str; raise UserError for anything else."""
     texts = check_list(texts, argument, "a list of texts")
     for i, text in enumerate(texts):
         if not isinstance(text, str):
@@ -102,13 +102,12 @@ def check_texts(texts, argument):
 
 
 def check_pairs(texts, argument):
-    """Return a list of texts, or of pairs of texts, as a list of pairs with "" for no text.
+    """Convert texts or pairs of texts to a list of pairs, with "" for a missing second text.
 
-    A tuple of two lists, as in keras-hub, is read as their pairs.
+    A tuple of two lists, as in keras-hub, is zipped to pairs.
 
     Raises:
-      UserError: if it is anything else, or may be two pairs in either of these forms; it names
-        `argument`.
+      UserError: if `texts` is anything else, or is ambiguous.
     """
     expected = "a list of texts, or of pairs (text_a, text_b)"
     if isinstance(texts, tuple) and len(texts) == 2 and all(map(_is_column, texts)):
@@ -136,20 +135,15 @@ def check_pairs(texts, argument):
 
 
 def is_examples(texts):
-    """Return whether texts are a list of `InputExample`, or of a class like it."""
+    """Return whether `texts` is a list of `InputExample` or of a similar class."""
     return isinstance(texts, list) and bool(texts) and hasattr(texts[0], "text_a")
 
 
 def check_columns(texts, argument, counts):
-    """Return the columns of rows of texts as lists of str.
+    """Return the columns of rows of texts, as lists of str.
 
-    Args:
-      texts: list of tuples of texts, tuple of lists of texts, or DataFrame.
-      argument: its name, for messages.
-      counts: the numbers of columns that are valid.
-
-    Raises:
-      UserError: if `texts` is anything else.
+    `texts` is a list of tuples of texts, a tuple of lists of texts, or a DataFrame. `counts` has
+    the valid numbers of columns.
     """
     numbers = " or ".join(map(str, counts))
     if isinstance(texts, tuple) and len(texts) in counts and all(map(_is_column, texts)):
@@ -160,8 +154,8 @@ def check_columns(texts, argument, counts):
             is_row = isinstance(row, (tuple, list, np.ndarray)) and len(row) in counts
             if not is_row or len(row) != len(rows[0]):
                 raise UserError(
-                    f"`{argument}`: item {i} is {row!r:.50}, expected {numbers} texts, and as many "
-                    "as in the first item"
+                    f"`{argument}`: item {i} is {row!r:.50}, expected {numbers} texts, the same "
+                    "number in each item"
                 )
         columns = [[row[i] for row in rows] for i in range(len(rows[0]))] if rows else []
     if not columns or not len(columns[0]):
@@ -173,7 +167,7 @@ def check_columns(texts, argument, counts):
 
 
 def check_numbers(values, argument, count):
-    """Return a list of `count` finite numbers; raise UserError if it is anything else."""
+    """Convert values to a list of `count` finite numbers; raise UserError for anything else."""
     values = check_list(values, argument, "a list of numbers")
     if len(values) != count:
         raise UserError(f"`{argument}`: expected {count} numbers, found {len(values)}")
@@ -185,12 +179,11 @@ def check_numbers(values, argument, count):
 
 
 def _is_column(values):
-    # Not strings of NumPy and TensorFlow, whose shape is ().
+    # Scalar strings of NumPy and TensorFlow have the shape ().
     return isinstance(values, (list, tuple)) or len(getattr(values, "shape", ())) > 0
 
 
 def check_same_length(argument, values, other_argument, others):
-    """Raise UserError if two lists have different lengths."""
     if len(values) != len(others):
         raise UserError(
             f"`{argument}` and `{other_argument}` must have the same length, found {len(values)} "
@@ -199,11 +192,7 @@ def check_same_length(argument, values, other_argument, others):
 
 
 def split_columns(columns, share, validation_data=None):
-    """Split lists at the end; return those for training, and the last `share` of them.
-
-    Raises:
-      UserError: if one of the parts would be empty, or there is `validation_data`.
-    """
+    """Split off the last `share` of columns; return the training and the validation columns."""
     if validation_data is not None:
         raise UserError("`validation_split` cannot be combined with `validation_data`")
     columns = [list(column) for column in columns]
@@ -211,6 +200,6 @@ def split_columns(columns, share, validation_data=None):
     first = size - int(size * share)
     if not 0 < first < size:
         raise UserError(
-            f"`validation_split={share}`: a share of the {size} texts was expected, 0 to 1"
+            f"`validation_split={share}`: expected a fraction from 0 to 1 that splits {size} texts"
         )
     return [x[:first] for x in columns], [x[first:] for x in columns]

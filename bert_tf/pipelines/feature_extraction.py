@@ -1,4 +1,4 @@
-"""Internal values of a pre-trained model for texts: token vectors, embeddings and attention.
+"""Extracting token vectors, input embeddings and attention from a pre-trained model.
 
 Shapes: B batch, S sequence, H hidden, L layers, N heads, T tokens (or words) of one text, W width
 of a vector.
@@ -15,7 +15,7 @@ from bert_tf.modeling import layers_of
 from bert_tf.modeling.models import BertModel
 from bert_tf.pipelines.text_pipeline import TextPipeline
 
-# How the vector of a word is computed from those of its tokens.
+# How the vectors of a word's tokens are pooled.
 WORD_POOLINGS = ("first", "mean")
 
 
@@ -23,9 +23,9 @@ class TextVectors(NamedTuple):
     """The values of one text.
 
     Attributes:
-      index: number of the line in the input, from 0.
+      index: line index in the input, from 0.
       tokens: list of T tokens or words.
-      layers: list of L layer numbers, or the name of a layer combination (L is 1).
+      layers: list of L layer indices, or of the name of a layer combination (L is 1).
       values: array (T, L, W) of vectors, or (L, N, T, T) of attention probabilities.
     """
 
@@ -36,12 +36,10 @@ class TextVectors(NamedTuple):
 
 
 class _TextVectorsPipeline(TextPipeline):
-    """Base of the pipelines that yield `TextVectors`."""
-
     _with_words = False
 
     def __call__(self, texts):
-        """Yield the `TextVectors` of texts, each a `Text` or a str with " ||| " in a pair."""
+        """Yield the `TextVectors` of each `Text` or str; " ||| " in a str separates a pair."""
         sequences = self._encode(texts, self._with_words)
         for encoded, arrays in self._runner.run(sequences, "reading texts"):
             if self._with_words:
@@ -53,7 +51,7 @@ class _TextVectorsPipeline(TextPipeline):
 
 
 class TokenVectors(_TextVectorsPipeline):
-    """Computes a vector for each token or word of texts, without training.
+    """Computes a vector for each token or word, without training.
 
     >>> vectors = TokenVectors.from_preset(
     ...     "uncased_L-12_H-768_A-12", layer_combination="concat_last_four"
@@ -62,7 +60,7 @@ class TokenVectors(_TextVectorsPipeline):
     ...     text.tokens, text.values  # (T, L, W)
 
     Attributes:
-      layers: list of layer numbers, or the name of the layer combination.
+      layers: list of layer indices, or of the name of the layer combination.
     """
 
     def __init__(
@@ -80,17 +78,16 @@ class TokenVectors(_TextVectorsPipeline):
         Args:
           model: a `BertModel`.
           tokenizer: a `FullTokenizer`.
-          layers: numbers of the layers to return, 0 for the lowest or -1 for the last.
-          layer_combination: one of `modeling.LAYER_COMBINATIONS`, to return a single vector
-            computed from several layers; replaces `layers`.
+          layers: indices of the layers to return, 0 for the lowest or -1 for the last.
+          layer_combination: one of `modeling.LAYER_COMBINATIONS`, which combines several layers
+            into one vector; replaces `layers`.
           layer_weights: weights of the layers in a weighted sum; None for equal weights.
-          words: None for a vector per token; "first" for a vector per word, that of its first
-            token; "mean" for the mean over the tokens of the word.
+          words: None for a vector per token, "first" for the vector of each word's first token,
+            "mean" for the mean over each word's tokens.
           **options: `strategy`, `batch_size` and `max_seq_length`, as in `TextPipeline`.
 
         Raises:
-          UserError: if the model lacks a layer or the number of weights differs from the number of
-            layers.
+          UserError: if the model lacks a layer, or the number of weights is wrong.
         """
         super().__init__(model, tokenizer, **options)
         if words not in (None, *WORD_POOLINGS):
@@ -103,7 +100,7 @@ class TokenVectors(_TextVectorsPipeline):
         else:
             self.layers = [layer_combination]
             self._combine = _combination(layer_combination, layer_weights, num_layers)
-        # The only combination whose vectors are wider than a layer.
+        # All other combinations have the width of a layer.
         width = hidden_size * (4 if layer_combination == "concat_last_four" else 1)
         self._words, self._with_words = words, words is not None
         self._runner = self._make_runner(
@@ -144,17 +141,17 @@ def _combination(name, layer_weights, num_layers):
 
 
 def _stack(outputs, layers):
-    """Return these layers of the outputs of `BertModel` as float32 (B, S, L, H)."""
+    """Stack layers of the outputs of `BertModel` as float32 (B, S, L, H)."""
     return ops.stack(
         [ops.cast(outputs["all_encoder_layers"][i], "float32") for i in layers], axis=2
     )
 
 
 class EmbeddedText(NamedTuple):
-    """The input embeddings of one text.
+    """The input embeddings of one text (BERT paper, figure 2).
 
-    The sum of `word`, `segment` and `position` is normalized to `output`, the input of the first
-    layer (BERT paper, figure 2).
+    `output`, the input of the first layer, is the normalized sum of `word`, `segment` and
+    `position`.
 
     Attributes:
       tokens: list of T tokens, including [CLS] and [SEP].
@@ -181,13 +178,12 @@ class EmbeddingParts(TextPipeline):
     """
 
     def __init__(self, model, tokenizer, **options):
-        """Create the pipeline from a `BertModel`, as in `TextPipeline`."""
         super().__init__(model, tokenizer, **options)
         bytes_per_row = 16 * self.max_seq_length * model.config.hidden_size
         self._runner = self._make_runner(self._compute, bytes_per_row)
 
     def __call__(self, texts):
-        """Yield the `EmbeddedText` of texts, each a `Text` or a str with " ||| " in a pair."""
+        """Yield the `EmbeddedText` of each `Text` or str; " ||| " in a str separates a pair."""
         for encoded, arrays in self._runner.run(self._encode(texts), "reading texts"):
             ids = encoded.input_ids
             arrays = {name: x[: len(ids)].copy() for name, x in arrays.items()}
@@ -220,8 +216,8 @@ class Attention(_TextVectorsPipeline):
     ...     text.tokens, text.values  # (L, N, T, T): from each token to each token
 
     Attributes:
-      layers: list of the layer numbers, from 0.
-      heads: list of the head numbers, from 0.
+      layers: list of layer indices.
+      heads: list of head indices.
     """
 
     make_model = staticmethod(functools.partial(BertModel, with_attention_probs=True))
@@ -232,9 +228,9 @@ class Attention(_TextVectorsPipeline):
         Args:
           model: a `BertModel` created `with_attention_probs`.
           tokenizer: a `FullTokenizer`.
-          layers: numbers of the layers to return, 0 for the lowest or -1 for the last; None for
+          layers: indices of the layers to return, 0 for the lowest or -1 for the last; None for
             all.
-          heads: numbers of the heads to return, 0 for the first or -1 for the last; None for all.
+          heads: indices of the heads to return, 0 for the first or -1 for the last; None for all.
           **options: `strategy`, `batch_size` and `max_seq_length`, as in `TextPipeline`.
 
         Raises:
@@ -247,7 +243,6 @@ class Attention(_TextVectorsPipeline):
         self._runner = self._make_runner(self._compute, 4 * count * self.max_seq_length**2)
 
     def _compute(self, batch):
-        """Return float32 (B, L, N, S, S) for a batch."""
         probs = self.model(batch, training=False)["attention_probs"]
         selected = ops.stack([probs[layer] for layer in self.layers], axis=1)
         return {"values": ops.cast(ops.take(selected, self.heads, axis=2), "float32")}
@@ -259,7 +254,7 @@ class Attention(_TextVectorsPipeline):
 
 
 def _select(numbers, count, name):
-    """Return layer or head numbers counted from 0; None selects all."""
+    """Return layer or head indices as non-negative numbers; None selects all."""
     if numbers is None:
         return list(range(count))
     _check_numbers(numbers, count, name)
@@ -267,7 +262,7 @@ def _select(numbers, count, name):
 
 
 def _check_numbers(numbers, count, name):
-    """Raise UserError if there are no numbers or one is not in range, as a list index."""
+    """Raise UserError if `numbers` is empty or contains an index that is out of range."""
     if not numbers:
         raise UserError(f"`{name}s` is empty; give at least one {name}")
     for number in numbers:

@@ -1,4 +1,4 @@
-"""Training of a pipeline's Keras model with `fit`: optimizer, loss, batches and checks."""
+"""Training the Keras model of a pipeline with `fit`: optimizer, loss, batches and checks."""
 
 import contextlib
 import itertools
@@ -23,7 +23,7 @@ LEARNING_RATE = 5e-5
 EPOCHS = FitConfig.epochs
 BATCH_SIZE = FitConfig.batch_size
 
-# Losses that take the outputs for probabilities if they are given by name.
+# Losses that Keras, given their names, computes from probabilities instead of logits.
 _CROSSENTROPIES = (
     "binary_crossentropy", "categorical_crossentropy", "sparse_categorical_crossentropy"
 )  # fmt: skip
@@ -32,7 +32,7 @@ _CROSSENTROPIES = (
 class _CheckLoss(keras.callbacks.Callback):
     """Stops training with a UserError when the loss is not finite."""
 
-    async_safe = True  # Keras need not wait for each step
+    async_safe = True  # lets Keras run without waiting for each step
 
     def __init__(self):
         super().__init__()
@@ -40,17 +40,17 @@ class _CheckLoss(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch, logs=None):
         self._num_steps += 1
-        loss = float((logs or {}).get("loss", 0.0))  # the mean of the epoch
+        loss = float((logs or {}).get("loss", 0.0))  # the mean over the epoch so far
         if not np.isfinite(loss):
-            where = "; load the model again, because its weights are damaged"
-            raise not_finite("loss", loss, self._num_steps, where)
+            hint = "; load the model again, because its weights are damaged"
+            raise not_finite("loss", loss, self._num_steps, hint)
 
 
 class AddScores(keras.callbacks.Callback):
-    """Adds scores to the logs of each epoch; it comes first, so that other callbacks see them."""
+    """Adds scores to the logs of each epoch. Must come before callbacks that read them."""
 
     def __init__(self, compute):
-        """Store a function that returns a dict of scores; their names get the prefix "val_"."""
+        """Create the callback from a function that returns a dict; names get the prefix "val_"."""
         super().__init__()
         self._compute = compute
 
@@ -59,20 +59,20 @@ class AddScores(keras.callbacks.Callback):
 
 
 class KerasTraining:
-    """Trains `_trained_model` with `keras.Model.fit`; a base of the pipelines that are trained.
+    """Base class of trainable pipelines; trains `_trained_model` with `keras.Model.fit`.
 
-    Subclasses name the loss and the metrics (`_default_compile_arguments`).
+    Subclasses define the loss and the metrics in `_default_compile_arguments`.
     """
 
     model: keras.Model
-    # Whether the loss of an example depends on the others in its batch.
+    # Whether the loss of an example depends on the other examples in its batch.
     _compares_examples = False
-    # Whether the loss depends on the outputs for padding.
+    # Whether the loss depends on outputs at padding.
     _reads_padding = False
-    # The beginning of the names of the weights that are not trained, of which Keras warns. Where
-    # the pooler has a use, it is trained.
+    # Pattern of the weights that get no gradient, to silence the warning of Keras. Tasks that use
+    # the pooler train it, so for them the pattern has no effect.
     _untrained = r"\['pooler/"
-    # The arguments of `compile`, and the optimizer if none was given.
+    # The arguments of `compile`, and the optimizer unless one was given.
     _compile_arguments: dict[str, Any] = {}  # noqa: RUF012
     _default_optimizer = None
     # What the training step with the default optimizer was compiled for.
@@ -87,19 +87,19 @@ class KerasTraining:
     ) -> None:
         """Compile the model with your own optimizer, loss or metrics.
 
-        Optional: `fit` uses the optimizer of the release and the loss and metrics of the task for
-        all that is not given.
+        Optional: by default, `fit` uses the release's optimizer and the loss and metrics of the
+        task.
 
         Args:
-          optimizer: a Keras optimizer; None for the default, with a learning rate that decays over
-            the steps of each `fit`.
-          loss: a Keras loss of the model's logits; None, or the name of the cross entropy that
-            fits the task, for the loss of the task.
-          metrics: Keras metrics of the logits; None for those of the task.
+          optimizer: a Keras optimizer; None for the default, whose learning rate decays over the
+            steps of each `fit`.
+          loss: a Keras loss that takes logits; None, or the name of the task's cross entropy, for
+            the loss of the task.
+          metrics: Keras metrics that take logits; None for the metrics of the task.
           **options: further arguments of `keras.Model.compile`, such as `jit_compile`.
 
         Raises:
-          UserError: if the loss is not one of logits.
+          UserError: if the loss does not take logits.
         """
         given = {"loss": self._loss_of_logits(loss), "metrics": metrics, **options}
         self._compile_arguments = {name: x for name, x in given.items() if x is not None}
@@ -109,19 +109,19 @@ class KerasTraining:
         self._compile(optimizer)
 
     def _loss_of_logits(self, loss):
-        """Return a loss as given, None for a name of the default; UserError if it is neither."""
-        found = keras.losses.get(loss) if isinstance(loss, str) else loss
-        name = getattr(found, "__name__", None)
+        """Return a loss that takes logits; None if it is the name of the task's default loss."""
+        resolved = keras.losses.get(loss) if isinstance(loss, str) else loss
+        name = getattr(resolved, "__name__", None)
         if name in _CROSSENTROPIES:
             default = keras.tree.flatten(self._default_compile_arguments()["loss"])[0]
             expected = getattr(default, "name", default)
             if name not in (expected, expected.removeprefix("sparse_")):
-                raise UserError(f"`loss={name}`: expected {expected}, which fits the task")
+                raise UserError(f"`loss={name}`: this task requires {expected}")
             return None
-        if getattr(found, "from_logits", None) is False:
+        if getattr(resolved, "from_logits", None) is False:
             raise UserError(
-                f"`loss`: the model returns logits, not probabilities; expected "
-                f"{type(found).__name__}(from_logits=True)"
+                f"`loss`: the model returns logits, not probabilities; use "
+                f"{type(resolved).__name__}(from_logits=True)"
             )
         return loss
 
@@ -133,7 +133,7 @@ class KerasTraining:
             given = dict(self._compile_arguments)
             metrics, defaults = given.get("metrics"), arguments.get("metrics")
             if isinstance(metrics, (list, tuple)) and isinstance(defaults, list):
-                # "accuracy" is that of the task: Keras would take logits for probabilities.
+                # For names such as "accuracy", Keras would take the logits for probabilities.
                 named = {getattr(metric, "name", metric): metric for metric in defaults}
                 given["metrics"] = [named.get(x, x) if isinstance(x, str) else x for x in metrics]
             arguments |= given
@@ -142,27 +142,27 @@ class KerasTraining:
             self._trained_model.compile(optimizer, **arguments)
 
     def _default_compile_arguments(self):
-        """Return the loss and the metrics of the task, as `keras.Model.compile` takes them."""
+        """Return the arguments of `keras.Model.compile` for the loss and metrics of the task."""
         raise NotImplementedError
 
     @staticmethod
     def _check_fit(options, **arguments):
-        """Return the `FitConfig` of the arguments of `fit`, valid; `options` are those of Keras."""
+        """Return a valid `FitConfig`; removes `steps_per_epoch` from Keras' `options`."""
         steps_per_epoch = options.pop("steps_per_epoch", None)
         return FitConfig(steps_per_epoch=steps_per_epoch, **arguments).validate()
 
     def _fit(self, dataset, validation, config, callbacks, options):
         """Train on a dataset of batches of model inputs, targets and optionally weights.
 
-        `config` is a `FitConfig`.
+        `config` is a `FitConfig`, `options` are further arguments of `keras.Model.fit`.
         """
         optimizer = self._trained_model.optimizer if self._trained_model.compiled else None
-        # float16 wraps the optimizer that was compiled.
+        # With float16, Keras has wrapped the optimizer.
         if getattr(optimizer, "inner_optimizer", optimizer) is self._default_optimizer:
             num_steps = config.steps_per_epoch or dataset.cardinality().numpy()
             if num_steps <= 0:
                 raise UserError(
-                    "the number of batches of the dataset is unknown, and the learning rate decays "
+                    "the number of batches in the dataset is unknown, but the learning rate decays "
                     "over all of them; give `steps_per_epoch`, or `compile` an optimizer"
                 )
             rate = LEARNING_RATE if config.learning_rate is None else config.learning_rate
@@ -189,9 +189,9 @@ class KerasTraining:
         return history
 
     def _restart_default_optimizer(self, optimizer, rate, num_steps):
-        """Compile the model for a run of that many steps, or reuse the step that is compiled.
+        """Compile the model for a run of `num_steps`, or reuse the compiled training step.
 
-        `optimizer` is that of the model, None if it is not compiled.
+        `optimizer` is the optimizer of the model, None if it is not compiled.
         """
         variables = tuple(map(id, self._trained_model.trainable_variables))
         key = (rate, num_steps, self._trained_model.skip_padding, variables)
@@ -205,7 +205,6 @@ class KerasTraining:
         self._fit_key = key
 
     def _evaluate(self, dataset, options):
-        """Return loss and metrics on a dataset of batches, as a dict unless `options` differ."""
         if not self._trained_model.compiled:
             self.compile()
         with self._running_keras():
@@ -214,9 +213,9 @@ class KerasTraining:
 
     @contextlib.contextmanager
     def _running_keras(self):
-        """Leave out padding in what Keras compiles in the context, but not in exported models.
+        """Skip padding in functions that Keras compiles in this context, not in exported models.
 
-        A failed assertion about the labels of a `tf.data.Dataset` becomes a UserError.
+        Converts failed assertions about the labels of a `tf.data.Dataset` to a UserError.
         """
         model = self._trained_model
         previous = model.skip_padding
@@ -226,10 +225,10 @@ class KerasTraining:
         try:
             yield
         except tf.errors.InvalidArgumentError as error:
-            found = re.search(r"`\w+`: the dataset has [^\]\n']*", str(error))
-            if found is None:
+            match = re.search(r"`\w+`: the dataset has [^\]\n']*", str(error))
+            if match is None:
                 raise
-            raise UserError(found[0]) from None
+            raise UserError(match[0]) from None
         finally:
             model.skip_padding = previous
 
@@ -238,11 +237,12 @@ class KerasTraining:
         """Return a dataset of batches of model inputs, targets and optionally weights.
 
         Args:
-          columns: tuple of nested tensors or ragged tensors (N, ...) of N examples.
+          columns: tuple of nested tensors or ragged tensors (N, ...).
           encode: function from the columns of a batch to an element of the dataset.
-          batch_size: number of examples in a batch.
-          shuffle: whether to shuffle the examples, anew for each epoch.
-          lengths: int32 (N,), to form batches of similar lengths; None for random batches.
+          batch_size: number of examples per batch.
+          shuffle: whether to reshuffle the examples in each epoch.
+          lengths: int32 (N,), to group examples of similar lengths into batches; None for random
+            batches.
         """
         batch_size = BatchConfig(batch_size).validate().batch_size
         count = tf.nest.flatten(columns)[-1].shape[0]
@@ -273,7 +273,10 @@ class KerasTraining:
 
 
 def pad_batch(batch, strategy, limit):
-    """Pad the tensors (B, S) of a dict with 0, so that few lengths S up to `limit` occur."""
+    """Pad the tensors (B, S) of a dict with 0, to limit the number of different lengths S.
+
+    S is at most `limit`.
+    """
     is_compiled = use_xla(None, strategy) or keras.backend.backend() == "jax"
     multiple = length_multiple(strategy, is_compiled, limit) or limit
     size = tf.shape(batch["input_ids"])[1]
@@ -282,6 +285,6 @@ def pad_batch(batch, strategy, limit):
 
 
 def ragged(rows):
-    """Return lists of numbers as int32 (N, None), faster than `tf.ragged.constant`."""
+    """Convert lists of integers to int32 (N, None), faster than `tf.ragged.constant`."""
     values = np.fromiter(itertools.chain.from_iterable(rows), "int32")
     return tf.RaggedTensor.from_row_lengths(values, list(map(len, rows)))

@@ -1,4 +1,4 @@
-"""Presets and SavedModels: what all pipelines share."""
+"""Saving and exporting pipelines: presets and SavedModels."""
 
 import json
 import os
@@ -19,13 +19,13 @@ from bert_tf.tokenization.vocabulary import to_text
 
 
 class Pipeline:
-    """Base of the pipelines that are saved and exported.
+    """Base class of pipelines that can be saved and exported.
 
     Subclasses define `_servable` and `_write_preset`.
     """
 
     model: keras.Model
-    # Whether the head has neither been loaded nor trained.
+    # Whether the head was neither loaded nor trained.
     _is_random = False
 
     def __repr__(self):
@@ -45,11 +45,11 @@ class Pipeline:
         self.model.summary(**options)
 
     def _servable(self, options):
-        """Return the `serving.Servable` for `configs.ServingConfig`."""
+        """Return the `serving.Servable` for a `configs.ServingConfig`."""
         raise NotImplementedError
 
     def _write_preset(self, folder):
-        """Write the files that `from_preset` reads to a new folder."""
+        """Write the files for `from_preset` to a new folder."""
         raise NotImplementedError
 
     def export(
@@ -65,26 +65,25 @@ class Pipeline:
     ) -> str:
         """Write a SavedModel for TF Serving and for programs without bert_tf.
 
-        It is the one that `export_model.py` writes; `bert_tf.serving.Predictor` runs it.
+        The result equals the output of `export_model.py`. Run it with `bert_tf.serving.Predictor`.
 
         Args:
-          folder: folder of all versions of the model.
-          version: number of the version to write, None for the next free one.
-          inputs: "text" for a model that takes strings, and ids by a second signature; "ids" for
-            one that takes ids and does not require tensorflow-text.
-          buckets: lengths to pad sequences to; empty for the longest of a batch.
-          weights: the type to store the weights in: "float32", "bfloat16" or "int8"; None for the
-            type to compute in.
-          warm_up: whether to write requests that TF Serving warms the model up with.
-          dtype: the type to compute in: "float32", "bfloat16" or "float16"; None for that of the
-            model.
-          skip_padding: whether to compute only tokens, see `configs.ServingConfig`.
+          folder: parent folder of all versions of the model.
+          version: version number; None for the next free one.
+          inputs: "text" for a model that takes strings, with a second signature for ids; "ids" for
+            a model that takes ids and does not require tensorflow-text.
+          buckets: lengths to pad sequences to; empty to pad to the longest of a batch.
+          weights: dtype to store the weights in: "float32", "bfloat16" or "int8"; None for the
+            dtype of the computation.
+          warm_up: whether to write warm-up requests for TF Serving.
+          dtype: dtype of the computation: "float32", "bfloat16" or "float16"; None for the model's.
+          skip_padding: whether to skip padding in the computation, see `configs.ServingConfig`.
 
         Returns:
           The folder written, FOLDER/VERSION.
 
         Raises:
-          UserError: if that version exists or an argument is not valid.
+          UserError: if the version exists or an argument is not valid.
         """
         if inputs not in ("text", "ids"):
             raise UserError(f"`inputs={inputs}`: expected text or ids")
@@ -97,7 +96,7 @@ class Pipeline:
         return serving.export(self._servable(options), os.fspath(folder), version)
 
     def _export_by_tensorflow(self, folder, version, options):
-        """Export the model in a process whose backend is TensorFlow, from a preset."""
+        """Export the model, through a preset, in a process with the TensorFlow backend."""
         with tempfile.TemporaryDirectory() as temporary:
             preset = os.path.join(temporary, "preset")
             with files.replacing_folder(preset) as new:
@@ -114,7 +113,7 @@ class Pipeline:
                 f"pipeline = bert_tf.{type(self).__name__}.from_preset(sys.argv[1]); "
                 "print(pipeline.export(**json.loads(sys.argv[2])))"
             )
-            # JAX has the memory of the GPUs.
+            # No GPUs, because JAX has reserved their memory.
             variables = {"KERAS_BACKEND": "tensorflow", "CUDA_VISIBLE_DEVICES": "-1"}
             done = subprocess.run(
                 [sys.executable, "-c", program, preset, json.dumps(arguments)],
@@ -130,16 +129,16 @@ class Pipeline:
     def save_to_preset(self, folder: str | os.PathLike, overwrite: bool = False) -> None:
         """Write the model to a folder that `from_preset` loads.
 
-        A fine-tuned model has the files that its script writes, without the state of the optimizer:
-        the scripts take the folder as `--init_checkpoint`, and `export_model.py` as `--model_dir`.
-        A pre-trained model is written as a folder of Hugging Face or of sentence-transformers.
+        For a fine-tuned model, the folder has the format of its script, without optimizer state:
+        pass it to the scripts as `--init_checkpoint`, or to `export_model.py` as `--model_dir`. A
+        pre-trained model is written as a Hugging Face or sentence-transformers folder.
 
         Args:
-          folder: its path.
-          overwrite: whether to replace an existing folder.
+          folder: the path.
+          overwrite: whether to replace an existing model.
 
         Raises:
-          UserError: if the folder exists, or cannot be written.
+          UserError: if the folder exists or cannot be written.
         """
         self._warn_if_random("the saved weights")
         folder = os.fspath(folder).rstrip("/")
@@ -148,7 +147,9 @@ class Pipeline:
             if not overwrite:
                 raise UserError(f"`folder`: {folder} already exists; `overwrite=True` replaces it")
             if find_companion_file(folder, CONFIG_FILES) is None:
-                raise UserError(f"`folder`: {folder} does not hold a model, so it is not replaced")
+                raise UserError(
+                    f"`folder`: {folder} does not contain a model, so it is not overwritten"
+                )
         with files.replacing_folder(folder) as temporary:
             self._write_preset(temporary)
             if system.exists(folder):
@@ -157,19 +158,12 @@ class Pipeline:
     def _warn_if_random(self, what):
         if self._is_random:
             console.warning(
-                "%s are those of a randomly initialized head; train it with `fit` first", what
+                "%s come from a randomly initialized head; train it with `fit` first", what
             )
 
 
 def write_pretrained(folder, tensors, config, tokenizer):
-    """Write a Hugging Face folder.
-
-    Args:
-      folder: its path; it must not exist.
-      tensors: dict of the release's names to arrays.
-      config: the `BertConfig`.
-      tokenizer: the `FullTokenizer`.
-    """
+    """Write a Hugging Face folder, which must not exist; `tensors` have the release's names."""
     with tempfile.TemporaryDirectory() as temporary:
         vocab_file = os.path.join(temporary, files.VOCABULARY)
         files.write_text(vocab_file, to_text(tokenizer.vocab))

@@ -1,4 +1,4 @@
-"""Tables as arguments: mappings of columns, data frames, and datasets with named columns."""
+"""Tables as arguments: mappings, data frames and datasets with named columns."""
 
 import functools
 import inspect
@@ -12,15 +12,15 @@ from bert_tf.errors import UserError
 
 
 def with_columns(**names):
-    """Return a decorator of a method that lets its first argument be a table of named columns.
+    """Return a decorator that lets a method take a table as its first argument.
 
-    A table is a mapping from names to columns, a `datasets.Dataset`, a `tf.data.Dataset` of batches
-    that are mappings, or a DataFrame if all of its columns have known names. The method gets its
-    columns as arguments, unless they are given; "validation_data" may be a table, too.
+    A table is a mapping from names to columns, a `datasets.Dataset`, a `tf.data.Dataset` whose
+    batches are mappings, or a DataFrame with known column names. Its columns become the arguments
+    of the method that are not given. "validation_data" may be a table, too.
 
     Args:
-      **names: from each argument that is a column to the possible names of the column. For an
-        argument of several columns, a list of such tuples, of which the first column is required.
+      **names: from each argument to a tuple of accepted column names. For an argument with several
+        columns, a list of tuples; the first column is required.
     """
 
     def decorate(method):
@@ -33,22 +33,22 @@ def with_columns(**names):
                 bound = signature.bind_partial(*arguments, **options)
             except TypeError:
                 return method(*arguments, **options)
-            found = _read(bound.arguments.get(first), first, names)
-            if found is not None:
+            columns = _read(bound.arguments.get(first), first, names)
+            if columns is not None:
                 self = bound.arguments.get("self")
                 given = bound.arguments.keys() - {first}
                 for name in names.keys() & signature.parameters.keys() - given:
-                    if name in found:
-                        bound.arguments[name] = _match_labels(self, *found[name])
+                    if name in columns:
+                        bound.arguments[name] = _match_labels(self, *columns[name])
                     elif signature.parameters[name].default is inspect.Parameter.empty:
                         raise UserError(f"`{name}`: the table has no column {_names(names[name])}")
             table = bound.arguments.get("validation_data")
-            found = _read(table, "validation_data", names)
-            if found is not None:
+            columns = _read(table, "validation_data", names)
+            if columns is not None:
                 self = bound.arguments.get("self")
-                columns = [_match_labels(self, *found[x]) for x in names if x in found]
-                columns = columns[0] if len(columns) == 1 else tuple(columns)
-                bound.arguments["validation_data"] = columns
+                values = [_match_labels(self, *columns[x]) for x in names if x in columns]
+                values = values[0] if len(values) == 1 else tuple(values)
+                bound.arguments["validation_data"] = values
             arguments = dict(bound.arguments)
             options = arguments.pop("options", {})
             return method(**arguments, **options)
@@ -59,13 +59,13 @@ def with_columns(**names):
 
 
 def _read(values, argument, names):
-    """Return a dict from arguments to (column, names of labels); None if `values` is no table."""
+    """Return a dict from arguments to (column, label names); None if `values` is not a table."""
     columns, features = _columns_of(values)
     if columns is None:
         return None
     first, *_ = names
     lowered = {str(name).lower(): name for name in columns}
-    found, used = {}, set()
+    results, used = {}, set()
     for name, wanted in names.items():
         parts = wanted if isinstance(wanted, list) else [wanted]
         present = [next((lowered[x] for x in part if x in lowered), None) for part in parts]
@@ -73,28 +73,28 @@ def _read(values, argument, names):
         used.update(present)
         if present:
             labels = _label_names((features or {}).get(present[0]))
-            values_of = [_as_list(columns[x]) for x in present]
+            present_columns = [_as_list(columns[x]) for x in present]
             if len(present) == 1:
-                (columns_found,) = values_of
+                (column,) = present_columns
             elif name == first:
-                columns_found = tuple(values_of)
+                column = tuple(present_columns)
             else:
-                columns_found = [list(row) for row in zip(*values_of, strict=True)]
-            found[name] = columns_found, labels
+                column = [list(row) for row in zip(*present_columns, strict=True)]
+            results[name] = column, labels
     is_frame = hasattr(values, "to_numpy")
-    if is_frame and (first not in found or (len(columns) == 2 and len(used) < 2)):
+    if is_frame and (first not in results or (len(columns) == 2 and len(used) < 2)):
         return None  # its rows are the texts
-    if first not in found:
+    if first not in results:
         raise UserError(
-            f"`{argument}`: a column {_names(names[first])} was expected, found "
+            f"`{argument}`: expected a column {_names(names[first])}, found "
             f"{', '.join(map(str, columns)) or 'none'}"
         )
     console.info("columns of `%s`: %s", argument, ", ".join(x for x in columns if x in used))
-    return found
+    return results
 
 
 def _columns_of(values):
-    """Return the columns of a table by name and the features of a `datasets.Dataset`, or None."""
+    """Return the columns of a table by name, and the features of a `datasets.Dataset`, or None."""
     if isinstance(values, tf.data.Dataset):
         if not isinstance(values.element_spec, Mapping):
             return None, None
@@ -118,14 +118,14 @@ def _as_list(column):
 
 
 def _label_names(feature):
-    """Return the names of a `datasets.ClassLabel`, also of one in a list, or None."""
+    """Return the names of a `datasets.ClassLabel` or of a list of them, or None."""
     return getattr(getattr(feature, "feature", feature), "names", None)
 
 
 def _match_labels(pipeline, values, names):
-    """Return labels of a `datasets.ClassLabel` as names that the model has.
+    """Convert the ids of a `datasets.ClassLabel` to the label names of the model.
 
-    Where the model has other names for as many labels, the numbers are kept, and a line says so.
+    If the model has the same number of labels with different names, log this and keep the ids.
     """
     labels = getattr(getattr(pipeline, "config", None), "labels", ())
     if not names or not labels:

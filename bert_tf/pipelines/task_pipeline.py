@@ -1,4 +1,4 @@
-"""The base class of the models that are fine-tuned and applied in Python."""
+"""Base class of pipelines that fine-tune and apply the model of a task."""
 
 import dataclasses
 import operator
@@ -21,24 +21,23 @@ from bert_tf.training.task_spec import TaskSpec
 
 
 class TaskPipeline(KerasTraining, Pipeline):
-    """Base of the classes that fine-tune and apply the model of a task: strings in, answers out.
+    """Base class of pipelines that fine-tune and apply the model of a task, on strings.
 
-    Subclasses set `spec`, complete the config of a model that was not fine-tuned by its script
-    (`_config_values`), and to be trained, convert texts and targets to batches of model inputs and
-    name the loss and the metrics (`_default_compile_arguments`). Predictions and exported models
-    are those of the task's servable, so training, prediction and serving tokenize texts in the same
-    way.
+    Subclasses set `spec` and may complete the config of a pre-trained model (`_config_values`). To
+    be trainable, they convert texts and targets to batches of model inputs, and define the loss and
+    the metrics (`_default_compile_arguments`). Predictions use the task's servable, as exports do,
+    so training, prediction and serving tokenize texts in the same way.
 
     Attributes:
       model: the Keras model.
-      config: the `tasks.TaskConfig`: labels, lengths and the like.
+      config: the `tasks.TaskConfig`.
       tokenizer: the `BertTokenizer` of the model.
     """
 
     spec: TaskSpec
 
     def __init__(self, model: keras.Model, config: TaskConfig):
-        """Create the pipeline from a model and the `TaskConfig` of its training."""
+        """Create the pipeline from a model and its `TaskConfig`."""
         self.model, self.config = model, config.keep_vocabulary()
         self.tokenizer = BertTokenizer(
             config.vocab,
@@ -46,20 +45,21 @@ class TaskPipeline(KerasTraining, Pipeline):
             pad_to_longest=True,
             **config.tokenizer_settings,
         )
-        # With the variables that it was traced with.
+        # The traced servable, and the variables that it was traced with.
         self._predictor = None
         self._predictor_variables: list = []
 
     @classmethod
     def _from_preset(cls, preset, dtype=None, load_weights=True, **values):
-        """Create the pipeline of a model: what `from_preset` of all tasks does.
+        """Create the pipeline from a preset, for `from_preset` of the subclasses.
 
         Args:
-          preset: as in `checkpoints.resolve`.
+          preset: see `checkpoints.resolve`.
           dtype: a Keras dtype policy.
-          load_weights: whether to load the weights; if False they are random.
-          **values: attributes of the `TaskConfig`; None for those saved by the task's script next
-            to the weights, else in the files of the release or of Hugging Face, else the default.
+          load_weights: whether to load the weights; if False, they are random.
+          **values: attributes of the `TaskConfig`. None means the setting saved by the task's
+            script, else the setting in the files of the release or of Hugging Face, else the
+            default.
         """
         model_files = checkpoints.resolve(preset, do_lower_case=values.get("do_lower_case"))
         checkpoint, config_class = model_files.checkpoint, cls.spec.config_class
@@ -92,31 +92,31 @@ class TaskPipeline(KerasTraining, Pipeline):
 
         Args:
           checkpoint: path of the weights.
-          stored: the `TaskConfig` next to them, None if there is none.
+          stored: the `TaskConfig` saved with them, or None.
           values: dict of the attributes that the user gave.
 
         Raises:
-          UserError: if the model does not fit the pipeline, or an attribute is missing.
+          UserError: if the model cannot be used with the pipeline, or an attribute is missing.
         """
         return values
 
     def _pad(self, batch):
-        """Pad the tensors (B, S) of a dict with 0, so that few lengths S occur."""
+        """Pad the tensors (B, S) of a dict with 0, to limit the number of different lengths S."""
         return pad_batch(batch, strategy_of(self.model), self.config.max_seq_length)
 
     def _servable(self, options):
         return self.spec.make_servable(self.model, self.config, options)
 
     def _answers(self, rows, batch_size, **changes):
-        """Return the answers of the task's servable to rows, dicts of its inputs, as a list.
+        """Return the list of answers to rows, which are dicts of the servable's inputs.
 
-        `**changes` are attributes of its config.
+        `changes` override attributes of the config.
         """
         if batch_size is not None:
             batch_size = BatchConfig(batch_size).validate().batch_size
         self._warn_if_random("the answers")
         variables, previous = self.model.variables, self._predictor_variables
-        # A model whose variables were replaced, as by `quantize`, is traced again.
+        # Retrace the model if its variables were replaced, for example by `quantize`.
         is_same = len(variables) == len(previous) and all(map(operator.is_, variables, previous))
         if self._predictor is None or not is_same:
             skip_padding = can_skip_padding(strategy_of(self.model))
@@ -128,7 +128,7 @@ class TaskPipeline(KerasTraining, Pipeline):
         return self._predictor(rows, batch_size)
 
     def __reduce__(self):
-        """Pickle and copy the model as Keras does, and make what was traced anew."""
+        """Pickle or copy the model as Keras does, without traced functions."""
         optimizer = self.model.optimizer if self.model.compiled else None
         is_default = getattr(optimizer, "inner_optimizer", optimizer) is self._default_optimizer
         arguments = self._compile_arguments, is_default, self._is_random
@@ -144,7 +144,7 @@ class TaskPipeline(KerasTraining, Pipeline):
 
 
 def _restore(pipeline_class, model, config, compile_arguments, is_default, is_random):
-    """Return the pipeline that `TaskPipeline.__reduce__` describes."""
+    """Rebuild a pipeline from the values of `TaskPipeline.__reduce__`."""
     pipeline = pipeline_class(model, config)
     pipeline._compile_arguments, pipeline._is_random = compile_arguments, is_random
     if is_default and model.compiled:

@@ -1,4 +1,4 @@
-"""The base class of the pipelines that apply a pre-trained model to texts, in batches.
+"""Base class of pipelines that apply a pre-trained model to texts in batches.
 
 Shapes: B batch, S sequence.
 """
@@ -31,8 +31,7 @@ from bert_tf.training.task_config import valid_length
 
 _PAIR = re.compile(r"^(.*) \|\|\| (.*)$")
 
-# Limits of a window, the sequences that are sorted by length together: bytes of its outputs, and
-# batches.
+# Limits of a window, the unit of sorting by length: bytes of its outputs, and batches.
 _WINDOW_BYTES = 128 << 20
 _MAX_WINDOW_BATCHES = 64
 
@@ -46,13 +45,7 @@ _Pipeline = TypeVar("_Pipeline", bound="TextPipeline")
 
 
 class Text(NamedTuple):
-    """A text or a pair of texts.
-
-    Attributes:
-      index: number of the line in the input, from 0.
-      text_a: the text, or the first text of a pair.
-      text_b: the second text of a pair, else None.
-    """
+    """A text, or a pair of texts; `index` is its line in the input, from 0."""
 
     index: int  # type: ignore[assignment]
     text_a: str
@@ -73,11 +66,11 @@ def read_texts(path):
 
 
 def check_collection(texts):
-    """Return an iterable of texts, the column if it is a DataFrame.
+    """Return an iterable of texts; for a DataFrame, its column.
 
     Raises:
-      TypeError: if it is a single str, whose characters would be taken for texts.
-      UserError: if it is a dict, whose keys would be.
+      TypeError: for a single str, whose characters would be taken for texts.
+      UserError: for a dict, whose keys would be taken for texts.
     """
     if isinstance(texts, str):
         raise TypeError("expected a list of texts, got a single str")
@@ -86,7 +79,7 @@ def check_collection(texts):
 
 
 class Word(NamedTuple):
-    """A word delimited by white space; its tokens are at `start` to `end` of the sequence."""
+    """A word delimited by whitespace; its tokens are at `start` to `end` (exclusive)."""
 
     text: str
     start: int
@@ -96,12 +89,8 @@ class Word(NamedTuple):
 class EncodedText(NamedTuple):
     """A text as model inputs.
 
-    Attributes:
-      text: the `Text`.
-      input_ids: list of the ids, including [CLS] and [SEP].
-      segment_ids: list of segment ids, of the same length.
-      words: list of `Word`, or None if words are not tracked.
-      extra_inputs: further inputs of the function that is run, dict from name to list of int.
+    `words` is None if words are not tracked. `extra_inputs` has further inputs of the function that
+    a `BatchRunner` runs: a dict from names to lists of int.
     """
 
     text: Text | None
@@ -120,20 +109,16 @@ class TextPreprocessor:
         Args:
           tokenizer: a `FullTokenizer`.
           max_seq_length: maximum number of tokens, including [CLS] and [SEP].
-          with_words: whether to track which tokens belong to which word. Words are delimited by
-            white space, and each is tokenized separately.
-          config: the `BertConfig` of the model, to check pairs and for messages, or None.
+          with_words: whether to track the tokens of each word. Words are delimited by whitespace
+            and tokenized separately.
+          config: the `BertConfig` of the model to check texts against, or None.
         """
         self._tokenizer, self._max_seq_length = tokenizer, max_seq_length
         self._with_words, self._config = with_words, config
         self._lengths, self._num_empty = LengthCounter(max_seq_length), 0
 
     def convert(self, text):
-        """Return the `EncodedText` of a `Text`.
-
-        Raises:
-          UserError: if it has a surrogate, or is a pair and the model reads single texts only.
-        """
+        """Return the `EncodedText` of a `Text`; UserError if the model does not support it."""
         check_unicode(text.text_a + (text.text_b or ""), f"text {text.index}")
         if text.text_b and self._config:
             self._config.check_num_texts(2)
@@ -149,9 +134,9 @@ class TextPreprocessor:
         return EncodedText(text, packed["input_ids"], packed["segment_ids"], words)
 
     def convert_all(self, texts):
-        """Yield the `EncodedText` of texts, each a `Text` or a str with " ||| " in a pair.
+        """Yield the `EncodedText` of each `Text` or str; " ||| " in a str separates a pair.
 
-        After the last one, warnings report truncated texts and words without tokens.
+        Afterwards, warn of truncated texts and of words without tokens.
         """
         for index, text in enumerate(check_collection(texts)):
             value = text.text_a if isinstance(text, Text) else text
@@ -167,7 +152,7 @@ class TextPreprocessor:
             )
 
     def _encode(self, text):
-        """Return the ids of a text, and a list of (word, number of its ids)."""
+        """Return the ids of a text, and a list of (word, number of ids) or None."""
         if not self._with_words:
             return self._tokenizer.encode(text), None
         words = text.split()
@@ -178,7 +163,7 @@ class TextPreprocessor:
 
 
 def _locate_words(word_lengths, start, num_tokens):
-    """Return a `Word` for each word that has a token among the `num_tokens` from `start`."""
+    """Return the `Word`s that have tokens among the `num_tokens` from `start`."""
     words, end_of_text = [], start + num_tokens
     for word, length in word_lengths:
         end = min(start + length, end_of_text)
@@ -189,9 +174,10 @@ def _locate_words(word_lengths, start, num_tokens):
 
 
 class TextPipeline(Pipeline):
-    """Base class of the pipelines that apply a pre-trained model to texts.
+    """Base class of pipelines that apply a pre-trained model to texts.
 
-    Subclasses run functions of a batch of model inputs (`_make_runner`) on `_encode`d texts.
+    Subclasses create a runner of a function on batches of model inputs with `_make_runner`, and run
+    it on the texts from `_encode`.
 
     Attributes:
       model: the model.
@@ -212,7 +198,7 @@ class TextPipeline(Pipeline):
 
     # Called with a `BertConfig` and a `dtype`.
     make_model: Callable = BertModel
-    # Whether "[MASK]" and other special tokens in a text are kept as such.
+    # Whether to keep "[MASK]" and other special tokens in a text.
     keep_special_tokens = False
 
     def __init__(
@@ -226,14 +212,15 @@ class TextPipeline(Pipeline):
         """Create a pipeline from a model.
 
         Args:
-          model: a model as `make_model` creates it, in the scope of `strategy`.
-          tokenizer: a `FullTokenizer` with this class' `keep_special_tokens`.
-          strategy: a `tf.distribute.Strategy` of one process; by default all available devices
-            are used.
+          model: a model created by `make_model` in the scope of `strategy`.
+          tokenizer: a `FullTokenizer` with the `keep_special_tokens` of this class.
+          strategy: a single-process `tf.distribute.Strategy`; None to use all devices.
           batch_size: the global batch size.
           max_seq_length: maximum number of tokens; longer texts are truncated. None for 128, or
-            what the model supports if that is less. A UserError is raised if the model does not
-            support this length.
+            for the maximum of the model if that is less.
+
+        Raises:
+          UserError: if the model does not support `max_seq_length`.
         """
         batch_size = BatchConfig(batch_size).validate().batch_size
         self.model, self.tokenizer = model, tokenizer
@@ -251,10 +238,9 @@ class TextPipeline(Pipeline):
         """Create a pipeline from the name of a published model, a folder or a checkpoint.
 
         Args:
-          preset: as in `checkpoints.resolve`.
+          preset: see `checkpoints.resolve`.
           dtype: a Keras dtype policy.
-          strategy: a `tf.distribute.Strategy` of one process; by default all available devices
-            are used.
+          strategy: a single-process `tf.distribute.Strategy`; None to use all devices.
           **options: further arguments of the constructor.
 
         Raises:
@@ -271,7 +257,7 @@ class TextPipeline(Pipeline):
 
     @staticmethod
     def _check_checkpoint(model, checkpoint):
-        """Raise UserError if the checkpoint lacks weights that this pipeline requires."""
+        """Raise UserError if the checkpoint lacks required weights; a hook for subclasses."""
 
     def _make_runner(self, function, bytes_per_row=0, extra_inputs=()):
         return BatchRunner(
@@ -287,11 +273,10 @@ class TextPipeline(Pipeline):
 
 
 class BatchRunner:
-    """Runs a function of a model on batches of sequences and returns the outputs in input order.
+    """Runs a function on batches of sequences and returns the outputs in input order.
 
-    The sequences of a window are sorted by length, so that those of a batch have similar lengths,
-    and are padded to the longest of the batch. A TPU recompiles for each new shape, so there all
-    batches are full and padded to `max_seq_length`.
+    Within a window, sequences are sorted by length, so that batches need little padding. A TPU
+    recompiles for each new shape, so there all batches are full and padded to `max_seq_length`.
     """
 
     def __init__(
@@ -302,15 +287,15 @@ class BatchRunner:
         Args:
           function: function from a dict of int32 (B, S) (`input_ids`, `input_mask`, `segment_ids`
             and the extra inputs) to a dict of tensors (B, ...).
-          strategy: a `tf.distribute.Strategy` of one process.
+          strategy: a single-process `tf.distribute.Strategy`.
           batch_size: the global batch size.
           max_seq_length: maximum length of the sequences.
           bytes_per_row: approximate size of the outputs for the longest sequence.
-          extra_inputs: names of the `extra_inputs` of the sequences. Their lists are padded with 0
-            to the next power of two, which limits the number of shapes.
+          extra_inputs: names of the `extra_inputs` of the sequences, which are padded with 0 to the
+            next power of two to limit the number of shapes.
 
         Raises:
-          UserError: if the batch size is not divisible by the number of devices or the strategy
+          UserError: if the batch size is not divisible by the number of devices, or the strategy
             has several processes.
         """
         if Workers(strategy).is_multi_worker:
@@ -325,18 +310,18 @@ class BatchRunner:
         any_shape = {
             name: tf.TensorSpec((None, None), tf.int32) for name in (*INPUTS, *extra_inputs)
         }
-        # Where shapes may vary, a single trace covers all of them.
+        # If shapes may vary, a single trace covers all of them.
         self._step = on_all_replicas(
             self._run_replica, strategy, any_shape if self._multiple else None
         )
 
     def run(self, sequences, description, unit="texts"):
-        """Yield (sequence, dict of its arrays) for each sequence, in order.
+        """Yield (sequence, dict of its output arrays) for each sequence, in order.
 
         Args:
-          sequences: iterable of `EncodedText`, read as needed.
-          description: name of the job in progress lines.
-          unit: what progress lines count.
+          sequences: iterable of `EncodedText`, read lazily.
+          description: job name for progress lines.
+          unit: unit for progress lines.
         """
         progress = console.ProgressLog(description, unit)
         sequences = iter(sequences)
@@ -350,20 +335,20 @@ class BatchRunner:
         progress.done()
 
     def _run_window(self, window):
-        """Yield (indices into the window, dict of arrays with a row for each) for each batch."""
+        """Yield (indices into the window, dict of arrays with one row per index) by batch."""
         order = sorted(range(len(window)), key=lambda i: len(window[i].input_ids))
         previous = None
         for start in range(0, len(order), self._batch_size):
             indices = order[start : start + self._batch_size]
             outputs = self._step(self._make_batch([window[i] for i in indices]))
-            # Copy the previous outputs to the host while the device computes these.
+            # Copy the previous outputs to the host while the device computes.
             if previous:
                 yield _to_host(*previous)
             previous = indices, outputs
         yield _to_host(*previous)
 
     def _make_batch(self, sequences):
-        """Return a dict of int32 (B, S); copies of the first sequence fill up the batch."""
+        """Return a dict of int32 (B, S), filled up with copies of the first sequence."""
         unit = self._num_replicas if self._multiple else self._batch_size
         sequences = sequences + sequences[:1] * (-len(sequences) % unit)
         length = self._max_seq_length
@@ -381,7 +366,7 @@ class BatchRunner:
         return batch
 
     def _run_replica(self, batch):
-        """Run the function on the replica's rows; each replica is given the whole small batch."""
+        """Run the function on the replica's rows of `batch`, which each replica gets whole."""
         if self._num_replicas > 1:
             replica = tf.distribute.get_replica_context().replica_id_in_sync_group
             batch = {
@@ -396,5 +381,4 @@ def _to_host(indices, outputs):
 
 
 def _pad(lists, length):
-    """Return lists of int as int32 (B, length), padded with 0."""
     return np.array([[*values, *[0] * (length - len(values))] for values in lists], "int32")

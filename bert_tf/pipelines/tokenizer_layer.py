@@ -20,10 +20,10 @@ from bert_tf.training.task_config import SHORTEST
 
 @keras.saving.register_keras_serializable("bert_tf")
 class BertTokenizer(keras.layers.Layer):
-    """Converts strings to the inputs of a BERT model, as a Keras layer.
+    """Keras layer that converts strings to the inputs of a BERT model.
 
-    It gives the ids of `FullTokenizer` for every string. It works eagerly, in `tf.data`, on
-    `keras.Input` and in exported models, and saves its vocabulary in the model's config. It
+    It returns the same ids as `FullTokenizer` for every string. It works eagerly, in `tf.data`, on
+    `keras.Input` and in exported models, and stores its vocabulary in the model's config. It
     requires tensorflow-text.
 
     >>> tokenizer = bert_tf.BertTokenizer("vocab.txt", max_seq_length=6)
@@ -40,9 +40,11 @@ class BertTokenizer(keras.layers.Layer):
     >>> model(tf.constant(["a b", "c"])).shape
     TensorShape([2, 768])
 
-    Call: `texts`, and optionally `pairs`, the second text of each; strings of the shape (B,),
-    (B, 1) or (), where an empty second text means that there is none -> dict of int32 (B, S), or
-    (S,) for a scalar: `input_ids`, `input_mask`, `segment_ids`.
+    Call arguments:
+      texts: strings of shape (B,), (B, 1) or ().
+      pairs: optional second texts of the same shape; "" for no second text.
+
+    Returns a dict of int32 (B, S), or (S,) for a scalar: `input_ids`, `input_mask`, `segment_ids`.
     """
 
     def __init__(
@@ -60,17 +62,17 @@ class BertTokenizer(keras.layers.Layer):
         """Create the layer.
 
         Args:
-          vocabulary: path of a vocabulary file, a mapping from piece to id, or a sequence of the
-            pieces in the order of their ids, in which None stands for an id without a piece.
+          vocabulary: path of a vocabulary file, a mapping from piece to id, or a sequence of pieces
+            in the order of their ids, with None for unused ids.
           do_lower_case: whether to lower-case the text, as in `FullTokenizer`.
           max_seq_length: maximum length of a sequence; longer texts are truncated as in the
             release.
-          pad_to_longest: True to pad to the longest text of a batch, False to pad to
+          pad_to_longest: whether to pad to the longest text of a batch instead of
             `max_seq_length`.
-          keep_special_tokens: whether "[MASK]" and other special tokens in a text are kept as such.
+          keep_special_tokens: whether to keep "[MASK]" and other special tokens in a text.
           strip_accents: as in `FullTokenizer`.
-          tokenize_chinese_chars: see there.
-          max_input_chars_per_word: see there.
+          tokenize_chinese_chars: as in `FullTokenizer`.
+          max_input_chars_per_word: as in `FullTokenizer`.
           **kwargs: further arguments of a Keras layer.
 
         Raises:
@@ -93,7 +95,7 @@ class BertTokenizer(keras.layers.Layer):
         )
         self.do_lower_case, self.max_seq_length = settings["do_lower_case"], max_seq_length
         self.pad_to_longest, self.keep_special_tokens = pad_to_longest, keep_special_tokens
-        # Strings are not numbers that Keras could convert to the dtype of the layer.
+        # Keras must not convert strings to the dtype of the layer.
         self._convert_input_args = False
         self._allow_non_tensor_positional_args = True
         self.supports_jit = False
@@ -104,19 +106,19 @@ class BertTokenizer(keras.layers.Layer):
     ) -> "BertTokenizer":
         """Create the tokenizer of a published model, a folder or a checkpoint.
 
-        Casing and other settings, and the length of a fine-tuned model, are those in the files of
-        the model.
+        The tokenizer settings, and the sequence length of a fine-tuned model, are read from its
+        files.
 
         >>> tokenizer = bert_tf.BertTokenizer.from_preset("uncased_L-12_H-768_A-12")
 
         Args:
           preset: a folder or checkpoint of the release or of a training run; a Hugging Face folder;
-            or the name of a published model (`checkpoints.MODELS`) or "hf://OWNER/NAME", downloaded
-            if it is not in the cache.
-          **options: arguments of the constructor, to override those of the files.
+            or a published model, by name (`checkpoints.MODELS`) or as "hf://OWNER/NAME", which is
+            downloaded unless it is in the cache.
+          **options: arguments of the constructor, which override the settings of the model.
 
         Raises:
-          UserError: if there is no such model or it has no vocabulary.
+          UserError: if the model does not exist or has no vocabulary.
         """
         given = {name: options.pop(name, None) for name in RELEASE_SETTINGS}
         model_files = checkpoints.resolve(preset, needs=["vocab_file"], **given)
@@ -130,7 +132,7 @@ class BertTokenizer(keras.layers.Layer):
         return self.graph_tokenizer.vocab
 
     def __call__(self, texts, pairs=None, **kwargs):
-        # Not in `call`, where Keras adds lines to the message of an error.
+        # Not in `call`, where Keras would add lines to the error message.
         texts = _to_strings(texts, "texts")
         pairs = None if pairs is None else _to_strings(pairs, "pairs")
         return super().__call__(texts, pairs, **kwargs)
@@ -162,19 +164,18 @@ class BertTokenizer(keras.layers.Layer):
 
 
 def _read_vocabulary(vocabulary):
-    """Return the mapping from piece to id for the argument `vocabulary`."""
     if isinstance(vocabulary, str):
         return load_vocab(vocabulary)
     if not isinstance(vocabulary, Mapping):
         pairs = enumerate(vocabulary)
         vocabulary = {piece: index for index, piece in pairs if piece is not None}
     if missing := [token for token in REQUIRED_TOKENS if token not in vocabulary]:
-        raise UserError(f"`vocabulary`: its pieces do not include {', '.join(missing)}")
+        raise UserError(f"`vocabulary`: required tokens are missing: {', '.join(missing)}")
     return vocabulary
 
 
 def _to_strings(texts, argument):
-    """Return strings of the shape (), (B,) or (B, 1), as a tensor or a `KerasTensor`."""
+    """Convert strings of shape (), (B,) or (B, 1) to a tensor; a `KerasTensor` stays one."""
     if not keras.utils.is_keras_tensor(texts):
         texts = to_strings(texts, argument)
     if texts.dtype != "string":
@@ -182,7 +183,7 @@ def _to_strings(texts, argument):
     rank = len(texts.shape) if isinstance(texts.shape, tuple) else texts.shape.rank
     if rank is not None and rank > 1 and (rank > 2 or texts.shape[1] != 1):
         raise UserError(
-            f"`{argument}`: expected strings of the shape (batch size,), found "
-            f"{tuple(texts.shape)}; the second texts of pairs are the argument `pairs`"
+            f"`{argument}`: expected strings of shape (batch size,), found {tuple(texts.shape)}; "
+            "pass the second texts of pairs as the argument `pairs`"
         )
     return texts

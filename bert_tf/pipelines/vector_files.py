@@ -21,14 +21,15 @@ DTYPES = ("float32", "float16")
 def vector_writer(path, file_format="json", dtype="float32"):
     """Yield a function that writes one `TextVectors`; the file appears once it is complete.
 
-    A TFRecord contains `linex_index`, `tokens`, `layers` (numbers or names), `shape`, `dtype` and
-    `values`, raw little-endian numbers; `read_vectors` reads it.
-
-    `file_format` is "json" for the release's lines, numbers rounded to 6 digits; or "tfrecord",
-    with numbers in `dtype`, "float32" or "float16".
+    Args:
+      path: the file.
+      file_format: "json" for the release's JSON lines, rounded to 6 digits; or "tfrecord" for
+        records with `linex_index`, `tokens`, `layers` (indices or names), `shape`, `dtype` and
+        `values` (raw little-endian numbers), which `read_vectors` reads.
+      dtype: "float32" or "float16", for records only.
 
     Raises:
-      UserError: if the file cannot be written or the format is unknown.
+      UserError: if the file cannot be written, or an argument is not valid.
     """
     for value, allowed in ((file_format, FORMATS), (dtype, DTYPES)):
         if value not in allowed:
@@ -43,7 +44,7 @@ def vector_writer(path, file_format="json", dtype="float32"):
 
 def json_line(text):
     """Return a `TextVectors` as a line of JSON in the release's format."""
-    # For float32 values this equals Python's round() and is many times faster.
+    # For float32 values this equals Python's round(), but it is many times faster.
     values = np.round(text.values.astype("float64"), 6).tolist()
     features = [
         {
@@ -75,11 +76,11 @@ def read_vectors(path):
     """Read a TFRecord file written by `vector_writer`.
 
     Yields:
-      For each text (line number, list of tokens, list of layers as str, array). The array has the
-      dtype and shape that were written: (T, L, W) for vectors, (L, N, T, T) for attention.
+      (line index, list of tokens, list of layers as str, array) for each text. The array keeps its
+      dtype and shape: (T, L, W) for vectors, (L, N, T, T) for attention.
 
     Raises:
-      UserError: if the file is damaged or contains other records.
+      UserError: if the file is damaged or contains different records.
     """
     record_checks.check_lengths(path, {}, {})
     with record_checks.naming_bad_records([path]):
@@ -102,12 +103,12 @@ def read_vectors(path):
 
 @contextlib.contextmanager
 def array_writer(path, count, width, dtype="float32"):
-    """Yield a function that writes one row (W,) of a NumPy file; it appears once it is complete.
+    """Yield a function that writes one row (W,) of a NumPy file, an array (`count`, `width`).
 
-    The file has `count` rows of `width` numbers.
+    The file appears once it is complete.
 
     Raises:
-      UserError: if the file cannot be written or another number of rows was written.
+      UserError: if the file cannot be written or the number of rows is not `count`.
     """
     dtype = np.dtype(dtype).newbyteorder("<")
     header = {"descr": dtype.str, "fortran_order": False, "shape": (count, width)}
@@ -124,5 +125,5 @@ def array_writer(path, count, width, dtype="float32"):
             yield write
         if num_written != count:
             raise UserError(
-                f"{path}: expected {count} rows, got {num_written}; was the input file changed?"
+                f"{path}: expected {count} rows, got {num_written}; did the input file change?"
             )

@@ -19,12 +19,12 @@ from bert_tf.errors import UserError
 from bert_tf.io import files
 
 _DPI = 110
-# The background color of tokens by their segment, and of special tokens.
+# Background colors of tokens by segment, and of special tokens.
 _SEGMENT_COLORS = ("#cfe2f3", "#fce5cd")
 _SPECIAL_COLOR = "#e0e0e0"
 # Sentences are shortened to this many characters.
 _MAX_LABEL = 60
-# The side of an attention matrix in inches: minimum, per token, maximum.
+# Side of an attention matrix in inches: minimum, per token, maximum.
 _MIN_SIDE, _SIDE_PER_TOKEN, _MAX_SIDE = 1.2, 0.11, 8.0
 # Maximum width and height of an attention chart.
 _MAX_PIXELS = 16_000
@@ -73,7 +73,7 @@ def draw_embeddings(path, text):
               "output": "normalized: input of layer 0"}  # fmt: skip
     figure, (axes,) = _make_figure(12.0, 0.24 * len(text.tokens) + 1.2, len(titles))
     summands = np.abs(np.stack([text.word, text.segment, text.position]))
-    # A few values are far larger than all others; scaled to them, the others would look the same.
+    # Clip at a quantile, because a few values are far larger than all others.
     limits = [float(np.quantile(x, 0.99)) or 1.0 for x in (summands, np.abs(text.output))]
     for column, ((name, title), ax) in enumerate(zip(titles.items(), axes, strict=True)):
         limit = limits[name == "output"]
@@ -98,7 +98,7 @@ def draw_mask_predictions(path, predictions):
         for position, best in zip(text.positions, text.best, strict=True)
     ]
     num_best = max((len(best) for _, _, best in charts), default=1)
-    # All charts share a scale that leaves space for the number next to the longest bar.
+    # All charts share a scale, with space for the number next to the longest bar.
     limit = 115 * max((best[0][1] for _, _, best in charts), default=1)
     height = max(1, len(charts)) * (0.26 * num_best + 0.5)
     figure, axes = _make_figure(7.5, height, 1, max(1, len(charts)))
@@ -119,7 +119,7 @@ def draw_mask_predictions(path, predictions):
 
 
 def draw_similarities(path, sentences, vectors):
-    """Write a PNG with the cosine similarity of each pair of sentences, with vectors (B, H)."""
+    """Write a PNG with the cosine similarity of each pair of sentences, given vectors (B, H)."""
     from sklearn.metrics.pairwise import cosine_similarity
 
     cosines = cosine_similarity(vectors)
@@ -127,7 +127,7 @@ def draw_similarities(path, sentences, vectors):
     side = 0.42 * count
     labels = [x if len(x) <= _MAX_LABEL else x[: _MAX_LABEL - 3] + "..." for x in sentences]
     figure, ((ax,),) = _make_figure(side + 0.075 * max(map(len, labels)) + 1.2, side + 0.6)
-    # The diagonal is always 1; included in the scale, it would hide differences between the others.
+    # The scale ignores the diagonal, which is always 1 and would hide other differences.
     others = cosines[~np.eye(count, dtype=bool)]
     low, high = (float(others.min()), float(others.max())) if count > 1 else (0.0, 1.0)
     image = ax.imshow(cosines, cmap="Blues", vmin=low, vmax=max(high, low + 1e-6))
@@ -145,14 +145,10 @@ def draw_similarities(path, sentences, vectors):
 
 
 def draw_attention(path, text, heads):
-    """Write a PNG with the attention of one text: a matrix per head, a row of them per layer.
+    """Write a PNG with the attention of one text: a grid of matrices by layer and head.
 
-    The color scale is proportional to the square root, so that small probabilities are visible.
-
-    Args:
-      path: the file.
-      text: `TextVectors` of `Attention`, its `values` (L, N, T, T).
-      heads: list of the head numbers.
+    The colors show the square root, so that small probabilities are visible. `text` is a
+    `TextVectors` of `Attention`, `heads` the list of its N head indices.
     """
     num_layers, num_heads, length, _ = text.values.shape
     side = min(max(_MIN_SIDE, _SIDE_PER_TOKEN * length), _MAX_SIDE)
@@ -167,7 +163,7 @@ def draw_attention(path, text, heads):
             image = ax.imshow(matrix, cmap="Blues", norm=norm, interpolation="nearest")
             ax.set_title(f"layer {layer}, head {head}", fontsize=9)
             ax.tick_params(length=0, labelsize=font_size)
-            # The tokens are the same for all matrices; they label only the outer edges.
+            # The tokens are the same for all matrices, so only the outer edges have labels.
             for axis, is_edge in ((ax.yaxis, column == 0), (ax.xaxis, row == num_layers - 1)):
                 axis.set_ticks(range(length) if is_edge else [])
                 _set_labels(axis, text.tokens if is_edge else [])
@@ -180,10 +176,10 @@ def draw_attention(path, text, heads):
 
 
 def write_attention_page(path, text, heads):
-    """Write an HTML page with the attention of one text; it loads no other resources.
+    """Write a self-contained HTML page with the attention of one text.
 
-    It shows a thumbnail of each head, and lines between the tokens for the selected head. Arguments
-    are those of `draw_attention`.
+    It shows a thumbnail of each head, and for the selected head lines between the tokens. See
+    `draw_attention` for the arguments.
     """
     page = importlib.resources.files("bert_tf.pipelines").joinpath("page.html").read_text("utf-8")
     header = "".join(f"<th scope=col>{head}</th>" for head in heads)
@@ -193,7 +189,7 @@ def write_attention_page(path, text, heads):
             _thumbnail(i, j, layer, heads[j], matrix) for j, matrix in enumerate(matrices)
         )
         rows.append(f"<tr><th scope=row>{layer}</th>{cells}</tr>")
-    # 16 bits, little-endian, keep the page of a long text with all heads reasonably small.
+    # 16-bit integers, to keep the page of a long text with all heads reasonably small.
     probabilities = np.round(np.clip(text.values, 0, 1) * 65535).astype("<u2")
     data = {
         "tokens": text.tokens,
@@ -207,7 +203,7 @@ def write_attention_page(path, text, heads):
         # Escaped so that no token can close the surrounding <script> element.
         "DATA": json.dumps(data).replace("<", "\\u003c").replace(">", "\\u003e"),
     }
-    # Substitute in a single pass, so that a token "@@DATA@@" stays as it is.
+    # Substitute in a single pass, so that a token "@@DATA@@" is not replaced.
     result, *rest = page.split("@@")
     for name, following in zip(rest[::2], rest[1::2], strict=True):
         result += substitutions[name] + following
@@ -215,7 +211,7 @@ def write_attention_page(path, text, heads):
 
 
 def _thumbnail(row, column, layer, head, matrix):
-    """Return a table cell with the attention of a head, (T, T), as a button."""
+    """Return a table cell with a button that shows the attention (T, T) of a head."""
     share = np.sqrt(np.clip(matrix, 0, 1))[..., None]
     pixels = np.round(255 + share * (_FULL_ATTENTION - 255)).astype("uint8")
     data = base64.b64encode(tf.io.encode_png(pixels).numpy()).decode()
@@ -227,28 +223,28 @@ def _thumbnail(row, column, layer, head, matrix):
 
 
 def import_matplotlib():
-    """Return the package matplotlib with the modules used here; UserError if not installed."""
+    """Import matplotlib with the modules used here; UserError if it is not installed."""
     try:
         import matplotlib.colors
         import matplotlib.figure
         import matplotlib.patches
     except ImportError as error:
         raise UserError(
-            f"a PNG requires the package matplotlib ({error}): pip install matplotlib; an HTML "
+            f"PNG files require the package matplotlib ({error}): pip install matplotlib; an HTML "
             "page of attention does not"
         ) from None
     return matplotlib
 
 
 def _make_figure(width, height, columns=1, rows=1, dpi=_DPI):
-    """Return a figure of this size in inches, and its axes, an array (rows, columns)."""
+    """Return a figure of a size in inches, and its array of axes (rows, columns)."""
     figure_class = import_matplotlib().figure.Figure
     figure = figure_class(figsize=(width, height), dpi=dpi, layout="constrained")
     return figure, figure.subplots(rows, columns, squeeze=False)
 
 
 def _set_labels(axis, texts):
-    """Label the ticks of an axis; text between dollar signs is not parsed as a formula."""
+    """Label the ticks of an axis, without parsing text between dollar signs as a formula."""
     axis.set_ticklabels(texts)
     for label in axis.get_ticklabels():
         label.set_parse_math(False)
@@ -257,7 +253,7 @@ def _set_labels(axis, texts):
 def _save(path, figure, bbox_inches="tight"):
     """Write a figure as a PNG, and log a warning if the font lacks characters.
 
-    By default the page grows with labels that are wider than the space reserved for them.
+    By default, the page grows to fit labels that are wider than the space reserved for them.
     """
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -1,6 +1,6 @@
-"""SavedModels for TF Serving and for programs that use TensorFlow, and clients of them.
+"""Export SavedModels for TF Serving and TensorFlow programs, and query them.
 
-`export` writes a `Servable`, which the `servable` module of a task makes from a model.
+`export` writes a `Servable`, which the `servable` module of each task builds from a model.
 """
 
 from bert_tf.lazy import lazy_names

@@ -1,4 +1,4 @@
-"""Answers in JSON, made of the outputs of an exported model; imported without TensorFlow."""
+"""Conversion of an exported model's outputs to JSON answers; does not need TensorFlow."""
 
 import numpy as np
 
@@ -7,13 +7,12 @@ from bert_tf.training.task_spec import served_tasks
 
 
 class Answers:
-    """Makes the answers of a kind of exported model; this base class returns all outputs.
+    """Converts the outputs of a task's exported model; this base class returns all outputs.
 
     Attributes:
-      outputs: names of the outputs that the answers are made of.
-      tensors: names of inputs and outputs by which such a model is recognized without its
-        `model.json`: the first kind all of whose `tensors` a model has, in the order of the
-        registry, is that of the model. Empty if there are no such names.
+      outputs: names of the outputs that the answers need.
+      tensors: names of inputs and outputs that identify the task of a model without `model.json`,
+        which is the first registered task whose `tensors` all exist. Empty if none identify it.
     """
 
     outputs: tuple[str, ...] = ()
@@ -21,14 +20,14 @@ class Answers:
 
     @staticmethod
     def answer(outputs, metadata):
-        """Return the answer to one row, a dict that `json.dumps` accepts.
+        """Return the answer to one row, as a dict for `json.dumps`.
 
         Args:
-          outputs: dict from the names of the model's outputs to arrays or scalars.
-          metadata: the dict of the `model.json`.
+          outputs: dict from output name to array or scalar.
+          metadata: the contents of `model.json`.
 
         Raises:
-          UserError: if they do not fit together.
+          UserError: if the outputs do not match the metadata.
         """
         return {name: plain(value) for name, value in sorted(outputs.items())}
 
@@ -39,13 +38,13 @@ class Answers:
 
 
 def answers_of(task):
-    """Return the `Answers` class of a kind of exported model; `Answers` for an unknown one."""
+    """Return the `Answers` class of a task; the base class if the task is unknown."""
     _, served = served_tasks().get(task, (None, None))
     return (served and served.answers) or Answers
 
 
 def recognize(tensors):
-    """Return the kind of model that has these inputs and outputs, "" if none is known."""
+    """Return the task of a model with these inputs and outputs, "" if it is unknown."""
     for name in served_tasks():
         expected = answers_of(name).tensors
         if expected and tensors >= set(expected):
@@ -57,7 +56,7 @@ def plain(value):
     """Convert an array or scalar to lists, numbers and strings for JSON.
 
     Raises:
-      UserError: for what JSON does not have: numbers that are not finite, and lone surrogates.
+      UserError: for infinite numbers, NaN and lone surrogates, which are not valid in JSON.
     """
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")

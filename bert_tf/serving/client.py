@@ -1,4 +1,4 @@
-"""A client of TF Serving: rows of text in, answers out, in order."""
+"""`Client`: answers rows of text with a model in TF Serving."""
 
 import itertools
 import random
@@ -13,18 +13,18 @@ from bert_tf.serving.answers import recognize
 from bert_tf.serving.predictor import BasePredictor, check_outputs
 from bert_tf.serving.transports import SIGNATURE, TRANSPORTS, ServerError, validating_response
 
-# The usual inputs of an exported text model, in the order of a line; others follow by name.
+# The inputs of exported text models, in the order of a line. Other inputs follow by name.
 INPUTS = ("text", "text_a", "text_b", "question", "context", "endings", "numbers")
 
-# Seconds before the first retry; the wait doubles each time, up to the limit.
+# Seconds before the first retry and the limit; the wait doubles each time.
 _FIRST_WAIT, _MAX_WAIT = 0.1, 5.0
 
-# Sockets cannot wait for an infinite time.
+# Seconds; sockets reject larger timeouts.
 _MAX_TIMEOUT = 1_000_000
 
 
 class Client(BasePredictor):
-    """A model served by TF Serving that answers like `Predictor`. Threads may share a client.
+    """A model in TF Serving, with the interface of `Predictor`. Thread-safe.
 
     >>> client = Client("localhost:8501", "mrpc", metadata=read_metadata("model.json"))
     >>> client([{"text_a": "He slept.", "text_b": "He was asleep."}])
@@ -35,30 +35,32 @@ class Client(BasePredictor):
         self, server, model, api="rest", version=None, metadata=None,
         batch_size=32, timeout=60.0, retries=5,
     ):  # fmt: skip
-        """Request the model's signatures and check them.
+        """Request and check the model's signatures.
 
         Args:
-          server: host:port of the API that is used; the connection is not encrypted.
-          model: name of the model at the server.
+          server: host:port of the API. The connection is not encrypted.
+          model: name of the model on the server.
           api: "rest" or "grpc"; "grpc" requires the package tensorflow-serving-api.
-          version: number of the version, None for the newest.
-          metadata: dict returned by `read_metadata`. It is needed only for the names of the labels
-            of a classifier exported by version 0.1, whose answers without it are its raw outputs.
+          version: version number of the model, None for the newest.
+          metadata: dict returned by `read_metadata`. Required only for the label names of
+            classifiers exported by version 0.1; without it, their answers are the raw outputs.
           batch_size: maximum number of rows in a request.
-          timeout: seconds that a request may take, including retries; at most a million.
+          timeout: seconds for a request, including retries; at most a million.
           retries: maximum number of retries if the server is unavailable. Other errors, including
-            an exceeded deadline, are not retried.
+            timeouts, are not retried.
 
         Raises:
-          ServerError: if a request fails; every call may raise it.
-          UserError: if the model does not take texts or does not match `metadata`.
+          ServerError: if a request fails; also raised by every call.
+          UserError: if the model does not take text or does not match `metadata`.
         """
         if not re.fullmatch(r"(\[[0-9a-fA-F:.]+\]|[^\s:/]+):\d{1,5}", server):
             raise UserError(f"`server={server}`: expected host:port")
         if api not in TRANSPORTS:
             raise UserError(f"`api={api}`: expected one of {', '.join(TRANSPORTS)}")
         if not 1e-3 <= timeout <= _MAX_TIMEOUT:
-            raise UserError(f"`timeout={timeout}`: expected seconds from 0.001 to {_MAX_TIMEOUT}")
+            raise UserError(
+                f"`timeout={timeout}`: expected seconds between 0.001 and {_MAX_TIMEOUT}"
+            )
         self.server, self._model, self._version = server, model, version
         self._timeout, self._retries = timeout, retries
         self._transport = TRANSPORTS[api](server, model, version)
@@ -72,14 +74,14 @@ class Client(BasePredictor):
             texts = [name for name, x in specs.items() if x["dtype"] == "DT_STRING"]
         if not texts or specs.keys() - {*texts, "numbers"}:
             raise UserError(
-                f"{self._name()} has the inputs {', '.join(sorted(specs)) or '(none)'}; texts were "
-                "expected, as in a model exported with `inputs=text`"
+                f"{self._name()} has the inputs {', '.join(sorted(specs)) or '(none)'}, expected "
+                "text inputs; export the model with `inputs=text`"
             )
         inputs = [*(name for name in INPUTS if name in specs), *sorted(specs.keys() - set(INPUTS))]
         if metadata is None:
             metadata = {"task": recognize({*self._output_specs, *specs})}
             if not metadata["task"] and "probabilities" in self._output_specs:
-                console.info("without a model.json the probabilities have no label names")
+                console.info("without model.json, the probabilities have no label names")
         elif sorted(metadata["inputs"]) == sorted(inputs):
             inputs = metadata["inputs"]
         else:
@@ -115,7 +117,7 @@ class Client(BasePredictor):
                 return send(max(start + self._timeout - time.monotonic(), 1e-3))
             except ServerError as error:
                 code, message = error.code, str(error).strip().rstrip(".")
-            # Random, so that clients waiting for the same server do not all retry at once.
+            # Jitter keeps clients from retrying all at once.
             wait = min(_FIRST_WAIT * 2 ** (attempt - 1), _MAX_WAIT) * random.uniform(0.5, 1)
             elapsed = time.monotonic() - start
             if code != "UNAVAILABLE" or attempt > self._retries or elapsed + wait > self._timeout:

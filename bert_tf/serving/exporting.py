@@ -1,8 +1,7 @@
-"""Write SavedModels that run without bert_tf.
+"""Export of SavedModels that run without bert_tf.
 
-A model that takes text has two operations of tensorflow-text in its graph, and TensorFlow does not
-load a graph with unknown operations. A model for users who have TensorFlow alone therefore takes
-token ids and is exported separately.
+Models that take text use two operations of tensorflow-text, and TensorFlow does not load graphs
+with unknown operations. Models that take token ids are therefore exported separately.
 """
 
 import json
@@ -18,15 +17,16 @@ from bert_tf.data.tfrecord import varint
 from bert_tf.errors import UserError
 from bert_tf.io import files, locks
 from bert_tf.modeling.models import INPUTS
+from bert_tf.serving import model_card
 from bert_tf.serving.predictor import METADATA, list_versions
 from bert_tf.serving.prepared_model import PreparedModel
 from bert_tf.tokenization.graph import GraphTokenizer
 from bert_tf.tokenization.settings import extra_settings
 
-# For `batching_parameters.txt`: the maximum number of rows in a batch and in a request.
+# For `batching_parameters.txt`: maximum number of rows in a batch and in a request.
 _MAX_BATCH_SIZE, _MAX_REQUEST_SIZE = 32, 1024
 
-# File with the requests that TF Serving sends to a model before it accepts any from outside.
+# Requests that TF Serving sends to a model before it becomes available.
 WARM_UP_REQUESTS = os.path.join("assets.extra", "tf_serving_warmup_requests")
 
 # Field numbers: PredictionLog.predict_log; PredictLog.request; PredictRequest.model_spec and
@@ -35,12 +35,12 @@ _PREDICT_LOG, _REQUEST, _MODEL_SPEC, _INPUTS, _SIGNATURE_NAME = 6, 1, 1, 2, 3
 
 
 def string_specs(*names):
-    """Return a signature of strings (B,)."""
+    """Return the signature of string inputs (B,)."""
     return {name: tf.TensorSpec((None,), tf.string, name=name) for name in names}
 
 
 def token_id_specs(*shape):
-    """Return a signature of the encoder's inputs, int32 (B, S) or of another shape."""
+    """Return the signature of the encoder's inputs, int32 (B, S) unless another shape is given."""
     shape = shape or (None, None)
     return {name: tf.TensorSpec(shape, tf.int32, name=name) for name in INPUTS}
 
@@ -52,16 +52,16 @@ class Servable(NamedTuple):
       task: name of the task in `model.json`.
       prepared: the `PreparedModel`.
       tokenizer: the `GraphTokenizer` of the texts.
-      serve_text: function from a dict of the inputs in `text_signature` to a dict of outputs.
-      serve_ids: function from a dict of the inputs in `ids_signature` to a dict of outputs.
+      serve_text: function from the inputs in `text_signature`, a dict, to a dict of outputs.
+      serve_ids: function from the inputs in `ids_signature`, a dict, to a dict of outputs.
       text_signature: dict of `tf.TensorSpec`, in the order of a line of text.
       ids_signature: dict of `tf.TensorSpec`.
-      sample_text: function from a text two tokens shorter than a sequence to a row of text inputs
-        that fill the sequence.
-      module: the object whose variables and tables `serve_text` uses besides those of the model;
+      sample_text: function from a text of S - 2 tokens to a row of text inputs that fills a
+        sequence of length S, for warm-up requests.
+      module: trackable with the variables and tables that `serve_text` uses besides the model's;
         None for the tokenizer.
       metadata: further entries of `model.json`, such as the labels.
-      has_variable_width: whether outputs are as wide as the widest row of the batch.
+      has_variable_width: whether the width of the outputs depends on the batch.
     """
 
     task: str
@@ -78,9 +78,9 @@ class Servable(NamedTuple):
 
 
 def text_servable(task, prepared, tokenizer, serve_ids, **options):
-    """Return a `Servable` whose only input is `text` and that needs nothing but its token ids.
+    """Return a `Servable` with the single input `text`.
 
-    The arguments are attributes of the `Servable`, except for `tokenizer`, a `FullTokenizer`.
+    `tokenizer` is a `FullTokenizer`; the other arguments are attributes of `Servable`.
     """
     graph_tokenizer = GraphTokenizer(
         tokenizer.vocab,
@@ -91,20 +91,21 @@ def text_servable(task, prepared, tokenizer, serve_ids, **options):
     return Servable(task, prepared, graph_tokenizer, serve_text, serve_ids, **options)
 
 
-def export(servable, export_dir, version=None):
-    """Write a SavedModel; its folder appears complete or not at all.
+def export(servable, export_dir, version=None, run_dir=None):
+    """Write a SavedModel atomically.
 
-    Its subfolder `assets.extra` has the vocabulary, the labels if there are any (one per line, in
-    the order of their ids), `model.json`, and warm-up requests for TF Serving. `export_dir` gets a
-    `batching_parameters.txt` unless it already has one.
+    Its subfolder `assets.extra` contains the vocabulary, the labels, if any (one per line, in the
+    order of their ids), `model.json`, and warm-up requests for TF Serving. A model card,
+    `README.md`, is written to `export_dir`, and a `batching_parameters.txt` unless it exists.
 
     Args:
       servable: a `Servable`.
-      export_dir: folder of all versions of the model, as TF Serving expects it.
-      version: number of the version to write, None for the next free one.
+      export_dir: folder for all versions of the model, as TF Serving expects it.
+      version: version number, None for the next free one.
+      run_dir: folder of the run that trained the model, for the card; None if there is none.
 
     Returns:
-      The folder written, EXPORT_DIR/VERSION.
+      The new folder, EXPORT_DIR/VERSION.
 
     Raises:
       UserError: if that version exists, or another process is exporting to the same folder.
@@ -117,15 +118,16 @@ def export(servable, export_dir, version=None):
         if version in versions:
             raise UserError(f"`version={version}`: {export_dir} already has this version")
         folder = os.path.join(export_dir, str(version))
-        _write(servable, folder)
+        card = _write(servable, folder, run_dir)
         _write_batching_parameters(export_dir, servable.has_variable_width)
+        model_card.write_card(export_dir, card)
     return folder
 
 
 def _sort_variables(archive):
-    """Make an archive save its variables in the same order each time.
+    """Make an `ExportArchive` save its variables in a deterministic order.
 
-    TensorFlow keeps the variables of a function in a set, whose order depends on addresses.
+    TensorFlow keeps the variables of a function in a set, whose order depends on memory addresses.
     """
     track = archive._filter_and_track_resources
 
@@ -138,17 +140,18 @@ def _sort_variables(archive):
 
 
 def _creation_order(variable):
-    # "name_17", where 17 is the number of the variable.
+    # The id is "NAME_17" for the 17th object created.
     return int(variable._unique_id.rpartition("_")[2])
 
 
-def _write(servable, folder):
+def _write(servable, folder, run_dir):
+    """Write the SavedModel; return the text of its card."""
     model, _, buckets, options = servable.prepared
     takes_text = options.inputs == "text"
     archive = keras.export.ExportArchive()
     _sort_variables(archive)
     for trackable in (model, servable.module or servable.tokenizer) if takes_text else (model,):
-        # ExportArchive finds the weights of a Keras model itself; track() would write them twice.
+        # ExportArchive tracks the weights of Keras models itself; track() would save them twice.
         if not isinstance(trackable, keras.Layer):
             archive.track(trackable)
     endpoints = {"serving_default": (servable.serve_ids, servable.ids_signature)}
@@ -170,7 +173,7 @@ def _write(servable, folder):
         **(servable.metadata or {}),
     }
     with files.replacing_folder(folder) as temporary:
-        with console.only_errors("tensorflow"):  # it logs the name of the temporary folder
+        with console.only_errors("tensorflow"):  # TensorFlow would log the temporary folder
             archive.write_out(temporary, verbose=False)
         tokens = {index: token for token, index in servable.tokenizer.vocab.items()}
         lists = {
@@ -187,25 +190,28 @@ def _write(servable, folder):
         if options.warm_up:
             requests = _warm_up_requests(servable, endpoints, buckets.warm_up_lengths)
             _write_warm_up_requests(temporary, requests)
-    # TensorFlow's own message names an operation of that package.
+    # TensorFlow's own error message names only a missing operation.
     hint = "; programs that load it must `import tensorflow_text` first" if takes_text else ""
     console.info(
         "exported %s: %s of %s, weights %s%s",
         folder, servable.task, ", ".join(servable.text_signature) if takes_text else "ids",
         options.stored_type, hint,
     )  # fmt: skip
+    inputs = endpoints["serving_default"][1]
+    sample = servable.sample_text("He slept.") if takes_text else None
+    return model_card.make_card(folder, metadata, inputs, sample, run_dir)
 
 
 def _checking_rows(serve):
-    """Return a function like `serve` that raises an error for inputs of different lengths.
+    """Wrap `serve` so that it rejects inputs with different numbers of rows.
 
-    Without it, TensorFlow repeats an input of one row for all rows of the others.
+    TensorFlow would otherwise broadcast an input with a single row.
     """
 
     def serve_equal(inputs):
         counts = tf.stack([tf.shape(x)[0] for x in inputs.values()])
         names = ", ".join(inputs)
-        message = f"{names}: the same number of rows was expected, found"
+        message = f"{names}: expected the same number of rows, found"
         tf.debugging.Assert(tf.reduce_all(counts == counts[0]), [message, counts], summarize=9)
         return serve(inputs)
 
@@ -221,26 +227,26 @@ def _write_batching_parameters(export_dir, has_variable_width):
         f"max_execution_batch_size {{ value: {_MAX_BATCH_SIZE} }}",
     ]
     if has_variable_width:
-        # It concatenates the outputs of these batches, which would differ in width.
+        # TF Serving concatenates the outputs of split batches, which would differ in width.
         lines = [f"max_batch_size {{ value: {_MAX_BATCH_SIZE} }}"]
     lines += [
         "batch_timeout_micros { value: 2000 }",
         "max_enqueued_batches { value: 256 }",
         "num_batch_threads { value: 2 }",
     ]
-    # Left out: allowed_batch_sizes, whose last value would have to be max_batch_size, and
+    # Not set: allowed_batch_sizes, whose last value must be max_batch_size, and
     # pad_variable_length_inputs, which pads a mask with its first value, 1.
     text = "\n".join(lines) + "\n"
     path = os.path.join(export_dir, "batching_parameters.txt")
     if not files.system(path).exists(path):
         files.write_text(path, text)
     elif files.read_text(path) != text:
-        console.info("kept %s, which differs from the default parameters of this model", path)
+        console.info("kept the existing %s, which differs from the default for this model", path)
 
 
 def _warm_up_requests(servable, endpoints, lengths):
-    """Yield (inputs, signature name): for each length a request of one row and one of a batch."""
-    # A word that is one token.
+    """Yield (inputs, signature name) for a single row and a full batch of each length."""
+    # The word must be a single token.
     words = (x for x in servable.tokenizer.vocab if x.isascii() and x.isalpha() and x.islower())
     word = next(words, "a")
     for name, (_, signature) in endpoints.items():
@@ -254,10 +260,10 @@ def _warm_up_requests(servable, endpoints, lengths):
 
 
 def _sample_ids(signature, size, length):
-    """Return inputs of token ids: a mask of ones, zeros for the rest."""
+    """Return inputs for token ids: a mask of ones and zeros otherwise."""
     inputs = {}
     for name, spec in signature.items():
-        # (B, S), (B, C, S) with two endings, or (B, F) of numeric features.
+        # (B, S), (B, C, S) for C = 2 endings, or (B, F) for numeric features.
         endings = [2] if spec.shape.rank == 3 else []
         fill = tf.ones if name == "input_mask" else tf.zeros
         inputs[name] = fill((size, *endings, spec.shape[-1] or length), spec.dtype)
@@ -265,10 +271,10 @@ def _sample_ids(signature, size, length):
 
 
 def _write_warm_up_requests(folder, requests):
-    """Write a TFRecord file of `PredictionLog` messages into a SavedModel's folder.
+    """Write a TFRecord file of `PredictionLog` messages to a SavedModel's folder.
 
-    The messages are encoded here, because the package tensorflow-serving-api that defines them pins
-    TensorFlow's version.
+    The messages are encoded by hand because tensorflow-serving-api, which defines them, pins the
+    version of TensorFlow.
     """
     path = os.path.join(folder, WARM_UP_REQUESTS)
     files.make_folder(os.path.dirname(path))
@@ -277,11 +283,11 @@ def _write_warm_up_requests(folder, requests):
             parts = [_field(_MODEL_SPEC, _field(_SIGNATURE_NAME, signature.encode()))]
             for key in sorted(inputs):
                 tensor = tf.make_tensor_proto(inputs[key]).SerializeToString()
-                # A map entry is a message with the key as field 1 and the value as field 2.
+                # A map entry is a message with the fields 1 (key) and 2 (value).
                 parts.append(_field(_INPUTS, _field(1, key.encode()) + _field(2, tensor)))
             writer.write(_field(_PREDICT_LOG, _field(_REQUEST, b"".join(parts))))
 
 
 def _field(number, data):
-    """Encode a Protocol Buffers field of bytes: tag, length, data."""
+    """Encode a Protocol Buffers field of type bytes."""
     return varint(number << 3 | 2) + varint(len(data)) + data

@@ -1,6 +1,6 @@
-"""Rows of text in, JSON answers out: `Predictor` for a SavedModel, and the base of `Client`.
+"""`Predictor`, which answers rows of text with a SavedModel, and the base class of `Client`.
 
-The module imports without TensorFlow, so that a REST client does not need it.
+Importing this module does not import TensorFlow, which REST clients do not need.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ from bert_tf.errors import UserError, check_unicode, reason
 from bert_tf.io import files, json_files
 from bert_tf.serving.answers import answers_of
 
-# Names of tasks in models that version 0.1 exported.
+# Task names in models exported by version 0.1.
 _RENAMED_TASKS = {
     "answers": "question_answering",
     "choice": "multiple_choice",
@@ -25,10 +25,10 @@ _RENAMED_TASKS = {
     "vectors": "sentence_embedding",
 }
 
-# File with a model's metadata, in the folder of its SavedModel.
+# Path of the metadata in a SavedModel's folder.
 METADATA = os.path.join("assets.extra", "model.json")
 
-# The fields of a `model.json` that are used.
+# The fields of `model.json` that are read.
 _FIELDS = {
     "task": str,
     "inputs": list[str],
@@ -37,11 +37,11 @@ _FIELDS = {
     "columns?": {"text_columns?": list[str]},
 }
 
-# Without a batch size, a batch has at least and at most this number of rows, and in between about
-# this number of tokens: more are no faster, and fewer take longer by the time of each operation.
+# Without a batch size, batches have about this many tokens, within the limits on rows. Larger
+# batches are no faster; in smaller ones, the overhead of operations dominates.
 _MIN_ROWS, _MAX_ROWS = 32, 256
 _BATCH_TOKENS = 3000
-_CHARACTERS_PER_TOKEN = 4  # about, in English
+_CHARACTERS_PER_TOKEN = 4  # on average, in English
 
 
 class BasePredictor:
@@ -49,15 +49,15 @@ class BasePredictor:
 
     Attributes:
       inputs: names of the inputs of a row, in the order of a line.
-      metadata: the dict of a `model.json`.
-      answers: the `Answers` class of its task.
+      metadata: the contents of `model.json`.
+      answers: the `Answers` class of the task.
       num_numeric_features: length of the input `numbers`, 0 if there is none.
     """
 
     def __init__(self, inputs, num_numeric_features, metadata, batch_size):
-        """Store the attributes, the dict of a `model.json`, and the maximum rows of a batch.
+        """See the class; `batch_size` is the maximum number of rows in a batch.
 
-        With `batch_size` None, a batch has at most 32 rows of long texts, and 256 of short ones.
+        If it is None, batches have 32 long rows to 256 short ones.
         """
         self.inputs, self.num_numeric_features = tuple(inputs), num_numeric_features
         self.metadata, self._batch_size = metadata, batch_size
@@ -67,22 +67,21 @@ class BasePredictor:
         """Answer rows.
 
         Args:
-          rows: list of dicts with a value for each of `inputs`: str or bytes, for "endings" a
-            list of them, for "numbers" a list of numbers. A model with one input takes its values
-            too, a list of texts.
-          batch_size: maximum number of rows in a batch, None for that of the predictor.
+          rows: list of dicts with a value for each of `inputs`: str or bytes, a list of them for
+            "endings", a list of numbers for "numbers". For a model with a single input, also a list
+            of its values.
+          batch_size: maximum number of rows in a batch, None for the predictor's default.
 
         Returns:
-          List of dicts that `json.dumps` accepts, one for each row.
+          List of dicts for `json.dumps`, one per row.
 
         Raises:
-          UserError: if a row does not have these inputs, or the outputs are not those of the task.
+          UserError: if a row lacks an input, or the outputs do not match the task.
         """
         if isinstance(rows, (str, bytes, dict)):
-            raise UserError("`rows`: a list of rows was expected; put a single row into a list")
+            raise UserError("`rows`: expected a list of rows; put a single row into a list")
         rows = [self._as_dict(i, row) for i, row in enumerate(rows)]
-        # Rows of similar length share a batch, which keeps the padding small, if they have the same
-        # number of endings.
+        # A batch has rows of similar length, for little padding, and with equally many endings.
         keys = [_sort_key(row) for row in rows]
         order = sorted(range(len(rows)), key=keys.__getitem__)
         answers = [None] * len(rows)
@@ -98,7 +97,7 @@ class BasePredictor:
 
     @contextlib.contextmanager
     def _naming_outputs(self, outputs):
-        """Turn the exceptions of outputs with unexpected shapes or types into a UserError."""
+        """Raise UserError if the code in this context fails on unexpected outputs."""
         try:
             yield
         except UserError:
@@ -106,11 +105,11 @@ class BasePredictor:
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
             found = ", ".join(f"{name} {np.shape(x)}" for name, x in sorted(outputs.items()))
             raise UserError(
-                f"the outputs of the model are not those of {self.metadata.get('task')}: {found}"
+                f"the model's outputs do not match the task {self.metadata.get('task')}: {found}"
             ) from None
 
     def _as_dict(self, index, row):
-        """Return a row as a dict of its inputs by name; UserError if one is missing or invalid."""
+        """Return a row as a dict from input name to value; raise UserError if it is invalid."""
         if isinstance(row, (str, bytes)) and len(self.inputs) == 1:
             row = {self.inputs[0]: row}
         if isinstance(row, dict) and row.keys() >= set(self.inputs):
@@ -122,27 +121,27 @@ class BasePredictor:
         found = ", ".join(map(str, row)) or "nothing" if isinstance(row, dict) else repr(row)[:40]
         text = "a text or " if len(self.inputs) == 1 else ""
         raise UserError(
-            f"row {index}: {text}a dict with {', '.join(self.inputs)} was expected, found {found}"
+            f"row {index}: expected {text}a dict with {', '.join(self.inputs)}, found {found}"
         )
 
     def _run(self, columns):
-        """Run the model: dict from input name to a list of B values -> dict of arrays (B, ...)."""
+        """Run the model on a dict of lists of B values; return a dict of arrays (B, ...)."""
         raise NotImplementedError
 
     def read(self, line, as_json=False):
         r"""Parse a line as a row.
 
         Args:
-          line: the inputs separated by tabs, in their order, numbers and endings last; without a
+          line: the inputs in order, separated by tabs, with numbers and endings last; without a
             line break.
-          as_json: whether the line is a JSON object of the inputs by name, or of the columns of
-            the training by name; others are ignored.
+          as_json: whether the line is a JSON object, whose keys are the inputs or the columns used
+            for training. Other keys are ignored.
 
         Returns:
           Dict with a value for each of `inputs`.
 
         Raises:
-          ValueError: if the line is not valid; the message names the input.
+          ValueError: if the line is invalid; the message names the input.
         """
         names = self.inputs
         if as_json:
@@ -165,7 +164,7 @@ class BasePredictor:
         return self.check(row)
 
     def _by_input(self, row):
-        """Return the inputs of a JSON object that has them, or the columns of the training."""
+        """Return the inputs in a JSON object whose keys are inputs or training columns."""
         names = self.inputs
         if isinstance(row, dict) and row.keys() >= set(names):
             return row
@@ -177,19 +176,18 @@ class BasePredictor:
             inputs = {name: row[column] for name, column in zip(texts, columns, strict=True)}
             return {**inputs, "numbers": [row[name] for name in numbers]}
         others = f" (or {', '.join([*columns, *numbers])})" if columns else ""
-        raise ValueError(f"an object with {', '.join(names)}{others} was expected")
+        raise ValueError(f"expected an object with {', '.join(names)}{others}")
 
     def check(self, row):
-        """Return a dict of the inputs in `row`; ValueError, naming the input, if one is invalid."""
+        """Return the inputs in `row`; raise ValueError, naming the input, if one is invalid."""
         return {name: self._validate(name, row[name]) for name in self.inputs}
 
     def _validate(self, name, value):
-        """Return the value of an input, or raise ValueError."""
         if name == "numbers":
             size = self.num_numeric_features
             is_numeric = isinstance(value, list) and all(type(x) in (int, float) for x in value)
             if not is_numeric or len(value) != size:
-                raise ValueError(f"numbers: a list of {size} numbers was expected")
+                raise ValueError(f"numbers: expected a list of {size} numbers")
             for number in value:
                 if not (abs(number) < sys.float_info.max and math.isfinite(number)):
                     raise ValueError(f"numbers: {number!r:.20} is not finite")
@@ -197,7 +195,7 @@ class BasePredictor:
         texts = value if name == "endings" else [value]
         if not isinstance(texts, list) or not texts or not all(isinstance(x, str) for x in texts):
             expected = "a list of texts" if name == "endings" else "a text"
-            raise ValueError(f"{name}: {expected} was expected")
+            raise ValueError(f"{name}: expected {expected}")
         for text in texts:
             check_unicode(text, name)
         return value
@@ -207,7 +205,7 @@ class _LocalPredictor(BasePredictor):
     """Runs a TensorFlow function in this process."""
 
     def __init__(self, serve, specs, metadata, batch_size):
-        """Store a function of a dict of tensors, and its signature, a dict of `tf.TensorSpec`."""
+        """Take a function of a dict of tensors and its signature, a dict of `tf.TensorSpec`."""
         self._serve = serve
         self._dtypes = {name: spec.dtype for name, spec in specs.items()}
         num_numeric_features = specs["numbers"].shape[1] if "numbers" in specs else 0
@@ -221,7 +219,7 @@ class _LocalPredictor(BasePredictor):
 
 
 class Predictor(_LocalPredictor):
-    """A SavedModel that stays loaded in this process.
+    """A SavedModel loaded into this process.
 
     >>> predictor = Predictor("/tmp/mrpc_model")
     >>> predictor([{"text_a": "He slept.", "text_b": "He was asleep."}])
@@ -229,13 +227,13 @@ class Predictor(_LocalPredictor):
     """
 
     def __init__(self, path, batch_size=None):
-        """Load the newest version in a folder written by `export`, or the folder of one version.
+        """Load the newest version in a folder written by `export`, or a version's folder.
 
-        `batch_size` is the maximum number of rows in a batch, None for 32 of long texts to 256 of
-        short ones.
+        `batch_size` is the maximum number of rows in a batch; None means 32 long rows to 256 short
+        ones.
 
         Raises:
-          UserError: if there is no such model or it does not take texts.
+          UserError: if the model does not exist or does not take text.
         """
         import tensorflow as tf
 
@@ -245,13 +243,13 @@ class Predictor(_LocalPredictor):
         metadata = read_metadata(os.path.join(self.path, METADATA))
         if not metadata["inputs"]:
             raise UserError(
-                f"`model`: {self.path} takes ids and no text; export it with `inputs=text`"
+                f"`model`: {self.path} takes ids, expected text; export it with `inputs=text`"
             )
         tensorflow_text()  # registers the operations of the graph
         try:
             self._model = tf.saved_model.load(self.path)
             serve = self._model.signatures["serving_default"]
-        # The reader of a damaged model raises exceptions of many classes.
+        # Loading a damaged model raises exceptions of many classes.
         except Exception as error:
             raise UserError(f"`model`: {self.path} cannot be loaded ({reason(error)})") from None
         specs = serve.structured_input_signature[1]
@@ -266,13 +264,10 @@ class Predictor(_LocalPredictor):
 
 
 class ServablePredictor(_LocalPredictor):
-    """A `Servable` that answers like `Predictor`, without being exported."""
+    """A `Servable` with the interface of `Predictor`, without an export."""
 
     def __init__(self, servable, batch_size=None):
-        """Trace the function that the `Servable` exports for texts.
-
-        `batch_size` is that of `Predictor`.
-        """
+        """Trace the text function of the `Servable`. For `batch_size` see `Predictor`."""
         import tensorflow as tf
 
         signature = servable.text_signature
@@ -282,17 +277,17 @@ class ServablePredictor(_LocalPredictor):
 
 
 def read_metadata(path):
-    """Return the dict in the `model.json` of an exported model; its task has its present name.
+    """Return the contents of an exported model's `model.json`, with the current task name.
 
     Raises:
-      UserError: if the file is not a `model.json`.
+      UserError: if the file is not a valid `model.json`.
     """
     metadata = json_files.read(path, _FIELDS, "export_model.py")
     return {**metadata, "task": _RENAMED_TASKS.get(metadata["task"], metadata["task"])}
 
 
 def check_outputs(name, outputs, metadata):
-    """Raise UserError if a model, called `name`, lacks outputs of the task in its `model.json`."""
+    """Raise UserError if the model `name` lacks outputs of the task in its metadata."""
     expected = answers_of(metadata["task"]).outputs
     if missing := [output for output in expected if output not in outputs]:
         raise UserError(
@@ -302,41 +297,41 @@ def check_outputs(name, outputs, metadata):
 
 
 def list_versions(folder):
-    """Return the names of the subfolders of a folder that are numbers, as text."""
+    """Return the names of the numbered subfolders of a folder."""
     names = (name.rstrip("/") for name in files.system(folder).listdir(folder))
     return [name for name in names if name.isdecimal()]
 
 
 def is_exported(path):
-    """Return whether a path is a folder of exported versions, or one of them."""
+    """Return whether a path is a folder of exported versions, or a version's folder."""
     system = files.system(path)
     is_version = system.exists(os.path.join(path, "saved_model.pb"))
     return is_version or (system.isdir(path) and bool(list_versions(path)))
 
 
 def _newest_version(path):
-    """Return the folder of the newest version in `path`, or `path` if it is a version itself."""
+    """Return the folder of the newest version in `path`, or `path` if it is a version's folder."""
     system = files.system(path)
     if system.exists(os.path.join(path, "saved_model.pb")):
         return path
     versions = list_versions(path) if system.isdir(path) else []
     if not versions:
         raise UserError(
-            f"`model`: {path} is not a folder written by export_model.py, nor one with the "
+            f"`model`: {path} is neither a folder written by export_model.py nor one with the "
             "configuration of a model"
         )
     return os.path.join(path, max(versions, key=int))
 
 
 def _sort_key(row):
-    """Return (number of endings, length of all texts) of a row."""
+    """Return (number of endings, total length of the texts)."""
     endings = row.get("endings", ())
     texts = [value for value in row.values() if isinstance(value, (str, bytes))]
     return len(endings), sum(map(len, texts)) + sum(map(len, endings))
 
 
 def _batches(indices, keys, batch_size):
-    """Yield lists of the indices of rows, which are sorted by their keys, see `_sort_key`."""
+    """Yield batches of row indices, which are sorted by `_sort_key`."""
     indices = iter(indices)
     if batch_size:
         while batch := list(itertools.islice(indices, min(batch_size, sys.maxsize))):

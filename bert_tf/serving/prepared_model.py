@@ -1,4 +1,4 @@
-"""Models as they are exported: what they compute in, how weights are stored, without padding."""
+"""Models prepared for export: precision, storage of weights, and padding."""
 
 import functools
 from collections.abc import Callable
@@ -14,33 +14,32 @@ from bert_tf.modeling.layer_states import named_layers
 from bert_tf.serving.sequences import Buckets
 from bert_tf.training.jax_devices import predict_on_batch
 
-# Smaller variables (norms, biases) stay in float32: they are a thousandth of all weights.
+# Smaller variables (norms, biases) stay in float32; they are 0.1 % of all weights.
 _MIN_QUANTIZED_SIZE = 4096
 
-# Larger models are as fast with variables, and TensorFlow takes 20 seconds and 3 GB of memory to
-# optimize a graph with the constants of BERT-Base.
+# Larger models do not run faster with constants, and optimizing a graph with the constants of
+# BERT-Base takes TensorFlow 20 s and 3 GB of memory.
 _MAX_CONSTANT_BYTES = 0.1e9
 
 
 class QuantizedModel(tf.Module):
-    """Wraps a Keras model and stores its weights in bfloat16 or 8 bits, for smaller files.
+    """Wraps a Keras model and stores its weights in bfloat16 or int8, for smaller files.
 
-    They are converted back where they are used, so the outputs are those of the model with rounded
-    weights, and the speed does not improve.
+    Weights are converted back before use: outputs change only by rounding, speed does not improve.
     """
 
     def __init__(self, model, weight_type):
         """Copy and round the weights of a model; the model itself does not change.
 
-        int8 is symmetric, with one scale for each word of an embedding table and each output of a
-        kernel: its largest absolute value / 127 (Jacob et al., arXiv:1712.05877, section 2, with
+        int8 quantization is symmetric, with a scale per row of an embedding table and per output of
+        a kernel: the largest absolute value / 127 (Jacob et al., arXiv:1712.05877, section 2, with
         zero point 0).
         """
         super().__init__()
-        # Not the model itself, because tf.Module would save its weights too.
+        # tf.Module would save the weights of an attribute that is a model.
         self._call = model.stateless_call
         self.weights, self.scales = _round(model.trainable_variables, weight_type)
-        # Frozen weights, kernels with LoRA, and the states of dropout.
+        # Frozen weights, kernels with LoRA, and dropout states.
         self.frozen, self.frozen_scales = _round(model.non_trainable_variables, weight_type)
 
     def __call__(self, inputs, training=False, **options):
@@ -52,7 +51,7 @@ class QuantizedModel(tf.Module):
 
 
 def _round(variables, weight_type):
-    """Return TensorFlow variables with rounded values, and their scales or None."""
+    """Return TensorFlow variables with rounded values, and a scale or None for each."""
     weights, scales = [], []
     for variable in variables:
         value, scale = variable.numpy(), None
@@ -75,7 +74,7 @@ def _round(variables, weight_type):
 
 
 def _restore(weights, scales):
-    # `stateless_call` converts them to the types of the model's variables.
+    # `stateless_call` casts them to the dtypes of the model's variables.
     return [
         value if scale is None else tf.cast(value, tf.float32) * scale
         for value, scale in zip(weights, scales, strict=True)
@@ -86,8 +85,8 @@ class PreparedModel(NamedTuple):
     """A model to which a `ServingConfig` was applied.
 
     Attributes:
-      model: the object to save, a Keras model or a `QuantizedModel`.
-      call: function from a dict of inputs to the outputs in inference mode, as of a Keras model.
+      model: the Keras model or `QuantizedModel` to save.
+      call: function from a dict of inputs to the outputs in inference mode, like a Keras model.
       buckets: the `Buckets` of sequence lengths.
       options: the `ServingConfig`.
     """
@@ -103,7 +102,7 @@ class PreparedModel(NamedTuple):
         Args:
           serve_ids: function from a dict of the model's inputs to a dict of outputs.
           tokenizer: a `GraphTokenizer`.
-          *names: the names of the texts; other inputs remain.
+          *names: names of the text inputs; other inputs are passed on.
         """
 
         def serve_text(inputs):
@@ -115,11 +114,11 @@ class PreparedModel(NamedTuple):
 
 
 def prepare_model(model, options, max_seq_length):
-    """Return the `PreparedModel` of a Keras model, which itself does not change.
+    """Return the `PreparedModel` of a Keras model; the model itself does not change.
 
     Raises:
-      UserError: if an option is not valid, or does not fit the model: one that Keras quantized
-        computes in the type that it has.
+      UserError: if an option is invalid or not supported by the model: the dtype of a model
+        quantized by Keras cannot change.
     """
     options.validate()
     if options.weights == "float32" and options.dtype not in ("float32", None):
@@ -139,7 +138,7 @@ def prepare_model(model, options, max_seq_length):
 
 
 def _through_numpy(model):
-    """Return a function like a model of another backend, for the graph of predictions."""
+    """Return a TensorFlow function that calls a model of another Keras backend."""
     names = [x.name for x in model.inputs]
     specs = keras.tree.flatten(model.output)
 
@@ -158,10 +157,10 @@ def _through_numpy(model):
 
 
 def _convert(model, dtype):
-    """Return a copy of a model whose layers have weights of this type and compute in it.
+    """Return a copy of a model with weights and computation in `dtype`.
 
-    In Keras' mixed precision the weights are float32 and converted in each call, which takes longer
-    than the products of a small batch. Heads that always compute in float32 still do.
+    Keras' mixed precision casts float32 weights in each call, which takes longer than the matrix
+    products of a small batch. Heads that always compute in float32 still do.
     """
     if any(getattr(layer, "quantization_mode", None) for _, layer in named_layers(model)):
         if dtype == model.compute_type:
@@ -176,10 +175,10 @@ def _convert(model, dtype):
 
 
 def _with_constants(model):
-    """Return a function like a small model, whose weights are constants of the graph.
+    """Return a function like a small model whose weights are constants of the graph.
 
-    oneDNN rearranges the matrices of products in half precision, for constants only once, which
-    halves the time of the products.
+    oneDNN reorders the matrices of products in half precision. It reorders constants only once,
+    which halves the time of the products.
     """
     trainable, others = (
         [variable.numpy() for variable in variables]
@@ -189,7 +188,7 @@ def _with_constants(model):
     if size > _MAX_CONSTANT_BYTES:
         return model
 
-    # One function for both signatures, so that the constants are stored once.
+    # A single function for both signatures stores the constants only once.
     @tf.function(autograph=False, reduce_retracing=True)
     def call(inputs, **options):
         weights = [[tf.constant(value) for value in values] for values in (trainable, others)]

@@ -10,38 +10,36 @@ from bert_tf.tokenization.graph_normalization import row_indices
 
 
 class Buckets:
-    """Rounds sequence lengths up to one of a few, or leaves them unchanged.
+    """Rounds sequence lengths up to the next bucket; without buckets, lengths do not change.
 
-    With few lengths, batches repeat their shapes: TensorFlow reuses what it compiled or allocated
-    for a shape, and TF Serving can put requests of one bucket into one batch.
+    With few lengths, shapes repeat: TensorFlow reuses what it compiled or allocated for a shape,
+    and TF Serving can batch requests of the same bucket.
     """
 
     def __init__(self, lengths, max_length):
-        """Store the lengths to round up to; empty to pad to the longest sequence of a batch.
-
-        The model's `max_seq_length`, `max_length`, is always one of the buckets.
+        """Store the bucket `lengths`, to which `max_length` is added; no lengths mean no buckets.
 
         Raises:
-          UserError: if a length is not between 1 and `max_length`.
+          UserError: if a length is not between 1 and `max_length`, the model's `max_seq_length`.
         """
         for length in lengths:
             if not 1 <= length <= max_length:
                 raise UserError(
-                    f"`sequence_buckets`: {length} was given, but lengths from 1 to {max_length} "
-                    "(`max_seq_length`) were expected"
+                    f"`sequence_buckets`: expected lengths between 1 and `max_seq_length` "
+                    f"({max_length}), found {length}"
                 )
         self.lengths = tuple(sorted({*lengths, max_length})) if lengths else ()
         self.max_length = max_length
 
     def __call__(self, length):
-        """Return the length to pad to: int32 scalar -> int32 scalar."""
+        """Return the length to pad to, an int32 scalar."""
         if not self.lengths:
             return length
         lengths = tf.constant(self.lengths)
         return tf.gather(lengths, tf.searchsorted(lengths, [length])[0])
 
     def tokenize(self, tokenizer, *texts):
-        """Return the inputs (B, S) that a `GraphTokenizer` makes of texts, padded with zeros."""
+        """Return the inputs (B, S) from a `GraphTokenizer`, padded with zeros to a bucket."""
         batch = tokenizer(*texts, max_seq_length=self.max_length, pad_to_longest=True)
         if not self.lengths:
             return batch
@@ -51,20 +49,20 @@ class Buckets:
 
     @property
     def warm_up_lengths(self):
-        """Lengths to warm a model up with: the buckets, or a few up to the maximum."""
+        """Sequence lengths of warm-up requests: the buckets, or a few up to the maximum."""
         if self.lengths:
             return self.lengths
         return tuple(sorted({min(x, self.max_length) for x in (16, 64, self.max_length)}))
 
 
 def substrings(texts, indices, starts, ends):
-    """Return substrings of texts, by character offsets; bytes that are not UTF-8 do not count.
+    """Return substrings of texts by character offsets, which skip bytes that are not UTF-8.
 
-    Each text is split into characters once, however many substrings it has.
+    Each text is split into characters only once.
 
     Args:
       texts: string (B,).
-      indices: int32 (N,), index of the text of each substring.
+      indices: int32 (N,), index of each substring's text.
       starts: int32 (N,), offset of its first character.
       ends: int32 (N,), offset after its last character.
 

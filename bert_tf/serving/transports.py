@@ -1,9 +1,8 @@
-"""Requests to TF Serving by REST and by gRPC.
+"""Requests to TF Serving over REST and gRPC.
 
-A transport sends one request and raises `ServerError` if it gets no valid response; `Client`
-retries. REST messages, paths and status codes are those of TF Serving's page "RESTful API"
-(https://www.tensorflow.org/tfx/serving/api_rest) and do not require TensorFlow; gRPC messages are
-those of the package tensorflow-serving-api.
+A transport sends a request once and raises `ServerError` if there is no valid response; `Client`
+retries. REST follows https://www.tensorflow.org/tfx/serving/api_rest and does not require
+TensorFlow. gRPC uses the messages of the package tensorflow-serving-api.
 """
 
 import base64
@@ -22,7 +21,7 @@ from bert_tf.errors import UserError
 
 SIGNATURE = "serving_default"
 
-# HTTP status -> gRPC code, as TF Serving translates them.
+# TF Serving's mapping from HTTP status to gRPC code.
 _CODES = {
     400: "INVALID_ARGUMENT",
     404: "NOT_FOUND",
@@ -39,7 +38,7 @@ _NUMPY_TYPES = {
     "DT_STRING": object,
 }
 
-# The most bytes of a response. 32 rows of 512 token vectors of 1,024 numbers take 200 MB by REST.
+# Maximum size of a response. 32 rows of 512 token vectors of size 1,024 take 200 MB over REST.
 _MAX_BYTES = 512 << 20
 
 _GRPC_OPTIONS = {
@@ -58,8 +57,8 @@ class ServerError(UserError):
     """A request failed.
 
     Attributes:
-      code: the gRPC status code such as "UNAVAILABLE", "HTTP 500" for an HTTP status without one,
-        or "INVALID_RESPONSE" for a response that TF Serving would not send.
+      code: a gRPC status code such as "UNAVAILABLE", an HTTP status without gRPC code such as
+        "HTTP 500", or "INVALID_RESPONSE" for a response that TF Serving would not send.
     """
 
     def __init__(self, code, message):
@@ -69,33 +68,33 @@ class ServerError(UserError):
 
 @contextlib.contextmanager
 def validating_response():
-    """Raise ServerError if the code in this context fails to read a response."""
+    """Raise ServerError if the code in this context fails to parse a response."""
     try:
         yield
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         is_type = isinstance(error, (AttributeError, TypeError))
-        problem = "a value has another type" if is_type else f"{error!r:.100}"
-        message = f"not a response of TF Serving, {problem}"
+        problem = "a value has an unexpected type" if is_type else f"{error!r:.100}"
+        message = f"not a response of TF Serving: {problem}"
         raise ServerError("INVALID_RESPONSE", message) from None
 
 
 class RestTransport:
-    """Requests by REST to one model of one server; each thread keeps its own connection open."""
+    """REST requests to a model. Each thread keeps its own connection open."""
 
-    # http.client instead of requests, because one deadline has to cover the whole request, from
-    # connecting to the last byte of the response. The timeouts of requests apply to each read from
-    # the socket: while a server sent 99 header lines, or a body of 99 bytes, one every 50 ms,
-    # requests 2.34 waited 5 s with `timeout=0.3` and with urllib3's `Timeout(total=0.3)`.
+    # http.client instead of requests, because the deadline must cover the whole request, from
+    # connecting to the last byte of the response. requests applies timeouts to each read from the
+    # socket: for a server that sent 99 header lines or bytes, one every 50 ms, requests 2.34 waited
+    # 5 s, both with `timeout=0.3` and with urllib3's `Timeout(total=0.3)`.
 
     def __init__(self, address, model, version=None):
-        """Store host:port, name and version (None for the newest); the first request connects."""
+        """Take host:port, name and version (None for the newest); connect on the first request."""
         self._address, self._local = address, threading.local()
         self._path = f"/v1/models/{urllib.parse.quote(model, safe='')}"
         if version is not None:
             self._path += f"/versions/{version}"
 
     def signatures(self, seconds):
-        """Return the model's signatures by name, as JSON of `SignatureDef`."""
+        """Return a dict from signature name to `SignatureDef` as JSON."""
         response = self._request("GET", "/metadata", None, seconds)
         with validating_response():
             return dict(response["metadata"]["signature_def"]["signature_def"])
@@ -104,15 +103,15 @@ class RestTransport:
         """Run the model on a batch.
 
         Args:
-          columns: dict from input name to a list with a value for each row.
+          columns: dict from input name to a list of values, one per row.
           output_specs: dict from output name to its `TensorInfo` as JSON.
-          seconds: the time that the request may take.
+          seconds: time limit of the request.
 
         Returns:
           Dict from output name to array; strings are str.
 
         Raises:
-          ServerError: if there is no valid response.
+          ServerError: if the request fails or the response is invalid.
         """
         columns = {name: [_to_json(x) for x in column] for name, column in columns.items()}
         body = {"signature_name": SIGNATURE, "inputs": columns}
@@ -152,7 +151,7 @@ class RestTransport:
             connection.response_class = functools.partial(_Response, deadline=deadline)
             connection.request(method, path, body, {"Content-Type": "application/json"})
             response = connection.getresponse()
-            # A substring that a model takes from invalid UTF-8 may itself be invalid.
+            # Substrings of invalid UTF-8 may be invalid.
             return response.status, _read(response).decode("utf-8", "replace")
         except ServerError:
             connection.close()
@@ -175,10 +174,10 @@ class RestTransport:
 
 
 class GrpcTransport:
-    """Requests by gRPC to one model of one server; threads share its connection."""
+    """gRPC requests to a model. Threads share the connection."""
 
     def __init__(self, address, model, version=None):
-        """As `RestTransport`; raises UserError if tensorflow-serving-api is not installed."""
+        """See `RestTransport`; raise UserError if tensorflow-serving-api is not installed."""
         try:
             import grpc
             from tensorflow_serving.apis import prediction_service_pb2_grpc
@@ -192,7 +191,6 @@ class GrpcTransport:
         self._model, self._version = model, version
 
     def signatures(self, seconds):
-        """As `RestTransport.signatures`."""
         from google.protobuf import json_format
         from tensorflow_serving.apis import get_model_metadata_pb2
 
@@ -205,7 +203,7 @@ class GrpcTransport:
             return as_json["signature_def"]
 
     def predict(self, columns, output_specs, seconds):
-        """As `RestTransport.predict`, but strings are bytes."""
+        """See `RestTransport.predict`; strings are bytes."""
         import tensorflow as tf
         from tensorflow_serving.apis import predict_pb2
 
@@ -234,7 +232,7 @@ TRANSPORTS = {"rest": RestTransport, "grpc": GrpcTransport}
 
 
 class _Response(http.client.HTTPResponse):
-    """A response whose head and body must arrive before the deadline, however slow each byte is."""
+    """A response whose header and body must arrive completely before the deadline."""
 
     def __init__(self, sock, *args, deadline, **kwargs):
         super().__init__(sock, *args, **kwargs)
@@ -242,20 +240,20 @@ class _Response(http.client.HTTPResponse):
 
 
 def _read(response):
-    """Return the bytes of an `HTTPResponse`; ServerError if they are too many to hold."""
-    length = response.length or 0  # 0 if it is not known
+    """Return the body of an `HTTPResponse`; raise ServerError if it is too large."""
+    length = response.length or 0  # 0 if unknown
     if length > _MAX_BYTES or len(data := response.read(_MAX_BYTES + 1)) > _MAX_BYTES:
         raise ServerError(
             "INVALID_RESPONSE",
             f"the response has more than {_MAX_BYTES >> 20} MB; a smaller `batch_size` may help",
         )
-    if response.length:  # with a limit, `read` does not report it
+    if response.length:  # `read` with a size does not raise
         raise http.client.IncompleteRead(data)
     return data
 
 
 class _DeadlineReader(io.RawIOBase):
-    """Reads from a socket; each read times out at the deadline."""
+    """Reads from a socket; reads time out at the deadline."""
 
     def __init__(self, raw, sock, deadline):
         self._raw, self._sock, self._deadline = raw, sock, deadline
@@ -281,7 +279,7 @@ def _remaining(deadline):
 
 
 def _to_json(value):
-    """Return a value in the API's JSON form: bytes that are not UTF-8 become a Base64 object."""
+    """Convert a value to the API's JSON format; bytes that are not UTF-8 are Base64-encoded."""
     if isinstance(value, list):
         return [_to_json(x) for x in value]
     if not isinstance(value, bytes):

@@ -124,20 +124,20 @@ def check_notes(prefix, notes):
 
     A different input is logged as a warning, as are other settings of the optimizer, and another
     learning rate or number of steps as information. What earlier versions did not save is not
-    compared, except that the batches of version 0.1 had examples of any length.
+    compared, except that the batches of version 0.1 had examples of any length, from one stream.
 
     Args:
       prefix: the checkpoint.
-      notes: dict with `train_batch_size`, `seed` and `bucket_by_length`, integers; `input`, the
-        integers of `data.record_files.identity`; `optimizer`, a dict with `class_name` and
-        hyperparameters; `learning_rate`, a dict with the arguments of the schedule. Each may be
-        missing.
+      notes: dict with `train_batch_size`, `seed`, `bucket_by_length` and `num_input_streams`,
+        integers; `input`, the integers of `data.record_files.identity`; `optimizer`, a dict with
+        `class_name` and hyperparameters; `learning_rate`, a dict with the arguments of the
+        schedule. Each may be missing.
 
     Raises:
       UserError: if the optimizer is a different one.
     """
     source = checkpoints.ReleaseCheckpoint(prefix)
-    stored = {"bucket_by_length": 0}  # version 0.1 had no such batches
+    stored = {"bucket_by_length": 0, "num_input_streams": 1}  # as in version 0.1
     for name in notes:
         if _RUN_STATE + name in source.shapes:
             stored[name] = _decode(source.tensor(_RUN_STATE + name))
@@ -177,7 +177,7 @@ def _check_optimizer(prefix, stored, current):
             for x in (stored, current)
         )
         raise UserError(
-            f"`optimizer`: {prefix} was trained by {old}, now it is {new}; continue with the same "
+            f"`optimizer`: {prefix} was trained with {old}, not {new}; continue with the same "
             "optimizer, or start a new run from its weights with `init_checkpoint`"
         )
     for name in changed:

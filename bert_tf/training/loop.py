@@ -197,11 +197,12 @@ class TrainLoop:
             self.train_step = TrainStep(trainer.task, optimizer, options)
         self.state = checkpointing.run_state(trainer.model, optimizer, self.train_step.loss_scale)
         self.weights = {**weights, "global_step": optimizer.step}
-        # The examples of a step depend on batch size, seed, buckets and input.
+        # The examples of a step depend on batch size, seed, buckets, streams and input.
         self.notes = {
             "train_batch_size": data.batch_size,
             "seed": data.seed,
             "bucket_by_length": int(data.bucket_by_length),
+            "num_input_streams": data.num_input_streams,
             **_describe(optimizer),
         }
         if data.identity:

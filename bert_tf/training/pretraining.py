@@ -86,6 +86,7 @@ class PretrainingData:
             paths, schema, config.lengths, train.train_batch_size, train.seed,
             records.limits(schema, bert_config, config.lengths),
             masking=_make_masking(config, bert_config), sizes=self._sizes[: len(paths)],
+            num_input_streams=config.num_input_streams,
         )  # fmt: skip
         self.evaluation = input_pipeline.EvaluationInput(
             eval_paths or paths, schema, config.lengths, train.eval_batch_size,
@@ -94,6 +95,14 @@ class PretrainingData:
 
     def check(self, num_checked=record_checks.NUM_CHECKED):
         """Check `num_checked` of the files, None for all; see `record_checks.check`."""
+        count, sizes = self.train.num_input_streams, self.train.sizes
+        if len(sizes) % count:
+            raise UserError(
+                f"`num_input_streams={count}` does not divide the number of input files, "
+                f"{len(sizes)}"
+            )
+        if count > 1 and not all(sum(sizes[i::count]) for i in range(count)):
+            raise UserError(f"`num_input_streams={count}`: all files of a stream are empty")
         if self._config.dynamic_masking:
             num_checked = None  # reading does not notice a file that is masked already
         count = len(self.train.paths)

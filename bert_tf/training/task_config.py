@@ -37,6 +37,8 @@ class TaskConfig(Config):
       labels: names of the rows of the model's head in the order of their ids, () if it has none.
     """
 
+    GROUPS: ClassVar[tuple] = (("Sequences", "max_seq_length doc_stride"),)
+
     bert_config: BertConfig | None = fact(None, fixed=True)
     vocab_file: str = fact("", fixed=True)
     do_lower_case: bool = fact(True, saved=True, fixed=True)

@@ -326,7 +326,7 @@ def test_export(killer, tmp_path):
                 if not name.endswith((".pb", ".index")) and ".data-" not in name:
                     assert files[name] == expected[f"1/{name}"], name
             assert sizes(output / version) == sizes(whole / "1")
-        assert {x for x in found if "/" not in x} == {"batching_parameters.txt"}
+        assert {x for x in found if "/" not in x} == {"batching_parameters.txt", "README.md"}
         np.testing.assert_array_equal(answers(output / versions[-1]), answers(whole / "1"))
 
     check_kills(killer, round(40 * FACTOR), "export_model", arguments, check, tmp_path / "out")

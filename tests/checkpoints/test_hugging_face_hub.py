@@ -165,7 +165,7 @@ def test_token(hub, monkeypatch):
         ("me/nothing", "there is no such model; if it is private, set HF_TOKEN"),
         ("me/tiny@v9", "the model has no revision v9"),
         ("me/pickled", "the model has no model.safetensors; pickled weights"),
-        ("me/roberta", "model_type is 'roberta', but BERT requires 'bert'"),
+        ("me/roberta", "model_type is 'roberta', expected one of 'bert'"),
         ("me/empty", "the model has no config.json"),
         ("a/b/c", "expected hf://OWNER/NAME or hf://OWNER/NAME@REVISION"),
         ("", "expected hf://OWNER/NAME or hf://OWNER/NAME@REVISION"),

@@ -50,7 +50,7 @@ def test_what_the_import_of_tensorflow_prints_is_seen(tmp_path, end):
     )
     program = (
         "import os; os.environ['TF_CPP_MIN_LOG_LEVEL'] = '2'; "
-        "import bert_tf.cli.flags as x; x.import_tensorflow()"
+        "import bert_tf.cli.tensorflow_start as x; x.import_tensorflow()"
     )
     path = os.pathsep.join([str(tmp_path), *sys.path])
     done = subprocess.run(

@@ -60,7 +60,7 @@ REFUSALS = {
     "create_pretraining_data": [
         ("--vocab_file=none.txt", "none.txt"),
         ("--max_predictions_per_seq=-1", "max_predictions_per_seq"),
-        ("--output_file=out/x,out/x", "named twice"),
+        ("--output_file=out/x,out/x", "given twice"),
         ("--output_file=out/x,text/a.txt", "also an input file"),
         ("--input_file=text/none.txt", "none.txt"),
     ],

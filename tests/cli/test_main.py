@@ -90,7 +90,7 @@ def test_flags_and_errors_name_the_command(root, tmp_path):
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     usage, _, rest = done.stdout.partition("status 0\n")
-    assert "Learn a WordPiece vocabulary" in usage and "--vocab_size:" in usage
+    assert "Learn a WordPiece vocabulary" in usage and "--vocab_size=N" in usage
     assert "--words_file" not in usage  # of another command
     assert rest == "status 1\n"
     assert done.stderr == "bert-tf vocab learn: error: --input_file: no file matches none.txt\n"

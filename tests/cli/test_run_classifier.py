@@ -145,7 +145,10 @@ def test_several_labels(run, run_script, tmp_path):
             ["--do_train", "--task_name=mrpc", "--tfds_name=glue/mrpc"],
             "--task_name cannot be combined with --tfds_name",
         ),
-        (["--do_train", "--tfds_name=x", "--tfds_splits=a,b,c,d"], "--tfds_splits: at most 3"),
+        (
+            ["--do_train", "--tfds_name=x", "--tfds_splits=a,b,c,d"],
+            "--tfds_splits: expected at most 3",
+        ),
         (["--do_train", "--task_name=mrpc", "--tfds_splits=a"], "--tfds_splits requires --tfds_na"),
         (["--do_train", "--task_name=ax"], "--do_train: this task has no train split"),
     ],

@@ -249,7 +249,7 @@ def test_two_devices_make_the_same_steps(run, tmp_path, monkeypatch):
         out = tmp_path / f"out{len(results)}"
         log = run("run_ner", "--do_train", "--do_eval", f"--data_dir={tmp_path}",
                   f"--output_dir={out}", "--skip_bad_rows", "--num_train_epochs=0.2")  # fmt: skip
-        assert "bad sentences left out: 1, the first: " in log and "tag PER " in log
+        assert "invalid sentences skipped: 1, the first: " in log and "tag PER " in log
         results.append(read_results(out / "eval_results.txt"))
     assert 1 < int(results[0]["global_step"]) < 9
     for name, value in results[0].items():
@@ -267,7 +267,7 @@ def test_two_devices_make_the_same_steps(run, tmp_path, monkeypatch):
          "--layer_decay: .*--features_only"),
         ("--tag_column=0 --word_column=2 --output_scheme=iobes",
          "--output_scheme=iobes cannot be combined with .* none"),
-        ("--tag_column=ner", "--tag_column=ner: a column number"),
+        ("--tag_column=ner", "--tag_column=ner: expected a column number"),
         ("--tag_column=7", r"train\.txt, line 3: --tag_column=7 .*3 columns"),
         ("--tfds_name=x --dev_file=y", "--data_dir cannot be combined with --tfds_name"),
         ("--train_file=none.txt", r"--train_file: .* none\.txt"),
@@ -303,7 +303,9 @@ def test_features_of_the_model_of_a_folder(run, run_script, tmp_path):
 
 def test_documents_must_be_marked(run, tmp_path):
     (tmp_path / "train.txt").write_text("a O\n")
-    with pytest.raises(bert_tf.UserError, match=r"--document_context: .*train\.txt.*-DOCSTART-"):
+    with pytest.raises(
+        bert_tf.UserError, match=r"--document_context .*-DOCSTART-.*train\.txt has none"
+    ):
         run("run_ner", "--do_train", f"--data_dir={tmp_path}", f"--output_dir={tmp_path}/x",
             "--document_context")  # fmt: skip
 

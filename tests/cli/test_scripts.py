@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import pytest
 from absl.testing import flagsaver
 
 from bert_tf import checkpoints
+from bert_tf.cli import usage
 from bert_tf.cli.main import COMMANDS
 from bert_tf.data import records
 from bert_tf.errors import UserError
@@ -291,14 +293,25 @@ for name, arguments in commands:
 """
 
 
+def check_help(text):
+    """Check the layout of a help: known titles, each flag once, no line longer than 80."""
+    assert all(len(line) <= 80 for line in text.splitlines())
+    titles = re.findall(r"^(.+):\n  --", text, re.MULTILINE)
+    assert titles == [x for x in usage._TITLES if x in titles] and titles[-1] == "Other"
+    names = re.findall(r"^  --(?:\[no\])?(\w+)", text, re.MULTILINE)
+    assert "config" in names and len(set(names)) == len(names)
+
+
 def test_help_and_flag_errors_do_not_wait_for_tensorflow(root, tmp_path):
     commands = {f"{name} --help": [name, "--help"] for name in SCRIPTS}
     commands |= {f"bert-tf {x} --help": ["bert-tf", *x.split(), "--help"] for x in COMMANDS}
+    commands |= {name: ["run_squad.py", f"--{name}"] for name in ("helpshort", "helpfull")}
     commands["stray"] = ["run_classifier.py", "--output_dir=x", "train"]
     commands["unknown"] = ["run_ner.py", "--output_dir=x", "--max_seq_lenth=8"]
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, json.dumps([list(commands.items()), SCRIPTS])],
-        cwd=root, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(root)},
+        cwd=root, capture_output=True, text=True,
+        env={**os.environ, "PYTHONPATH": str(root), "COLUMNS": "80"},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     outputs, errors = (
@@ -307,7 +320,10 @@ def test_help_and_flag_errors_do_not_wait_for_tensorflow(root, tmp_path):
     )
     for name in commands:
         if name.endswith("--help"):
-            assert "flags:" in outputs[name] and "\nstatus 0\n" in outputs[name], errors[name]
+            assert outputs[name].endswith("\nstatus 0\n"), errors[name]
+            check_help(outputs[name].removesuffix("status 0\n"))
+    assert outputs["helpshort"] == outputs["run_squad.py --help"]
+    assert "--n_best_size:" in outputs["helpfull"] and "--flagfile:" in outputs["helpfull"]
     assert outputs["stray"] == "status 1\n"
     assert errors["stray"].startswith("run_classifier.py: error: unexpected argument 'train'")
     assert outputs["unknown"] == "status 1\n"

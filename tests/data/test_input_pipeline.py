@@ -215,9 +215,132 @@ def test_replicas_get_their_rows_of_a_global_batch(paths, workers, replicas):
         assert {len(row) for row in rows} == {8 // (workers * replicas)}
 
 
+@pytest.fixture
+def shards(tmp_path):
+    """Eight files with 10 to 17 records each; record j of file i is numbered 100 * i + j."""
+    return [
+        _write(tmp_path / f"x-{i:05d}-of-00008", range(100 * i, 100 * i + 10 + i)) for i in range(8)
+    ]
+
+
+def _streams(shards, count=4, **options):
+    return input_pipeline.TrainingInput(
+        shards, SCHEMA, LENGTHS, 24, 5, num_input_streams=count, **options
+    )
+
+
+def _numbers(batches):
+    return [batch["label_ids"].numpy().tolist() for batch in batches]
+
+
+def test_streams_are_parts_of_each_batch(shards):
+    whole = np.array(_numbers(_streams(shards).batches().take(40)))
+    for stream in range(4):
+        numbers = whole[:, 6 * stream : 6 * stream + 6].ravel()
+        counts = [10 + stream, 14 + stream]
+        first = numbers[: sum(counts)]  # its first epoch
+        assert sorted(first) == [100 * (stream + 4 * i) + j for i in (0, 1)
+                                 for j in range(counts[i])]  # fmt: skip
+    # The order of each stream is its own.
+    assert len({tuple(whole[0, i : i + 6] // 400) for i in range(0, 24, 6)}) > 1
+
+
+@pytest.mark.parametrize("bucket", [False, True])
+@pytest.mark.parametrize(("workers", "replicas"), [(1, 2), (2, 2), (3, 1), (4, 1), (8, 1)])
+def test_streams_give_the_same_rows_on_any_number_of_hosts(shards, workers, replicas, bucket):
+    data = _streams(shards, bucket_by_length=bucket)
+    if bucket:
+        data.schema = BUCKET_SCHEMA
+        for i, path in enumerate(shards):
+            with records.writing([path], BUCKET_SCHEMA) as write:
+                for j in range(10 + i):
+                    write({"input_mask": np.arange(4) < j % 4, "label_ids": 100 * i + j})
+    whole = _numbers(data.batches().take(6))
+    shares = []
+    for worker in range(workers):
+        context = tf.distribute.InputContext(workers, worker, workers * replicas)
+        shares.append(_numbers(data.batches(2, context).take(4 * replicas)))
+    for step in range(4):
+        rows = [share[step * replicas + i] for share in shares for i in range(replicas)]
+        assert _flat(rows) == whole[step + 2]
+
+
+@pytest.mark.parametrize(("workers", "num_read"), [(2, 4), (3, 4), (4, 2), (8, 2)])
+def test_a_host_reads_only_the_files_of_its_streams(
+    shards, workers, num_read, tmp_path, monkeypatch, root
+):
+    monkeypatch.syspath_prepend(str(root / "benchmarks"))
+    from read_counter import ReadCounter
+
+    opened = set()
+    for worker in range(workers):
+        context = tf.distribute.InputContext(workers, worker, workers)
+        with ReadCounter(tmp_path) as counter:
+            _numbers(_streams(shards).batches(0, context).take(12))
+            names = set(counter.opens())
+        assert len(names) == num_read
+        opened |= names
+    assert len(opened) == 8
+
+
+@pytest.mark.parametrize("block", [1, 25, 1000])
+def test_streams_resume_where_the_whole_run_would_be(shards, block, monkeypatch):
+    monkeypatch.setattr(input_pipeline, "SHUFFLE_BLOCK", block)
+    whole = _numbers(_streams(shards).batches().take(20))
+    for first_step in (1, 7, 13):
+        assert (
+            _numbers(_streams(shards).batches(first_step).take(20 - first_step))
+            == (whole[first_step:])
+        )
+    assert _streams(shards).files_of(9) == sorted({shards[n // 100] for n in whole[9]})
+
+
+def test_masks_of_streams_are_the_same_on_any_number_of_hosts(shards):
+    vocab = {"[CLS]": 1000, "[SEP]": 1001, "[MASK]": 1002, "a": 1003, "b": 1004}
+    schema = records.pretraining_schema(False, has_masks=False)
+    for i, path in enumerate(shards):
+        with records.writing([path], schema) as write:
+            for j in range(10):
+                ids = np.arange(4) + 40 * i + 4 * j
+                others = {"input_mask": np.ones_like(ids), "segment_ids": np.zeros_like(ids)}
+                write({"input_ids": ids, **others})
+    data = _streams(shards, masking=DynamicMasking(vocab, LENGTHS, 0.5, 0))
+    data.schema = schema
+    whole = list(data.batches(3).take(3).as_numpy_iterator())
+    for workers in (2, 3):
+        contexts = [tf.distribute.InputContext(workers, i, workers) for i in range(workers)]
+        shares = [data.batches(3, x).take(3).as_numpy_iterator() for x in contexts]
+        for batch, *parts in zip(whole, *shares, strict=True):
+            for name, values in batch.items():
+                joined = np.concatenate([part[name] for part in parts])
+                np.testing.assert_array_equal(joined, values)
+
+
+@pytest.mark.parametrize("num_skipped", [0, 1, 3])
+def test_small_files_are_read_in_the_same_order(tmp_path, num_skipped):
+    """Several at a time: more than are read ahead, of different lengths, some of them empty."""
+    counts = [3, 0, 2000, *np.random.default_rng(0).integers(0, 5, 97)]
+    paths = [_write(tmp_path / str(i), range(n)) for i, n in enumerate(counts)]
+
+    def read(**options):
+        chunks = input_pipeline.read_files(paths, num_skipped=num_skipped, **options)
+        return _flat(chunks.as_numpy_iterator())
+
+    assert read(is_small=True) == read() and len(read()) == sum(counts) - num_skipped
+    sizes = record_files.sizes(paths)
+    numbers = [
+        _numbers(input_pipeline.TrainingInput(
+            paths, SCHEMA, LENGTHS, 500, 0, sizes=x, counts=counts
+        ).batches(3).take(4))
+        for x in (None, sizes, [*sizes[:-1], 2**30])
+    ]  # fmt: skip
+    assert numbers[0] == numbers[1] == numbers[2]
+
+
 def test_shapes_and_types(paths):
     for dataset in (
         input_pipeline.TrainingInput(paths, SCHEMA, LENGTHS, 8, 0).batches(),
+        input_pipeline.TrainingInput(paths, SCHEMA, LENGTHS, 8, 0, num_input_streams=2).batches(),
         input_pipeline.EvaluationInput(paths, SCHEMA, LENGTHS, 8).batches(),
     ):
         spec = dict(dataset.element_spec)

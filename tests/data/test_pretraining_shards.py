@@ -1,6 +1,8 @@
 """Shards: their contents, independence of processes, metadata of others, other file systems."""
 
+import contextlib
 import dataclasses
+import functools
 import gzip
 import json
 import os
@@ -17,6 +19,7 @@ import pytest
 from bert_tf import console, tokenization
 from bert_tf.data import pretraining, record_files
 from bert_tf.data.pretraining import compiled
+from bert_tf.data.pretraining.corpus import iter_chunks
 from bert_tf.errors import UserError
 from bert_tf.io import files, processes
 from tests.data.pretraining_helpers import CONFIG, make_shards, shard_contents
@@ -284,6 +287,57 @@ def test_few_questions_are_asked_about_many_shards(monkeypatch):
     make_shards(num_shards=count).create()
     assert 0 < len(calls) < count / 2
     assert shard_contents() == expected
+
+
+@pytest.mark.parametrize("is_finished", [False, True])
+def test_few_questions_are_asked_of_a_remote_work_folder(is_finished, text_folder, monkeypatch):
+    """That of Beam has a file for each shard, which is listed before the work begins."""
+    import tensorflow as tf
+
+    folder, count = f"file://{text_folder}/few", 60
+
+    def interrupt():
+        made = shards.missing()
+        for shard in made if is_finished else made[:30]:
+            shards.create_shard(shard, blocks[shard])
+        if not is_finished:
+            raise KeyboardInterrupt
+
+    chunks = iter_chunks(pretraining.FileSource(["a.txt", "b.txt"]).documents(), count)
+    shards = make_shards(f"{folder}/x", count)
+    blocks = [[] for _ in range(count)]
+    for chunk in chunks:
+        for shard, block in shards.tokenize(chunk):
+            blocks[shard].append(block)
+    with contextlib.nullcontext() if is_finished else pytest.raises(KeyboardInterrupt):
+        shards.create_with(interrupt)
+    if is_finished:
+        tf.io.gfile.remove(shards.paths()[7])
+    calls, missing = [], []
+
+    def count_call(function, *args, **options):
+        calls.append(function)
+        return function(*args, **options)
+
+    for name in ("exists", "isdir", "stat", "remove", "makedirs", "rename", "listdir", "GFile"):
+        function = functools.partial(count_call, getattr(tf.io.gfile, name))
+        monkeypatch.setattr(tf.io.gfile, name, function)
+
+    def complete():
+        missing.extend(shards.missing())
+        assert 0 < len(calls) < count  # not one or more for each shard
+        for shard in missing:
+            shards.create_shard(shard, blocks[shard])
+
+    shards = make_shards(f"{folder}/x", count)
+    counts = shards.create_with(complete)
+    assert missing == [7] if is_finished else len(missing) == 30
+    assert counts == make_shards("local/x", count).create()
+    contents = shard_contents("local/x")
+    for path in shards.paths():
+        with tf.io.gfile.GFile(path, "rb") as reader:
+            assert reader.read() == contents[path.rsplit("-", 3)[1]]
+    assert not tf.io.gfile.exists(f"{folder}/x.work")
 
 
 @pytest.mark.slow

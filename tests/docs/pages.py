@@ -1,5 +1,6 @@
-"""The code blocks of README.md, docs/ and benchmarks/RESULTS.md, and the commands in them."""
+"""The code blocks of the pages and of the help of scripts, and the commands in them."""
 
+import ast
 import pathlib
 import re
 import shlex
@@ -54,6 +55,14 @@ def blocks(root: pathlib.Path):
                 yield Block(page, start, language, "\n".join(lines) + "\n")
                 start = None
         assert start is None, f"{path}, line {start}: the block has no end"
+
+
+def help_blocks(root):
+    """Yield a `Block` of the examples in the help of each script and command."""
+    for path in sorted([*root.glob("*.py"), *(root / "bert_tf" / "cli").glob("*.py")]):
+        text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+        lines = [line for line in text.splitlines() if line.startswith("    ")]
+        yield Block(str(path.relative_to(root)), 1, "", "\n".join(lines) + "\n")
 
 
 def commands(block):

@@ -89,6 +89,20 @@ def test_saved_results_are_reused_with_the_same_flags_only(
     assert trained_seeds == [0, 0, 1, 2]
 
 
+@pytest.mark.slow  # test_pretraining_shards.py counts the calls
+def test_shard_startup_starts_each_program(root, monkeypatch, run_script, capsys):
+    monkeypatch.syspath_prepend(str(root / "benchmarks"))
+    flags = ["--shards=40", "--records=5", "--texts=3", "--milliseconds=1"]
+    run_script("shard_startup", *flags)
+    rows = [re.split(r"  +", line.strip()) for line in capsys.readouterr().out.splitlines()[1:]]
+    calls = {name: int(count) for name, count, *_ in rows}
+    assert len(calls) == len(rows) == 10
+    assert 40 < calls["create, finished"] < calls["create, without counts"]
+    for name in ("one missing", "half missing", "one missing, Beam", "half missing, Beam"):
+        assert calls[f"create, {name}"] < 80
+    assert calls["train, host 1 of 8, 8 streams"] < calls["train, host 1 of 8"]
+
+
 @pytest.mark.slow  # test_input_pipeline.py counts the files that a resumed run opens
 def test_startup_reads_counts_files_and_bytes(root, monkeypatch, run_script, capsys):
     monkeypatch.syspath_prepend(str(root / "benchmarks"))

@@ -26,7 +26,7 @@ OTHER_FLAGS = {
     "accelerator-type", "batching_parameters_file", "bert_hub_module_handle", "config_file",
     "depth", "editable", "enable_batching", "environment_config", "environment_type",
     "dask_client_address",
-    "experiment", "find-links", "flink_master", "help", "logdir", "model_base_path",
+    "experiment", "find-links", "flink_master", "help", "helpfull", "logdir", "model_base_path",
     "na-prob-file", "name", "no-deps", "output", "port", "project", "quiet", "region",
     "rest_api_port", "saved-model", "saved_model_dir", "sdk_container_image",
     "spark_master_url", "strict", "temp_location", "verbosity", "zone",
@@ -35,7 +35,8 @@ OTHER_FLAGS = {
 
 @pytest.fixture(scope="module")
 def commands(root):
-    return [command for block in pages.blocks(root) for command in pages.commands(block)]
+    blocks = [*pages.blocks(root), *pages.help_blocks(root)]
+    return [command for block in blocks for command in pages.commands(block)]
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +68,14 @@ def test_commands_use_flags_that_exist(commands, run_script):
     scripts = [command.words[0] for command in commands if command.is_script]
     assert len(scripts) > 50
     assert {"run_squad.py", "bert-tf convert", "bert-tf vocab learn"} <= set(scripts)
+
+
+def test_help_has_two_examples(root):
+    examples = [command for block in pages.help_blocks(root) for command in pages.commands(block)]
+    scripts = [command.words[0].replace("predict.py", "bert-tf predict") for command in examples]
+    names = {path.name for path in root.glob("*.py")} - {"setup.py", "quickstart.py", "predict.py"}
+    for name in names | {f"bert-tf {name}" for name in COMMANDS}:
+        assert scripts.count(name) == 2, name
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,14 @@ import tensorflow as tf
 
 import bert_tf
 from bert_tf import configs, tasks
+from bert_tf.io import files
 from bert_tf.tasks import token_classification
 from bert_tf.tasks.classification.servable import classification_servable
 from bert_tf.tasks.multiple_choice.servable import multiple_choice_servable
 from bert_tf.tasks.question_answering.servable import question_answering_servable
 from bert_tf.tasks.sentence_embedding.servable import sentence_embedding_servable
 from bert_tf.tasks.token_classification.servable import token_classification_servable
+from examples import toy_corpus
 from tests.docs import pages
 from tests.docs.test_rehearsal import SMALL, write_glue, write_presets
 
@@ -98,6 +100,7 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_presets(tmp_path / "cache", monkeypatch)
     write_glue(tmp_path / "glue_data")
+    toy_corpus.write(tmp_path / "toy", corpus=1, heldout=1, train=20, dev=4, test=4)
     (tmp_path / "tmp").mkdir()
     preset = tmp_path / "cache" / "uncased_L-12_H-768_A-12"
     for path in preset.iterdir():
@@ -112,14 +115,19 @@ def folder(tmp_path, monkeypatch):
             write(text)
     # Tracing would take most of the time of functions that are called once.
     tf.config.run_functions_eagerly(True)
+    registries = [(registry, dict(registry)) for registry in (tasks.TASKS, files.TASK_FILES)]
     yield tmp_path
     tf.config.run_functions_eagerly(False)
+    for registry, before in registries:  # a page registers a task
+        registry.clear()
+        registry.update(before)
 
 
 # Pages whose blocks train.
 LONG_PAGES = (
     "README.md", "index.md", "architecture.md", "fine_tune_in_python.md", "keras_models.md",
-    "keras_optimizers.md",
+    "keras_optimizers.md", "serving_clients.md", "from_model_fn.md",
+    "your_dataframe.md",
 )  # fmt: skip
 
 

@@ -71,6 +71,7 @@ PREPARED = {
     "bert-tf convert --input=tmp/mrpc_output --output_dir=tmp/hugging_face_folder "
     "--format=hugging_face; python export_model.py --model_dir=tmp/reviews "
     "--export_dir=models/reviews",
+    "docs/serving_clients.md": f"{_MRPC} --output_dir=tmp/mrpc_output",
     "docs/tokenizer.md": "rm vocab.txt words.txt",
 }
 

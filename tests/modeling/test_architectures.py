@@ -139,7 +139,7 @@ def test_config():
     assert config.differences_from_bert() == "has_segment_embeddings=False, pooler_act=relu"
     assert bert_tf.BertConfig.from_dict(config.to_dict()) == config
     for change, message in (
-        ({"model_type": "roberta"}, "supported are also 'distilbert', 'electra'"),
+        ({"model_type": "roberta"}, "expected one of 'bert', 'distilbert', 'electra'"),
         ({"pooler_act": "swish"}, "pooler_act must be one of"),
         ({"embedding_size": 0}, "embedding_size must be an integer"),
         ({"has_segment_embeddings": 1}, "has_segment_embeddings must be true or false"),

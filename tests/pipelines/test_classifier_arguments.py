@@ -82,7 +82,10 @@ def test_wrong_data(encoder_folder, arguments, message):
         ({"batch_size": 1.5}, "`batch_size=1.5`: expected an integer"),
         ({"epochs": 0}, "`epochs=0`: expected an integer of at least 1"),
         ({"epochs": True}, "`epochs=True`: expected an integer"),
-        ({"validation_split": float("nan")}, "`validation_split=nan`: expected a finite number"),
+        (
+            {"validation_split": float("nan")},
+            "`validation_split=nan`: expected a number between 0 and 1",
+        ),
         ({"shuffle": "no"}, "`shuffle='no'`: expected true or false"),
         ({"steps_per_epoch": -1}, "`steps_per_epoch=-1`: expected an integer of at least 1"),
     ],
@@ -153,7 +156,7 @@ def test_two_lists_are_pairs_and_keys_are_not_texts(encoder_folder):
     for keyed in ({"a"}, {"a": 1}.keys()):
         with pytest.raises(bert_tf.UserError, match=r"`texts`: expected a list of texts.* found a"):
             classifier.predict(keyed)
-    with pytest.raises(bert_tf.UserError, match=r"`texts`: a column text or .* found a"):
+    with pytest.raises(bert_tf.UserError, match=r"`texts`: expected a column text or .*, found a"):
         classifier.predict({"a": 1})
 
 

@@ -105,12 +105,12 @@ def test_settings_of_a_sentence_transformers_folder(tmp_path, caplog):
     assert options() == {"pooling": "cls", "layer": -1, "normalize": False}
     assert options("cls") == options() and not caplog.text
     assert options("max") == {**options(), "pooling": "max"}
-    assert f"`pooling=max` as given; {tmp_path} has cls" in caplog.text
+    assert f"`pooling=max` overrides the setting: {tmp_path} has cls" in caplog.text
     config.write_text(json.dumps({"pooling_mode_weightedmean_tokens": True}))
     with pytest.raises(bert_tf.UserError, match=f"{tmp_path}: .*pooling_mode_weightedmean_tokens"):
         options()
     assert options("mean")["pooling"] == "mean"
-    assert "`pooling=mean` as given" in caplog.text and "weightedmean" in caplog.text
+    assert "`pooling=mean` overrides the setting" in caplog.text and "weightedmean" in caplog.text
     # A folder that was not downloaded completely, and one that has no such module.
     config.unlink()
     message = f"^{config} does not exist, although modules.json lists it; `pooling` overrides it$"

@@ -139,7 +139,7 @@ def test_questions_without_answer(encoder_folder, caplog):
         ((["a"], ["b"], [("b", "x")]), "`answers`: item 0 is .*'x'.*, expected"),
         ((["a"], {"b": "c"}, ["b"]), "`contexts`: expected .*found a dict"),
         ((["a"], ["b"], [None]), "`answers`: item 0 .*`version_2_with_negative=True`"),
-        ((["a"], ["b"], ["c"]), "`answers`: no answer is in its context"),
+        ((["a"], ["b"], ["c"]), "`answers`: none of the answers is in its context"),
         (([], [], []), "`questions` is empty"),
         ((["a"], ["b"], ["b"], (["a"], ["b"])), "`validation_data`: expected"),
     ],
@@ -202,7 +202,7 @@ def test_token_classification(tagger_folder, tmp_path):
 def test_wrong_token_classifiers(tagger_folder, encoder_folder):
     with pytest.raises(bert_tf.UserError, match=r"`labels` must be given: .* has no token"):
         bert_tf.TokenClassification.from_preset(encoder_folder)
-    with pytest.raises(bert_tf.UserError, match=r"`max_seq_length`: .* has its own"):
+    with pytest.raises(bert_tf.UserError, match=r"`max_seq_length` is fixed by the settings saved"):
         bert_tf.TokenClassification.from_preset(tagger_folder, max_seq_length=12)
     ner = bert_tf.TokenClassification.from_preset(tagger_folder)
     with pytest.raises(bert_tf.UserError, match="`texts`: item 0 is None"):

@@ -176,8 +176,11 @@ def test_two_devices_make_the_same_steps(encoder_folder, scores):
         ({"scores": [float("nan")] * 48}, "`scores`: item 0 is nan"),
         ({"loss": "mse"}, "`loss=mse`: expected one of contrastive, cosent, cosine, triplet"),
         ({"loss": "cosine"}, "`loss=cosine` requires `scores`"),
-        ({"loss": "contrastive", "scores": SCORES}, "`loss=contrastive` has no use for `scores`"),
-        ({"loss": "triplet"}, "`loss=triplet` requires 3 texts in each example, not 2"),
+        (
+            {"loss": "contrastive", "scores": SCORES},
+            "`loss=contrastive` cannot be combined with `scores`",
+        ),
+        ({"loss": "triplet"}, "`loss=triplet` requires 3 texts per example, found 2"),
         ({"temperature": 0}, "`temperature=0`: expected a number greater than 0"),
         ({"matryoshka_dims": [8, 99]}, r"`matryoshka_dims=\(8, 99\)`: .* from 1 to 16"),
         ({"scores": SCORES, "symmetric": True}, "`symmetric` has no effect on `loss=cosent`"),

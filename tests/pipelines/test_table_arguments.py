@@ -68,11 +68,13 @@ def test_a_label_is_not_the_second_text():
 
 
 def test_missing_columns_are_named():
-    with pytest.raises(bert_tf.UserError, match=r"`texts`: a column review or text .* found x"):
+    with pytest.raises(
+        bert_tf.UserError, match=r"`texts`: expected a column review or text, found x"
+    ):
         Recorder().fit({"x": ["a"]})
     with pytest.raises(bert_tf.UserError, match=r"`labels`: .*no column label or score"):
         Recorder().fit({"text": ["a"]})
-    with pytest.raises(bert_tf.UserError, match=r"`validation_data`: a column review"):
+    with pytest.raises(bert_tf.UserError, match=r"`validation_data`: expected a column review"):
         Recorder().fit(["a"], [1], {"x": ["a"]})
 
 

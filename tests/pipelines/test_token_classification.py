@@ -163,22 +163,22 @@ def test_an_entity_takes_whole_words(encoder_folder, caplog):
         for start, end in ((0, 2), (0, 1), (0, 3))
     ]
     assert rows[0] == rows[1] == rows[2]
-    assert caplog.text.count("1 entities begin or end inside a word") == 1
+    assert caplog.text.count("1 entities start or end inside a word") == 1
 
 
 @pytest.mark.parametrize(
     ("texts", "labels", "message"),
     [
         (["a b"], [[(0, 1, "ORG")]], "`labels`: item 0: the model does not know the label ORG"),
-        (["a b"], [[(0, 9, "PER")]], "item 0: the entity PER from 0 to 9 has no word"),
-        (["a b"], [[(1, 2, "PER")]], "item 0: the entity PER from 1 to 2 has no word"),
-        (["a b"], [[(0, 1, "PER"), (0, 3, "LOC")]], "overlaps another"),
-        (["a b"], [[{"start": 0, "label": "PER"}]], "is no entity with start, end and label"),
+        (["a b"], [[(0, 9, "PER")]], "item 0: the entity PER from 0 to 9 contains no word"),
+        (["a b"], [[(1, 2, "PER")]], "item 0: the entity PER from 1 to 2 contains no word"),
+        (["a b"], [[(0, 1, "PER"), (0, 3, "LOC")]], "overlaps the one before it"),
+        (["a b"], [[{"start": 0, "label": "PER"}]], "expected start, end and label, found"),
         (["a b"], ["PER"], "item 0 is 'PER', expected a list of entities"),
         (["a b"], [[], []], "must have the same length, found 1 and 2"),
         (["a b", ["a"]], [[], []], "expected texts, item 1"),
         ([["a", "b"]], [["O"]], "`labels`: item 0: found 1 tags for 2 words"),
-        ([["a", "b"]], [["O", 9]], "the tag of the word b is 9, expected a name, or an index less"),
+        ([["a", "b"]], [["O", 9]], "the tag of the word b is 9, expected a name or an index less"),
         ([["a", "b"]], [["O", None]], "the tag of the word b is None"),
         ([["a", "b"]], [["O", "B-ORG"]], "item 0: the model does not know the tag B-ORG"),
         ([["a", "b"], ["a"]], [["B-PER", "I-LOC"], ["B-PER"]], "the tag I-LOC is not valid here"),

@@ -191,7 +191,9 @@ def test_endings(api):
 
 def test_a_model_of_ids_takes_no_texts(api):
     ids = dict.fromkeys(("input_ids", "input_mask", "segment_ids"), "DT_INT32")
-    with pytest.raises(bert_tf.UserError, match="inputs input_ids, input_mask, segment_ids; texts"):
+    with pytest.raises(
+        bert_tf.UserError, match="inputs input_ids, input_mask, segment_ids, expected text"
+    ):
         ask(api, [], None, ids, {"logits": "DT_FLOAT"})
 
 

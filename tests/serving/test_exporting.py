@@ -21,6 +21,9 @@ from tests.serving.serving_batches import read_parameters
 from tests.serving.serving_models import LENGTH, TINY, make_servable
 from tests.serving.serving_stand_in import StandIn, Version, signature
 
+# What an export writes next to the versions.
+_SIDE_FILES = {"batching_parameters.txt", "README.md", ".lock"}
+
 
 def find_words(columns):
     """Stand for a token classifier that finds each word; its outputs are as wide as the batch."""
@@ -82,6 +85,43 @@ def test_files_of_ids_models(vocab_file, tmp_path, caplog):
         serving.export(servable, str(tmp_path), version=7)
 
 
+def test_model_card(vocab_file, tmp_path, caplog):
+    """The card has what model.json, run.json and eval_results.txt have; a user's file stays."""
+    run, export_dir = tmp_path / "run", tmp_path / "moods"
+    run.mkdir()
+    record = {
+        "versions": {"bert_tf": "0.2", "tensorflow": "2.21"},
+        "weights": {"path": "/models/uncased_L-4_H-256_A-4/bert_model.ckpt", "revision": None},
+        "data": {"/private/train.tsv": {"bytes": 1}, "dev.tsv": {"bytes": 2}},
+    }
+    (run / "run.json").write_text(json.dumps(record))
+    (run / "eval_results.txt").write_text("eval_accuracy = 0.9\n")
+    (run / "eval_results_mismatched.txt").write_text("eval_accuracy = 0.8\n")
+    options = configs.ServingConfig(warm_up=False)
+    servable = make_servable("classification", vocab_file, options)
+    serving.export(servable, str(export_dir), run_dir=str(run))
+    card = (export_dir / "README.md").read_text()
+    sample = '{"instances": [{"text": "He slept.", "numbers": [0.0, 0.0]}]}'
+    for text in (
+        "\n# moods\n", "| version | 1 |", "| task | classification |", "| labels | no, yes |",
+        "| inputs | text, numbers |", "| numeric features | x, y |",
+        "| data | train.tsv, dev.tsv |",
+        "| initial weights | uncased_L-4_H-256_A-4/bert_model.ckpt |",
+        "| versions | bert_tf 0.2, tensorflow 2.21 |", "| eval_accuracy | 0.9 |",
+        "| eval_accuracy_mismatched | 0.8 |", f"curl -d '{sample}' ", f"at most {LENGTH} tokens",
+    ):  # fmt: skip
+        assert text in card, text
+    # The next export replaces it; a damaged record does not stop the export.
+    (run / "run.json").write_text('{"data": 1}')
+    serving.export(servable, str(export_dir), run_dir=str(run))
+    card = (export_dir / "README.md").read_text()
+    assert "| version | 2 |" in card and card.count("Not recorded.") == 2
+    assert "the model card is incomplete" in caplog.text
+    (export_dir / "README.md").write_text("mine\n")
+    serving.export(servable, str(export_dir))
+    assert (export_dir / "README.md").read_text() == "mine\n"
+
+
 def test_exports_at_the_same_time_and_after_a_killed_one(vocab_file, tmp_path):
     options = configs.ServingConfig("ids", warm_up=False)
     servable = make_servable("sentence_embedding", vocab_file, options)
@@ -92,7 +132,7 @@ def test_exports_at_the_same_time_and_after_a_killed_one(vocab_file, tmp_path):
     ):  # fmt: skip
         serving.export(servable, str(tmp_path))
     serving.export(servable, str(tmp_path))
-    assert {x.name for x in tmp_path.iterdir()} == {"1", "batching_parameters.txt", ".lock"}
+    assert {x.name for x in tmp_path.iterdir()} == {"1", *_SIDE_FILES}
 
 
 def test_tags_of_a_hugging_face_model(root, monkeypatch):

@@ -74,11 +74,11 @@ def test_rows_in_python(vocab_file):
     )
     assert sentences(["a b", b"c"]) == sentences([{"text": "a b"}, {"text": "c"}])
     for model, rows, message in [
-        (sentences, "a b", "`rows`: a list of rows was expected"),
-        (sentences, [1], "row 0: a text or a dict with text was expected, found 1"),
-        (sentences, ["a", {"texts": "a"}], "row 1: .* dict with text was expected, found texts"),
+        (sentences, "a b", "`rows`: expected a list of rows"),
+        (sentences, [1], "row 0: expected a text or a dict with text, found 1"),
+        (sentences, ["a", {"texts": "a"}], "row 1: .* dict with text, found texts"),
         (sentences, ["a b c", "\ud800"], "row 1, text: .* lone surrogate"),
-        (pairs, ["a"], "row 0: a dict with context, endings was expected, found 'a'"),
+        (pairs, ["a"], "row 0: expected a dict with context, endings, found 'a'"),
         (pairs, [{"context": "a", "endings": ["b", "\ud800"]}], "row 0, endings: .* lone surrog"),
     ]:
         with pytest.raises(bert_tf.UserError, match=message):

@@ -153,7 +153,10 @@ def test_weights_of_8_bits_are_the_nearest():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (configs.ServingConfig(sequence_buckets=(13,)), "`sequence_buckets`: 13 .* 1 to 12"),
+        (
+            configs.ServingConfig(sequence_buckets=(13,)),
+            r"`sequence_buckets`: .* 1 and .*\(12\), found 13$",
+        ),
         (configs.ServingConfig(weights="int4"), "`weights=int4`: .* float32, bfloat16, int8"),
         (configs.ServingConfig(weights="float32", dtype="bfloat16"), "`weights=float32` cannot be"),
         (configs.ServingConfig(dtype="int8"), "`dtype=int8`: .* float32, bfloat16, float16"),

@@ -178,7 +178,7 @@ def test_values_of_json_are_text(tmp_path):
         (["--matryoshka_dims=x"], "'x' is not a number"),
         (["--layer=3"], "--layer=3 "),
         (["--best_metric=eval_spearman", "--eval_steps=1"], "eval_spearman"),
-        (["--text_columns=anchor"], "--text_columns: two or three"),
+        (["--text_columns=anchor"], "--text_columns: expected two or three"),
     ],
 )
 def test_what_does_not_fit_is_refused(run_script, tmp_path, flags, message):

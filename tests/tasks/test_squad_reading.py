@@ -96,7 +96,10 @@ def test_numbers_as_ids(tmp_path):
         ({"id": True}, "line 2: 'id' must be a string"),
         ({"context": 5}, "line 2: 'context' must be a string"),
         ({"answers": {"text": ["a"]}}, r"line 2 \(id 0d\)\.answers: 'answer_start' is missing"),
-        ({"answers": {"text": ["a"], "answer_start": []}}, "1 of 'text', but 0 of 'answer_start'"),
+        (
+            {"answers": {"text": ["a"], "answer_start": []}},
+            "'text' has 1 items, but 'answer_start' 0",
+        ),
         ({"answers": {"text": ["a"], "answer_start": [0.5]}}, "'answer_start' must be an integer"),
     ],
 )

@@ -10,13 +10,16 @@ import tensorflow as tf
 
 import bert_tf
 from bert_tf import tasks, training
+from bert_tf.cli import usage
 from bert_tf.configs import (
     Config,
     DeviceConfig,
+    ExportConfig,
     FineTuneConfig,
     ModelConfig,
     OptimizerConfig,
     PretrainingConfig,
+    PretrainingDataConfig,
     TrainConfig,
 )
 from bert_tf.optimization import make_optimizer
@@ -78,7 +81,7 @@ def test_numbers_out_of_bounds(values, message):
 
 
 def test_more_steps_than_tensorflow_counts():
-    with pytest.raises(bert_tf.UserError, match=r"`num_train_epochs=1e\+300` would be .* steps"):
+    with pytest.raises(bert_tf.UserError, match=r"`num_train_epochs=1e\+300` requires .* steps"):
         TrainConfig(num_train_epochs=1e300).num_train_steps(100, "examples")
 
 
@@ -281,6 +284,17 @@ def test_each_option_has_a_flag_with_the_same_default(root, script, monkeypatch)
         assert (defaults[name] or ()) == (expected[name] or ()), name
 
 
+def test_titles_of_help_have_options():
+    specs = [tasks.TASKS[name] for name in FINE_TUNING_SCRIPTS.values()]
+    configs = [FineTuneConfig(task=spec.config_class()) for spec in specs]
+    configs += [PretrainingConfig(), PretrainingDataConfig(), ExportConfig()]
+    options = {name for config in configs for name, _ in options_of(config)}
+    for config in configs:
+        for x in [config, *vars(config).values()]:
+            for title, names in getattr(x, "GROUPS", ()):
+                assert title in usage._TITLES and set(names.split()) <= options, title
+
+
 MODEL = ModelConfig(bert_config_file="none.json", vocab_file="none.txt")
 
 
@@ -364,6 +378,7 @@ def pretrain(**values):
         (pretrain, {"masked_lm_prob": 0.3}, "`masked_lm_prob` requires `dynamic_masking`"),
         (pretrain, {"train": TrainConfig(num_train_epochs=2.0)},
          "`num_train_epochs` has no effect in pre-training"),
+        (pretrain, {"num_input_streams": 5}, "`num_input_streams=5` .*`train_batch_size=32`"),
         (pretrain, {"train": TrainConfig(bucket_by_length=True)},
          "`bucket_by_length` has no effect in pre-training"),
         (pretrain, {"optimizer": OptimizerConfig(warmup_proportion=0.2, num_warmup_steps=3)},

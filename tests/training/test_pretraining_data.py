@@ -60,3 +60,25 @@ def test_file_that_was_not_checked_gives_the_same_error_when_it_is_read(tmp_path
     write(tmp_path / "x-00000-of-00025", 12)
     with pytest.raises(UserError, match=r"x-00000-of-00025: input_ids has length 12"):
         PretrainingData(config, TINY).check()
+
+
+def test_streams_need_files_with_records(tmp_path):
+    for i in range(6):
+        write(tmp_path / f"x-{i:05d}-of-00006", 8)
+
+    def check(count):
+        config = configs.PretrainingConfig(
+            input_file=f"{tmp_path}/x-*", max_seq_length=8, max_predictions_per_seq=2,
+            num_input_streams=count,
+        )  # fmt: skip
+        PretrainingData(config, TINY).check()
+
+    check(2)
+    check(3)
+    with pytest.raises(UserError, match=r"`num_input_streams=4` .* number of input files, 6"):
+        check(4)
+    for i in (1, 4):
+        (tmp_path / f"x-{i:05d}-of-00006").write_bytes(b"")
+    check(2)
+    with pytest.raises(UserError, match="`num_input_streams=3`: all files of a stream are empty"):
+        check(3)

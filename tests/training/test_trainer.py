@@ -150,8 +150,8 @@ def test_run_resumed_with_a_different_optimizer(finished, caplog):
     ):
         with pytest.raises(
             bert_tf.UserError,
-            match=r"^`optimizer`: .*model\.ckpt-20 was trained by AdamWeightDecay without bias "
-            r"correction, now it is \w+ with bias correction; .* `init_checkpoint`",
+            match=r"^`optimizer`: .*model\.ckpt-20 was trained with AdamWeightDecay without bias "
+            r"correction, not \w+ with bias correction; .* `init_checkpoint`",
         ):
             run(finished, 30, optimizer=optimizer)
     adam = optimization.AdamWeightDecay

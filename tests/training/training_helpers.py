@@ -21,6 +21,7 @@ class Batches:
     batch_size, length, seed = 4, 8, 0
     identity = (1, 100, 2**62)  # as if from a file of 100 bytes
     bucket_by_length = False
+    num_input_streams = 1
 
     def make(self, step):
         rng = np.random.default_rng(step)

@@ -1,7 +1,7 @@
-"""The architectures whose Hugging Face folders can be read, each in its module.
+"""Architectures whose Hugging Face folders can be loaded, one per module.
 
-Each differs from BERT by a few values of `BertConfig`, and by the names of weights and options. To
-add one, add its module and its entry here.
+Each differs from BERT in a few `BertConfig` values and in the names of weights and options. To add
+an architecture, write a module and register it here.
 """
 
 from bert_tf.configs.architectures import distilbert, electra
@@ -17,10 +17,8 @@ ARCHITECTURES = {
 
 
 def find_architecture(model_type):
-    """Return an `Architecture`; raise UserError if there is none for this "model_type"."""
+    """Return the `Architecture` for a "model_type"; raise UserError if it is not supported."""
     if not isinstance(model_type, str) or model_type not in ARCHITECTURES:
-        others = ", ".join(repr(name) for name in ARCHITECTURES if name != "bert")
-        raise UserError(
-            f"model_type is {model_type!r}, but BERT requires 'bert'; supported are also {others}"
-        )
+        supported = ", ".join(map(repr, ARCHITECTURES))
+        raise UserError(f"model_type is {model_type!r}, expected one of {supported}")
     return ARCHITECTURES[model_type]

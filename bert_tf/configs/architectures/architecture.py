@@ -5,12 +5,12 @@ from typing import Any, NamedTuple
 
 
 class Architecture(NamedTuple):
-    """How the Hugging Face folders of an architecture differ from those of BERT.
+    """Differences between an architecture's Hugging Face folders and BERT's.
 
     Attributes:
-      config_names: options of its config.json with the names that BERT has for them.
-      config_values: values of `BertConfig` for what its code does and its config.json lacks.
-      weight_names: pairs of parts of weight names, its own and BERT's, replaced in this order.
+      config_names: dict from keys of its config.json to BERT's keys.
+      config_values: `BertConfig` values that are hard-coded in transformers.
+      weight_names: pairs (its own, BERT's) of substrings of weight names, replaced in this order.
     """
 
     config_names: Mapping[str, str] = {}
@@ -18,7 +18,7 @@ class Architecture(NamedTuple):
     weight_names: tuple[tuple[str, str], ...] = ()
 
     def bert_weight_name(self, name):
-        """Return the name that transformers gives to the same weight of BERT."""
+        """Return the name of the same weight in transformers' BERT."""
         for own, of_bert in self.weight_names:
             name = name.replace(own, of_bert)
         return name

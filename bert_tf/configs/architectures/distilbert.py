@@ -1,7 +1,7 @@
 """DistilBERT (Sanh et al., arXiv:1910.01108).
 
-The encoder is that of BERT without segment embeddings. There is no pooler; the text classifier of
-transformers has a dense layer with ReLU in its place.
+The encoder is BERT's without segment embeddings. Instead of a pooler, the text classifier of
+transformers has a dense layer with ReLU.
 """
 
 from bert_tf.configs.architectures.architecture import Architecture
@@ -16,7 +16,7 @@ ARCHITECTURE = Architecture(
         "n_heads": "num_attention_heads",
         "n_layers": "num_hidden_layers",
     },
-    # Pairs of texts have two segment ids, as in BERT; the encoder ignores them.
+    # The encoder ignores the two segment ids of pairs.
     config_values={"has_segment_embeddings": False, "pooler_act": "relu", "type_vocab_size": 2},
     weight_names=(
         ("distilbert.", ""),

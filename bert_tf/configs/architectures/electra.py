@@ -1,7 +1,7 @@
 """ELECTRA, discriminator and generator (Clark et al., arXiv:2003.10555).
 
-The embeddings may be narrower than the layers, to whose width a dense layer projects them. There is
-no pooler; the text classifier of transformers has a dense layer with GELU in its place.
+The embeddings may be narrower than the layers; a dense layer then projects them. Instead of a
+pooler, the text classifier of transformers has a dense layer with GELU.
 """
 
 from bert_tf.configs.architectures.architecture import Architecture

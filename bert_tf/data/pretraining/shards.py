@@ -63,6 +63,7 @@ class Shards:
         # Through JSON, so that it equals a saved one.
         self._fingerprint = json.loads(json.dumps(fingerprint))
         self._path, self._metadata_path = path, f"{path}.json"
+        self._with_counts = frozenset()  # the existing shards with counts in the metadata
         # A subfolder, since other files in the user's folder must not be touched.
         folder, name = os.path.split(f"{path}.work")
         folder = folder if work_dir is None else work_dir
@@ -134,12 +135,13 @@ class Shards:
         self._remove_temporary_files()
         files.write_text(self._metadata_path, to_json(metadata))
         existing = self.existing()
+        counts = self._counts_of_existing(metadata, existing)
+        self._with_counts = frozenset(counts)
+        with_counts = self._shards_with_counts()
         for shard, path in enumerate(self.paths()):
             if path not in existing:
                 continue
-            if "shards" in metadata:
-                self._work_dir.write_counts(shard, Counts(**metadata["shards"][shard]))
-            if self._work_dir.read_counts(shard):
+            if shard in with_counts:
                 console.info("%s exists", path)
             else:
                 console.info("%s exists, but its counts do not; it is created again", path)
@@ -152,11 +154,13 @@ class Shards:
                 files.system(self._path).remove(self._metadata_path)
             raise
         self._remove_temporary_files()  # of workers that were lost
-        counts = list(map(self._work_dir.read_counts, range(self.num_shards)))
+        others = [shard for shard in range(self.num_shards) if shard not in counts]
+        counts |= self._work_dir.read_counts(others)
+        counts = [counts[shard] for shard in range(self.num_shards)]
         total = sum(counts, Counts())
         if not total.instances:
-            for path in [*self.paths(), self._metadata_path]:
-                files.system(path).remove(path)
+            paths = [*self.paths(), self._metadata_path]
+            record_files.map_files(files.system(self._path).remove, paths, "removing")
             self._work_dir.remove()
             check_has_text(self.source, total.tokens)
             check_has_instances(self.source, total.instances)
@@ -183,12 +187,24 @@ class Shards:
 
         The counts may be in the work folder of another `work_dir`.
         """
-        existing = self.existing()
+        existing, with_counts = self.existing(), self._shards_with_counts()
         return [
             shard
             for shard, path in enumerate(self.paths())
-            if not (path in existing and self._work_dir.read_counts(shard))
+            if not (path in existing and shard in with_counts)
         ]
+
+    def _counts_of_existing(self, metadata, existing):
+        """Return the `Counts` in the metadata of a complete set, a dict by existing shard."""
+        counts = zip(self.paths(), metadata.get("shards", ()), strict=False)
+        return {
+            shard: Counts(**values)
+            for shard, (path, values) in enumerate(counts)
+            if path in existing
+        }
+
+    def _shards_with_counts(self):
+        return self._with_counts | self._work_dir.shards_with_counts()
 
     def check_unchanged(self):
         """Raise UserError if the source has changed since these shards were described."""

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from bert_tf import console
 from bert_tf.configs.pretraining_data import INPUT_FORMATS
+from bert_tf.data import record_files
 from bert_tf.errors import UserError
 from bert_tf.io import files, json_files
 
@@ -45,7 +46,8 @@ class FileSource:
 
     def fingerprint(self):
         """Return a JSON value that identifies the text: [path, bytes, mtime in ns] of each file."""
-        return [[path, *files.size_and_time(path)] for path in self.paths]
+        values = record_files.map_files(files.size_and_time, self.paths, "listing")
+        return [[path, *value] for path, value in zip(self.paths, values, strict=True)]
 
     def options(self):
         """Return the options of reading, a dict of JSON values by argument name."""

@@ -11,6 +11,7 @@ import os
 import re
 
 from bert_tf import console
+from bert_tf.data import record_files
 from bert_tf.data.pretraining.corpus import Block
 from bert_tf.data.pretraining.writing import Counts
 from bert_tf.errors import DamagedFile, UserError, reason
@@ -84,9 +85,14 @@ class WorkDir:
         """Remove all but lock and fingerprint; sizes first, so that no partial tokens are used."""
         system = files.system(self.path)
         names = set(system.listdir(self.path)) - {".lock", "made_of.json"}
-        for name in sorted(names, key=lambda name: name != "sizes.json"):
+
+        def remove(name):
             path = self._join(name)
             (system.rmtree if system.isdir(path) else system.remove)(path)
+
+        if "sizes.json" in names:
+            remove("sizes.json")
+        record_files.map_files(remove, sorted(names - {"sizes.json"}), "removing")
 
     def _join(self, *names):
         return os.path.join(self.path, *names)
@@ -95,14 +101,23 @@ class WorkDir:
         """Save the `Counts` of a shard."""
         files.write_text(self._counts_path(shard), to_json(counts._asdict()))
 
-    def read_counts(self, shard):
-        """Return the saved `Counts` of a shard, or None."""
-        path = self._counts_path(shard)
-        if not files.system(path).exists(path):
-            return None
+    def shards_with_counts(self):
+        """Return the set of shards with saved counts, from one listing of the folder."""
+        names = set(files.system(self.path).listdir(self.path))
+        paths = map(self._counts_path, range(self._num_shards))
+        return {shard for shard, path in enumerate(paths) if os.path.basename(path) in names}
+
+    def read_counts(self, shards):
+        """Return the saved `Counts` of some shards, a dict."""
         fields = dict.fromkeys(Counts._fields, json_files.Count)
-        values = json_files.read(path, fields, "create_pretraining_data.py")
-        return Counts(**{name: values[name] for name in fields})
+
+        def read(shard):
+            path = self._counts_path(shard)
+            values = json_files.read(path, fields, "create_pretraining_data.py")
+            return Counts(**{name: values[name] for name in fields})
+
+        counts = record_files.map_files(read, shards, "reading the counts")
+        return dict(zip(shards, counts, strict=True))
 
     def _counts_path(self, shard):
         return self._join(f"{shard:05d}.json")

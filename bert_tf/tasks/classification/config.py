@@ -4,7 +4,7 @@ import dataclasses
 from typing import Any, NamedTuple
 
 from bert_tf import console
-from bert_tf.configs.data_files import FileOptions, TfdsOptions
+from bert_tf.configs.data_files import FileConfig, TfdsConfig
 from bert_tf.configs.model import BertConfig
 from bert_tf.configs.options import fact, option
 from bert_tf.errors import UserError
@@ -47,7 +47,7 @@ class ScoreScale(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class ClassificationConfig(FileOptions, TfdsOptions, TaskConfig):
+class ClassificationConfig(FileConfig, TfdsConfig, TaskConfig):
     """The configuration of classification and regression, saved in `classifier.json`.
 
     Attributes:
@@ -60,6 +60,13 @@ class ClassificationConfig(FileOptions, TfdsOptions, TaskConfig):
         the scores, as in all checkpoints outside a run's folder; see `checkpoints.open_checkpoint`.
     """
 
+    GROUPS = (
+        ("Columns and labels", "text_columns label_column id_column labels label_separator"),
+        ("Columns and labels", "header delimiter numeric_columns numeric_as"),
+        ("Sequences", "long_documents window_pooling max_windows"),
+        ("Training", "class_weights standardize_scores"),
+        ("Evaluation and prediction", "report glue_submission"),
+    )
     FILE = SPEC.side_file
 
     data_dir: str | None = option(

@@ -2,19 +2,20 @@
 
 import dataclasses
 
-from bert_tf.configs.data_files import FileOptions
+from bert_tf.configs.data_files import FileConfig
 from bert_tf.configs.options import option
 from bert_tf.tasks.multiple_choice import SPEC
 from bert_tf.training.task_config import TaskConfig
 
 
 @dataclasses.dataclass(frozen=True)
-class MultipleChoiceConfig(FileOptions, TaskConfig):
+class MultipleChoiceConfig(FileConfig, TaskConfig):
     """The configuration of multiple choice, saved in `choice.json`.
 
     It has no number of choices, because the model scores any number.
     """
 
+    GROUPS = (("Columns and labels", "context_columns ending_columns label_column id_column"),)
     FILE = SPEC.side_file
     _NUM_TEXTS = 2
 

@@ -1,9 +1,8 @@
-"""Answering questions about a context: SQuAD 1.1 and 2.0 (BERT paper, sections 4.2 and 4.3).
+"""Question answering on SQuAD 1.1 and 2.0 (BERT paper, sections 4.2 and 4.3).
 
-`reading` reads questions, `features` converts them to windows and writes these to records,
-`alignment` relates characters, words and tokens, `task` has the model, `decoding` turns its logits
-into answers, `scoring` compares them with those of the data, and `data` ties them together for a
-run.
+`reading` parses the questions, `features` converts them to windows and records, `alignment` maps
+between characters, words and tokens, `task` trains the model, `decoding` turns logits into answers,
+`scoring` computes the metrics, and `data` connects them in a run.
 """
 
 from bert_tf.lazy import lazy_names

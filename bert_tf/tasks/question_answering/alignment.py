@@ -1,8 +1,8 @@
 """Alignment of the characters, words and tokens of a context.
 
-Answers are given as characters of the context, the model points at tokens, and predictions are
-text again. The release goes from one to the other through words separated by whitespace;
-`answer_alignment=offsets` uses the character offsets of the tokens instead.
+Answers are given by character offsets, but the model predicts tokens. The release maps between them
+through words separated by whitespace; `answer_alignment=offsets` uses the character offsets of the
+tokens instead.
 """
 
 import bisect
@@ -13,24 +13,19 @@ import re
 from bert_tf.tokenization.packing import SlidingWindows
 from bert_tf.tokenization.wordpiece import MAX_CACHED_CHARS, MAX_CACHED_WORDS
 
-# The characters that separate words in the release, which are not all of Unicode's whitespace.
+# The release separates words by these characters, not by all of Unicode's whitespace.
 _WORD = re.compile("[^ \t\r\n\u202f]+")
 
 
 class Words:
-    """The words of a text.
-
-    Attributes:
-      text: The text.
-      texts: List of its words.
-    """
+    """The words of `text`, as strings in the list `texts`."""
 
     def __init__(self, text):
         self.text, self.texts = text, _WORD.findall(text)
 
     @functools.cached_property
     def starts(self):
-        """The index of the first character of each word."""
+        """Offset of each word's first character."""
         return [match.start() for match in _WORD.finditer(self.text)]
 
     def word_at(self, character):
@@ -38,10 +33,10 @@ class Words:
         return bisect.bisect_right(self.starts, character) - 1
 
     def find_answer(self, answer, by_offsets=False):
-        """Return (first word, last word) that an `Answer` covers, None if it is not there.
+        """Return (first word, last word) of an `Answer`, or None if the text does not contain it.
 
-        With `by_offsets` the text of the answer must be exactly at its offset. Otherwise, as in the
-        release, it must be among the words there, with one space between words.
+        With `by_offsets` the answer must be exactly at its offset. Otherwise, as in the release,
+        the words there, joined by single spaces, must contain it.
         """
         last = answer.start + len(answer.text) - 1
         if answer.start < 0 or last >= len(self.text) or not answer.text.strip():
@@ -55,7 +50,7 @@ class Words:
 
 
 class WordIds(dict):
-    """A cache from words to their token ids, filled on first use."""
+    """A cache from words to lists of token ids."""
 
     def __init__(self, tokenizer):
         super().__init__()
@@ -71,16 +66,10 @@ class WordIds(dict):
 
 
 class Context:
-    """A tokenized context, shared by all questions about it.
-
-    Attributes:
-      text: The text.
-      words: Its `Words`.
-      ids: The ids of its tokens.
-    """
+    """A tokenized context with its token `ids` and `Words`, shared by all questions about it."""
 
     def __init__(self, text, tokenizer, word_ids=None):
-        """Tokenize a text with a `FullTokenizer`; a `WordIds` shares its cache between contexts."""
+        """Tokenize a text with a `FullTokenizer` and optionally a `WordIds` cache to share."""
         self.text, self._tokenizer = text, tokenizer
         self.words = Words(text)
         word_ids = WordIds(tokenizer) if word_ids is None else word_ids
@@ -90,35 +79,35 @@ class Context:
 
     @functools.cached_property
     def word_to_token(self):
-        """The first token of each word."""
+        """Index of each word's first token."""
         return list(itertools.accumulate(map(len, self._ids[:-1]), initial=0))
 
     @functools.cached_property
     def token_to_word(self):
-        """The word that each token is part of."""
+        """Index of each token's word."""
         return [number for number, ids in enumerate(self._ids) for _ in ids]
 
     @functools.cached_property
     def offsets(self):
-        """Two lists, starts and ends, with the character offsets of each token."""
+        """Start and end offsets of the tokens, two lists."""
         ids, *offsets = self._tokenizer.encode_with_offsets(self.text)
         if ids != self.ids:
-            raise AssertionError(f"tokenizing with offsets gave other tokens: {self.text!r}")
+            raise AssertionError(f"tokenizing with offsets gave different tokens: {self.text!r}")
         return offsets
 
     def windows(self, window_size, stride):
-        """Return the `SlidingWindows` over the tokens."""
+        """Return the (cached) `SlidingWindows` over the tokens."""
         key = window_size, stride
         if key not in self._windows:
             self._windows[key] = SlidingWindows(len(self.ids), window_size, stride)
         return self._windows[key]
 
     def find_answer_tokens(self, answer, by_offsets):
-        """Return (first token, last token) of an `Answer`, None if it is not in the context.
+        """Return (first token, last token) of an `Answer`, or None if it is not in the context.
 
-        The words that cover an answer may contain more than the answer ("(1895-1943)." for "1895").
-        As in the release, the span is narrowed to the tokens of the answer if they occur in it.
-        With `by_offsets` it comes from character offsets instead.
+        The words that cover an answer may contain more than it ("(1895-1943)." for "1895"). As in
+        the release, the span is narrowed to the tokens of the answer if it contains them. With
+        `by_offsets`, the span is computed from character offsets instead.
         """
         words = self.words.find_answer(answer, by_offsets)
         if words is None:
@@ -138,13 +127,10 @@ class Context:
         return first, last
 
     def token_text(self, first, last, by_offsets):
-        """Return the text of the tokens from `first` to `last`.
+        """Return (text of the tokens from `first` to `last`, problem).
 
-        With `by_offsets` it comes from character offsets, else from `get_final_text`, as in the
-        release.
-
-        Returns:
-          (text, why it is the text of whole words and not of the tokens alone, or None)
+        The text is cut out by character offsets if `by_offsets`, else by `get_final_text` as in the
+        release. `problem` is None, or explains why the text was expanded to whole words.
         """
         if by_offsets:
             starts, ends = self.offsets
@@ -162,18 +148,13 @@ def get_final_text(tokens, words, basic_tokenizer):
     """Project the tokens of an answer onto the words that contain them, as the release does.
 
     The words may contain more than the answer: "Steve Smith's" for the tokens "steve smith". The
-    tokens are lower-cased and have no accents, so they cannot be searched for in the words. The
-    release tokenizes the words, searches there, and maps the position back by counting characters
-    that are not spaces. This fails where the tokenizer removes or adds characters, and then the
-    answer is all of the words. `answer_alignment=offsets` has no such case.
+    tokens are lower-cased and stripped of accents, so searching the words directly would fail. The
+    release tokenizes the words, searches the result, and maps the position back by counting
+    characters other than spaces. If the tokenizer removes or adds characters, this fails and the
+    answer is all of the words; `answer_alignment=offsets` does not have this problem.
 
-    Args:
-      tokens: The tokens of the answer as text, with word pieces joined.
-      words: The words of the context that contain the answer, as text.
-      basic_tokenizer: A `BasicTokenizer`.
-
-    Returns:
-      (text of the answer, why it is all of `words`, or None if the tokens were found)
+    Both arguments are texts; word pieces are joined. Returns (text, problem), where `problem` is
+    None, or explains why the text is all of `words`.
     """
     tokenized = " ".join(basic_tokenizer.tokenize(words))
     start = tokenized.find(tokens)
@@ -182,7 +163,7 @@ def get_final_text(tokens, words, basic_tokenizer):
     in_words, in_tokenized = _non_space_indexes(words), _non_space_indexes(tokenized)
     if len(in_words) != len(in_tokenized):
         return words, f"{tokenized!r} has a different number of characters"
-    # The n-th character that is not a space is the same one in both.
+    # The n-th character other than a space corresponds to the n-th one in the other text.
     rank = {index: n for n, index in enumerate(in_tokenized)}
     ends = [rank.get(start), rank.get(start + len(tokens) - 1)]
     if None in ends:

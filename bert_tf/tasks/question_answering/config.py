@@ -1,8 +1,8 @@
-"""The configuration of question answering: data, windows and decoding."""
+"""Configuration of question answering: data, windows and decoding."""
 
 import dataclasses
 
-from bert_tf.configs.data_files import TfdsOptions
+from bert_tf.configs.data_files import TfdsConfig
 from bert_tf.configs.options import option
 from bert_tf.configs.train import MAX_PROCESSES
 from bert_tf.errors import UserError
@@ -14,9 +14,15 @@ NUM_SPECIAL_TOKENS = 3
 
 
 @dataclasses.dataclass(frozen=True)
-class QuestionAnsweringConfig(TfdsOptions, TaskConfig):
-    """The configuration of question answering; that of its model is in `squad.json`."""
+class QuestionAnsweringConfig(TfdsConfig, TaskConfig):
+    """Configuration of question answering; the saved options go into `squad.json`."""
 
+    GROUPS = (
+        ("Sequences", "max_query_length answer_alignment"),
+        ("Answers", "n_best_size max_answer_length version_2_with_negative verbose_logging"),
+        ("Answers", "null_score_diff_threshold find_null_score_diff_threshold"),
+        ("Devices, speed and memory", "num_processes"),
+    )
     FILE = SPEC.side_file
     _NUM_TEXTS = 2
 
@@ -33,8 +39,8 @@ class QuestionAnsweringConfig(TfdsOptions, TaskConfig):
     )
     tfds_splits: tuple[str, ...] = option(
         (),
-        "Splits of that data set for training and prediction, such as train[:90%],train[90%:]; "
-        "train,validation if not given. (bert_tf)",
+        "Splits of tfds_name for training and prediction, such as train[:90%],train[90%:]; "
+        "train,validation by default. (bert_tf)",
         requires="tfds_name",
     )
     doc_stride: int = option(
@@ -45,56 +51,53 @@ class QuestionAnsweringConfig(TfdsOptions, TaskConfig):
     )
     answer_alignment: str = option(
         "release",
-        "How answers and tokens are matched: by words as in the release, or exactly, by "
-        "characters. (bert_tf)",
+        "How answers are mapped to tokens: through words, as in the release, or through exact "
+        "character offsets. (bert_tf)",
         choices=("release", "offsets"),
         saved=True,
     )
     n_best_size: int = option(
         20,
-        "Number of answers in nbest_predictions.json, and of starts and ends that are considered "
-        "in each window.",
+        "Answers per question in nbest_predictions.json; also the number of best starts and ends "
+        "considered in each window.",
         minimum=1,
         saved=True,
     )
-    max_answer_length: int = option(
-        30, "Maximum number of tokens of an answer.", minimum=1, saved=True
-    )
+    max_answer_length: int = option(30, "Maximum answer length in tokens.", minimum=1, saved=True)
     version_2_with_negative: bool = option(
         False, "Whether questions may have no answer, as in SQuAD 2.0.", saved=True
     )
     null_score_diff_threshold: float = option(
         0.0,
-        "The answer is empty where that scores more than this above the best answer.",
+        "Predict no answer if its score exceeds the score of the best answer by more than this.",
         saved=True,
     )
     find_null_score_diff_threshold: bool = option(
         False,
-        "Use the threshold with the best F1 on predict_file, which must have answers. (bert_tf)",
+        "Use the threshold with the best F1 on predict_file, which must contain answers. (bert_tf)",
     )
     verbose_logging: bool = option(
-        False, "Whether to log each candidate answer whose text is not found in its words."
+        False, "Whether to log each candidate answer that could not be aligned with its words."
     )
     num_processes: int = option(
         0,
-        "Processes that make the features; 0 for one per core if there are many. (bert_tf)",
+        "Processes that create the features; 0 for one per core on large files. (bert_tf)",
         minimum=0,
         maximum=MAX_PROCESSES,
     )
 
     @property
     def by_offsets(self):
-        """Whether answers are aligned by character offsets."""
         return self.answer_alignment == "offsets"
 
     @property
     def window_options(self):
-        """The options that the windows depend on, a dict."""
+        """Dict of the options that determine the windows."""
         names = ("max_seq_length", "doc_stride", "max_query_length", "answer_alignment")
         return {name: getattr(self, name) for name in names}
 
     def check_lengths(self):
-        """Return self; raise UserError if the longest question leaves no space for a window."""
+        """Return self; raise UserError if the longest question leaves no space for context."""
         if self.max_seq_length <= self.max_query_length + NUM_SPECIAL_TOKENS:
             raise UserError(
                 f"`max_seq_length={self.max_seq_length}` must be greater than "
@@ -107,8 +110,8 @@ class QuestionAnsweringConfig(TfdsOptions, TaskConfig):
             return
         if not self.version_2_with_negative:
             raise UserError(
-                "`find_null_score_diff_threshold` requires `version_2_with_negative`: without it "
-                "there is always an answer"
+                "`find_null_score_diff_threshold` requires `version_2_with_negative`; without it, "
+                "every question has an answer"
             )
         if not (config.do_predict or config.do_eval):
             raise UserError("`find_null_score_diff_threshold` requires `do_predict` or `do_eval`")
@@ -119,7 +122,8 @@ class QuestionAnsweringConfig(TfdsOptions, TaskConfig):
         config.check_lengths()
         if options.get("doc_stride") is not None:
             return config
-        # Windows of short sequences must overlap too, or answers between them are lost.
+        # The default stride may exceed the window of a short sequence: windows must overlap, or
+        # answers between them are lost.
         num_tokens = config.max_seq_length - config.max_query_length - NUM_SPECIAL_TOKENS
         doc_stride = min(config.doc_stride, max(1, num_tokens // 2))
         return dataclasses.replace(config, doc_stride=doc_stride)

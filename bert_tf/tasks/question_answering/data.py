@@ -1,4 +1,4 @@
-"""The data of a question answering run: from options to questions, features and result files."""
+"""Data of a question answering run: questions, features and result files."""
 
 import contextlib
 import dataclasses
@@ -31,15 +31,13 @@ PREDICTIONS, N_BEST, NULL_ODDS = "predictions.json", "nbest_predictions.json", "
 
 
 class QuestionAnsweringData(TaskData):
-    """The questions of each split, and what a run does with them.
-
-    The questions to evaluate and to predict are the same split, "dev".
+    """Questions of the splits "train" and "dev"; "dev" serves for both evaluation and prediction.
 
     Attributes:
       examples: dict from split to its source of questions.
-      summaries: dict from split to the result of `reading.validate_and_count`.
+      summaries: dict from split to its `reading.DatasetSummary`.
       config: the `QuestionAnsweringConfig`.
-      extractor: the `AnswerExtractor` of the "dev" split, None if it was not read.
+      extractor: the `AnswerExtractor` of the "dev" split, or None.
     """
 
     unit = "questions"
@@ -60,7 +58,7 @@ class QuestionAnsweringData(TaskData):
         self._mask_padding = not config.train.pad_to_max_length
         if self._mask_padding and config.do_train:
             console.info(
-                "positions of padding are no part of the loss; in the release they are, which "
+                "the loss ignores padding positions; the release includes them, which "
                 "`pad_to_max_length` reproduces"
             )
         return config.train
@@ -83,10 +81,7 @@ class QuestionAnsweringData(TaskData):
         return QuestionAnsweringTask(self.config, dtype, self.extractor, self._mask_padding)
 
     def evaluate_and_predict(self, run):
-        """Write predictions.json and the files next to it, and eval_results.txt.
-
-        Both come from one pass over the questions.
-        """
+        """Write predictions.json with its companion files, and eval_results.txt, in one pass."""
         do_eval, do_predict = run.config.do_eval, run.config.do_predict
         if not (do_eval or do_predict):
             return {}
@@ -107,7 +102,7 @@ class QuestionAnsweringData(TaskData):
 
         def write():
             if threshold is not None:
-                # With the model, for later predictions and for an export.
+                # Saved with the model for later predictions and exports.
                 config = dataclasses.replace(self.config, null_score_diff_threshold=threshold)
                 for folder in {run.folder, run.weights_folder}:
                     config.save(folder)
@@ -139,18 +134,18 @@ def read(options, model, parts, stored=None):
 
 
 def make_model(config, dtype=None):
-    """Make the `BertSpanLabeler` of a `QuestionAnsweringConfig`."""
     return BertSpanLabeler(config.bert_config, dtype=dtype)
 
 
 def _make_source(options, split):
-    """Return the `JsonSource` or `TfdsQuestions` of "train" or "dev"."""
     argument = "train_file" if split == "train" else "predict_file"
     options.check_source((argument,))
     if options.tfds_name:
         splits = options.tfds_splits or (None, None)
         if len(splits) != 2:
-            raise UserError("`tfds_splits`: two splits were expected, for training and prediction")
+            raise UserError(
+                f"`tfds_splits`: expected two splits (training and prediction), found {len(splits)}"
+            )
         part = "train" if split == "train" else "predict"
         return TfdsQuestions(
             options.tfds_name, part, options.tfds_data_dir, splits[part == "predict"]
@@ -162,23 +157,19 @@ def _make_source(options, split):
 
 
 class PredictionWriter:
-    """Collects the predictions for all questions, and writes their files.
+    """Collects the predictions for all questions and writes their files.
 
-    The candidates are written as they come. Answers and odds are short and kept until the threshold
-    is known.
+    Candidates are written immediately. Answers and odds stay in memory until the threshold is
+    known.
     """
 
     def __init__(self, config):
-        """Make a writer for a resolved `QuestionAnsweringConfig`."""
         self._config = config
         self._predictions, self._answers, self._paths = {}, {}, {}
 
     @contextlib.contextmanager
     def writing(self, output_dir):
-        """Write the files within this context; all appear together at its end.
-
-        `collect` writes the candidates, and `write` the rest.
-        """
+        """Open the files for `collect` and `write`; all appear at the end of the context."""
         names = [N_BEST, PREDICTIONS]
         if self._config.version_2_with_negative:
             names.append(NULL_ODDS)
@@ -189,26 +180,25 @@ class PredictionWriter:
         console.info("wrote the answers to %d questions to %s", len(self._predictions), output_dir)
 
     def collect(self, predictions):
-        """Collect all predictions: pairs as `AnswerExtractor.answers` yields them."""
+        """Collect the pairs that `AnswerExtractor.answers` yields."""
         path = self._paths.get(N_BEST)
         with _writing_json(path) if path else contextlib.nullcontext() as write:
             for question, prediction in predictions:
                 if write:
                     write(question.id, prediction.n_best())
-                # Without the candidates.
+                # Only the best candidate is needed from here on.
                 short = prediction._replace(candidates=prediction.candidates[:1])
                 self._predictions[question.id] = short
                 self._answers[question.id] = question.answers or ()
 
     def texts(self, threshold=None):
-        """Return a dict from question ids to answers; see `QuestionPrediction.answer`."""
+        """Return a dict from question id to answer; see `QuestionPrediction.answer`."""
         return {
             name: prediction.answer(self._config, threshold)
             for name, prediction in self._predictions.items()
         }
 
     def score(self, threshold=None):
-        """Return a `Scorer` of all answers; see `texts`."""
         scorer = Scorer(self._config.version_2_with_negative)
         for name, text in self.texts(threshold).items():
             prediction = self._predictions[name]
@@ -216,22 +206,22 @@ class PredictionWriter:
         return scorer
 
     def best_threshold(self):
-        """Return the threshold with the best F1, the `best_f1_thresh` of the scores; log it."""
+        """Log and return the threshold with the best F1 (`best_f1_thresh`)."""
         score, threshold = self.score().best_threshold("f1")
         console.info(
-            "best null_score_diff_threshold of this set: %r, with an F1 of %.2f", threshold, score
+            "best null_score_diff_threshold on this data: %r, with an F1 of %.2f", threshold, score
         )
         achieved = self.score(threshold).results()["f1"]
         if achieved < score - 1e-6:
             console.warning(
-                "the F1 with this threshold is %.2f: the official definition gives 0 where it is "
-                "best to answer no question, and counts questions with equal odds one at a time",
+                "this threshold only achieves an F1 of %.2f: the official script adds questions "
+                "with equal odds one at a time, and returns 0 if it is best to answer no question",
                 achieved,
             )
         return threshold
 
     def write(self, threshold=None):
-        """Write the answers, and with SQuAD 2.0 the odds; within `writing`."""
+        """Write the answers, and for SQuAD 2.0 the null odds, in the context of `writing`."""
         with _writing_json(self._paths[PREDICTIONS]) as write:
             for name, text in self.texts(threshold).items():
                 write(name, text)
@@ -243,7 +233,7 @@ class PredictionWriter:
 
 @contextlib.contextmanager
 def _writing_json(path):
-    """Yield a function that writes an entry of a JSON object, indented as in the release."""
+    """Yield a function that adds an entry to a JSON object, indented as in the release."""
     with tf.io.gfile.GFile(path, "w") as writer:
         before = "{\n"
 

@@ -1,7 +1,7 @@
-"""Decoding: from the logits of windows to the answers of questions.
+"""Decoding: from the logits of windows to answers.
 
-A model returns the best start and end positions of each window rather than all logits; they are
-enough to find the `n_best_size` best answers.
+A model returns only the `n_best_size` best start and end positions of each window, all that the
+release considers.
 """
 
 import math
@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from bert_tf import console
 
-# The release's null odds for a question that has no candidate answer to compare with.
+# The release's null odds for a question without candidates.
 MAX_NULL_ODDS = 1_000_000.0
 
-# The release's answer to a question without any candidate.
+# The release's answer to a question without candidates.
 EMPTY = "empty"
 
 
@@ -31,9 +31,9 @@ class WindowLogits(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """A candidate answer: a span of positions in the sequence of a window, given by its index.
+    """A candidate answer: a span of positions in window number `window`.
 
-    The window is None and the text "" for "no answer", which is not a span.
+    For "no answer", `window` is None and `text` is "".
     """
 
     window: int | None
@@ -45,15 +45,16 @@ class Candidate(NamedTuple):
 
     @property
     def score(self):
-        """The sum of the logits."""
         return self.start_logit + self.end_logit
 
 
 class QuestionPrediction(NamedTuple):
-    """The list of `Candidate` for a question, best first, and what follows from it.
+    """The prediction for a question.
 
-    `best` is the best text that is not empty, None if there is none. `null_odds` is the score of
-    "no answer" minus the score of `best`.
+    Attributes:
+      candidates: list of `Candidate`, best first.
+      best: the best non-empty text, or None.
+      null_odds: the score of "no answer" minus the score of `best`.
     """
 
     candidates: list
@@ -63,7 +64,7 @@ class QuestionPrediction(NamedTuple):
     def answer(self, config, threshold=None):
         """Return the text of the answer, "" for "no answer".
 
-        The threshold replaces the `null_score_diff_threshold` of the config if given.
+        `threshold` defaults to the config's `null_score_diff_threshold`.
         """
         if not config.version_2_with_negative:
             return self.candidates[0].text
@@ -72,7 +73,7 @@ class QuestionPrediction(NamedTuple):
         return "" if self.best is None or self.null_odds > threshold else self.best
 
     def n_best(self):
-        """Return the entry of `nbest_predictions.json`, a list of dicts."""
+        """Return the question's entry in `nbest_predictions.json`, a list of dicts."""
         probabilities = softmax([candidate.score for candidate in self.candidates])
         return [
             {
@@ -92,22 +93,18 @@ class AnswerDecoder:
     >>> decoder.decode(windows, logits).answer(config)
 
     Attributes:
-      num_unaligned: Number of candidates whose tokens could not be aligned with their words.
+      num_unaligned: Number of candidates that could not be aligned with their words.
     """
 
     def __init__(self, config):
-        """Create a decoder for a resolved `QuestionAnsweringConfig`.
-
-        With `verbose_logging` it logs each candidate that could not be aligned.
-        """
+        """Create a decoder; with `config.verbose_logging` it logs each unaligned candidate."""
         self.config, self.num_unaligned = config, 0
 
     def log_unaligned(self):
-        """Log how many candidates could not be aligned, if any."""
         if self.num_unaligned:
             console.info(
                 "%d candidates could not be aligned and were expanded to whole words; "
-                "`answer_alignment=offsets` finds their exact text",
+                "`answer_alignment=offsets` gives the exact text",
                 self.num_unaligned,
             )
 
@@ -128,7 +125,7 @@ class AnswerDecoder:
         null_score = MAX_NULL_ODDS
         if is_version_2:
             for row in logits:
-                # As in the release, the window with the lowest score of "no answer" counts.
+                # As in the release, the window with the lowest score for "no answer" counts.
                 if row.null_start + row.null_end < null_score:
                     null = Candidate(None, 0, 0, row.null_start, row.null_end)
                     null_score = null.score
@@ -142,12 +139,12 @@ class AnswerDecoder:
         best = next((candidate for candidate in candidates if candidate.text), None)
         null_odds = MAX_NULL_ODDS
         if best is not None:
-            # In the order of the release, which decides the rounding.
+            # Same order of operations as the release, for the same rounding.
             null_odds = null_score - best.start_logit - best.end_logit
         return QuestionPrediction(candidates, best and best.text, null_odds)
 
     def _spans(self, index, window, row):
-        """Yield the valid spans of a window, without their texts."""
+        """Yield the valid spans of a window as a `Candidate` without text."""
         ends = [
             (end, logit)
             for end, logit in zip(row.ends, row.end_logits, strict=True)
@@ -161,7 +158,7 @@ class AnswerDecoder:
                     yield Candidate(index, start, end, start_logit, end_logit)
 
     def _distinct(self, spans, windows):
-        """Return the best spans with their texts, the first of those with the same text."""
+        """Return the best spans with their texts; of equal texts, only the first."""
         candidates, seen = [], set()
         for span in spans:
             if len(candidates) >= self.config.n_best_size:
@@ -176,7 +173,6 @@ class AnswerDecoder:
         return candidates
 
     def span_text(self, window, start_position, end_position):
-        """Return the text between two positions of a window."""
         context = window.context
         text, problem = context.token_text(
             window.token_at(start_position), window.token_at(end_position), self.config.by_offsets
@@ -191,7 +187,7 @@ class AnswerDecoder:
 
 
 def softmax(scores):
-    """Return the probabilities of a list of scores, summed in its order as in the release."""
+    """Return the probabilities of a list of scores, summed in list order as in the release."""
     top = max(scores)
     exponentials = [math.exp(score - top) for score in scores]
     total = sum(exponentials)

@@ -1,8 +1,8 @@
-"""Features of questions and contexts: windows of tokens, and the record files that hold them.
+"""Converting questions and contexts to windows of tokens, and windows to records.
 
-A context that does not fit into a sequence together with its question is split into overlapping
-windows, as in the release. A token that is in several windows has its "maximum context" in one of
-them, and only there may an answer start. This avoids duplicate answers.
+A context that does not fit into a sequence with its question is split into overlapping windows, as
+in the release. A token may be in several windows. An answer may start at it only in the window that
+has the most context around it (its "maximum context"), so that no answer is found twice.
 """
 
 import itertools
@@ -25,8 +25,7 @@ FIRST_UNIQUE_ID = 1_000_000_000
 # Bump when the same data give different features.
 _VERSION = 1
 
-# Characters that a process converts at a time, and the number of questions from which several
-# processes are faster than one.
+# Characters per chunk of work, and the number of questions at which more processes pay off.
 _CHUNK = 100_000
 _MIN_QUESTIONS_FOR_PROCESSES = 5_000
 
@@ -34,10 +33,10 @@ _MIN_QUESTIONS_FOR_PROCESSES = 5_000
 class Window(NamedTuple):
     """A question and one window of its context, `InputFeatures` in the release.
 
-    `query` has the token ids of the question, truncated. The window is number `index` of `windows`
-    and has `length` tokens of the context, starting with token `first`. In training
-    `start_position` and `end_position` are the first and last position of the answer in the
-    sequence, 0 if the window does not contain the whole answer; otherwise they are None.
+    `query` has the token ids of the truncated question. The window has the number `index` in
+    `windows`, and contains `length` context tokens from number `first`. In training,
+    `start_position` and `end_position` locate the answer in the sequence; they are 0 unless the
+    window contains all of it. Otherwise they are None.
     """
 
     context: Context
@@ -52,11 +51,10 @@ class Window(NamedTuple):
 
     @property
     def offset(self):
-        """The position in the sequence of the window's first token."""
         return len(self.query) + 2
 
     def token_at(self, position):
-        """Return the token of the context at a position of the sequence, None if there is none."""
+        """Return the index of the context token at a position of the sequence, or None."""
         token = position - self.offset
         return self.first + token if 0 <= token < self.length else None
 
@@ -66,7 +64,7 @@ class Window(NamedTuple):
 
 
 class FeatureConverter:
-    """Converts the questions about a paragraph to windows.
+    """Converts the questions about a paragraph to windows, in training with answer positions.
 
     >>> converter = FeatureConverter(tokenizer, config, is_training=True)
     >>> for question, windows, is_truncated in converter(paragraph):
@@ -74,15 +72,15 @@ class FeatureConverter:
     """
 
     def __init__(self, tokenizer, config, is_training):
-        """Create a converter; `is_training` says whether to locate the answers."""
         self._tokenizer, self._config = tokenizer, config
         self._is_training = is_training
         self._word_ids = WordIds(tokenizer)
 
     def __call__(self, paragraph):
-        """Yield (question, list of `Window`, whether it was truncated) of a `reading.Paragraph`.
+        """Yield (question, windows, whether it was truncated) for the questions of a paragraph.
 
-        The list is empty if the context has no tokens, or if in training the answer is not in it.
+        The list of windows is empty if the context has no tokens or, in training, if it does not
+        contain the answer.
         """
         context = Context(paragraph.context, self._tokenizer, self._word_ids)
         max_query_length = self._config.max_query_length
@@ -103,7 +101,7 @@ class FeatureConverter:
         is_impossible = is_training and question.is_impossible
         for index, (first, length) in enumerate(windows.spans):
             start = end = 0 if is_training else None
-            # A window with a part of the answer is labelled as one without an answer.
+            # A window with only a part of the answer is labelled as having no answer.
             if answer and first <= answer[0] and answer[1] < first + length:
                 shift = len(query) + 2 - first
                 start, end = answer[0] + shift, answer[1] + shift
@@ -111,16 +109,10 @@ class FeatureConverter:
 
 
 def window_cache(path, source, summary, tokenizer, config, is_training, num_processes=0):
-    """Return the `FeatureCache` of the windows of a source of questions.
+    """Return the `FeatureCache` for the windows of a source of questions.
 
-    Args:
-      path: The TFRecord file.
-      source: A `reading.JsonSource` or `reading.TfdsQuestions`.
-      summary: The `reading.DatasetSummary` of the source.
-      tokenizer: A `FullTokenizer`.
-      config: A resolved `QuestionAnsweringConfig`.
-      is_training: Whether to write the positions of the answers too.
-      num_processes: Number of processes; 0 for one per core if there are many questions.
+    `summary` is the `reading.DatasetSummary` of the source. See `write_windows` for the other
+    arguments.
     """
     schema = records.SQUAD_TRAINING if is_training else records.SQUAD
     fingerprint = {
@@ -132,7 +124,7 @@ def window_cache(path, source, summary, tokenizer, config, is_training, num_proc
         "version": _VERSION,
     }
     if not is_training:
-        del fingerprint["answer_alignment"]  # It changes the decoding but not the windows.
+        del fingerprint["answer_alignment"]  # affects the decoding, but not the windows
     arguments = (source, tokenizer, config, is_training, num_processes, summary.questions)
     return FeatureCache(path, fingerprint, lambda: write_windows(path, *arguments))
 
@@ -142,8 +134,19 @@ def write_windows(
 ):
     """Write the windows of all questions to a TFRecord file, in the order of the source.
 
-    The file appears complete or not at all. The arguments are those of `window_cache`, and the
-    number of questions if known. Returns a dict with the number of `windows`, which must not be 0.
+    The file appears complete or not at all.
+
+    Args:
+      path: The file.
+      source: A `reading.JsonSource` or `reading.TfdsQuestions`.
+      tokenizer: A `FullTokenizer`.
+      config: A `QuestionAnsweringConfig`.
+      is_training: Whether to write answer positions.
+      num_processes: 0 for one per core if there are many questions.
+      num_questions: For the progress display.
+
+    Returns:
+      {"windows": number of windows}, greater than 0.
     """
     if not num_processes:
         is_large = (num_questions or 0) >= _MIN_QUESTIONS_FOR_PROCESSES
@@ -154,7 +157,7 @@ def write_windows(
     truncated, count = BadRows(skip=True), 0
     with tfrecord.writing([path]) as write:
         for serialized, questions, truncated_questions in results:
-            # `unique_ids` is the last feature of a record, and all ids have the same length.
+            # Patch `unique_ids` in place: it is the last feature, and all ids have the same size.
             ids = map(tfrecord.varint, range(FIRST_UNIQUE_ID + count, FIRST_UNIQUE_ID + (1 << 29)))
             write([x[: -len(i)] + i for x, i in zip(serialized, ids, strict=False)])
             count += len(serialized)
@@ -170,7 +173,6 @@ def write_windows(
 
 
 def _chunks(paragraphs):
-    """Yield lists of paragraphs with about the same number of characters each."""
     chunk, count = [], 0
     for paragraph in paragraphs:
         chunk.append(paragraph)
@@ -191,9 +193,9 @@ class _ChunkConverter:
         self._converter = FeatureConverter(tokenizer, config, is_training)
 
     def __call__(self, paragraphs):
-        """Return (records, number of questions, places of truncated ones).
+        """Return (records, number of questions, locations of truncated questions).
 
-        All records have the first unique id.
+        Every record has the unique id `FIRST_UNIQUE_ID`, to be replaced.
         """
         all_windows, count, truncated = [], 0, []
         for question, windows, is_truncated in itertools.chain.from_iterable(

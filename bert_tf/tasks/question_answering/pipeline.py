@@ -1,4 +1,4 @@
-"""Fine-tune and apply a question answering model: questions and contexts in, answers out."""
+"""Fine-tuning and prediction for extractive question answering, on strings."""
 
 import os
 from collections.abc import Mapping
@@ -28,12 +28,12 @@ from bert_tf.tokenization.special_tokens import CLS, SEP
 
 _ARGUMENTS = ("questions", "contexts", "answers")
 
-# Names of the columns of a table.
+# The table columns that each argument accepts.
 _TABLE = {"questions": ("question",), "contexts": ("context",), "answers": ("answers", "answer")}
 
 
 class QuestionAnswering(TaskPipeline):
-    """Answers questions with a part of a context: fine-tuning and prediction on strings.
+    """Extractive question answering: answers are spans of a context.
 
     >>> qa = bert_tf.QuestionAnswering.from_preset("uncased_L-4_H-256_A-4")
     >>> context = "The inn was built in 1821 by a miller."
@@ -41,11 +41,10 @@ class QuestionAnswering(TaskPipeline):
     >>> sorted(qa.predict("Who built it?", context))
     ['answer', 'end', 'score', 'start']
 
-    `model` is a Keras model, a `BertSpanLabeler` on token ids. To train on several devices, create
-    the pipeline in the scope of a strategy.
+    To train on several devices, create the pipeline in the scope of a strategy.
 
     Attributes:
-      model: the `BertSpanLabeler`.
+      model: the `BertSpanLabeler`, a Keras model on token ids.
       config: its `tasks.QuestionAnsweringConfig`.
       tokenizer: the `BertTokenizer`.
     """
@@ -67,26 +66,25 @@ class QuestionAnswering(TaskPipeline):
     ) -> "QuestionAnswering":
         """Create the pipeline from a pre-trained or a fine-tuned model.
 
-        The settings of a model that `run_squad.py` or `save_to_preset` saved are read from its
-        files; the head of any other model may be new.
+        The settings that `run_squad.py` or `save_to_preset` saved with the model are the defaults.
+        If the model has no head for question answering, a new one is initialised.
 
         Args:
           preset: a folder or checkpoint of the release or of a training run; a Hugging Face folder;
-            or the name of a published model (`checkpoints.MODELS`) or "hf://OWNER/NAME", downloaded
-            if it is not in the cache.
+            or a published model, by name (`checkpoints.MODELS`) or as "hf://OWNER/NAME", which is
+            downloaded unless it is in the cache.
           version_2_with_negative: whether a question may have no answer, as in SQuAD 2.0; None for
-            the setting in the files of the model, else False.
-          max_seq_length: longest sequence in tokens; longer contexts are read in overlapping
-            windows. None for that in the files of the model, else 384.
-          do_lower_case: whether the model is uncased; None for the casing in the files of the
-            model.
+            the saved setting, else False.
+          max_seq_length: longest sequence in tokens; longer contexts are split into overlapping
+            windows. None for the saved setting, else 384.
+          do_lower_case: whether the model is uncased; None for the saved setting.
           dtype: a Keras dtype policy such as "mixed_bfloat16".
-          load_weights: whether to load the weights; if False they are random.
+          load_weights: whether to load the weights; if False, they are random.
           **options: other attributes of `tasks.QuestionAnsweringConfig`, such as `doc_stride`,
             `max_query_length`, `max_answer_length` and `n_best_size`.
 
         Raises:
-          UserError: if there is no such model, or an argument does not fit it.
+          UserError: if the model does not exist, or an argument is not valid for it.
         """
         known = QuestionAnsweringConfig.saved_options()
         if unknown := [name for name in options if name not in known]:
@@ -118,25 +116,25 @@ class QuestionAnswering(TaskPipeline):
         shuffle: bool = True,
         **options: Any,
     ) -> keras.callbacks.History:
-        """Train the model, with `keras.Model.fit`.
+        """Train the model with `keras.Model.fit`.
 
-        The optimizer is that of the release, with 10 % warm-up and linear decay over the steps of
-        this call, unless `compile` was called with another one. A question whose answer is not in
-        its context is skipped, and a warning reports their number.
+        The default optimizer is the release's, with 10 % warm-up and linear decay over the steps of
+        this call; use `compile` for a different one. Questions whose answer is not in the context
+        are skipped, with a warning that reports their number.
 
         Args:
           questions: list of str.
           contexts: list of str, the context of each question.
-          answers: list with an answer for each question: a str, of which the first occurrence in
-            the context counts; (text, start), where start is the offset of its first character; a
-            dict with "text" and "answer_start" as in SQuAD; or None for no answer.
+          answers: list with one answer per question: a str, located by its first occurrence in the
+            context; (text, start), where start is the offset of its first character; a dict with
+            "text" and "answer_start" as in SQuAD; or None for no answer.
           validation_data: (questions, contexts, answers).
-          validation_split: share of the questions, from the end, to validate on instead.
+          validation_split: fraction of the questions, taken from the end, to validate on instead.
           epochs: number of passes over the questions.
-          batch_size: number of windows in a step, over all devices.
+          batch_size: number of windows per step, over all devices.
           learning_rate: the peak rate, by default 5e-5.
           callbacks: list of Keras callbacks.
-          shuffle: whether to shuffle the windows, anew for each epoch.
+          shuffle: whether to reshuffle the windows in each epoch.
           **options: further arguments of `keras.Model.fit`, such as `verbose`.
 
         Returns:
@@ -168,7 +166,7 @@ class QuestionAnswering(TaskPipeline):
         batch_size: int = BATCH_SIZE,
         **options: Any,
     ) -> dict[str, float]:
-        """Return the loss and the accuracies of start and end of all windows, by name."""
+        """Return a dict with the loss and the accuracies of start and end over all windows."""
         dataset = self._dataset((questions, contexts, answers), _ARGUMENTS, batch_size)
         return self._evaluate(dataset, options)
 
@@ -178,14 +176,17 @@ class QuestionAnswering(TaskPipeline):
 
         Args:
           questions: a str, or a list of str.
-          contexts: the context of all questions as a str, or a list with that of each.
-          batch_size: number of questions whose contexts are read at a time.
+          contexts: a str for all questions, or a list with one context per question.
+          batch_size: number of questions per batch.
 
         Returns:
-          For each question a dict, or only the dict if `questions` is a str: "answer", "" for no
-          answer; "start" and "end", the offsets of its first character and after its last one in
-          the context, -1 for no answer; "score", its probability among the best answers; and with
-          `version_2_with_negative` also "null_odds", the score of no answer minus that of the best.
+          A list of dicts, or one dict if `questions` is a str:
+            "answer": the text, "" for no answer;
+            "start" and "end": its character offsets in the context (end exclusive), -1 for no
+              answer;
+            "score": its probability among the best answers;
+            "null_odds": with `version_2_with_negative`, the score of "no answer" minus the score of
+              the best answer.
 
         Raises:
           UserError: if an argument is not valid.
@@ -214,7 +215,7 @@ class QuestionAnswering(TaskPipeline):
         }
 
     def _dataset(self, columns, arguments, batch_size, shuffle=False):
-        """Return a dataset of batches of inputs and positions, of all windows."""
+        """Return a dataset of batches of inputs and positions for all windows."""
         cls_id, sep_id = self.tokenizer.vocab[CLS], self.tokenizer.vocab[SEP]
         ids, segment_ids, positions = [], [], []
         for window in self._windows(columns, arguments):
@@ -224,7 +225,7 @@ class QuestionAnswering(TaskPipeline):
             segment_ids.append([0] * len(query) + [1] * (len(tokens) + 1))
             positions.append((window.start_position, window.end_position))
         if not ids:
-            raise UserError(f"`{arguments[2]}`: no answer is in its context")
+            raise UserError(f"`{arguments[2]}`: none of the answers is in its context")
 
         def encode(ids, segment_ids, positions):
             inputs = {"input_ids": ids, "input_mask": tf.ones_like(ids), "segment_ids": segment_ids}
@@ -235,7 +236,7 @@ class QuestionAnswering(TaskPipeline):
         return self._batches(rows, encode, batch_size, shuffle)
 
     def _windows(self, columns, arguments):
-        """Yield each `Window` of all questions, as run_squad.py trains on them."""
+        """Yield the training `Window`s of all questions, as in run_squad.py."""
         questions, contexts = (
             check_texts(column, argument)
             for column, argument in zip(columns[:2], arguments[:2], strict=True)
@@ -251,12 +252,13 @@ class QuestionAnswering(TaskPipeline):
         rows = zip(questions, contexts, answers, strict=True)
         for i, (text, context, answer) in enumerate(rows):
             where = f"`{arguments[2]}`: item {i}"
-            found = _read_answer(answer, context, where)
-            if not found and not self.config.version_2_with_negative:
+            parsed = _read_answer(answer, context, where)
+            if not parsed and not self.config.version_2_with_negative:
                 raise UserError(
-                    f"{where} is no answer; create the pipeline with `version_2_with_negative=True`"
+                    f"{where} is empty; create the pipeline with `version_2_with_negative=True` to "
+                    "allow questions without an answer"
                 )
-            question = Question(where, str(i), text, found, not found)
+            question = Question(where, str(i), text, parsed, not parsed)
             ((_, windows, _),) = converter(Paragraph(where, context, (question,)))
             if not windows:
                 skipped(f"{where} is {answer!r:.50}")
@@ -265,11 +267,7 @@ class QuestionAnswering(TaskPipeline):
 
 
 def _read_answer(answer, context, where):
-    """Return a tuple with the `Answer` that a user gave, an empty one for no answer.
-
-    Raises:
-      UserError: if it has another form; it names `where`.
-    """
+    """Convert an item of `answers` to a tuple with one `Answer`, or none for "no answer"."""
     text, start = answer, None
     if isinstance(answer, Mapping):
         text, start = answer.get("text"), answer.get("answer_start")
@@ -283,6 +281,6 @@ def _read_answer(answer, context, where):
         raise UserError(f"{where} is {answer!r:.50}, expected a text, (text, start) or None")
     if start is None:
         start = context.find(text)
-        # The length of the context is never the start of an answer.
+        # No answer starts at the end of the context, so the question is skipped.
         start = len(context) if start < 0 else start
     return (Answer(text, int(start)),)

@@ -1,4 +1,4 @@
-"""Questions about paragraphs, from files of SQuAD and from tensorflow-datasets."""
+"""Reading and validating questions from SQuAD files and tensorflow-datasets."""
 
 import gc
 import hashlib
@@ -16,16 +16,16 @@ from bert_tf.tasks.question_answering.alignment import Words
 
 
 class Answer(NamedTuple):
-    """The text of an answer and the character of the context where it starts."""
+    """The text of an answer and the offset of its first character in the context."""
 
     text: str
     start: int
 
 
 class Question(NamedTuple):
-    """A question; `answers` is a tuple of `Answer`, None if the data have no answers.
+    """A question; `answers` is a tuple of `Answer`, or None for unlabelled data.
 
-    `where` is its place in the data, for error messages.
+    `where` is its location in the data, for error messages.
     """
 
     where: str
@@ -36,7 +36,7 @@ class Question(NamedTuple):
 
 
 class Paragraph(NamedTuple):
-    """A context and the questions about it; `where` is its place, for error messages."""
+    """A context and the questions about it; `where` is its location, for error messages."""
 
     where: str
     context: str
@@ -44,30 +44,26 @@ class Paragraph(NamedTuple):
 
 
 class JsonSource:
-    """The questions of a file: SQuAD's JSON, or rows as the library datasets writes them.
+    """The questions of a file in SQuAD's JSON, or in the rows of Hugging Face datasets.
 
-    Rows are a table of JSON lines, JSON or Parquet with a question in each row, and the columns
-    `id`, `context`, `question`, and `answers` with the lists `text` and `answer_start`.
+    Rows are JSON lines, JSON or Parquet, with one question per row in the columns `id`, `context`,
+    `question`, and `answers` with the lists `text` and `answer_start`.
 
     >>> for paragraph in JsonSource("dev-v2.0.json", "predict_file").paragraphs():
     ...     print(paragraph.context, paragraph.questions)
     """
 
     def __init__(self, path, argument):
-        """Open a file; a UserError that names `argument` if there is none."""
+        """Check that the file exists; if not, raise a UserError that names `argument`."""
         self.name = files.require(path, argument)
 
     def paragraphs(self):
-        """Yield each `Paragraph`.
-
-        Raises:
-          UserError: If the file is not valid; names the place in it.
-        """
+        """Yield each `Paragraph`; raise a UserError with the location if the file is not valid."""
         articles = _read_articles(self.name)
         if isinstance(articles, tables.TableFormat):
             yield from _paragraphs_of_rows(self.name, articles)
             return
-        gc.freeze()  # traversing the articles in each collection takes a sixth of the time
+        gc.freeze()  # or the garbage collector spends a sixth of the time on the articles
         try:
             for i, article in enumerate(articles):
                 where = f"{self.name}: data[{i}]"
@@ -78,7 +74,7 @@ class JsonSource:
 
 
 def _read_articles(path):
-    """Return the list "data" of a JSON file, or the `TableFormat` of a file of rows."""
+    """Return the list "data" of a SQuAD file, or the `TableFormat` of a file of rows."""
     if tables.ENDINGS.get(tables.ending_of(path)) == "parquet":
         return tables.TableFormat("parquet")
     text = files.read_text(path)
@@ -104,7 +100,7 @@ def _is_row(values):
 
 
 def _paragraphs_of_rows(path, table_format):
-    """Yield a `Paragraph` for consecutive rows with the same context."""
+    """Yield a `Paragraph` for each run of consecutive rows with the same context."""
     rows = tables.read_rows(path, table_format)
     names = next(rows)[1]
 
@@ -155,7 +151,7 @@ def _paragraph(values, where):
 
 def _question(values, where):
     question_id = values.get("id") if isinstance(values, dict) else None
-    if type(question_id) is int:  # as programs other than SQuAD's write it
+    if type(question_id) is int:  # not in SQuAD, but some tools write it
         values = {**values, "id": str(question_id)}
     question_id = _get(values, "id", str, where)
     text = _get(values, "question", str, where)
@@ -173,10 +169,10 @@ def _question(values, where):
 
 
 def _answer_list(lists, where):
-    """Return the answers of the library datasets, a dict of two lists, as a list of dicts."""
+    """Convert the answers of Hugging Face datasets, a dict of two lists, to a list of dicts."""
     texts, starts = (_get(lists, name, list, where) for name in ("text", "answer_start"))
     if len(texts) != len(starts):
-        raise UserError(f"{where}: {len(texts)} of 'text', but {len(starts)} of 'answer_start'")
+        raise UserError(f"{where}: 'text' has {len(texts)} items, but 'answer_start' {len(starts)}")
     pairs = zip(texts, starts, strict=True)
     return [{"text": text, "answer_start": start} for text, start in pairs]
 
@@ -185,29 +181,26 @@ def _answer(values, where):
     return Answer(_get(values, "text", str, where), _get(values, "answer_start", int, where))
 
 
-# The names of the splits in tensorflow-datasets, and the features that they must have.
+# Default splits in tensorflow-datasets, and the features they must have.
 _TFDS_SPLITS = {"train": "train", "predict": "validation"}
 _TFDS_FEATURES = ("id", "context", "question", "answers")
 
 
 class TfdsQuestions:
-    """The questions of a split of tensorflow-datasets, with the methods of `JsonSource`.
+    """The questions of a split in tensorflow-datasets, with the methods of `JsonSource`.
 
-    The questions are in the order of the data set, in which the articles are shuffled. Consecutive
-    questions with the same context form a paragraph.
+    Questions keep the order of the data set, which is shuffled by article. Consecutive questions
+    with the same context form a paragraph.
     """
 
     def __init__(self, name, split, data_dir=None, tfds_split=None):
         """Load a data set and prepare it if necessary.
 
         Args:
-          name: The data set, "squad/v1.1", "squad/v2.0" or one with the same features.
+          name: "squad/v1.1", "squad/v2.0" or a data set with the same features.
           split: "train" or "predict".
-          data_dir: The folder of the data sets; None for the default of tensorflow-datasets.
-          tfds_split: The split of the data set ("train[:90%]"); None for "train" or "validation".
-
-        Raises:
-          UserError: If there is no such data set or it does not have the features of SQuAD.
+          data_dir: Folder of the data sets; None for the default of tensorflow-datasets.
+          tfds_split: Split of the data set ("train[:90%]"); None for "train" or "validation".
         """
         self._rows, self._split = TfdsRows(name, data_dir), tfds_split or _TFDS_SPLITS[split]
         self.name = f"{name}, {self._split}"
@@ -219,13 +212,12 @@ class TfdsQuestions:
             )
 
     def paragraphs(self):
-        """Yield each `Paragraph`; its `where` is that of its first question."""
+        """Yield each `Paragraph`; `where` is the location of its first question."""
         for context, pairs in itertools.groupby(self._pairs(), operator.itemgetter(0)):
             questions = tuple(question for _, question in pairs)
             yield Paragraph(questions[0].where, context, questions)
 
     def _pairs(self):
-        """Yield (context, `Question`) of each example."""
         for where, row in self._rows.read(self._split):
             try:
                 yield row["context"].decode("utf-8"), _tfds_question(row, where)
@@ -245,25 +237,25 @@ def _tfds_question(row, where):
 
 
 class DatasetSummary(NamedTuple):
-    """The number of usable questions, and a digest of all that determines the features."""
+    """The number of usable questions, and a digest of everything that affects the features."""
 
     questions: int
     digest: str
 
 
 def validate_and_count(source, purpose, version_2_with_negative=False, by_offsets=False):
-    """Validate all questions of a source, and return its `DatasetSummary`.
+    """Validate all questions of a source and return its `DatasetSummary`.
 
     Args:
       source: A `JsonSource` or `TfdsQuestions`.
-      purpose: "train", which requires an answer to each question; "eval", which compares
-        predictions with the answers; or "predict", which needs none.
+      purpose: "train" (one answer per question), "eval" (any number of answers) or "predict"
+        (answers are ignored).
       version_2_with_negative: Whether questions may have no answer.
-      by_offsets: Whether the text of an answer must be exactly at its offset; otherwise it must be
-        among the words there, as in the release.
+      by_offsets: Whether an answer must be exactly at its offset; otherwise the words there must
+        contain it, as in the release.
 
     Raises:
-      UserError: If a question is not valid; names its place.
+      UserError: If a question is not valid; names its location.
     """
     count, digest, ids = 0, hashlib.sha256(), set()
     misplaced, empty, negative = (BadRows(skip=True) for _ in range(3))
@@ -290,7 +282,7 @@ def validate_and_count(source, purpose, version_2_with_negative=False, by_offset
             count += 1
     misplaced.report("questions skipped because their answer is not in the context")
     empty.report("paragraphs without text")
-    negative.report("questions without an answer, answered without `version_2_with_negative`")
+    negative.report("unanswerable questions, which get an answer without `version_2_with_negative`")
     if not count:
         example = f"; {misplaced.first}" if misplaced.count else ""
         raise UserError(f"{source.name}: no usable questions{example}")
@@ -299,7 +291,7 @@ def validate_and_count(source, purpose, version_2_with_negative=False, by_offset
 
 
 def check_answers(question, purpose, version_2_with_negative):
-    """Raise UserError if a question lacks the answers for a purpose of `validate_and_count`."""
+    """Raise UserError if a question lacks the answers that `purpose` requires."""
     if purpose == "predict":
         return
     if purpose == "eval" and question.answers == () and not version_2_with_negative:

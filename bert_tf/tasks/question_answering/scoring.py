@@ -1,4 +1,4 @@
-"""Exact match and F1, as the official evaluation scripts of SQuAD 1.1 and 2.0 compute them."""
+"""Exact match and F1 as in the official evaluation scripts of SQuAD 1.1 and 2.0."""
 
 import re
 import string
@@ -10,7 +10,7 @@ _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def normalize_answer(text):
-    """Return a text in lower case, without punctuation, articles and extra whitespace."""
+    """Lower-case a text and remove punctuation, articles and extra whitespace."""
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_NO_PUNCTUATION)).split())
 
 
@@ -20,9 +20,9 @@ def exact_match(true, predicted):
 
 
 def f1(true, predicted, version_2_with_negative=False):
-    """Return the F1 of the words of two texts, from 0 to 1.
+    """Return the word-level F1 of two texts, from 0 to 1.
 
-    Two texts that are empty after normalization score 1 in SQuAD 2.0 and 0 in SQuAD 1.1.
+    If both texts are empty after normalization, it is 1 for SQuAD 2.0 and 0 for SQuAD 1.1.
     """
     true, predicted = normalize_answer(true).split(), normalize_answer(predicted).split()
     if version_2_with_negative and not (true and predicted):
@@ -35,7 +35,7 @@ def f1(true, predicted, version_2_with_negative=False):
 
 
 class _QuestionScores(NamedTuple):
-    """The scores of a question, for the given answer and for the best one that is not empty."""
+    """Scores of the given answer and of the best non-empty answer to a question."""
 
     has_answer: bool
     exact: float
@@ -62,10 +62,9 @@ class Scorer:
         """Add a question.
 
         Args:
-          answers: Its list of `reading.Answer`, empty if it has no answer.
+          answers: List of `reading.Answer`, empty if the question has no answer.
           given: The predicted text, "" for "no answer".
-          best: The best predicted text that is not empty, None if there is none. The thresholds
-            are computed from it.
+          best: The best non-empty prediction or None, for `best_threshold`.
           null_odds: The score of "no answer" minus the score of `best`.
         """
         texts = [answer.text for answer in answers]
@@ -89,8 +88,8 @@ class Scorer:
     def results(self):
         """Return the official metrics in percent.
 
-        For SQuAD 2.0 these include the metrics of the questions with and without an answer and the
-        best thresholds. If there are no questions of a kind, only their total is included.
+        SQuAD 2.0 adds the metrics of questions with and without an answer (HasAns, NoAns) and the
+        best thresholds. If there are no questions of a kind, only its total is included.
         """
         results = _means(self._rows)
         results["exact_match"] = results.pop("exact", 0.0)
@@ -103,12 +102,12 @@ class Scorer:
         return {name: results[name] for name in self.names() if name in results}
 
     def best_threshold(self, name="f1"):
-        """Find the threshold of the null odds with the best score, as the official script does.
+        """Find the null odds threshold with the best score, as the official script does.
 
-        Questions with null odds above the threshold are not answered. Of equal scores the lowest
-        threshold counts. In two cases no threshold achieves the score: questions with equal null
-        odds are added one at a time, in their order; and the threshold is 0 if it is best to answer
-        no question.
+        Questions with null odds above the threshold are not answered. If several thresholds score
+        the same, the lowest is returned. Applying the threshold may not achieve the score, because
+        the official script adds questions with equal odds one at a time, and returns 0 if it is
+        best to answer no question.
 
         Args:
           name: "exact" or "f1".

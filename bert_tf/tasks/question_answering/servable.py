@@ -1,7 +1,8 @@
-"""Servable of question answering: question and context in, both as text, the answer out.
+"""Servable for question answering on strings.
 
-Shapes: B questions, W windows of all contexts, R a selection of windows, S positions of a window, L
-the maximum answer length in tokens, K spans (`n_best_size`), T tokens of all contexts.
+Shapes: B questions, W windows of all contexts, R windows of a selection, S positions of a window,
+L tokens of the longest answer (`max_answer_length`), K spans (`n_best_size`), T tokens of all
+contexts.
 """
 
 import tensorflow as tf
@@ -20,15 +21,13 @@ _STRINGS = tf.TensorSpec((None,), tf.string)
 
 
 class QuestionAnsweringModule(tf.Module):
-    """Answers questions with the windows and the choice of spans of run_squad.py.
+    """Answers questions in the graph, with the same windows and span rules as run_squad.py.
 
-    The answer is the best span of all. run_squad.py considers only the `n_best_size` best starts
-    and ends of each window, as the release does, and can miss a span whose start or end is not
-    among them.
+    It scores all spans. run_squad.py, like the release, only combines the `n_best_size` best starts
+    and ends of each window, so it may miss the best span.
     """
 
     def __init__(self, call, config, buckets):
-        """Store the `PreparedModel.call` of a `BertSpanLabeler`, its config and `Buckets`."""
         super().__init__()
         self._call, self._buckets = call, buckets
         self.tokenizer = GraphTokenizer(config.vocab, **config.tokenizer_settings)
@@ -43,10 +42,13 @@ class QuestionAnsweringModule(tf.Module):
           contexts: string (B,), UTF-8, of any length.
 
         Returns:
-          Dict: `answer` string (B,), "" for no answer; `start` and `end` int32 (B,), the offsets of
-          its first character and after its last one in the context, -1 for no answer; `score`
-          float32 (B,), its probability among the `n_best_size` best spans; for SQuAD 2.0 also
-          `null_odds` float32 (B,), the score of "no answer" minus that of the best span.
+          Dict:
+            `answer`: string (B,), "" for no answer.
+            `start`, `end`: int32 (B,), its character offsets in the context (end exclusive), -1 for
+              no answer.
+            `score`: float32 (B,), its probability among the `n_best_size` best spans.
+            `null_odds`: float32 (B,), only for SQuAD 2.0, the score of "no answer" minus the score
+              of the best span.
         """
         ids, starts, ends = self.tokenizer.tokenize_with_offsets(contexts)
         max_query_length = self._config.max_query_length
@@ -79,10 +81,10 @@ class QuestionAnsweringModule(tf.Module):
         def offsets_of(offsets, tokens):
             return tf.gather(tf.concat([offsets.values, [0]], 0), tokens)
 
-        # Unicode normalization can reorder combining marks, so the last token may begin first.
+        # Unicode normalization can reorder combining marks, so the last token may start first.
         start = tf.minimum(offsets_of(starts, first), offsets_of(starts, last))
         end = tf.maximum(offsets_of(ends, first), offsets_of(ends, last))
-        # Without an answer these are offsets in a different context, perhaps after the end of this.
+        # Without an answer, the offsets belong to a different context and may exceed this one.
         begin = tf.where(is_answered, start, 0)
         length = tf.where(is_answered, end - start, 0)
         return {
@@ -97,8 +99,10 @@ class QuestionAnsweringModule(tf.Module):
         """Run the model on all `Windows` of the contexts; `questions` is a `Segment` (B,).
 
         Returns:
-          (scores (W, K) of the best spans, their first tokens among T (W, K), the number of tokens
-          after the first (W, K), scores of "no answer" (W,))
+          scores: (W, K), of the best spans.
+          first_tokens: (W, K), their first tokens as indices among T.
+          span_lengths: (W, K), the number of tokens after the first.
+          null: (W,), the scores of "no answer".
         """
         max_length, num_best = self._config.max_answer_length, self._config.n_best_size
 
@@ -113,7 +117,7 @@ class QuestionAnsweringModule(tf.Module):
             end = tf.where(may_end, end, _MIN_SCORE)
             end = tf.pad(end, [[0, 0], [0, max_length]], constant_values=_MIN_SCORE)
             size = tf.shape(start)[1]
-            # (R, S, L): the scores of all spans by first token and number of tokens after it.
+            # (R, S, L): the scores of all spans by start and number of tokens after it.
             spans = tf.stack([start + end[:, i : i + size] for i in range(max_length)], 2)
             spans = tf.maximum(spans, _MIN_SCORE)
             spans = tf.reshape(spans, (-1, size * max_length))
@@ -130,11 +134,12 @@ class QuestionAnsweringModule(tf.Module):
 
 
 def _pack_windows(questions, windows, rows, vocab, size):
-    """Return the model's inputs for the windows `rows`; `size` as in `packing_graph.pack`.
+    """Pack the windows `rows` into model inputs; `size` as in `packing_graph.pack`.
 
     Returns:
-      (dict of int32 (R, S), where an answer may start: bool (R, S), where it may end, the index
-      among T of each position's token: int32 (R, S))
+      inputs: dict of int32 (R, S).
+      may_start, may_end: bool (R, S), the positions where an answer may start or end.
+      token_indices: int32 (R, S), the index of each position's token among T.
     """
     question = questions.take(tf.gather(windows.texts, rows))
     context = windows.segment(rows)
@@ -153,11 +158,11 @@ def _top_spans(scores, counts, size):
       size: K.
 
     Returns:
-      A pair of scores (B, K) and indices among the W * K spans (B, K). Where a question has fewer
-      spans they are `_MIN_SCORE` and W * K.
+      A pair of scores (B, K) and indices among the W * K spans (B, K), padded with `_MIN_SCORE` and
+      W * K if a question has fewer spans.
     """
-    # One row of spans for each question would be as wide as that with the longest context, so all
-    # are sorted together: by score, then by question. `argsort` is stable.
+    # A dense row per question would be as wide as the longest context needs. Instead, all spans are
+    # sorted together: by score, then, stably, by question.
     num_spans = counts * size
     questions = row_indices(num_spans)
     scores = tf.reshape(scores, (-1,))
@@ -165,18 +170,14 @@ def _top_spans(scores, counts, size):
     order = tf.gather(order, tf.argsort(tf.gather(questions, order), stable=True))
     firsts = tf.cumsum(num_spans, exclusive=True)[:, None] + tf.range(size)
     is_span = tf.range(size) < num_spans[:, None]
-    # An entry after the last, so that the gather is never empty.
+    # A dummy entry, so that the gather is never from an empty tensor.
     indices = tf.gather(tf.concat([order, [0]], 0), tf.where(is_span, firsts, 0))
     indices = tf.where(is_span, indices, tf.size(scores))
     return tf.gather(tf.concat([scores, [_MIN_SCORE]], 0), indices), indices
 
 
 def question_answering_servable(model, config, options):
-    """Return a `BertSpanLabeler` as a `Servable`, given its `QuestionAnsweringConfig`.
-
-    Text inputs and outputs are those of `QuestionAnsweringModule`; the outputs for token ids are
-    `start_logits` and `end_logits`.
-    """
+    """Return the `Servable` for text (`QuestionAnsweringModule`) and ids (start and end logits)."""
     prepared = prepare_model(model, options, config.max_seq_length)
     module = QuestionAnsweringModule(prepared.call, config, prepared.buckets)
 
@@ -191,7 +192,7 @@ def question_answering_servable(model, config, options):
         serve_text=lambda inputs: module(inputs["question"], inputs["context"]),
         serve_ids=serve_ids,
         text_signature=string_specs("question", "context"),
-        # A pair has one separator more than a single text.
+        # A pair has one more separator than a single text, so drop a word.
         sample_text=lambda text: {"question": "", "context": text.partition(" ")[2]},
         module=module,
     )

@@ -1,4 +1,4 @@
-"""Finding the span of a context that answers a question (BERT paper, sections 4.2 and 4.3)."""
+"""Training a span labeler and matching its predictions with questions."""
 
 import numpy as np
 import tensorflow as tf
@@ -10,26 +10,24 @@ from bert_tf.tasks.question_answering.features import FIRST_UNIQUE_ID, FeatureCo
 from bert_tf.tasks.question_answering.scoring import Scorer
 from bert_tf.training.task import Task
 
-# The predictions that are the fields of `WindowLogits`, in their order.
+# Names of the predictions, in the order of the fields of `WindowLogits`.
 _WINDOW_LOGITS = ("start", "start_logits", "end", "end_logits", "null_start", "null_end")
 
 
 class QuestionAnsweringTask(Task):
-    """Trains a `BertSpanLabeler` on records of SQuAD; K is the number of best positions kept."""
+    """Trains a `BertSpanLabeler` on SQuAD records."""
 
     loss_names = ("span_loss",)
 
     def __init__(self, config, dtype=None, extractor=None, mask_padding=False):
-        """Make the model.
+        """Create the model.
 
         Args:
-          config: a `QuestionAnsweringConfig`; K is its `n_best_size`.
+          config: a `QuestionAnsweringConfig`.
           dtype: a Keras dtype policy.
-          extractor: the `AnswerExtractor` of the questions that `metrics` scores; None if it is not
-            called.
-          mask_padding: whether to leave the positions of padding out of the loss and out of the
-            best positions, so that neither depends on the length that a batch is padded to. False
-            as in the release.
+          extractor: the `AnswerExtractor` that `metrics` uses.
+          mask_padding: whether to exclude padding from the loss and from the best positions, so
+            that neither depends on the padded length of a batch. The release includes padding.
         """
         self._mask_padding, self.reads_padding = mask_padding, not mask_padding
         self.model = BertSpanLabeler(config.bert_config, dtype=dtype)
@@ -49,26 +47,29 @@ class QuestionAnsweringTask(Task):
         return {"span_loss": total / (2.0 * weights["examples"])}
 
     def predictions(self, outputs, batch):
-        """Return the K best positions and their logits (B, K), [CLS] logits (B,) and ids (B,)."""
+        """Return the K best positions and their logits (B, K), [CLS] logits (B,) and ids (B,).
+
+        K is `n_best_size`.
+        """
         values = {"unique_ids": batch["unique_ids"]}
         size = self._config.n_best_size
-        # Batches may have any length, also less than K; positions in the padding are never chosen.
+        # `top_k` needs at least K positions; a batch may have fewer.
         length = batch["input_ids"].shape[1]
         padding = [[0, 0], [0, size if length is None else max(size - length, 0)]]
         for side in ("start", "end"):
             logits = self._logits(outputs, batch, side)
             padded = tf.pad(logits, padding, constant_values=logits.dtype.min)
-            # Of equal logits the first position comes first, as in the release.
+            # Ties are ordered by position, as in the release.
             best, positions = tf.math.top_k(padded, size)
             values |= {side: positions, f"{side}_logits": best, f"null_{side}": logits[:, 0]}
         return values
 
     def _logits(self, outputs, batch, side):
-        """Return the logits (B, S) of "start" or "end"; those of masked padding are the lowest."""
+        """Return the "start" or "end" logits (B, S), very low at masked padding."""
         logits = outputs[f"{side}_logits"]
         if not self._mask_padding:
             return logits
-        # Half of the smallest number: the softmax subtracts the maximum.
+        # Half of the minimum, because the softmax subtracts the maximum and could overflow.
         return tf.where(batch["input_mask"] > 0, logits, 0.5 * logits.dtype.min)
 
     def metrics(self, predictions):
@@ -76,32 +77,27 @@ class QuestionAnsweringTask(Task):
         for question, prediction in self._extractor.answers([predictions]):
             answer = prediction.answer(self._config)
             scorer.add(question.answers or (), answer, prediction.best, prediction.null_odds)
-        # A metric that no question has is NaN, and never the best.
+        # A metric without questions is NaN, which never counts as the best.
         missing = dict.fromkeys(self.metric_names, float("nan"))
         return missing | {f"eval_{name}": value for name, value in scorer.results().items()}
 
 
 def metric_names(config):
-    """Return the names of the metrics of `QuestionAnsweringTask.metrics`."""
     names = Scorer(config.version_2_with_negative).names()
     return tuple(f"eval_{name}" for name in names)
 
 
 class AnswerExtractor:
-    """Matches the questions of a set with the predictions for their windows.
+    """Matches the questions of a source, such as a `reading.JsonSource`, with predictions.
 
-    It keeps nothing: texts are read and converted again, which takes a small part of the time that
-    the model needs for them.
+    Each call reads and converts the questions again, which is cheap compared with the model and
+    saves memory.
 
     Attributes:
-      decoder: the `AnswerDecoder` of the last `answers`.
+      decoder: the `AnswerDecoder` of the last call to `answers`.
     """
 
     def __init__(self, source, tokenizer, config):
-        """Create an extractor for a source of questions, such as a `reading.JsonSource`.
-
-        `config` is a resolved `QuestionAnsweringConfig`.
-        """
         self._source, self._tokenizer, self._config = source, tokenizer, config
         self.decoder = None
 
@@ -109,10 +105,10 @@ class AnswerExtractor:
         """Yield each (`reading.Question`, `QuestionPrediction`), in the order of the data.
 
         Args:
-          predictions: what `QuestionAnsweringTask` predicts of all windows in order, in batches.
+          predictions: batches of `QuestionAnsweringTask.predictions`, for all windows in order.
 
         Raises:
-          UserError: if the predictions are not those of these questions.
+          UserError: if the predictions do not match the questions.
         """
         self.decoder = AnswerDecoder(self._config)
         converter = FeatureConverter(self._tokenizer, self._config, is_training=False)
@@ -132,15 +128,15 @@ class AnswerExtractor:
 
     def _fail(self, unique_id, expected):
         raise UserError(
-            f"{self._source.name}: the windows are not those of its questions (expected the id "
+            f"{self._source.name}: the predictions do not match the questions (expected unique id "
             f"{expected}, found {unique_id}); the file may have changed"
         )
 
 
 def _rows(predictions):
-    """Yield (unique id, `WindowLogits`) of each window."""
+    """Yield (unique id, `WindowLogits`) for each window."""
     for batch in predictions:
-        # Python's own numbers are double precision, in which the release adds up.
+        # Python floats: the release adds logits in double precision.
         lists = [np.asarray(batch[name]).tolist() for name in ("unique_ids", *_WINDOW_LOGITS)]
         for unique_id, *logits in zip(*lists, strict=True):
             yield unique_id, WindowLogits(*logits)

@@ -1,4 +1,4 @@
-"""Vectors of sentences, for similarity and search."""
+"""Sentence embeddings for similarity and search (Sentence-BERT, arXiv:1908.10084)."""
 
 from bert_tf.lazy import lazy_names
 from bert_tf.training.task_spec import TaskSpec

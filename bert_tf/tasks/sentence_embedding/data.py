@@ -1,7 +1,4 @@
-"""The data of training sentence vectors: from tables to examples, features and result files.
-
-Letters of shapes: C texts of an example, S sequence.
-"""
+"""Data for training sentence vectors: examples, features and result files."""
 
 import math
 from typing import NamedTuple
@@ -28,7 +25,7 @@ _ENDINGS = (".tsv", ".csv", ".jsonl", ".parquet")
 
 
 class Example(NamedTuple):
-    """Two or three texts, the similarity of the first two or None, and an id or row number."""
+    """Two or three texts, their similarity score or None, and an id or row number."""
 
     texts: tuple
     score: float | None
@@ -39,11 +36,11 @@ def read_examples(path, options):
     """Return the list of `Example` of a file.
 
     Args:
-      path: a file whose first line names its columns; see `tables.find_format` for the formats.
-      options: a `SentenceEmbeddingConfig`, for columns and bad rows.
+      path: a file with named columns; see `tables.find_format` for the formats.
+      options: a `SentenceEmbeddingConfig`.
 
     Raises:
-      UserError: names file and line of a bad row, or what is wrong with the header.
+      UserError: if the header or a row is not valid; names the file and line.
     """
     names, rows = read_named_rows(path, find_format(path))
 
@@ -54,7 +51,7 @@ def read_examples(path, options):
     if options.text_columns:
         if len(options.text_columns) not in (2, 3):
             raise UserError(
-                f"`text_columns`: two or three columns were expected, found "
+                f"`text_columns`: expected two or three columns, found "
                 f"{', '.join(options.text_columns)}"
             )
         texts = [find([name], "text_columns") for name in options.text_columns]
@@ -86,7 +83,7 @@ def read_examples(path, options):
     examples = bad.collect(rows, make)
     bad.report()
     if not examples:
-        raise UserError(f"{bad.first or path}: the file has no usable example")
+        raise UserError(f"{bad.first or path}: the file has no usable examples")
     console.info("%s: %s, %s", path, " + ".join(texts), f"score {score}" if score else "no scores")
     return examples
 
@@ -151,7 +148,7 @@ class SentenceEmbeddingData(TaskData):
         return results.evaluate_and_write(run, split)
 
     def predict(self, run, split):
-        """Write test_results.tsv and test_predictions.tsv, with the cosines of the texts."""
+        """Write the cosines of the first two texts to test_results.tsv and test_predictions.tsv."""
         vectors = l2_normalize(run.predict_all(split)["vectors"])
         cosines = np.einsum("nh,nh->n", vectors[:, 0], vectors[:, 1])
         ids = [example.id for example in self.examples[split]]

@@ -1,4 +1,4 @@
-"""How good sentence vectors are: correlation with scores, and search.
+"""Evaluation of sentence vectors: correlation with similarity scores, and search metrics.
 
 Shapes: N pairs, Q queries, D documents, H hidden.
 """
@@ -9,12 +9,9 @@ from bert_tf.errors import UserError
 
 
 def correlations(first, second, scores):
-    """Return Spearman's and Pearson's correlation of the cosines of pairs with scores.
+    """Return the Spearman and Pearson correlations between cosines of pairs and scores (N,).
 
-    Args:
-      first: vectors of the first text of each pair (N, H), of length 1.
-      second: those of the second text.
-      scores: numbers (N,).
+    `first` and `second` are the normalized vectors (N, H) of the pairs.
     """
     from scipy import stats
 
@@ -26,20 +23,20 @@ def correlations(first, second, scores):
 
 
 def search_scores(queries, documents, relevant, k=10):
-    """Return recall, MRR and nDCG of a search by cosine, each of the best `k` documents.
+    """Return recall@k, MRR@k and nDCG@k of a search by cosine.
 
     Args:
-      queries: vectors (Q, H), of length 1.
-      documents: vectors (D, H), of length 1.
-      relevant: for each query the numbers of its relevant documents, a collection of int.
-      k: number of documents that count.
+      queries: normalized vectors (Q, H).
+      documents: normalized vectors (D, H).
+      relevant: for each query, a collection with the indices of its relevant documents.
+      k: number of top results to evaluate.
 
     Returns:
-      Dict with "recall", the share of the relevant documents that are found; "mrr", the mean of 1 /
-      the rank of the first one, 0 if none is found; and "ndcg", with relevance 0 or 1.
+      Dict with "recall@k", the fraction of relevant documents among the results; "mrr@k", the mean
+      of 1 / rank of the first relevant result, 0 without one; and "ndcg@k", with relevance 0 or 1.
 
     Raises:
-      UserError: if a query has no relevant document, or one that does not exist.
+      UserError: if a query has no relevant documents, or an index is out of range.
     """
     discounts = 1 / np.log2(np.arange(2, k + 2))
     recall, mrr, ndcg = [], [], []
@@ -47,7 +44,7 @@ def search_scores(queries, documents, relevant, k=10):
         numbers = {int(x) for x in numbers}
         if not numbers or not 0 <= min(numbers) <= max(numbers) < len(documents):
             raise UserError(
-                f"`relevant`: item {i} is {sorted(numbers)}, expected numbers of documents, from 0 "
+                f"`relevant`: item {i} is {sorted(numbers)}, expected indices of documents, from 0 "
                 f"to {len(documents) - 1}"
             )
         best = np.argsort(-(documents @ query), kind="stable")[:k]

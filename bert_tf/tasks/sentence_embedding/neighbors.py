@@ -1,6 +1,6 @@
-"""The search for nearest neighbors among vectors.
+"""Nearest neighbor search by cosine similarity, with optional reranking.
 
-Shapes: H numbers of a vector, Q queries, N vectors, K neighbors.
+Shapes: H hidden, Q queries, N vectors, K neighbors.
 """
 
 from typing import NamedTuple
@@ -9,15 +9,15 @@ import numpy as np
 
 from bert_tf.errors import UserError
 
-# Lower bound of the norm that a vector is divided by, so that a zero vector stays zero.
+# Lower bound of the norm in a division, so that zero vectors stay zero.
 MIN_NORM = 1e-12
 
-# Number of vectors that `NearestNeighbors` compares at once.
+# Number of vectors that `NearestNeighbors` compares at a time.
 _BLOCK_SIZE = 1024
 
 
 def l2_normalize(vectors):
-    """Return vectors (..., H) as float32, scaled to length 1; zero vectors stay zero."""
+    """Scale vectors (..., H) to length 1, as float32; zero vectors stay zero."""
     vectors = np.asarray(vectors, "float32")
     return vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), MIN_NORM)
 
@@ -31,8 +31,7 @@ def nearest_neighbors(queries, vectors, count=5):
       count: K, the number of neighbors.
 
     Returns:
-      For each query a list of at most K pairs (index, cosine), the nearest first; ties are in the
-      order of the indices.
+      A list per query, with at most K pairs (index, cosine), nearest first; ties by index.
     """
     similarities = queries @ vectors.T  # (Q, N)
     order = np.argsort(-similarities, axis=-1, kind="stable")[:, :count]
@@ -46,10 +45,10 @@ class Neighbor(NamedTuple):
     """A neighbor of a query.
 
     Attributes:
-      index: number of the vector, from 0.
+      index: index of the vector, in the order of addition.
       similarity: cosine of the vector and the query.
       item: the object that was added with the vector.
-      score: that of the reranker, None without one.
+      score: the score of the reranker, if any.
     """
 
     index: int  # type: ignore[assignment]
@@ -59,7 +58,7 @@ class Neighbor(NamedTuple):
 
 
 class Reranker:
-    """Scores pairs of a query and a text by a classifier of pairs, such as a cross-encoder.
+    """Scores pairs of a query and a text with a cross-encoder, which is a classifier of pairs.
 
     >>> reranker = Reranker(bert_tf.TextClassifier.from_preset("relevance"), label="yes")
     >>> neighbors = NearestNeighbors(queries, count=5, encoder=encoder, reranker=reranker)
@@ -70,26 +69,27 @@ class Reranker:
 
         Args:
           classifier: a `TextClassifier` of pairs.
-          label: the label whose probability is the score; None for the score of a regression, or
-            for the label "1" or "yes".
-          num_candidates: number of nearest neighbors to score.
+          label: the label whose probability is the score, by default "1" or "yes"; None for a
+            regression model.
+          num_candidates: number of nearest neighbors to score per query.
 
         Raises:
-          UserError: if the classifier has no such label.
+          UserError: if the classifier does not have the label.
         """
         labels = classifier.config.labels
         if labels and label is None:
             label = next((x for x in ("1", "yes") if x in labels), None)
         if (label is None) != (not labels) or (labels and label not in labels):
             raise UserError(
-                f"`label={label}`: expected one of the labels of the reranker, "
-                f"{', '.join(labels) or 'which has scores and no labels'}"
+                f"`label={label}`: expected one of the labels of the reranker, {', '.join(labels)}"
+                if labels
+                else f"`label={label}`: expected None, because the reranker is a regression model"
             )
         self._classifier, self._label = classifier, label
         self.num_candidates = num_candidates
 
     def __call__(self, query, neighbors):
-        """Return `Neighbor`s, whose items are texts, with scores and the best first."""
+        """Score `Neighbor`s whose items are texts; return them with the best first."""
         if not neighbors:
             return []
         answers = self._classifier.predict([(query, x.item) for x in neighbors])
@@ -104,14 +104,14 @@ class Reranker:
 class NearestNeighbors:
     """Finds the nearest neighbors of queries in a stream of vectors, by cosine similarity.
 
-    Unlike `sklearn.neighbors.NearestNeighbors`, it does not hold the vectors in memory.
+    Unlike `sklearn.neighbors.NearestNeighbors`, it does not keep the vectors in memory.
 
     >>> neighbors = NearestNeighbors(queries, count=5)
     >>> for sentence, vector in encoder.stream(sentences):
     ...     neighbors.add(vector, sentence)
-    >>> neighbors.results()  # for each query a list of `Neighbor`, the nearest first
+    >>> neighbors.results()  # a list per query of `Neighbor`, nearest first
 
-    With an encoder, queries and sentences are texts:
+    With an encoder, queries and sentences are strings:
 
     >>> neighbors = NearestNeighbors(["Did it rain?"], encoder=encoder)
     >>> neighbors.add_texts(sentences).results()
@@ -121,14 +121,13 @@ class NearestNeighbors:
         """Start a search for the nearest neighbors of each query.
 
         Args:
-          queries: vectors (Q, H), or with an `encoder` texts.
+          queries: vectors (Q, H), or strings if there is an `encoder`.
           count: K, the number of neighbors.
           encoder: a `SentenceEncoder`.
-          reranker: a `Reranker`, which orders its `num_candidates` nearest neighbors of a text; it
-            requires an `encoder`.
+          reranker: a `Reranker` of the nearest neighbors; requires an `encoder`.
         """
         if reranker and encoder is None:
-            raise UserError("`reranker` requires `encoder`, because it reads the texts of queries")
+            raise UserError("`reranker` requires `encoder`, because it compares texts")
         self._encoder, self._reranker = encoder, reranker
         self._texts = queries if encoder is None else list(queries)
         self._queries = l2_normalize(queries if encoder is None else encoder.encode(self._texts))
@@ -146,15 +145,15 @@ class NearestNeighbors:
             self._compare()
 
     def add_texts(self, texts):
-        """Add the texts of an iterable, which is read as needed, and return self."""
+        """Add the texts of an iterable, which is read lazily, and return self."""
         if self._encoder is None:
-            raise UserError("`add_texts` requires `encoder`; without one, add vectors")
+            raise UserError("`add_texts` requires `encoder`; without it, use `add` with vectors")
         for text, vector in self._encoder.stream(texts):
             self.add(vector, text)
         return self
 
     def results(self):
-        """Return for each query a list of at most K `Neighbor`s, the nearest or best first."""
+        """Return a list per query of at most K `Neighbor`s, best first."""
         self._compare()
         if not self._reranker:
             return self._best
@@ -168,7 +167,7 @@ class NearestNeighbors:
         block = nearest_neighbors(self._queries, l2_normalize(vectors), self._count)
         for row, pairs in enumerate(block):
             new = [Neighbor(numbers[i], similarity, items[i]) for i, similarity in pairs]
-            # The sort is stable, so ties stay in the order in which they were added.
+            # The sort is stable, so ties keep the order of addition.
             best = sorted(self._best[row] + new, key=lambda x: -x.similarity)
             self._best[row] = best[: self._count]
         self._pending = []

@@ -1,4 +1,4 @@
-"""Sentence vectors, and their training.
+"""Fine-tuning and prediction of sentence vectors, on strings.
 
 Shapes: B sentences, C columns of sentences, S sequence, H hidden.
 """
@@ -46,22 +46,22 @@ from bert_tf.tasks.sentence_embedding.training import ColumnModel, make_loss
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.training.jax_devices import predict_on_batch
 
-# The package of the modules that a sentence-transformers folder names.
+# The package of the module types in modules.json.
 _MODULES = "sentence_transformers.models"
 
-# Names of the columns of a table.
+# The table columns that each argument accepts.
 _TABLE = {"texts": TEXT_COLUMNS, "scores": SCORE_COLUMN}
 
 
 class SentenceEncoder(KerasTraining, TextPipeline):
-    """Converts sentences to vectors, from the token vectors of one layer; learns from pairs.
+    """Sentence embeddings: pools the token vectors of a layer, and learns from pairs of texts.
 
     >>> encoder = bert_tf.SentenceEncoder.from_preset("uncased_L-12_H-768_A-12", layer=-1)
     >>> pairs = [("A man is eating.", "Somebody has dinner."), ("It rained.", "It was wet.")]
     >>> history = encoder.fit(pairs, epochs=1, verbose=0)
     >>> encoder.encode(["A man is eating.", "Somebody has dinner."])  # float32 (2, H)
 
-    `save_to_preset` writes a sentence-transformers folder, without the layers above `layer`.
+    `save_to_preset` writes a sentence-transformers folder, which omits the layers above `layer`.
 
     Attributes:
       pooling, layer, normalize: the arguments of the constructor.
@@ -69,7 +69,7 @@ class SentenceEncoder(KerasTraining, TextPipeline):
     """
 
     _compares_examples = True
-    # Those above `layer`, and the pooler.
+    # The layers above `layer`, and the pooler.
     _untrained = r"\['(layer_|pooler/)"
 
     def __init__(
@@ -86,9 +86,9 @@ class SentenceEncoder(KerasTraining, TextPipeline):
         Args:
           model: a `BertModel`.
           tokenizer: a `FullTokenizer`.
-          pooling: "mean" or "max" over the tokens, including [CLS] and [SEP]; or "cls" for the
-            vector of the first token.
-          layer: number of the layer, 0 for the lowest or -1 for the last.
+          pooling: "mean" or "max" over all tokens including [CLS] and [SEP], or "cls" for the
+            vector of [CLS].
+          layer: index of the layer, 0 for the lowest or -1 for the last.
           normalize: whether to scale vectors to length 1.
           **options: `strategy`, `batch_size` and `max_seq_length`, as in `TextPipeline`.
         """
@@ -117,10 +117,10 @@ class SentenceEncoder(KerasTraining, TextPipeline):
     def from_preset(  # type: ignore[override]
         cls, preset: str | PretrainedFiles, **options: Any
     ) -> "SentenceEncoder":
-        """Create a pipeline as `TextPipeline.from_preset` does.
+        """Create a pipeline; see `TextPipeline.from_preset`.
 
-        The settings of a sentence-transformers folder, or of a run of `run_sentence_encoder.py`,
-        apply to options that are None or not given.
+        Options that are None or missing default to the settings that sentence-transformers or
+        `run_sentence_encoder.py` saved with the model.
         """
         model_files = checkpoints.resolve(preset)
         path = model_files.checkpoint
@@ -161,35 +161,37 @@ class SentenceEncoder(KerasTraining, TextPipeline):
         shuffle: bool = True,
         **options: Any,
     ) -> keras.callbacks.History:
-        """Train the model, with `keras.Model.fit`.
+        """Train the model with `keras.Model.fit`.
 
-        The losses are those of sentence-transformers. The optimizer is that of the release, with
-        10 % warm-up and linear decay over the steps of this call, unless `compile` was called with
-        another one.
+        The losses are from sentence-transformers. The default optimizer is the release's, with
+        10 % warm-up and linear decay over the steps of this call; use `compile` for a different
+        one.
 
         Args:
           texts: list of pairs, or of triplets (text, similar text, different text); a tuple of two
             or three lists; or a DataFrame with these columns.
-          scores: the similarity of the texts of each pair, a number; None if all pairs are similar.
-          loss: "contrastive": find the second text among those of the batch, of all devices, and
-            all third texts (MultipleNegativesRankingLoss), the default without scores; "cosent",
-            the default with scores (CoSENTLoss); "cosine" (CosineSimilarityLoss), for scores from
-            -1 to 1; "triplet" (TripletLoss).
-          validation_data: (texts, scores), or texts. After each epoch the history has "val_loss",
-            and with scores "val_spearman" and "val_pearson".
-          validation_split: share of the texts, from the end of the list, to validate on instead.
+          scores: list with the similarity of each pair, a number; None if all pairs are similar.
+          loss: one of
+            "contrastive" (MultipleNegativesRankingLoss): find the second text of each example among
+              the second and third texts of the batch, over all devices; the default without scores;
+            "cosent" (CoSENTLoss): rank pairs by their scores; the default with scores;
+            "cosine" (CosineSimilarityLoss): match cosines to scores from -1 to 1;
+            "triplet" (TripletLoss): place the third text farther away than the second.
+          validation_data: (texts, scores), or texts. Adds "val_loss" to the history after each
+            epoch, and with scores "val_spearman" and "val_pearson".
+          validation_split: fraction of the texts, taken from the end, to validate on instead.
           epochs: number of passes over the texts.
-          batch_size: number of pairs or triplets in a step, over all devices.
+          batch_size: number of pairs or triplets per step, over all devices.
           learning_rate: the peak rate, by default 5e-5.
           callbacks: list of Keras callbacks.
-          temperature: what cosines are divided by, with "contrastive" and "cosent".
-          symmetric: whether "contrastive" also finds the first text of each second one.
-          matryoshka_dims: add the losses of the first numbers of each vector, of these lengths; the
-            full length is one of them only if it is given.
+          temperature: for "contrastive" and "cosent", divides the cosines.
+          symmetric: whether "contrastive" also finds the first text by the second.
+          matryoshka_dims: train on the sum of the losses of the vectors truncated to these lengths;
+            include the full length if it should count.
           mini_batch_size: number of pairs or triplets to compute at a time, so that large batches
-            fit in memory (GradCache): the steps are the same, and take a third longer. None for
+            fit in memory (GradCache). Results are the same, but steps take a third longer. None for
             the whole batch.
-          shuffle: whether to shuffle the texts, anew for each epoch.
+          shuffle: whether to reshuffle the texts in each epoch.
           **options: further arguments of `keras.Model.fit`, such as `verbose`.
 
         Returns:
@@ -218,7 +220,7 @@ class SentenceEncoder(KerasTraining, TextPipeline):
         )  # fmt: skip
         if mini_batch_size is not None:
             if keras.backend.backend() != "tensorflow":
-                raise UserError("`mini_batch_size` requires Keras' backend TensorFlow")
+                raise UserError("`mini_batch_size` requires the TensorFlow backend of Keras")
             BatchConfig(mini_batch_size).validate()
         if mini_batch_size != self._trained_model.mini_batch_size:
             self._trained_model.mini_batch_size, self._loss_arguments = mini_batch_size, ()
@@ -226,7 +228,7 @@ class SentenceEncoder(KerasTraining, TextPipeline):
             self._loss, self._loss_arguments, self._fit_key = make_loss(*arguments), arguments, ()
             if self._trained_model.compiled:
                 optimizer = self._trained_model.optimizer
-                # float16 wraps the optimizer that was compiled.
+                # With float16, Keras has wrapped the optimizer.
                 self._compile(getattr(optimizer, "inner_optimizer", optimizer))
         callbacks = keras.tree.flatten(callbacks or [])
         validation = None
@@ -239,25 +241,21 @@ class SentenceEncoder(KerasTraining, TextPipeline):
 
     @with_columns(**_TABLE)
     def evaluate(self, texts: Any, scores: Any) -> dict[str, float]:
-        """Return Spearman's and Pearson's correlation of cosines and scores of pairs, by name."""
+        """Return a dict of the Spearman and Pearson correlations between cosines and scores."""
         return self._correlations(*self._check_data(texts, scores, ("texts", "scores")))
 
     def evaluate_search(
         self, queries: Any, documents: Any, relevant: Sequence[Iterable[int]], k: int = 10
     ) -> dict[str, float]:
-        """Return recall, MRR and nDCG of a search by cosine, see `evaluation.search_scores`.
+        """Return recall@k, MRR@k and nDCG@k of a search by cosine; see `evaluation.search_scores`.
 
-        Args:
-          queries: list of texts.
-          documents: list of texts.
-          relevant: for each query the numbers of its relevant documents.
-          k: number of documents that count.
+        `relevant` has, for each query, the indices of its relevant documents.
         """
         query_vectors, vectors = (l2_normalize(self.encode(x)) for x in (queries, documents))
         return search_scores(query_vectors, vectors, relevant, k)
 
     def _check_data(self, texts, scores, arguments):
-        """Return the columns of texts, lists of str, followed by the scores, a list."""
+        """Return the columns of texts (lists of str) and the list of scores."""
         columns = check_columns(texts, arguments[0], (2, 3))
         if scores is None:
             return [*columns, [0.0] * len(columns[0])]
@@ -284,7 +282,7 @@ class SentenceEncoder(KerasTraining, TextPipeline):
 
         def encode(*values):
             *ids, scores = values
-            # The columns one after the other, padded together.
+            # Concatenate the columns, so that they are padded to the same length.
             ids = tf.concat(ids, 0)
             mask = tf.cast(tf.sequence_mask(ids.row_lengths()), tf.int32)
             ids = ids.to_tensor()
@@ -305,7 +303,7 @@ class SentenceEncoder(KerasTraining, TextPipeline):
         return np.array(rows, "float32").reshape(-1, self.width)
 
     def predict(self, texts: str | Iterable[str]) -> np.ndarray:
-        """Return the vectors of texts as `encode` does, or that of a single text, float32 (H,)."""
+        """Return the vectors of texts, float32 (B, H), or of a single text, float32 (H,)."""
         return self.encode([texts])[0] if isinstance(texts, str) else self.encode(texts)
 
     def _write_preset(self, folder):
@@ -341,7 +339,7 @@ class SentenceEncoder(KerasTraining, TextPipeline):
     def stream(
         self, sentences: Iterable[str], description: str = "reading sentences"
     ) -> Iterator[tuple[str, np.ndarray]]:
-        """Yield each sentence and its vector (H,); the sentences are read as needed."""
+        """Yield each sentence and its vector (H,), reading the sentences lazily."""
         rows = enumerate(check_collection(sentences))
         texts = (Text(index, sentence, None) for index, sentence in rows)
         for encoded, arrays in self._runner.run(self._encode(texts), description, "sentences"):

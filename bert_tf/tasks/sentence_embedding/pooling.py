@@ -1,7 +1,4 @@
-"""From the token vectors of a layer to the vector of a sentence.
-
-Shapes: B sentences, S sequence, H hidden.
-"""
+"""Pooling of token vectors into sentence vectors."""
 
 from typing import NamedTuple
 
@@ -14,14 +11,14 @@ from bert_tf.tasks.sentence_embedding.neighbors import MIN_NORM
 
 
 class Pooling(NamedTuple):
-    """How a sentence vector is made; the fields are arguments of `SentenceEncoder`."""
+    """A pooling method; see `SentenceEncoder` for the fields."""
 
     pooling: str
     layer: int
     normalize: bool
 
     def check(self, config):
-        """Raise UserError unless there is such a pooling, and the layer in a `BertConfig`."""
+        """Raise UserError if the pooling is unknown or a `BertConfig` lacks the layer."""
         num_layers = config.num_hidden_layers
         if self.pooling not in POOLINGS:
             raise UserError(f"`pooling`: {self.pooling!r} is not one of {', '.join(POOLINGS)}")
@@ -33,7 +30,7 @@ class Pooling(NamedTuple):
     def compute(self, model, batch, **options):
         """Return the sentence vectors, float32 (B, H), of a batch of inputs of a `BertModel`.
 
-        `model` is the `BertModel`, or a function like it; it is called with `**options`.
+        `model` is a `BertModel` or a function with its signature; `options` are passed to it.
         """
         if self.pooling == "cls" and self.layer == -1:
             x = model(batch, positions=first_position(batch), **options)["sequence_output"]

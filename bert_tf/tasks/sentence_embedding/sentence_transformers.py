@@ -1,4 +1,4 @@
-"""The settings of sentence-transformers folders."""
+"""Reading the settings of sentence-transformers folders."""
 
 import os
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from bert_tf.tasks.sentence_embedding.config import POOLINGS
 
 
 class _Module(NamedTuple):
-    """A module of a sentence-transformers folder, in its modules.json."""
+    """An entry of modules.json."""
 
     type: str
     path: str
@@ -22,11 +22,12 @@ class _Module(NamedTuple):
 def sentence_transformers_options(path, pooling=None):
     """Return the settings of a sentence-transformers folder as arguments of `SentenceEncoder`.
 
-    The dict is empty for any other folder. `path` is a folder or a file in it. `pooling` is used
-    instead of that of the folder.
+    Args:
+      path: a folder, or a file in it; the result is empty for folders of other libraries.
+      pooling: overrides the pooling of the folder.
 
     Raises:
-      UserError: if the folder uses a module or a pooling that is not supported.
+      UserError: if the folder uses an unsupported module or pooling.
     """
     folder = folder_of(path)
     modules_file = os.path.join(folder, "modules.json")
@@ -46,16 +47,18 @@ def sentence_transformers_options(path, pooling=None):
     if pooling is None and problem:
         raise UserError(f"{problem}; `pooling` overrides it")
     if pooling not in (None, recorded):
-        console.info("`pooling=%s` as given; %s", pooling, problem or f"{folder} has {recorded}")
+        console.info(
+            "`pooling=%s` overrides the setting: %s", pooling, problem or f"{folder} has {recorded}"
+        )
     options = {"pooling": pooling or recorded, "layer": -1, "normalize": "Normalize" in modules}
     length = read_json(folder, "sentence_bert_config.json").get("max_seq_length")
     return {**options, "max_seq_length": length} if length else options
 
 
 def _read_pooling(folder, modules):
-    """Return (pooling, None), or (None, what is wrong), for the modules of a folder."""
+    """Return (pooling, None), or (None, problem) if it is not supported."""
     if "Pooling" not in modules:
-        return "mean", None  # what sentence-transformers adds to a plain model
+        return "mean", None  # the default of sentence-transformers
     path = os.path.join(folder, modules["Pooling"], "config.json")
     if not tf.io.gfile.exists(path):
         return None, f"{path} does not exist, although modules.json lists it"
@@ -65,5 +68,5 @@ def _read_pooling(folder, modules):
         if modes == [setting]:
             return name, None
     expected = ", ".join(POOLINGS.values())
-    found = ", ".join(modes) or "none"
-    return None, f"{folder}: pooling {found} is not supported; expected one of {expected}"
+    modes = ", ".join(modes) or "none"
+    return None, f"{folder}: pooling {modes} is not supported; expected one of {expected}"

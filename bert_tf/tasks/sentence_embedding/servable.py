@@ -1,4 +1,4 @@
-"""Servable of sentence embeddings: texts in, their vectors out."""
+"""Servables for sentence embedding: from `text` to `vectors`, float32 (B, H)."""
 
 from bert_tf.serving.exporting import text_servable
 from bert_tf.serving.prepared_model import prepare_model
@@ -7,20 +7,18 @@ from bert_tf.tokenization import FullTokenizer
 
 
 def pretrained_servable(preset, options, max_seq_length=None):
-    """Return a pre-trained model as a `Servable`; None for the length of its folder."""
+    """Return the `Servable` of a pre-trained model; `max_seq_length` defaults to its setting."""
     encoder = SPEC.pipeline.from_preset(preset, max_seq_length=max_seq_length)
     return sentence_embedding_servable(encoder, options)
 
 
 def sentence_embedding_servable(sentence_encoder, options):
-    """Return a `bert_tf.SentenceEncoder` as a `Servable`: `text` to `vectors`, float32 (B, H)."""
     model, pooling = sentence_encoder.model, sentence_encoder.pool
     length, tokenizer = sentence_encoder.max_seq_length, sentence_encoder.tokenizer
     return _make_servable(model, pooling, length, tokenizer, options)
 
 
 def trained_servable(model, config, options):
-    """Return a `ColumnModel` as a `Servable`, given its `SentenceEmbeddingConfig`."""
     tokenizer = FullTokenizer(config.vocab, **config.tokenizer_settings)
     return _make_servable(model.bert, model.pooling, config.max_seq_length, tokenizer, options)
 

@@ -1,7 +1,4 @@
-"""The model of sentence vectors with its loss and its metrics, for the training loop.
-
-Shapes: N examples, B batch, C columns of texts, H hidden.
-"""
+"""Training sentence vectors with the training loop: model, loss and metrics."""
 
 import numpy as np
 import tensorflow as tf
@@ -13,19 +10,18 @@ from bert_tf.tasks.sentence_embedding.pooling import Pooling
 from bert_tf.tasks.sentence_embedding.training import ColumnModel, make_loss
 from bert_tf.training.task import Task
 
-# Number of documents that count in the metrics of search.
+# Number of results in the search metrics, such as recall@10.
 _K = 10
 
 
 def make_model(config, dtype=None):
-    """Make the `ColumnModel` of a `SentenceEmbeddingConfig`."""
     pooling = Pooling(config.pooling, config.layer, config.normalize)
     pooling.check(config.bert_config)
     return ColumnModel(BertModel(config.bert_config, dtype), pooling)
 
 
 def metric_names(is_scored):
-    """Return the names of the metrics of pairs with scores, or of a search."""
+    """Return the names of the metrics: correlations if pairs have scores, else search metrics."""
     names = (
         ("spearman", "pearson") if is_scored else (f"{x}@{_K}" for x in ("mrr", "ndcg", "recall"))
     )
@@ -33,19 +29,15 @@ def metric_names(is_scored):
 
 
 class SentenceEmbeddingTask(Task):
-    """Trains the vectors of sentences by comparing those of an example and of its batch."""
+    """Trains sentence vectors by comparing the texts of an example or of a batch."""
 
     loss_names = ("sentence_loss",)
 
     def __init__(self, config, train_format, is_dev_scored, dtype=None):
-        """Make the model.
+        """Create the model.
 
-        Args:
-          config: a `SentenceEmbeddingConfig`.
-          train_format: number of texts of a training example, and whether it has a score; None
-            without training.
-          is_dev_scored: whether the examples of the development set have scores.
-          dtype: a Keras dtype policy.
+        `train_format` is (number of texts per training example, whether they have scores), or None
+        without training. `is_dev_scored` is whether the development examples have scores.
         """
         self.model = make_model(config, dtype)
         self.model.mini_batch_size = config.mini_batch_size
@@ -57,7 +49,7 @@ class SentenceEmbeddingTask(Task):
                 config.loss, *train_format, config.temperature, config.symmetric, config.dims,
                 config.bert_config.hidden_size,
             )  # fmt: skip
-        # The loss of an example depends on the batches of all devices.
+        # Whether the loss of an example depends on the batches of all devices.
         self.compares_replicas = self._loss is not None and self._loss.compares_examples
 
     def loss_weights(self, batch):
@@ -80,12 +72,13 @@ class SentenceEmbeddingTask(Task):
 
 
 def _search(vectors, text_ids):
-    """Search the second text of each of N first ones among all others; texts occur only once."""
+    """Evaluate the search for the second text of an example by its first, among distinct texts."""
     documents, document_ids = vectors[:, 1:].reshape(-1, vectors.shape[-1]), text_ids[:, 1:]
     document_ids, rows = np.unique(document_ids, return_index=True)
     query_ids, query_rows = np.unique(text_ids[:, 0], return_index=True)
     relevant = [set() for _ in query_ids]
-    found = np.searchsorted(document_ids, text_ids[:, 1])
-    for query, document in zip(np.searchsorted(query_ids, text_ids[:, 0]), found, strict=True):
+    queries = np.searchsorted(query_ids, text_ids[:, 0])
+    answers = np.searchsorted(document_ids, text_ids[:, 1])
+    for query, document in zip(queries, answers, strict=True):
         relevant[query].add(document)
     return search_scores(vectors[query_rows, 0], documents[rows], relevant, _K)

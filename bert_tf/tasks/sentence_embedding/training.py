@@ -1,4 +1,4 @@
-"""Training of sentence vectors, with the losses of sentence-transformers (arXiv:1908.10084).
+"""Model and losses for training sentence vectors, as in sentence-transformers (arXiv:1908.10084).
 
 Shapes: B examples, C columns of texts, S sequence, H hidden.
 """
@@ -13,22 +13,23 @@ from bert_tf.errors import UserError
 from bert_tf.modeling.layer_states import CALL_ARGUMENTS
 from bert_tf.modeling.models import INPUTS
 
-# The distance by which a triplet's negative has to be farther than its positive.
+# The margin of the triplet loss, the default of sentence-transformers.
 _MARGIN = 5.0
 
 
 class ColumnModel(keras.Model):
-    """The vectors of all columns of examples. Inputs: (B, C, S) each; output: float32 (B, C, H).
+    """Computes the vectors of all columns of examples.
+
+    Inputs: (B, C, S) each. Output: float32 (B, C, H).
 
     Attributes:
-      mini_batch_size: the number of examples that training computes at a time; None for all.
+      mini_batch_size: number of examples to compute at a time in training; None for all.
     """
 
     # A checkpoint may lack the weights of the pooler.
     uses_pooler = False
 
     def __init__(self, bert, pooling):
-        """Store a `BertModel` and the `Pooling` of its vectors."""
         super().__init__(name="bert_sentence_encoder")
         self.bert, self.pooling = bert, pooling
         self.mini_batch_size = None
@@ -37,7 +38,6 @@ class ColumnModel(keras.Model):
 
     @property
     def skip_padding(self):
-        """Whether `fit` computes tokens only; that of the encoder."""
         return self.bert.skip_padding
 
     @skip_padding.setter
@@ -46,11 +46,10 @@ class ColumnModel(keras.Model):
 
     @property
     def compute_type(self):
-        """The dtype of the computation, such as "bfloat16"."""
         return self.bert.compute_type
 
     def call(self, inputs, training=None, **options):
-        """Return the vectors; other `inputs` are ignored, `options` are those of a `BertModel`."""
+        """Return the vectors; extra `inputs` are ignored, `options` are passed to `BertModel`."""
         inputs = {name: inputs[name] for name in INPUTS}
         options["training"] = training
         if training and self.mini_batch_size:
@@ -64,15 +63,15 @@ class ColumnModel(keras.Model):
         return ops.reshape(vectors, (*shape[:2], vectors.shape[-1]))
 
     def _compute_in_parts(self, inputs, options):
-        """Compute vectors in parts, and again for their gradients (GradCache, arXiv:2101.06983).
+        """Compute vectors in parts, and recompute them for gradients (GradCache, arXiv:2101.06983).
 
-        Only the activations of one part are in memory.
+        Only the activations of one part are in memory at a time.
         """
         seeds = [x.value for x in self.bert.variables if x.path.endswith("seed_generator_state")]
         inputs = {name: tf.convert_to_tensor(x) for name, x in inputs.items()}
         count = tf.shape(inputs["input_ids"])[0]
         num_parts = -(-count // self.mini_batch_size)
-        # The last example fills up the last part; there its gradients are 0.
+        # Repeat the last example to fill the last part; the copies get no gradient.
         rows = tf.minimum(tf.range(num_parts * self.mini_batch_size), count - 1)
         rows = tf.reshape(rows, (num_parts, self.mini_batch_size))
 
@@ -83,18 +82,20 @@ class ColumnModel(keras.Model):
         @tf.custom_gradient
         def vectors_of(rows):
             states = [tf.identity(seed) for seed in seeds]
-            vectors = tf.map_fn(compute, rows, tf.float32, parallel_iterations=1)
+            vectors = tf.map_fn(
+                compute, rows, fn_output_signature=tf.float32, parallel_iterations=1
+            )
 
             def gradients(upstream, variables):
                 for seed, state in zip(seeds, states, strict=True):
-                    seed.assign(state)  # the same dropout
+                    seed.assign(state)  # repeat the same dropout
 
                 def add(totals, values):
                     part, gradient = values
                     with tf.GradientTape() as tape:
                         vectors = compute(part)
-                    found = tape.gradient(vectors, variables, gradient, "zero")
-                    return [a + b for a, b in zip(totals, found, strict=True)]
+                    part_gradients = tape.gradient(vectors, variables, gradient, "zero")
+                    return [a + b for a, b in zip(totals, part_gradients, strict=True)]
 
                 totals = [tf.zeros_like(x) for x in variables]
                 values = (rows, upstream)
@@ -107,10 +108,10 @@ class ColumnModel(keras.Model):
 
 
 class SentenceLoss(keras.losses.Loss):
-    """A loss of vectors (B, C, H), given scores (B,) or, where there are none, any numbers (B,).
+    """A loss of vectors (B, C, H) and scores (B,), which some losses ignore.
 
-    With `dims`, it is the sum over the first numbers of each vector (Matryoshka representation
-    learning, arXiv:2205.13147).
+    With `dims`, it is the sum of the losses of the vectors truncated to these lengths (Matryoshka
+    representation learning, arXiv:2205.13147).
     """
 
     def __init__(self, function, dims=()):
@@ -124,11 +125,11 @@ class SentenceLoss(keras.losses.Loss):
 
 
 def contrastive(_, vectors, temperature, symmetric):
-    """Return the cross entropy of finding the second text of each example among all, (B,).
+    """Return the cross entropy (B,) of finding the second text of each example by its first.
 
-    Candidates are the other columns of all examples, on all replicas (arXiv:1705.00652, section
-    4.4; hard negatives are a third column). Scores are cosines divided by the `temperature`. With
-    `symmetric`, the mean with finding the first text of each second one.
+    The candidates are the second texts, and the third ones (hard negatives), of all examples on all
+    replicas (arXiv:1705.00652, section 4.4). The logits are cosines divided by `temperature`. With
+    `symmetric`, it is the mean of both directions.
     """
     columns = _unstack(ops.normalize(vectors))
     labels = ops.arange(ops.shape(vectors)[0])
@@ -141,7 +142,7 @@ def contrastive(_, vectors, temperature, symmetric):
 
 
 def _of_all_replicas(tensors):
-    """Return tensors (B, ...) with the rows of all replicas, and the number of those before."""
+    """Gather tensors (B, ...) from all replicas; return them and the offset of the own rows."""
     replica = None
     if keras.backend.backend() == "tensorflow":
         replica = tf.distribute.get_replica_context()
@@ -158,15 +159,14 @@ def _find(queries, candidates, labels, temperature):
 
 
 def cosine(scores, vectors):
-    """Return the squared differences of cosines and scores, (B,)."""
+    """Return the squared differences (B,) of cosines and scores."""
     return ops.square(_cosines(vectors) - ops.cast(scores, "float32"))
 
 
 def cosent(scores, vectors, temperature):
-    """Return the loss of ranking pairs by their scores, the same for each of the examples, (B,).
+    """Return the CoSENT loss (Su 2022) of ranking pairs by their scores, repeated to (B,).
 
-    It is the log of 1 plus the sum, over all two pairs, of e to the amount by which the cosine of
-    the pair with the lower score is greater, divided by the `temperature` (CoSENT, Su 2022).
+    It is log(1 + sum of exp((cos_i - cos_j) / temperature)) over all i, j with score_i < score_j.
     """
     own = [_cosines(vectors) / temperature, ops.cast(scores, "float32")]
     (cosines, scores), _ = _of_all_replicas(own)
@@ -178,13 +178,13 @@ def cosent(scores, vectors, temperature):
 
 
 def triplet(_, vectors):
-    """Return how much closer than the margin a negative is, in Euclidean distance, (B,)."""
+    """Return the triplet loss (B,) with Euclidean distances."""
     anchor, positive, negative = _unstack(vectors)
     return ops.relu(_distance(anchor, positive) - _distance(anchor, negative) + _MARGIN)
 
 
 def _distance(a, b):
-    # The square root has no gradient at 0.
+    # The gradient of the square root is infinite at 0.
     return ops.sqrt(ops.maximum(ops.sum(ops.square(a - b), -1), 1e-12))
 
 
@@ -197,7 +197,8 @@ def _unstack(vectors):
     return [vectors[:, i] for i in range(vectors.shape[1])]
 
 
-# From the name of a loss to its function, the numbers of columns, and whether it needs scores.
+# From the name of a loss to its function, the allowed numbers of columns, and whether it needs
+# scores.
 LOSSES = {
     "contrastive": (contrastive, (2, 3), False),
     "cosent": (cosent, (2,), True),
@@ -207,10 +208,10 @@ LOSSES = {
 
 
 def make_loss(name, num_columns, has_scores, temperature, symmetric, dims, width):
-    """Return the `SentenceLoss` of that name; None for the default of such data.
+    """Return the `SentenceLoss` called `name`; None for the default, which depends on the data.
 
     Raises:
-      UserError: if an argument is not valid, or the loss does not fit the data.
+      UserError: if an argument is not valid, or the loss cannot be used with the data.
     """
     name = name or ("cosent" if has_scores else "contrastive")
     if name not in LOSSES:
@@ -218,11 +219,9 @@ def make_loss(name, num_columns, has_scores, temperature, symmetric, dims, width
     function, columns, needs_scores = LOSSES[name]
     if num_columns not in columns:
         expected = " or ".join(map(str, columns))
-        raise UserError(
-            f"`loss={name}` requires {expected} texts in each example, not {num_columns}"
-        )
+        raise UserError(f"`loss={name}` requires {expected} texts per example, found {num_columns}")
     if needs_scores != has_scores:
-        verb = "requires" if needs_scores else "has no use for"
+        verb = "requires" if needs_scores else "cannot be combined with"
         raise UserError(f"`loss={name}` {verb} `scores`")
     if not temperature > 0:
         raise UserError(f"`temperature={temperature}`: expected a number greater than 0")

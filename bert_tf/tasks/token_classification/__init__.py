@@ -1,4 +1,4 @@
-"""Tagging words: named entities, parts of speech (BERT paper, section 5.3)."""
+"""Token classification: named entities, parts of speech (BERT paper, section 5.3)."""
 
 from bert_tf.lazy import lazy_names
 from bert_tf.training.task_spec import ServedTask, TaskSpec

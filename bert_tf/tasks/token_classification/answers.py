@@ -4,7 +4,7 @@ from bert_tf.serving.answers import Answers, plain
 
 
 class TokenClassificationAnswers(Answers):
-    """The entities of a text, each a dict."""
+    """The entities of a text, as dicts."""
 
     outputs = ("entity", "label", "start", "end", "score")
     tensors = ("entity",)

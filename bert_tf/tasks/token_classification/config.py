@@ -1,9 +1,9 @@
-"""The configuration of token classification."""
+"""Configuration of token classification."""
 
 import dataclasses
 from typing import NamedTuple
 
-from bert_tf.configs.data_files import FileOptions, TfdsOptions
+from bert_tf.configs.data_files import FileConfig, TfdsConfig
 from bert_tf.configs.model import LAYER_COMBINATIONS
 from bert_tf.configs.options import fact, option
 from bert_tf.errors import UserError
@@ -23,24 +23,14 @@ NUM_SPECIAL_TOKENS = 2
 
 
 class Tags(NamedTuple):
-    """The tags that a model predicts.
-
-    Attributes:
-      names: The tags in the order of their ids.
-      scheme: Their scheme, which the model learns.
-      data_scheme: The scheme of the data.
-    """
+    """Tags in the order of their ids, and the tagging schemes of the model and of the data."""
 
     names: tuple
     scheme: str
     data_scheme: str
 
     def convert(self, sentence):
-        """Convert the tags of a `Sentence` to the scheme of the model.
-
-        Raises:
-          UserError: If a tag is not valid or unknown to the model.
-        """
+        """Convert the tags of a `Sentence` to the model's scheme; UserError if one is not valid."""
         invalid = first_invalid_tag(sentence.tags, self.data_scheme)
         if invalid is not None:
             raise UserError(
@@ -58,16 +48,18 @@ class Tags(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class TokenClassificationConfig(FileOptions, TfdsOptions, TaskConfig):
-    """The configuration of token classification; that of its model is in `tagger.json`.
+class TokenClassificationConfig(FileConfig, TfdsConfig, TaskConfig):
+    """Configuration of token classification; the saved options and tags go into `tagger.json`."""
 
-    Attributes:
-      tags: the `Tags` that the model predicts.
-    """
-
+    GROUPS = (
+        ("Columns and labels", "word_column tag_column tag_scheme learn_scheme output_scheme"),
+        ("Sequences", "document_context"),
+        ("Model", "features_only layer_combination feature_lstm_size"),
+        ("Evaluation and prediction", "report"),
+    )
     FILE = SPEC.side_file
 
-    # Names are written with capitals (paper, section 5.3), so models are cased.
+    # Case helps to recognise names (paper, section 5.3), so models are cased.
     do_lower_case: bool = fact(False, saved=True, fixed=True)
     max_seq_length: int = option(
         128,
@@ -78,38 +70,38 @@ class TokenClassificationConfig(FileOptions, TfdsOptions, TaskConfig):
     data_dir: str | None = option(None, "Folder with train.txt, dev.txt and test.txt.")
     word_column: str | None = option(
         None,
-        "Column of the words, a number from 0, or -1 for the last; the first if not given. With "
-        "tfds_name, the feature: tokens if not given.",
+        "Index of the column of words, from 0, or -1 for the last; the first by default. With "
+        "tfds_name, the name of the feature, by default tokens.",
     )
     tag_column: str | None = option(
         None,
-        "Column of the tags, like word_column; the last if not given. With tfds_name, the feature: "
-        "ner or tags if not given.",
+        "Index of the column of tags, like word_column; the last by default. With tfds_name, the "
+        "name of the feature, by default ner or tags.",
     )
     tag_scheme: str | None = option(
         None,
-        "How the data mark the beginning of spans; none for tags without spans, such as parts of "
-        "speech. Inferred from the training set if not given.",
+        "Tagging scheme of the data; none for tags that do not mark spans, such as parts of "
+        "speech. Inferred from the training set by default.",
         choices=("iob1", "iob2", "iobes", "none"),
     )
     learn_scheme: str | None = option(
-        None, "Scheme that the model learns, iob2 if not given.", choices=("iob1", "iob2", "iobes")
+        None, "Tagging scheme of the model, by default iob2.", choices=("iob1", "iob2", "iobes")
     )
     output_scheme: str | None = option(
         None,
-        "Scheme of the predictions, that of the data if not given.",
+        "Tagging scheme of the predictions, by default the scheme of the data.",
         choices=("iob1", "iob2", "iobes"),
     )
-    skip_bad_rows: bool = option(False, "Leave out sentences that cannot be used.")
+    skip_bad_rows: bool = option(False, "Skip invalid sentences instead of stopping.")
     doc_stride: int | None = option(
         None,
-        "Tokens between the starts of two windows, half a window if not given.",
+        "Tokens between the starts of two windows, by default half a window.",
         minimum=1,
         saved=True,
     )
     document_context: bool = option(
         False,
-        "Read whole documents instead of single sentences; the data mark them by -DOCSTART-.",
+        "Use whole documents, marked by -DOCSTART- lines, as context instead of single sentences.",
         saved=True,
     )
     features_only: bool = option(
@@ -120,7 +112,7 @@ class TokenClassificationConfig(FileOptions, TfdsOptions, TaskConfig):
     )
     layer_combination: str = option(
         "concat_last_four",
-        "The layers that features_only uses.",
+        "Layers whose outputs features_only uses.",
         choices=LAYER_COMBINATIONS,
         saved=True,
         fixed=True,
@@ -128,13 +120,13 @@ class TokenClassificationConfig(FileOptions, TfdsOptions, TaskConfig):
     )
     feature_lstm_size: int | None = option(
         None,
-        "Units of each direction of the BiLSTM, hidden_size if not given.",
+        "Units per direction of the BiLSTM, by default hidden_size.",
         minimum=1,
         saved=True,
         fixed=True,
         requires="features_only",
     )
-    report: bool = option(False, "Write eval_report.txt with each label's scores.")
+    report: bool = option(False, "Write eval_report.txt with the scores of each label.")
     tags: Tags | None = fact(None)
 
     def __post_init__(self):
@@ -144,12 +136,10 @@ class TokenClassificationConfig(FileOptions, TfdsOptions, TaskConfig):
 
     @property
     def window_size(self):
-        """The largest number of tokens in a window."""
         return self.max_seq_length - NUM_SPECIAL_TOKENS
 
     @property
     def stride(self):
-        """Number of tokens from the start of one window to the start of the next."""
         return self.doc_stride or max(1, self.window_size // 2)
 
     def check(self, config, is_resumed):
@@ -169,7 +159,7 @@ class TokenClassificationConfig(FileOptions, TfdsOptions, TaskConfig):
                 raise UserError(f"`{name}`: with `features_only` all layers are frozen")
 
     def fixed_values(self):
-        # First: another scheme also changes the labels.
+        # First, because a different scheme also changes the labels.
         return {"scheme": self.tags.scheme, **super().fixed_values()}
 
     def to_json(self):

@@ -1,4 +1,4 @@
-"""The data of a token classification run: from options to sentences, features and result files."""
+"""Data of a token classification run: sentences, features and result files."""
 
 import dataclasses
 
@@ -26,7 +26,7 @@ from bert_tf.training.task import TaskData, result_file
 
 
 class TokenClassificationData(TaskData):
-    """The sentences of each split, and what a run does with them.
+    """The sentences of each split.
 
     Attributes:
       examples: dict from split to list of `Sentence`.
@@ -76,7 +76,7 @@ class TokenClassificationData(TaskData):
         return TokenClassificationTask(self.config, dtype)
 
     def evaluate(self, run, split):
-        """Write eval_results.txt, and eval_report.txt if asked for; see `TaskData.evaluate`."""
+        """Write eval_results.txt, and eval_report.txt with `report`; see `TaskData.evaluate`."""
 
         def report(predictions):
             task = run.trainer.task
@@ -104,9 +104,9 @@ class TokenClassificationData(TaskData):
 
 
 def write_columns(path, sentences, tags):
-    """Write the columns of each `Sentence`, followed by `tags`, as conlleval reads them.
+    """Write the columns of each `Sentence`, followed by its tags, in the format of conlleval.
 
-    `tags` has for each sentence the list of its words' tags.
+    `tags` is a list of lists, one tag per word.
     """
     outside = schemes.OUTSIDE
     with files.writing_text(path) as write:
@@ -129,27 +129,26 @@ def read(options, model, parts, stored=None):
         schemes.check_compatible("output_scheme", options.output_scheme, tags.scheme)
     for split in splits:
         sentences[split] = valid_sentences(sentences[split], tags, bad[split])
-        bad[split].report("bad sentences left out")
+        bad[split].report("invalid sentences skipped")
         if not sentences[split]:
-            raise UserError(f"{bad[split].first}; no sentence can be used")
+            raise UserError(f"no usable sentences: {bad[split].first}")
         if options.document_context and not any(x.leading_lines for x in sentences[split]):
             raise UserError(
-                f"`document_context`: {sentences[split][0].where} does not mark where documents "
-                "begin with -DOCSTART- lines"
+                f"`document_context` requires -DOCSTART- lines at the start of documents, but "
+                f"{sentences[split][0].where} has none"
             )
     if options.features_only:
-        # Raises for too few layers.
+        # Raises UserError if the model has too few layers.
         layers_of(options.layer_combination, model.bert_config.num_hidden_layers)
     return TokenClassificationData(sentences, options.of_model(model, tags=tags))
 
 
 def _stored_tags(options, stored):
-    """Return the `Tags` of a trained model, for data that may have a different scheme."""
+    """Return the `Tags` of a trained model, with the scheme of the data if it is given."""
     tags = stored.tags
     if options.learn_scheme not in (None, tags.scheme):
         raise UserError(
-            f"`learn_scheme={options.learn_scheme}`, but the trained model has learned "
-            f"{tags.scheme}"
+            f"`learn_scheme={options.learn_scheme}`, but the model was trained with {tags.scheme}"
         )
     if options.tag_scheme:
         schemes.check_compatible("tag_scheme", options.tag_scheme, tags.scheme)
@@ -158,13 +157,13 @@ def _stored_tags(options, stored):
 
 
 def _infer_tags(options, source, train):
-    """Return the `Tags` of the training set, which is read for them if `train` is None."""
+    """Return the `Tags` of the training set `train`; read it first if it is None."""
     bad = BadRows(skip=True)
     sentences = train or source.read("train", bad)
     tags = infer_tags(sentences, options.tag_scheme, options.learn_scheme)
     if not train:
         valid_sentences(sentences, tags, bad)
-        bad.report("the tags are those of the training set without its bad sentences")
+        bad.report("invalid sentences skipped in collecting the tags of the training set")
     console.info(
         "tag scheme of the data: %s; the model learns %s: %s",
         tags.data_scheme, tags.scheme, ", ".join(tags.names[:50]),
@@ -173,7 +172,6 @@ def _infer_tags(options, source, train):
 
 
 def _make_source(options):
-    """Return the `ColumnFiles` or `TfdsSentences` that the options name."""
     options.check_source(("data_dir", "train_file", "dev_file", "test_file"))
     if options.tfds_name:
         features = options.word_column or "tokens", options.tag_column
@@ -185,6 +183,6 @@ def _make_source(options):
         try:
             columns[name] = int(value)
         except ValueError:
-            raise UserError(f"`{name}={value}`: a column number was expected") from None
+            raise UserError(f"`{name}={value}`: expected a column number") from None
     paths = {"train": options.train_file, "dev": options.dev_file, "test": options.test_file}
     return ColumnFiles(options.data_dir, paths, **columns)

@@ -1,8 +1,8 @@
-"""Features of sentences: windows of tokens with the tags of their words.
+"""Converting tagged sentences to windows of tokens.
 
-The first WordPiece of a word has its tag (BERT paper, section 5.3). A sentence that does not fit
-into one sequence is split into overlapping windows, and each word is tagged in the window where it
-has the most context.
+The tag of a word is predicted at its first WordPiece (BERT paper, section 5.3). A sentence that
+does not fit into one sequence is split into overlapping windows, and each word is tagged in the
+window where it has the most context.
 """
 
 import dataclasses
@@ -19,18 +19,16 @@ from bert_tf.tasks.token_classification.schemes import (
 from bert_tf.tokenization.packing import SlidingWindows, pack_pair
 from bert_tf.tokenization.special_tokens import UNK
 
-# Values of `word_starts`: not a word that is tagged here; the start of a word; the start of the
-# first word of a sentence.
+# Values of `word_starts`: no word to tag at this token; the start of a word; the start of the first
+# word of a sentence.
 NOT_WORD_START, WORD_START, SENTENCE_START = 0, 1, 2
 
 
 def infer_tags(sentences, data_scheme=None, scheme=None):
-    """Return the `Tags` for a training set, with its labels in alphabetical order.
+    """Return the `Tags` of a training set, with the labels in alphabetical order.
 
-    Args:
-      sentences: List of `Sentence`.
-      data_scheme: One of `SCHEMES`; None to infer it.
-      scheme: The scheme to learn; None for iob2, or "none" if the data have no spans.
+    `data_scheme` is inferred if it is None. The model's `scheme` is by default iob2, or "none" if
+    the data have no spans.
     """
     data_scheme = data_scheme or infer_scheme([sentence.tags for sentence in sentences])
     scheme = scheme or ("none" if data_scheme == "none" else "iob2")
@@ -42,7 +40,7 @@ def infer_tags(sentences, data_scheme=None, scheme=None):
 
 
 def valid_sentences(sentences, tags, bad):
-    """Return the sentences whose tags the model knows; `bad` gets the errors of the others."""
+    """Return the sentences with valid tags; the errors of the others are passed to `bad`."""
     valid, leading_lines = [], ()
     for sentence in sentences:
         # If the first sentence of a document is dropped, the next one starts the document.
@@ -59,7 +57,7 @@ def valid_sentences(sentences, tags, bad):
 
 
 def group_sentences(sentences, document_context):
-    """Return a list of sentences for each document, or for each sentence."""
+    """Return a list of documents, which are lists of sentences, or of one sentence each."""
     documents = []
     for sentence in sentences:
         if not document_context or sentence.leading_lines or not documents:
@@ -69,11 +67,10 @@ def group_sentences(sentences, document_context):
 
 
 def convert_sentences(sentences, tags, tokenizer, config):
-    """Yield a dict for `records.TAGGING` for each window: `[CLS] window [SEP]`, padded with 0.
+    """Yield each window as a dict for `records.TAGGING`: `[CLS] window [SEP]`, padded with 0.
 
-    The tokens with a `word_starts` other than 0 are the words of all sentences, once each and in
-    order. Words of a `Sentence` without tags get the id 0. `config` is a resolved
-    `TokenClassificationConfig`.
+    Each word of the sentences has a `word_starts` other than 0 in exactly one window, in order.
+    Words without tags get the tag id 0.
     """
     for document in group_sentences(sentences, config.document_context):
         words = encode_words(document, tags, tokenizer)
@@ -81,16 +78,17 @@ def convert_sentences(sentences, tags, tokenizer, config):
 
 
 def encode_words(document, tags, tokenizer):
-    """Return the tokens of the words of a document, a list of `Sentence`, as three lists.
+    """Tokenize a document, which is a list of `Sentence`.
 
-    They are the ids, the ids of the tags, and the `word_starts`, one of each for every token.
+    Returns:
+      Three lists with an item per token: token ids, tag ids and `word_starts`.
     """
     tag_to_id = {name: number for number, name in enumerate(tags.names)}
     ids, tag_ids, starts = [], [], []
     for sentence in document:
         sentence_tags = tags.convert(sentence) if sentence.tags is not None else None
         for i, pieces in enumerate(tokenizer.encode_batch(sentence.words)):
-            # A word of characters that the tokenizer removes still needs a tag.
+            # A word needs a tag even if the tokenizer removes all of its characters.
             pieces = pieces or [tokenizer.vocab[UNK]]
             more = len(pieces) - 1
             ids += pieces
@@ -100,7 +98,7 @@ def encode_words(document, tags, tokenizer):
 
 
 def convert_windows(ids, tag_ids, starts, tokenizer, config, pad):
-    """Yield a dict for each window of a document, given the lists of `encode_words`."""
+    """Yield each window of a document as a dict, given the lists of `encode_words`."""
     windows = SlidingWindows(len(ids), config.window_size, config.stride)
     for index, (first, length) in enumerate(windows.spans):
         tokens = range(first, first + length)

@@ -1,4 +1,4 @@
-"""Fine-tune and apply a token classifier: texts in, the entities in them out."""
+"""Fine-tuning and prediction for token classification, on strings or lists of words."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ from bert_tf.training.jax_devices import predict_on_batch
 _ARCHITECTURE = "BertForTokenClassification"
 _COLUMNS = ("input_ids", "tag_ids", "word_starts")
 
-# Names of the columns of a table.
+# The table columns that each argument accepts.
 _TABLE = {
     "texts": ("tokens", "words", "text"),
     "labels": ("ner_tags", "tags", "labels", "entities"),
@@ -38,7 +38,7 @@ _TABLE = {
 
 
 class TokenClassification(TaskPipeline):
-    """Finds the entities in texts: fine-tuning and prediction on strings or on lists of words.
+    """Token classification: find entities in texts, or tag words.
 
     >>> ner = bert_tf.TokenClassification.from_preset(
     ...     "uncased_L-4_H-256_A-4", labels=["PER", "LOC"]
@@ -72,25 +72,24 @@ class TokenClassification(TaskPipeline):
     ) -> "TokenClassification":
         """Create the pipeline from a pre-trained or a fine-tuned model.
 
-        The settings of a model that `run_ner.py` or `save_to_preset` saved are read from its files.
+        The settings that `run_ner.py` or `save_to_preset` saved with a model are the defaults.
 
         Args:
-          preset: the name of a published model (`checkpoints.MODELS`), downloaded if it is not in
-            the cache; a folder or checkpoint of the release or of a training run; or a Hugging Face
-            folder.
-          labels: the labels of a new head: those of entities, such as "PER", or all tags in the
-            order of their ids, such as "O", "B-PER", "I-PER"; None for the head in the files.
-          scheme: how the tags of a new head mark entities: "iob2" (the default), "iobes", or
-            "none" if each word has one of `labels`, such as its part of speech.
-          max_seq_length: longest window in tokens; longer texts are read in overlapping windows.
-            None for that in the files of the model, else 128.
-          do_lower_case: whether the model is uncased; None for the casing in the files of the
-            model.
+          preset: the name of a published model (`checkpoints.MODELS`), which is downloaded unless
+            it is in the cache; a folder or checkpoint of the release or of a training run; or a
+            Hugging Face folder.
+          labels: the labels of a new head: either entity labels, such as "PER", or all tags in the
+            order of their ids, such as "O", "B-PER", "I-PER". None to load the saved head.
+          scheme: the tagging scheme of a new head: "iob2" (the default), "iobes", or "none" if each
+            word has one of `labels`, such as its part of speech.
+          max_seq_length: longest window in tokens; longer texts are split into overlapping windows.
+            None for the saved setting, else 128.
+          do_lower_case: whether the model is uncased; None for the saved setting.
           dtype: a Keras dtype policy such as "mixed_bfloat16".
-          load_weights: whether to load the weights; if False they are random.
+          load_weights: whether to load the weights; if False, they are random.
 
         Raises:
-          UserError: if there is no such model, or an argument does not fit it.
+          UserError: if the model does not exist, or an argument is not valid for it.
         """
         if labels is not None:
             labels = check_texts(labels, "labels")
@@ -110,7 +109,7 @@ class TokenClassification(TaskPipeline):
         if stored:
             if values:
                 raise UserError(
-                    f"`{next(iter(values))}`: {checkpoint} has its own, which cannot be changed"
+                    f"`{next(iter(values))}` is fixed by the settings saved in {checkpoint}"
                 )
             return values
         if "labels" not in values:
@@ -135,26 +134,26 @@ class TokenClassification(TaskPipeline):
         shuffle: bool = True,
         **options: Any,
     ) -> keras.callbacks.History:
-        """Train the model, with `keras.Model.fit`.
+        """Train the model with `keras.Model.fit`.
 
-        The optimizer is that of the release, with 10 % warm-up and linear decay over the steps of
-        this call, unless `compile` was called with another one. The loss is the mean over words.
+        The default optimizer is the release's, with 10 % warm-up and linear decay over the steps of
+        this call; use `compile` for a different one. The loss is the mean over words.
 
         Args:
-          texts: list of texts, or list of sentences, each a list of words.
-          labels: for each text a list of its entities: dicts with "start", "end" and "label", as
-            `predict` returns them, or tuples of these; or for each sentence a list with the tag, or
-            the index of the tag, of each word.
-          validation_data: (texts, labels). After each epoch the results of `evaluate` on them are
-            in the history, and can be monitored by callbacks, as "val_f1" and the like.
-          validation_split: share of the texts, from the end of the list, to validate on instead.
+          texts: list of str, or list of sentences given as lists of words.
+          labels: for str, a list of entities per text: dicts with "start", "end" and "label", as
+            `predict` returns them, or tuples of the three. For sentences, a list of tags or tag
+            indices per sentence, one for each word.
+          validation_data: (texts, labels). The results of `evaluate` on them are added to the
+            history after each epoch, where callbacks can monitor them, for example as "val_f1".
+          validation_split: fraction of the texts, taken from the end, to validate on instead.
           epochs: number of passes over the texts.
-          batch_size: number of windows in a step, over all devices.
+          batch_size: number of windows per step, over all devices.
           learning_rate: the peak rate, by default 5e-5.
           callbacks: list of Keras callbacks.
-          class_weight: dict from tags, or their indices, to the weight of their words in the loss;
-            1 for the others.
-          shuffle: whether to shuffle the windows, anew for each epoch.
+          class_weight: dict from tags or tag indices to the weight of their words in the loss, by
+            default 1.
+          shuffle: whether to reshuffle the windows in each epoch.
           **options: further arguments of `keras.Model.fit`, such as `verbose`.
 
         Returns:
@@ -169,7 +168,10 @@ class TokenClassification(TaskPipeline):
         )  # fmt: skip
         for name in ("validation_steps", "validation_freq", "validation_batch_size"):
             if name in options:
-                raise UserError(f"`{name}` is not supported: every epoch ends with a validation")
+                raise UserError(
+                    f"`{name}` is not supported: each epoch ends with a validation on all of "
+                    "`validation_data`"
+                )
         encoder = LabelEncoder("classification", self.config.tags.names)
         tag_weights = encoder.label_weights(class_weight)
         data = (texts, labels)
@@ -185,8 +187,8 @@ class TokenClassification(TaskPipeline):
             weights = tf.cast(batch.pop("word_starts") != NOT_WORD_START, tf.float32)
             if tag_weights is not None:
                 weights *= tf.gather(tf.constant(tag_weights), tags)
-            # Keras divides the sum by the number of tokens, of words and others. These weights make
-            # it the mean over the words of the batch, also if devices have parts of it.
+            # Keras divides the sum by the number of all tokens. These weights turn it into the mean
+            # over the words of the batch, even if the batch is split between devices.
             total = tf.reduce_sum(weights)
             weights *= tf.math.divide_no_nan(tf.cast(tf.size(weights), tf.float32), total)
             return batch, tags, weights
@@ -201,31 +203,35 @@ class TokenClassification(TaskPipeline):
 
     @with_columns(**_TABLE)
     def evaluate(self, texts: Any, labels: Any, batch_size: int = BATCH_SIZE) -> dict[str, float]:
-        """Return the loss, and the scores that `run_ner.py` writes; arguments as for `fit`.
+        """Return the loss and the scores of `run_ner.py`; see `fit` for the arguments.
 
         Returns:
-          Dict with "loss", the mean over words; "accuracy", the share of words with the correct
-          tag; and with tags of entities "precision", "recall" and "f1" of whole entities, as
-          conlleval computes them.
+          Dict with "loss", the mean over words; "accuracy", the fraction of words with the correct
+          tag; and if the tags mark entities, "precision", "recall" and "f1" of whole entities, as
+          in conlleval.
         """
         return self._scores(self._dataset((texts, labels), ("texts", "labels"), batch_size))
 
     @with_columns(**_TABLE)
     def predict(self, texts: Any, batch_size: int = 32) -> Any:
-        """Return the entities in texts, or the tags of words.
+        """Find the entities in texts, or tag words.
 
         Args:
-          texts: a text of any length, list of texts, or list of sentences, each a list of words.
-          batch_size: number of texts that are read at a time.
+          texts: a str, a list of str, or a list of sentences given as lists of words; of any
+            length.
+          batch_size: number of texts per batch.
 
         Returns:
-          For each text a dict, or only the dict if `texts` is a str, with "entities", a list of
-          dicts: "entity", its text; "label"; "start" and "end", the offsets of its first character
-          and after its last one; and "score", the mean probability of its words. For each sentence
-          a list with the tag of each word.
+          For a list of str, a list of dicts {"entities": list}; for a str, one such dict. Each
+          entity is a dict:
+            "entity": its text;
+            "label": its label;
+            "start" and "end": its character offsets (end exclusive);
+            "score": the mean probability of its words.
+          For sentences, a list of lists of tags.
 
         Raises:
-          UserError: if `texts` is not such a list.
+          UserError: if `texts` is none of these.
         """
         if isinstance(texts, str):
             return self.predict([texts], batch_size)[0]
@@ -259,9 +265,9 @@ class TokenClassification(TaskPipeline):
         return {name: np.concatenate([x[name] for x in batches]) for name in batches[0]}
 
     def _dataset(self, data, arguments, batch_size, encode=None, shuffle=False):
-        """Return a dataset of batches of windows, dicts of inputs, `tag_ids` and `word_starts`.
+        """Return a dataset of batches of windows: dicts of inputs, `tag_ids` and `word_starts`.
 
-        `encode` converts such a dict to an element of the dataset.
+        `encode`, if given, is applied to each dict.
         """
         rows: list[list] = [[] for _ in _COLUMNS]
         for words in self._encode(*data, *arguments):
@@ -282,7 +288,7 @@ class TokenClassification(TaskPipeline):
         return self._batches(tuple(map(ragged, rows)), unpack, batch_size, shuffle)
 
     def _encode(self, texts, labels, texts_argument, labels_argument):
-        """Yield the `encode_words` of each text or sentence; without labels all tags are 0."""
+        """Yield the lists of `encode_words` for each text; without labels, all tag ids are 0."""
         texts = check_list(texts, texts_argument, "a list of texts or of lists of words")
         if labels is not None:
             labels = check_list(labels, labels_argument, "a list")

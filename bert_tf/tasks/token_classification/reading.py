@@ -1,4 +1,4 @@
-"""Sentences with a tag for each word, from column files and from tensorflow-datasets."""
+"""Reading tagged sentences from column files and tensorflow-datasets."""
 
 import dataclasses
 import re
@@ -17,23 +17,23 @@ _FILES = {
     "test": ("test.txt", "test.conll", "eng.testb"),
 }
 
-# Names of the splits and of the tags in tensorflow-datasets.
+# Usual names of the splits and of the tags in tensorflow-datasets.
 _TFDS_SPLITS = {"train": ("train",), "dev": ("dev", "validation", "valid"), "test": ("test",)}
 _TFDS_TAGS = ("ner", "tags")
 
 
 @dataclasses.dataclass(frozen=True)
 class Sentence:
-    """The words of a sentence.
+    """A sentence and its place in a file or data set.
 
     Attributes:
       where: The file or the example, for error messages.
       words: The words.
-      tags: Their tags, None if they were not read.
-      columns: All columns of each word, to write them again.
-      lines: The line number of each word in the file.
-      leading_lines: The lines before the sentence that start documents.
-      trailing_lines: Such lines after the last sentence of a file.
+      tags: Their tags; None if they were not read.
+      columns: All columns of each word, to copy to the predictions.
+      lines: The line number of each word.
+      leading_lines: The -DOCSTART- lines before the sentence.
+      trailing_lines: The -DOCSTART- lines after the last sentence of a file.
     """
 
     where: str
@@ -45,38 +45,37 @@ class Sentence:
     trailing_lines: tuple = ()
 
     def location(self, i):
-        """Return the file and the line of the i-th word, for error messages."""
         return f"{self.where}, line {self.lines[i]}" if self.lines else self.where
 
 
 class ColumnFiles:
-    """Files with a word per line, in columns separated by spaces, and empty lines after sentences.
+    """Column files: one word per line, columns separated by spaces, sentences by empty lines.
 
-    A line whose word is -DOCSTART- starts a document.
+    A line that begins with -DOCSTART- starts a document.
     """
 
     def __init__(self, data_dir=None, paths=None, word_column=0, tag_column=-1):
         """Set the files to read.
 
         Args:
-          data_dir: A folder with train.txt, dev.txt and test.txt, or with other usual names.
-          paths: Dict from "train", "dev" and "test" to files that replace those of the folder.
-          word_column: The index of the column of words, negative to count from the last column.
-          tag_column: The index of the column of tags.
+          data_dir: A folder with train.txt, dev.txt and test.txt, or other usual file names.
+          paths: Dict from "train", "dev" and "test" to files that take precedence.
+          word_column: Index of the column of words; negative indices count from the end.
+          tag_column: Index of the column of tags.
         """
         self._data_dir, self._paths = data_dir, paths or {}
         self._word, self._tag = word_column, tag_column
-        self.files = []  # that were read
+        self.files = []  # read so far
 
     def read(self, split, bad=None):
         """Return the list of `Sentence` of a split.
 
         Args:
-          split: "train", "dev" or "test", which is read without tags.
-          bad: `BadRows` for sentences that are not valid; None to raise an error for the first.
+          split: "train", "dev" or "test"; "test" is read without tags.
+          bad: `BadRows` that collects invalid sentences; None to raise an error for the first.
 
         Raises:
-          UserError: If the file is not valid; names the file and the line.
+          UserError: If the file is not valid; names the file and line.
         """
         path = find_file(split, _FILES[split], self._data_dir, self._paths.get(split))
         self.files.append(path)
@@ -89,7 +88,7 @@ class ColumnFiles:
     def _sentences(self, path, with_tags, bad):
         sentences, rows, width, leading_lines, problem = [], [], None, [], None
         for number, line in enumerate((*files.read_lines(path, strict=True), "\n"), 1):
-            # Words may contain other whitespace, so only these characters separate columns.
+            # Not `split()`: words may contain other whitespace.
             columns = re.split("[ \t]+", line.strip(" \t\r\n"))
             if columns == [""] or columns[0] == DOCUMENT_START:
                 if problem:
@@ -134,21 +133,21 @@ class ColumnFiles:
 
 
 class TfdsSentences:
-    """The sentences of a data set of tensorflow-datasets, which has no document boundaries."""
+    """The sentences of a data set in tensorflow-datasets, without document boundaries."""
 
     def __init__(self, name, data_dir=None, splits=None, words="tokens", tags=None):
         """Load a data set and prepare it if necessary.
 
         Args:
           name: The data set, such as "conll2003".
-          data_dir: The folder of the data sets; None for the default of tensorflow-datasets.
-          splits: Dict from "train", "dev" and "test" to splits of the data set; those that are
-            missing are found by their usual names.
+          data_dir: Folder of the data sets; None for the default of tensorflow-datasets.
+          splits: Dict from "train", "dev" and "test" to splits of the data set, by default the
+            usual names.
           words: The feature with the words.
           tags: The feature with the tags; None for "ner" or "tags".
 
         Raises:
-          UserError: If there is no such data set or feature.
+          UserError: If the data set or a feature does not exist.
         """
         self._rows, self._splits = TfdsRows(name, data_dir), splits or {}
         self._words = self._find_feature("word_column", [words], "word")
@@ -159,7 +158,7 @@ class TfdsSentences:
     def _find_feature(self, argument, names, item):
         name = self._rows.find_feature(names, argument)
         feature = self._rows.features[name]
-        # The shape of a feature of several features is a dict.
+        # The shape of a nested feature is a dict.
         is_sequence = isinstance(feature.shape, tuple) and len(feature.shape) == 1
         if not is_sequence or (item == "word" and feature.tf_dtype != tf.string):
             raise UserError(
@@ -184,7 +183,7 @@ class TfdsSentences:
 
         sentences = bad.collect(self._rows.read(name), make)
         if not sentences:
-            raise UserError(bad.first or f"{self._rows.name}, {name}: there are no sentences")
+            raise UserError(bad.first or f"{self._rows.name}, {name}: the split has no sentences")
         return sentences
 
     def _problem(self, words, tags):
@@ -199,7 +198,7 @@ class TfdsSentences:
         return "a word has no tag" if tags and None in tags else None
 
     def _tag_name(self, value):
-        """Return a tag as text, None if it is missing, which a negative id means."""
+        """Return a tag as text, None if it is missing (a negative id)."""
         if isinstance(value, bytes):
             return value.decode() or None
         if self._names:

@@ -1,14 +1,14 @@
-"""Tagging schemes, and the spans that the tags of words represent.
+"""Tagging schemes: conversion between the tags of words and labelled spans.
 
-A tag is "O", for a word outside of any span, or a prefix, a hyphen and the label of the span:
-"B-PER". The scheme decides what the prefixes mean (Ramshaw and Marcus 1995, cmp-lg/9505040):
+A tag is "O" for a word outside of any span, or a prefix, a hyphen and the label of the span:
+"B-PER". The scheme defines the prefixes (Ramshaw and Marcus 1995, cmp-lg/9505040):
 
-- iob1: All words of a span have I, except that the first word has B if the span immediately follows
-  a span with the same label. CoNLL-2003 uses it.
-- iob2: The first word of every span has B, the others have I.
-- iobes: Spans of several words start with B, end with E and have I in between; S is a span of one
+- iob1: I for all words of a span, but B for the first word if the span immediately follows a span
+  with the same label. CoNLL-2003 uses it.
+- iob2: B for the first word of every span, I for the others.
+- iobes: B for the first, E for the last and I for the other words of a span; S for a span of one
   word. BILOU, which has L for E and U for S, is not supported.
-- none: A tag has no structure, such as a part of speech; each word is a span.
+- none: Tags are plain labels, such as parts of speech. Each word is a span.
 """
 
 from typing import NamedTuple
@@ -22,7 +22,7 @@ _PREFIXES = {"iob1": ("B", "I"), "iob2": ("B", "I"), "iobes": ("B", "I", "E", "S
 
 
 class Span(NamedTuple):
-    """The words from `start` up to but not including `end`, and their label."""
+    """A labelled range of words; `end` is exclusive."""
 
     label: str
     start: int
@@ -30,7 +30,7 @@ class Span(NamedTuple):
 
 
 def split_tag(tag):
-    """Return (prefix, label) of a tag, ("O", "") for one outside of any span."""
+    """Return (prefix, label) of a tag; ("O", "") for "O"."""
     prefix, _, label = tag.partition("-")
     return prefix, label
 
@@ -38,8 +38,8 @@ def split_tag(tag):
 def starts_span(tag, previous):
     """Return whether a span starts at a tag, given the previous tag.
 
-    The rules are those of conlleval for B and I, and those of seqeval for E and S. They accept any
-    sequence of tags that a model may predict: an I after O or after another label starts a span.
+    B and I follow the rules of conlleval, E and S the rules of seqeval. Any sequence of tags that a
+    model may predict is accepted: an I after O or after a different label starts a span.
     """
     prefix, label = split_tag(tag)
     previous_prefix, previous_label = split_tag(previous)
@@ -51,7 +51,7 @@ def starts_span(tag, previous):
 
 
 def spans_from_tags(tags, scheme="iob2"):
-    """Return the list of `Span` of a sentence's tags, by `starts_span`."""
+    """Convert the tags of a sentence to a list of `Span`."""
     if scheme == "none":
         return [Span(tag, i, i + 1) for i, tag in enumerate(tags)]
     spans, previous = [], OUTSIDE
@@ -65,7 +65,7 @@ def spans_from_tags(tags, scheme="iob2"):
 
 
 def tags_from_spans(spans, length, scheme):
-    """Return the tags of a sentence of `length` words; the spans are in order, without overlaps."""
+    """Convert ordered spans without overlaps to the tags of a sentence of `length` words."""
     tags, previous = [OUTSIDE] * length, None
     for span in spans:
         label, start, end = span
@@ -83,14 +83,13 @@ def tags_from_spans(spans, length, scheme):
 
 
 def convert_tags(tags, source_scheme, target_scheme):
-    """Convert the tags of a sentence from one scheme to another."""
     if source_scheme == target_scheme:
         return tags
     return tags_from_spans(spans_from_tags(tags, source_scheme), len(tags), target_scheme)
 
 
 def first_invalid_tag(tags, scheme):
-    """Return the index of the first tag that the scheme does not allow there, None if all are."""
+    """Return the index of the first tag that is invalid in the scheme, None if all are valid."""
     if scheme == "none":
         return None
     valid = tags_from_spans(spans_from_tags(tags), len(tags), scheme)
@@ -101,25 +100,22 @@ def first_invalid_tag(tags, scheme):
 
 
 def infer_scheme(sentences):
-    """Infer the scheme of a data set as the one that is valid for most sentences.
+    """Infer the scheme of a data set: the one in which most sentences are valid.
 
-    If no two spans with the same label are adjacent, iob1 has no B and iob2 has one for each span,
-    so only data without spans are ambiguous, for which the choice does not matter. The scheme is
-    "none" only if no tag has a prefix; a single odd tag among spans is a mistake.
-
-    Args:
-      sentences: A list of tags for each sentence.
+    In iob1, B is only valid between adjacent spans; in iob2, every span needs one. So only data
+    without spans are ambiguous, and there the choice does not matter. The scheme is "none" only if
+    no tag has a prefix: a few tags without prefix among others are errors in the data.
 
     Raises:
-      UserError: If the tags are those of BILOU.
+      UserError: If the scheme is BILOU.
     """
     tags = {tag for sentence in sentences for tag in sentence} - {OUTSIDE}
     prefixes = {tag: split_tag(tag)[0] for tag in sorted(tags) if "-" in tag}
     bilou = [tag for tag, prefix in prefixes.items() if prefix in ("L", "U")]
     if bilou and all(prefixes.get(tag) in (*_PREFIXES["iobes"], "L", "U") for tag in tags):
         raise UserError(
-            f"the tags, such as {bilou[0]}, are in the BILOU scheme, which is not supported; "
-            "replace L by E and U by S to get iobes, or use `tag_scheme=none`"
+            f"tags such as {bilou[0]} are in the BILOU scheme, which is not supported; replace L "
+            "by E and U by S to get iobes, or use `tag_scheme=none`"
         )
     if tags and not any(prefix in _PREFIXES["iobes"] for prefix in prefixes.values()):
         return "none"
@@ -130,7 +126,7 @@ def infer_scheme(sentences):
 
 
 def check_compatible(argument, scheme, other):
-    """Raise UserError if only one of two schemes has spans; `argument` is that of the first."""
+    """Raise UserError if only one of two schemes has spans; `argument` names the first."""
     if (scheme == "none") != (other == "none"):
         raise UserError(f"`{argument}={scheme}` cannot be combined with tags in the scheme {other}")
 

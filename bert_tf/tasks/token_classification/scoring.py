@@ -1,10 +1,10 @@
-"""Precision, recall and F1 of spans, as conlleval of CoNLL-2003 and seqeval compute them.
+"""Precision, recall and F1 of spans, as in conlleval (CoNLL-2003) and seqeval.
 
-A predicted span is correct if the data have a span with the same label and the same words. For
-tags with B and I the results are those of the official conlleval. It has no rule for S, so the
-results for iobes are those of seqeval. tests/tasks/test_token_classification.py compares with both.
+A predicted span is correct if the data contain a span with the same label and the same words. For
+B and I the results equal the official conlleval, which has no rules for S; for iobes they equal
+seqeval. tests/tasks/test_token_classification.py compares with both.
 
-seqeval is not a requirement because pip cannot build its last release, 1.2.2, in an empty
+seqeval is not a requirement, because pip cannot build its last release, 1.2.2, in an empty
 environment.
 """
 
@@ -17,26 +17,19 @@ from bert_tf.training import metrics
 
 
 class SpanCounts:
-    """Counts of spans by label.
-
-    Attributes:
-      true: `collections.Counter` of the spans of the data.
-      predicted: `collections.Counter` of the predicted spans.
-      correct: `collections.Counter` of the predicted spans that are correct.
-    """
+    """Counts of true, predicted and correct spans by label."""
 
     def __init__(self):
         self.true, self.predicted, self.correct = (collections.Counter() for _ in range(3))
 
     def add(self, true_tags, predicted_tags):
-        """Add a sentence, given as two lists of tags."""
         true, predicted = set(spans_from_tags(true_tags)), set(spans_from_tags(predicted_tags))
         self.true.update(span.label for span in true)
         self.predicted.update(span.label for span in predicted)
         self.correct.update(span.label for span in true & predicted)
 
     def precision_recall_f1(self, *labels):
-        """Return (precision, recall, F1) over the labels, or over all; 0 where undefined."""
+        """Return (precision, recall, F1) of the given labels, by default all; 0 if undefined."""
         correct, predicted, true = (
             sum(counter[label] for label in labels or counter)
             for counter in (self.correct, self.predicted, self.true)
@@ -45,7 +38,6 @@ class SpanCounts:
         return precision, recall, 2 * correct / max(predicted + true, 1)
 
     def report(self):
-        """Return a table of the metrics of each label, as text."""
         labels = sorted({*self.true, *self.predicted})
         width = max(map(len, (*labels, "all")), default=0)
         lines = [f"{'':{width}}  precision  recall      F1  spans  found"]
@@ -60,7 +52,6 @@ class SpanCounts:
 
 
 def count_spans(true, predicted):
-    """Return the `SpanCounts` of sentences, given as two lists of lists of tags."""
     counts = SpanCounts()
     for true_tags, predicted_tags in zip(true, predicted, strict=True):
         counts.add(true_tags, predicted_tags)
@@ -68,9 +59,9 @@ def count_spans(true, predicted):
 
 
 def classification_report(true, predicted, scheme):
-    """Return a table of the metrics of each label as text, given two lists of lists of tags.
+    """Return a text table with the metrics of each label, given two lists of lists of tags.
 
-    With the scheme "none" they are the metrics of single tags instead of spans.
+    With the scheme "none" it compares single tags instead of spans.
     """
     if scheme != "none":
         return count_spans(true, predicted).report()

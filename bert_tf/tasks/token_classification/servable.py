@@ -1,7 +1,7 @@
-"""Servable of token classification: texts in, the entities in them and their offsets out.
+"""Servable for token classification on strings.
 
-Shapes: B texts, T tokens of all texts, N words of all texts, W windows, R a selection of windows, S
-positions of a window, E entities of the text that has the most, C characters.
+Shapes: B texts, T tokens of all texts, N words of all texts, E entities of the text with the most,
+C characters.
 """
 
 import functools
@@ -24,10 +24,9 @@ _STRINGS = tf.TensorSpec((None,), tf.string)
 
 
 class TokenClassificationModule(tf.Module):
-    """Finds entities in texts, with the words and windows of run_ner.py."""
+    """Finds entities in texts, in the graph, with the same windows as run_ner.py."""
 
     def __init__(self, call, config, buckets):
-        """Store the `PreparedModel.call` of a token classifier, its config and `Buckets`."""
         super().__init__()
         self._call, self._config = call, config
         self._buckets = buckets
@@ -44,10 +43,13 @@ class TokenClassificationModule(tf.Module):
           texts: string (B,), UTF-8, of any length.
 
         Returns:
-          Dict of (B, E): `entity` string, "" after the last one of a text; `label` string; `start`
-          and `end` int32, the offsets of its first character and after its last one, -1 after the
-          last entity; `score` float32, the mean probability of its words. Offsets do not count
-          bytes that are not UTF-8. With tags that do not form spans, every word is an entity.
+          Dict of tensors (B, E):
+            `entity`: string, "" is padding.
+            `label`: string.
+            `start`, `end`: int32, its character offsets (end exclusive), not counting invalid
+              UTF-8; -1 is padding.
+            `score`: float32, the mean probability of its words.
+          If the tags do not mark spans, every word is an entity.
         """
         ids, starts, ends = self.tokenizer.tokenize_with_offsets(texts)
         is_start = self._words.starts(texts, ids, starts)
@@ -55,7 +57,7 @@ class TokenClassificationModule(tf.Module):
         word_indices = tf.cumsum(tf.cast(is_start, tf.int32)) - 1
         num_words = tf.size(tags)
         word_texts = tf.boolean_mask(rows_of_values(ids), is_start)
-        # Unicode normalization can reorder combining marks, so the last token may begin first.
+        # Unicode normalization can reorder combining marks, so the last token may start first.
         word_starts = tf.math.unsorted_segment_min(starts.values, word_indices, num_words)
         word_ends = tf.math.unsorted_segment_max(ends.values, word_indices, num_words)
 
@@ -87,7 +89,7 @@ class TokenClassificationModule(tf.Module):
     def _classify_words(self, ids, is_start):
         """Return the tags of all words, int32 (N,), and their probabilities, float32 (N,)."""
         windows = Windows(ids, self._config.window_size, self._config.stride)
-        # One more entry, so that the gather is never empty.
+        # A dummy entry, so that the gather is never from an empty tensor.
         is_start = tf.concat([is_start, [False]], 0)
 
         def read(rows):
@@ -96,7 +98,7 @@ class TokenClassificationModule(tf.Module):
             position = tf.range(tf.shape(inputs["input_ids"])[1])[None, :] - 1
             is_text, token_indices = segment.find(position)
             scores = tf.nn.softmax(self._call(inputs)["logits"])
-            # Each word in the window of its maximum context; over all windows they are in order.
+            # Each word is read from its window of maximum context, which keeps the words in order.
             is_read = is_text & tf.gather(is_start, token_indices)
             is_read &= windows.is_max_context(rows, position)
             scores = tf.boolean_mask(scores, is_read)
@@ -110,7 +112,7 @@ class _TagTable:
 
     Attributes:
       names: string (number of tags,), the label of each tag.
-      labels: int32 (number of tags,), the number of its label, 0 for none.
+      labels: int32 (number of tags,), the id of its label, 0 for "O".
     """
 
     def __init__(self, tags):
@@ -124,9 +126,11 @@ class _TagTable:
         self._closes = tf.constant([prefix in ("E", "S") for prefix in prefixes])
 
     def begins(self, tags, texts):
-        """Return where entities begin, bool (N,), as `tasks.token_classification.schemes.begins`.
+        """Return bool (N,), whether an entity begins at each word; see `schemes.starts_span`.
 
-        `tags` has the tag of each word, `texts` the index of its text; both are int32 (N,).
+        Args:
+          tags: int32 (N,), the tag ids of the words.
+          texts: int32 (N,), the index of each word's text.
         """
         labels = tf.gather(self.labels, tags)
         previous = tf.concat([[0], labels[:-1]], 0)
@@ -136,20 +140,20 @@ class _TagTable:
         return begins & (labels > 0)
 
 
-# What a character is to the division into words.
+# Kinds of characters for splitting into words.
 _LETTER, _REMOVED, _SPACE, _MARK, _IDEOGRAPH = range(5)
 
 
 class WordTable:
-    """Splits a text into words as the training data of taggers are split.
+    """Splits texts into words like typical training data for tagging.
 
-    White space separates words. Punctuation before and after a word is split off, each mark as a
-    word, and so is 's; punctuation inside a word ("well-known", "3.5") stays. Each ideograph is a
-    word. Characters that the tokenizer removes do not separate words.
+    Whitespace separates words. Each punctuation mark before or after a word is a word, and so is
+    's; punctuation inside a word ("well-known", "3.5") stays. Each ideograph is a word. Characters
+    that the tokenizer removes do not separate words.
     """
 
     def __init__(self, *rules):
-        """Take the arguments of a `BasicTokenizer`."""
+        """Create a table; `rules` are the arguments of a `BasicTokenizer`."""
         self._kinds = _word_kinds(BasicTokenizer(*rules).rules)
 
     def starts(self, texts, ids, starts):
@@ -157,10 +161,10 @@ class WordTable:
 
         Args:
           texts: string (B,).
-          ids: the ids of their tokens, ragged int32 (B, None).
-          starts: the offsets of the first characters of the tokens, ragged int32 (B, None).
+          ids: token ids, ragged int32 (B, None).
+          starts: start offsets of the tokens, ragged int32 (B, None).
         """
-        # A line break in front keeps each text apart from the one before.
+        # The line break separates the words of consecutive texts.
         codes = tf.strings.unicode_decode(tf.strings.join(["\n", texts]), "UTF-8", errors="ignore")
         kinds = look_up(self._kinds, codes.values)
         is_kept = kinds != _REMOVED
@@ -172,9 +176,9 @@ class WordTable:
         return tf.concat([tf.ones_like(word[:1], tf.bool), word[1:] != word[:-1]], 0)
 
 
-@functools.cache  # it takes half a second
+@functools.cache  # takes half a second
 def _word_kinds(rules):
-    """Return the kinds of all code points as a `paged_table`, which must not be changed."""
+    """Return a `paged_table` of the kinds of all code points. Do not modify the cached value."""
     kinds = np.full(sys.maxunicode + 1, _LETTER, np.uint8)
     for (rule, _, _), codes in RUNS:
         if rule != "k":
@@ -195,7 +199,7 @@ def _kind(code, rules):
 def _starts(codes, kinds):
     """Return which characters start a word, bool (C,), given code points and kinds, int32 (C,)."""
     is_space, is_ideograph = kinds == _SPACE, kinds == _IDEOGRAPH
-    # Chunks are the parts between white space.
+    # Chunks are separated by whitespace.
     opens = ~is_space & _previous(is_space)
     chunk = tf.cumsum(tf.cast(is_space, tf.int32)) - 1
     is_letter = tf.cast((kinds == _LETTER) | is_ideograph, tf.int32)
@@ -212,21 +216,15 @@ def _starts(codes, kinds):
 
 
 def _previous(values):
-    """Return for each of bool (C,) the value before it, False for the first."""
     return tf.concat([tf.zeros_like(values[:1]), values[:-1]], 0)
 
 
 def _next(values, default):
-    """Return for each of bool (C,) the value after it, `default` for the last."""
     return tf.concat([values[1:], tf.fill(tf.shape(values[:1]), default)], 0)
 
 
 def token_classification_servable(model, config, options):
-    """Return a `BertTokenClassifier` as a `Servable`, given its `TokenClassificationConfig`.
-
-    Text inputs and outputs are those of `TokenClassificationModule`; the output for token ids is
-    `logits`.
-    """
+    """Return the `Servable` for text (`TokenClassificationModule`) and ids (logits)."""
     prepared = prepare_model(model, options, config.max_seq_length)
     module = TokenClassificationModule(prepared.call, config, prepared.buckets)
     return Servable(

@@ -1,6 +1,7 @@
-"""Targets of token classification as users of `TokenClassification` give them: tags or entities.
+"""Encoding the targets of `TokenClassification.fit`, which are tags or entities.
 
-Each function yields the lists of `features.encode_words` for a text: ids, ids of tags, word starts.
+Each function yields, for each text, the lists that `features.encode_words` returns: token ids, tag
+ids and word starts.
 """
 
 from collections.abc import Iterable, Mapping
@@ -28,19 +29,15 @@ from bert_tf.tasks.token_classification.servable import WordTable
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.graph import GraphTokenizer
 
-# Number of texts that are split into words at a time.
+# Number of texts that are tokenized at a time.
 _CHUNK_SIZE = 1000
 
 
 def encode_tags(sentences, labels, sentences_argument, labels_argument, config):
-    """Encode lists of words with a tag for each word; without labels all tags have the id 0.
+    """Encode lists of words with one tag per word; without labels, all tags have the id 0.
 
-    Args:
-      sentences: list of lists of words.
-      labels: list of lists of tags or their indices, in any scheme; or None.
-      sentences_argument: name of the argument that gave the sentences, for messages.
-      labels_argument: name of the argument that gave the labels.
-      config: the `TokenClassificationConfig`.
+    `labels` contains tags or tag indices, in any scheme. The arguments `sentences_argument` and
+    `labels_argument` are names for error messages.
     """
     tags, rows = config.tags, [None] * len(sentences)
     sentences = [
@@ -60,7 +57,6 @@ def encode_tags(sentences, labels, sentences_argument, labels_argument, config):
 
 
 def _check_words(words, where):
-    """Return words as a tuple of str; raise UserError if they are anything else."""
     if isinstance(words, (str, Mapping)) or not isinstance(words, Iterable):
         raise UserError(f"{where} is {words!r:.50}, expected a list of words")
     words = tuple(words)
@@ -74,9 +70,9 @@ def _check_words(words, where):
 
 
 def _check_tags(row, words, names, where):
-    """Return the names of the tags of words as a tuple, given names or indices."""
+    """Return the tags of words as a tuple of names, given names or indices."""
     if isinstance(row, str) or not isinstance(row, Iterable):
-        raise UserError(f"{where} is {row!r:.50}, expected a list with a tag for each word")
+        raise UserError(f"{where} is {row!r:.50}, expected a list with one tag per word")
     row = list(row)
     if len(row) != len(words):
         raise UserError(f"{where}: found {len(row)} tags for {len(words)} words")
@@ -86,23 +82,19 @@ def _check_tags(row, words, names, where):
             row[i] = names[tag]
         elif not isinstance(tag, str):
             raise UserError(
-                f"{where}: the tag of the word {words[i]} is {tag!r:.50}, expected a name, or an "
+                f"{where}: the tag of the word {words[i]} is {tag!r:.50}, expected a name or an "
                 f"index less than {len(names)}"
             )
     return tuple(row)
 
 
 def encode_entities(texts, labels, argument, config):
-    """Encode texts with their entities, split into words as the exported model splits them.
+    """Encode texts with their entities, split into words as in the exported model.
 
-    Args:
-      texts: list of str.
-      labels: for each text a list of entities, see `TokenClassification.fit`.
-      argument: name of the argument that gave the labels, for messages.
-      config: the `TokenClassificationConfig`.
+    See `TokenClassification.fit` for `labels`; `argument` is their name for error messages.
     """
     if config.tags.scheme == "none":
-        raise UserError("expected lists of words, because the labels of this model are of words")
+        raise UserError("expected lists of words, because this model labels words, not entities")
     tokenizer = GraphTokenizer(config.vocab, **config.tokenizer_settings)
     *rules, _ = config.tokenizer_settings.values()
     words = WordTable(*rules)
@@ -116,7 +108,7 @@ def encode_entities(texts, labels, argument, config):
         for i, (tokens, *offsets, starts_word) in enumerate(rows, first):
             where = f"`{argument}`: item {i}"
             word_tokens = np.flatnonzero(starts_word)
-            # Unicode normalization can reorder combining marks, so the last token may begin first.
+            # Unicode normalization can reorder combining marks, so the last token may start first.
             edges = [
                 reduce.reduceat(x, word_tokens) if len(word_tokens) else np.zeros(0, int)
                 for reduce, x in zip((np.minimum, np.maximum), offsets, strict=True)
@@ -136,16 +128,16 @@ def encode_entities(texts, labels, argument, config):
                 word_starts[token] = WORD_START if j else SENTENCE_START
             yield tokens, tag_ids, word_starts
     if num_cut:
-        console.warning("%d entities begin or end inside a word, and get the whole word", num_cut)
+        console.warning("%d entities start or end inside a word; expanded to whole words", num_cut)
 
 
 def _read_entities(entities, where):
-    """Return (start, end, label) of the entities of a text, in order."""
+    """Return a sorted list of (start, end, label) for the entities of a text."""
     if isinstance(entities, Mapping) and "entities" in entities:
         entities = entities["entities"]
     if isinstance(entities, (str, Mapping)) or not isinstance(entities, Iterable):
         raise UserError(f"{where} is {entities!r:.50}, expected a list of entities")
-    found = []
+    parsed = []
     for entity in entities:
         values = entity
         if isinstance(entity, Mapping):
@@ -153,20 +145,16 @@ def _read_entities(entities, where):
         is_entity = isinstance(values, (list, tuple)) and len(values) == 3
         is_entity = is_entity and all(isinstance(x, (int, np.integer)) for x in values[:2])
         if not is_entity or not isinstance(values[2], str):
-            raise UserError(f"{where}: {entity!r:.80} is no entity with start, end and label")
-        found.append(tuple(values))
-    return sorted(found)
+            raise UserError(f"{where}: expected start, end and label, found {entity!r:.80}")
+        parsed.append(tuple(values))
+    return sorted(parsed)
 
 
 def _locate(entities, text, word_starts, word_ends, where):
-    """Return the `Span`s of words that entities cover, and how many of them cut a word.
+    """Return the `Span`s of words that entities cover, and how many entities cut a word.
 
-    Args:
-      entities: list of (start, end, label) in characters, in order.
-      text: the text.
-      word_starts: the offset of the first character of each word, an array.
-      word_ends: the offset after the last one.
-      where: the item, for messages.
+    `entities` is a sorted list of (start, end, label). `word_starts` and `word_ends` are arrays
+    with the character offsets of the words.
     """
     spans: list[Span] = []
     num_cut = 0
@@ -174,12 +162,14 @@ def _locate(entities, text, word_starts, word_ends, where):
         covered = np.flatnonzero((word_starts < end) & (word_ends > start))
         if not 0 <= start < end <= len(text) or not len(covered):
             raise UserError(
-                f"{where}: the entity {label} from {start} to {end} has no word of the text, which "
-                f"has {len(text)} characters"
+                f"{where}: the entity {label} from {start} to {end} contains no word of the text "
+                f"({len(text)} characters)"
             )
         first, last = int(covered[0]), int(covered[-1])
         if spans and first < spans[-1].end:
-            raise UserError(f"{where}: the entity {label} from {start} to {end} overlaps another")
+            raise UserError(
+                f"{where}: the entity {label} from {start} to {end} overlaps the one before it"
+            )
         num_cut += bool(word_starts[first] < start or word_ends[last] > end)
         spans.append(Span(label, first, last + 1))
     return spans, num_cut

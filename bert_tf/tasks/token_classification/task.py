@@ -1,4 +1,4 @@
-"""Classifying tokens: the loss, the decoding and the metrics."""
+"""Training a token classifier: loss, predictions and metrics."""
 
 import itertools
 
@@ -13,18 +13,12 @@ from bert_tf.training.task import Task
 
 
 class TokenClassificationTask(Task):
-    """Trains a token classifier on records of `records.TAGGING`; L is the number of tags."""
+    """Trains a token classifier on records with the schema `records.TAGGING`."""
 
     loss_names = ("tagging_loss",)
 
     def __init__(self, config, dtype=None, model=None):
-        """Make the model, or take an existing one.
-
-        Args:
-          config: a `TokenClassificationConfig`. Predictions are padded to its `max_seq_length`, S.
-          dtype: a Keras dtype policy.
-          model: the model, None to make one.
-        """
+        """Create the task, and its model unless one is given."""
         self.model = model or make_model(config, dtype)
         self.metric_names = metric_names(config.tags)
         self._tags, self._length = config.tags, config.max_seq_length
@@ -35,7 +29,7 @@ class TokenClassificationTask(Task):
 
     def losses(self, outputs, batch, weights):
         loss = tf.reduce_sum(self._losses(outputs, batch))
-        # A batch may have no word of its own, if each word is classified in another window.
+        # A batch may have no words, if all are classified in other windows.
         return {"tagging_loss": loss / tf.maximum(weights["words"], 1.0)}
 
     def _losses(self, outputs, batch):
@@ -46,25 +40,25 @@ class TokenClassificationTask(Task):
         return tf.where(tf.not_equal(batch["word_starts"], NOT_WORD_START), losses, 0.0)
 
     def predictions(self, outputs, batch):
-        """Return predicted tags, tags of the data and word starts (B, S), and the loss (B,)."""
+        """Return predicted tags, true tags and word starts (B, max_seq_length), and loss (B,)."""
         predictions = {"loss": tf.reduce_sum(self._losses(outputs, batch), -1)}
         values = {
             "predicted": tf.argmax(outputs["logits"], -1, output_type=tf.int32),
             "tag_ids": batch["tag_ids"],
             "word_starts": batch["word_starts"],
         }
-        # Batches have any length, and all predictions are concatenated.
+        # Batches differ in length, but their predictions are concatenated.
         padding = [[0, 0], [0, self._length - tf.shape(batch["tag_ids"])[1]]]
         for name, value in values.items():
             predictions[name] = tf.ensure_shape(tf.pad(value, padding), (None, self._length))
         return predictions
 
     def tags(self, predictions, name="predicted"):
-        """Return the tags of all words: for each sentence a list of tags.
+        """Return a list of tags for each sentence.
 
         Args:
-          predictions: dict of arrays (N, ...), all windows in order.
-          name: "predicted", or "tag_ids" for those of the data.
+          predictions: dict of arrays (N, ...), for all windows in order.
+          name: "predicted", or "tag_ids" for the true tags.
         """
         starts = predictions["word_starts"]
         is_word = starts != NOT_WORD_START
@@ -76,7 +70,7 @@ class TokenClassificationTask(Task):
         labels, predicted = self.tags(predictions, "tag_ids"), self.tags(predictions)
         num_words = max(sum(map(len, labels)), 1)
         loss = float(predictions["loss"].sum(dtype="float64")) / num_words
-        # In the scheme of the data, which conlleval would read.
+        # conlleval computes the accuracy in the scheme of the data.
         schemes = self._tags.scheme, self._tags.data_scheme
         converted = [[convert_tags(x, *schemes) for x in tags] for tags in (labels, predicted)]
         scores = ()
@@ -87,13 +81,11 @@ class TokenClassificationTask(Task):
 
 
 def metric_names(tags):
-    """Return the names of the metrics of `TokenClassificationTask.metrics`."""
     spans = () if tags.scheme == "none" else ("eval_precision", "eval_recall", "eval_f1")
     return ("eval_accuracy", *spans, "eval_loss", "loss")
 
 
 def make_model(config, dtype=None):
-    """Make the model of a `TokenClassificationConfig`."""
     num_tags = len(config.tags.names)
     if not config.features_only:
         return BertTokenClassifier(config.bert_config, num_tags, dtype)
