@@ -12,7 +12,7 @@ import time
 
 from absl import flags
 from read_counter import ReadCounter
-from startup_reads import write_shards
+from record_shards import write_shards
 
 import bert_tf
 from bert_tf.cli.flags import FLAGS
@@ -20,9 +20,10 @@ from bert_tf.cli.flags import FLAGS
 flags.DEFINE_integer("hosts", 8, "Number of hosts.")
 flags.DEFINE_list("streams", ["1", "8"], "Numbers of streams.")
 flags.DEFINE_integer("steps", 1000, "Number of batches to measure, after the first one.")
-FLAGS.set_default("shards", ["16"])
-FLAGS.set_default("records", 20000)
-FLAGS.set_default("batch_size", 256)
+flags.DEFINE_integer("shards", 16, "Number of shards.")
+flags.DEFINE_integer("records", 20000, "Records in a shard.")
+flags.DEFINE_integer("max_seq_length", 128, "Sequence length.")
+flags.DEFINE_integer("batch_size", 256, "Examples in a batch.")
 
 
 def measure(folder, paths, lengths, num_streams):
@@ -58,7 +59,7 @@ def main():
     lengths = {"S": FLAGS.max_seq_length, "P": 20}
     print(f"{'streams':>9}{'first, s':>10}{'MB':>8}{'processor, ms':>15}{'clock, ms':>11}")
     with tempfile.TemporaryDirectory() as folder:
-        paths = write_shards(folder, int(FLAGS.shards[0]), FLAGS.records, lengths)
+        paths = write_shards(folder, FLAGS.shards, FLAGS.records, lengths)
         megabytes = sum(map(os.path.getsize, paths)) / 1e6
         for num_streams in map(int, FLAGS.streams):
             first, *rest = measure(folder, paths, lengths, num_streams)

@@ -19,16 +19,18 @@ import time
 from unittest import mock
 
 from absl import flags
-from startup_reads import write_shards
+from record_shards import write_shards
 
 import bert_tf
 from bert_tf.cli.flags import FLAGS
 
+flags.DEFINE_integer("shards", 10000, "Number of shards.")
+flags.DEFINE_integer("records", 100, "Records in a shard.")
 flags.DEFINE_integer("texts", 1000, "Number of text files.")
 flags.DEFINE_integer("milliseconds", 75, "Duration of a call.")
+flags.DEFINE_integer("max_seq_length", 24, "Sequence length.")
+flags.DEFINE_integer("batch_size", 32, "Examples in a batch.")
 flags.DEFINE_list("only", [], "Start of the names of cases to measure; all by default.")
-flags.FLAGS.set_default("shards", ["10000"])
-flags.FLAGS.set_default("max_seq_length", 24)
 
 _NAMES_PER_LISTING = 1000
 
@@ -114,7 +116,7 @@ def make_shards(folder, work_dir):
     tokenizer = bert_tf.FullTokenizer(os.path.join(folder, "vocab.txt"))
     return pretraining.Shards(
         pretraining.FileSource(paths), f"file://{folder}/records/x", tokenizer,
-        pretraining.InstanceConfig(), int(FLAGS.shards[0]), work_dir,
+        pretraining.InstanceConfig(), FLAGS.shards, work_dir,
     )  # fmt: skip
 
 
@@ -158,7 +160,7 @@ class Store:
     """A folder with texts and the shards of a finished run of create_pretraining_data.py."""
 
     def __init__(self, folder):
-        self._folder, self._num_shards = folder, int(FLAGS.shards[0])
+        self._folder, self._num_shards = folder, FLAGS.shards
         for name in ("texts", "records", "work"):
             os.mkdir(os.path.join(folder, name))
         words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b"]
