@@ -86,7 +86,7 @@ def test_side_file_of_other_data_is_ignored_with_a_message(shards, tmp_path, cap
     assert record_files.read_counts(paths, record_files.sizes(paths)) is None
     message = "ignored: its counts were taken from files of a different size: "
     assert f"{tmp_path}/x.counts.json is {message}" in caplog.text
-    assert caplog.text.strip().endswith(f"sizes: {paths[2]}")
+    assert caplog.text.strip().endswith(f"size: {paths[2]}")
     (tmp_path / "x.counts.json").write_text("[1]")
     assert record_files.read_counts(paths, record_files.sizes(paths)) is None
     assert "x.counts.json: not a side file of TFRecord files, it is ignored" in caplog.text
