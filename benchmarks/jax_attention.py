@@ -1,4 +1,4 @@
-"""Time Keras' `dot_product_attention` beside the attention of `TransformerLayer`, on JAX.
+"""Compare Keras' `dot_product_attention` with the attention of `TransformerLayer`, on JAX.
 
 KERAS_BACKEND=jax python benchmarks/jax_attention.py
 """
@@ -31,7 +31,7 @@ def main():
     import jax
     import jax.numpy as jnp
 
-    print(f"{jax.devices()[0]}; the time of dot_product_attention, divided by that of the layer")
+    print(f"{jax.devices()[0]}; the time of dot_product_attention, divided by the layer's")
     print("| type | batch | forward | gradient | largest difference |")
     print("| --- | --- | --- | --- | --- |")
     for dtype in ("float32", "bfloat16"):

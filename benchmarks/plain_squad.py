@@ -95,7 +95,7 @@ class PlainFeatures:
                 unique_id += 1
 
     def tightened(self, tokens, start, end, answer):
-        """Return the narrowest span within (start, end) whose tokens are those of the answer."""
+        """Return the narrowest span within (start, end) with the tokens of the answer."""
         expected = " ".join(self.tokenizer.tokenize(answer))
         for first in range(start, end + 1):
             for last in range(end, first - 1, -1):

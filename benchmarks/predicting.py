@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-r"""Compare the speed of predictions with that of the pipeline of transformers.
+r"""Compare the speed of predictions with transformers' pipeline.
 
     python benchmarks/predicting.py --model=FOLDER --input_file=lines.txt
 

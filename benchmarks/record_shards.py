@@ -6,7 +6,7 @@ import numpy as np
 
 
 def write_shards(folder, num_shards, num_records, lengths):
-    """Write shards of records like those of create_pretraining_data.py, without counts."""
+    """Write shards of records like create_pretraining_data.py, without counts."""
     from bert_tf.data import tfrecord
 
     size, slots = lengths["S"], lengths["P"]

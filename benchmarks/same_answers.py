@@ -9,7 +9,7 @@ MODEL is a Hugging Face folder or a checkpoint of the release; the answers are i
 The ways are `SentenceEncoder`, with the tokenizer in Python; the SavedModel that takes strings,
 with the tokenizer in the graph; a SavedModel that takes ids only; and both SavedModels in the C++
 program `tests/serving/cpp/answer.cc`. The texts are --num_texts evenly spaced ones of each file,
-and hostile ones. The exit status is 1 if an answer differs from that of `SentenceEncoder` by more
+and hostile ones. The exit status is 1 if an answer differs from `SentenceEncoder`'s by more
 than 1e-5, or one of the ways fails.
 """
 

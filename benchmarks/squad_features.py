@@ -92,7 +92,7 @@ def main(_):
                 f"| bert_tf, {processes} | {questions / seconds:.0f} | {rate:.0f} | "
                 f"{rate / plain:.1f} | {windows} | {lower_bound} |"
             )
-        # Apart from the ids, the values are those of the plain port.
+        # Apart from the ids, the values equal the plain port's.
         written = tf.data.TFRecordDataset(path).take(len(expected)).as_numpy_iterator()
         same = sum(_without_id(a) == _without_id(b) for a, b in zip(written, expected, strict=True))
         print(f"{same} of {len(expected)} windows of the plain port are the same")

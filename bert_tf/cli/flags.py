@@ -1,6 +1,6 @@
 """The flags that scripts share, defined once, and how every script starts.
 
-Names, defaults and meanings are those of the 2018 release; the help of other flags ends in
+Names, defaults and meanings match the 2018 release; the help of other flags ends in
 "(bert_tf)".
 """
 

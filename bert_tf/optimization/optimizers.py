@@ -36,11 +36,11 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
     - corrects the bias of the moments only on request;
     - adds epsilon outside the root, and applies the decay in the same update;
     - adds up the gradients of a word that occurs several times in a batch;
-    - clips gradients after their sum over the replicas, so the norm that is clipped is that of the
-      whole batch for any number of devices;
+    - clips gradients after summing them over the replicas, so that on any number of devices it
+      clips the norm of the whole batch;
     - with `gradient_accumulation_steps`, counts updates and not batches in the schedule;
     - on several replicas, skips a step whose summed gradients are not finite: in float16 Keras
-      looks only at those of the first replica.
+      checks only the first replica.
 
     >>> rate = bert_tf.LinearWarmupDecay(5e-5, num_train_steps=1000, num_warmup_steps=100)
     >>> optimizer = bert_tf.AdamWeightDecay(rate)
@@ -64,7 +64,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         name: str | None = None,
         **options: Any,
     ):
-        """Store the hyperparameters, by default those of the release.
+        """Store the hyperparameters; the defaults are the release's.
 
         Args:
           learning_rate: a number, a Keras schedule such as `LinearWarmupDecay`, or a function
@@ -79,7 +79,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
             names.
           bias_correction: whether to divide the moments by 1 - beta**step (arXiv:1412.6980,
             section 3), which makes the first steps larger.
-          layer_decay: rate of a layer as a fraction of that of the layer above, see
+          layer_decay: factor between the rates of a layer and the layer above, see
             `rate_factors`.
           name: name of the optimizer.
           **options: `use_ema`, `ema_momentum`, `ema_overwrite_frequency`, `loss_scale_factor` and
@@ -218,7 +218,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         Args:
           gradients: dict of names to dense tensors, summed over the replicas. Weights without a
             gradient, because the loss does not depend on them, do not change.
-          is_finite: bool scalar; if False, only the step counter changes. None stands for True.
+          is_finite: bool scalar; if False, only the step counter changes. None means True.
           skipped_steps: number of earlier steps with `is_finite=False`, which the bias correction
             does not count.
 

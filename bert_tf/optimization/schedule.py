@@ -65,7 +65,7 @@ def describe(rate):
     A function, and a schedule whose config has more than numbers and strings, only have a name.
     """
     if isinstance(rate, keras.optimizers.schedules.LearningRateSchedule):
-        # NumPy's numbers become those of Python.
+        # Convert NumPy's numbers to Python's.
         with contextlib.suppress(NotImplementedError, TypeError, ValueError):
             return json.loads(json.dumps(rate.get_config(), default=float))
     return {"name": getattr(rate, "__qualname__", type(rate).__name__)}

@@ -215,7 +215,7 @@ def remove_incomplete(output_dir, is_locked=True):
 def restore_latest(output_dir, variables, restored=None, names=()):
     """Set `variables` from the newest undamaged checkpoint of a run.
 
-    Those of some `names` are not read again from the checkpoint `restored`, whose values they have.
+    Some `names` already have their values from the checkpoint `restored` and are not read again.
 
     Returns:
       Its prefix, None if the run has no checkpoint yet.

@@ -157,7 +157,7 @@ class Run:
 
     @property
     def weights_folder(self):
-        """The folder of the weights: `folder`, or that of its best checkpoint."""
+        """The folder of the weights: `folder`, or the one with its best checkpoint."""
         is_best = self.config.train.best_metric
         return os.path.join(self.folder, checkpointing.BEST) if is_best else self.folder
 

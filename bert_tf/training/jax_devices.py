@@ -15,7 +15,7 @@ def use_all_devices():
     try:
         tf.config.set_visible_devices([], "GPU")
     except RuntimeError as error:
-        console.warning("TensorFlow keeps its memory of the GPUs, beside JAX: %s", error)
+        console.warning("TensorFlow keeps GPU memory that JAX cannot use: %s", error)
     if keras.distribution.distribution() is not None:
         return
     devices = keras.distribution.list_devices()

@@ -72,7 +72,7 @@ class PreemptionHandler:
 
     def __exit__(self, *_):
         for number, handler in self._previous.items():
-            # None stands for a handler that is not Python's, which cannot be set again.
+            # None means that the handler was not set from Python, so it cannot be restored.
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
     def _handle(self, number, _):

@@ -47,7 +47,7 @@ class RunRecord:
     def start(self):
         """Write the record, unless the run only evaluates an earlier one, and start the digests.
 
-        They are computed in a thread while the run goes on. Called again, it does nothing.
+        They are computed in a thread during the run. Later calls do nothing.
 
         Raises:
           UserError: if the file exists and is not such a record.

@@ -109,7 +109,7 @@ class Workers:
 def make_strategy(*args, **options):
     """Make the `tf.distribute.Strategy` for some devices, and log which it is.
 
-    The arguments are those of `DeviceConfig`, such as `distribution_strategy="mirrored"`.
+    The arguments are the options of `DeviceConfig`, such as `distribution_strategy="mirrored"`.
 
     Raises:
       UserError: if the device is not available.
@@ -152,7 +152,7 @@ def make_strategy(*args, **options):
 
 
 def default_strategy():
-    """Return the strategy of all devices; for a single one that of Keras.
+    """Return a strategy for all devices; for a single device, Keras' own.
 
     Keras refuses an optimizer that was made outside of the strategy of its model.
     """
@@ -239,7 +239,7 @@ def set_seed(seed):
     keras.utils.set_random_seed(seed)
 
 
-# The device files of TPU chips. The newer driver, VFIO, may also be that of other devices.
+# The device files of TPU chips. Other devices may use the newer driver, VFIO, too.
 _TPU_CHIPS, _VFIO = "/dev/accel[0-9]*", "/dev/vfio/[0-9]*"
 
 # Runs in a separate process: a TPU is reserved by the process that initialised it.

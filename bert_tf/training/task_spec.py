@@ -1,6 +1,6 @@
 """The parts of a task, and the registry of all tasks; imported without TensorFlow.
 
-`bert_tf.tasks` registers those of this package. The framework finds a task here and never names
+`bert_tf.tasks` registers the tasks of this package. The framework finds a task here and never names
 one.
 """
 
