@@ -36,7 +36,7 @@ CASES = {
 
 
 def write_shards(folder, num_shards, num_records, lengths):
-    """Write shards of records like those of create_pretraining_data.py, without counts."""
+    """Write shards as create_pretraining_data.py does, but without record counts."""
     import numpy as np
 
     from bert_tf.data import tfrecord
