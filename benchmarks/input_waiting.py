@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Measure how long training waits for its input.
 
-Batches are taken one by one, as in the training loop, and each step is awaited. The time until the
-next batch is available is the time that the device waits.
+Batches are taken one by one, as in the training loop, and each step is awaited. The device waits
+until the next batch is available, and this time is measured.
 
     python benchmarks/input_waiting.py --input_file='data/*.tfrecord' --vocab_file=vocab.txt \
       --layers=4 --hidden_size=256

@@ -1,4 +1,4 @@
-"""Compare Keras' `dot_product_attention` with the attention of `TransformerLayer`, on JAX.
+"""Compare Keras' `dot_product_attention` with the attention of `TransformerLayer` on JAX.
 
 KERAS_BACKEND=jax python benchmarks/jax_attention.py
 """

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Measure what computing the last layer only for the first token saves.
 
-A classifier reads one token of the last layer, so that the layer needs its queries, output
-projection and feed-forward network only for this token. Forward passes and training steps with and
-without this take turns, for models of several depths. Padding is left out, as by runs on a CPU and
-exported models.
+A classifier reads one token of the last layer, so the layer needs its queries, output projection
+and feed-forward network only for this token. Forward passes and training steps with and without
+this optimization take turns, for models of several depths. Padding is left out, as in runs on a CPU
+and in exported models.
 
     python benchmarks/last_layer.py --layers=2,4,12 --hidden_size=768
 """

@@ -40,7 +40,7 @@ def build(folder):
 
 
 def libraries(with_text):
-    """Return the libraries to load: the kernels of TensorFlow and of tensorflow-text."""
+    """Return the libraries to load: the kernels of TensorFlow and tensorflow-text."""
     paths = [os.path.join(tf.sysconfig.get_lib(), "libtensorflow_cc.so.2")]
     if with_text:
         package = importlib.util.find_spec("tensorflow_text").submodule_search_locations[0]

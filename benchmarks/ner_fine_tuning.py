@@ -87,7 +87,7 @@ def train_transformers(seed):
     scores = tagging.scoring.count_spans(true, predicted).precision_recall_f1()
     names = ("eval_precision", "eval_recall", "eval_f1")
     results = dict(zip(names, scores, strict=True))
-    # Accuracy is computed on the data's tags, as in run_ner.py.
+    # Accuracy is measured on the data's own tags, as in run_ner.py.
     as_data = (
         [tagging.schemes.convert_tags(x, tags.scheme, tags.data_scheme) for x in sentences]
         for sentences in (true, predicted)

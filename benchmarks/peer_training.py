@@ -1,9 +1,9 @@
 """Shared by the comparisons with transformers: the same training in PyTorch.
 
 AdamW with bias correction, weight decay except for biases and norms, clipping to a norm of 1, and
-batches that continue across epochs: what the scripts do with --optimizer=adamw. The schedule is
-that of transformers, which decays linearly from the peak at the end of warm-up to 0. The release's
-decay starts at step 0, so after a warm-up of a tenth of the steps its rate is a tenth lower.
+batches that continue across epochs, as in the scripts with --optimizer=adamw. The schedule comes
+from transformers and decays linearly from the peak at the end of warm-up to 0. The release's decay
+starts at step 0, so after a warm-up of a tenth of the steps its rate is a tenth lower.
 """
 
 import json

@@ -1,7 +1,7 @@
 """A plain Python port of the release's SQuAD features, as a baseline for speed.
 
-The context is tokenized for every question, every token of a window searches all windows for its
-maximum context, and every record is a `tf.train.Example` filled value by value.
+It tokenizes the context for every question, searches all windows for the maximum context of every
+token, and fills a `tf.train.Example` value by value for every record.
 """
 
 import collections
@@ -95,7 +95,7 @@ class PlainFeatures:
                 unique_id += 1
 
     def tightened(self, tokens, start, end, answer):
-        """Return the narrowest span within (start, end) with the tokens of the answer."""
+        """Return the narrowest span within (start, end) whose tokens match the answer."""
         expected = " ".join(self.tokenizer.tokenize(answer))
         for first in range(start, end + 1):
             for last in range(end, first - 1, -1):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-r"""Compare the speed of predictions with transformers' pipeline.
+r"""Compare the prediction speed of bert_tf and of the transformers pipeline.
 
     python benchmarks/predicting.py --model=FOLDER --input_file=lines.txt
 
@@ -7,8 +7,8 @@ The model is a pre-trained encoder or a classifier of two labels, the same weigh
 exported in each of --dtypes, and `serving.Predictor`, which `bert-tf predict` uses, answers the
 lines. The pipeline `text-classification` of transformers gets them sorted by length, in the same
 types. All take turns. A line is a text, or two texts separated by a tab. The script prints medians
-in lines per second, by wall-clock and by processor time, and the largest difference between a
-probability and that of the first one.
+in lines per second, by wall-clock and by processor time, and the largest difference of a
+probability from the first one listed.
 """
 
 import dataclasses

@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
 """Measure the speed and memory of making pre-training data, next to a plain Python port.
 
-Every figure is of a whole process and its children, from command line to files: processor seconds,
-those of the worker processes among them, and the peak memory of all processes together (shared
-pages counted once, sampled every half second). Processor time is less sensitive to other work on
-the machine than wall-clock time.
+Every figure covers a whole process and its children, from command line to files: total processor
+seconds, processor seconds of the workers alone, and the peak memory of all processes together
+(shared pages counted once, sampled every half second). Processor time is less sensitive to other
+work on the machine than wall-clock time.
 
     python benchmarks/pretraining_data.py --input_file=corpus.txt --vocab_file=vocab.txt
 
 With --release_dir, the folder `bert` of the unpacked package bert-tensorflow 1.0.4, the release's
 own code is measured too. With --megabytes the documents of the text are repeated and shuffled up to
-that size, and the plain port is left out. Ratios are those to the first line of each turn.
+that size, and the plain port is left out. Ratios are relative to the first line of each turn.
 
     python benchmarks/pretraining_data.py --input_file=corpus.txt --vocab_file=vocab.txt \
       --megabytes=2000 --dupe_factor=1 --num_shards=40 --processes=2

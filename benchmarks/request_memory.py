@@ -5,7 +5,7 @@
     python benchmarks/request_memory.py --model=/tmp/served
 
 Half of each text is one word and half are short words: the memory must be proportional to the bytes
-of the text, not to the number of words times the longest word. On Linux.
+of the text, not to the number of words times the longest word. Linux only.
 """
 
 from absl import flags

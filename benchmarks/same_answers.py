@@ -8,9 +8,9 @@ r"""Run one model on the same texts in every possible way and print how far the 
 MODEL is a Hugging Face folder or a checkpoint of the release; the answers are its sentence vectors.
 The ways are `SentenceEncoder`, with the tokenizer in Python; the SavedModel that takes strings,
 with the tokenizer in the graph; a SavedModel that takes ids only; and both SavedModels in the C++
-program `tests/serving/cpp/answer.cc`. The texts are --num_texts evenly spaced ones of each file,
-and hostile ones. The exit status is 1 if an answer differs from `SentenceEncoder`'s by more
-than 1e-5, or one of the ways fails.
+program `tests/serving/cpp/answer.cc`. The texts are --num_texts evenly spaced texts from each file
+and hostile texts. The exit status is 1 if an answer differs from the answer of `SentenceEncoder` by
+more than 1e-5, or if one of the ways fails.
 """
 
 import os

@@ -5,11 +5,11 @@ r"""Search for the paragraph that answers a question, before and after training.
     python benchmarks/search.py --text_file=corpus.txt --model=MODEL
 
 The files have SQuAD's format: the pairs of a question and its paragraph train the vectors, with a
-contrastive loss, and the questions of dev_file are searched among the paragraphs of both files. Of
-a text file with a blank line between documents, the first line is the question and the rest the
-paragraph; a fifth of the documents are the questions. --rerank also trains a classifier of the same
-pairs and of as many pairs with a wrong paragraph, a near one by the trained vectors, which orders
-the 20 nearest paragraphs.
+contrastive loss, and the questions of dev_file are searched among the paragraphs of both files. In
+a text file with a blank line between documents, the first line of a document is the question and
+the rest is the paragraph; a fifth of the documents are used as questions. --rerank also trains a
+classifier, which orders the 20 nearest paragraphs. It learns from the same pairs and as many pairs
+with a wrong paragraph that is near by the trained vectors.
 """
 
 import json

@@ -3,9 +3,10 @@ r"""Measure how much memory a process keeps from each run of --num_seeds.
 
     python benchmarks/seed_memory.py --num_seeds=10 --replicas=2
 
-A small classifier is trained, evaluated and predicted with one seed after the other, on logical
-CPUs as replicas. Printed are the resident memory before each run, the number of Python objects and
-of TensorFlow's functions, and the mean growth from the third run on; the first two fill caches.
+A small classifier is trained, evaluated and used for prediction with one seed after the other, with
+logical CPUs as replicas. The script prints the resident memory before each run, the numbers of
+Python objects and TensorFlow functions, and the mean growth from the third run on; the first two
+runs fill caches.
 """
 
 import gc

@@ -4,8 +4,8 @@ r"""Memory of a process that answers many requests of long texts with an exporte
     python benchmarks/serving_memory.py --task=token_classification --requests=2000
 
 A tiny model with random weights is exported and answers texts of random words, each about --bytes
-long and different from all others. Printed is the resident memory after each tenth of the requests.
-On Linux.
+long and different from all others. The script prints the resident memory after each tenth of the
+requests. Linux only.
 """
 
 import os

@@ -2,10 +2,10 @@
 """Measure how long programs take to start with thousands of shards on an object store.
 
 The store is simulated: a folder whose files are accessed by TensorFlow, where each call waits as
-long as one to an object store. A listing takes a call for each 1,000 names, and reading a file one
-call. The shards, links to a single file, are complete or incomplete sets of
-create_pretraining_data.py, which has started when it would create its first shard, and the input
-of run_pretraining.py, which has started when its first batch is available.
+long as a call to an object store. A listing takes one call for each 1,000 names, and reading a file
+takes one call. The shards are links to a single file. Complete and incomplete sets are given to
+create_pretraining_data.py, which has started when it would create its first shard. The input of
+run_pretraining.py has started when its first batch is available.
 
     python benchmarks/shard_startup.py --shards=10000 --records=100 --milliseconds=75
 """

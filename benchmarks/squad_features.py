@@ -2,8 +2,9 @@
 """Measure the speed of making SQuAD features with several processes, next to a plain Python port.
 
 The articles of the file are repeated up to a size. The plain port processes as many questions as
-it can in some seconds, bert_tf processes all of them, including reading and writing. CPU seconds
-are those of all processes and are less sensitive to other work on the machine than wall-clock time.
+it can in some seconds; bert_tf processes all of them, including reading and writing. CPU seconds
+are summed over all processes and are less sensitive to other work on the machine than wall-clock
+time.
 "Lower bound" is the CPU time of the process that reads and writes, which no number of workers
 reduces.
 
@@ -92,7 +93,7 @@ def main(_):
                 f"| bert_tf, {processes} | {questions / seconds:.0f} | {rate:.0f} | "
                 f"{rate / plain:.1f} | {windows} | {lower_bound} |"
             )
-        # Apart from the ids, the values equal the plain port's.
+        # Apart from the ids, the values should match the plain port.
         written = tf.data.TFRecordDataset(path).take(len(expected)).as_numpy_iterator()
         same = sum(_without_id(a) == _without_id(b) for a, b in zip(written, expected, strict=True))
         print(f"{same} of {len(expected)} windows of the plain port are the same")

@@ -19,8 +19,8 @@ The settings of each library:
 | transformers, compiled | the same through torch.compile | | |
 | products alone | | bfloat16 operands | none |
 
-"Products alone" are the matrix products of all layers in a training step for all positions: without
-leaving any out, a step with these products takes no less time.
+"Products alone" are the matrix products of all layers in a training step for all positions, a lower
+bound for a step that computes all of them.
 
 Training keeps weights and moments in float32 everywhere. Each library runs in its own process, so
 that their threads do not interfere, and they take turns, so that other work on the machine affects
@@ -325,9 +325,9 @@ flags.DEFINE_string(
 
 
 def serve(name, job):
-    """Run the process of a library: for each input line, run a step and print its milliseconds.
+    """Run a step of one library for each input line, and print its milliseconds.
 
-    They are wall-clock time and processor time of all threads; other work affects the latter less.
+    It prints wall-clock time, and processor time of all threads, which other work affects less.
     """
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # libraries may print to standard output

@@ -5,10 +5,9 @@ r"""Fine-tune a Hugging Face folder on the STS benchmark with bert_tf and with t
       --output_dir=/tmp/sts
 
 The folder has sts-train.csv and sts-dev.csv as they are downloaded: tab-separated, with 7 or 9
-columns, no header, and quotes that are text. Without them, stand-ins of that form are written to
-it: pairs of made-up sentences whose score is the share of what they have in common, with the noise
-of five annotators. Hyper-parameters are those of `fine_tuning.py`; transformers learns the scores
-as they are.
+columns, no header, and quotes that are text. If they are missing, the script writes synthetic files
+in the same format: pairs of made-up sentences, scored by their overlap with the noise of five
+annotators. Hyper-parameters are as in `fine_tuning.py`; transformers learns the scores as they are.
 """
 
 import os

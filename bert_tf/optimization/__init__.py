@@ -14,8 +14,8 @@ OPTIMIZERS = {
     "lamb": LAMB,
 }
 
-# Functions of (peak rate, number of steps, number of warm-up steps) that return a schedule of
-# Keras. To add one, such as `keras.optimizers.schedules.CosineDecay`, add it here; as a flag, add
+# Functions from (peak rate, number of steps, number of warm-up steps) to a Keras schedule. New
+# schedules, such as `keras.optimizers.schedules.CosineDecay`, go here. To offer them as a flag, add
 # an option to `configs.OptimizerConfig` whose value `make_optimizer` looks up here.
 SCHEDULES = {"linear": LinearWarmupDecay}
 

@@ -1,12 +1,12 @@
-"""Learning rates by layer, and which weights are trained if the lowest layers are frozen.
+"""Layer-wise learning rates, and the trainable weights if the lowest layers are frozen.
 
-Weights are addressed by their names in the release, such as "bert/pooler/dense/bias", or by the
-paths of the Keras variables, such as "pooler/bias". Both have a layer's number in the same form.
+Weights are identified by their names in the release, such as "bert/pooler/dense/bias", or by the
+paths of the Keras variables, such as "pooler/bias". Both write the layer number in the same form.
 """
 
 import re
 
-# With their projection to the width of the layers, which ELECTRA has.
+# Includes ELECTRA's projection to the hidden size.
 _EMBEDDINGS = re.compile(r"(^|/)embeddings(_project)?/")
 _LAYER = re.compile(r"(?:^|/)layer_(\d+)/")
 
@@ -20,11 +20,11 @@ def _depth(name):
 
 
 def rate_factors(names, layer_decay):
-    """Return the factor of each weight's learning rate, a dict by name.
+    """Return a dict from weight names to learning-rate factors.
 
-    It is 1 for the pooler, the heads and the last layer. Each layer below has `layer_decay` times
-    the rate of the layer above, down to the embeddings (Sun et al., arXiv:1905.05583, layer-wise
-    decreasing learning rate).
+    The factor is 1 for the pooler, the heads and the last layer. Each layer below has `layer_decay`
+    times the rate of the layer above, down to the embeddings (Sun et al., arXiv:1905.05583,
+    layer-wise decreasing learning rate).
     """
     depths = {name: _depth(name) for name in names}
     top = max((d for d in depths.values() if d is not None), default=0)
@@ -32,9 +32,9 @@ def rate_factors(names, layer_decay):
 
 
 def trainable_weights(weights, num_frozen_layers):
-    """Return the weights, a dict by name, that are trained if the lowest layers are frozen.
+    """Return the entries of a dict `weights` that are trained if the lowest layers are frozen.
 
-    The embeddings are frozen with them; with `num_frozen_layers=0` everything is trained.
+    The embeddings are frozen too. With `num_frozen_layers=0` everything is trained.
     """
     if not num_frozen_layers:
         return weights

@@ -34,13 +34,13 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
     Unlike Keras' AdamW, it
 
     - corrects the bias of the moments only on request;
-    - adds epsilon outside the root, and applies the decay in the same update;
-    - adds up the gradients of a word that occurs several times in a batch;
-    - clips gradients after summing them over the replicas, so that on any number of devices it
-      clips the norm of the whole batch;
-    - with `gradient_accumulation_steps`, counts updates and not batches in the schedule;
-    - on several replicas, skips a step whose summed gradients are not finite: in float16 Keras
-      checks only the first replica.
+    - adds epsilon outside the root and applies the decay in the same update;
+    - sums the gradients of a word that occurs several times in a batch;
+    - clips gradients after summing them over the replicas, so clipping applies to the norm of the
+      whole batch for any number of devices;
+    - with `gradient_accumulation_steps`, advances the schedule by updates instead of batches;
+    - on several replicas, skips a step whose summed gradients are not finite. In float16, Keras
+      checks only the gradients of the first replica.
 
     >>> rate = bert_tf.LinearWarmupDecay(5e-5, num_train_steps=1000, num_warmup_steps=100)
     >>> optimizer = bert_tf.AdamWeightDecay(rate)
@@ -64,7 +64,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         name: str | None = None,
         **options: Any,
     ):
-        """Store the hyperparameters; the defaults are the release's.
+        """Store the hyperparameters. The defaults are the release's.
 
         Args:
           learning_rate: a number, a Keras schedule such as `LinearWarmupDecay`, or a function
@@ -73,21 +73,20 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
           beta_1: decay of the first moment.
           beta_2: decay of the second moment.
           epsilon: added to the root of the second moment.
-          global_clipnorm: largest global norm of the gradients, None for any.
-          exclude_from_weight_decay: regular expressions that are searched for in the names of the
-            weights: the paths of the variables or, in the loop of `bert_tf.training`, the release's
-            names.
+          global_clipnorm: maximum global norm of the gradients; None disables clipping.
+          exclude_from_weight_decay: regular expressions, searched in the weight names: variable
+            paths or, in the loop of `bert_tf.training`, the release's names.
           bias_correction: whether to divide the moments by 1 - beta**step (arXiv:1412.6980,
             section 3), which makes the first steps larger.
-          layer_decay: factor between the rates of a layer and the layer above, see
-            `rate_factors`.
+          layer_decay: learning rate of each layer as a fraction of the rate of the layer above;
+            see `rate_factors`.
           name: name of the optimizer.
           **options: `use_ema`, `ema_momentum`, `ema_overwrite_frequency`, `loss_scale_factor` and
             `gradient_accumulation_steps` of `keras.optimizers.Optimizer`.
 
         Raises:
-          UserError: if gradients are to be clipped in another way, or the learning rate is a
-            function with arguments.
+          UserError: if another kind of clipping is requested, or the learning rate is a function
+            with arguments.
         """
         for clip in ("clipnorm", "clipvalue"):
             if options.get(clip) is not None:
@@ -134,7 +133,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         return {**super().get_config(), **self.hyperparameters}
 
     def unbuilt_copy(self):
-        """Return an optimizer with these arguments, and variables of the current strategy."""
+        """Return an unbuilt optimizer with the same arguments, for the current strategy."""
         rate = self._learning_rate
         if not callable(rate):
             return self.from_config(self.get_config())
@@ -147,7 +146,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
 
     @property
     def rate_config(self):
-        """The learning rate in JSON values: a dict; see `schedule.describe`."""
+        """The learning rate as a dict of JSON values; see `schedule.describe`."""
         if callable(self._learning_rate):
             return describe(self._learning_rate)
         return {"learning_rate": super().get_config()["learning_rate"]}
@@ -156,7 +155,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         """Create the moments, in the strategy's scope.
 
         Args:
-          variables: a list of variables, whose paths are their names; or a dict by name.
+          variables: a dict by name, or a list of variables that are named by their paths.
         """
         if self.built:
             return
@@ -177,7 +176,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
 
     @property
     def weights(self):
-        """The weights that are trained: a dict from names to `tf.Variable`."""
+        """The trained weights: a dict from names to `tf.Variable`."""
         return dict(zip(self._names, map(_native, self._trainable_variables), strict=True))
 
     @property
@@ -201,23 +200,23 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         return _as_tensor(super()._get_current_learning_rate())
 
     def apply(self, grads, trainable_variables=None):
-        """Make one step, as Keras calls it: with the gradients of this replica."""
+        """Make one step with the gradients of this replica; called by Keras."""
         if _IS_TENSORFLOW:
             if self.gradient_accumulation_steps and tf.distribute.has_strategy():
                 raise UserError(
                     "`gradient_accumulation_steps` of a Keras optimizer cannot be used with a "
                     "`tf.distribute` strategy; the training scripts can accumulate there"
                 )
-            # Embeddings have sparse gradients with repeated rows, which the conversion adds up.
+            # Embedding gradients are sparse with repeated rows, which the conversion sums.
             grads = [g if g is None else tf.convert_to_tensor(g) for g in grads]
         super().apply(grads, trainable_variables)
 
     def apply_reduced(self, gradients, is_finite=None, skipped_steps=0):
-        """Make one step with the gradients of all replicas. To be called in replica context.
+        """Make one step with the gradients of all replicas. Must be called in replica context.
 
         Args:
-          gradients: dict of names to dense tensors, summed over the replicas. Weights without a
-            gradient, because the loss does not depend on them, do not change.
+          gradients: dict from names to dense tensors, summed over the replicas. Weights without a
+            gradient do not change.
           is_finite: bool scalar; if False, only the step counter changes. None means True.
           skipped_steps: number of earlier steps with `is_finite=False`, which the bias correction
             does not count.
@@ -234,7 +233,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
     def _get_current_learning_rate(self):
         return self.learning_rate_at(self.iterations)
 
-    # Keras calls these two before the sum over replicas; `_update_all` does both after it.
+    # Keras calls these two before the sum over replicas; `_update_all` does their work after it.
 
     def _clip_gradients(self, grads):
         return grads
@@ -250,9 +249,9 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         self._update_all(gradients, learning_rate, if_finite=has_replicas)
 
     def _update_all(self, gradients, rate, is_finite=None, skipped_steps=0, if_finite=False):
-        """Clip reduced gradients, a dict by index, and update the weights. Return their norm.
+        """Clip reduced gradients, a dict by index, update the weights, and return the norm.
 
-        With `if_finite`, only if this norm is finite.
+        With `if_finite`, the weights are updated only if the norm is finite.
         """
         gradients = {i: _float32(gradient) for i, gradient in gradients.items()}
         norm = _global_norm(list(gradients.values()))
@@ -298,9 +297,8 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         compute_update = self._compute_update
         if _IS_TENSORFLOW:
             values = [variable.read_value() for variable in (weight, m, v)]
-            # Memory bandwidth limits the update on a CPU: compiled, it reads the weight once
-            # instead of 15 times and takes a third of the time. It is not compiled on other
-            # devices.
+            # Memory bandwidth limits the update on a CPU. Compiled, it reads the weight once
+            # instead of 15 times and takes a third of the time.
             if "CPU" in weight.device and weight.shape.num_elements() >= COMPILED_SIZE:
                 compute_update = self._compiled
         else:
@@ -312,7 +310,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         for variable, value in zip((weight, m, v), new_values, strict=True):
             self.assign(variable, value)
 
-    # Not an ordinary attribute: TensorFlow would save it with the optimizer.
+    # TensorFlow would save an ordinary attribute with the optimizer.
     @functools.cached_property
     def _compiled(self):
         return tf.function(self._compute_update, jit_compile=True, autograph=False)
@@ -321,9 +319,9 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         self, weight, m, v, gradient, scale, rate, is_finite, corrections, is_excluded
     ):
         """Return the weight and its moments after a step."""
-        # Not the fused kernel: it takes 1 - beta in float32, which is off by 1e-5 for beta_2.
+        # The fused kernel computes 1 - beta in float32, which is off by 1e-5 for beta_2.
         weight, m, v = (_float32(x) for x in (weight, m, v))
-        # They are float32, and weights may be float64.
+        # `scale` and `rate` are float32, and weights may be float64.
         scale, rate = (ops.cast(x, weight.dtype) for x in (scale, rate))
         gradient = gradient * scale
         new_m, new_v = 1.0 - self.beta_1, 1.0 - self.beta_2
@@ -351,10 +349,10 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
 class LAMB(AdamWeightDecay):
     """LAMB (You et al., arXiv:1904.00962, algorithm 2) with the identity for its function phi.
 
-    The update of Adam with bias correction and weight decay, scaled for each weight to the norm of
-    the weight itself. As in the authors' code, weights that are excluded from the decay (biases and
-    layer norms) are not scaled, nor are weights or updates that are all zeros; and the gradients
-    are clipped as in `AdamWeightDecay`.
+    The Adam update with bias correction and weight decay is scaled to the norm of each weight.
+    As in the authors' code, the update is not scaled for weights that are excluded from the decay
+    (biases and layer norms), or if the weight or its update is all zeros. Gradients are clipped as
+    in `AdamWeightDecay`.
 
     >>> optimizer = bert_tf.LAMB(bert_tf.LinearWarmupDecay(1e-3, 1000, 100))
     """
@@ -378,7 +376,7 @@ class LAMB(AdamWeightDecay):
 
 
 def _native(variable):
-    """Return the variable of the backend in a Keras variable."""
+    """Return the backend's variable behind a Keras variable."""
     return variable.value if isinstance(variable, keras.Variable) else variable
 
 
@@ -390,11 +388,11 @@ def _as_tensor(value):
 
 def _global_norm(gradients):
     if _IS_TENSORFLOW:
-        # Of a model in float64, the gradients of the heads are float32.
+        # In a float64 model, the gradients of the heads are float32.
         return tf.linalg.global_norm([tf.cast(gradient, tf.float32) for gradient in gradients])
     return ops.sqrt(sum(ops.sum(ops.square(gradient)) for gradient in gradients))
 
 
 def _float32(x):
-    """Return a tensor of a smaller type in float32, and others as they are."""
+    """Cast a tensor of a smaller type to float32; return others unchanged."""
     return ops.cast(x, keras.backend.result_type(x.dtype, "float32"))

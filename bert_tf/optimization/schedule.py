@@ -13,8 +13,8 @@ from bert_tf.errors import UserError
 class LinearWarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
     """Linear warm-up, then linear decay to 0 (BERT paper, appendix A.2; release's optimizer).
 
-    The decay runs from step 0 over all steps and the warm-up replaces its beginning. So the rate
-    drops a little where the warm-up ends, and with a warm-up the rate of the first step is 0.
+    The decay runs over all steps, and the warm-up replaces its beginning. So the first step of a
+    warm-up has a rate of 0, and the rate drops a little where the warm-up ends.
 
     >>> rate = bert_tf.LinearWarmupDecay(1.0, num_train_steps=10, num_warmup_steps=4)
     >>> [round(float(rate(step)), 2) for step in (0, 2, 3, 4, 5, 10)]
@@ -60,12 +60,12 @@ class LinearWarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
 
 
 def describe(rate):
-    """Return the config of a schedule as JSON values, a dict.
+    """Return the config of a schedule as a dict of JSON values.
 
-    A function, and a schedule whose config has more than numbers and strings, only have a name.
+    Functions, and schedules whose config is not serializable, are described by name only.
     """
     if isinstance(rate, keras.optimizers.schedules.LearningRateSchedule):
-        # Convert NumPy's numbers to Python's.
+        # `default=float` converts NumPy numbers.
         with contextlib.suppress(NotImplementedError, TypeError, ValueError):
             return json.loads(json.dumps(rate.get_config(), default=float))
     return {"name": getattr(rate, "__qualname__", type(rate).__name__)}

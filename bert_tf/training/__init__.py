@@ -1,4 +1,4 @@
-"""The interface of a task, `fine_tune` and `pretrain`, and the one training loop."""
+"""The task interface, `fine_tune`, `pretrain`, and the training loop that they share."""
 
 from bert_tf.lazy import lazy_names
 

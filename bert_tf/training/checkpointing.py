@@ -1,10 +1,9 @@
 """Checkpoints of a run: the release's format and names, the state to resume from, and the best one.
 
-`model.ckpt-1000` has the weights, `NAME/adam_m`, `NAME/adam_v` and `global_step` as the release
-wrote them. The rest of the state has names under `bert_tf/`: the state of each dropout
-(`bert_tf/seed_0`, ...), the loss scale of float16, and notes on what the run was made with: the
-batch size, the seed and the files of the input, and the optimizer. So every program that reads the
-release's checkpoints can read these.
+`model.ckpt-1000` contains the weights, `NAME/adam_m`, `NAME/adam_v` and `global_step` in the
+release's format, so every program that reads the release's checkpoints can read it. The rest of the
+state has names under `bert_tf/`: the state of each dropout (`bert_tf/seed_0`, ...), the loss scale
+of float16, and notes on the run's settings: batch size, seed, input files and optimizer.
 """
 
 import json
@@ -41,7 +40,7 @@ _DATA_NAME = re.compile(r"(model\.ckpt-\d+)\.data-\d+-of-\d+")
 
 
 def weights(model, trainable_only=False):
-    """Return the model's weights, or those to be trained, by release names as `tf.Variable`."""
+    """Return the model's (trainable) weights: a dict from release names to `tf.Variable`."""
     return {
         name: variable.value
         for name, variable in checkpoints.weights(model).items()
@@ -50,7 +49,7 @@ def weights(model, trainable_only=False):
 
 
 def run_state(model, optimizer, loss_scale=None):
-    """Return all variables that are needed to resume a run: a dict of names to `tf.Variable`."""
+    """Return all variables that a resumed run needs: a dict from names to `tf.Variable`."""
     weight_ids = set(map(id, model.weights))
     seeds = [v for v in model.variables if id(v) not in weight_ids]
     state = {f"seed_{i}": v.value for i, v in enumerate(seeds)}
@@ -61,10 +60,10 @@ def run_state(model, optimizer, loss_scale=None):
 
 
 def latest(output_dir):
-    """Return the prefix of the newest checkpoint of a run, None if it has none.
+    """Return the prefix of a run's newest checkpoint, or None.
 
-    The file `checkpoint` names it, so a run can be reset by editing that file. Without the file
-    the checkpoint of the highest step is used.
+    The file `checkpoint` names it, so editing that file resets a run. Without the file, the
+    checkpoint with the highest step is used.
     """
     try:
         named = checkpoints.named_checkpoint(output_dir)
@@ -75,7 +74,7 @@ def latest(output_dir):
 
 
 def step_of(prefix):
-    """Return the step of a checkpoint, 0 if it has none, like the published models."""
+    """Return the step of a checkpoint; 0 if it has none, as in the published models."""
     source = checkpoints.ReleaseCheckpoint(prefix)
     return int(source.tensor("global_step")) if "global_step" in source.shapes else 0
 
@@ -83,7 +82,7 @@ def step_of(prefix):
 def save(output_dir, variables, notes=None, keep=KEEP):
     """Write `model.ckpt-STEP`, name it in `checkpoint`, and remove all but the last `keep`.
 
-    `variables` have `global_step` among them; `notes` are those that `check_notes` compares.
+    `variables` must include `global_step`; `check_notes` compares the `notes` later.
     """
     step = int(variables["global_step"].numpy())
     prefix = os.path.join(output_dir, f"model.ckpt-{step}")
@@ -108,33 +107,33 @@ def remove_old(output_dir, step, keep=KEEP):
 
 
 def _encode(note):
-    """Return a note as an array: integers as they are, a dict as the bytes of its JSON."""
+    """Encode a note as an array: integers unchanged, a dict as the bytes of its JSON."""
     if isinstance(note, dict):
         return np.frombuffer(json.dumps(note, sort_keys=True).encode(), np.uint8)
     return np.array(note, np.int64)
 
 
 def _decode(array):
-    """Return the note of `_encode`: an integer, a list of integers or a dict."""
+    """Decode a note of `_encode`: an integer, a list of integers or a dict."""
     return json.loads(array.tobytes()) if array.dtype == np.uint8 else array.tolist()
 
 
 def check_notes(prefix, notes):
-    """Compare what a run is resumed with to what its checkpoint was made with.
+    """Compare the settings of a resumed run with the settings in its checkpoint.
 
-    A different input is logged as a warning, as are other settings of the optimizer, and another
-    learning rate or number of steps as information. What earlier versions did not save is not
-    compared, except that the batches of version 0.1 had examples of any length, from one stream.
+    Different input or optimizer settings are logged as warnings, a different learning rate or
+    number of steps as information. Notes that earlier versions did not save are not compared,
+    except that version 0.1 had no length buckets and one input stream.
 
     Args:
       prefix: the checkpoint.
       notes: dict with `train_batch_size`, `seed`, `bucket_by_length` and `num_input_streams`,
         integers; `input`, the integers of `data.record_files.identity`; `optimizer`, a dict with
-        `class_name` and hyperparameters; `learning_rate`, a dict with the arguments of the
-        schedule. Each may be missing.
+        `class_name` and hyperparameters; `learning_rate`, a dict of the schedule's arguments. All
+        entries are optional.
 
     Raises:
-      UserError: if the optimizer is a different one.
+      UserError: if the optimizer class differs.
     """
     source = checkpoints.ReleaseCheckpoint(prefix)
     stored = {"bucket_by_length": 0, "num_input_streams": 1}  # as in version 0.1
@@ -188,10 +187,10 @@ def _check_optimizer(prefix, stored, current):
 
 
 def _list_checkpoints(output_dir):
-    """Return (step, prefix) of each checkpoint of a run, oldest first."""
+    """Return a run's checkpoints as (step, prefix), oldest first."""
     if not tf.io.gfile.isdir(output_dir):
         return []
-    # Not by glob: the user's path may contain brackets.
+    # A glob would fail for paths that contain brackets.
     names = filter(None, map(_NAME.fullmatch, tf.io.gfile.listdir(output_dir)))
     return sorted(
         (int(match.group(1)), os.path.join(output_dir, match.group().removesuffix(".index")))
@@ -215,13 +214,14 @@ def remove_incomplete(output_dir, is_locked=True):
 def restore_latest(output_dir, variables, restored=None, names=()):
     """Set `variables` from the newest undamaged checkpoint of a run.
 
-    Some `names` already have their values from the checkpoint `restored` and are not read again.
+    The variables in `names` already have the values of the checkpoint `restored`, if any, and are
+    not read from it again.
 
     Returns:
-      Its prefix, None if the run has no checkpoint yet.
+      The checkpoint's prefix, or None if the run has no checkpoint yet.
 
     Raises:
-      UserError: if there are checkpoints but none can be read, or one is of a different model.
+      UserError: if there are checkpoints but none can be read, or one belongs to a different model.
     """
     newest = latest(output_dir)
     if newest is None:
@@ -281,9 +281,9 @@ def check_metric(metric, names):
 
 
 def log_best_checkpoint(output_dir, argument=None):
-    """Log that a run has a best checkpoint, if it has one, and how to use it.
+    """Log how to use the best checkpoint of a run, if it has one.
 
-    `argument` is the argument that accepts its folder; None if `best_metric` selects it.
+    `argument` names the argument that accepts its folder; None if `best_metric` selects it.
     """
     folder = os.path.join(output_dir, BEST)
     if record := _read_record(folder):
@@ -295,7 +295,7 @@ def log_best_checkpoint(output_dir, argument=None):
 
 
 def _read_record(folder):
-    """Return the record of the best checkpoint in a folder as a dict, empty if there is none."""
+    """Return the record of a folder's best checkpoint as a dict, empty without one."""
     path = os.path.join(folder, _RECORD)
     if not tf.io.gfile.exists(path):
         return {}
@@ -305,19 +305,19 @@ def _read_record(folder):
 class BestCheckpoint:
     """The best evaluation of a run, its weights, and the evaluations since.
 
-    They are kept in files and survive when a run is killed and resumed. Lower is better for a
-    metric with "loss" in its name, higher for all others.
+    The state is kept in files, so it survives if a run is killed and resumed. Lower is better for
+    metrics with "loss" in their name, higher for all others.
 
     Attributes:
       metric: name of the metric.
       folder: the folder of the weights and of best.json.
-      step, value: the step and the value of the best evaluation, None before the first one.
-      since: list of the steps of later evaluations.
-      data: identifies the data of the evaluations, None if it is not known.
+      step, value: step and value of the best evaluation, None before the first one.
+      since: steps of the evaluations after the best one.
+      data: identity of the evaluation data, None if unknown.
     """
 
     def __init__(self, output_dir, metric):
-        """Read the state of the run; UserError if its best checkpoint is by a different metric."""
+        """Read the state of the run; UserError if another metric selected its best checkpoint."""
         self.output_dir, self.metric = output_dir, metric
         self.folder = os.path.join(output_dir, BEST)
         record = _read_record(self.folder)
@@ -330,7 +330,7 @@ class BestCheckpoint:
             )
 
     def rewind(self, step):
-        """Forget the evaluations after `step`, from which the run is resumed."""
+        """Forget the evaluations after `step`, where the run resumes."""
         self.since = [x for x in self.since if x <= step]
         if self.step is not None and self.step > step:
             console.warning(
@@ -341,7 +341,7 @@ class BestCheckpoint:
             self.value, self.step = None, None
 
     def use_data(self, data):
-        """Forget the evaluations, for early stopping too, unless they were made on `data`.
+        """Forget the evaluations, also for early stopping, unless they were made on `data`.
 
         `data` is the `identity` of an `EvaluationInput`. A record of version 0.1 is kept.
         """
@@ -361,7 +361,7 @@ class BestCheckpoint:
     def update(self, results, weights, writes):
         """Record an evaluation, and save the weights if they are the best so far.
 
-        Both `results` and `weights` have `global_step`. A process that `writes` writes the files.
+        Both `results` and `weights` include `global_step`. Only a process that `writes` saves.
         """
         value, step = float(results[self.metric]), int(results["global_step"])
         is_better = self.value is None or (
@@ -370,7 +370,7 @@ class BestCheckpoint:
         if is_better and not math.isnan(value):
             self.value, self.step, self.since = value, step, []
             if writes:
-                # The record is written last: a run that is killed in between evaluates again.
+                # The record is written last, so a run that is killed in between evaluates again.
                 save(self.folder, weights, keep=1)
                 files.copy_model_files(self.output_dir, self.folder)
         else:

@@ -1,4 +1,4 @@
-"""`fine_tune`: trains, evaluates and predicts with any task, from options to result files."""
+"""`fine_tune`: train, evaluate and predict with any task, from options to result files."""
 
 import dataclasses
 import functools
@@ -41,8 +41,8 @@ def fine_tune(spec, config, command_line=None):
     >>> fine_tune(tasks.TASKS["classification"], config)
     {'dev': {'eval_accuracy': ..., 'global_step': 343}}
 
-    A run that was stopped is resumed from its newest checkpoint in `config.output_dir`. What it was
-    made with is in `run.json` there, with the `command_line`, None from Python.
+    An interrupted run resumes from its newest checkpoint in `config.output_dir`. `run.json` in this
+    folder records how the run was made, including the `command_line` (None from Python).
 
     Returns:
       Dict from each evaluated split to its metrics; with several seeds, to a dict from seed to
@@ -91,7 +91,7 @@ def _completed(config, stored):
 
 
 def _check_seed_folders(config):
-    """Raise UserError if the output folder has several runs and one of them must be chosen."""
+    """Raise UserError if the user must choose one of several runs in the output folder."""
     folders = results.seed_folders(config.output_dir)
     if folders and config.num_seeds == 1 and checkpointing.latest(config.output_dir) is None:
         raise UserError(
@@ -101,9 +101,9 @@ def _check_seed_folders(config):
 
 
 def load_model(config, config_class):
-    """Return the `PretrainedFiles` of a run; check that they fit together and to the options.
+    """Return the `PretrainedFiles` of a run; check that they match each other and the options.
 
-    `config_class` is the `TaskConfig` class of the task, for its default casing.
+    `config_class` is the task's `TaskConfig` class, which has its default casing.
     """
     stored = config_class.load(config.output_dir)
     is_stored = stored and (not config.do_train or checkpointing.latest(config.output_dir))
@@ -114,17 +114,17 @@ def load_model(config, config_class):
     )
     check_length(config.task.max_seq_length, model.bert_config)
     config.train.check_frozen_layers(model.bert_config)
-    _ = model.tokenizer  # An error in the vocabulary must come before the data are read.
+    _ = model.tokenizer  # reports errors in the vocabulary before the data are read
     return model
 
 
 class Run:
-    """A run, or one for each seed after the other, with the same data, features and settings.
+    """A run, or one run per seed, with shared data, features and settings.
 
     Attributes:
       config: the completed `FineTuneConfig`.
       workers: the `Workers`.
-      paths: dict from split to the file of its features.
+      paths: dict from split to feature file.
       folder: the folder of the current seed.
       trainer: its `Trainer`.
       record: the `RunRecord` of all seeds.
@@ -157,7 +157,7 @@ class Run:
 
     @property
     def weights_folder(self):
-        """The folder of the weights: `folder`, or the one with its best checkpoint."""
+        """The folder of the weights: `folder`, or the subfolder of its best checkpoint."""
         is_best = self.config.train.best_metric
         return os.path.join(self.folder, checkpointing.BEST) if is_best else self.folder
 
@@ -212,12 +212,12 @@ class Run:
         return self.train_config.num_train_steps(num_examples, self.data.unit)
 
     def _must_rebuild(self, features, runs):
-        """Return whether features have to be written; all workers must call it together.
+        """Return whether features must be rebuilt; all workers must call this together.
 
         Raises:
           UserError: if the workers have different data, or see different folders.
         """
-        # With different data the workers would make different numbers of steps.
+        # With different data, the workers would run different numbers of steps.
         key = float(int(features.key[:10], 16))
         stale_share, mean_key = self.workers.mean(float(bool(features.stale_reason)), key)
         if mean_key != key:
@@ -246,15 +246,15 @@ class Run:
         return {"paths": paths, "length_multiple": multiple, **vars(record_format)}
 
     def _batches(self, split, batch_size):
-        """Return all records of a split in their order: a `data.input_pipeline.EvaluationInput`."""
-        # The metrics depend on options of the task too, such as the longest answer.
+        """Return all records of a split, in order: a `data.input_pipeline.EvaluationInput`."""
+        # The metrics also depend on task options, such as the maximum answer length.
         source = digest([self._features[split].key, self.data.config.to_json()])
         return input_pipeline.EvaluationInput(
             batch_size=batch_size, source=source, **self._input_options(split)
         )
 
     def _teacher_of(self, split):
-        """Return the teacher whose logits are added to the records of a split, or None."""
+        """Return the teacher that adds its logits to the records of a split, or None."""
         return self.teacher if split == "train" else None
 
     def evaluate(self, split, on_predictions=None):
@@ -279,7 +279,7 @@ class Run:
         return batches, "predicting", self._count(split)
 
     def run_seeds(self):
-        """Make one run, or a run for each seed in its own folder, and a table of their results."""
+        """Run once, or once per seed in separate folders with a table of all results."""
         self.workers.chief_first(self._check_resume)  # before the others read checkpoints
         if self.config.num_seeds == 1:
             return self.run(self.config.output_dir, self.train_config.seed)
@@ -308,7 +308,7 @@ class Run:
             must_be_trained=not config.do_train,
             labels=self.data.config.labels or None,
         )
-        # Nothing is written before the weights are known to fit, and the config last.
+        # Nothing is written until the weights are known to fit; the config is written last.
         if not self._features:
             self.make_features()
         steps = self._num_train_steps() if config.do_train else 0

@@ -1,4 +1,4 @@
-"""Several devices on Keras' JAX backend, where batches must divide over them."""
+"""Multiple devices on Keras' JAX backend, which requires batches that divide evenly."""
 
 import keras
 import numpy as np
@@ -11,7 +11,7 @@ def use_all_devices():
     """On JAX, distribute data over all devices from now on, unless a distribution is set."""
     if keras.backend.backend() != "jax":
         return
-    # TensorFlow prepares the data on the host, and would reserve the memory of GPUs.
+    # TensorFlow only prepares the data, on the host, but would reserve all GPU memory.
     try:
         tf.config.set_visible_devices([], "GPU")
     except RuntimeError as error:
@@ -33,9 +33,9 @@ def num_devices():
 def divide_batches(dataset, can_repeat=True):
     """Return a dataset whose batches divide over the devices, with the same gradients.
 
-    The last row is repeated with a weight of 0, and the weights of the others make up for it. In
-    means over batches, which Keras reports, such a batch counts as much as it has rows then. If
-    rows cannot be repeated, because examples are compared, the last ones are left out.
+    The last row is repeated with a weight of 0, and the other weights are scaled to compensate.
+    Keras counts the repeated rows when it averages over batches. If rows cannot be repeated,
+    because the loss compares examples, the last rows are dropped.
 
     Args:
       dataset: batches of inputs, targets and optionally weights.
@@ -71,9 +71,9 @@ def divide_batches(dataset, can_repeat=True):
 
 
 def predict_on_batch(model, inputs):
-    """Return the outputs of a model as arrays; `inputs` is a dict of arrays with any rows.
+    """Return a model's outputs as arrays; `inputs` is a dict of arrays with any number of rows.
 
-    With several devices of TensorFlow, Keras returns the answer of each for the whole batch.
+    With several TensorFlow devices, Keras returns every device's output for the whole batch.
     """
     inputs = {name: np.asarray(x) for name, x in inputs.items()}
     size = len(next(iter(inputs.values())))

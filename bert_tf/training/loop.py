@@ -25,11 +25,10 @@ _LOCKED: set[str] = set()
 def exclusive_directory(output_dir, workers=None, is_training=True):
     """Lock a folder for this process; UserError if another process trains there.
 
-    Before training, what killed processes left is removed; without a lock only if it is old.
-
-    With several `workers` the chief locks it. The kernel releases the lock when the process ends
+    With several `workers`, the chief locks it. The kernel releases the lock when the process ends
     for any reason. Object stores such as `gs://` have no locks, which is logged. Locking a folder
-    that this process has already locked has no effect.
+    again in the same process has no effect. Before training, files of killed processes are removed;
+    without a lock, only old ones.
     """
     folder = output_dir if "://" in output_dir else os.path.realpath(output_dir)
     if folder in _LOCKED or (workers is not None and not workers.is_chief):
@@ -72,7 +71,7 @@ class PreemptionHandler:
 
     def __exit__(self, *_):
         for number, handler in self._previous.items():
-            # None means that the handler was not set from Python, so it cannot be restored.
+            # None means that the handler was not installed from Python and cannot be restored.
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
     def _handle(self, number, _):
@@ -82,7 +81,7 @@ class PreemptionHandler:
         console.info("%s: finishing the step and saving", self.signal.name)
 
     def stop(self, step):
-        """Raise `Stopped`, after the state at `step` was saved."""
+        """Raise `Stopped`; the state at `step` must have been saved."""
         by = self.signal.name if self.signal else "another worker's signal"
         raise Stopped(
             f"stopped by {by} at step {step}, which is saved; run the same command to continue",
@@ -94,7 +93,7 @@ SECONDS_PER_REPORT = 10.0
 
 
 class Report:
-    """Logs the means of what the steps return, and writes them for TensorBoard."""
+    """Logs the mean results of the steps, and writes them for TensorBoard."""
 
     def __init__(self, output_dir, step, num_train_steps, batch_size, writes=True):
         """Create the TensorBoard writer, in a process that `writes`; the run is at `step`."""
@@ -121,7 +120,7 @@ class Report:
         examples = self.batch_size * done / seconds
         values = "  ".join(f"{name} {value:.4f}" for name, value in means.items())
         remaining = console.duration((self.num_train_steps - step) * seconds / done)
-        # The speed of the first step would mislead: it includes compilation.
+        # The first step includes compilation, so its speed would be misleading.
         speed = "compiled" if self.is_first else f"{examples:.1f} examples/s  {remaining} left"
         console.info(
             "step %d/%d  %s  learning_rate %.3g  %s",
@@ -152,7 +151,7 @@ SECONDS_PER_LOOP = 2.0
 
 
 def _copy_of(optimizer):
-    """Return a copy of an optimizer that is not built, with variables of the current strategy.
+    """Return an unbuilt copy of an optimizer for the current strategy.
 
     Raises:
       UserError: if the loop cannot use the optimizer.
@@ -177,7 +176,7 @@ def _describe(optimizer):
         "optimizer": {"class_name": type(optimizer).__name__, **optimizer.hyperparameters},
         "learning_rate": optimizer.rate_config,
     }
-    # As JSON reads them back, and NumPy's numbers as Python's.
+    # The round trip converts NumPy numbers, and tuples to lists, as in a restored checkpoint.
     return json.loads(json.dumps(notes, default=float))
 
 
@@ -197,7 +196,7 @@ class TrainLoop:
             self.train_step = TrainStep(trainer.task, optimizer, options)
         self.state = checkpointing.run_state(trainer.model, optimizer, self.train_step.loss_scale)
         self.weights = {**weights, "global_step": optimizer.step}
-        # The examples of a step depend on batch size, seed, buckets, streams and input.
+        # Batch size, seed, buckets, streams and input determine the examples of each step.
         self.notes = {
             "train_batch_size": data.batch_size,
             "seed": data.seed,
@@ -217,7 +216,7 @@ class TrainLoop:
         if options.best_metric:
             self.best = checkpointing.BestCheckpoint(trainer.output_dir, options.best_metric)
             self.best.rewind(self.step)
-            # A finished run keeps its best: only its last weights could be evaluated again.
+            # A finished run keeps its evaluations: only its last weights could be evaluated again.
             if self.step < num_train_steps or not self.best.has_seen(self.step):
                 self.best.use_data(eval_data.identity)
         files_key = float(data.identity[2] % 2**40) if data.identity else 0.0
@@ -232,14 +231,14 @@ class TrainLoop:
             )
 
     def run(self, preemption):
-        """Train until the last step, early stopping, or a request of a `PreemptionHandler`."""
+        """Train until the last step, early stopping, or a signal to the `PreemptionHandler`."""
         self.preemption = preemption
         if self.best and self._is_due(self.options.eval_steps):
             self._evaluate()  # the run was stopped before or during this evaluation
         if self._is_done:
             early = " and was stopped early" if self._is_stopped_early else ""
             console.info("training: nothing to do, the run is at step %d%s", self.step, early)
-            # Those that are left if the process was killed in its last `_save`.
+            # Old checkpoints remain if the process was killed in its last `_save`.
             folder = self.trainer.output_dir
             self.workers.chief_first(lambda: checkpointing.remove_old(folder, self.step))
             return
@@ -264,7 +263,7 @@ class TrainLoop:
         report.add(self.step, sums, rate, is_last=must_stop or self.step == self.num_train_steps)
         self._check_finite(sums, first_bad)
         must_evaluate = self._is_due(self.options.eval_steps)
-        # Before an evaluation too: it may take longer than the notice before a preemption.
+        # An evaluation may take longer than the notice before a preemption, so save first.
         if self._is_due(self.options.save_checkpoints_steps) or must_evaluate or must_stop:
             self._save()
         if must_stop:
@@ -274,7 +273,7 @@ class TrainLoop:
                 self._evaluate()
 
     def _must_stop(self):
-        """Return whether any worker got a signal: all of them stop at the same step."""
+        """Return whether any worker received a signal, so that all stop at the same step."""
         return self.workers.mean(float(bool(self.preemption.signal)))[0] > 0
 
     @property
@@ -295,11 +294,11 @@ class TrainLoop:
         """Run all steps; update `step` and yield after each return to the host.
 
         Yields:
-          (dict of the sums of the results of the steps, the first step with a result that is not
-          finite or -1)
+          A pair (dict of the results summed over the steps, first step with a result that is not
+          finite or -1).
         """
         if self.step:
-            # The chief counts the records, if it has to; the others read its file.
+            # The chief counts the records if necessary; the others read its file.
             cache = os.path.join(self.trainer.output_dir, "records" + files.RECORD_COUNTS)
             self.workers.chief_first(lambda: self.data.load_counts(cache))
             self.data.load_counts(cache)
@@ -357,7 +356,7 @@ class TrainLoop:
         raise not_finite(name, value, first_bad, f", with a batch from {paths}; {last}")
 
     def _evaluate(self):
-        """Evaluate the current weights, which are saved, unless they were evaluated before."""
+        """Evaluate the current, saved weights, unless they were evaluated before."""
         if self.best and self.best.has_seen(self.step):
             return
 

@@ -1,4 +1,4 @@
-"""Metrics over a whole split, by scikit-learn and SciPy, which are imported on demand."""
+"""Metrics of a whole split, from scikit-learn and SciPy, which are imported on demand."""
 
 import functools
 
@@ -21,10 +21,10 @@ def _score(name, labels, predicted, **options):
 
 
 def _average_of(name, average):
-    """Return the metric "f1", "precision" or "recall" of label 1 of two ("binary"), or of all.
+    """Return a function for the metric "f1", "precision" or "recall", 0 where it is undefined.
 
-    Over all labels it is computed from the counts of all ("micro"), or the mean of the labels that
-    occur ("macro"), weighted by their examples ("weighted"). It is 0 where it is undefined.
+    The average is "binary" (label 1 of two), "micro" (from the counts of all labels), "macro" (mean
+    of the labels that occur) or "weighted" (macro, weighted by the number of examples).
     """
     return functools.partial(_score, f"{name}_score", average=average, zero_division=0)
 
@@ -40,7 +40,7 @@ def _correlation(name, labels, predicted):
     return getattr(stats, f"{name}r")(labels, predicted).statistic
 
 
-# By the name in `eval_results.txt` without `eval_`. Functions of the labels of the data and the
+# Keys are the names in `eval_results.txt` without `eval_`. Values are functions of true labels and
 # predictions: two arrays (N,) of label ids or scores, or (N, L) of 0 and 1 for several labels.
 METRICS = {
     "accuracy": _accuracy,
@@ -57,7 +57,7 @@ METRICS = {
 
 
 def report(labels, predicted, names):
-    """Return a table of precision, recall and F1 of each label and the confusion matrix, as text.
+    """Return precision, recall and F1 of each label and the confusion matrix as a text table.
 
     Args:
       labels: label ids (N,), or 0 and 1 (N, L) for several labels, or scores (N,).
@@ -93,7 +93,7 @@ def report(labels, predicted, names):
 
 
 def _table(rows):
-    """Align rows of cells in columns, the first to the left and the others to the right."""
+    """Align rows of cells: the first column to the left, the others to the right."""
     rows = [[str(cell) for cell in row] for row in rows]
     first, *others = (max(map(len, column)) for column in zip(*rows, strict=True))
     lines = (

@@ -1,4 +1,4 @@
-"""`pretrain`: pre-training from records, as in run_pretraining.py."""
+"""`pretrain`: pre-train from records, as run_pretraining.py does."""
 
 import contextlib
 import dataclasses
@@ -30,8 +30,8 @@ from bert_tf.training.trainer import Trainer
 def pretrain(config, command_line=None):
     """Pre-train and evaluate a model on records, as a `PretrainingConfig` specifies.
 
-    A run that was stopped is resumed from its newest checkpoint in `config.output_dir`. What it was
-    made with is in `run.json` there, with the `command_line`, None from Python.
+    An interrupted run resumes from its newest checkpoint in `config.output_dir`. `run.json` in this
+    folder records how the run was made, including the `command_line` (None from Python).
 
     Returns:
       Dict of metrics, or None without `do_eval`.
@@ -57,7 +57,7 @@ def pretrain(config, command_line=None):
     with contextlib.ExitStack() as stack:
         check_all = functools.partial(data.check, num_checked=None)
         stack.enter_context(record_checks.naming_bad_records(data.paths, check_all))
-        if config.do_train:  # one process may evaluate what another one trains
+        if config.do_train:  # another process may evaluate during training
             stack.enter_context(exclusive_directory(config.output_dir, Workers(strategy)))
         results = _run(config, bert_config, strategy, data, record)
         Workers(strategy).chief_first(lambda: record.finish({"eval": results} if results else {}))
@@ -69,7 +69,7 @@ class PretrainingData:
 
     Attributes:
       train: a `TrainingInput`.
-      evaluation: an `EvaluationInput`, of the same files unless there is an `eval_file`.
+      evaluation: an `EvaluationInput`, from the same files unless there is an `eval_file`.
       paths: all files.
     """
 
@@ -104,7 +104,7 @@ class PretrainingData:
         if count > 1 and not all(sum(sizes[i::count]) for i in range(count)):
             raise UserError(f"`num_input_streams={count}`: all files of a stream are empty")
         if self._config.dynamic_masking:
-            num_checked = None  # reading does not notice a file that is masked already
+            num_checked = None  # reading does not detect files that are already masked
         count = len(self.train.paths)
         for part in (slice(count), slice(count, None)):
             if paths := self.paths[part]:
@@ -128,10 +128,10 @@ def _make_masking(config, bert_config):
 
 
 def _new_model_files(config, bert_config):
-    """Return the files that other programs need to load the checkpoints, a dict of paths to texts.
+    """Return the files that other programs need to load the checkpoints: dict from path to text.
 
-    They are the config of the model and, as far as they are known, the vocabulary and the casing.
-    Files that exist are left out.
+    They contain the model config and, if known, the vocabulary and the casing. Existing files are
+    left out.
 
     Raises:
       UserError: if the folder holds a run with a different config or vocabulary.
@@ -174,7 +174,7 @@ def _run(config, bert_config, strategy, data, record):
     workers = Workers(strategy)
     model_files: dict[str, str] = {}
     if config.do_train:
-        # The chief has locked the folder then, before the others read checkpoints.
+        # The chief locks the folder before the other workers read checkpoints.
         workers.chief_first(lambda: model_files.update(_new_model_files(config, bert_config)))
     trainer = Trainer(
         lambda: PretrainingTask(bert_config, train.dtype_policy, config.objective != "none"),

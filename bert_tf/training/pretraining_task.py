@@ -25,8 +25,8 @@ class PretrainingTask(Task):
         Args:
           config: a `BertConfig`.
           dtype: a Keras dtype policy.
-          has_pairs: whether pairs of texts have labels. Without them the pooler and the next
-            sentence head are not trained.
+          has_pairs: whether text pairs have labels. Otherwise the pooler and the next sentence head
+            are not trained.
         """
         self.model = BertPretrainer(config, dtype=dtype)
         self._has_pairs = has_pairs
@@ -43,7 +43,7 @@ class PretrainingTask(Task):
 
     def losses(self, outputs, batch, weights):
         masked_lm = self._masked_lm_losses(outputs, batch)
-        # 1e-5 as in the release: keeps the loss of a batch without predictions finite.
+        # The release's 1e-5 keeps the loss of a batch without predictions finite.
         losses = {"masked_lm_loss": tf.reduce_sum(masked_lm) / (weights["masked_lm"] + 1e-5)}
         if self._has_pairs:
             next_sentence = self._next_sentence_losses(outputs, batch)

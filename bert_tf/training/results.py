@@ -20,12 +20,12 @@ def write_eval_results(path, results):
 
 
 def evaluate_and_write(run, split, make_report=None):
-    """Evaluate a split; the chief writes eval_results.txt and, if asked for, eval_report.txt.
+    """Evaluate a split; the chief writes eval_results.txt and, with `make_report`, eval_report.txt.
 
     Args:
       run: the `training.fine_tuning.Run`.
       split: name of the split.
-      make_report: function from all predictions of the split to the text of the report, or None.
+      make_report: function from all predictions of the split to the report text, or None.
     """
     reports = []
 
@@ -65,14 +65,14 @@ def as_text(predicted, labels, separator=","):
 def write_predictions(folder, split, ids, predicted, labels, answers):
     """Write `test_results.tsv` as the release does, and `test_predictions.tsv`.
 
-    The first has one line of numbers for each example, without a header; the second has id,
-    prediction and the probability of each label, with a header.
+    The first has one line of numbers for each example and no header. The second has a header, and
+    columns for id, prediction and the probability of each label.
 
     Args:
-      folder: where to write.
+      folder: the output folder.
       split: one of the "test" splits.
-      ids: of the N examples.
-      predicted: their N predictions, as text.
+      ids: ids of the N examples.
+      predicted: the N predictions, as text.
       labels: in the order of their ids; empty for scores, which are the predictions themselves.
       answers: array (N, labels) of probabilities, or (N,) of scores.
     """
@@ -82,7 +82,7 @@ def write_predictions(folder, split, ids, predicted, labels, answers):
     rows = [["id", "prediction", *labels]]
     for name, text, answer in zip(ids, predicted, answers, strict=True):
         rows.append([name, text, *(map(str, answer) if labels else ())])
-    # A label from a CSV file may contain tabs and line ends.
+    # A label from a CSV file may contain tabs and line breaks.
     lines = ("\t".join(" ".join(cell.splitlines()).replace("\t", " ") for cell in row)
              for row in rows)  # fmt: skip
     path = result_file(folder, "test_predictions", split, ".tsv")
@@ -91,7 +91,7 @@ def write_predictions(folder, split, ids, predicted, labels, answers):
 
 
 def seed_folders(output_dir):
-    """Return the names of the folders of the runs with several seeds."""
+    """Return the folder names of runs with several seeds."""
     names = (name.rstrip("/") for name in tf.io.gfile.listdir(output_dir))
     return sorted(name for name in names if name.startswith("seed_"))
 

@@ -1,4 +1,4 @@
-"""`run.json` in the folder of a run: what made it, in a form that repeats it, and its metrics."""
+"""`run.json` in the folder of a run: everything needed to reproduce it, and its metrics."""
 
 import json
 import os
@@ -19,19 +19,19 @@ FILE = "run.json"
 
 _FIELDS = {"command_lines": list[str | None], "config": dict, "weights?": dict, "metrics?": dict}
 
-# Bytes to digest: a corpus for pre-training may have terabytes.
+# Maximum number of bytes to digest, because a pre-training corpus may have terabytes.
 _MAX_BYTES = 8 << 30
 
 
 class RunRecord:
     """The record of a run: versions, command lines, configuration, digests and metrics.
 
-    A resumed run keeps the command lines of the earlier ones and the weights that the first one
-    started from. A run that only evaluates adds its command line and its metrics.
+    A resumed run keeps the command lines of the earlier runs and the initial weights of the first.
+    A run that only evaluates adds its command line and its metrics.
     """
 
     def __init__(self, config, data_files, model_files, command_line):
-        """Make a record, which `start` and `finish` write.
+        """Make a record; `start` and `finish` write it.
 
         Args:
           config: a `FineTuneConfig` or `PretrainingConfig`.
@@ -47,10 +47,10 @@ class RunRecord:
     def start(self):
         """Write the record, unless the run only evaluates an earlier one, and start the digests.
 
-        They are computed in a thread during the run. Later calls do nothing.
+        A background thread computes them. Further calls have no effect.
 
         Raises:
-          UserError: if the file exists and is not such a record.
+          UserError: if the file exists but is not a run record.
         """
         earlier = self._read()
         if self._thread or (earlier and not self._config.do_train):
@@ -102,15 +102,15 @@ class RunRecord:
         return json_files.read(self._path, _FIELDS, "a training run") if exists else {}
 
     def _write(self):
-        # Metrics may be scalars of NumPy.
+        # Metrics may be NumPy scalars.
         text = json.dumps(self._values, indent=2, ensure_ascii=False, default=float)
         files.write_text(self._path, text + "\n")
 
 
 def _digests(paths, budget):
-    """Return a dict of the size and SHA-256 of files by path, and the bytes that are left.
+    """Return a dict from path to size and SHA-256, and the remaining budget in bytes.
 
-    Files that exceed the budget, and remote ones, have the SHA-256 None.
+    The SHA-256 is None for files that exceed the budget and for remote files.
     """
     digests = {}
     for path in paths:

@@ -16,17 +16,17 @@ GROWTH_STEPS = 2000
 class LossScale:
     """The dynamic loss scale of Micikevicius et al., arXiv:1710.03740, section 3.2.
 
-    It keeps small gradients in float16 from becoming 0 and large ones from becoming infinite: the
-    loss is multiplied by `value` and its gradients are divided by it. A step whose gradients are
-    not finite is skipped and halves the scale; `GROWTH_STEPS` finite steps in a row double it. A
-    skipped step is counted as a step, and its batch is not used again.
+    It prevents underflow and overflow of float16 gradients: the loss is multiplied by `value` and
+    its gradients are divided by it. A step whose gradients are not finite is skipped and halves the
+    scale; `GROWTH_STEPS` finite steps in a row double it. A skipped step counts as a step, and its
+    batch is not used again.
 
     Attributes:
       variables: the variables that a checkpoint must contain, by name.
     """
 
     def __init__(self):
-        """Create the variables. To be called in the strategy's scope."""
+        """Create the variables. Must be called in the strategy's scope."""
         initial = {
             "loss_scale": tf.constant(INITIAL_SCALE),
             "good_steps": tf.constant(0, tf.int64),
@@ -43,7 +43,7 @@ class LossScale:
         """Divide reduced gradients by the scale.
 
         Returns:
-          (dict of the gradients, bool scalar: whether all are finite)
+          A pair (dict of the gradients, bool scalar: whether all are finite).
         """
         gradients = {name: gradient / self.value for name, gradient in gradients.items()}
         return gradients, tf.math.is_finite(tf.linalg.global_norm(list(gradients.values())))
@@ -56,9 +56,9 @@ class LossScale:
           norm: their global norm.
 
         Returns:
-          What to report: `loss_scale`, `skipped_steps`, and `gradient_norm`. Steps that are skipped
-          because of a large scale are reported with a norm of 0, because the scale will adapt. At
-          the smallest scale the scale is not the cause: `skipped_steps` is 0 and the norm as it is.
+          Dict with `loss_scale`, `skipped_steps` and `gradient_norm`. The norm is 0 for a step that
+          is skipped because the scale is too large, since the scale will adapt. At the smallest
+          scale, which cannot be the cause, `skipped_steps` is 0 and the norm is unchanged.
         """
         scale, good_steps = self.value.read_value(), self.good_steps.read_value() + 1
         is_scale_too_large = ~is_finite & (scale > MIN_SCALE)
@@ -93,7 +93,7 @@ class TrainStep:
             self.loss_scale = LossScale()
             self.names += ("loss_scale", "skipped_steps")
         self._gradients = self._compute_gradients
-        # In a function of its own, the replicas of a mirrored strategy cannot exchange outputs.
+        # Inside a separate tf.function, replicas of a mirrored strategy cannot exchange outputs.
         if not task.compares_replicas or tf.distribute.get_strategy().num_replicas_in_sync == 1:
             self._gradients = tf.function(
                 self._gradients, autograph=False, jit_compile=True if options.xla else None
@@ -152,9 +152,8 @@ class TrainStep:
             if self.loss_scale is not None:
                 target *= self.loss_scale.value
         gradients = tape.gradient(target, self.optimizer.weights)
-        # Embeddings have sparse gradients with repeated rows, which the conversion adds up. Weights
-        # on which the loss does not depend, such as the pooler of a token classifier, have no
-        # gradient and do not change.
+        # Embedding gradients are sparse with repeated rows, which the conversion sums. Weights that
+        # do not affect the loss, such as the pooler of a token classifier, have no gradient.
         return {
             name: tf.convert_to_tensor(gradient)
             for name, gradient in gradients.items()

@@ -1,4 +1,4 @@
-"""`tf.distribute` strategies, their processes, and the devices of this machine.
+"""`tf.distribute` strategies, their worker processes, and the devices of this machine.
 
 To support a new kind of machine, add a branch to `make_strategy`.
 """
@@ -32,10 +32,10 @@ def tf_config():
     """Read the environment variable TF_CONFIG.
 
     Returns:
-      The number of workers in it, including the chief; 1 without it.
+      The number of workers, including the chief; 1 if TF_CONFIG is not set.
 
     Raises:
-      UserError: if it is malformed, or its task is neither a chief nor a worker.
+      UserError: if it is malformed, or the task is neither a chief nor a worker.
     """
     text = os.environ.get("TF_CONFIG", "")
     if not text.strip():
@@ -64,7 +64,7 @@ def tf_config():
 
 
 class Workers:
-    """The processes of one strategy, as seen by one of them."""
+    """The worker processes of a strategy, from the perspective of this process."""
 
     def __init__(self, strategy):
         self._strategy = strategy
@@ -107,9 +107,9 @@ class Workers:
 
 
 def make_strategy(*args, **options):
-    """Make the `tf.distribute.Strategy` for some devices, and log which it is.
+    """Make and log the `tf.distribute.Strategy` of a `DeviceConfig`.
 
-    The arguments are the options of `DeviceConfig`, such as `distribution_strategy="mirrored"`.
+    Takes the arguments of `DeviceConfig`, such as `distribution_strategy="mirrored"`.
 
     Raises:
       UserError: if the device is not available.
@@ -152,9 +152,9 @@ def make_strategy(*args, **options):
 
 
 def default_strategy():
-    """Return a strategy for all devices; for a single device, Keras' own.
+    """Return a strategy for all devices, or Keras' own strategy for a single device.
 
-    Keras refuses an optimizer that was made outside of the strategy of its model.
+    Keras rejects optimizers that were created outside the strategy of their model.
     """
     if keras.backend.backend() == "jax":
         use_all_devices()
@@ -165,7 +165,7 @@ def default_strategy():
 
 
 def strategy_of(model):
-    """Return the strategy of a Keras model; the default one on another backend than TensorFlow."""
+    """Return the strategy of a Keras model; on other backends, TensorFlow's default strategy."""
     return getattr(model, "distribute_strategy", None) or tf.distribute.get_strategy()
 
 
@@ -213,14 +213,14 @@ def _make_tpu_strategy(device):
 
 
 def on_all_replicas(function, strategy, spec=None):
-    """Make a `tf.function` that maps a batch to the results of all replicas, in their order.
+    """Make a `tf.function` that maps a batch to the results of all replicas, in order.
 
     Args:
       function: maps the batch of a replica to a dict of tensors (B, ...).
       strategy: a `tf.distribute.Strategy`.
-      spec: the `tf.TensorSpec`s of a batch that is not distributed; it is then traced once.
-        Without them it is traced for the first shape, and once more for all others; on a TPU,
-        which needs static shapes, for each shape.
+      spec: the `tf.TensorSpec`s of a batch that is not distributed, for which the function is
+        traced once. Without a spec, it is traced for the first shape and once more for all others;
+        on a TPU, which needs static shapes, it is traced for each shape.
     """
     is_tpu = isinstance(strategy, tf.distribute.TPUStrategy)
 
@@ -239,7 +239,7 @@ def set_seed(seed):
     keras.utils.set_random_seed(seed)
 
 
-# The device files of TPU chips. Other devices may use the newer driver, VFIO, too.
+# The device files of TPU chips. Other devices may also use the newer driver, VFIO.
 _TPU_CHIPS, _VFIO = "/dev/accel[0-9]*", "/dev/vfio/[0-9]*"
 
 # Runs in a separate process: a TPU is reserved by the process that initialised it.
@@ -271,7 +271,7 @@ def find_devices():
     """Find the devices that the scripts can train on: a TPU, else all GPUs, else the CPU.
 
     Returns:
-      `Devices`. This process does not reserve them, so a script that it starts can use them.
+      `Devices`. This process does not reserve them, so its child processes can use them.
 
     Raises:
       UserError: if there is a TPU that cannot be used.
@@ -293,7 +293,7 @@ def find_devices():
 def check_batch_sizes(config, strategy, train=True, eval=True, predict=True):
     """Raise UserError if a batch size of a `TrainConfig` does not divide over the devices.
 
-    `train`, `eval` and `predict` are whether the run uses the size.
+    `train`, `eval` and `predict` select the batch sizes to check.
     """
     if train:
         parts = config.gradient_accumulation_steps
@@ -311,7 +311,7 @@ def per_replica(batch_size, strategy, argument, parts=1):
       The batch size of one replica.
 
     Raises:
-      UserError: with the nearest sizes that do divide.
+      UserError: if it does not; the message suggests the nearest valid sizes.
     """
     replicas = strategy.num_replicas_in_sync
     unit = replicas * parts
@@ -327,16 +327,16 @@ def per_replica(batch_size, strategy, argument, parts=1):
     return batch_size // replicas
 
 
-# By default a GPU runs fewer steps than this without XLA, which compiles for about a minute for
-# each of up to four sequence lengths. An estimate: it was not measured on a GPU.
+# Below this number of steps, a GPU does not use XLA by default, because compilation takes about a
+# minute for each of up to four sequence lengths. An estimate, not measured on a GPU.
 MIN_XLA_STEPS = 2000
 
 
 def use_xla(xla, strategy, num_train_steps=None):
-    """Return whether to compile training steps with XLA; `xla` None leaves it to the devices.
+    """Return whether to compile training steps with XLA; with `xla=None` the device decides.
 
-    It is faster on a GPU if there are many steps, and slower on a CPU. A TPU compiles everything by
-    itself, and must not be asked to.
+    XLA is faster on a GPU if there are many steps, and slower on a CPU. A TPU always compiles, and
+    must not be asked to.
     """
     if isinstance(strategy, tf.distribute.TPUStrategy):
         return False

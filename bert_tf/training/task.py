@@ -17,19 +17,19 @@ from bert_tf.tokenization.packing import log_truncated
 
 
 class Task:
-    """A model with its losses, its predictions and its metrics.
+    """A model with its losses, predictions and metrics.
 
-    Subclasses make `model` in their constructor, which runs in the strategy's scope. All methods
-    but `on_warm_start` and `metrics` are traced into the training or prediction step: TensorFlow
-    operations only, with static shapes except for the sequence length (which is static too on a
-    TPU).
+    Subclasses create `model` in their constructor, which runs in the strategy's scope. All methods
+    except `on_warm_start` and `metrics` are traced into the training or prediction step. They must
+    use TensorFlow operations only, with static shapes except for the sequence length (which is also
+    static on a TPU).
     """
 
     model = None
     loss_names: tuple[str, ...] = ()
     metric_names: tuple[str, ...] = ()
-    # Whether losses or predictions read the model's outputs for padding. If not, they are not
-    # computed on a CPU (`modeling.token_layout`).
+    # Whether losses or predictions read the model's outputs at padding. If not, a CPU does not
+    # compute these outputs (`modeling.token_layout`).
     reads_padding = False
     # Whether the loss of an example depends on the outputs of all replicas.
     compares_replicas = False
@@ -37,9 +37,9 @@ class Task:
     def loss_weights(self, batch):
         """Return this batch's share of the denominator of each loss: a dict of float32 scalars.
 
-        The loop sums them over the replicas (and over the parts of a batch with gradient
-        accumulation) before it calls `losses`. So a loss is the mean over the global batch however
-        unevenly the weights are distributed.
+        The loop sums them over the replicas, and over the micro-batches of gradient accumulation,
+        before it calls `losses`. So each loss is the mean over the global batch, even if the
+        weights are distributed unevenly.
         """
         raise NotImplementedError
 
@@ -58,10 +58,10 @@ class Task:
         raise NotImplementedError
 
     def on_warm_start(self, loaded):
-        """Adapt weights after the initial checkpoint is loaded; `loaded` has their names."""
+        """Adapt weights after a warm start; `loaded` has the names of the loaded weights."""
 
     def metrics(self, predictions):
-        """Return the metrics of a whole split: dict of numpy arrays (N, ...) -> dict of numbers.
+        """Return the metrics of a whole split, a dict, from a dict of numpy arrays (N, ...).
 
         The keys are `metric_names`. Lower is better if "loss" is part of the name, else higher.
         """
@@ -84,19 +84,19 @@ class RecordFormat:
 
 
 class TaskData:
-    """The data of one run, read and checked, with their evaluation and prediction.
+    """The validated data of a run, and how to evaluate and predict them.
 
     A split is named "train", "dev" or "test", or starts with such a name ("dev_mismatched").
 
     Attributes:
-      examples: dict from each split that was read to its examples.
+      examples: dict from split to examples, for the splits that were read.
       config: the `TaskConfig` of the run.
-      version: bump when the same data make different features.
-      unit: the plural noun for training examples in messages.
-      sequence_unit: the plural noun for what is packed into one sequence.
-      metric_names: names of the metrics that an evaluation gives.
-      data_files: paths of the files that the examples were read from.
-      evaluates_predictions: whether an evaluation is made of predictions, in batches of their size.
+      version: bump when the same data produce different features.
+      unit: plural noun for training examples in messages.
+      sequence_unit: plural noun for the content of a sequence in messages.
+      metric_names: names of the metrics of an evaluation.
+      data_files: paths of the files that contain the examples.
+      evaluates_predictions: whether evaluation uses predictions, with the prediction batch size.
     """
 
     version = 1
@@ -120,7 +120,7 @@ class TaskData:
         return config.train
 
     def schema(self, split, with_teacher=False):
-        """Return the schema of a split's records; `with_teacher` if they have its logits."""
+        """Return the schema of a split's records; `with_teacher` if they have teacher logits."""
         raise NotImplementedError
 
     def fingerprint(self, split):
@@ -159,30 +159,30 @@ class TaskData:
             log_truncated(split, counts, *limits, self.truncation_advice(), self.sequence_unit)
 
     def truncation_advice(self):
-        """Return an option and its value that reads all of a long text, or "" without one."""
+        """Return an option, with its value, that avoids truncation; "" if there is none."""
         return ""
 
     def count(self, split, features):
         """Return the number of records of a split, None if unknown.
 
-        `features` is its `FeatureCache`, None before that is made.
+        `features` is its `FeatureCache`, or None before it exists.
         """
         return len(self.examples[split])
 
     def num_train_units(self, features):
-        """Return the number of training examples that an epoch has; see `count`."""
+        """Return the number of training examples in an epoch; see `count`."""
         return self.count(self.splits("train")[0], features)
 
     def lengths(self, split):
-        """Return a dict from the letters of the shapes of `schema` to sizes."""
+        """Return a dict from the letters in the shapes of `schema` to sizes."""
         return {"S": self.config.max_seq_length}
 
     def num_labels(self, split):
-        """Return the number of labels that a label id of the records may have."""
+        """Return the number of labels: label ids in the records must be lower."""
         return 2
 
     def record_format(self, split, with_teacher=False):
-        """Return the `RecordFormat` of a split; `with_teacher` if it has logits of a teacher."""
+        """Return the `RecordFormat` of a split; `with_teacher` if it has teacher logits."""
         schema, lengths = self.schema(split, with_teacher), self.lengths(split)
         limits = records.limits(schema, self.config.bert_config, lengths, self.num_labels(split))
         return RecordFormat(schema, lengths, limits)
@@ -197,7 +197,7 @@ class TaskData:
         raise NotImplementedError
 
     def make_teacher(self, spec, config):
-        """Load the teacher that the `configs.FineTuneConfig` names, for a task that can distill.
+        """Load the teacher of a `configs.FineTuneConfig`, for tasks that support distillation.
 
         Returns:
           An object with a `fingerprint`, a text, and a method `logits(examples, strategy,

@@ -1,4 +1,4 @@
-"""What a fine-tuned model needs besides its weights, saved next to them, and checked."""
+"""The configuration of a fine-tuned model: options and labels, saved next to its weights."""
 
 import dataclasses
 import functools
@@ -21,20 +21,20 @@ from bert_tf.tokenization.vocabulary import load_vocab, vocabulary_text
 
 @dataclasses.dataclass(frozen=True)
 class TaskConfig(Config):
-    """The configuration of a task: what a user chooses, and what its trained model needs.
+    """The configuration of a task and of its trained model.
 
-    Subclasses add options, such as files and lengths, and facts that follow from the data, such as
-    labels. As the `task` of a `FineTuneConfig` it has what is given. With `bert_config` it is the
-    config of a model, in which no saved option is missing. What a trained model needs is saved next
-    to its weights. These files have the format of version 0.1, so folders of that version load.
+    Subclasses add options, such as files and lengths, and values that follow from the data, such as
+    labels. As the `task` of a `FineTuneConfig`, it has only the options that the user sets. With a
+    `bert_config`, it is the complete config of a model, which is saved next to the weights. The
+    files have the format of version 0.1, so folders of that version still load.
 
     Attributes:
       bert_config: the `BertConfig` of the encoder.
       vocab_file: path of the vocabulary.
       do_lower_case: whether the model is uncased.
       strip_accents, tokenize_chinese_chars, max_input_chars_per_word: see `FullTokenizer`; None for
-        the settings of the release.
-      labels: names of the rows of the model's head in the order of their ids, () if it has none.
+        the release's settings.
+      labels: label names in the order of their ids, () if the model has none.
     """
 
     GROUPS: ClassVar[tuple] = (("Sequences", "max_seq_length doc_stride"),)
@@ -71,18 +71,18 @@ class TaskConfig(Config):
 
     @functools.cached_property
     def vocab(self):
-        """The mapping from piece to id, read once: the file may change or be replaced later."""
+        """The mapping from piece to id, read once because the file may change later."""
         return load_vocab(self.vocab_file)
 
     @functools.cached_property
     def vocabulary_text(self):
-        """The text of the vocabulary file, read once as well."""
+        """The text of the vocabulary file, also read once."""
         return vocabulary_text(self.vocab_file)
 
     def keep_vocabulary(self, other=None):
-        """Read the vocabulary, or take it over from a config with the same file, and return self.
+        """Read the vocabulary, or copy it from a config with the same file, and return self.
 
-        Pipelines no longer need the file then.
+        Pipelines do not need the file afterwards.
         """
         source = self if other is None else other
         vars(self).update(vocab=source.vocab, vocabulary_text=source.vocabulary_text)
@@ -95,7 +95,7 @@ class TaskConfig(Config):
         """
 
     def of_model(self, model, **facts):
-        """Return the config of a run with its `PretrainedFiles`, and `facts` of the data."""
+        """Return the config of a run from its `PretrainedFiles` and `facts` about the data."""
         return dataclasses.replace(
             self,
             bert_config=model.bert_config,
@@ -108,8 +108,8 @@ class TaskConfig(Config):
     def of_pretrained(cls, bert_config, vocab_file, do_lower_case, labels=(), **options):
         """Make the config of a model that was fine-tuned elsewhere, to export it.
 
-        `labels` are the names of the rows of its head, for subclasses that have them, and
-        `**options` the values of other attributes, None for the default.
+        `labels` are its label names, if the subclass has labels. `**options` are values of other
+        attributes, None for the default.
         """
         given = {name: value for name, value in options.items() if value is not None}
         default = cls().resolve().max_seq_length
@@ -127,7 +127,7 @@ class TaskConfig(Config):
         files.write_texts({os.path.join(folder, name): text for name, text in texts.items()})
 
     def to_json(self):
-        """Return the values of the side file; of the tokenizer's those unlike the release's."""
+        """Return the values of the side file; tokenizer settings only if not the release's."""
         values = super().to_json().items()
         values = {name: value for name, value in values if name not in EXTRA_SETTINGS}
         return {**values, **extra_settings(self.tokenizer_settings)}
@@ -163,7 +163,7 @@ class TaskConfig(Config):
                 )
 
     def resumed(self, folder):
-        """Return this config with the values that an earlier run in `folder` has fixed."""
+        """Return this config with the values fixed by an earlier run in `folder`."""
         return self
 
     def fixed_values(self):
@@ -176,7 +176,7 @@ class TaskConfig(Config):
         """Check that a run in `folder` has the same `fixed_values`, such as model and vocabulary.
 
         Raises:
-          UserError: naming what differs.
+          UserError: if a value differs.
         """
         stored = self.load(folder)
         if stored is None:
@@ -194,7 +194,7 @@ class TaskConfig(Config):
             )
 
     def settle(self, folder, write):
-        """Check a resumed run; with `write`, save a config that is new or has other options."""
+        """Check a resumed run; with `write`, save a new or changed config."""
         self.check_resume(folder)
         stored = self.load(folder)
         if write and (stored is None or self.to_json() != stored.to_json()):
@@ -208,7 +208,7 @@ def _as_text(value):
 
 
 def check_labels(labels):
-    """Return the names of a head's rows as a tuple; UserError if there are none or duplicates."""
+    """Return label names as a tuple; UserError if it is empty or has duplicates."""
     labels = tuple(labels)
     if not labels:
         raise UserError("`labels` must be given: no file next to the checkpoint has them")
@@ -224,7 +224,7 @@ SHORTEST = 5
 
 
 def valid_length(max_seq_length, config, default=128):
-    """Return a length for `check_length`; for None the default, or the model's limit if lower."""
+    """Return a checked length; None means the default, or the model's limit if that is lower."""
     if max_seq_length is None:
         max_seq_length = min(default, config.max_position_embeddings)
     check_length(max_seq_length, config)
@@ -232,7 +232,7 @@ def valid_length(max_seq_length, config, default=128):
 
 
 def check_length(max_seq_length, config):
-    """Raise UserError if the model has no positions for such sequences, or they hold no text."""
+    """Raise UserError if sequences are too long for the model or too short for any text."""
     if max_seq_length > config.max_position_embeddings:
         raise UserError(
             f"`max_seq_length={max_seq_length}` exceeds the model's max_position_embeddings, "

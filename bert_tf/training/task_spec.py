@@ -1,7 +1,7 @@
 """The parts of a task, and the registry of all tasks; imported without TensorFlow.
 
-`bert_tf.tasks` registers the tasks of this package. The framework finds a task here and never names
-one.
+`bert_tf.tasks` registers the built-in tasks. The framework looks tasks up here and never refers to
+one by name.
 """
 
 import dataclasses
@@ -19,10 +19,10 @@ class ServedTask:
     """A kind of exported model, as `model.json` and `export_model.py --task` name it.
 
     Attributes:
-      answers: the subclass of `serving.answers.Answers`, or its "module:name"; None if the answers
-        are all outputs.
-      config: values of the task's `TaskConfig` that distinguish it from other kinds.
-      options: names of the options of `export_model.py` that a model fine-tuned elsewhere has.
+      answers: the subclass of `serving.answers.Answers`, or its "module:name"; None to return all
+        outputs as answers.
+      config: values of the task's `TaskConfig` that distinguish this kind from others.
+      options: names of the `export_model.py` options for models fine-tuned elsewhere.
     """
 
     answers: Any = OnUse()
@@ -32,16 +32,16 @@ class ServedTask:
 
 @dataclasses.dataclass(frozen=True)
 class TaskSpec:
-    """Everything that `fine_tune`, the scripts, the pipelines and export need of a task.
+    """The components of a task for `fine_tune`, the scripts, the pipelines and export.
 
-    The parts may be given as "module:name", which is imported on use. A task that is not fine-tuned
-    has only a name, `served`, `pipeline` and `pretrained_servable`.
+    Components may be given as "module:name", which is imported on use. A task without fine-tuning
+    has only `name`, `served`, `pipeline` and `pretrained_servable`.
 
     Attributes:
-      name: of the task, such as "question_answering".
-      script: the script that trains it.
-      side_file: name of the file with its `TaskConfig` in the folder of a model.
-      config_class: its `TaskConfig`.
+      name: name of the task, such as "question_answering".
+      script: the training script.
+      side_file: name of the file that stores the `TaskConfig` in a model's folder.
+      config_class: the `TaskConfig` class.
       read: function from (options, model, parts, stored) to `TaskData`, where `options` is a
         resolved `config_class`, `model` are `checkpoints.PretrainedFiles`, `parts` the set of
         "train", "dev" and "test" that are needed, and `stored` the `TaskConfig` of a
@@ -50,12 +50,11 @@ class TaskSpec:
       make_servable: function from (model, config, `configs.ServingConfig`) to a `serving.Servable`.
       pretrained_servable: function from (preset, `configs.ServingConfig`, max_seq_length,
         **options) to the `serving.Servable` of a model without a fine-tuned head.
-      pipeline: the class for strings, of `bert_tf.pipelines`.
-      served: dict from the names of the exported models to `ServedTask`; the name of the task, with
-        all outputs as answers, if it is empty.
+      pipeline: the `bert_tf.pipelines` class that takes strings.
+      served: dict from names of exported models to `ServedTask`. If it is empty, the task is served
+        under its own name with all outputs as answers.
       can_distill: whether the task can learn from a teacher.
-      heads: the names of the classes of transformers with its head, without their beginning, such
-        as "ForMaskedLM".
+      heads: class-name suffixes of the transformers models with this head, such as "ForMaskedLM".
     """
 
     name: str
@@ -73,14 +72,14 @@ class TaskSpec:
 
 
 def register(spec):
-    """Add a `TaskSpec` to `TASKS`, and its side file to those that belong to a model."""
+    """Add a `TaskSpec` to `TASKS`, and register its side file as part of a model."""
     TASKS[spec.name] = spec
     if spec.side_file:
         files.TASK_FILES[spec.side_file] = spec.script
 
 
 def served_tasks():
-    """Return a dict from each name of an exported model to its (`TaskSpec`, `ServedTask`)."""
+    """Return a dict from names of exported models to (`TaskSpec`, `ServedTask`)."""
     return {
         name: (spec, served)
         for spec in TASKS.values()

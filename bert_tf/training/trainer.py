@@ -32,20 +32,19 @@ class Trainer:
     ):
         """Build the model and load its weights.
 
-        They come from the newest checkpoint in `output_dir` if there is one (the run is resumed),
-        else from `init_checkpoint` if it is given (a warm start), else they are random; the source
-        is logged.
+        The weights come from the newest checkpoint in `output_dir` (to resume a run), else from
+        `init_checkpoint` (a warm start), else they are random. The source is logged.
 
         Args:
-          make_task: function without arguments that makes the `training.Task`.
+          make_task: function without arguments that returns the `training.Task`.
           strategy: a `tf.distribute.Strategy`.
           output_dir: folder of the run's checkpoints and summaries.
           init_checkpoint: a checkpoint of the release or of another run, or a Hugging Face folder.
           must_be_trained: whether all weights must be loaded, as for evaluation and prediction.
-          labels: names of the rows of the classification layer, if they have names.
+          labels: label names of the classification layer, if any.
 
         Raises:
-          UserError: if a checkpoint does not fit, or a required one is missing.
+          UserError: if a checkpoint does not fit the model, or a required one is missing.
         """
         checkpoints.check_path(output_dir, "output_dir")
         self.strategy = strategy
@@ -60,7 +59,7 @@ class Trainer:
         console.info("model: %s, %.1f M parameters", self.model.name, count / 1e6)
         weights = checkpointing.weights(self.model)
         self.checkpoint = checkpointing.restore_latest(output_dir, weights)
-        # The checkpoint in `output_dir` that the weights are equal to, None after they are changed.
+        # The checkpoint in `output_dir` that equals the current weights; None once they change.
         self.restored = self.checkpoint
         if self.checkpoint:
             ignored = "; `init_checkpoint` is not read" if init_checkpoint else ""
@@ -86,8 +85,8 @@ class Trainer:
 
         Args:
           data: endless batches, a `data.input_pipeline.TrainingInput`.
-          optimizer: an optimizer of `bert_tf.optimization`, not yet built. A function as its
-            learning rate is called once, when the step is compiled; it may read a `tf.Variable`.
+          optimizer: an unbuilt optimizer of `bert_tf.optimization`. If its learning rate is a
+            function, it is called once, when the step is traced; it may read a `tf.Variable`.
           num_train_steps: the step to stop at.
           options: a `TrainConfig`, None for the defaults.
           eval_data: a `data.input_pipeline.EvaluationInput` for `options.eval_steps`.
@@ -95,7 +94,7 @@ class Trainer:
         Raises:
           UserError: if a loss is not finite, another process trains in the folder, or the run was
             started with a different optimizer.
-          Stopped: after SIGTERM or Ctrl-C, when the state is saved; or if another worker is lost.
+          Stopped: after SIGTERM or Ctrl-C, once the state is saved; or if another worker is lost.
         """
         options = options or TrainConfig()
         if options.xla is not None and isinstance(self.strategy, tf.distribute.TPUStrategy):
@@ -115,7 +114,7 @@ class Trainer:
             loop.run(preemption)
 
     def use_best(self, metric):
-        """Load the best checkpoint by a metric; UserError if none was kept by that metric."""
+        """Load the best checkpoint by a metric; UserError if the run has none for that metric."""
         check_metric(metric, self.task.metric_names)
         folder = BestCheckpoint(self.output_dir, metric).folder
         prefix = checkpointing.restore_latest(folder, checkpointing.weights(self.model))
@@ -142,7 +141,7 @@ class Trainer:
 
         Args:
           data: a `data.input_pipeline.EvaluationInput`: batches with `is_real_example` (B,), 0 for
-            padding of the last batch, which is left out.
+            the padding rows of the last batch, which are dropped.
           description: label of the progress bar.
           total: number of examples, if known.
           on_batch: function to call after each batch.
@@ -174,8 +173,8 @@ class Trainer:
     ):
         """Return a dict of the metrics over all of `data`, and `global_step`.
 
-        `data`, `total` and `on_batch` are as for `predict`, `step` is that of the weights if it is
-        not that of their checkpoint, `name` is the name of the curves in TensorBoard, and
+        `data`, `total` and `on_batch` are as for `predict`. `step` is the step of the weights, by
+        default the step of their checkpoint. `name` labels the curves in TensorBoard, and
         `on_predictions` is called with the result of `predict_all`.
         """
         predictions = self.predict_all(data, "evaluating", total, on_batch)
