@@ -51,8 +51,11 @@ class GraphTokenizer(tf.Module):
 
     Args:
       vocab: path of a vocabulary file, or the `vocab` of another tokenizer.
-      do_lower_case, keep_special_tokens, strip_accents, tokenize_chinese_chars,
-        max_input_chars_per_word: as in `FullTokenizer`.
+      do_lower_case: as in `FullTokenizer`.
+      keep_special_tokens: as in `FullTokenizer`.
+      strip_accents: as in `FullTokenizer`.
+      tokenize_chinese_chars: as in `FullTokenizer`.
+      max_input_chars_per_word: as in `FullTokenizer`.
 
     Attributes:
       vocab: read-only mapping from piece to id.
@@ -124,8 +127,10 @@ class GraphTokenizer(tf.Module):
 
         Args:
           texts: string (B,), UTF-8; invalid bytes are dropped.
-          pairs: string (B,), the second text of each pair ("" for no second text), or None.
-          max_seq_length: maximum sequence length; longer texts are truncated as in the release.
+          pairs: string (B,), the second text of each pair, or None. An empty string omits the
+            second text.
+          max_seq_length: maximum length of a sequence; longer texts are truncated as in the
+            release.
           pad_to_longest: whether S is the length of the longest example instead of
             `max_seq_length`.
 
@@ -167,8 +172,8 @@ class GraphTokenizer(tf.Module):
     def first_tokens(self, texts: tf.Tensor, limit: int) -> tf.RaggedTensor:
         """Convert the beginnings of strings (B,) to ids, ragged int32 (B, None).
 
-        Each row contains at least the first `limit` ids of `tokenize`, or all if there are fewer.
-        The rest of a long text is usually skipped.
+        Each row has at least the first `limit` ids that `tokenize` returns, or all if there are
+        fewer. The rest of a long text is usually skipped.
         """
         texts = tf.convert_to_tensor(texts, tf.string)
         lengths = tf.strings.length(texts)
@@ -184,7 +189,7 @@ class GraphTokenizer(tf.Module):
             prefixes = tf.strings.substr(texts, tf.zeros_like(sizes), sizes)
             ids = self.tokenize(string_ops.map_where(is_long, cut, prefixes))
             is_short = is_long & (tf.cast(ids.row_lengths(), tf.int32) < limit)
-            # Dividing first avoids an overflow.
+            # Avoids an overflow.
             larger = tf.minimum(sizes, lengths // _GROWTH + 1) * _GROWTH
             sizes = tf.where(is_short, larger, sizes)
             return sizes, tf.reduce_any(is_short), ids.values, ids.row_splits
@@ -226,7 +231,7 @@ class GraphTokenizer(tf.Module):
         # A line break separates each text from the previous one when all are concatenated.
         texts = tf.strings.join(["\n", self._escape_special(string_ops.drop_invalid_utf8(texts))])
         text_starts = tf.cumsum(tf.strings.length(texts, unit="UTF8_CHAR"), exclusive=True)
-        # Few texts have such characters. For all others, looking up the token ends is enough.
+        # Few texts have such characters. For the others, only the ends of tokens are looked up.
         in_context = tf.constant(False)
         if self._span_class:
             in_context = tf.reduce_any(string_ops.contains(texts, self._span_class))
@@ -245,7 +250,7 @@ class GraphTokenizer(tf.Module):
         # All texts begin with a space, so every word follows a space.
         is_space = string_ops.concatenated_bytes(normalized) == _SPACE
         before_word = tf.where(is_space[:-1] & ~is_space[1:])[:, 0]
-        # Each text has one more offset than bytes, for its end.
+        # Each text has one offset more than bytes, for its end.
         word_start = tf.cast(before_word, tf.int32) + 1 + text_of_word
         token_word = tf.gather(word_start, word_of_token)
         token_start, token_end = piece_starts + token_word, piece_ends + token_word
@@ -346,7 +351,7 @@ def to_strings(texts, argument):
 
 def tensorflow_text():
     """Import tensorflow-text; raise UserError if it is not installed."""
-    # Imported on first use: training on records works without it, for example on Windows.
+    # Imported on first use, because training on records works without it, as on Windows.
     try:
         import tensorflow_text
     except ImportError as error:
