@@ -2,8 +2,7 @@
 
 It returns the same ids as `FullTokenizer` for every string. Besides core TensorFlow it uses two ops
 of tensorflow-text that stock TF Serving includes: `FastBertNormalize` and
-`FastWordpieceTokenizeWithOffsets`. It avoids `tf.strings.lower`, whose result depends on the
-locale.
+`FastWordpieceTokenizeWithOffsets`. It avoids `tf.strings.lower`, which depends on the locale.
 
 Shapes: B texts, W words of all texts, N tokens of all texts, S sequence length.
 """
@@ -27,10 +26,8 @@ from bert_tf.tokenization.vocabulary import load_vocab, special_tokens
 _TEXTS = tf.TensorSpec((None,), tf.string, name="texts")
 _SPACE = ord(" ")
 
-# In UTF-8, at most.
-_BYTES_PER_CHAR = 4
-# Limit of FastWordpieceTokenizeWithOffsets.
-_MAX_BYTES_PER_PIECE = 256
+_BYTES_PER_CHAR = 4  # in UTF-8, at most
+_MAX_BYTES_PER_PIECE = 256  # of FastWordpieceTokenizeWithOffsets
 
 # Bytes of a long text to tokenize first, per token, and the growth factor if that was too little.
 _BYTES_PER_TOKEN, _GROWTH = 16, 8
