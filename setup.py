@@ -37,11 +37,11 @@ TENSORFLOW = [
     "tensorflow-text>=2.20,<2.22; platform_system != 'Windows'",
 ]
 
-# The documentation site. mkdocstrings formats signatures with ruff.
+# The documentation site. mkdocstrings formats signatures with ruff, and Pygments highlights code.
 DOCS = [
     "mkdocs>=1.6,<1.7",
-    "mkdocs-material>=9.6,<10",
     "mkdocstrings[python]>=1.0,<2",
+    "pygments",
     RUFF,
 ]
 
