@@ -199,14 +199,14 @@ def _list_checkpoints(output_dir):
 
 
 def remove_incomplete(output_dir, is_locked=True):
-    """Remove the data files of checkpoints without an index; see `locks.is_left`."""
+    """Remove the data files of checkpoints without an index; see `locks.is_abandoned`."""
     system = files.system(output_dir)
     names = set(system.listdir(output_dir))
     for name in sorted(names):
         match = _DATA_NAME.fullmatch(name)
         path = os.path.join(output_dir, name)
         is_incomplete = match and f"{match[1]}.index" not in names
-        if is_incomplete and locks.is_left(path, is_locked):
+        if is_incomplete and locks.is_abandoned(path, is_locked):
             system.remove(path)
             console.info("removed %s, which has no index: a process was killed", path)
 

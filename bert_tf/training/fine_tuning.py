@@ -168,7 +168,7 @@ class Run:
     def save_config(self, folder):
         """Save the task config, if the run trains."""
         self.workers.chief_first(
-            lambda: self.data.config.settle(folder, write=self.config.do_train)
+            lambda: self.data.config.check_and_save(folder, write=self.config.do_train)
         )
 
     def make_features(self):

@@ -193,7 +193,7 @@ class TaskConfig(Config):
                 "with the same value, or use another `output_dir`"
             )
 
-    def settle(self, folder, write):
+    def check_and_save(self, folder, write):
         """Check a resumed run; with `write`, save a new or changed config."""
         self.check_resume(folder)
         stored = self.load(folder)

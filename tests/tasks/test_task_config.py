@@ -161,19 +161,19 @@ def test_settle(case, run):
     """A new config is saved, and so are options that changed; evaluation saves nothing."""
     spec, config, (fixed, other), (name, value) = case
     path = os.path.join(run, spec.config_class.FILE)
-    config.settle(run, write=False)
+    config.check_and_save(run, write=False)
     assert not os.path.exists(path)
-    config.settle(run, write=True)
+    config.check_and_save(run, write=True)
     saved_at = os.stat(path).st_mtime_ns
-    config.settle(run, write=True)
+    config.check_and_save(run, write=True)
     assert os.stat(path).st_mtime_ns == saved_at
     changed = dataclasses.replace(config, **{name: value})
-    changed.settle(run, write=False)
+    changed.check_and_save(run, write=False)
     assert getattr(tasks.load_config(run)[1], name) == getattr(config, name)
-    changed.settle(run, write=True)
+    changed.check_and_save(run, write=True)
     assert getattr(tasks.load_config(run)[1], name) == value
     with pytest.raises(bert_tf.UserError, match=r"`output_dir`"):
-        dataclasses.replace(config, **{fixed: other}).settle(run, write=True)
+        dataclasses.replace(config, **{fixed: other}).check_and_save(run, write=True)
     assert getattr(tasks.load_config(run)[1], fixed) == getattr(config, fixed)
 
 
