@@ -171,13 +171,13 @@ def _copy_of(optimizer):
 
 
 def _describe(optimizer):
-    """Return notes on an optimizer and its learning rate for `checkpointing.check_notes`."""
-    notes = {
+    """Return an optimizer and its learning rate for `checkpointing.check_training_settings`."""
+    settings = {
         "optimizer": {"class_name": type(optimizer).__name__, **optimizer.hyperparameters},
         "learning_rate": optimizer.rate_config,
     }
     # The round trip converts NumPy numbers, and tuples to lists, as in a restored checkpoint.
-    return json.loads(json.dumps(notes, default=float))
+    return json.loads(json.dumps(settings, default=float))
 
 
 class TrainLoop:
@@ -197,7 +197,7 @@ class TrainLoop:
         self.state = checkpointing.run_state(trainer.model, optimizer, self.train_step.loss_scale)
         self.weights = {**weights, "global_step": optimizer.step}
         # Batch size, seed, buckets, streams and input determine the examples of each step.
-        self.notes = {
+        self.training_settings = {
             "train_batch_size": data.batch_size,
             "seed": data.seed,
             "bucket_by_length": int(data.bucket_by_length),
@@ -205,12 +205,12 @@ class TrainLoop:
             **_describe(optimizer),
         }
         if data.identity:
-            self.notes["input"] = list(data.identity)
+            self.training_settings["input"] = list(data.identity)
         restored, trainer.restored = trainer.restored, None  # the weights will change
         newest = checkpointing.restore_latest(trainer.output_dir, self.state, restored, weights)
         if newest:
             trainer.checkpoint = newest
-            checkpointing.check_notes(newest, self.notes)
+            checkpointing.check_training_settings(newest, self.training_settings)
         self.step = int(optimizer.step.numpy())
         self.best = None
         if options.best_metric:
@@ -375,5 +375,7 @@ class TrainLoop:
 
     def _save(self):
         folder = self.trainer.output_dir
-        self.workers.chief_first(lambda: checkpointing.save(folder, self.state, self.notes))
+        self.workers.chief_first(
+            lambda: checkpointing.save(folder, self.state, self.training_settings)
+        )
         self.trainer.checkpoint = checkpointing.latest(folder)
