@@ -14,10 +14,10 @@ from bert_tf.tasks.classification.examples import class_weights, measure_scores
 from bert_tf.tasks.classification.features import schema_of, write_features
 from bert_tf.tasks.classification.glue import write_submission
 from bert_tf.tasks.classification.source import (
-    columns_to_remember,
+    columns_to_save,
     make_source,
     read_splits,
-    with_remembered_columns,
+    with_restored_columns,
 )
 from bert_tf.tasks.classification.task import TASK_CLASSES, DistillationConfig
 from bert_tf.training import metrics, results
@@ -146,8 +146,8 @@ def read(options, model, parts, stored=None):
     Raises:
       UserError: if options cannot be combined, or a row is invalid; names file and line.
     """
-    options, remembered = with_remembered_columns(options, stored)
-    source = make_source(options, stored, remembered)
+    options, restored = with_restored_columns(options, stored)
+    source = make_source(options, stored, restored)
     task = source.task
     if options.glue_submission:
         if not task.submission:
@@ -187,7 +187,7 @@ def read(options, model, parts, stored=None):
         numeric_features=numeric_features,
         numeric_as=task.layout.numeric_as if numeric_features else "vector",
         num_texts=2 if has_pairs else 1,
-        columns=stored.columns if stored else columns_to_remember(options, source),
+        columns=stored.columns if stored else columns_to_save(options, source),
         dev_split=stored.dev_split if stored else dev_split,
         scores=scores,
     )

@@ -170,8 +170,8 @@ def _find_format(path, layout):
     if layout is None:
         return tables.format_by_name(path)
     table_format = tables.find_format(path, layout.delimiter, layout.likely_names)
-    is_remembered = "delimiter" in layout.remembered
-    if layout.delimiter and not is_remembered and not table_format.is_delimited:
+    is_restored = "delimiter" in layout.restored
+    if layout.delimiter and not is_restored and not table_format.is_delimited:
         raise UserError(f"`delimiter={layout.delimiter}`, but {path} is {table_format}")
     return table_format
 

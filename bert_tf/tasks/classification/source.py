@@ -18,14 +18,14 @@ from bert_tf.tasks.classification.processor import ProcessorSource
 from bert_tf.tasks.classification.reading import FileSource
 from bert_tf.tasks.classification.tfds_source import TfdsSource
 
-# Options that name columns, and their fields in `Layout`. A trained model remembers all but the
+# Options that name columns, and their fields in `Layout`. A trained model saves all but the
 # numeric ones in `ClassificationConfig.columns`.
 _LAYOUT = {
     "text_columns": "text", "label_column": "label", "id_column": "id", "header": "header",
     "delimiter": "delimiter", "label_separator": "separator", "numeric_columns": "numbers",
     "numeric_as": "numeric_as",
 }  # fmt: skip
-_REMEMBERED = [name for name in _LAYOUT if not name.startswith("numeric_")]
+_SAVED_COLUMNS = [name for name in _LAYOUT if not name.startswith("numeric_")]
 
 # Options for custom files only.
 _CUSTOM_ONLY = ("task_type", "labels", *_LAYOUT)
@@ -33,11 +33,11 @@ _NOT_OF_PROCESSORS = ("task_name", "tfds_name", "train_file", "dev_file", "test_
                       *_CUSTOM_ONLY)  # fmt: skip
 
 
-def make_source(options, stored=None, remembered=()):
+def make_source(options, stored=None, restored=()):
     """Create the `FileSource`, `TfdsSource` or `ProcessorSource` of a `ClassificationConfig`.
 
-    `stored` is the config of a trained model, from which `with_remembered_columns` has taken the
-    options named in `remembered`.
+    `stored` is the config of a trained model, from which `with_restored_columns` has taken the
+    options named in `restored`.
     """
     layout = Layout(**{field: getattr(options, name) for name, field in _LAYOUT.items()})
     layout = dataclasses.replace(
@@ -46,7 +46,7 @@ def make_source(options, stored=None, remembered=()):
         label=tuple(layout.label),
         numbers=tuple(layout.numbers or (stored.numeric_columns if stored else ())),
         numeric_as=layout.numeric_as or (stored.numeric_as if stored else "vector"),
-        remembered=tuple(_LAYOUT[name] for name in remembered),
+        restored=tuple(_LAYOUT[name] for name in restored),
     )
     if len(set(layout.numbers)) < len(layout.numbers):
         raise UserError(f"`numeric_columns`: a column occurs twice in {', '.join(layout.numbers)}")
@@ -81,7 +81,7 @@ def make_source(options, stored=None, remembered=()):
     return FileSource(task, options.data_dir, paths)
 
 
-def with_remembered_columns(options, stored):
+def with_restored_columns(options, stored):
     """Fill in the options that name columns from a trained model, and log them.
 
     Returns:
@@ -107,12 +107,12 @@ def _as_text(value):
     return ",".join(value) if isinstance(value, tuple) else value
 
 
-def columns_to_remember(options, source):
+def columns_to_save(options, source):
     """Return a dict from option to column of the training file, for later commands."""
     columns = source.columns.get("train")
     if source.task.layout is None or columns is None:
         return {}
-    given = {name: getattr(options, name) for name in _REMEMBERED if options.is_given(name)}
+    given = {name: getattr(options, name) for name in _SAVED_COLUMNS if options.is_given(name)}
     return {**(columns.named() if columns.names else {}), **given}
 
 

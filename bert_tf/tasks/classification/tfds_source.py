@@ -42,7 +42,7 @@ class TfdsSource:
           UserError: if the dataset, a feature or a split does not exist.
         """
         self._rows, self._given = TfdsRows(name, data_dir), splits or {}
-        self.columns = {}  # nothing to remember: each command finds the features again
+        self.columns = {}  # nothing to save: each command finds the features again
         layout = layout or Layout()
         family, _, config = name.partition("/")
         is_glue = family == "glue" and not (layout.text or layout.label or layout.numbers)
