@@ -8,7 +8,7 @@ import os
 from bert_tf import checkpoints, console
 from bert_tf.data import input_pipeline, record_checks
 from bert_tf.data.feature_cache import digest
-from bert_tf.data.rows import part_of
+from bert_tf.data.rows import base_split
 from bert_tf.errors import UserError
 from bert_tf.io import files
 from bert_tf.optimization import make_optimizer
@@ -63,7 +63,7 @@ def fine_tune(spec, config, command_line=None):
     model = load_model(config, spec.config_class)
     # With several hosts this must come before TensorFlow's first operation, such as reading data.
     strategy = make_strategy(**dataclasses.asdict(config.device))
-    data = spec.read(config.task, model, config.parts, stored)
+    data = spec.read(config.task, model, config.splits, stored)
     data.config = dataclasses.replace(data.config, **extra_settings(model.tokenizer_settings))
     data.config = data.config.resumed(config.output_dir)
     run = Run(spec, config, data, strategy, model, command_line)
@@ -138,7 +138,7 @@ class Run:
         self.record = RunRecord(config, data.data_files, model, command_line)
         self.train_config = train = data.train_config(config)
         has_teacher = bool(config.do_train and config.teacher_dir)
-        evaluates = "dev" in config.parts or has_teacher
+        evaluates = "dev" in config.splits or has_teacher
         predicts = config.do_predict or (config.do_eval and data.evaluates_predictions)
         check_batch_sizes(train, strategy, config.do_train, evaluates, predicts)
         check_metric(train.best_metric, data.metric_names)
@@ -148,9 +148,9 @@ class Run:
         self.folders = config.seed_folders
         if config.do_train and (count := data.num_train_units(None)) is not None:
             train.num_train_steps(count, data.unit)  # at least one batch
-        splits = dict.fromkeys(split for part in _STEMS for split in data.splits(part))
+        splits = dict.fromkeys(split for base in _STEMS for split in data.splits(base))
         self.paths = {
-            split: result_file(config.output_dir, _STEMS[part_of(split)], split, ".tf_record")
+            split: result_file(config.output_dir, _STEMS[base_split(split)], split, ".tf_record")
             for split in splits
         }
         self._features = {}

@@ -129,8 +129,8 @@ def test_mrpc_is_the_same_as_from_files(folder):
     assert rows(source, "dev") == [("A", "B", "1", "4")]
     assert rows(source, "test") == [("T", " ", None, "0")]  # GLUE may have empty texts
     assert read_data(source, ["train", "dev", "test"]).labels == ("0", "1")
-    parts = ("train", "dev", "test")
-    assert [source.splits(part) for part in parts] == [["train"], ["dev"], ["test"]]
+    bases = ("train", "dev", "test")
+    assert [source.splits(base) for base in bases] == [["train"], ["dev"], ["test"]]
 
 
 def test_other_tasks_of_glue(folder):

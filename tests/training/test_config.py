@@ -228,10 +228,10 @@ def test_options_without_effect_are_logged(values, argument, caplog):
 
 
 def test_parts():
-    assert FineTuneConfig("out", None, do_train=True).parts == {"train"}
-    assert FineTuneConfig("out", None, do_eval=True, do_predict=True).parts == {"dev", "test"}
+    assert FineTuneConfig("out", None, do_train=True).splits == {"train"}
+    assert FineTuneConfig("out", None, do_eval=True, do_predict=True).splits == {"dev", "test"}
     train = TrainConfig(eval_steps=3)
-    assert FineTuneConfig("out", None, train=train, do_train=True).parts == {"train", "dev"}
+    assert FineTuneConfig("out", None, train=train, do_train=True).splits == {"train", "dev"}
 
 
 # Only fine-tuning has flags for these.

@@ -3,9 +3,9 @@
 import itertools
 
 from bert_tf import console
-from bert_tf.configs.data_files import PARTS
+from bert_tf.configs.data_files import SPLITS
 from bert_tf.data.feature_cache import digest
-from bert_tf.data.rows import part_of
+from bert_tf.data.rows import base_split
 from bert_tf.errors import UserError
 from bert_tf.modeling import BertClassifier
 from bert_tf.tasks.classification.config import DevSplit
@@ -140,7 +140,7 @@ class ClassificationData(TaskData):
         run.workers.chief_first(write)
 
 
-def read(options, model, parts, stored=None):
+def read(options, model, splits, stored=None):
     """Read the data of a run; see `training.TaskSpec`.
 
     Raises:
@@ -158,7 +158,7 @@ def read(options, model, parts, stored=None):
                 "requires all rows"
             )
     dev_split = _dev_split(options, stored)
-    if "dev" in parts and not (
+    if "dev" in splits and not (
         dev_split or options.tfds_name or options.processor or options.data_dir or options.dev_file
     ):
         raise UserError(
@@ -166,11 +166,15 @@ def read(options, model, parts, stored=None):
             "training file"
         )
     examples, labels, numeric_features = read_splits(
-        source, [part for part in PARTS if part in parts], stored, options.skip_bad_rows, dev_split
+        source,
+        [split for split in SPLITS if split in splits],
+        stored,
+        options.skip_bad_rows,
+        dev_split,
     )
     if dev_split and "dev" in examples:
         dev_split = _with_digest(dev_split, examples["dev"])
-    examples = {split: x for split, x in examples.items() if part_of(split) in parts}
+    examples = {split: x for split, x in examples.items() if base_split(split) in splits}
     scores = stored.scores if stored else None
     if task.task_type == "regression" and options.standardize_scores and "train" in examples:
         scores = measure_scores(examples["train"])

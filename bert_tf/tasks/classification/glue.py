@@ -80,16 +80,16 @@ def _glue(name, labelled, features, test_texts=(1, 2), labels=_BINARY, **options
     return TextTask(files, labels, features=features, submission={"test": name}, **options)
 
 
-def _mnli(*parts):
+def _mnli(*suffixes):
     """Make MNLI with the "matched" or "mismatched" development and test sets, or both."""
     files, submission = {"train": File(("train.tsv",), _MNLI)}, {}
     for kind, labels in (("dev", _MNLI.labels), ("test", ())):
-        for i, part in enumerate(parts):
-            split = f"{kind}_{part}" if i else kind
+        for i, suffix in enumerate(suffixes):
+            split = f"{kind}_{suffix}" if i else kind
             columns = dataclasses.replace(_MNLI, labels=labels)
-            files[split] = File((f"{kind}_{part}.tsv",), columns, optional=i > 0)
+            files[split] = File((f"{kind}_{suffix}.tsv",), columns, optional=i > 0)
             if kind == "test":
-                submission[split] = {"matched": "MNLI-m", "mismatched": "MNLI-mm"}[part]
+                submission[split] = {"matched": "MNLI-m", "mismatched": "MNLI-mm"}[suffix]
     return TextTask(files, _NLI, submission=submission, features=("premise", "hypothesis"))
 
 

@@ -95,9 +95,9 @@ class ProcessorSource:
             raise UserError(f"`processor={self._name}`: the class has no {method}") from None
         return check_list(values, f"processor={self._name}", f"a list from {method}")
 
-    def splits(self, part):
-        """Return a list with `part`, which is the only split."""
-        return [part]
+    def splits(self, base):
+        """Return a list with `base`, which is the only split."""
+        return [base]
 
     def read(self, split, bad=None):
         """Return the list of `Example` of a split; see `FileSource.read`."""

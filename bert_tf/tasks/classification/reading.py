@@ -9,7 +9,7 @@ import tensorflow as tf
 from bert_tf import console
 from bert_tf.data import tables
 from bert_tf.data.columns import find_columns, with_header
-from bert_tf.data.rows import BadRows, find_file, part_of
+from bert_tf.data.rows import BadRows, base_split, find_file
 from bert_tf.errors import UserError
 from bert_tf.io import files
 from bert_tf.tasks.classification.examples import make_example, read_label
@@ -30,17 +30,17 @@ class FileSource:
         """Create a source; `paths` may have files that replace "train", "dev" or "test"."""
         self.task, self._data_dir = task, data_dir
         self.columns, self.files = {}, []
-        self._paths = {part: path for part, path in (paths or {}).items() if path}
+        self._paths = {base: path for base, path in (paths or {}).items() if path}
 
-    def splits(self, part):
+    def splits(self, base):
         """Return the splits of "train", "dev" or "test" that exist; UserError if there are none."""
-        splits = [split for split in self.task.files if part_of(split) == part]
+        splits = [split for split in self.task.files if base_split(split) == base]
         if not splits:
             raise UserError(
-                f"`{_DO[part]}`: this task has no {part} split, only {', '.join(self.task.files)}"
+                f"`{_DO[base]}`: this task has no {base} split, only {', '.join(self.task.files)}"
             )
-        if part in self._paths:
-            files.require(self._paths[part], f"{part}_file")
+        if base in self._paths:
+            files.require(self._paths[base], f"{base}_file")
             return splits[:1]
         return [split for split in splits if self._exists(split)]
 
@@ -63,7 +63,7 @@ class FileSource:
         Raises:
           UserError: if a row is invalid or the file is missing; names file and line.
         """
-        task, path = self.task, self._paths.get(part_of(split))
+        task, path = self.task, self._paths.get(base_split(split))
         path = find_file(split, task.files[split].names, self._data_dir, path)
         self.files.append(path)
         table_format = _find_format(path, task.layout)
@@ -83,7 +83,7 @@ class FileSource:
         has_quotes = task.layout and table_format.delimiter == "\t"
 
         def make(where, index, row):
-            example = _example(task, where, index, *row, columns, part_of(split) != "test")
+            example = _example(task, where, index, *row, columns, base_split(split) != "test")
             if has_quotes and any(map(_is_quoted, example.texts().values())):
                 quoted(where)
             if columns.ignores_surplus and len(row[0]) > columns.width:
@@ -136,7 +136,7 @@ class FileSource:
 
 def read_examples(task, data_dir, split, path=None, bad=None):
     """Read a split of a task as a list of `Example`, from `data_dir` unless `path` is given."""
-    return FileSource(task, data_dir, {part_of(split): path}).read(split, bad)
+    return FileSource(task, data_dir, {base_split(split): path}).read(split, bad)
 
 
 def collect_examples(task, rows, make, bad, error):

@@ -116,12 +116,12 @@ def columns_to_save(options, source):
     return {**(columns.named() if columns.names else {}), **given}
 
 
-def read_splits(source, parts, stored=None, skip_bad_rows=False, dev_split=None):
+def read_splits(source, splits, stored=None, skip_bad_rows=False, dev_split=None):
     """Read the splits that a run needs.
 
     Args:
       source: what `make_source` returns.
-      parts: list of "train", "dev" and "test".
+      splits: list of "train", "dev" and "test".
       stored: the `ClassificationConfig` of a trained model, whose labels win over the data's
         because the model was trained with their ids.
       skip_bad_rows: whether to skip invalid rows and log their number.
@@ -143,8 +143,8 @@ def read_splits(source, parts, stored=None, skip_bad_rows=False, dev_split=None)
             f"`output_dir`: the model was trained for {stored.task_type}, not for {task.task_type}"
         )
     if dev_split:
-        parts = dict.fromkeys("train" if part == "dev" else part for part in parts)
-    splits = [split for part in parts for split in source.splits(part)]
+        splits = dict.fromkeys("train" if split == "dev" else split for split in splits)
+    splits = [split for base in splits for split in source.splits(base)]
     bad = {split: BadRows(skip_bad_rows) for split in splits}
     examples = {split: source.read(split, bad[split]) for split in splits}
     labels = task.labels

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 
 from bert_tf.data.columns import ID, LABEL, TEXT_A, TEXT_B, Layout
-from bert_tf.data.rows import TfdsRows, part_of
+from bert_tf.data.rows import TfdsRows, base_split
 from bert_tf.errors import UserError
 from bert_tf.tasks.classification.examples import make_example
 from bert_tf.tasks.classification.glue import custom_task, find_task
@@ -85,11 +85,11 @@ class TfdsSource:
         row_id = find([layout.id], "id_column") if layout.id else find(ID)
         return tuple(filter(None, texts)), label, row_id
 
-    def splits(self, part):
+    def splits(self, base):
         """Return the splits of "train", "dev" or "test"; raise UserError if there are none."""
-        splits = [x for x in self.task.files if part_of(x) == part and self._tfds_split(x)]
+        splits = [x for x in self.task.files if base_split(x) == base and self._tfds_split(x)]
         if not splits:
-            raise self._rows.missing_split(part)
+            raise self._rows.missing_split(base)
         return splits
 
     def _tfds_split(self, split):
@@ -104,7 +104,7 @@ class TfdsSource:
             texts = [row[name].decode("utf-8") for name in self._texts]
             row_id = index if self._id is None else row[self._id]
             row_id = row_id.decode("utf-8") if isinstance(row_id, bytes) else str(row_id)
-            label = self._read_label(row[self._label]) if part_of(split) != "test" else None
+            label = self._read_label(row[self._label]) if base_split(split) != "test" else None
             cells = [str(row[name]) for name in layout.numbers] if layout else []
             return make_example(where, texts, label, row_id, layout, cells)
 

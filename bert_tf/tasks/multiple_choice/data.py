@@ -3,7 +3,7 @@
 Shapes: B examples, C choices, S sequence.
 """
 
-from bert_tf.configs.data_files import PARTS
+from bert_tf.configs.data_files import SPLITS
 from bert_tf.data import records
 from bert_tf.data.feature_cache import digest, write_records
 from bert_tf.data.rows import find_file
@@ -77,10 +77,10 @@ class MultipleChoiceData(TaskData):
         )
 
 
-def read(options, model, parts, stored=None):
+def read(options, model, splits, stored=None):
     """Read the data of a run; see `TaskSpec.read`."""
     examples, endings, paths = {}, {}, []
-    for split in filter(parts.__contains__, PARTS):
+    for split in filter(splits.__contains__, SPLITS):
         path = getattr(options, f"{split}_file")
         path = find_file(split, _FILES[split], options.data_dir, path)
         paths.append(path)

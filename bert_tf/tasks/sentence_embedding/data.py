@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bert_tf import console
-from bert_tf.configs.data_files import PARTS
+from bert_tf.configs.data_files import SPLITS
 from bert_tf.data import records
 from bert_tf.data.columns import ID
 from bert_tf.data.feature_cache import digest, encode_batches, write_records
@@ -158,10 +158,10 @@ class SentenceEmbeddingData(TaskData):
         )
 
 
-def read(options, model, parts, stored=None):
+def read(options, model, splits, stored=None):
     """Read the data of a run; see `TaskSpec.read`."""
     examples, paths = {}, []
-    for split in filter(parts.__contains__, PARTS):
+    for split in filter(splits.__contains__, SPLITS):
         path = getattr(options, f"{split}_file")
         names = [f"{split}{ending}" for ending in _ENDINGS]
         paths.append(find_file(split, names, options.data_dir, path))

@@ -3,7 +3,7 @@
 import dataclasses
 
 from bert_tf import console
-from bert_tf.configs.data_files import PARTS
+from bert_tf.configs.data_files import SPLITS
 from bert_tf.data import records
 from bert_tf.data.feature_cache import digest, write_records
 from bert_tf.data.rows import BadRows
@@ -117,10 +117,10 @@ def write_columns(path, sentences, tags):
             write("".join(f"{line} {outside}\n\n" for line in sentence.trailing_lines))
 
 
-def read(options, model, parts, stored=None):
+def read(options, model, splits, stored=None):
     """Read the data of a run; see `training.TaskSpec`."""
     source = _make_source(options)
-    splits = [part for part in PARTS if part in parts]
+    splits = [split for split in SPLITS if split in splits]
     bad = {split: BadRows(options.skip_bad_rows) for split in splits}
     sentences = {split: source.read(split, bad[split]) for split in splits}
     train = sentences.get("train")
