@@ -124,7 +124,7 @@ def rows(source, split, bad=None):
 def test_mrpc_is_the_same_as_from_files(folder):
     source = TfdsSource("glue/mrpc", folder)
     # Labels 0 and 1, F1, the leaderboard's name.
-    assert source.task == find_task("mrpc")
+    assert source.dataset == find_task("mrpc")
     assert rows(source, "train") == [("A", "B", "1", "4"), ("C", "D", "0", "5")]
     assert rows(source, "dev") == [("A", "B", "1", "4")]
     assert rows(source, "test") == [("T", " ", None, "0")]  # GLUE may have empty texts
@@ -135,7 +135,7 @@ def test_mrpc_is_the_same_as_from_files(folder):
 
 def test_other_tasks_of_glue(folder):
     source = TfdsSource("glue/stsb", folder)
-    assert source.task.task_type == "regression"
+    assert source.dataset.task_type == "regression"
     assert rows(source, "train") == [("A", "B", 3.5, "0")]
     data = read_data(TfdsSource("glue/mnli", folder), ["train", "dev", "test"])
     # The labels have the release's order, not that of tensorflow-datasets.
@@ -152,7 +152,7 @@ def test_other_tasks_of_glue(folder):
 def test_a_custom_dataset(folder):
     """Text and label are the supervised keys."""
     source = TfdsSource("meals", folder)
-    assert source.task.labels == ("sad", "glad")  # the order of the dataset
+    assert source.dataset.labels == ("sad", "glad")  # the order of the dataset
     assert rows(source, "train") == [("good", None, "glad", "0"), ("bad", None, "sad", "1")]
     with pytest.raises(bert_tf.UserError, match=r"meals .*dev, only train, test; .*`tfds_splits`"):
         source.splits("dev")
@@ -174,7 +174,7 @@ def test_a_custom_dataset(folder):
 def test_features_by_name(folder, label, task_type, labels, expected):
     layout = Layout(text=("text", "dish"), label=(label,), id="stars")
     source = TfdsSource("meals", folder, layout=layout)
-    assert source.task.task_type == task_type
+    assert source.dataset.task_type == task_type
     data = read_data(source, ["train"])
     assert data.labels == labels
     assert [x.label for x in data.examples["train"]] == expected
@@ -243,6 +243,6 @@ def test_options(folder):
     )
     source = make_source(options)
     data = read_data(source, ["train", "dev"])
-    assert source.task.task_type == "regression"
+    assert source.dataset.task_type == "regression"
     examples = {split: (x.text_a, x.label) for split, (x,) in data.examples.items()}
     assert examples == {"train": ("soup", 0.5), "dev": ("stew", 2.0)}

@@ -41,7 +41,7 @@ __getattr__, __all__ = lazy_names(
         "data": ("ClassificationData", "make_model", "read"),
         "examples": ("Example", "class_weights"),
         "features": ("convert_examples", "schema_of", "write_features"),
-        "glue": ("custom_task", "find_task"),
+        "glue": ("custom_dataset", "find_task"),
         "pipeline": (),
         "processor": ("DataProcessor", "InputExample"),
         "reading": ("FileSource", "read_examples"),

@@ -25,20 +25,21 @@ from bert_tf.training.task import TaskData
 
 
 class ClassificationData(TaskData):
-    """The examples of each split of a task.
+    """The examples of each split of a dataset.
 
     Attributes:
-      task: the `glue.TextTask`.
+      dataset: the `glue.DatasetSpec`.
       examples: dict from split to list of `Example`.
       config: the `ClassificationConfig`.
     """
 
     version = 2
 
-    def __init__(self, task, examples, config):
+    def __init__(self, dataset, examples, config):
         super().__init__(examples, config)
-        self.task, self.task_class = task, TASK_CLASSES[config.task_type]
-        self._more_metrics = self.task_class.custom_data_metrics if task.layout else task.metrics
+        self.dataset, self.task_class = dataset, TASK_CLASSES[config.task_type]
+        is_custom = dataset.layout is not None
+        self._more_metrics = self.task_class.custom_data_metrics if is_custom else dataset.metrics
         self.metric_names = self.task_class.metric_names_with(self._more_metrics)
         self._class_weights = None
         if config.class_weights and "train" in examples:
@@ -135,7 +136,7 @@ class ClassificationData(TaskData):
         def write():
             results.write_predictions(run.folder, split, ids, predicted, labels, answers)
             if self.config.glue_submission:
-                write_submission(self.config.glue_submission, self.task, split, ids, predicted)
+                write_submission(self.config.glue_submission, self.dataset, split, ids, predicted)
 
         run.workers.chief_first(write)
 
@@ -148,9 +149,9 @@ def read(options, model, splits, stored=None):
     """
     options, restored = with_restored_columns(options, stored)
     source = make_source(options, stored, restored)
-    task = source.task
+    dataset = source.dataset
     if options.glue_submission:
-        if not task.submission:
+        if not dataset.submission:
             raise UserError("`glue_submission`: this task is not on GLUE's leaderboard")
         if options.skip_bad_rows:
             raise UserError(
@@ -176,7 +177,7 @@ def read(options, model, splits, stored=None):
         dev_split = _with_digest(dev_split, examples["dev"])
     examples = {split: x for split, x in examples.items() if base_split(split) in splits}
     scores = stored.scores if stored else None
-    if task.task_type == "regression" and options.standardize_scores and "train" in examples:
+    if dataset.task_type == "regression" and options.standardize_scores and "train" in examples:
         scores = measure_scores(examples["train"])
     has_pairs = any(example.text_b is not None for example in itertools.chain(*examples.values()))
     if has_pairs and options.long_documents == "windows":
@@ -187,15 +188,15 @@ def read(options, model, splits, stored=None):
     config = options.of_model(
         model,
         labels=labels,
-        task_type=task.task_type,
+        task_type=dataset.task_type,
         numeric_features=numeric_features,
-        numeric_as=task.layout.numeric_as if numeric_features else "vector",
+        numeric_as=dataset.layout.numeric_as if numeric_features else "vector",
         num_texts=2 if has_pairs else 1,
         columns=stored.columns if stored else columns_to_save(options, source),
         dev_split=stored.dev_split if stored else dev_split,
         scores=scores,
     )
-    data = ClassificationData(task, examples, config)
+    data = ClassificationData(dataset, examples, config)
     data.data_files = getattr(source, "files", ())
     return data
 

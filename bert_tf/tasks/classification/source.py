@@ -13,7 +13,7 @@ from bert_tf.tasks.classification.examples import (
     measure_numbers,
     with_known_labels,
 )
-from bert_tf.tasks.classification.glue import custom_task, find_task
+from bert_tf.tasks.classification.glue import custom_dataset, find_task
 from bert_tf.tasks.classification.processor import ProcessorSource
 from bert_tf.tasks.classification.reading import FileSource
 from bert_tf.tasks.classification.tfds_source import TfdsSource
@@ -70,15 +70,15 @@ def make_source(options, stored=None, restored=()):
             "`processor`, `task_name`, `tfds_name` or a file (`train_file`, `dev_file`, "
             "`test_file`) must be given"
         )
-    task = find_task(options.task_name or "tsv", options.xnli_language)
-    if task.layout is not None:
-        task = custom_task(task_type, labels, layout)
+    dataset = find_task(options.task_name or "tsv", options.xnli_language)
+    if dataset.layout is not None:
+        dataset = custom_dataset(task_type, labels, layout)
     elif given := [name for name in _CUSTOM_ONLY if options.is_given(name)]:
         raise UserError(
             f"`{given[0]}` is only for custom files: `task_name={options.task_name}` has fixed "
             "columns"
         )
-    return FileSource(task, options.data_dir, paths)
+    return FileSource(dataset, options.data_dir, paths)
 
 
 def with_restored_columns(options, stored):
@@ -110,7 +110,7 @@ def _as_text(value):
 def columns_to_save(options, source):
     """Return a dict from option to column of the training file, for later commands."""
     columns = source.columns.get("train")
-    if source.task.layout is None or columns is None:
+    if source.dataset.layout is None or columns is None:
         return {}
     given = {name: getattr(options, name) for name in _SAVED_COLUMNS if options.is_given(name)}
     return {**(columns.named() if columns.names else {}), **given}
@@ -131,37 +131,38 @@ def read_splits(source, splits, stored=None, skip_bad_rows=False, dev_split=None
     Returns:
       (dict from split to list of `Example`, tuple of labels, tuple of `NumericFeature`)
     """
-    task = source.task
-    names = task.layout.numbers if task.layout else ()
+    dataset = source.dataset
+    names = dataset.layout.numbers if dataset.layout else ()
     if stored and tuple(names) != stored.numeric_columns:
         raise UserError(
             f"`numeric_columns={','.join(names)}`, but the model was trained with "
             f"{','.join(stored.numeric_columns) or 'none'}"
         )
-    if stored and stored.task_type != task.task_type:
+    if stored and stored.task_type != dataset.task_type:
         raise UserError(
-            f"`output_dir`: the model was trained for {stored.task_type}, not for {task.task_type}"
+            f"`output_dir`: the model was trained for {stored.task_type}, "
+            f"not for {dataset.task_type}"
         )
     if dev_split:
         splits = dict.fromkeys("train" if split == "dev" else split for split in splits)
     splits = [split for base in splits for split in source.splits(base)]
     bad = {split: BadRows(skip_bad_rows) for split in splits}
     examples = {split: source.read(split, bad[split]) for split in splits}
-    labels = task.labels
+    labels = dataset.labels
     if labels is None and stored:
         labels = stored.labels
     train = examples.get("train", ())
     if not (train or stored) and (labels is None or names):
         train = source.read("train", BadRows(skip_bad_rows))
     if labels is None:
-        labels = _infer_labels(train, task.task_type)
+        labels = _infer_labels(train, dataset.task_type)
     for split in examples:
         examples[split] = with_known_labels(examples[split], labels, bad[split])
         bad[split].report()
         if not examples[split]:
             raise UserError(f"{bad[split].first}; the split has no valid rows")
     if dev_split and "train" in examples:
-        stratify = task.task_type == "classification"
+        stratify = dataset.task_type == "classification"
         examples["train"], examples["dev"] = hold_out(examples["train"], dev_split, stratify)
     if stored:
         return examples, tuple(labels), stored.numeric_features
@@ -169,7 +170,7 @@ def read_splits(source, splits, stored=None, skip_bad_rows=False, dev_split=None
     if usable and all(example.label == usable[0].label for example in usable):
         console.warning(
             "all %d training examples have the %s %r: there is nothing to learn",
-            len(usable), "score" if task.task_type == "regression" else "label", usable[0].label,
+            len(usable), "score" if dataset.task_type == "regression" else "label", usable[0].label,
         )  # fmt: skip
     if names:
         usable = usable or with_known_labels(train, labels, BadRows(skip=True))
