@@ -72,7 +72,7 @@ def from_run():
     if spec is None and bert_tf.checkpoints.hugging_face.is_folder(folder):
         return bert_tf.tasks.load_servable(bert_tf.checkpoints.resolve(folder), options)
     if spec is None:
-        names = bert_tf.io.files.TASK_FILES
+        names = bert_tf.io.files.TASK_CONFIG_FILES
         raise bert_tf.UserError(
             f"--model_dir: {folder} is neither a Hugging Face folder nor the output_dir of a "
             f"training run ({', '.join(names.values())}): it has none of {', '.join(names)}"

@@ -52,7 +52,9 @@ def open_checkpoint(path, argument="init_checkpoint"):
     if hugging_face.is_folder(folder):
         return hugging_face.HuggingFaceFolder(folder)
     checkpoint = release.ReleaseCheckpoint(path, argument)
-    side_files = (read_json(os.path.dirname(checkpoint.path), name) for name in files.TASK_FILES)
+    side_files = (
+        read_json(os.path.dirname(checkpoint.path), name) for name in files.TASK_CONFIG_FILES
+    )
     scores = next((x["scores"] for x in side_files if x.get("scores")), None)
     if not scores:
         return checkpoint

@@ -75,7 +75,7 @@ def fine_tune(spec, config, command_line=None):
 
 def _completed(config, stored):
     """Fill in missing options from the trained model, and log which."""
-    task, model = config.task.resolve(stored), config.model
+    task_config, model = config.task.resolve(stored), config.model
     if stored:
         values = {
             "bert_config_file": os.path.join(config.output_dir, files.CONFIG),
@@ -84,10 +84,14 @@ def _completed(config, stored):
         }
         missing = {name: x for name, x in values.items() if getattr(model, name) is None}
         model = dataclasses.replace(model, **missing)
-        names = [x for x in task.saved_options() if getattr(config.task, x) != getattr(task, x)]
+        names = [
+            x
+            for x in task_config.saved_options()
+            if getattr(config.task, x) != getattr(task_config, x)
+        ]
         if names := [*missing, *names]:
             console.info("from %s: %s", config.output_dir, ", ".join(names))
-    return dataclasses.replace(config, task=task, model=model)
+    return dataclasses.replace(config, task=task_config, model=model)
 
 
 def _check_seed_folders(config):

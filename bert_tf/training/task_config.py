@@ -142,7 +142,7 @@ class TaskConfig(Config):
         path = os.path.join(folder, cls.FILE)
         if not files.system(path).exists(path):
             return None
-        script = files.TASK_FILES[cls.FILE]
+        script = files.TASK_CONFIG_FILES[cls.FILE]
         values = json_files.read(path, dict, script)
         bert_config = BertConfig.from_json_file(os.path.join(folder, files.CONFIG))
         vocab_file = os.path.join(folder, files.VOCABULARY)
@@ -154,7 +154,7 @@ class TaskConfig(Config):
     @classmethod
     def check_folder(cls, folder):
         """Raise UserError if a folder holds a run of another task's script."""
-        for name, script in files.TASK_FILES.items():
+        for name, script in files.TASK_CONFIG_FILES.items():
             path = os.path.join(folder, name)
             if name != cls.FILE and files.system(path).exists(path):
                 raise UserError(

@@ -75,7 +75,7 @@ def register(spec):
     """Add a `TaskSpec` to `TASKS`, and register its side file as part of a model."""
     TASKS[spec.name] = spec
     if spec.side_file:
-        files.TASK_FILES[spec.side_file] = spec.script
+        files.TASK_CONFIG_FILES[spec.side_file] = spec.script
 
 
 def served_tasks():

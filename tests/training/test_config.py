@@ -272,13 +272,13 @@ def test_each_option_has_a_flag_with_the_same_default(root, script, monkeypatch)
     expected = dict(options_of(PretrainingConfig()))
     skipped = FINE_TUNING
     if script != "run_pretraining":
-        task = tasks.TASKS[FINE_TUNING_SCRIPTS[script]].config_class()
-        expected = dict(options_of(FineTuneConfig(task=task)))
+        task_config = tasks.TASKS[FINE_TUNING_SCRIPTS[script]].config_class()
+        expected = dict(options_of(FineTuneConfig(task=task_config)))
         assert expected.keys() > {"max_seq_length", "skip_bad_rows"} or script == "run_squad"
         skipped = {"num_warmup_steps"}
         if script != "run_classifier":
             skipped |= {"teacher_dir", "teacher_weight", "teacher_temperature"}
-        expected["do_lower_case"] = task.do_lower_case
+        expected["do_lower_case"] = task_config.do_lower_case
     assert not skipped & defaults.keys()
     for name in expected.keys() - skipped:
         assert (defaults[name] or ()) == (expected[name] or ()), name

@@ -32,9 +32,9 @@ def classification_servable(model, config, options):
         if numbers:
             normalised = tf.cast(normalize(inputs["numbers"], numbers), tf.float32)
             inputs = {**inputs, "numbers": normalised}
-        return answers_of(prepared.call(inputs)["logits"])
+        return make_outputs(prepared.call(inputs)["logits"])
 
-    def answers_of(logits):
+    def make_outputs(logits):
         answers = TASK_CLASSES[config.task_type].answers(logits)
         # LiteRT, the target of models of ids, cannot repeat strings.
         names = _label_names(config, logits) if options.inputs == "text" else {}
@@ -52,7 +52,7 @@ def classification_servable(model, config, options):
             values = tf.zeros((tf.size(inputs["text"]), 0))
             if numbers:
                 values = tf.cast(normalize(inputs["numbers"], numbers), tf.float32)
-            return answers_of(documents(inputs["text"], values))
+            return make_outputs(documents(inputs["text"], values))
 
     number_specs = {}
     sample = {"text_b": ""} if len(names) == 2 else {}
