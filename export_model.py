@@ -96,7 +96,7 @@ def from_pretrained(task):
         return spec.pretrained_servable(preset, serving, FLAGS.max_seq_length, **options)
     options.pop("labels", None)
     metadata = bert_tf.checkpoints.read_metadata(preset.checkpoint)
-    config = spec.config_class.of_pretrained(
+    config = spec.config_class.from_pretrained(
         preset.bert_config,
         preset.vocab_file,
         labels=FLAGS.labels or metadata.get("labels", ()),

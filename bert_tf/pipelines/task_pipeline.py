@@ -70,7 +70,7 @@ class TaskPipeline(KerasTraining, Pipeline):
         if stored:
             config = dataclasses.replace(stored, vocab_file=model_files.vocab_file, **values)
         else:
-            config = config_class.of_pretrained(
+            config = config_class.from_pretrained(
                 model_files.bert_config, model_files.vocab_file, **values
             )
         check_length(config.max_seq_length, config.bert_config)

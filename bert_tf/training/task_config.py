@@ -105,7 +105,7 @@ class TaskConfig(Config):
         )
 
     @classmethod
-    def of_pretrained(cls, bert_config, vocab_file, do_lower_case, labels=(), **options):
+    def from_pretrained(cls, bert_config, vocab_file, do_lower_case, labels=(), **options):
         """Make the config of a model that was fine-tuned elsewhere, to export it.
 
         `labels` are its label names, if the subclass has labels. `**options` are values of other

@@ -146,10 +146,10 @@ def test_tags_of_a_hugging_face_model(root, monkeypatch):
         (("ES-MX", "EN-GB"), "none"),
         (("NOUN", "VERB"), "none"),
     ]:
-        config = config_class.of_pretrained(TINY, "", True, tags, max_seq_length=LENGTH)
+        config = config_class.from_pretrained(TINY, "", True, tags, max_seq_length=LENGTH)
         assert config.tags.scheme == scheme, tags
     with pytest.raises(bert_tf.UserError, match=r"`labels`: .*BILOU.*U-PER"):
-        config_class.of_pretrained(TINY, "", True, ("O", "B-PER", "I-PER", "L-PER", "U-PER"))
+        config_class.from_pretrained(TINY, "", True, ("O", "B-PER", "I-PER", "L-PER", "U-PER"))
     with (
         scripts_alone.imported("export_model") as run,
         pytest.raises(flags.IllegalFlagValueError, match="max_seq_length"),

@@ -264,7 +264,9 @@ def test_lengths_and_vocabularies_must_fit_the_model(caplog):
 
 def test_labels_of_a_classifier_that_was_fine_tuned_elsewhere():
     def make(**options):
-        return tasks.ClassificationConfig.of_pretrained(TINY, "", True, max_seq_length=8, **options)
+        return tasks.ClassificationConfig.from_pretrained(
+            TINY, "", True, max_seq_length=8, **options
+        )
 
     config = make(labels=("x", "y"))
     assert (config.labels, config.num_outputs, config.max_seq_length) == (("x", "y"), 2, 8)

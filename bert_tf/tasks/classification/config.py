@@ -267,10 +267,10 @@ class ClassificationConfig(FileConfig, TfdsConfig, TaskConfig):
         return super().from_json(values, **others)
 
     @classmethod
-    def of_pretrained(cls, bert_config, vocab_file, do_lower_case, labels=(), **options):
+    def from_pretrained(cls, bert_config, vocab_file, do_lower_case, labels=(), **options):
         if options.get("num_texts") is None:
             options["num_texts"] = min(2, bert_config.type_vocab_size)
-        config = super().of_pretrained(bert_config, vocab_file, do_lower_case, **options)
+        config = super().from_pretrained(bert_config, vocab_file, do_lower_case, **options)
         if config.task_type == "regression":
             return config
         return dataclasses.replace(config, labels=check_labels(labels))

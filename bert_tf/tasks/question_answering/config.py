@@ -117,8 +117,8 @@ class QuestionAnsweringConfig(TfdsConfig, TaskConfig):
             raise UserError("`find_null_score_diff_threshold` requires `do_predict` or `do_eval`")
 
     @classmethod
-    def of_pretrained(cls, bert_config, vocab_file, do_lower_case, labels=(), **options):
-        config = super().of_pretrained(bert_config, vocab_file, do_lower_case, **options)
+    def from_pretrained(cls, bert_config, vocab_file, do_lower_case, labels=(), **options):
+        config = super().from_pretrained(bert_config, vocab_file, do_lower_case, **options)
         config.check_lengths()
         if options.get("doc_stride") is not None:
             return config

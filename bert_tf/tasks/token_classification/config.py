@@ -186,7 +186,7 @@ class TokenClassificationConfig(FileConfig, TfdsConfig, TaskConfig):
         return super().from_json(values, tags=tags, **others)
 
     @classmethod
-    def of_pretrained(cls, bert_config, vocab_file, do_lower_case, labels=(), **options):
+    def from_pretrained(cls, bert_config, vocab_file, do_lower_case, labels=(), **options):
         labels = check_labels(labels)
         try:
             scheme = infer_scheme([[label] for label in labels])
@@ -198,6 +198,6 @@ class TokenClassificationConfig(FileConfig, TfdsConfig, TaskConfig):
         if scheme != "none":
             is_iobes = any(split_tag(label)[0] in ("E", "S") for label in labels)
             scheme = "iobes" if is_iobes else "iob2"
-        return super().of_pretrained(
+        return super().from_pretrained(
             bert_config, vocab_file, do_lower_case, tags=Tags(labels, scheme, scheme), **options
         )
