@@ -13,7 +13,7 @@ from bert_tf.io.json_files import Finite, Positive
 from bert_tf.tokenization.settings import RELEASE_SETTINGS
 from bert_tf.tokenization.tokenizer_json import (
     is_tokenizer_json,
-    read_settings_of,
+    read_tokenizer_json_settings,
     read_tokenizer_settings,
 )
 from bert_tf.tokenization.vocabulary import casing_from_path
@@ -25,14 +25,14 @@ CONFIG_FILES = (files.CONFIG, HUGGING_FACE_CONFIG)
 VOCABULARY_FILES = (files.VOCABULARY, files.TOKENIZER)
 
 
-def folder_of(path):
+def containing_folder(path):
     """Return `path` if it is a folder, else the folder of the checkpoint."""
     return path if tf.io.gfile.isdir(path) else os.path.dirname(path)
 
 
 def find_companion_file(path, names):
     """Return the path of the first of `names` that exists next to a checkpoint, else None."""
-    paths = (os.path.join(folder_of(path), name) for name in names)
+    paths = (os.path.join(containing_folder(path), name) for name in names)
     return next(filter(tf.io.gfile.exists, paths), None)
 
 
@@ -82,7 +82,7 @@ def read_metadata(path):
     It merges `files.TASK_CONFIG_FILES`, which the scripts save, and Hugging Face's files. "labels"
     has the label of each row of the head, whichever file they come from.
     """
-    folder, metadata = folder_of(path), {}
+    folder, metadata = containing_folder(path), {}
     for name in (files.TOKENIZER_CONFIG, HUGGING_FACE_CONFIG):
         values = read_json(folder, name)
         metadata.update({x: y for x, y in values.items() if f"{x}?" not in _TASK_CONFIG_FIELDS})
@@ -116,8 +116,8 @@ def read_settings(path, vocab_file=None):
         only a warning.
     """
     if is_tokenizer_json(path):
-        return read_settings_of(path)
-    folder = folder_of(path)
+        return read_tokenizer_json_settings(path)
+    folder = containing_folder(path)
     try:
         recorded = read_tokenizer_settings(folder)
     except UserError as error:

@@ -202,7 +202,7 @@ def warm_start(
     required = _ENCODER
     if require_all:
         required = _ALL if getattr(model, "uses_pooler", True) else _ALL_BUT_POOLER
-    config = _config_of(model)
+    config = _find_config(model)
     # A user's model may use only the lower layers.
     num_layers = None if isinstance(model, PretrainedModel) else config and config.num_hidden_layers
     check_compatible(shapes, model_shapes, source.path, required, num_layers)
@@ -231,7 +231,7 @@ def count_labels(path: str) -> int:
     return len(labels)
 
 
-def _config_of(model):
+def _find_config(model):
     layers = [model, *(layer for _, layer in named_layers(model))]
     configs = (getattr(layer, "config", None) for layer in layers)
     return next((x for x in configs if isinstance(x, BertConfig)), None)

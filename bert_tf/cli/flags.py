@@ -174,7 +174,7 @@ def define_options(config, only=None, skip=()):
             define(name, default, help, metadata["minimum"], metadata["maximum"])
         else:
             flags.DEFINE_string(name, default, help)
-        usage.group(config.group_of(name), name)
+        usage.group(config.find_group(name), name)
 
 
 TOKENIZER_FLAGS = ("do_lower_case", "strip_accents", "tokenize_chinese_chars")

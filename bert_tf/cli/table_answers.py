@@ -54,7 +54,7 @@ def open_table(predictor, path, text_columns=(), delimiter=None):
     from bert_tf.data.columns import Layout, find_columns
 
     inputs = [name for name in predictor.inputs if name != "numbers"]
-    ending = tables.ending_of(path)
+    ending = tables.file_extension(path)
     is_given = bool(text_columns or delimiter)
     if "endings" in inputs:
         if is_given:

@@ -135,7 +135,7 @@ class TrainingInput(_RecordInput):
         return mark_infinite(batches.prefetch(tf.data.AUTOTUNE))
 
     @tf.autograph.experimental.do_not_convert
-    def files_of(self, step):
+    def files_at_step(self, step):
         """Return the files that a step reads, for error messages."""
 
         def read_names(path):

@@ -268,12 +268,12 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
             replica.merge_call(self._update_replicas, (gradients, *shared))
         else:
             for i, gradient in gradients.items():
-                self._update(i, *self._variables_of(i), gradient, *shared)
+                self._update(i, *self._weight_and_slots(i), gradient, *shared)
         return norm
 
     def _update_replicas(self, strategy, gradients, *shared):
         for i, gradient in gradients.items():
-            weight, *slots = map(_native, self._variables_of(i))
+            weight, *slots = map(_native, self._weight_and_slots(i))
             strategy.extended.update(
                 weight,
                 functools.partial(self._update, i),
@@ -281,7 +281,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
                 group=False,
             )
 
-    def _variables_of(self, i):
+    def _weight_and_slots(self, i):
         return self._trainable_variables[i], *(slots[i] for slots in self._slots)
 
     def _bias_corrections(self, skipped_steps):

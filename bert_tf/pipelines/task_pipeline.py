@@ -14,7 +14,7 @@ from bert_tf.modeling.token_layout import can_skip_padding
 from bert_tf.pipelines.keras_training import KerasTraining, pad_batch
 from bert_tf.pipelines.saving import Pipeline
 from bert_tf.pipelines.tokenizer_layer import BertTokenizer
-from bert_tf.training import checkpointing, strategy_of
+from bert_tf.training import checkpointing, model_strategy
 from bert_tf.training.jax_devices import use_all_devices
 from bert_tf.training.task_config import TaskConfig, check_length
 from bert_tf.training.task_spec import TaskSpec
@@ -102,7 +102,7 @@ class TaskPipeline(KerasTraining, Pipeline):
 
     def _pad(self, batch):
         """Pad the tensors (B, S) of a dict with 0, to limit the number of different lengths S."""
-        return pad_batch(batch, strategy_of(self.model), self.config.max_seq_length)
+        return pad_batch(batch, model_strategy(self.model), self.config.max_seq_length)
 
     def _servable(self, options):
         return self.spec.make_servable(self.model, self.config, options)
@@ -119,7 +119,7 @@ class TaskPipeline(KerasTraining, Pipeline):
         # Retrace the model if its variables were replaced, for example by `quantize`.
         is_same = len(variables) == len(previous) and all(map(operator.is_, variables, previous))
         if self._predictor is None or not is_same:
-            skip_padding = can_skip_padding(strategy_of(self.model))
+            skip_padding = can_skip_padding(model_strategy(self.model))
             options = ServingConfig(dtype=None, skip_padding=skip_padding)
             config = dataclasses.replace(self.config, **changes).keep_vocabulary(self.config)
             servable = self.spec.make_servable(self.model, config, options)

@@ -3,7 +3,7 @@
 import dataclasses
 
 from bert_tf import checkpoints, tasks
-from bert_tf.checkpoints.hugging_face import architecture_of
+from bert_tf.checkpoints.hugging_face import detect_architecture
 from bert_tf.errors import UserError
 
 
@@ -37,7 +37,7 @@ def _find_pipeline(checkpoint):
     """Return the pipeline class for the head of a pre-trained model."""
     architectures = checkpoints.read_metadata(checkpoint).get("architectures")
     shapes = checkpoints.open_checkpoint(checkpoint).shapes
-    name = architectures[0] if architectures else architecture_of(shapes)
+    name = architectures[0] if architectures else detect_architecture(shapes)
     # The prefix depends on the architecture, as in "DistilBertForMaskedLM".
     head = name[name.find("For") :] if "For" in name else "Model"
     for spec in tasks.TASKS.values():

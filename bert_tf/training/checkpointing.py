@@ -73,7 +73,7 @@ def latest(output_dir):
     return named or max(_list_checkpoints(output_dir), default=(0, None))[1]
 
 
-def step_of(prefix):
+def read_step(prefix):
     """Return the step of a checkpoint; 0 if it has none, as in the published models."""
     source = checkpoints.ReleaseCheckpoint(prefix)
     return int(source.tensor("global_step")) if "global_step" in source.shapes else 0

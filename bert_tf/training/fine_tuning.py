@@ -178,7 +178,7 @@ class Run:
     def make_features(self):
         """Write the features of each split, unless they can be reused."""
         for split, path in self.paths.items():
-            teacher = self._teacher_of(split)
+            teacher = self._record_teacher(split)
             features = self.data.features(split, path, self.model.tokenizer, teacher)
             runs = self.folders.values() if split == "train" else ()
             if self._must_rebuild(features, runs):
@@ -245,7 +245,7 @@ class Run:
 
     def _input_options(self, split):
         """Return the arguments that training and evaluation on a split share."""
-        record_format = self.data.record_format(split, self._teacher_of(split) is not None)
+        record_format = self.data.record_format(split, self._record_teacher(split) is not None)
         paths, multiple = [self.paths[split]], self.length_multiple
         return {"paths": paths, "length_multiple": multiple, **vars(record_format)}
 
@@ -257,7 +257,7 @@ class Run:
             batch_size=batch_size, source=source, **self._input_options(split)
         )
 
-    def _teacher_of(self, split):
+    def _record_teacher(self, split):
         """Return the teacher that adds its logits to the records of a split, or None."""
         return self.teacher if split == "train" else None
 

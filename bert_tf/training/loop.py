@@ -150,7 +150,7 @@ class Report:
 SECONDS_PER_LOOP = 2.0
 
 
-def _copy_of(optimizer):
+def _unbuilt_copy(optimizer):
     """Return an unbuilt copy of an optimizer for the current strategy.
 
     Raises:
@@ -189,7 +189,7 @@ class TrainLoop:
         self.num_train_steps, self.options, self.eval_data = num_train_steps, options, eval_data
         self.strategy, self.workers = trainer.strategy, trainer.workers
         with self.strategy.scope():
-            self.optimizer = optimizer = _copy_of(optimizer)
+            self.optimizer = optimizer = _unbuilt_copy(optimizer)
             weights = checkpointing.weights(trainer.model)
             trained = checkpointing.weights(trainer.model, trainable_only=True)
             optimizer.build(trainable_weights(trained, options.num_frozen_layers))
@@ -250,13 +250,13 @@ class TrainLoop:
         report = Report(folder, self.step, self.num_train_steps, self.data.batch_size, writes)
         with contextlib.closing(report):
             for sums, first_bad in self._loops():
-                self._after(sums, first_bad, report)
+                self._finish_steps(sums, first_bad, report)
                 if self._is_done:
                     break
         if self._is_stopped_early:
             console.info("training: stopped early at step %d", self.step)
 
-    def _after(self, sums, first_bad, report):
+    def _finish_steps(self, sums, first_bad, report):
         """Report, save and evaluate after some steps."""
         must_stop = self._must_stop()
         rate = float(self.optimizer.learning_rate_at(self.step - 1))
@@ -350,7 +350,7 @@ class TrainLoop:
         if first_bad < 0:
             return
         name, value = next((n, v) for n, v in sums.items() if not np.isfinite(v))
-        paths = abbreviate(self.data.files_of(first_bad - 1))
+        paths = abbreviate(self.data.files_at_step(first_bad - 1))
         newest = self.trainer.checkpoint
         last = f"the last checkpoint is {newest}" if newest else "there is no checkpoint yet"
         raise not_finite(name, value, first_bad, f", with a batch from {paths}; {last}")

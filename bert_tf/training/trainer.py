@@ -78,7 +78,7 @@ class Trainer:
     @property
     def step(self):
         """The step of the checkpoint from which the weights were loaded, 0 without one."""
-        return checkpointing.step_of(self.checkpoint) if self.checkpoint else 0
+        return checkpointing.read_step(self.checkpoint) if self.checkpoint else 0
 
     def fit(self, data, optimizer, num_train_steps, options=None, eval_data=None):
         """Train up to `num_train_steps`, starting from the newest checkpoint.

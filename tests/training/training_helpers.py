@@ -55,7 +55,7 @@ class Batches:
     def load_counts(self, cache):
         pass
 
-    def files_of(self, step):
+    def files_at_step(self, step):
         return [f"made up for step {step}"]
 
 

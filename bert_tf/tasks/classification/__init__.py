@@ -40,7 +40,7 @@ __getattr__, __all__ = lazy_names(
         "config": ("ClassificationConfig", "NumericFeature"),
         "data": ("ClassificationData", "make_model", "read"),
         "examples": ("Example", "class_weights"),
-        "features": ("convert_examples", "schema_of", "write_features"),
+        "features": ("convert_examples", "record_schema", "write_features"),
         "glue": ("custom_dataset", "find_task"),
         "pipeline": (),
         "processor": ("DataProcessor", "InputExample"),

@@ -11,7 +11,7 @@ from bert_tf.modeling import BertClassifier
 from bert_tf.tasks.classification.config import DevSplit
 from bert_tf.tasks.classification.distillation import Teacher
 from bert_tf.tasks.classification.examples import class_weights, measure_scores
-from bert_tf.tasks.classification.features import schema_of, write_features
+from bert_tf.tasks.classification.features import record_schema, write_features
 from bert_tf.tasks.classification.glue import write_submission
 from bert_tf.tasks.classification.source import (
     columns_to_save,
@@ -49,7 +49,7 @@ class ClassificationData(TaskData):
 
     def schema(self, split, with_teacher=False):
         config = self.config
-        return schema_of(self.task_class, config.numeric_inputs, with_teacher, config.windows)
+        return record_schema(self.task_class, config.numeric_inputs, with_teacher, config.windows)
 
     def fingerprint(self, split):
         config, examples = self.config, self.examples[split]

@@ -9,7 +9,7 @@ from bert_tf.data.feature_cache import digest, write_records
 from bert_tf.data.rows import BadRows
 from bert_tf.errors import UserError
 from bert_tf.io import files
-from bert_tf.modeling import layers_of
+from bert_tf.modeling import layer_indices
 from bert_tf.tasks.token_classification import schemes, scoring
 from bert_tf.tasks.token_classification.features import (
     convert_sentences,
@@ -139,7 +139,7 @@ def read(options, model, splits, stored=None):
             )
     if options.features_only:
         # Raises UserError if the model has too few layers.
-        layers_of(options.layer_combination, model.bert_config.num_hidden_layers)
+        layer_indices(options.layer_combination, model.bert_config.num_hidden_layers)
     return TokenClassificationData(sentences, options.of_model(model, tags=tags))
 
 
