@@ -16,8 +16,8 @@ from absl import app, flags, logging
 
 from bert_tf import console
 from bert_tf.cli import config_file, tensorflow_start, usage
+from bert_tf.configs.base import Config
 from bert_tf.configs.model import ModelConfig
-from bert_tf.configs.options import Config
 from bert_tf.errors import Stopped, UserError, out_of_memory_errors, reason
 from bert_tf.io import files
 

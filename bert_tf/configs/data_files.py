@@ -3,7 +3,7 @@
 import dataclasses
 from typing import ClassVar
 
-from bert_tf.configs.options import Config, option
+from bert_tf.configs.base import Config, option
 from bert_tf.errors import UserError
 
 SPLITS = ("train", "dev", "test")

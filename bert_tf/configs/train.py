@@ -4,8 +4,8 @@ import dataclasses
 import os
 
 from bert_tf import console
+from bert_tf.configs.base import Config, option
 from bert_tf.configs.model import ModelConfig
-from bert_tf.configs.options import Config, option
 from bert_tf.errors import UserError
 
 # The inputs of a larger batch alone would take gigabytes.

@@ -6,8 +6,8 @@ import json
 import os
 from typing import ClassVar
 
+from bert_tf.configs.base import Config, fact, option
 from bert_tf.configs.model import BertConfig
-from bert_tf.configs.options import Config, fact, option
 from bert_tf.errors import UserError, check_unicode
 from bert_tf.io import files, json_files
 from bert_tf.tokenization.settings import (

@@ -4,9 +4,9 @@ import dataclasses
 from typing import Any, NamedTuple
 
 from bert_tf import console
+from bert_tf.configs.base import fact, option
 from bert_tf.configs.data_files import FileConfig, TfdsConfig
 from bert_tf.configs.model import BertConfig
-from bert_tf.configs.options import fact, option
 from bert_tf.errors import UserError
 from bert_tf.io import json_files
 from bert_tf.io.json_files import Count, Finite

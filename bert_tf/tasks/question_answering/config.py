@@ -2,8 +2,8 @@
 
 import dataclasses
 
+from bert_tf.configs.base import option
 from bert_tf.configs.data_files import TfdsConfig
-from bert_tf.configs.options import option
 from bert_tf.configs.train import MAX_PROCESSES
 from bert_tf.errors import UserError
 from bert_tf.tasks.question_answering import SPEC

@@ -3,9 +3,9 @@
 import dataclasses
 from typing import NamedTuple
 
+from bert_tf.configs.base import fact, option
 from bert_tf.configs.data_files import FileConfig, TfdsConfig
 from bert_tf.configs.model import LAYER_COMBINATIONS
-from bert_tf.configs.options import fact, option
 from bert_tf.errors import UserError
 from bert_tf.io import json_files
 from bert_tf.io.json_files import Positive
