@@ -67,10 +67,10 @@ def check_flags(task):
 
 def from_run():
     folder = FLAGS.model_dir
-    options = from_flags(ServingConfig())
+    serving_config = from_flags(ServingConfig())
     spec, config = bert_tf.tasks.load_config(folder)
     if spec is None and bert_tf.checkpoints.hugging_face.is_folder(folder):
-        return bert_tf.tasks.load_servable(bert_tf.checkpoints.resolve(folder), options)
+        return bert_tf.tasks.load_servable(bert_tf.checkpoints.resolve(folder), serving_config)
     if spec is None:
         names = bert_tf.io.files.TASK_CONFIG_FILES
         raise bert_tf.UserError(
@@ -82,7 +82,7 @@ def from_run():
     checkpoint = bert_tf.checkpoints.find(
         FLAGS.checkpoint or folder, "checkpoint" if FLAGS.checkpoint else "model_dir"
     )
-    return bert_tf.tasks.make_servable(spec, config, checkpoint, options)
+    return bert_tf.tasks.make_servable(spec, config, checkpoint, serving_config)
 
 
 def from_pretrained(task):

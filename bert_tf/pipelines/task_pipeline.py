@@ -104,8 +104,8 @@ class TaskPipeline(KerasTraining, Pipeline):
         """Pad the tensors (B, S) of a dict with 0, to limit the number of different lengths S."""
         return pad_batch(batch, model_strategy(self.model), self.config.max_seq_length)
 
-    def _servable(self, options):
-        return self.spec.make_servable(self.model, self.config, options)
+    def _servable(self, serving_config):
+        return self.spec.make_servable(self.model, self.config, serving_config)
 
     def _answers(self, rows, batch_size, **changes):
         """Return the list of answers to rows, which are dicts of the servable's inputs.
@@ -120,9 +120,9 @@ class TaskPipeline(KerasTraining, Pipeline):
         is_same = len(variables) == len(previous) and all(map(operator.is_, variables, previous))
         if self._predictor is None or not is_same:
             skip_padding = can_skip_padding(model_strategy(self.model))
-            options = ServingConfig(dtype=None, skip_padding=skip_padding)
+            serving_config = ServingConfig(dtype=None, skip_padding=skip_padding)
             config = dataclasses.replace(self.config, **changes).keep_vocabulary(self.config)
-            servable = self.spec.make_servable(self.model, config, options)
+            servable = self.spec.make_servable(self.model, config, serving_config)
             self._predictor = serving.ServablePredictor(servable)
             self._predictor_variables = variables
         return self._predictor(rows, batch_size)

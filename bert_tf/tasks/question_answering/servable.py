@@ -176,9 +176,9 @@ def _top_spans(scores, counts, size):
     return tf.gather(tf.concat([scores, [_MIN_SCORE]], 0), indices), indices
 
 
-def question_answering_servable(model, config, options):
+def question_answering_servable(model, config, serving_config):
     """Return the `Servable` for text (`QuestionAnsweringModule`) and ids (start and end logits)."""
-    prepared = prepare_model(model, options, config.max_seq_length)
+    prepared = prepare_model(model, serving_config, config.max_seq_length)
     module = QuestionAnsweringModule(prepared.call, config, prepared.buckets)
 
     def serve_ids(inputs):
