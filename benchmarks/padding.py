@@ -41,13 +41,13 @@ def main():
     strategy = bert_tf.training.make_strategy(distribution_strategy="one_device")
     kind = bert_tf.tasks.TASK_CLASSES["classification"]
     with strategy.scope():
-        options = bert_tf.configs.TrainConfig(dtype=FLAGS.dtype)
-        task = kind(config, len(dataset.labels), dtype=options.dtype_policy)
+        train_config = bert_tf.configs.TrainConfig(dtype=FLAGS.dtype)
+        task = kind(config, len(dataset.labels), dtype=train_config.dtype_policy)
         optimizer = bert_tf.optimization.AdamWeightDecay(1e-5)
         optimizer.build(bert_tf.training.checkpointing.weights(task.model))
 
     def make_step(skip_padding):
-        step = bert_tf.training.TrainStep(task, optimizer, options)
+        step = bert_tf.training.TrainStep(task, optimizer, train_config)
 
         @tf.function
         def run(batches):  # takes a batch inside, as the loop does: any length is traced once

@@ -130,8 +130,8 @@ def test_mirrored_devices_make_the_same_steps(tmp_path):
         trainer = training.Trainer(make_task, strategy, str(tmp_path / name))
         data = input_pipeline.TrainingInput([path], records.CHOICE, lengths, 8, 0, None, 8)
         optimizer = optimization.AdamWeightDecay(1e-3)
-        options = configs.TrainConfig(gradient_accumulation_steps=2)
-        trainer.fit(data, optimizer, 3, options)
+        config = configs.TrainConfig(gradient_accumulation_steps=2)
+        trainer.fit(data, optimizer, 3, config)
         evaluation = input_pipeline.EvaluationInput(
             [path], records.CHOICE, lengths, 6, length_multiple=8
         )

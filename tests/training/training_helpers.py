@@ -153,8 +153,8 @@ def run(
         init,
     )
     schedule = optimization.LinearWarmupDecay(rate, total or steps)
-    options = configs.TrainConfig(save_checkpoints_steps=save, **options)
-    trainer.fit(data or Batches(), optimizer(schedule), steps, options, SomeBatches())
+    train_config = configs.TrainConfig(save_checkpoints_steps=save, **options)
+    trainer.fit(data or Batches(), optimizer(schedule), steps, train_config, SomeBatches())
     return trainer
 
 
