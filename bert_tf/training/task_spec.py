@@ -42,8 +42,8 @@ class TaskSpec:
       script: the training script.
       side_file: name of the file that stores the `TaskConfig` in a model's folder.
       config_class: the `TaskConfig` class.
-      read: function from (options, model, splits, stored) to `TaskData`, where `options` is a
-        resolved `config_class`, `model` are `checkpoints.PretrainedFiles`, `splits` the set of
+      read: function from (task_config, model, splits, stored) to `TaskData`, where `task_config` is
+        a resolved `config_class`, `model` are `checkpoints.PretrainedFiles`, `splits` the set of
         "train", "dev" and "test" that are needed, and `stored` the `TaskConfig` of a
         trained run, or None.
       make_model: function from (config, dtype) to the Keras model.

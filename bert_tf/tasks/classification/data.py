@@ -141,26 +141,30 @@ class ClassificationData(TaskData):
         run.workers.chief_first(write)
 
 
-def read(options, model, splits, stored=None):
+def read(task_config, model, splits, stored=None):
     """Read the data of a run; see `training.TaskSpec`.
 
     Raises:
       UserError: if options cannot be combined, or a row is invalid; names file and line.
     """
-    options, restored = with_restored_columns(options, stored)
-    source = make_source(options, stored, restored)
+    task_config, restored = with_restored_columns(task_config, stored)
+    source = make_source(task_config, stored, restored)
     dataset = source.dataset
-    if options.glue_submission:
+    if task_config.glue_submission:
         if not dataset.submission:
             raise UserError("`glue_submission`: this task is not on GLUE's leaderboard")
-        if options.skip_bad_rows:
+        if task_config.skip_bad_rows:
             raise UserError(
                 "`glue_submission` cannot be combined with `skip_bad_rows`: the leaderboard "
                 "requires all rows"
             )
-    dev_split = _dev_split(options, stored)
+    dev_split = _dev_split(task_config, stored)
     if "dev" in splits and not (
-        dev_split or options.tfds_name or options.processor or options.data_dir or options.dev_file
+        dev_split
+        or task_config.tfds_name
+        or task_config.processor
+        or task_config.data_dir
+        or task_config.dev_file
     ):
         raise UserError(
             "`dev_file` or `data_dir` must be given, or `dev_fraction` to hold out rows of the "
@@ -170,29 +174,29 @@ def read(options, model, splits, stored=None):
         source,
         [split for split in SPLITS if split in splits],
         stored,
-        options.skip_bad_rows,
+        task_config.skip_bad_rows,
         dev_split,
     )
     if dev_split and "dev" in examples:
         dev_split = _with_digest(dev_split, examples["dev"])
     examples = {split: x for split, x in examples.items() if base_split(split) in splits}
     scores = stored.scores if stored else None
-    if dataset.task_type == "regression" and options.standardize_scores and "train" in examples:
+    if dataset.task_type == "regression" and task_config.standardize_scores and "train" in examples:
         scores = measure_scores(examples["train"])
     has_pairs = any(example.text_b is not None for example in itertools.chain(*examples.values()))
-    if has_pairs and options.long_documents == "windows":
+    if has_pairs and task_config.long_documents == "windows":
         raise UserError(
             "`long_documents=windows` requires single texts, but these data have pairs; pairs can "
             "only be truncated"
         )
-    config = options.of_model(
+    config = task_config.of_model(
         model,
         labels=labels,
         task_type=dataset.task_type,
         numeric_features=numeric_features,
         numeric_as=dataset.layout.numeric_as if numeric_features else "vector",
         num_texts=2 if has_pairs else 1,
-        columns=stored.columns if stored else columns_to_save(options, source),
+        columns=stored.columns if stored else columns_to_save(task_config, source),
         dev_split=stored.dev_split if stored else dev_split,
         scores=scores,
     )
@@ -210,17 +214,17 @@ def make_model(config, dtype=None):
     )  # fmt: skip
 
 
-def _dev_split(options, stored):
+def _dev_split(task_config, stored):
     """Return the `DevSplit` of the trained model, or of the options for a new one; may be None."""
-    fraction, trained = options.dev_fraction, stored.dev_split if stored else None
+    fraction, trained = task_config.dev_fraction, stored.dev_split if stored else None
     if stored and fraction is not None and (trained is None or fraction != trained.fraction):
         raise UserError(
             f"`dev_fraction={fraction:g}`, but the model was trained with "
             f"{trained.fraction if trained else 'all rows'}: it would be evaluated on training rows"
         )
     if stored:
-        return None if options.dev_file else trained
-    return None if fraction is None else DevSplit(fraction, options.dev_seed)
+        return None if task_config.dev_file else trained
+    return None if fraction is None else DevSplit(fraction, task_config.dev_seed)
 
 
 def _with_digest(dev_split, examples):

@@ -29,17 +29,17 @@ _SAVED_COLUMNS = [name for name in _LAYOUT if not name.startswith("numeric_")]
 
 # Options for custom files only.
 _CUSTOM_ONLY = ("task_type", "labels", *_LAYOUT)
-_NOT_OF_PROCESSORS = ("task_name", "tfds_name", "train_file", "dev_file", "test_file",
+_NOT_FOR_PROCESSORS = ("task_name", "tfds_name", "train_file", "dev_file", "test_file",
                       *_CUSTOM_ONLY)  # fmt: skip
 
 
-def make_source(options, stored=None, restored=()):
+def make_source(task_config, stored=None, restored=()):
     """Create the `FileSource`, `TfdsSource` or `ProcessorSource` of a `ClassificationConfig`.
 
     `stored` is the config of a trained model, from which `with_restored_columns` has taken the
     options named in `restored`.
     """
-    layout = Layout(**{field: getattr(options, name) for name, field in _LAYOUT.items()})
+    layout = Layout(**{field: getattr(task_config, name) for name, field in _LAYOUT.items()})
     layout = dataclasses.replace(
         layout,
         text=tuple(layout.text),
@@ -50,69 +50,75 @@ def make_source(options, stored=None, restored=()):
     )
     if len(set(layout.numbers)) < len(layout.numbers):
         raise UserError(f"`numeric_columns`: a column occurs twice in {', '.join(layout.numbers)}")
-    labels = tuple(options.labels) or None
-    task_type = options.task_type or (stored and stored.task_type)
-    options.check_source(
+    labels = tuple(task_config.labels) or None
+    task_type = task_config.task_type or (stored and stored.task_type)
+    task_config.check_source(
         ("task_name", "data_dir", "train_file", "dev_file", "test_file", "header", "delimiter")
     )
-    if options.processor:
-        if given := [name for name in _NOT_OF_PROCESSORS if options.is_given(name)]:
+    if task_config.processor:
+        if given := [name for name in _NOT_FOR_PROCESSORS if task_config.is_given(name)]:
             raise UserError(f"`{given[0]}` cannot be combined with `processor`")
-        return ProcessorSource(options.processor, options.data_dir)
-    if options.numeric_as and not layout.numbers:
+        return ProcessorSource(task_config.processor, task_config.data_dir)
+    if task_config.numeric_as and not layout.numbers:
         raise UserError("`numeric_as` requires `numeric_columns`")
-    if options.tfds_name:
-        data_set = options.tfds_name, options.tfds_data_dir
-        return TfdsSource(*data_set, task_type, labels, layout, options.split_names())
-    paths = {"train": options.train_file, "dev": options.dev_file, "test": options.test_file}
-    if not (options.task_name or any(paths.values())):
+    if task_config.tfds_name:
+        data_set = task_config.tfds_name, task_config.tfds_data_dir
+        return TfdsSource(*data_set, task_type, labels, layout, task_config.split_names())
+    paths = {
+        "train": task_config.train_file,
+        "dev": task_config.dev_file,
+        "test": task_config.test_file,
+    }
+    if not (task_config.task_name or any(paths.values())):
         raise UserError(
             "`processor`, `task_name`, `tfds_name` or a file (`train_file`, `dev_file`, "
             "`test_file`) must be given"
         )
-    dataset = find_task(options.task_name or "tsv", options.xnli_language)
+    dataset = find_task(task_config.task_name or "tsv", task_config.xnli_language)
     if dataset.layout is not None:
         dataset = custom_dataset(task_type, labels, layout)
-    elif given := [name for name in _CUSTOM_ONLY if options.is_given(name)]:
+    elif given := [name for name in _CUSTOM_ONLY if task_config.is_given(name)]:
         raise UserError(
-            f"`{given[0]}` is only for custom files: `task_name={options.task_name}` has fixed "
+            f"`{given[0]}` is only for custom files: `task_name={task_config.task_name}` has fixed "
             "columns"
         )
-    return FileSource(dataset, options.data_dir, paths)
+    return FileSource(dataset, task_config.data_dir, paths)
 
 
-def with_restored_columns(options, stored):
+def with_restored_columns(task_config, stored):
     """Fill in the options that name columns from a trained model, and log them.
 
     Returns:
       (`ClassificationConfig`, names of the options taken from the trained model)
     """
-    has_files = not (options.tfds_name or options.processor)
-    is_custom = has_files and find_task(options.task_name or "tsv").layout is not None
+    has_files = not (task_config.tfds_name or task_config.processor)
+    is_custom = has_files and find_task(task_config.task_name or "tsv").layout is not None
     columns = stored.columns if stored and is_custom else {}
-    taken = {name: value for name, value in columns.items() if not options.is_given(name)}
+    taken = {name: value for name, value in columns.items() if not task_config.is_given(name)}
     for name, value in columns.items():
-        if name not in taken and getattr(options, name) != value:
+        if name not in taken and getattr(task_config, name) != value:
             console.info(
                 "using `%s=%s`, although the model was trained with %s",
-                name, _as_text(getattr(options, name)), _as_text(value),
+                name, _as_text(getattr(task_config, name)), _as_text(value),
             )  # fmt: skip
     if taken:
         values = (f"`{name}={_as_text(value)}`" for name, value in taken.items())
         console.info("columns of the trained model: %s", ", ".join(values))
-    return dataclasses.replace(options, **taken), tuple(taken)
+    return dataclasses.replace(task_config, **taken), tuple(taken)
 
 
 def _as_text(value):
     return ",".join(value) if isinstance(value, tuple) else value
 
 
-def columns_to_save(options, source):
+def columns_to_save(task_config, source):
     """Return a dict from option to column of the training file, for later commands."""
     columns = source.columns.get("train")
     if source.dataset.layout is None or columns is None:
         return {}
-    given = {name: getattr(options, name) for name in _SAVED_COLUMNS if options.is_given(name)}
+    given = {
+        name: getattr(task_config, name) for name in _SAVED_COLUMNS if task_config.is_given(name)
+    }
     return {**(columns.named() if columns.names else {}), **given}
 
 
