@@ -51,7 +51,7 @@ def load(reference):
     return getattr(importlib.import_module(module), name)
 
 
-class OnUse:
+class LazyImport:
     """Dataclass field whose value may be "module:name", which is imported when it is read."""
 
     def __set_name__(self, owner, name):

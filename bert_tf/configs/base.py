@@ -55,7 +55,7 @@ def option(
     )
 
 
-def fact(default, **properties):
+def derived(default, **properties):
     """Declare a value without a flag that follows from data or files; see `option`."""
     return option(default, None, **properties)
 

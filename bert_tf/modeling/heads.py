@@ -45,13 +45,13 @@ class MaskedLMHead(ConfigLayer):
             name="dense",
         )
         self.norm = layer_norm(config, "LayerNorm", self.dtype_policy)
-        self._is_table_of_encoder = True
+        self._has_encoder_table = True
 
     def _layers_saved_elsewhere(self):
         return [self.embeddings]
 
     def get_config(self):
-        if not self._is_table_of_encoder:
+        if not self._has_encoder_table:
             raise UserError(
                 f"the layer {self.name} cannot be saved: its `embeddings` are not those of the "
                 "encoder on whose output it is called"
@@ -66,7 +66,7 @@ class MaskedLMHead(ConfigLayer):
             found = _find_embeddings(sequence_output)
             if self.embeddings is None and len(found) == 1:
                 self.embeddings = found[0]
-            self._is_table_of_encoder = found == [self.embeddings]
+            self._has_encoder_table = found == [self.embeddings]
         if self.embeddings is None:
             raise UserError(
                 f"the layer {self.name} requires `embeddings`, or to be called in a Keras graph on "

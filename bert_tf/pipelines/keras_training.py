@@ -101,14 +101,14 @@ class KerasTraining:
         Raises:
           UserError: if the loss does not take logits.
         """
-        given = {"loss": self._loss_of_logits(loss), "metrics": metrics, **options}
+        given = {"loss": self._logits_loss(loss), "metrics": metrics, **options}
         self._compile_arguments = {name: x for name, x in given.items() if x is not None}
         self._default_optimizer, self._fit_key = None, ()
         if optimizer is None:
             optimizer = self._default_optimizer = keras.optimizers.SGD()  # until `fit` is called
         self._compile(optimizer)
 
-    def _loss_of_logits(self, loss):
+    def _logits_loss(self, loss):
         """Return a loss that takes logits; None if it is the name of the task's default loss."""
         resolved = keras.losses.get(loss) if isinstance(loss, str) else loss
         name = getattr(resolved, "__name__", None)

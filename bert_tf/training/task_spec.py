@@ -8,7 +8,7 @@ import dataclasses
 from typing import Any
 
 from bert_tf.io import files
-from bert_tf.lazy import OnUse
+from bert_tf.lazy import LazyImport
 
 # The tasks by name.
 TASKS: dict[str, "TaskSpec"] = {}
@@ -25,7 +25,7 @@ class ServedTask:
       options: names of the `export_model.py` options for models fine-tuned elsewhere.
     """
 
-    answers: Any = OnUse()
+    answers: Any = LazyImport()
     config: dict = dataclasses.field(default_factory=dict)
     options: tuple[str, ...] = ()
 
@@ -60,12 +60,12 @@ class TaskSpec:
     name: str
     script: str = ""
     side_file: str = ""
-    config_class: Any = OnUse()
-    read: Any = OnUse()
-    make_model: Any = OnUse()
-    make_servable: Any = OnUse()
-    pretrained_servable: Any = OnUse()
-    pipeline: Any = OnUse()
+    config_class: Any = LazyImport()
+    read: Any = LazyImport()
+    make_model: Any = LazyImport()
+    make_servable: Any = LazyImport()
+    pretrained_servable: Any = LazyImport()
+    pipeline: Any = LazyImport()
     served: dict[str, ServedTask] = dataclasses.field(default_factory=dict)
     can_distill: bool = False
     heads: tuple[str, ...] = ()

@@ -235,18 +235,18 @@ def test_options_that_require_others():
 
 
 def test_files_and_tfds_are_not_mixed():
-    options = tasks.ClassificationConfig(tfds_splits=("train",))
+    config = tasks.ClassificationConfig(tfds_splits=("train",))
     with pytest.raises(bert_tf.UserError, match=r"`tfds_splits` requires `tfds_name`"):
-        options.validate()
-    options = tasks.ClassificationConfig(tfds_name="glue/mrpc", data_dir="glue")
+        config.validate()
+    config = tasks.ClassificationConfig(tfds_name="glue/mrpc", data_dir="glue")
     with pytest.raises(bert_tf.UserError, match=r"`data_dir`.*`tfds_name`"):
-        options.check_source(("data_dir",))
-    options = tasks.ClassificationConfig(tfds_name="glue/mrpc", tfds_splits=("a", "b", "c", "d"))
+        config.check_source(("data_dir",))
+    config = tasks.ClassificationConfig(tfds_name="glue/mrpc", tfds_splits=("a", "b", "c", "d"))
     with pytest.raises(bert_tf.UserError, match=r"`tfds_splits`.* 3 "):
-        options.check_source(())
-    options = tasks.ClassificationConfig(tfds_name="glue/mrpc", tfds_splits=("a", "b"))
-    options.check_source(("data_dir",))
-    assert options.split_names() == {"train": "a", "dev": "b"}
+        config.check_source(())
+    config = tasks.ClassificationConfig(tfds_name="glue/mrpc", tfds_splits=("a", "b"))
+    config.check_source(("data_dir",))
+    assert config.split_names() == {"train": "a", "dev": "b"}
 
 
 def test_lengths_and_vocabularies_must_fit_the_model(caplog):

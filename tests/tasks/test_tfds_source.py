@@ -234,14 +234,14 @@ def test_a_dataset_that_cannot_be_downloaded(folder, monkeypatch):
 
 
 def test_options(folder):
-    options = ClassificationConfig(
+    task_config = ClassificationConfig(
         tfds_name="meals",
         tfds_data_dir=folder,
         text_columns=("dish",),
         label_column=("score",),
         tfds_splits=("train[:1]", "train[1:]"),
     )
-    source = make_source(options)
+    source = make_source(task_config)
     data = read_data(source, ["train", "dev"])
     assert source.dataset.task_type == "regression"
     examples = {split: (x.text_a, x.label) for split, (x,) in data.examples.items()}

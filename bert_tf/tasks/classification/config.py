@@ -4,7 +4,7 @@ import dataclasses
 from typing import Any, NamedTuple
 
 from bert_tf import console
-from bert_tf.configs.base import fact, option
+from bert_tf.configs.base import derived, option
 from bert_tf.configs.data_files import FileConfig, TfdsConfig
 from bert_tf.configs.model import BertConfig
 from bert_tf.errors import UserError
@@ -188,11 +188,11 @@ class ClassificationConfig(FileConfig, TfdsConfig, TaskConfig):
         None,
         "Folder for prediction files for GLUE's leaderboard, and a zip of all of them. (bert_tf)",
     )
-    numeric_features: tuple[NumericFeature, ...] = fact((), saved=True, inferred=True)
-    num_texts: int = fact(2, choices=(1, 2), saved=True, inferred=True)
-    columns: dict = fact(None, saved=True, inferred=True)
-    dev_split: DevSplit | None = fact(None, saved=True, fixed=True, inferred=True)
-    scores: ScoreScale | None = fact(None, saved=True, inferred=True)
+    numeric_features: tuple[NumericFeature, ...] = derived((), saved=True, inferred=True)
+    num_texts: int = derived(2, choices=(1, 2), saved=True, inferred=True)
+    columns: dict = derived(None, saved=True, inferred=True)
+    dev_split: DevSplit | None = derived(None, saved=True, fixed=True, inferred=True)
+    scores: ScoreScale | None = derived(None, saved=True, inferred=True)
 
     def __post_init__(self):
         super().__post_init__()

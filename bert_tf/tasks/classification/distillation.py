@@ -7,7 +7,7 @@ import os
 import tensorflow as tf
 
 from bert_tf import checkpoints, console
-from bert_tf.data.feature_cache import digest_of_file
+from bert_tf.data.feature_cache import file_digest
 from bert_tf.data.input_pipeline import EvaluationInput, length_multiple
 from bert_tf.errors import UserError
 from bert_tf.io import files
@@ -74,7 +74,7 @@ class Teacher:
         paths += [os.path.join(self._folder, name) for name in side_files]
         # "float32" is omitted so that features cached by version 0.1 stay valid.
         dtype = "" if self._dtype == "float32" else self._dtype
-        text = "".join(map(digest_of_file, sorted(paths))) + dtype
+        text = "".join(map(file_digest, sorted(paths))) + dtype
         return hashlib.sha256(text.encode()).hexdigest()
 
     def logits(self, examples, strategy, batch_size, folder):

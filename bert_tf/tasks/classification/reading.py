@@ -14,7 +14,7 @@ from bert_tf.errors import UserError
 from bert_tf.io import files
 from bert_tf.tasks.classification.examples import make_example, read_label
 
-_DO = {"train": "do_train", "dev": "do_eval", "test": "do_predict"}
+_DO_FLAGS = {"train": "do_train", "dev": "do_eval", "test": "do_predict"}
 
 
 class FileSource:
@@ -37,7 +37,7 @@ class FileSource:
         splits = [split for split in self.dataset.files if base_split(split) == base]
         if not splits:
             raise UserError(
-                f"`{_DO[base]}`: this task has no {base} split, only "
+                f"`{_DO_FLAGS[base]}`: this task has no {base} split, only "
                 f"{', '.join(self.dataset.files)}"
             )
         if base in self._paths:

@@ -172,7 +172,7 @@ def read(task_config, model, splits, stored=None):
     elif model.checkpoint:
         defaults |= sentence_transformers_options(model.checkpoint, task_config.pooling)
     given = {name: getattr(task_config, name) for name in ("pooling", "normalize")}
-    facts = {name: defaults[name] if x is None else x for name, x in given.items()}
-    data = SentenceEmbeddingData(examples, task_config.of_model(model, **facts))
+    resolved = {name: defaults[name] if x is None else x for name, x in given.items()}
+    data = SentenceEmbeddingData(examples, task_config.of_model(model, **resolved))
     data.data_files = paths
     return data
