@@ -67,12 +67,12 @@ def check_flags(task):
 
 def from_run():
     folder = FLAGS.model_dir
-    options = from_flags(ServingConfig())
+    serving_config = from_flags(ServingConfig())
     spec, config = bert_tf.tasks.load_config(folder)
     if spec is None and bert_tf.checkpoints.hugging_face.is_folder(folder):
-        return bert_tf.tasks.load_servable(bert_tf.checkpoints.resolve(folder), options)
+        return bert_tf.tasks.load_servable(bert_tf.checkpoints.resolve(folder), serving_config)
     if spec is None:
-        names = bert_tf.io.files.TASK_FILES
+        names = bert_tf.io.files.TASK_CONFIG_FILES
         raise bert_tf.UserError(
             f"--model_dir: {folder} is neither a Hugging Face folder nor the output_dir of a "
             f"training run ({', '.join(names.values())}): it has none of {', '.join(names)}"
@@ -82,7 +82,7 @@ def from_run():
     checkpoint = bert_tf.checkpoints.find(
         FLAGS.checkpoint or folder, "checkpoint" if FLAGS.checkpoint else "model_dir"
     )
-    return bert_tf.tasks.make_servable(spec, config, checkpoint, options)
+    return bert_tf.tasks.make_servable(spec, config, checkpoint, serving_config)
 
 
 def from_pretrained(task):
@@ -96,7 +96,7 @@ def from_pretrained(task):
         return spec.pretrained_servable(preset, serving, FLAGS.max_seq_length, **options)
     options.pop("labels", None)
     metadata = bert_tf.checkpoints.read_metadata(preset.checkpoint)
-    config = spec.config_class.of_pretrained(
+    config = spec.config_class.from_pretrained(
         preset.bert_config,
         preset.vocab_file,
         labels=FLAGS.labels or metadata.get("labels", ()),

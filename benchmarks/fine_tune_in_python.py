@@ -80,15 +80,15 @@ def train_in_python(seed, data_dir):
     """Train as a program would, and return the accuracy and the F1 score."""
     import keras
 
-    task = bert_tf.tasks.classification.find_task("MRPC")
+    dataset = bert_tf.tasks.classification.find_task("MRPC")
     data = {}
     for split in ("train", "dev"):
-        examples = bert_tf.tasks.classification.read_examples(task, data_dir, split)
+        examples = bert_tf.tasks.classification.read_examples(dataset, data_dir, split)
         pairs = [(example.text_a, example.text_b) for example in examples]
         data[split] = pairs, [example.label for example in examples]
     keras.utils.set_random_seed(seed)
     classifier = bert_tf.TextClassifier.from_preset(
-        model_dir(), labels=task.labels, max_seq_length=FLAGS.max_seq_length
+        model_dir(), labels=dataset.labels, max_seq_length=FLAGS.max_seq_length
     )
     classifier.fit(
         *data["train"],
@@ -99,8 +99,8 @@ def train_in_python(seed, data_dir):
     )
     pairs, labels = data["dev"]
     answers = classifier.predict(pairs)
-    predicted = np.array([task.labels.index(answer["label"]) for answer in answers])
-    true = np.array([task.labels.index(label) for label in labels])
+    predicted = np.array([dataset.labels.index(answer["label"]) for answer in answers])
+    true = np.array([dataset.labels.index(label) for label in labels])
     metrics = bert_tf.training.metrics.METRICS
     return {f"eval_{name}": float(metrics[name](true, predicted)) for name in ("accuracy", "f1")}
 

@@ -35,15 +35,15 @@ def train_transformers(seed):
     import torch
     import transformers
 
-    task = bert_tf.tasks.classification.find_task(FLAGS.task_name)
+    dataset = bert_tf.tasks.classification.find_task(FLAGS.task_name)
     train, dev = (
-        bert_tf.tasks.classification.read_examples(task, FLAGS.data_dir, x)
+        bert_tf.tasks.classification.read_examples(dataset, FLAGS.data_dir, x)
         for x in ("train", "dev")
     )
     transformers.set_seed(seed)
     tokenizer = transformers.AutoTokenizer.from_pretrained(FLAGS.model_dir)
     model = transformers.AutoModelForSequenceClassification.from_pretrained(
-        FLAGS.model_dir, num_labels=len(task.labels)
+        FLAGS.model_dir, num_labels=len(dataset.labels)
     )
 
     def batch_of(examples):
@@ -54,7 +54,7 @@ def train_transformers(seed):
             *texts, truncation=True, max_length=FLAGS.max_seq_length, padding="longest",
             return_tensors="pt",
         )  # fmt: skip
-        labels = torch.tensor([task.labels.index(example.label) for example in examples])
+        labels = torch.tensor([dataset.labels.index(example.label) for example in examples])
         return {**encoded, "labels": labels}
 
     peer_training.train(
@@ -71,9 +71,9 @@ def train_transformers(seed):
         for start in range(0, len(dev), 8):
             logits.append(model(**batch_of(dev[start : start + 8])).logits.numpy())
     predicted = np.concatenate(logits).argmax(-1)
-    true = np.array([task.labels.index(example.label) for example in dev])
+    true = np.array([dataset.labels.index(example.label) for example in dev])
     metrics = bert_tf.training.metrics.METRICS
-    names = ("accuracy", *task.metrics)
+    names = ("accuracy", *dataset.metrics)
     return {f"eval_{name}": float(metrics[name](true, predicted)) for name in names}
 
 

@@ -34,25 +34,25 @@ flags.mark_flags_as_required(["vocab_file", "bert_config_file", "data_dir"])
 def main():
     import tensorflow as tf
 
-    task = bert_tf.tasks.classification.find_task(FLAGS.task_name)
-    examples = bert_tf.tasks.classification.read_examples(task, FLAGS.data_dir, "train")
+    dataset = bert_tf.tasks.classification.find_task(FLAGS.task_name)
+    examples = bert_tf.tasks.classification.read_examples(dataset, FLAGS.data_dir, "train")
     config = bert_tf.BertConfig.from_json_file(FLAGS.bert_config_file)
     tokenizer = bert_tf.FullTokenizer(FLAGS.vocab_file, FLAGS.do_lower_case)
     strategy = bert_tf.training.make_strategy(distribution_strategy="one_device")
     kind = bert_tf.tasks.TASK_CLASSES["classification"]
     with strategy.scope():
-        options = bert_tf.configs.TrainConfig(dtype=FLAGS.dtype)
-        model_task = kind(config, len(task.labels), dtype=options.dtype_policy)
+        train_config = bert_tf.configs.TrainConfig(dtype=FLAGS.dtype)
+        task = kind(config, len(dataset.labels), dtype=train_config.dtype_policy)
         optimizer = bert_tf.optimization.AdamWeightDecay(1e-5)
-        optimizer.build(bert_tf.training.checkpointing.weights(model_task.model))
+        optimizer.build(bert_tf.training.checkpointing.weights(task.model))
 
     def make_step(skip_padding):
-        step = bert_tf.training.TrainStep(model_task, optimizer, options)
+        step = bert_tf.training.TrainStep(task, optimizer, train_config)
 
         @tf.function
         def run(batches):  # takes a batch inside, as the loop does: any length is traced once
             batch = next(batches)
-            model_task.model.skip_padding = skip_padding
+            task.model.skip_padding = skip_padding
             loss = strategy.run(step.replica_step, args=(batch,))["loss"]
             return (
                 loss,
@@ -65,7 +65,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "train.tf_record")
         bert_tf.tasks.classification.write_features(
-            path, examples, task.labels, tokenizer, FLAGS.max_seq_length
+            path, examples, dataset.labels, tokenizer, FLAGS.max_seq_length
         )
         kinds = {}
         for name, multiple, skip_padding, buckets in (

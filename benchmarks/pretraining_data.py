@@ -82,8 +82,8 @@ def megabytes_of(process):
     while pending:
         number = pending.pop()
         try:
-            for task in os.listdir(f"/proc/{number}/task"):
-                with open(f"/proc/{number}/task/{task}/children", encoding="ascii") as reader:
+            for thread in os.listdir(f"/proc/{number}/task"):
+                with open(f"/proc/{number}/task/{thread}/children", encoding="ascii") as reader:
                     pending += reader.read().split()
             with open(f"/proc/{number}/smaps_rollup", encoding="ascii") as reader:
                 total += sum(int(line.split()[1]) for line in reader if line.startswith("Pss:"))

@@ -28,8 +28,8 @@ def main():
 
 def read(split):
     """Return the pairs of a split, and their scores."""
-    task = bert_tf.tasks.classification.find_task("MRPC")
-    examples = bert_tf.tasks.classification.read_examples(task, FLAGS.data_dir, split)
+    dataset = bert_tf.tasks.classification.find_task("MRPC")
+    examples = bert_tf.tasks.classification.read_examples(dataset, FLAGS.data_dir, split)
     pairs = [(example.text_a, example.text_b) for example in examples]
     return pairs, [float(example.label == "1") for example in examples]
 

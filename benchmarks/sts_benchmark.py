@@ -93,9 +93,9 @@ def train_transformers(seed):
 
     classification = bert_tf.tasks.classification
     layout = classification.Layout(TEXTS, (SCORE,))
-    task = classification.custom_task("regression", layout=layout)
+    dataset = classification.custom_dataset("regression", layout=layout)
     train, dev = (
-        classification.read_examples(task, None, split, path_of(FLAGS.data_dir, split))
+        classification.read_examples(dataset, None, split, path_of(FLAGS.data_dir, split))
         for split in ("train", "dev")
     )
     transformers.set_seed(seed)

@@ -26,10 +26,10 @@ flags.DEFINE_list("models", None, "Exported models.", required=True)
 
 
 def main():
-    task = tasks.classification.find_task(FLAGS.task_name)
-    if task.task_type != "classification":
+    dataset = tasks.classification.find_task(FLAGS.task_name)
+    if dataset.task_type != "classification":
         raise bert_tf.UserError(f"--task_name={FLAGS.task_name}: expected a classification task")
-    examples = tasks.classification.FileSource(task, FLAGS.data_dir).read("dev")
+    examples = tasks.classification.FileSource(dataset, FLAGS.data_dir).read("dev")
     first = None
     for path in FLAGS.models:
         predictor = serving.Predictor(path)
@@ -44,7 +44,7 @@ def main():
         )
         probabilities = np.array([[x["probabilities"][label] for label in labels] for x in answers])
         first = (predicted, probabilities) if first is None else first
-        figures = {name: METRICS[name](true, predicted) for name in ("accuracy", *task.metrics)}
+        figures = {name: METRICS[name](true, predicted) for name in ("accuracy", *dataset.metrics)}
         print(
             f"{path}: {len(predicted)} examples, "
             + ", ".join(f"{name} {value:.4f}" for name, value in figures.items())

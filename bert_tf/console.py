@@ -148,11 +148,11 @@ class ProgressLog:
             return
         self._last = now
         rate = max(self.count - self._initial, 1e-9) / (now - self._start)
-        of_total = left = ""
+        total_text = left = ""
         if self.total:
-            of_total = f" of {int(self.total)}"
+            total_text = f" of {int(self.total)}"
             left = f", {duration((self.total - self.count) / rate)} left"
-        count = f"{int(self.count)}{of_total} {self.unit}"
+        count = f"{int(self.count)}{total_text} {self.unit}"
         info("%s: %s, %.0f %s/s%s", self.what, count, rate, self.unit, left)
 
     def done(self):

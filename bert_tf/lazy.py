@@ -28,11 +28,11 @@ def lazy_names(package, names):
 
     >>> __getattr__, __all__ = lazy_names(__name__, {"trainer": ("Trainer",), "metrics": ()})
     """
-    module_of = {name: module for module, provided in names.items() for name in provided}
+    module_by_name = {name: module for module, provided in names.items() for name in provided}
 
     def resolve(name):
-        if name in module_of:
-            module = module_of[name]
+        if name in module_by_name:
+            module = module_by_name[name]
             module = module if module.startswith("bert_tf.") else f"{package}.{module}"
             return getattr(importlib.import_module(module), name)
         if name in names:
@@ -40,7 +40,7 @@ def lazy_names(package, names):
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
 
     modules = (name for name, provided in names.items() if not provided)
-    return resolve, sorted([*module_of, *modules])
+    return resolve, sorted([*module_by_name, *modules])
 
 
 def load(reference):
@@ -51,7 +51,7 @@ def load(reference):
     return getattr(importlib.import_module(module), name)
 
 
-class OnUse:
+class LazyImport:
     """Dataclass field whose value may be "module:name", which is imported when it is read."""
 
     def __set_name__(self, owner, name):

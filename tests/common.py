@@ -105,9 +105,9 @@ def run_python(*arguments, cwd=None, **environment):
     return done.stdout
 
 
-def read_data(source, parts, stored=None, skip_bad_rows=False):
+def read_data(source, splits, stored=None, skip_bad_rows=False):
     """Return the examples, labels and numeric features of `classification.read_splits`."""
-    values = bert_tf.tasks.classification.read_splits(source, parts, stored, skip_bad_rows)
+    values = bert_tf.tasks.classification.read_splits(source, splits, stored, skip_bad_rows)
     names = ("examples", "labels", "numeric_features")
     return types.SimpleNamespace(**dict(zip(names, values, strict=True)))
 

@@ -24,9 +24,9 @@ class Docstrings(griffe.Extension):
         """Show the default of a field, and the help of `NAME: TYPE = option(DEFAULT, HELP)`."""
         value = getattr(node, "value", None)
         function = getattr(value.func, "id", "") if isinstance(value, ast.Call) else ""
-        if function == "OnUse":
+        if function == "LazyImport":
             attr.value = "None"
-        if function not in ("option", "fact"):
+        if function not in ("option", "derived"):
             return
         default, *help_text = value.args
         attr.value = ast.unparse(default)

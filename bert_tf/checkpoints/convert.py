@@ -196,7 +196,7 @@ def _lost_metadata(path, tensors, settings):
     lost += [f"{name}={value}" for name, value in extra_settings(settings).items()]
     if read_labels(path, len(tensors.get("output_weights", ()))):
         lost.append("the labels")
-    if architecture not in (None, hugging_face.architecture_of(tensors)):
+    if architecture not in (None, hugging_face.detect_architecture(tensors)):
         lost.append(f"the architecture {architecture}")
     return lost
 

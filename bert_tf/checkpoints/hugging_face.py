@@ -137,7 +137,7 @@ def write(
     values = config.to_hugging_face()
     if architecture:
         check_architecture(architecture)
-    architecture = architecture or architecture_of(tensors)
+    architecture = architecture or detect_architecture(tensors)
     values["architectures"] = [architecture]
     if task_type:
         values["problem_type"] = PROBLEM_TYPES[task_type]
@@ -192,7 +192,7 @@ def check_architecture(name):
         )
 
 
-def architecture_of(tensors):
+def detect_architecture(tensors):
     """Infer the class of `transformers` from the head among the weights."""
     if "cls/predictions/output_bias" in tensors:
         has_next_sentence = "cls/seq_relationship/output_bias" in tensors

@@ -54,7 +54,7 @@ def local_folder(path: str) -> str:
     return folder
 
 
-def revision_of(folder: str) -> str | None:
+def parse_revision(folder: str) -> str | None:
     """Return the commit of a folder in huggingface_hub's cache, None for other folders."""
     found = re.search(r"/snapshots/([0-9a-f]{40})/?$", folder)
     return found and found[1]

@@ -13,7 +13,7 @@ from bert_tf.io.json_files import Finite, Positive
 from bert_tf.tokenization.settings import RELEASE_SETTINGS
 from bert_tf.tokenization.tokenizer_json import (
     is_tokenizer_json,
-    read_settings_of,
+    read_tokenizer_json_settings,
     read_tokenizer_settings,
 )
 from bert_tf.tokenization.vocabulary import casing_from_path
@@ -25,14 +25,14 @@ CONFIG_FILES = (files.CONFIG, HUGGING_FACE_CONFIG)
 VOCABULARY_FILES = (files.VOCABULARY, files.TOKENIZER)
 
 
-def folder_of(path):
+def containing_folder(path):
     """Return `path` if it is a folder, else the folder of the checkpoint."""
     return path if tf.io.gfile.isdir(path) else os.path.dirname(path)
 
 
 def find_companion_file(path, names):
     """Return the path of the first of `names` that exists next to a checkpoint, else None."""
-    paths = (os.path.join(folder_of(path), name) for name in names)
+    paths = (os.path.join(containing_folder(path), name) for name in names)
     return next(filter(tf.io.gfile.exists, paths), None)
 
 
@@ -57,8 +57,8 @@ _FIELDS = {
     "strip_accents?": bool | None,
     "tokenize_chinese_chars?": bool | None,
 }
-# Fields that are read only from `files.TASK_FILES`; in other files they mean something else.
-_FIELDS_OF_TASKS = {
+# Fields that are read only from `files.TASK_CONFIG_FILES`; in other files they mean something else.
+_TASK_CONFIG_FIELDS = {
     "data_scheme?": str,
     "labels?": list[str],
     "max_seq_length?": Positive | None,
@@ -72,25 +72,25 @@ _FIELDS_OF_TASKS = {
 def read_json(folder, name):
     """Read a JSON file as a dict, which is empty if the file does not exist."""
     path = os.path.join(folder, name)
-    fields = {**_FIELDS, **_FIELDS_OF_TASKS} if name in files.TASK_FILES else _FIELDS
+    fields = {**_FIELDS, **_TASK_CONFIG_FIELDS} if name in files.TASK_CONFIG_FILES else _FIELDS
     return json_files.read(path, fields) if tf.io.gfile.exists(path) else {}
 
 
 def read_metadata(path):
     """Return a dict of the metadata next to a checkpoint, such as casing, labels, architecture.
 
-    It merges `files.TASK_FILES`, which the scripts save, and Hugging Face's files. "labels" has the
-    label of each row of the head, whichever file they come from.
+    It merges `files.TASK_CONFIG_FILES`, which the scripts save, and Hugging Face's files. "labels"
+    has the label of each row of the head, whichever file they come from.
     """
-    folder, metadata = folder_of(path), {}
+    folder, metadata = containing_folder(path), {}
     for name in (files.TOKENIZER_CONFIG, HUGGING_FACE_CONFIG):
         values = read_json(folder, name)
-        metadata.update({x: y for x, y in values.items() if f"{x}?" not in _FIELDS_OF_TASKS})
+        metadata.update({x: y for x, y in values.items() if f"{x}?" not in _TASK_CONFIG_FIELDS})
     id2label = metadata.get("id2label") or {}
     labels = [id2label.get(str(i)) for i in range(len(id2label))]
     if labels and all(isinstance(label, str) for label in labels):
         metadata["labels"] = labels
-    for name in files.TASK_FILES:
+    for name in files.TASK_CONFIG_FILES:
         metadata.update(read_json(folder, name))
     # Needed because a token classifier's head has the same weights as a text classifier's.
     if "data_scheme" in metadata:
@@ -116,8 +116,8 @@ def read_settings(path, vocab_file=None):
         only a warning.
     """
     if is_tokenizer_json(path):
-        return read_settings_of(path)
-    folder = folder_of(path)
+        return read_tokenizer_json_settings(path)
+    folder = containing_folder(path)
     try:
         recorded = read_tokenizer_settings(folder)
     except UserError as error:
@@ -126,8 +126,8 @@ def read_settings(path, vocab_file=None):
         console.warning("%s; `vocab_file=%s` is used instead", error, vocab_file)
         recorded = {}
     settings = {**read_json(folder, HUGGING_FACE_CONFIG), **recorded}
-    for name in files.TASK_FILES:
-        # A task file with the casing has all settings that differ from the release's.
+    for name in files.TASK_CONFIG_FILES:
+        # A task config file with the casing has all settings that differ from the release's.
         values = read_json(folder, name)
         settings = values if "do_lower_case" in values else settings
     return {name: settings[name] for name in RELEASE_SETTINGS if name in settings}

@@ -136,18 +136,18 @@ def write(prefix: str, tensors: Mapping[str, np.ndarray]) -> None:
     except files.io_errors() as error:
         raise UserError(f"{prefix}: cannot be written ({reason(error)})") from None
     finally:
-        for path in _starting_with(temporary):
+        for path in _find_checkpoint_files(temporary):
             files.system(prefix).remove(path)
 
 
 def remove(prefix):
     """Remove a checkpoint, the index file first, without which there is no checkpoint."""
     files.system(prefix).remove(prefix + ".index")
-    for path in _starting_with(prefix + ".data-"):
+    for path in _find_checkpoint_files(prefix + ".data-"):
         files.system(prefix).remove(path)
 
 
-def _starting_with(start):
+def _find_checkpoint_files(start):
     # Without glob, because the path may contain brackets.
     folder, prefix = os.path.split(start)
     if not tf.io.gfile.isdir(folder or "."):

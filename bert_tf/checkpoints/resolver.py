@@ -9,13 +9,13 @@ from typing import Any
 
 from bert_tf import console
 from bert_tf.checkpoints.hub import MODELS, fetch
-from bert_tf.checkpoints.hugging_face_hub import local_folder, revision_of
+from bert_tf.checkpoints.hugging_face_hub import local_folder, parse_revision
 from bert_tf.checkpoints.metadata import (
     CONFIG_FILES,
     VOCABULARY_FILES,
     add_published_casing,
+    containing_folder,
     find_companion_file,
-    folder_of,
     read_settings,
 )
 from bert_tf.checkpoints.warm_start import open_checkpoint
@@ -52,12 +52,12 @@ class PretrainedFiles:
     @property
     def folder(self) -> str:
         """The folder of the weights."""
-        return folder_of(self.checkpoint)
+        return containing_folder(self.checkpoint)
 
     @property
     def revision(self) -> str | None:
         """The commit of a model of the Hugging Face hub, None for other models."""
-        return revision_of(self.folder) if self.checkpoint else None
+        return parse_revision(self.folder) if self.checkpoint else None
 
     @property
     def do_lower_case(self) -> bool:
@@ -191,7 +191,7 @@ def _missing_message(name, source, is_preset):
         return f"`{name}` or `model` must be given"
     names = " or ".join(_FILES[name])
     if is_preset:
-        return f"`preset`: there is no {names} in the folder {folder_of(source)}"
+        return f"`preset`: there is no {names} in the folder {containing_folder(source)}"
     return f"`{name}` must be given: there is no {names} next to {source}"
 
 

@@ -52,7 +52,9 @@ def open_checkpoint(path, argument="init_checkpoint"):
     if hugging_face.is_folder(folder):
         return hugging_face.HuggingFaceFolder(folder)
     checkpoint = release.ReleaseCheckpoint(path, argument)
-    side_files = (read_json(os.path.dirname(checkpoint.path), name) for name in files.TASK_FILES)
+    side_files = (
+        read_json(os.path.dirname(checkpoint.path), name) for name in files.TASK_CONFIG_FILES
+    )
     scores = next((x["scores"] for x in side_files if x.get("scores")), None)
     if not scores:
         return checkpoint
@@ -200,7 +202,7 @@ def warm_start(
     required = _ENCODER
     if require_all:
         required = _ALL if getattr(model, "uses_pooler", True) else _ALL_BUT_POOLER
-    config = _config_of(model)
+    config = _find_config(model)
     # A user's model may use only the lower layers.
     num_layers = None if isinstance(model, PretrainedModel) else config and config.num_hidden_layers
     check_compatible(shapes, model_shapes, source.path, required, num_layers)
@@ -229,7 +231,7 @@ def count_labels(path: str) -> int:
     return len(labels)
 
 
-def _config_of(model):
+def _find_config(model):
     layers = [model, *(layer for _, layer in named_layers(model))]
     configs = (getattr(layer, "config", None) for layer in layers)
     return next((x for x in configs if isinstance(x, BertConfig)), None)

@@ -20,8 +20,8 @@ def define_flags(config_class, can_distill=False):
     flags.mark_flag_as_required("output_dir")
 
 
-def fine_tune(task_name):
-    """Run `training.fine_tune` with the flags; `task_name` is a key of `tasks.TASKS`."""
-    spec = bert_tf.tasks.TASKS[task_name]
+def fine_tune(name):
+    """Run `training.fine_tune` with the flags; `name` is a key of `tasks.TASKS`."""
+    spec = bert_tf.tasks.TASKS[name]
     config = from_flags(FineTuneConfig(task=spec.config_class()))
     bert_tf.training.fine_tune(spec, config, command_line())

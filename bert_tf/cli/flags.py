@@ -16,8 +16,8 @@ from absl import app, flags, logging
 
 from bert_tf import console
 from bert_tf.cli import config_file, tensorflow_start, usage
+from bert_tf.configs.base import Config
 from bert_tf.configs.model import ModelConfig
-from bert_tf.configs.options import Config
 from bert_tf.errors import Stopped, UserError, out_of_memory_errors, reason
 from bert_tf.io import files
 
@@ -174,7 +174,7 @@ def define_options(config, only=None, skip=()):
             define(name, default, help, metadata["minimum"], metadata["maximum"])
         else:
             flags.DEFINE_string(name, default, help)
-        usage.group(config.group_of(name), name)
+        usage.group(config.find_group(name), name)
 
 
 TOKENIZER_FLAGS = ("do_lower_case", "strip_accents", "tokenize_chinese_chars")

@@ -54,25 +54,25 @@ def open_table(predictor, path, text_columns=(), delimiter=None):
     from bert_tf.data.columns import Layout, find_columns
 
     inputs = [name for name in predictor.inputs if name != "numbers"]
-    ending = tables.ending_of(path)
+    ending = tables.file_extension(path)
     is_given = bool(text_columns or delimiter)
     if "endings" in inputs:
         if is_given:
             raise UserError("`text_columns`: the model takes endings, which require `json`")
         return None
     metadata = predictor.metadata
-    remembered = metadata.get("columns", {})
-    texts = tuple(text_columns or remembered.get("text_columns", ()))
+    saved = metadata.get("columns", {})
+    texts = tuple(text_columns or saved.get("text_columns", ()))
     if text_columns and len(texts) != len(inputs):
         raise UserError(f"`text_columns`: expected a column for each of {', '.join(inputs)}")
     if not texts and tuple(inputs) not in _USUAL_INPUTS:
         texts = tuple(inputs)
     layout = Layout(
         texts,
-        header=remembered.get("header", "auto") if not text_columns else "auto",
+        header=saved.get("header", "auto") if not text_columns else "auto",
         numbers=tuple(metadata.get("numbers") or metadata.get("numbers_in_text") or ()),
-        delimiter=delimiter or remembered.get("delimiter"),
-        remembered=() if text_columns else ("text", "header"),
+        delimiter=delimiter or saved.get("delimiter"),
+        restored=() if text_columns else ("text", "header"),
     )
     table_format = tables.find_format(path, layout.delimiter, layout.likely_names)
     rows = tables.read_rows(path, table_format)

@@ -3,9 +3,9 @@
 Each task defines its own configuration in `tasks/<task>/config.py`.
 """
 
+from bert_tf.configs.base import Config, derived, option
 from bert_tf.configs.export import ExportConfig, ServingConfig
 from bert_tf.configs.model import BertConfig, ModelConfig
-from bert_tf.configs.options import Config, fact, option
 from bert_tf.configs.pretraining import PretrainingConfig
 from bert_tf.configs.pretraining_data import InstanceConfig, PretrainingDataConfig
 from bert_tf.configs.train import DeviceConfig, FineTuneConfig, OptimizerConfig, TrainConfig
@@ -23,6 +23,6 @@ __all__ = [
     "PretrainingDataConfig",
     "ServingConfig",
     "TrainConfig",
-    "fact",
+    "derived",
     "option",
 ]

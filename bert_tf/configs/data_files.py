@@ -3,10 +3,10 @@
 import dataclasses
 from typing import ClassVar
 
-from bert_tf.configs.options import Config, option
+from bert_tf.configs.base import Config, option
 from bert_tf.errors import UserError
 
-PARTS = ("train", "dev", "test")
+SPLITS = ("train", "dev", "test")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,12 +45,12 @@ class TfdsConfig(Config):
         for name in file_options:
             if self.tfds_name and self.is_given(name):
                 raise UserError(f"`{name}` cannot be combined with `tfds_name`")
-        if len(self.tfds_splits) > len(PARTS):
+        if len(self.tfds_splits) > len(SPLITS):
             raise UserError(
-                f"`tfds_splits`: expected at most {len(PARTS)} splits, for training, development "
+                f"`tfds_splits`: expected at most {len(SPLITS)} splits, for training, development "
                 f"and test, found {len(self.tfds_splits)}"
             )
 
     def split_names(self):
         """Return `tfds_splits` by their purpose: "train", "dev" and "test"."""
-        return dict(zip(PARTS, self.tfds_splits, strict=False))
+        return dict(zip(SPLITS, self.tfds_splits, strict=False))

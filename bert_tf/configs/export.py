@@ -2,8 +2,8 @@
 
 import dataclasses
 
+from bert_tf.configs.base import Config, option
 from bert_tf.configs.model import ModelConfig
-from bert_tf.configs.options import Config, option
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from bert_tf.configs.architectures import find_architecture
-from bert_tf.configs.options import Config, option
+from bert_tf.configs.base import Config, option
 from bert_tf.errors import UserError, shown
 from bert_tf.io import json_files
 

@@ -2,8 +2,8 @@
 
 import dataclasses
 
+from bert_tf.configs.base import Config, option
 from bert_tf.configs.model import ModelConfig
-from bert_tf.configs.options import Config, option
 from bert_tf.configs.pretraining_data import OBJECTIVES
 from bert_tf.configs.train import MAX_STEPS, DeviceConfig, OptimizerConfig, TrainConfig
 from bert_tf.errors import UserError

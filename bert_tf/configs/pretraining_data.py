@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from bert_tf.configs.options import Config, option
+from bert_tf.configs.base import Config, option
 from bert_tf.configs.train import MAX_PROCESSES
 from bert_tf.errors import UserError
 

@@ -4,8 +4,8 @@ import dataclasses
 import os
 
 from bert_tf import console
+from bert_tf.configs.base import Config, option
 from bert_tf.configs.model import ModelConfig
-from bert_tf.configs.options import Config, option
 from bert_tf.errors import UserError
 
 # The inputs of a larger batch alone would take gigabytes.
@@ -274,14 +274,14 @@ class FineTuneConfig(Config):
     )
 
     @property
-    def parts(self):
+    def splits(self):
         """The splits needed, a subset of "train", "dev" and "test"."""
         needed = {
             "train": self.do_train,
             "dev": self.do_eval or (self.do_train and self.train.eval_steps > 0),
             "test": self.do_predict,
         }
-        return {part for part, is_needed in needed.items() if is_needed}
+        return {split for split, is_needed in needed.items() if is_needed}
 
     @property
     def seed_folders(self):

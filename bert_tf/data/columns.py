@@ -68,7 +68,7 @@ class Layout:
       separator: separates labels within a cell.
       numeric_as: "vector" or "text".
       delimiter: see `tables.parse_delimiter`; None to detect it.
-      remembered: names of the attributes restored from a training run. They are ignored for a file
+      restored: names of the attributes restored from a training run. They are ignored for a file
         that lacks the text columns.
     """
 
@@ -80,7 +80,7 @@ class Layout:
     numbers: tuple = ()
     numeric_as: str = "vector"
     delimiter: str | None = None
-    remembered: tuple = ()
+    restored: tuple = ()
 
     @property
     def given_names(self):
@@ -193,8 +193,8 @@ def _is_number(text):
 
 
 def _fitting_layout(path, names, layout):
-    """Return the layout, without remembered columns if the file lacks the text columns."""
-    if "text" not in layout.remembered:
+    """Return the layout, without restored columns if the file lacks the text columns."""
+    if "text" not in layout.restored:
         return layout
     lowered = [name.lower() for name in names]
     missing = [
@@ -208,7 +208,7 @@ def _fitting_layout(path, names, layout):
         "%s has no column %r as the training file had; its columns are found by its own header",
         path, missing[0],
     )  # fmt: skip
-    names = {"text", "label", "id", "header"}.intersection(layout.remembered)
+    names = {"text", "label", "id", "header"}.intersection(layout.restored)
     return dataclasses.replace(layout, **{name: getattr(Layout(), name) for name in names})
 
 

@@ -52,7 +52,7 @@ class FeatureCache:
         console.info("writing %s: %s", self.path, self.stale_reason)
         results = self._write(**arguments) or {}
         # Written after the records: if the run is killed in between, the digests do not match.
-        metadata = {**self._fingerprint, **results, "records": digest_of_file(self.path)}
+        metadata = {**self._fingerprint, **results, "records": file_digest(self.path)}
         metadata["metadata"] = digest([metadata])
         text = json.dumps(metadata, indent=2, ensure_ascii=False) + "\n"
         files.write_text(f"{self.path}.json", text)
@@ -78,7 +78,7 @@ class FeatureCache:
         changed = [name for name, value in self._fingerprint.items() if metadata.get(name) != value]
         if changed:
             return None, f"{', '.join(changed)} changed since it was written"
-        if metadata.get("records") != digest_of_file(path):
+        if metadata.get("records") != file_digest(path):
             return None, "the file was changed since it was written"
         # Version 0.1 wrote no digest.
         if metadata.pop("metadata", None) not in (None, digest([metadata])):
@@ -124,7 +124,7 @@ def digest(values):
     return sha.hexdigest()
 
 
-def digest_of_file(path):
+def file_digest(path):
     """Return the hexadecimal SHA-256 of a file."""
     sha = hashlib.sha256()
     with tf.io.gfile.GFile(path, "rb") as reader:

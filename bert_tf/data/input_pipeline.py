@@ -135,7 +135,7 @@ class TrainingInput(_RecordInput):
         return mark_infinite(batches.prefetch(tf.data.AUTOTUNE))
 
     @tf.autograph.experimental.do_not_convert
-    def files_of(self, step):
+    def files_at_step(self, step):
         """Return the files that a step reads, for error messages."""
 
         def read_names(path):
@@ -172,7 +172,7 @@ class TrainingInput(_RecordInput):
 
     def _serialized_batches(self, first_step):
         if self.bucket_by_length:
-            return self._batches_of_similar_length(first_step)
+            return self._bucketed_batches(first_step)
         return self._shuffled(tf.data.TFRecordDataset, first_step).batch(
             self.batch_size, drop_remainder=True
         )
@@ -181,7 +181,7 @@ class TrainingInput(_RecordInput):
         self.load_counts()
         return group_size(sum(self.counts), self.batch_size)
 
-    def _batches_of_similar_length(self, first_step):
+    def _bucketed_batches(self, first_step):
         size = self._group_size()
         first_group, num_skipped = divmod(first_step, size)
 

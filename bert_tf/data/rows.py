@@ -11,8 +11,8 @@ from bert_tf.errors import UserError, reason
 from bert_tf.io import files
 
 
-def part_of(split):
-    """Return the part that a split belongs to: "dev" for "dev_mismatched"."""
+def base_split(split):
+    """Return "train", "dev" or "test" for a split: "dev" for "dev_mismatched"."""
     return split.partition("_")[0]
 
 
@@ -71,7 +71,7 @@ def find_file(split, names, data_dir=None, path=None):
     Raises:
       UserError: if no file is found.
     """
-    argument = f"{part_of(split)}_file"
+    argument = f"{base_split(split)}_file"
     if path:
         return files.require(path, argument)
     if not data_dir:
@@ -165,10 +165,10 @@ class TfdsRows:
         """Return the first of `names` that is a split, None if there is none."""
         return next((name for name in names if name in self._builder.info.splits), None)
 
-    def missing_split(self, part):
+    def missing_split(self, base):
         """Return the UserError for a dataset without a split for "train", "dev" or "test"."""
         return UserError(
-            f"`tfds_name`: {self.name} has no split for {part}, only "
+            f"`tfds_name`: {self.name} has no split for {base}, only "
             f"{', '.join(self._builder.info.splits)}; name one with `tfds_splits`"
         )
 

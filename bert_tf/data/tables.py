@@ -97,13 +97,13 @@ def parse_delimiter(text):
 
 def format_by_name(path):
     """Infer a format from the file name: .csv has commas, .xlsx is Excel, others have tabs."""
-    ending = ending_of(path)
+    ending = file_extension(path)
     if ENDINGS.get(ending) == "excel":
         return TableFormat("excel")
     return TableFormat("delimited", "," if ending == ".csv" else "\t")
 
 
-def ending_of(path):
+def file_extension(path):
     """Return the lowercase extension of a path, ".csv" for a.CSV and a.csv.gz."""
     return os.path.splitext(path.lower().removesuffix(".gz"))[1]
 
@@ -125,7 +125,7 @@ def find_format(path, delimiter=None, names=()):
       UserError: if the file cannot be read, is an archive, or is UTF-16.
     """
     start = _read_start(path)
-    ending = ending_of(path)
+    ending = file_extension(path)
     kind = ENDINGS.get(ending)
     if start.startswith(b"PAR1") or kind == "parquet":
         return TableFormat("parquet")

@@ -46,9 +46,9 @@ class TfdsTextSource:
 
     def documents(self):
         """Yield each `Document` that has text, in the order of the dataset."""
-        return self.documents_in(0)
+        return self.read_documents(0)
 
-    def documents_in(self, file):
+    def read_documents(self, file):
         """Yield the documents of file number `file`, which must be 0."""
         import tensorflow_datasets as tfds
 

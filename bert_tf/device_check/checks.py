@@ -58,7 +58,7 @@ def set_logical_devices(count):
     tf.config.set_logical_device_configuration(cpu, [device] * count)
 
 
-def bound_of(dtype, kind, exact=2e-5, count=16):
+def error_bound(dtype, kind, exact=2e-5, count=16):
     """Return the bound for outputs in `dtype` on a kind of device, and a text with the reason.
 
     In two layers of width 32, rounding errors add up to about eight times the error of one factor
@@ -84,7 +84,7 @@ def recorded_batch():
     return BertConfig.from_dict(config), batch, outputs
 
 
-def outputs_of(model, batch):
+def compute_outputs(model, batch):
     """Return the layers and log probabilities of a `BertPretrainer` by their recorded names."""
     encoded, outputs = model.get_layer("bert")(batch), model(batch)
     log_probs = ops.log_softmax(outputs["masked_lm_logits"])
@@ -102,7 +102,7 @@ def check_outputs(outputs, recorded, dtype, kind):
         name: float(np.abs(np.float32(x) - recorded[name]).max()) for name, x in outputs.items()
     }
     worst = max(differences, key=differences.__getitem__)
-    bound, reason = bound_of(dtype, kind)
+    bound, reason = error_bound(dtype, kind)
     note = f"largest of {len(outputs)}: {worst}" + (f"; {reason}" if reason else "")
     return Check(f"outputs of the release, {dtype}", differences[worst], bound, note)
 
@@ -124,7 +124,7 @@ def check_export(model, kind, place):
         serve = tf.saved_model.load(path).signatures["serving_default"]
         vectors = serve(text=tf.constant(texts))["vectors"].numpy()
         on_host = sorted(_without_kernel(serve.graph.as_graph_def(), place))
-    bound, reason = bound_of("float32", kind, 1e-5)
+    bound, reason = error_bound("float32", kind, 1e-5)
     names = ", ".join(on_host) or "none"
     note = f"operations on the host: {names}" if place != "CPU" else "all on the host"
     note += f"; {reason}" if reason else ""
@@ -189,7 +189,7 @@ class Checks:
 
             def compute(batch, task=task):
                 losses = task.losses(task.model(batch), batch, task.loss_weights(batch))
-                return {**outputs_of(task.model, batch), **losses}
+                return {**compute_outputs(task.model, batch), **losses}
 
             outputs = self._compile(compute)(self._batch)
             yield check_outputs(outputs, self._recorded, dtype, self.kind)
@@ -231,7 +231,7 @@ class Checks:
         for dtype in self.dtypes:
             for name, options in cases.items():
                 trained, own_losses = self._train(self.strategy, dtype, **options)
-                bound, reason = bound_of(dtype, self.kind, count=2)  # losses are means
+                bound, reason = error_bound(dtype, self.kind, count=2)  # losses are means
                 if reason:  # Adam turns small differences of gradients into large ones of weights
                     difference = np.abs(np.array(own_losses) - losses).max()
                     note = f"losses; {reason}"

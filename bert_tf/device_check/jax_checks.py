@@ -5,7 +5,7 @@ import numpy as np
 
 from bert_tf import checkpoints
 from bert_tf.device_check import checks
-from bert_tf.device_check.checks import Check, bound_of
+from bert_tf.device_check.checks import Check, error_bound
 from bert_tf.modeling import BertPretrainer
 from bert_tf.optimization import AdamWeightDecay
 from bert_tf.training.jax_devices import use_all_devices
@@ -43,7 +43,7 @@ class JaxChecks:
     def outputs(self):
         """Compare layers and heads with the outputs of the release."""
         for dtype in self.dtypes:
-            outputs = checks.outputs_of(self._make_model(dtype), self._batch)
+            outputs = checks.compute_outputs(self._make_model(dtype), self._batch)
             outputs = {name: keras.ops.convert_to_numpy(x) for name, x in outputs.items()}
             yield checks.check_outputs(outputs, self._recorded, dtype, self.kind)
 
@@ -53,7 +53,7 @@ class JaxChecks:
         use_all_devices()
         for dtype in self.dtypes:
             trained, own_losses = self._train(dtype)
-            bound, reason = bound_of(dtype, self.kind, count=2)  # losses are means
+            bound, reason = error_bound(dtype, self.kind, count=2)  # losses are means
             if reason:
                 difference = np.abs(np.array(own_losses) - losses).max()
                 note = f"losses; {reason}"

@@ -46,8 +46,8 @@ def measure_speed(strategy, config, dtype, lengths=(128, 512), seconds=2.0):
         task = PretrainingTask(config, policy)
         optimizer = AdamWeightDecay(1e-5)
         optimizer.build(weights(task.model))
-        options = TrainConfig(xla=use_xla(None, strategy))
-        step = TrainStep(task, optimizer, options)
+        train_config = TrainConfig(xla=use_xla(None, strategy))
+        step = TrainStep(task, optimizer, train_config)
 
     def predict(batch):
         return {"logits": task.model(batch, training=False)["next_sentence_logits"]}

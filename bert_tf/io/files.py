@@ -35,7 +35,7 @@ HUB = "hf://"
 _MODELS = ("model", "init_checkpoint", "input")
 
 # Configuration file of a task -> script that writes it; filled by `training.register`.
-TASK_FILES: dict[str, str] = {}
+TASK_CONFIG_FILES: dict[str, str] = {}
 
 
 class Local:
@@ -88,7 +88,7 @@ def _naming_errors(problem):
 
 def copy_model_files(source, target):
     """Copy the configuration, vocabulary and settings files that exist to another folder."""
-    for name in (CONFIG, VOCABULARY, TOKENIZER_CONFIG, *TASK_FILES):
+    for name in (CONFIG, VOCABULARY, TOKENIZER_CONFIG, *TASK_CONFIG_FILES):
         path = os.path.join(source, name)
         if system(path).exists(path):
             write_text(os.path.join(target, name), read_text(path))

@@ -88,7 +88,7 @@ _OLD_SECONDS = 24 * 3600
 _TEMPORARY = re.compile(r".+\.tmp-\d+(\.index|\.data-\d+-of-\d+)?(\.tempstate\d+)?$")
 
 
-def is_left(path, is_locked):
+def is_abandoned(path, is_locked):
     """Return whether a killed process left an incomplete file or folder behind.
 
     With a lock this is certain. Without one, only old files count as abandoned, but no folders on
@@ -104,12 +104,12 @@ def is_left(path, is_locked):
 
 
 def remove_temporary_files(folder, is_locked=True):
-    """Remove partial files that killed processes left behind; see `is_left`."""
+    """Remove partial files that killed processes left behind; see `is_abandoned`."""
     gfile = files.system(folder)
     if gfile.isdir(folder):
         # Object stores list folders with a trailing slash.
         for name in filter(_TEMPORARY.match, (x.rstrip("/") for x in gfile.listdir(folder))):
             path = os.path.join(folder, name)
-            if not is_left(path, is_locked):
+            if not is_abandoned(path, is_locked):
                 continue
             (gfile.rmtree if gfile.isdir(path) else gfile.remove)(path)

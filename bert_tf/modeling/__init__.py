@@ -5,7 +5,7 @@ from bert_tf.modeling.heads import (
     LayerCombination,
     MaskedLMHead,
     Projection,
-    layers_of,
+    layer_indices,
 )
 from bert_tf.modeling.layers import Dropout, Embeddings, TransformerLayer
 from bert_tf.modeling.models import (
@@ -33,5 +33,5 @@ __all__ = [
     "MaskedLMHead",
     "Projection",
     "TransformerLayer",
-    "layers_of",
+    "layer_indices",
 ]

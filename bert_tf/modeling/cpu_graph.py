@@ -111,7 +111,7 @@ def _layer_norm(epsilon):
     return function
 
 
-def layer_norm_of_inference(x, gamma, beta, epsilon):
+def inference_layer_norm(x, gamma, beta, epsilon):
     """Return the layer normalization of x (T, H), without a gradient; not for float64.
 
     x is normalized as T channels of a batch, which TensorFlow fuses into one oneDNN operation. It

@@ -45,13 +45,13 @@ class MaskedLMHead(ConfigLayer):
             name="dense",
         )
         self.norm = layer_norm(config, "LayerNorm", self.dtype_policy)
-        self._is_table_of_encoder = True
+        self._has_encoder_table = True
 
     def _layers_saved_elsewhere(self):
         return [self.embeddings]
 
     def get_config(self):
-        if not self._is_table_of_encoder:
+        if not self._has_encoder_table:
             raise UserError(
                 f"the layer {self.name} cannot be saved: its `embeddings` are not those of the "
                 "encoder on whose output it is called"
@@ -63,10 +63,10 @@ class MaskedLMHead(ConfigLayer):
 
     def __call__(self, sequence_output, masked_lm_positions=None, **kwargs):
         if isinstance(sequence_output, keras.KerasTensor):
-            found = _embeddings_before(sequence_output)
+            found = _find_embeddings(sequence_output)
             if self.embeddings is None and len(found) == 1:
                 self.embeddings = found[0]
-            self._is_table_of_encoder = found == [self.embeddings]
+            self._has_encoder_table = found == [self.embeddings]
         if self.embeddings is None:
             raise UserError(
                 f"the layer {self.name} requires `embeddings`, or to be called in a Keras graph on "
@@ -101,7 +101,7 @@ class MaskedLMHead(ConfigLayer):
         return ops.reshape(logits, (batch, count, self.config.vocab_size))
 
 
-def _embeddings_before(tensor):
+def _find_embeddings(tensor):
     """Return the `Embeddings` layers, including nested ones, that a Keras tensor depends on."""
     found, seen, tensors = [], set(), [tensor]
     while tensors:
@@ -224,7 +224,7 @@ LAYER_COMBINATIONS = {
 }
 
 
-def layers_of(layer_combination, num_hidden_layers):
+def layer_indices(layer_combination, num_hidden_layers):
     """Return the indices of a combination's layers, () for the embeddings.
 
     Raises:
@@ -260,7 +260,7 @@ class LayerCombination(keras.layers.Layer):
     def __init__(self, layer_combination, num_hidden_layers, **kwargs):
         super().__init__(**kwargs)
         self.layer_combination = layer_combination
-        self.layers = layers_of(layer_combination, num_hidden_layers)
+        self.layers = layer_indices(layer_combination, num_hidden_layers)
 
     def build(self, *_):
         if self.layer_combination.startswith("weighted_sum"):

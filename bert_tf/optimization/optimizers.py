@@ -246,16 +246,16 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         indices = map(self._get_variable_index, trainable_variables)
         gradients = dict(zip(indices, grads, strict=True))
         has_replicas = _IS_TENSORFLOW and tf.distribute.get_strategy().num_replicas_in_sync > 1
-        self._update_all(gradients, learning_rate, if_finite=has_replicas)
+        self._update_all(gradients, learning_rate, skip_nonfinite=has_replicas)
 
-    def _update_all(self, gradients, rate, is_finite=None, skipped_steps=0, if_finite=False):
+    def _update_all(self, gradients, rate, is_finite=None, skipped_steps=0, skip_nonfinite=False):
         """Clip reduced gradients, a dict by index, update the weights, and return the norm.
 
-        With `if_finite`, the weights are updated only if the norm is finite.
+        With `skip_nonfinite`, the weights are updated only if the norm is finite.
         """
         gradients = {i: _float32(gradient) for i, gradient in gradients.items()}
         norm = _global_norm(list(gradients.values()))
-        if if_finite:
+        if skip_nonfinite:
             is_finite = ops.isfinite(norm)
         scale = 1.0
         if self.global_clipnorm:
@@ -268,12 +268,12 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
             replica.merge_call(self._update_replicas, (gradients, *shared))
         else:
             for i, gradient in gradients.items():
-                self._update(i, *self._variables_of(i), gradient, *shared)
+                self._update(i, *self._weight_and_slots(i), gradient, *shared)
         return norm
 
     def _update_replicas(self, strategy, gradients, *shared):
         for i, gradient in gradients.items():
-            weight, *slots = map(_native, self._variables_of(i))
+            weight, *slots = map(_native, self._weight_and_slots(i))
             strategy.extended.update(
                 weight,
                 functools.partial(self._update, i),
@@ -281,7 +281,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
                 group=False,
             )
 
-    def _variables_of(self, i):
+    def _weight_and_slots(self, i):
         return self._trainable_variables[i], *(slots[i] for slots in self._slots)
 
     def _bias_corrections(self, skipped_steps):

@@ -11,7 +11,7 @@ import numpy as np
 from keras import ops
 
 from bert_tf.errors import UserError
-from bert_tf.modeling import layers_of
+from bert_tf.modeling import layer_indices
 from bert_tf.modeling.models import BertModel
 from bert_tf.pipelines.text_pipeline import TextPipeline
 
@@ -120,7 +120,7 @@ class TokenVectors(_TextVectorsPipeline):
 
 def _combination(name, layer_weights, num_layers):
     """Return a function from the outputs of `BertModel` to float32 (B, S, 1, W)."""
-    layers = layers_of(name, num_layers)
+    layers = layer_indices(name, num_layers)
     if not layers:
         return lambda outputs: ops.cast(outputs["embedding_output"], "float32")[:, :, None]
     is_sum = name != "concat_last_four"

@@ -15,7 +15,7 @@ from bert_tf.data.input_pipeline import group_size, length_multiple
 from bert_tf.errors import UserError, not_finite
 from bert_tf.modeling.token_layout import can_skip_padding
 from bert_tf.optimization import make_optimizer
-from bert_tf.training import strategy_of, use_xla
+from bert_tf.training import model_strategy, use_xla
 from bert_tf.training.jax_devices import divide_batches, num_devices
 
 # Defaults of the scripts.
@@ -101,14 +101,14 @@ class KerasTraining:
         Raises:
           UserError: if the loss does not take logits.
         """
-        given = {"loss": self._loss_of_logits(loss), "metrics": metrics, **options}
+        given = {"loss": self._logits_loss(loss), "metrics": metrics, **options}
         self._compile_arguments = {name: x for name, x in given.items() if x is not None}
         self._default_optimizer, self._fit_key = None, ()
         if optimizer is None:
             optimizer = self._default_optimizer = keras.optimizers.SGD()  # until `fit` is called
         self._compile(optimizer)
 
-    def _loss_of_logits(self, loss):
+    def _logits_loss(self, loss):
         """Return a loss that takes logits; None if it is the name of the task's default loss."""
         resolved = keras.losses.get(loss) if isinstance(loss, str) else loss
         name = getattr(resolved, "__name__", None)
@@ -126,7 +126,7 @@ class KerasTraining:
         return loss
 
     def _compile(self, optimizer):
-        with strategy_of(self._trained_model).scope():
+        with model_strategy(self._trained_model).scope():
             arguments = self._default_compile_arguments()
             if "loss" in self._compile_arguments:
                 arguments.pop("loss_weights", None)
@@ -199,7 +199,7 @@ class KerasTraining:
             for variable in optimizer.variables:
                 variable.assign(keras.ops.zeros_like(variable))
             return
-        with strategy_of(self._trained_model).scope():
+        with model_strategy(self._trained_model).scope():
             self._default_optimizer = make_optimizer(OptimizerConfig(learning_rate=rate), num_steps)
         self._compile(self._default_optimizer)
         self._fit_key = key
@@ -220,7 +220,7 @@ class KerasTraining:
         model = self._trained_model
         previous = model.skip_padding
         model.skip_padding = can_skip_padding(
-            strategy_of(model), model.jit_compile, self._reads_padding, previous
+            model_strategy(model), model.jit_compile, self._reads_padding, previous
         )
         try:
             yield

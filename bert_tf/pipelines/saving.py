@@ -44,7 +44,7 @@ class Pipeline:
         """Print the layers of the model, with `keras.Model.summary`."""
         self.model.summary(**options)
 
-    def _servable(self, options):
+    def _servable(self, serving_config):
         """Return the `serving.Servable` for a `configs.ServingConfig`."""
         raise NotImplementedError
 
@@ -89,13 +89,14 @@ class Pipeline:
             raise UserError(f"`inputs={inputs}`: expected text or ids")
         if dtype is None and self.model.compute_type != "float64":
             dtype = self.model.compute_type
-        options = ServingConfig(inputs, tuple(buckets), weights, dtype, skip_padding, warm_up)
+        buckets = tuple(buckets)
+        serving_config = ServingConfig(inputs, buckets, weights, dtype, skip_padding, warm_up)
         self._warn_if_random("the answers of the exported model")
         if keras.backend.backend() != "tensorflow":
-            return self._export_by_tensorflow(os.fspath(folder), version, options)
-        return serving.export(self._servable(options), os.fspath(folder), version)
+            return self._export_by_tensorflow(os.fspath(folder), version, serving_config)
+        return serving.export(self._servable(serving_config), os.fspath(folder), version)
 
-    def _export_by_tensorflow(self, folder, version, options):
+    def _export_by_tensorflow(self, folder, version, serving_config):
         """Export the model, through a preset, in a process with the TensorFlow backend."""
         with tempfile.TemporaryDirectory() as temporary:
             preset = os.path.join(temporary, "preset")
@@ -104,9 +105,12 @@ class Pipeline:
             arguments = {
                 "folder": os.path.abspath(folder),
                 "version": version,
-                "buckets": options.sequence_buckets,
-                "warm_up": options.warm_up,
-                **{x: getattr(options, x) for x in ("inputs", "weights", "dtype", "skip_padding")},
+                "buckets": serving_config.sequence_buckets,
+                "warm_up": serving_config.warm_up,
+                "inputs": serving_config.inputs,
+                "weights": serving_config.weights,
+                "dtype": serving_config.dtype,
+                "skip_padding": serving_config.skip_padding,
             }
             program = (
                 "import json, sys, bert_tf; "

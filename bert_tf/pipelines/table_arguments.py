@@ -60,7 +60,7 @@ def with_columns(**names):
 
 def _read(values, argument, names):
     """Return a dict from arguments to (column, label names); None if `values` is not a table."""
-    columns, features = _columns_of(values)
+    columns, features = _table_columns(values)
     if columns is None:
         return None
     first, *_ = names
@@ -93,7 +93,7 @@ def _read(values, argument, names):
     return results
 
 
-def _columns_of(values):
+def _table_columns(values):
     """Return the columns of a table by name, and the features of a `datasets.Dataset`, or None."""
     if isinstance(values, tf.data.Dataset):
         if not isinstance(values.element_spec, Mapping):

@@ -14,7 +14,7 @@ from bert_tf.modeling.token_layout import can_skip_padding
 from bert_tf.pipelines.keras_training import KerasTraining, pad_batch
 from bert_tf.pipelines.saving import Pipeline
 from bert_tf.pipelines.tokenizer_layer import BertTokenizer
-from bert_tf.training import checkpointing, strategy_of
+from bert_tf.training import checkpointing, model_strategy
 from bert_tf.training.jax_devices import use_all_devices
 from bert_tf.training.task_config import TaskConfig, check_length
 from bert_tf.training.task_spec import TaskSpec
@@ -70,7 +70,7 @@ class TaskPipeline(KerasTraining, Pipeline):
         if stored:
             config = dataclasses.replace(stored, vocab_file=model_files.vocab_file, **values)
         else:
-            config = config_class.of_pretrained(
+            config = config_class.from_pretrained(
                 model_files.bert_config, model_files.vocab_file, **values
             )
         check_length(config.max_seq_length, config.bert_config)
@@ -102,10 +102,10 @@ class TaskPipeline(KerasTraining, Pipeline):
 
     def _pad(self, batch):
         """Pad the tensors (B, S) of a dict with 0, to limit the number of different lengths S."""
-        return pad_batch(batch, strategy_of(self.model), self.config.max_seq_length)
+        return pad_batch(batch, model_strategy(self.model), self.config.max_seq_length)
 
-    def _servable(self, options):
-        return self.spec.make_servable(self.model, self.config, options)
+    def _servable(self, serving_config):
+        return self.spec.make_servable(self.model, self.config, serving_config)
 
     def _answers(self, rows, batch_size, **changes):
         """Return the list of answers to rows, which are dicts of the servable's inputs.
@@ -119,10 +119,10 @@ class TaskPipeline(KerasTraining, Pipeline):
         # Retrace the model if its variables were replaced, for example by `quantize`.
         is_same = len(variables) == len(previous) and all(map(operator.is_, variables, previous))
         if self._predictor is None or not is_same:
-            skip_padding = can_skip_padding(strategy_of(self.model))
-            options = ServingConfig(dtype=None, skip_padding=skip_padding)
+            skip_padding = can_skip_padding(model_strategy(self.model))
+            serving_config = ServingConfig(dtype=None, skip_padding=skip_padding)
             config = dataclasses.replace(self.config, **changes).keep_vocabulary(self.config)
-            servable = self.spec.make_servable(self.model, config, options)
+            servable = self.spec.make_servable(self.model, config, serving_config)
             self._predictor = serving.ServablePredictor(servable)
             self._predictor_variables = variables
         return self._predictor(rows, batch_size)

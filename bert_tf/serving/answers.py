@@ -37,16 +37,16 @@ class Answers:
         return answer
 
 
-def answers_of(task):
-    """Return the `Answers` class of a task; the base class if the task is unknown."""
-    _, served = served_tasks().get(task, (None, None))
+def answers_class(name):
+    """Return the `Answers` class of a served task; the base class if the name is unknown."""
+    _, served = served_tasks().get(name, (None, None))
     return (served and served.answers) or Answers
 
 
-def recognize(tensors):
-    """Return the task of a model with these inputs and outputs, "" if it is unknown."""
+def identify_task(tensors):
+    """Return the name of the served task with these inputs and outputs, "" if it is unknown."""
     for name in served_tasks():
-        expected = answers_of(name).tensors
+        expected = answers_class(name).tensors
         if expected and tensors >= set(expected):
             return name
     return ""

@@ -9,7 +9,7 @@ import numpy as np
 
 from bert_tf import console
 from bert_tf.errors import UserError
-from bert_tf.serving.answers import recognize
+from bert_tf.serving.answers import identify_task
 from bert_tf.serving.predictor import BasePredictor, check_outputs
 from bert_tf.serving.transports import SIGNATURE, TRANSPORTS, ServerError, validating_response
 
@@ -79,7 +79,7 @@ class Client(BasePredictor):
             )
         inputs = [*(name for name in INPUTS if name in specs), *sorted(specs.keys() - set(INPUTS))]
         if metadata is None:
-            metadata = {"task": recognize({*self._output_specs, *specs})}
+            metadata = {"task": identify_task({*self._output_specs, *specs})}
             if not metadata["task"] and "probabilities" in self._output_specs:
                 console.info("without model.json, the probabilities have no label names")
         elif sorted(metadata["inputs"]) == sorted(inputs):

@@ -146,8 +146,8 @@ def _creation_order(variable):
 
 def _write(servable, folder, run_dir):
     """Write the SavedModel; return the text of its card."""
-    model, _, buckets, options = servable.prepared
-    takes_text = options.inputs == "text"
+    model, _, buckets, serving_config = servable.prepared
+    takes_text = serving_config.inputs == "text"
     archive = keras.export.ExportArchive()
     _sort_variables(archive)
     for trackable in (model, servable.module or servable.tokenizer) if takes_text else (model,):
@@ -167,7 +167,7 @@ def _write(servable, folder, run_dir):
         "inputs": list(servable.text_signature) if takes_text else [],
         "max_seq_length": buckets.max_length,
         "sequence_buckets": buckets.lengths if takes_text else (),
-        "weights": options.stored_type,
+        "weights": serving_config.stored_type,
         "do_lower_case": servable.tokenizer.do_lower_case,
         **extra_settings(servable.tokenizer.settings),
         **(servable.metadata or {}),
@@ -187,7 +187,7 @@ def _write(servable, folder, run_dir):
                 files.write_text(os.path.join(extra, name), "".join(f"{x}\n" for x in lines))
         text = json.dumps(metadata, indent=2, ensure_ascii=False) + "\n"
         files.write_text(os.path.join(temporary, METADATA), text)
-        if options.warm_up:
+        if serving_config.warm_up:
             requests = _warm_up_requests(servable, endpoints, buckets.warm_up_lengths)
             _write_warm_up_requests(temporary, requests)
     # TensorFlow's own error message names only a missing operation.
@@ -195,7 +195,7 @@ def _write(servable, folder, run_dir):
     console.info(
         "exported %s: %s of %s, weights %s%s",
         folder, servable.task, ", ".join(servable.text_signature) if takes_text else "ids",
-        options.stored_type, hint,
+        serving_config.stored_type, hint,
     )  # fmt: skip
     inputs = endpoints["serving_default"][1]
     sample = servable.sample_text("He slept.") if takes_text else None

@@ -14,10 +14,10 @@ import numpy as np
 
 from bert_tf.errors import UserError, check_unicode, reason
 from bert_tf.io import files, json_files
-from bert_tf.serving.answers import answers_of
+from bert_tf.serving.answers import answers_class
 
 # Task names in models exported by version 0.1.
-_RENAMED_TASKS = {
+_RENAMED_TASK_NAMES = {
     "answers": "question_answering",
     "choice": "multiple_choice",
     "masked_words": "fill_mask",
@@ -61,7 +61,7 @@ class BasePredictor:
         """
         self.inputs, self.num_numeric_features = tuple(inputs), num_numeric_features
         self.metadata, self._batch_size = metadata, batch_size
-        self.answers = answers_of(metadata.get("task"))
+        self.answers = answers_class(metadata.get("task"))
 
     def __call__(self, rows, batch_size=None):
         """Answer rows.
@@ -283,12 +283,12 @@ def read_metadata(path):
       UserError: if the file is not a valid `model.json`.
     """
     metadata = json_files.read(path, _FIELDS, "export_model.py")
-    return {**metadata, "task": _RENAMED_TASKS.get(metadata["task"], metadata["task"])}
+    return {**metadata, "task": _RENAMED_TASK_NAMES.get(metadata["task"], metadata["task"])}
 
 
 def check_outputs(name, outputs, metadata):
     """Raise UserError if the model `name` lacks outputs of the task in its metadata."""
-    expected = answers_of(metadata["task"]).outputs
+    expected = answers_class(metadata["task"]).outputs
     if missing := [output for output in expected if output not in outputs]:
         raise UserError(
             f"{name} lacks the outputs {', '.join(missing)} of the task {metadata['task']}; it has "

@@ -88,13 +88,13 @@ class PreparedModel(NamedTuple):
       model: the Keras model or `QuantizedModel` to save.
       call: function from a dict of inputs to the outputs in inference mode, like a Keras model.
       buckets: the `Buckets` of sequence lengths.
-      options: the `ServingConfig`.
+      serving_config: the `ServingConfig`.
     """
 
     model: Any
     call: Callable
     buckets: Buckets
-    options: ServingConfig
+    serving_config: ServingConfig
 
     def with_tokenizer(self, serve_ids, tokenizer, *names):
         """Return a function like `serve_ids` that takes one or two texts instead of token ids.
@@ -113,28 +113,28 @@ class PreparedModel(NamedTuple):
         return serve_text
 
 
-def prepare_model(model, options, max_seq_length):
+def prepare_model(model, serving_config, max_seq_length):
     """Return the `PreparedModel` of a Keras model; the model itself does not change.
 
     Raises:
       UserError: if an option is invalid or not supported by the model: the dtype of a model
         quantized by Keras cannot change.
     """
-    options.validate()
-    if options.weights == "float32" and options.dtype not in ("float32", None):
-        raise UserError(f"`weights=float32` cannot be combined with `dtype={options.dtype}`")
-    buckets = Buckets(options.sequence_buckets, max_seq_length)
+    serving_config.validate()
+    if serving_config.weights == "float32" and serving_config.dtype not in ("float32", None):
+        raise UserError(f"`weights=float32` cannot be combined with `dtype={serving_config.dtype}`")
+    buckets = Buckets(serving_config.sequence_buckets, max_seq_length)
     call = model
     if keras.backend.backend() != "tensorflow":
-        return PreparedModel(model, _through_numpy(model), buckets, options)
-    if options.dtype and {model.compute_type, model.weight_type} != {options.dtype}:
-        call = model = _convert(model, options.dtype)
-    if options.weights not in (None, model.weight_type):
-        call = model = QuantizedModel(model, options.weights)
-    elif options.dtype == model.weight_type != "float32":
+        return PreparedModel(model, _through_numpy(model), buckets, serving_config)
+    if serving_config.dtype and {model.compute_type, model.weight_type} != {serving_config.dtype}:
+        call = model = _convert(model, serving_config.dtype)
+    if serving_config.weights not in (None, model.weight_type):
+        call = model = QuantizedModel(model, serving_config.weights)
+    elif serving_config.dtype == model.weight_type != "float32":
         call = _with_constants(model)
-    call = functools.partial(call, training=False, skip_padding=not options.computes_padding)
-    return PreparedModel(model, call, buckets, options)
+    call = functools.partial(call, training=False, skip_padding=not serving_config.computes_padding)
+    return PreparedModel(model, call, buckets, serving_config)
 
 
 def _through_numpy(model):

@@ -1,6 +1,6 @@
 """Tokenizer settings: casing, accents, ideographs and the maximum word length."""
 
-from bert_tf.tokenization.tokenizer_json import is_tokenizer_json, read_settings_of
+from bert_tf.tokenization.tokenizer_json import is_tokenizer_json, read_tokenizer_json_settings
 from bert_tf.tokenization.vocabulary import MAX_CHARS_PER_WORD
 
 # Argument of `FullTokenizer` -> value in the release. None means the value of `do_lower_case`.
@@ -23,7 +23,7 @@ def resolve_settings(vocab_file=None, **given):
     """
     recorded = {}
     if isinstance(vocab_file, str) and is_tokenizer_json(vocab_file):
-        recorded = read_settings_of(vocab_file)
+        recorded = read_tokenizer_json_settings(vocab_file)
     given = {name: value for name, value in given.items() if value is not None}
     settings = {**RELEASE_SETTINGS, **recorded, **given}
     if settings["strip_accents"] is None:

@@ -121,7 +121,7 @@ def read_tokenizer_settings(folder, tokenizer=TOKENIZER):
     return merged
 
 
-def read_settings_of(vocab_file):
+def read_tokenizer_json_settings(vocab_file):
     """Return the settings of a `tokenizer.json` and the `tokenizer_config.json` next to it."""
     return read_tokenizer_settings(os.path.dirname(vocab_file), os.path.basename(vocab_file))
 

@@ -21,7 +21,7 @@ __getattr__, __all__ = lazy_names(
             "on_all_replicas",
             "per_replica",
             "set_seed",
-            "strategy_of",
+            "model_strategy",
             "use_xla",
         ),
         "task": ("RecordFormat", "Task", "TaskData"),

@@ -3,7 +3,7 @@
 `model.ckpt-1000` contains the weights, `NAME/adam_m`, `NAME/adam_v` and `global_step` in the
 release's format, so every program that reads the release's checkpoints can read it. The rest of the
 state has names under `bert_tf/`: the state of each dropout (`bert_tf/seed_0`, ...), the loss scale
-of float16, and notes on the run's settings: batch size, seed, input files and optimizer.
+of float16, and the training settings: batch size, seed, input files and optimizer.
 """
 
 import json
@@ -73,21 +73,24 @@ def latest(output_dir):
     return named or max(_list_checkpoints(output_dir), default=(0, None))[1]
 
 
-def step_of(prefix):
+def read_step(prefix):
     """Return the step of a checkpoint; 0 if it has none, as in the published models."""
     source = checkpoints.ReleaseCheckpoint(prefix)
     return int(source.tensor("global_step")) if "global_step" in source.shapes else 0
 
 
-def save(output_dir, variables, notes=None, keep=KEEP):
+def save(output_dir, variables, training_settings=None, keep=KEEP):
     """Write `model.ckpt-STEP`, name it in `checkpoint`, and remove all but the last `keep`.
 
-    `variables` must include `global_step`; `check_notes` compares the `notes` later.
+    `variables` must include `global_step`; `check_training_settings` compares `training_settings`
+    later.
     """
     step = int(variables["global_step"].numpy())
     prefix = os.path.join(output_dir, f"model.ckpt-{step}")
     values = {name: variable.numpy() for name, variable in variables.items()}
-    values |= {_RUN_STATE + name: _encode(value) for name, value in (notes or {}).items()}
+    values |= {
+        _RUN_STATE + name: _encode(value) for name, value in (training_settings or {}).items()
+    }
     checkpoints.write(prefix, values)
     prefixes = [path for number, path in _list_checkpoints(output_dir) if number <= step]
     # TensorFlow's CheckpointState as text, with relative names, so that the folder can be moved.
@@ -106,43 +109,43 @@ def remove_old(output_dir, step, keep=KEEP):
         checkpoints.remove(prefix)
 
 
-def _encode(note):
-    """Encode a note as an array: integers unchanged, a dict as the bytes of its JSON."""
-    if isinstance(note, dict):
-        return np.frombuffer(json.dumps(note, sort_keys=True).encode(), np.uint8)
-    return np.array(note, np.int64)
+def _encode(setting):
+    """Encode a setting as an array: integers unchanged, a dict as the bytes of its JSON."""
+    if isinstance(setting, dict):
+        return np.frombuffer(json.dumps(setting, sort_keys=True).encode(), np.uint8)
+    return np.array(setting, np.int64)
 
 
 def _decode(array):
-    """Decode a note of `_encode`: an integer, a list of integers or a dict."""
+    """Decode a setting of `_encode`: an integer, a list of integers or a dict."""
     return json.loads(array.tobytes()) if array.dtype == np.uint8 else array.tolist()
 
 
-def check_notes(prefix, notes):
+def check_training_settings(prefix, training_settings):
     """Compare the settings of a resumed run with the settings in its checkpoint.
 
     Different input or optimizer settings are logged as warnings, a different learning rate or
-    number of steps as information. Notes that earlier versions did not save are not compared,
+    number of steps as information. Settings that earlier versions did not save are not compared,
     except that version 0.1 had no length buckets and one input stream.
 
     Args:
       prefix: the checkpoint.
-      notes: dict with `train_batch_size`, `seed`, `bucket_by_length` and `num_input_streams`,
-        integers; `input`, the integers of `data.record_files.identity`; `optimizer`, a dict with
-        `class_name` and hyperparameters; `learning_rate`, a dict of the schedule's arguments. All
-        entries are optional.
+      training_settings: dict with `train_batch_size`, `seed`, `bucket_by_length` and
+        `num_input_streams`, integers; `input`, the integers of `data.record_files.identity`;
+        `optimizer`, a dict with `class_name` and hyperparameters; `learning_rate`, a dict of the
+        schedule's arguments. All entries are optional.
 
     Raises:
       UserError: if the optimizer class differs.
     """
     source = checkpoints.ReleaseCheckpoint(prefix)
     stored = {"bucket_by_length": 0, "num_input_streams": 1}  # as in version 0.1
-    for name in notes:
+    for name in training_settings:
         if _RUN_STATE + name in source.shapes:
             stored[name] = _decode(source.tensor(_RUN_STATE + name))
     changed = {
         name: (stored[name], new)
-        for name, new in notes.items()
+        for name, new in training_settings.items()
         if name in stored and stored[name] != new
     }
     if "optimizer" in changed:
@@ -199,14 +202,14 @@ def _list_checkpoints(output_dir):
 
 
 def remove_incomplete(output_dir, is_locked=True):
-    """Remove the data files of checkpoints without an index; see `locks.is_left`."""
+    """Remove the data files of checkpoints without an index; see `locks.is_abandoned`."""
     system = files.system(output_dir)
     names = set(system.listdir(output_dir))
     for name in sorted(names):
         match = _DATA_NAME.fullmatch(name)
         path = os.path.join(output_dir, name)
         is_incomplete = match and f"{match[1]}.index" not in names
-        if is_incomplete and locks.is_left(path, is_locked):
+        if is_incomplete and locks.is_abandoned(path, is_locked):
             system.remove(path)
             console.info("removed %s, which has no index: a process was killed", path)
 

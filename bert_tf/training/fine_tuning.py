@@ -8,7 +8,7 @@ import os
 from bert_tf import checkpoints, console
 from bert_tf.data import input_pipeline, record_checks
 from bert_tf.data.feature_cache import digest
-from bert_tf.data.rows import part_of
+from bert_tf.data.rows import base_split
 from bert_tf.errors import UserError
 from bert_tf.io import files
 from bert_tf.optimization import make_optimizer
@@ -63,7 +63,7 @@ def fine_tune(spec, config, command_line=None):
     model = load_model(config, spec.config_class)
     # With several hosts this must come before TensorFlow's first operation, such as reading data.
     strategy = make_strategy(**dataclasses.asdict(config.device))
-    data = spec.read(config.task, model, config.parts, stored)
+    data = spec.read(config.task, model, config.splits, stored)
     data.config = dataclasses.replace(data.config, **extra_settings(model.tokenizer_settings))
     data.config = data.config.resumed(config.output_dir)
     run = Run(spec, config, data, strategy, model, command_line)
@@ -75,7 +75,7 @@ def fine_tune(spec, config, command_line=None):
 
 def _completed(config, stored):
     """Fill in missing options from the trained model, and log which."""
-    task, model = config.task.resolve(stored), config.model
+    task_config, model = config.task.resolve(stored), config.model
     if stored:
         values = {
             "bert_config_file": os.path.join(config.output_dir, files.CONFIG),
@@ -84,10 +84,14 @@ def _completed(config, stored):
         }
         missing = {name: x for name, x in values.items() if getattr(model, name) is None}
         model = dataclasses.replace(model, **missing)
-        names = [x for x in task.saved_options() if getattr(config.task, x) != getattr(task, x)]
+        names = [
+            x
+            for x in task_config.saved_options()
+            if getattr(config.task, x) != getattr(task_config, x)
+        ]
         if names := [*missing, *names]:
             console.info("from %s: %s", config.output_dir, ", ".join(names))
-    return dataclasses.replace(config, task=task, model=model)
+    return dataclasses.replace(config, task=task_config, model=model)
 
 
 def _check_seed_folders(config):
@@ -138,7 +142,7 @@ class Run:
         self.record = RunRecord(config, data.data_files, model, command_line)
         self.train_config = train = data.train_config(config)
         has_teacher = bool(config.do_train and config.teacher_dir)
-        evaluates = "dev" in config.parts or has_teacher
+        evaluates = "dev" in config.splits or has_teacher
         predicts = config.do_predict or (config.do_eval and data.evaluates_predictions)
         check_batch_sizes(train, strategy, config.do_train, evaluates, predicts)
         check_metric(train.best_metric, data.metric_names)
@@ -148,9 +152,9 @@ class Run:
         self.folders = config.seed_folders
         if config.do_train and (count := data.num_train_units(None)) is not None:
             train.num_train_steps(count, data.unit)  # at least one batch
-        splits = dict.fromkeys(split for part in _STEMS for split in data.splits(part))
+        splits = dict.fromkeys(split for base in _STEMS for split in data.splits(base))
         self.paths = {
-            split: result_file(config.output_dir, _STEMS[part_of(split)], split, ".tf_record")
+            split: result_file(config.output_dir, _STEMS[base_split(split)], split, ".tf_record")
             for split in splits
         }
         self._features = {}
@@ -168,13 +172,13 @@ class Run:
     def save_config(self, folder):
         """Save the task config, if the run trains."""
         self.workers.chief_first(
-            lambda: self.data.config.settle(folder, write=self.config.do_train)
+            lambda: self.data.config.check_and_save(folder, write=self.config.do_train)
         )
 
     def make_features(self):
         """Write the features of each split, unless they can be reused."""
         for split, path in self.paths.items():
-            teacher = self._teacher_of(split)
+            teacher = self._record_teacher(split)
             features = self.data.features(split, path, self.model.tokenizer, teacher)
             runs = self.folders.values() if split == "train" else ()
             if self._must_rebuild(features, runs):
@@ -241,7 +245,7 @@ class Run:
 
     def _input_options(self, split):
         """Return the arguments that training and evaluation on a split share."""
-        record_format = self.data.record_format(split, self._teacher_of(split) is not None)
+        record_format = self.data.record_format(split, self._record_teacher(split) is not None)
         paths, multiple = [self.paths[split]], self.length_multiple
         return {"paths": paths, "length_multiple": multiple, **vars(record_format)}
 
@@ -253,7 +257,7 @@ class Run:
             batch_size=batch_size, source=source, **self._input_options(split)
         )
 
-    def _teacher_of(self, split):
+    def _record_teacher(self, split):
         """Return the teacher that adds its logits to the records of a split, or None."""
         return self.teacher if split == "train" else None
 

@@ -150,7 +150,7 @@ class Report:
 SECONDS_PER_LOOP = 2.0
 
 
-def _copy_of(optimizer):
+def _unbuilt_copy(optimizer):
     """Return an unbuilt copy of an optimizer for the current strategy.
 
     Raises:
@@ -171,33 +171,33 @@ def _copy_of(optimizer):
 
 
 def _describe(optimizer):
-    """Return notes on an optimizer and its learning rate for `checkpointing.check_notes`."""
-    notes = {
+    """Return an optimizer and its learning rate for `checkpointing.check_training_settings`."""
+    settings = {
         "optimizer": {"class_name": type(optimizer).__name__, **optimizer.hyperparameters},
         "learning_rate": optimizer.rate_config,
     }
     # The round trip converts NumPy numbers, and tuples to lists, as in a restored checkpoint.
-    return json.loads(json.dumps(notes, default=float))
+    return json.loads(json.dumps(settings, default=float))
 
 
 class TrainLoop:
     """The loop of `Trainer.fit`, starting from the newest checkpoint."""
 
-    def __init__(self, trainer, data, optimizer, num_train_steps, options, eval_data):
+    def __init__(self, trainer, data, optimizer, num_train_steps, config, eval_data):
         """Restore the run from its newest checkpoint; arguments as for `Trainer.fit`."""
         self.trainer, self.data = trainer, data
-        self.num_train_steps, self.options, self.eval_data = num_train_steps, options, eval_data
+        self.num_train_steps, self.config, self.eval_data = num_train_steps, config, eval_data
         self.strategy, self.workers = trainer.strategy, trainer.workers
         with self.strategy.scope():
-            self.optimizer = optimizer = _copy_of(optimizer)
+            self.optimizer = optimizer = _unbuilt_copy(optimizer)
             weights = checkpointing.weights(trainer.model)
             trained = checkpointing.weights(trainer.model, trainable_only=True)
-            optimizer.build(trainable_weights(trained, options.num_frozen_layers))
-            self.train_step = TrainStep(trainer.task, optimizer, options)
+            optimizer.build(trainable_weights(trained, config.num_frozen_layers))
+            self.train_step = TrainStep(trainer.task, optimizer, config)
         self.state = checkpointing.run_state(trainer.model, optimizer, self.train_step.loss_scale)
         self.weights = {**weights, "global_step": optimizer.step}
         # Batch size, seed, buckets, streams and input determine the examples of each step.
-        self.notes = {
+        self.training_settings = {
             "train_batch_size": data.batch_size,
             "seed": data.seed,
             "bucket_by_length": int(data.bucket_by_length),
@@ -205,16 +205,16 @@ class TrainLoop:
             **_describe(optimizer),
         }
         if data.identity:
-            self.notes["input"] = list(data.identity)
+            self.training_settings["input"] = list(data.identity)
         restored, trainer.restored = trainer.restored, None  # the weights will change
         newest = checkpointing.restore_latest(trainer.output_dir, self.state, restored, weights)
         if newest:
             trainer.checkpoint = newest
-            checkpointing.check_notes(newest, self.notes)
+            checkpointing.check_training_settings(newest, self.training_settings)
         self.step = int(optimizer.step.numpy())
         self.best = None
-        if options.best_metric:
-            self.best = checkpointing.BestCheckpoint(trainer.output_dir, options.best_metric)
+        if config.best_metric:
+            self.best = checkpointing.BestCheckpoint(trainer.output_dir, config.best_metric)
             self.best.rewind(self.step)
             # A finished run keeps its evaluations: only its last weights could be evaluated again.
             if self.step < num_train_steps or not self.best.has_seen(self.step):
@@ -233,7 +233,7 @@ class TrainLoop:
     def run(self, preemption):
         """Train until the last step, early stopping, or a signal to the `PreemptionHandler`."""
         self.preemption = preemption
-        if self.best and self._is_due(self.options.eval_steps):
+        if self.best and self._is_due(self.config.eval_steps):
             self._evaluate()  # the run was stopped before or during this evaluation
         if self._is_done:
             early = " and was stopped early" if self._is_stopped_early else ""
@@ -250,21 +250,21 @@ class TrainLoop:
         report = Report(folder, self.step, self.num_train_steps, self.data.batch_size, writes)
         with contextlib.closing(report):
             for sums, first_bad in self._loops():
-                self._after(sums, first_bad, report)
+                self._finish_steps(sums, first_bad, report)
                 if self._is_done:
                     break
         if self._is_stopped_early:
             console.info("training: stopped early at step %d", self.step)
 
-    def _after(self, sums, first_bad, report):
+    def _finish_steps(self, sums, first_bad, report):
         """Report, save and evaluate after some steps."""
         must_stop = self._must_stop()
         rate = float(self.optimizer.learning_rate_at(self.step - 1))
         report.add(self.step, sums, rate, is_last=must_stop or self.step == self.num_train_steps)
         self._check_finite(sums, first_bad)
-        must_evaluate = self._is_due(self.options.eval_steps)
+        must_evaluate = self._is_due(self.config.eval_steps)
         # An evaluation may take longer than the notice before a preemption, so save first.
-        if self._is_due(self.options.save_checkpoints_steps) or must_evaluate or must_stop:
+        if self._is_due(self.config.save_checkpoints_steps) or must_evaluate or must_stop:
             self._save()
         if must_stop:
             self.preemption.stop(self.step)
@@ -282,7 +282,7 @@ class TrainLoop:
 
     @property
     def _is_stopped_early(self):
-        patience = self.options.early_stopping_patience
+        patience = self.config.early_stopping_patience
         return bool(patience and self.best) and len(self.best.since) >= patience
 
     def _is_due(self, every):
@@ -308,12 +308,12 @@ class TrainLoop:
             )
         )
         run_steps = self._make_run_steps()
-        stops = (self.options.save_checkpoints_steps, self.options.eval_steps)
+        stops = (self.config.save_checkpoints_steps, self.config.eval_steps)
         max_steps = 1  # until the speed is measured
         while self.step < self.num_train_steps:
             remaining = [every - self.step % every for every in stops if every]
             remaining.append(self.num_train_steps - self.step)
-            steps = min(max_steps, self.options.iterations_per_loop, *remaining)
+            steps = min(max_steps, self.config.iterations_per_loop, *remaining)
             start = time.monotonic()
             sums, first_bad = run_steps(batches, tf.constant(steps))
             sums = {name: float(value) for name, value in sums.items()}
@@ -350,7 +350,7 @@ class TrainLoop:
         if first_bad < 0:
             return
         name, value = next((n, v) for n, v in sums.items() if not np.isfinite(v))
-        paths = abbreviate(self.data.files_of(first_bad - 1))
+        paths = abbreviate(self.data.files_at_step(first_bad - 1))
         newest = self.trainer.checkpoint
         last = f"the last checkpoint is {newest}" if newest else "there is no checkpoint yet"
         raise not_finite(name, value, first_bad, f", with a batch from {paths}; {last}")
@@ -375,5 +375,7 @@ class TrainLoop:
 
     def _save(self):
         folder = self.trainer.output_dir
-        self.workers.chief_first(lambda: checkpointing.save(folder, self.state, self.notes))
+        self.workers.chief_first(
+            lambda: checkpointing.save(folder, self.state, self.training_settings)
+        )
         self.trainer.checkpoint = checkpointing.latest(folder)

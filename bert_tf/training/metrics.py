@@ -20,7 +20,7 @@ def _score(name, labels, predicted, **options):
     return getattr(metrics, name)(labels, predicted, **options)
 
 
-def _average_of(name, average):
+def _averaged_metric(name, average):
     """Return a function for the metric "f1", "precision" or "recall", 0 where it is undefined.
 
     The average is "binary" (label 1 of two), "micro" (from the counts of all labels), "macro" (mean
@@ -45,9 +45,9 @@ def _correlation(name, labels, predicted):
 METRICS = {
     "accuracy": _accuracy,
     "matthews": functools.partial(_score, "matthews_corrcoef"),
-    "f1": _average_of("f1", "binary"),
+    "f1": _averaged_metric("f1", "binary"),
     **{
-        f"{name}_{average}": _average_of(name, average)
+        f"{name}_{average}": _averaged_metric(name, average)
         for name in ("f1", "precision", "recall")
         for average in ("micro", "macro", "weighted")
     },

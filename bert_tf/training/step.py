@@ -81,12 +81,12 @@ class TrainStep:
     in float16, the loss scale and 1 for a step that was skipped.
     """
 
-    def __init__(self, task, optimizer, options):
+    def __init__(self, task, optimizer, config):
         """Create the variables of the loss scale, if any; must be called in the strategy's scope.
 
-        The `optimizer` is already built; `options` is a `TrainConfig`.
+        The `optimizer` is already built; `config` is a `TrainConfig`.
         """
-        self.task, self.optimizer, self.options = task, optimizer, options
+        self.task, self.optimizer, self.config = task, optimizer, config
         self.names = (*task.loss_names, "loss", "gradient_norm")
         self.loss_scale = None
         if task.model.compute_type == "float16":
@@ -96,7 +96,7 @@ class TrainStep:
         # Inside a separate tf.function, replicas of a mirrored strategy cannot exchange outputs.
         if not task.compares_replicas or tf.distribute.get_strategy().num_replicas_in_sync == 1:
             self._gradients = tf.function(
-                self._gradients, autograph=False, jit_compile=True if options.xla else None
+                self._gradients, autograph=False, jit_compile=True if config.xla else None
             )
 
     @tf.autograph.experimental.do_not_convert  # AutoGraph would double the time of tracing
@@ -114,7 +114,7 @@ class TrainStep:
 
     def _accumulate(self, batch, weights, replica_id):
         """Return this replica's gradients and losses, summed over its micro-batches."""
-        count = self.options.gradient_accumulation_steps
+        count = self.config.gradient_accumulation_steps
         if count == 1:
             return self._gradients(batch, weights, replica_id)
 
@@ -144,7 +144,7 @@ class TrainStep:
         """Return the gradients and losses of a micro-batch: two dicts by name."""
         with tf.GradientTape() as tape:
             outputs = self.task.model(
-                batch, training=True, replica_id=replica_id, recompute=self.options.recompute
+                batch, training=True, replica_id=replica_id, recompute=self.config.recompute
             )
             losses = self.task.losses(outputs, batch, weights)
             losses["loss"] = tf.add_n(list(losses.values()))

@@ -164,7 +164,7 @@ def default_strategy():
     return tf.distribute.get_strategy() if is_single else strategy
 
 
-def strategy_of(model):
+def model_strategy(model):
     """Return the strategy of a Keras model; on other backends, TensorFlow's default strategy."""
     return getattr(model, "distribute_strategy", None) or tf.distribute.get_strategy()
 

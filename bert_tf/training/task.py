@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from bert_tf.data import records
 from bert_tf.data.feature_cache import FeatureCache, digest, tokenizer_fingerprint
-from bert_tf.data.rows import part_of
+from bert_tf.data.rows import base_split
 from bert_tf.tokenization.packing import log_truncated
 
 
@@ -111,9 +111,9 @@ class TaskData:
         # The metadata of each split's features.
         self.caches = {}
 
-    def splits(self, part):
+    def splits(self, base):
         """Return the names of the splits of "train", "dev" or "test" that were read."""
-        return [split for split in self.examples if part_of(split) == part]
+        return [split for split in self.examples if base_split(split) == base]
 
     def train_config(self, config):
         """Return the `configs.TrainConfig` to train with, for a `configs.FineTuneConfig`."""
@@ -237,7 +237,7 @@ def result_name(stem, split, ending):
     """Return the name of a split's file: ("eval_results", "dev_mismatched", ".txt") ->
     "eval_results_mismatched.txt".
     """
-    return f"{stem}{split.removeprefix(part_of(split))}{ending}"
+    return f"{stem}{split.removeprefix(base_split(split))}{ending}"
 
 
 def result_file(folder, stem, split, ending):

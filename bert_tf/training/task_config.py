@@ -6,8 +6,8 @@ import json
 import os
 from typing import ClassVar
 
+from bert_tf.configs.base import Config, derived, option
 from bert_tf.configs.model import BertConfig
-from bert_tf.configs.options import Config, fact, option
 from bert_tf.errors import UserError, check_unicode
 from bert_tf.io import files, json_files
 from bert_tf.tokenization.settings import (
@@ -39,16 +39,16 @@ class TaskConfig(Config):
 
     GROUPS: ClassVar[tuple] = (("Sequences", "max_seq_length doc_stride"),)
 
-    bert_config: BertConfig | None = fact(None, fixed=True)
-    vocab_file: str = fact("", fixed=True)
-    do_lower_case: bool = fact(True, saved=True, fixed=True)
+    bert_config: BertConfig | None = derived(None, fixed=True)
+    vocab_file: str = derived("", fixed=True)
+    do_lower_case: bool = derived(True, saved=True, fixed=True)
     max_seq_length: int = option(
         128, "Longest sequence in tokens; longer ones are truncated.", minimum=1, saved=True
     )
-    strip_accents: bool | None = fact(None, saved=True, inferred=True)
-    tokenize_chinese_chars: bool | None = fact(None, saved=True, inferred=True)
-    max_input_chars_per_word: int | None = fact(None, minimum=1, saved=True, inferred=True)
-    labels: tuple[str, ...] = fact((), fixed=True)
+    strip_accents: bool | None = derived(None, saved=True, inferred=True)
+    tokenize_chinese_chars: bool | None = derived(None, saved=True, inferred=True)
+    max_input_chars_per_word: int | None = derived(None, minimum=1, saved=True, inferred=True)
+    labels: tuple[str, ...] = derived((), fixed=True)
 
     # The name of the side file.
     FILE: ClassVar[str] = ""
@@ -94,18 +94,18 @@ class TaskConfig(Config):
         `config` is the `FineTuneConfig`; `is_resumed`: whether the output folder has a checkpoint.
         """
 
-    def of_model(self, model, **facts):
-        """Return the config of a run from its `PretrainedFiles` and `facts` about the data."""
+    def of_model(self, model, **values):
+        """Return the config of a run from its `PretrainedFiles` and `values` of the data."""
         return dataclasses.replace(
             self,
             bert_config=model.bert_config,
             vocab_file=model.vocab_file,
             do_lower_case=model.do_lower_case,
-            **facts,
+            **values,
         )
 
     @classmethod
-    def of_pretrained(cls, bert_config, vocab_file, do_lower_case, labels=(), **options):
+    def from_pretrained(cls, bert_config, vocab_file, do_lower_case, labels=(), **options):
         """Make the config of a model that was fine-tuned elsewhere, to export it.
 
         `labels` are its label names, if the subclass has labels. `**options` are values of other
@@ -142,7 +142,7 @@ class TaskConfig(Config):
         path = os.path.join(folder, cls.FILE)
         if not files.system(path).exists(path):
             return None
-        script = files.TASK_FILES[cls.FILE]
+        script = files.TASK_CONFIG_FILES[cls.FILE]
         values = json_files.read(path, dict, script)
         bert_config = BertConfig.from_json_file(os.path.join(folder, files.CONFIG))
         vocab_file = os.path.join(folder, files.VOCABULARY)
@@ -154,7 +154,7 @@ class TaskConfig(Config):
     @classmethod
     def check_folder(cls, folder):
         """Raise UserError if a folder holds a run of another task's script."""
-        for name, script in files.TASK_FILES.items():
+        for name, script in files.TASK_CONFIG_FILES.items():
             path = os.path.join(folder, name)
             if name != cls.FILE and files.system(path).exists(path):
                 raise UserError(
@@ -193,7 +193,7 @@ class TaskConfig(Config):
                 "with the same value, or use another `output_dir`"
             )
 
-    def settle(self, folder, write):
+    def check_and_save(self, folder, write):
         """Check a resumed run; with `write`, save a new or changed config."""
         self.check_resume(folder)
         stored = self.load(folder)

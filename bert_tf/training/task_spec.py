@@ -8,7 +8,7 @@ import dataclasses
 from typing import Any
 
 from bert_tf.io import files
-from bert_tf.lazy import OnUse
+from bert_tf.lazy import LazyImport
 
 # The tasks by name.
 TASKS: dict[str, "TaskSpec"] = {}
@@ -25,7 +25,7 @@ class ServedTask:
       options: names of the `export_model.py` options for models fine-tuned elsewhere.
     """
 
-    answers: Any = OnUse()
+    answers: Any = LazyImport()
     config: dict = dataclasses.field(default_factory=dict)
     options: tuple[str, ...] = ()
 
@@ -42,8 +42,8 @@ class TaskSpec:
       script: the training script.
       side_file: name of the file that stores the `TaskConfig` in a model's folder.
       config_class: the `TaskConfig` class.
-      read: function from (options, model, parts, stored) to `TaskData`, where `options` is a
-        resolved `config_class`, `model` are `checkpoints.PretrainedFiles`, `parts` the set of
+      read: function from (task_config, model, splits, stored) to `TaskData`, where `task_config` is
+        a resolved `config_class`, `model` are `checkpoints.PretrainedFiles`, `splits` the set of
         "train", "dev" and "test" that are needed, and `stored` the `TaskConfig` of a
         trained run, or None.
       make_model: function from (config, dtype) to the Keras model.
@@ -60,12 +60,12 @@ class TaskSpec:
     name: str
     script: str = ""
     side_file: str = ""
-    config_class: Any = OnUse()
-    read: Any = OnUse()
-    make_model: Any = OnUse()
-    make_servable: Any = OnUse()
-    pretrained_servable: Any = OnUse()
-    pipeline: Any = OnUse()
+    config_class: Any = LazyImport()
+    read: Any = LazyImport()
+    make_model: Any = LazyImport()
+    make_servable: Any = LazyImport()
+    pretrained_servable: Any = LazyImport()
+    pipeline: Any = LazyImport()
     served: dict[str, ServedTask] = dataclasses.field(default_factory=dict)
     can_distill: bool = False
     heads: tuple[str, ...] = ()
@@ -75,7 +75,7 @@ def register(spec):
     """Add a `TaskSpec` to `TASKS`, and register its side file as part of a model."""
     TASKS[spec.name] = spec
     if spec.side_file:
-        files.TASK_FILES[spec.side_file] = spec.script
+        files.TASK_CONFIG_FILES[spec.side_file] = spec.script
 
 
 def served_tasks():

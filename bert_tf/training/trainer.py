@@ -78,9 +78,9 @@ class Trainer:
     @property
     def step(self):
         """The step of the checkpoint from which the weights were loaded, 0 without one."""
-        return checkpointing.step_of(self.checkpoint) if self.checkpoint else 0
+        return checkpointing.read_step(self.checkpoint) if self.checkpoint else 0
 
-    def fit(self, data, optimizer, num_train_steps, options=None, eval_data=None):
+    def fit(self, data, optimizer, num_train_steps, config=None, eval_data=None):
         """Train up to `num_train_steps`, starting from the newest checkpoint.
 
         Args:
@@ -88,29 +88,29 @@ class Trainer:
           optimizer: an unbuilt optimizer of `bert_tf.optimization`. If its learning rate is a
             function, it is called once, when the step is traced; it may read a `tf.Variable`.
           num_train_steps: the step to stop at.
-          options: a `TrainConfig`, None for the defaults.
-          eval_data: a `data.input_pipeline.EvaluationInput` for `options.eval_steps`.
+          config: a `TrainConfig`, None for the defaults.
+          eval_data: a `data.input_pipeline.EvaluationInput` for `config.eval_steps`.
 
         Raises:
           UserError: if a loss is not finite, another process trains in the folder, or the run was
             started with a different optimizer.
           Stopped: after SIGTERM or Ctrl-C, once the state is saved; or if another worker is lost.
         """
-        options = options or TrainConfig()
-        if options.xla is not None and isinstance(self.strategy, tf.distribute.TPUStrategy):
+        config = config or TrainConfig()
+        if config.xla is not None and isinstance(self.strategy, tf.distribute.TPUStrategy):
             console.warning("`xla` has no effect on a TPU, which always compiles with it")
-        options = dataclasses.replace(
-            options, xla=use_xla(options.xla, self.strategy, num_train_steps)
+        config = dataclasses.replace(
+            config, xla=use_xla(config.xla, self.strategy, num_train_steps)
         )
-        self.model.skip_padding &= can_skip_padding(self.strategy, options.xla)
-        check_metric(options.best_metric, self.task.metric_names)
+        self.model.skip_padding &= can_skip_padding(self.strategy, config.xla)
+        check_metric(config.best_metric, self.task.metric_names)
         processes.keep_freed_memory()
         with (
             exclusive_directory(self.output_dir, self.workers),
             PreemptionHandler() as preemption,
             self.workers.watched(),
         ):
-            loop = TrainLoop(self, data, optimizer, num_train_steps, options, eval_data)
+            loop = TrainLoop(self, data, optimizer, num_train_steps, config, eval_data)
             loop.run(preemption)
 
     def use_best(self, metric):

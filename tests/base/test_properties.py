@@ -235,11 +235,13 @@ def test_tables(ending, holds, tmp_path):
     vocab_file = str(write_vocab(tmp_path))
     (tmp_path / "bert_config.json").write_text(TINY.to_json_string())
     model = configs.ModelConfig(vocab_file=vocab_file)
-    task = classification.custom_task(classification.ClassificationConfig(train_file=str(path)))
+    dataset = classification.custom_dataset(
+        classification.ClassificationConfig(train_file=str(path))
+    )
 
     def check(data):
         path.write_bytes(data)
-        is_accepted(classification.read_examples, task, None, "train", str(path))
+        is_accepted(classification.read_examples, dataset, None, "train", str(path))
 
     assert model.vocab_file == vocab_file
     header = st.sampled_from([b"", b"text,label\n", b"text\tlabel\n", b'[{"text": "a", "label": '])

@@ -141,13 +141,13 @@ SPEC = tasks.TASKS["classification"]
 
 
 def config_of(folder, output_dir, rows=None, **options):
-    task = SPEC.config_class(
+    task_config = SPEC.config_class(
         max_seq_length=8, task_name="tsv", train_file=rows, dev_file=rows,
         text_columns=("0",), label_column=("1",), header="no",
     )  # fmt: skip
     train = TrainConfig(train_batch_size=4, num_train_epochs=1.0)
     model = ModelConfig(**{"init_checkpoint": folder, **options})
-    return FineTuneConfig(output_dir, task, model, train=train, do_train=True, do_eval=True)
+    return FineTuneConfig(output_dir, task_config, model, train=train, do_train=True, do_eval=True)
 
 
 def fine_tune(*arguments, **options):

@@ -122,8 +122,8 @@ def test_configurations_are_such_files(root, monkeypatch, tmp_path, script):
     """Every option of a training script has its flag, with the same type."""
     config = PretrainingConfig(input_file="a", output_dir="out", do_train=True)
     if script in SCRIPTS:
-        task = SCRIPTS[script].config_class().resolve()
-        config = FineTuneConfig("out", task, do_train=True)
+        task_config = SCRIPTS[script].config_class().resolve()
+        config = FineTuneConfig("out", task_config, do_train=True)
     path = tmp_path / "run.json"
     path.write_text(json.dumps({"config": config.to_flags()}))
     monkeypatch.syspath_prepend(str(root))
@@ -133,5 +133,7 @@ def test_configurations_are_such_files(root, monkeypatch, tmp_path, script):
         flagsaver.flagsaver(),
     ):
         config_file.parse([script, f"--config={path}"], [x.name for x in run.flags_of[script]])
-        start = type(config)() if script not in SCRIPTS else FineTuneConfig(task=type(task)())
+        start = (
+            type(config)() if script not in SCRIPTS else FineTuneConfig(task=type(task_config)())
+        )
         assert from_flags(start).to_flags() == config.to_flags()

@@ -96,11 +96,11 @@ def test_a_resumed_run_keeps_command_lines_and_weights(run_script, tmp_path):
         "train": bert_tf.configs.TrainConfig(train_batch_size=4, num_train_epochs=1),
         "device": bert_tf.configs.DeviceConfig(distribution_strategy="one_device"),
     }
-    task = tasks.ClassificationConfig(
+    task_config = tasks.ClassificationConfig(
         max_seq_length=8, task_name="tsv", train_file=str(tmp_path / "train.tsv")
     )
     model = bert_tf.configs.ModelConfig(str(folder))
-    config = bert_tf.configs.FineTuneConfig(str(out), task, model, **options)
+    config = bert_tf.configs.FineTuneConfig(str(out), task_config, model, **options)
     spec = tasks.TASKS["classification"]
     training.fine_tune(spec, config)
     record = read(out)

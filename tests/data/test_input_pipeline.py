@@ -142,7 +142,7 @@ def test_files_of_a_step(paths, monkeypatch):
     data = input_pipeline.TrainingInput(paths, SCHEMA, LENGTHS, 4, 3)
     for step, numbers in enumerate(_training(paths, 40, seed=3)):
         if step % 13 == 0:
-            assert data.files_of(step) == sorted({paths[number // 12] for number in numbers})
+            assert data.files_at_step(step) == sorted({paths[number // 12] for number in numbers})
 
 
 BUCKET_SCHEMA = {"input_mask": records.Feature("int64", "S"), "label_ids": SCHEMA["label_ids"]}
@@ -289,7 +289,7 @@ def test_streams_resume_where_the_whole_run_would_be(shards, block, monkeypatch)
             _numbers(_streams(shards).batches(first_step).take(20 - first_step))
             == (whole[first_step:])
         )
-    assert _streams(shards).files_of(9) == sorted({shards[n // 100] for n in whole[9]})
+    assert _streams(shards).files_at_step(9) == sorted({shards[n // 100] for n in whole[9]})
 
 
 def test_masks_of_streams_are_the_same_on_any_number_of_hosts(shards):

@@ -115,7 +115,7 @@ def folder(tmp_path, monkeypatch):
             write(text)
     # Tracing would take most of the time of functions that are called once.
     tf.config.run_functions_eagerly(True)
-    registries = [(registry, dict(registry)) for registry in (tasks.TASKS, files.TASK_FILES)]
+    registries = [(registry, dict(registry)) for registry in (tasks.TASKS, files.TASK_CONFIG_FILES)]
     yield tmp_path
     tf.config.run_functions_eagerly(False)
     for registry, before in registries:  # a page registers a task

@@ -113,17 +113,17 @@ def write_glue(folder):
                  "{i}" + "\tx" * 7 + "\ta {i}\tb\tneutral\t{nli}"),
     }  # fmt: skip
     names = {"MNLI": ("train", "dev_matched", "dev_mismatched")}
-    for task, (head, row) in heads.items():
-        (folder / task).mkdir(parents=True)
+    for dataset, (head, row) in heads.items():
+        (folder / dataset).mkdir(parents=True)
         rows = [
             row.format(i=i, label=i % 2, nli=("neutral", "entailment", "contradiction")[i % 3])
             for i in range(24)
         ]
-        for split in names.get(task, ("train", "dev", "test")):
+        for split in names.get(dataset, ("train", "dev", "test")):
             lines = [head, *rows] if head else rows
-            if task == "CoLA" and split == "test":
+            if dataset == "CoLA" and split == "test":
                 lines = ["index\tsentence", *(f"{i}\ta cab" for i in range(24))]
-            (folder / task / f"{split}.tsv").write_text("\n".join(lines) + "\n")
+            (folder / dataset / f"{split}.tsv").write_text("\n".join(lines) + "\n")
 
 
 def write_data(folder):

@@ -37,7 +37,7 @@ def make_token_classification(bert_config, dtype=None, **options):
     return tasks.token_classification.TokenClassificationTask(config, dtype)
 
 
-TASKS = {
+CASES = {
     "pretraining": (tasks.PretrainingTask, (), records.PRETRAINING),
     "classification": (tasks.ClassificationTask, (3,), records.CLASSIFICATION),
     "regression": (tasks.classification.RegressionTask, (1,), records.REGRESSION),
@@ -174,16 +174,16 @@ def trace(step, schema):
 
 
 @pytest.mark.parametrize(
-    ("task", "variant"),
+    ("case", "variant"),
     # The tasks differ from each other only after the logits.
     [
-        pytest.param(task, variant, marks=() if (task, variant) in QUICK else pytest.mark.slow)
-        for task in TASKS
-        for variant in (VARIANTS if task in ("pretraining", "classification") else ["plain"])
+        pytest.param(case, variant, marks=() if (case, variant) in QUICK else pytest.mark.slow)
+        for case in CASES
+        for variant in (VARIANTS if case in ("pretraining", "classification") else ["plain"])
     ],
 )
-def test_the_step_of_a_task_is_fit(task, variant):
-    make, arguments, schema = TASKS[task]
+def test_the_step_of_a_task_is_fit(case, variant):
+    make, arguments, schema = CASES[case]
     task = make(CONFIG, *arguments, dtype="mixed_bfloat16" if variant == "bfloat16" else None)
     kind = optimization.OPTIMIZERS["lamb" if variant == "lamb" else "bert_adam"]
     optimizer = kind(optimization.LinearWarmupDecay(1e-3, 10, 2))
@@ -197,11 +197,11 @@ def test_the_step_of_a_task_is_fit(task, variant):
 
 
 @pytest.mark.parametrize(
-    "task",
-    [pytest.param(x, marks=() if x in dict(QUICK) else pytest.mark.slow) for x in TASKS],
+    "case",
+    [pytest.param(x, marks=() if x in dict(QUICK) else pytest.mark.slow) for x in CASES],
 )
-def test_predictions_of_a_task_are_fit(task):
-    make, arguments, schema = TASKS[task]
+def test_predictions_of_a_task_are_fit(case):
+    make, arguments, schema = CASES[case]
     task = make(CONFIG, *arguments)
     graph_def = trace(lambda b: task.predictions(task.model(b, training=False), b), schema)
     count, problems = unfit(graph_def)
@@ -219,10 +219,10 @@ def zeros(schema):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("task", ["pretraining", "taught", "question_answering"])
-def test_xla_compiles_the_whole_step_and_the_predictions(task):
+@pytest.mark.parametrize("case", ["pretraining", "taught", "question_answering"])
+def test_xla_compiles_the_whole_step_and_the_predictions(case):
     """XLA is the compiler of TPUs; on a CPU too it must support every operation."""
-    make, arguments, schema = TASKS[task]
+    make, arguments, schema = CASES[case]
     task = make(CONFIG, *arguments)
     optimizer = optimization.AdamWeightDecay(1e-3)
     optimizer.build(training.checkpointing.weights(task.model))

@@ -54,12 +54,12 @@ def test_other_pipelines(folder):
 
 
 def test_exports_and_scripts(folder, run_script, tmp_path):
-    config = tasks.ClassificationConfig.of_pretrained(
+    config = tasks.ClassificationConfig.from_pretrained(
         CONFIG, "", True, labels=("x", "y"), max_seq_length=16
     )
     assert config.num_texts == 1
     with expect_refusal():
-        tasks.MultipleChoiceConfig.of_pretrained(CONFIG, "", True, max_seq_length=16)
+        tasks.MultipleChoiceConfig.from_pretrained(CONFIG, "", True, max_seq_length=16)
     data = write_files(tmp_path, train__tsv="text_a\ttext_b\tlabel\na b\tc\tx\nc\td\ty\n")
     output_dir = tmp_path / "out"
     with expect_refusal():

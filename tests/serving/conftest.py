@@ -32,8 +32,8 @@ def run_servable_test(task, make, rows_of, folder, max_length=LENGTH):
       folder: a `pathlib.Path` for exported models.
       max_length: the largest number of tokens of a sequence.
     """
-    options = configs.ServingConfig(sequence_buckets=BUCKETS)
-    predictor = serving.Predictor(serving.export(make(options), str(folder / "buckets")))
+    serving_config = configs.ServingConfig(sequence_buckets=BUCKETS)
+    predictor = serving.Predictor(serving.export(make(serving_config), str(folder / "buckets")))
     test = ServableTest(task, make, rows_of, lambda: predictor, folder, max_length)
     for check in CHECKS:
         getattr(test, check)()
@@ -204,8 +204,8 @@ def exported(vocab_file, tmp_path_factory):
 
     @functools.cache
     def export(task):
-        options = configs.ServingConfig(sequence_buckets=BUCKETS)
-        servable = serving_models.make_servable(task, vocab_file, options)
+        serving_config = configs.ServingConfig(sequence_buckets=BUCKETS)
+        servable = serving_models.make_servable(task, vocab_file, serving_config)
         return serving.Predictor(serving.export(servable, str(tmp_path_factory.mktemp(task))))
 
     return export

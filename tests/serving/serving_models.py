@@ -80,20 +80,20 @@ def model_of(task):
     return randomized(heads[task](TINY))
 
 
-def make_servable(task, vocab_file, options):
+def make_servable(task, vocab_file, serving_config):
     """Return a `Servable` of a task, always with the same weights."""
     model = model_of(task)
     tokenizer = bert_tf.FullTokenizer(vocab_file, keep_special_tokens=task == "fill_mask")
     if task == "encoder":
-        return encoder_servable(model, tokenizer, LENGTH, options)
+        return encoder_servable(model, tokenizer, LENGTH, serving_config)
     if task == "sentence_embedding":
         encoder = bert_tf.SentenceEncoder(model, tokenizer, max_seq_length=LENGTH)
-        return sentence_embedding_servable(encoder, options)
+        return sentence_embedding_servable(encoder, serving_config)
     if task == "fill_mask":
-        return fill_mask_servable(model, tokenizer, LENGTH, options, 3)
+        return fill_mask_servable(model, tokenizer, LENGTH, serving_config, 3)
     config = task_config(task, vocab_file)
     spec, _ = served_tasks()[task]
-    return spec.make_servable(model, config, options)
+    return spec.make_servable(model, config, serving_config)
 
 
 def rows_of(task, texts=TEXTS):

@@ -18,7 +18,7 @@ from tests.serving.serving_models import LENGTH, TINY, make_servable, model_of, 
 
 
 @pytest.mark.parametrize(
-    ("options", "expected"),
+    ("serving_config", "expected"),
     [
         (configs.ServingConfig(), True),
         (configs.ServingConfig(skip_padding=False), False),
@@ -30,8 +30,8 @@ from tests.serving.serving_models import LENGTH, TINY, make_servable, model_of, 
         (configs.ServingConfig(weights="int8"), True),
     ],
 )
-def test_when_padding_is_left_out(options, expected, vocab_file):
-    servable = make_servable("encoder", vocab_file, options)
+def test_when_padding_is_left_out(serving_config, expected, vocab_file):
+    servable = make_servable("encoder", vocab_file, serving_config)
     inputs, mask = padded_ids(servable)
     vectors = servable.serve_ids(inputs)["sequence_output"].numpy()
     assert (vectors[mask == 1] != 0).any(-1).all()
@@ -44,8 +44,8 @@ def test_size_in_half_precision(vocab_file, tmp_path):
     model, sizes = bert_tf.BertModel(config), {}
     tokenizer = bert_tf.FullTokenizer(vocab_file)
     for dtype in ("float32", "bfloat16"):
-        options = configs.ServingConfig(dtype=dtype, warm_up=False)
-        servable = encoder_servable(model, tokenizer, LENGTH, options)
+        serving_config = configs.ServingConfig(dtype=dtype, warm_up=False)
+        servable = encoder_servable(model, tokenizer, LENGTH, serving_config)
         folder = pathlib.Path(serving.export(servable, str(tmp_path / dtype)))
         sizes[dtype] = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
         metadata = json.loads((folder / "assets.extra" / "model.json").read_text())
@@ -55,11 +55,11 @@ def test_size_in_half_precision(vocab_file, tmp_path):
 
 
 def test_large_models_keep_variables(monkeypatch):
-    options = configs.ServingConfig(dtype="bfloat16")
+    serving_config = configs.ServingConfig(dtype="bfloat16")
     inputs = {name: tf.ones((1, 3), tf.int32) for name in INPUTS}
-    _, call, *_ = prepare_model(model_of("encoder"), options, LENGTH)
+    _, call, *_ = prepare_model(model_of("encoder"), serving_config, LENGTH)
     monkeypatch.setattr(prepared_model, "_MAX_CONSTANT_BYTES", 1000)
-    model, other_call, *_ = prepare_model(model_of("encoder"), options, LENGTH)
+    model, other_call, *_ = prepare_model(model_of("encoder"), serving_config, LENGTH)
     assert other_call.func is model and model.weight_type == "bfloat16"
     assert call.func is not model
     pooled = [tf.cast(x(inputs)["pooled_output"], tf.float32) for x in (call, other_call)]

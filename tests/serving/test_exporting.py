@@ -60,8 +60,8 @@ def test_requests_with_outputs_of_variable_width_are_not_split(tmp_path):
 @pytest.mark.slow
 def test_files_of_ids_models(vocab_file, tmp_path, caplog):
     """model.json, versions, batching parameters; the graph requires TensorFlow alone."""
-    options = configs.ServingConfig("ids", (), "int8", warm_up=False)
-    servable = make_servable("token_classification", vocab_file, options)
+    serving_config = configs.ServingConfig("ids", (), "int8", warm_up=False)
+    servable = make_servable("token_classification", vocab_file, serving_config)
     folder = serving.export(servable, str(tmp_path))
     metadata = json.loads(pathlib.Path(folder, "assets.extra", "model.json").read_text())
     assert metadata == {"task": "token_classification", "inputs": [], "max_seq_length": LENGTH,
@@ -75,7 +75,7 @@ def test_files_of_ids_models(vocab_file, tmp_path, caplog):
     # Batching parameters that exist stay.
     before = (tmp_path / "batching_parameters.txt").read_text()
     with caplog.at_level("INFO", "bert_tf"):
-        servable = make_servable("sentence_embedding", vocab_file, options)
+        servable = make_servable("sentence_embedding", vocab_file, serving_config)
         folder = serving.export(servable, str(tmp_path))
     assert f"kept {tmp_path}/batching_parameters.txt" in caplog.text
     assert (tmp_path / "batching_parameters.txt").read_text() == before
@@ -97,8 +97,8 @@ def test_model_card(vocab_file, tmp_path, caplog):
     (run / "run.json").write_text(json.dumps(record))
     (run / "eval_results.txt").write_text("eval_accuracy = 0.9\n")
     (run / "eval_results_mismatched.txt").write_text("eval_accuracy = 0.8\n")
-    options = configs.ServingConfig(warm_up=False)
-    servable = make_servable("classification", vocab_file, options)
+    serving_config = configs.ServingConfig(warm_up=False)
+    servable = make_servable("classification", vocab_file, serving_config)
     serving.export(servable, str(export_dir), run_dir=str(run))
     card = (export_dir / "README.md").read_text()
     sample = '{"instances": [{"text": "He slept.", "numbers": [0.0, 0.0]}]}'
@@ -123,8 +123,8 @@ def test_model_card(vocab_file, tmp_path, caplog):
 
 
 def test_exports_at_the_same_time_and_after_a_killed_one(vocab_file, tmp_path):
-    options = configs.ServingConfig("ids", warm_up=False)
-    servable = make_servable("sentence_embedding", vocab_file, options)
+    serving_config = configs.ServingConfig("ids", warm_up=False)
+    servable = make_servable("sentence_embedding", vocab_file, serving_config)
     (tmp_path / "4.tmp-12345" / "variables").mkdir(parents=True)
     (tmp_path / "batching_parameters.txt.tmp-12345").write_text("")
     with locks.locked(str(tmp_path), "export_dir", "exports"), pytest.raises(
@@ -146,10 +146,10 @@ def test_tags_of_a_hugging_face_model(root, monkeypatch):
         (("ES-MX", "EN-GB"), "none"),
         (("NOUN", "VERB"), "none"),
     ]:
-        config = config_class.of_pretrained(TINY, "", True, tags, max_seq_length=LENGTH)
+        config = config_class.from_pretrained(TINY, "", True, tags, max_seq_length=LENGTH)
         assert config.tags.scheme == scheme, tags
     with pytest.raises(bert_tf.UserError, match=r"`labels`: .*BILOU.*U-PER"):
-        config_class.of_pretrained(TINY, "", True, ("O", "B-PER", "I-PER", "L-PER", "U-PER"))
+        config_class.from_pretrained(TINY, "", True, ("O", "B-PER", "I-PER", "L-PER", "U-PER"))
     with (
         scripts_alone.imported("export_model") as run,
         pytest.raises(flags.IllegalFlagValueError, match="max_seq_length"),

@@ -124,8 +124,8 @@ def test_the_program_classifies(benchmarks, encoder, program, folder):
         expected.append(model(inputs)["logits"][0])
     task_config = classifier_config(str(folder / "vocab.txt"), num_texts=2)
     for inputs, batch in (("text", PAIRS), ("ids", rows)):
-        options = configs.ServingConfig(inputs=inputs, warm_up=False)
-        servable = classification_servable(model, task_config, options)
+        serving_config = configs.ServingConfig(inputs=inputs, warm_up=False)
+        servable = classification_servable(model, task_config, serving_config)
         saved = serving.export(servable, str(folder / f"classifier_{inputs}"))
         outputs = native.ask(program, saved, batch, inputs == "text", batch_size=4)
         np.testing.assert_allclose(outputs[0], expected, atol=1e-5)

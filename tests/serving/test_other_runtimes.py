@@ -35,9 +35,9 @@ def saved(vocab_file, tmp_path_factory):
     """A SavedModel of a classifier with the exact GELU; inputs of two shapes and their outputs."""
     config = bert_tf.BertConfig.from_dict({**TINY.to_dict(), "hidden_act": "gelu_erf"})
     task_config = classifier_config(vocab_file, bert_config=config)
-    options = configs.ServingConfig(inputs="ids", warm_up=False)
+    serving_config = configs.ServingConfig(inputs="ids", warm_up=False)
     model = randomized(bert_tf.BertClassifier(config, 3))
-    servable = classification_servable(model, task_config, options)
+    servable = classification_servable(model, task_config, serving_config)
     path = serving.export(servable, str(tmp_path_factory.mktemp("runtimes")))
     serve = tf.saved_model.load(path).signatures["serving_default"]
     rng = np.random.default_rng(0)

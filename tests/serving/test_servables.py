@@ -111,8 +111,8 @@ def quantized(vocab_file, tmp_path_factory):
     inputs = {"input_ids": ids, "input_mask": tf.sign(ids), "segment_ids": tf.zeros_like(ids)}
 
     def export(weights):
-        options = configs.ServingConfig(inputs="ids", weights=weights, warm_up=False)
-        servable = encoder_servable(model, tokenizer, LENGTH, options)
+        serving_config = configs.ServingConfig(inputs="ids", weights=weights, warm_up=False)
+        servable = encoder_servable(model, tokenizer, LENGTH, serving_config)
         folder = serving.export(servable, str(tmp_path_factory.mktemp(weights)))
         size = os.path.getsize(f"{folder}/variables/variables.data-00000-of-00001")
         serve = tf.saved_model.load(folder).signatures["serving_default"]
@@ -151,7 +151,7 @@ def test_weights_of_8_bits_are_the_nearest():
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("serving_config", "message"),
     [
         (
             configs.ServingConfig(sequence_buckets=(13,)),
@@ -162,9 +162,9 @@ def test_weights_of_8_bits_are_the_nearest():
         (configs.ServingConfig(dtype="int8"), "`dtype=int8`: .* float32, bfloat16, float16"),
     ],
 )
-def test_invalid_options(options, message, vocab_file):
+def test_invalid_options(serving_config, message, vocab_file):
     with pytest.raises(bert_tf.UserError, match=message):
-        make_servable("sentence_embedding", vocab_file, options)
+        make_servable("sentence_embedding", vocab_file, serving_config)
 
 
 @pytest.mark.parametrize("weight_type", ["int8", "bfloat16"])

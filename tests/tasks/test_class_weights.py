@@ -65,13 +65,13 @@ def test_they_are_in_the_training_loss_only(task_type):
 
 
 def test_options_that_have_no_effect(caplog):
-    options = ClassificationConfig(class_weights=("balanced",))
-    options.check(FineTuneConfig("out", options, do_eval=True), is_resumed=True)
+    task_config = ClassificationConfig(class_weights=("balanced",))
+    task_config.check(FineTuneConfig("out", task_config, do_eval=True), is_resumed=True)
     assert "`class_weights` has no effect without `do_train`" in caplog.text
-    config = FineTuneConfig("out", options, do_train=True, teacher_dir="teacher")
+    config = FineTuneConfig("out", task_config, do_train=True, teacher_dir="teacher")
     with pytest.raises(bert_tf.UserError, match=r"`class_weights`.*`teacher_weight`"):
-        options.check(config, is_resumed=False)
-    options.check(dataclasses.replace(config, teacher_weight=0.5), is_resumed=False)
+        task_config.check(config, is_resumed=False)
+    task_config.check(dataclasses.replace(config, teacher_weight=0.5), is_resumed=False)
 
 
 @pytest.fixture

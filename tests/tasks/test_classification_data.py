@@ -8,7 +8,7 @@ from bert_tf.tasks.classification import (
     Example,
     FileSource,
     Layout,
-    custom_task,
+    custom_dataset,
     find_task,
     read_examples,
 )
@@ -27,23 +27,23 @@ def test_labels_are_sorted():
 def test_labels_of_the_training_set(tmp_path, caplog):
     text = "text\tlabel\ngood\thot; salty\nbad\t\nsoup\tsalty\n"
     folder = write_files(tmp_path, train__tsv=text)
-    task = custom_task("multi_label", None, Layout(separator=";"))
+    dataset = custom_dataset("multi_label", None, Layout(separator=";"))
     caplog.set_level("INFO", "bert_tf")
-    assert read_data(FileSource(task, folder), ["train"]).labels == ("hot", "salty")
+    assert read_data(FileSource(dataset, folder), ["train"]).labels == ("hot", "salty")
     assert "labels found in train.tsv: hot, salty" in caplog.text
 
 
 def test_unknown_labels(tmp_path, caplog):
     folder = write_files(tmp_path, train__tsv="a\tx\nb\ty\n", dev__tsv="a\tx\nb\tz\nc\tz\n")
-    source = FileSource(custom_task(), folder)
+    source = FileSource(custom_dataset(), folder)
     with pytest.raises(bert_tf.UserError, match=r"dev\.tsv, line 2: .*'z' .* x, y"):
         read_data(source, ["train", "dev"])
     data = read_data(source, ["dev"], skip_bad_rows=True)  # the labels of train.tsv
     assert [x.text_a for x in data.examples["dev"]] == ["a"]
     assert "bad rows left out: 2, the first: " in caplog.text
-    source = FileSource(custom_task(labels=("z", "y", "x")), folder)
+    source = FileSource(custom_dataset(labels=("z", "y", "x")), folder)
     assert read_data(source, ["train", "dev"]).labels == ("z", "y", "x")
-    source = FileSource(custom_task(labels=("w",)), folder)
+    source = FileSource(custom_dataset(labels=("w",)), folder)
     with pytest.raises(bert_tf.UserError, match=r"train\.tsv, line 1: .*'x'"):
         read_data(source, ["train"], skip_bad_rows=True)
 
@@ -51,19 +51,19 @@ def test_unknown_labels(tmp_path, caplog):
 def test_the_labels_of_a_trained_model_take_precedence(tmp_path):
     folder = write_files(tmp_path, dev__tsv="a\tx\n")
     stored = ClassificationConfig(TINY, "", labels=("w", "x"))
-    source = FileSource(custom_task(), folder)
+    source = FileSource(custom_dataset(), folder)
     assert read_data(source, ["dev"], stored).labels == ("w", "x")
-    source = FileSource(custom_task("regression"), folder)
+    source = FileSource(custom_dataset("regression"), folder)
     with pytest.raises(bert_tf.UserError, match=r"`output_dir`.* classification.* regression"):
         read_data(source, ["dev"], stored)
 
 
 def test_files_outside_data_dir_and_csv_by_default(tmp_path):
     folder = write_files(tmp_path, train__csv="a,x\nb,y\n", other__tsv="b\ty\n")
-    source = FileSource(custom_task(), folder, {"dev": str(tmp_path / "other.tsv")})
+    source = FileSource(custom_dataset(), folder, {"dev": str(tmp_path / "other.tsv")})
     assert read_data(source, ["train"]).examples["train"][0].text_a == "a"
     assert source.read("dev")[0].text_a == "b"
-    source = FileSource(custom_task(), folder, {"dev": str(tmp_path / "none.tsv")})
+    source = FileSource(custom_dataset(), folder, {"dev": str(tmp_path / "none.tsv")})
     with pytest.raises(bert_tf.UserError, match=r"`dev_file`.*none\.tsv"):
         source.splits("dev")
     # Two columns are two texts if the training file has three, whatever its name and place.
@@ -71,13 +71,13 @@ def test_files_outside_data_dir_and_csv_by_default(tmp_path):
     for paths in ({"train": str(tmp_path / "three.csv")}, {}):
         if not paths:
             write_files(tmp_path, train__csv="a,b,x\n")
-        (example,) = FileSource(custom_task(), folder, paths).read("test")
+        (example,) = FileSource(custom_dataset(), folder, paths).read("test")
         assert (example.text_a, example.text_b) == ("c", "d")
 
 
 def test_missing_files(tmp_path):
     with pytest.raises(bert_tf.UserError, match="`data_dir` or `test_file`"):
-        FileSource(custom_task()).splits("test")
+        FileSource(custom_dataset()).splits("test")
     with pytest.raises(bert_tf.UserError, match=r"`data_dir`.*train\.tsv"):
         read_examples(find_task("cola"), str(tmp_path), "train")
     with pytest.raises(bert_tf.UserError, match=r"`data_dir`.*train\.tsv or train\.csv"):

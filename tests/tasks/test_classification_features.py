@@ -40,18 +40,18 @@ def test_features_are_the_release_s(golden, name):
 
 
 @pytest.mark.parametrize(
-    ("task", "folder", "file"),
+    ("task_name", "folder", "file"),
     [("mrpc", "MRPC", "mrpc"), ("mrpc", "MRPC", "mrpc_short"), ("cola", "CoLA", "cola")],
 )
-def test_features_of_glue_are_the_release_s(shared, published_vocab, task, folder, file):
+def test_features_of_glue_are_the_release_s(shared, published_vocab, task_name, folder, file):
     lines = (shared / "golden" / "classifier" / f"{file}.jsonl").read_text().splitlines()
     expected = [json.loads(line) for line in lines]
     tokenizer = bert_tf.FullTokenizer(published_vocab)
-    task = find_task(task)
-    examples = read_examples(task, str(shared / "data" / folder), "dev")
+    dataset = find_task(task_name)
+    examples = read_examples(dataset, str(shared / "data" / folder), "dev")
     examples = examples[: len(expected)]
     max_seq_length = expected[0]["max_seq_length"]
-    features = classification.convert_examples(examples, task.labels, tokenizer, max_seq_length)
+    features = classification.convert_examples(examples, dataset.labels, tokenizer, max_seq_length)
     for example, row, values in zip(examples, expected, features, strict=True):
         assert row["max_seq_length"] == max_seq_length
         assert (example.text_a, example.text_b) == (row["text_a"], row["text_b"])

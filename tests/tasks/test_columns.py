@@ -6,7 +6,7 @@ import bert_tf
 from bert_tf.tasks.classification import (
     FileSource,
     Layout,
-    custom_task,
+    custom_dataset,
     find_task,
     read_examples,
 )
@@ -20,7 +20,7 @@ def read(tmp_path):
     def read(data, split="train", name="data.tsv", **layout):
         path = tmp_path / name
         path.write_bytes(data.encode())
-        examples = read_examples(custom_task(layout=Layout(**layout)), None, split, str(path))
+        examples = read_examples(custom_dataset(layout=Layout(**layout)), None, split, str(path))
         return [(x.text_a, x.text_b, x.label, x.id) for x in examples]
 
     return read
@@ -153,7 +153,7 @@ def test_a_header_is_recognised_by_its_label(read, rows, is_header, caplog):
 def test_a_development_file_has_the_header_of_the_training_file(tmp_path):
     rows = "\n".join(["phrase,feeling", *ROWS])
     folder = write_files(tmp_path, train__csv=rows, dev__csv="phrase,feeling\na,x\n")
-    data = read_data(FileSource(custom_task(), folder), ["train", "dev"])
+    data = read_data(FileSource(custom_dataset(), folder), ["train", "dev"])
     assert data.labels == ("x", "y") and [x.text_a for x in data.examples["dev"]] == ["a"]
 
 

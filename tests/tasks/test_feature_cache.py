@@ -19,7 +19,7 @@ def update(tmp_path, tiny_config):
         config = ClassificationConfig(
             tiny_config, "", max_seq_length=max_seq_length, labels=labels, **options
         )
-        data = ClassificationData(classification.custom_task(), {"train": examples}, config)
+        data = ClassificationData(classification.custom_dataset(), {"train": examples}, config)
         cache = data.features("train", str(tmp_path / "train.tf_record"), tokenizer)
         reason = cache.stale_reason
         if reason:

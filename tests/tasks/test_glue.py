@@ -7,7 +7,7 @@ import pytest
 import bert_tf
 from bert_tf.tasks import classification
 from bert_tf.tasks.classification import FileSource, Layout, find_task, read_examples
-from bert_tf.tasks.classification.glue import TEXT_TASKS
+from bert_tf.tasks.classification.glue import DATASETS
 from bert_tf.training.task import result_name
 from tests.common import read_data, write_files, write_mnli
 
@@ -71,13 +71,13 @@ ROWS = {
 def test_columns(tmp_path, name):
     labelled, test, expected, expected_test = ROWS[name]
     folder = write_files(tmp_path, train__tsv=labelled, dev__tsv=labelled, test__tsv=test)
-    task = find_task(name)
+    dataset = find_task(name)
     for split in ("train", "dev"):
-        (example,) = read_examples(task, folder, split)
+        (example,) = read_examples(dataset, folder, split)
         assert (example.text_a, example.text_b, example.label) == expected
-        if task.labels:
-            assert example.label in task.labels
-    (example,) = read_examples(task, folder, "test")
+        if dataset.labels:
+            assert example.label in dataset.labels
+    (example,) = read_examples(dataset, folder, "test")
     assert (example.text_a, example.text_b, example.id) == expected_test
     assert example.label is None
 
@@ -139,7 +139,7 @@ def test_xnli(tmp_path):
     }
     assert examples["train"] == [("A", "B", "contradiction"), ("C", "D", "neutral")]
     assert examples["dev"] == [("E", "F", "entailment")]
-    assert source.task.labels == ("contradiction", "entailment", "neutral")
+    assert source.dataset.labels == ("contradiction", "entailment", "neutral")
     with pytest.raises(bert_tf.UserError, match=r"xnli\.dev\.tsv.* xx$"):
         FileSource(find_task("XNLI", "xx"), folder).read("dev")
 
@@ -162,7 +162,7 @@ def test_empty_texts_are_kept(tmp_path, caplog):
 )  # fmt: skip
 def test_spellings_of_names(typed, expected):
     assert find_task(typed) == find_task(expected)
-    assert find_task(expected).labels == TEXT_TASKS[expected].labels
+    assert find_task(expected).labels == DATASETS[expected].labels
 
 
 def test_unknown_name():
@@ -171,7 +171,7 @@ def test_unknown_name():
 
 
 def test_all_of_glue_can_be_submitted():
-    assert {name for task in TEXT_TASKS.values() for name in task.submission.values()} == {
+    assert {name for dataset in DATASETS.values() for name in dataset.submission.values()} == {
         "CoLA", "SST-2", "MRPC", "STS-B", "QQP", "MNLI-m", "MNLI-mm", "QNLI", "RTE", "WNLI", "AX"
     }  # fmt: skip
 
@@ -188,4 +188,4 @@ def test_all_of_glue_can_be_submitted():
 )
 def test_options_of_custom_tasks_that_cannot_be_combined(arguments, message):
     with pytest.raises(bert_tf.UserError, match=message):
-        classification.custom_task(*arguments)
+        classification.custom_dataset(*arguments)

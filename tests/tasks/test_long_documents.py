@@ -52,7 +52,7 @@ def batch_of(texts, tokenizer, tmp_path, windows=None):
         path, examples, ["x"], tokenizer, LENGTH, task_class, windows=windows
     )
     lengths = {"S": LENGTH, "W": results.get("num_windows")}
-    schema = classification.schema_of(task_class, windows=windows)
+    schema = classification.record_schema(task_class, windows=windows)
     data = input_pipeline.EvaluationInput([path], schema, lengths, len(texts), length_multiple=1)
     return next(iter(data.batches()))
 

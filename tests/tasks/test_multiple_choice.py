@@ -130,8 +130,8 @@ def test_mirrored_devices_make_the_same_steps(tmp_path):
         trainer = training.Trainer(make_task, strategy, str(tmp_path / name))
         data = input_pipeline.TrainingInput([path], records.CHOICE, lengths, 8, 0, None, 8)
         optimizer = optimization.AdamWeightDecay(1e-3)
-        options = configs.TrainConfig(gradient_accumulation_steps=2)
-        trainer.fit(data, optimizer, 3, options)
+        config = configs.TrainConfig(gradient_accumulation_steps=2)
+        trainer.fit(data, optimizer, 3, config)
         evaluation = input_pipeline.EvaluationInput(
             [path], records.CHOICE, lengths, 6, length_multiple=8
         )
@@ -168,13 +168,13 @@ def test_equals_transformers(transformers, tmp_path, bias):
 def test_any_columns_in_any_number(tmp_path):
     path = tmp_path / "own.tsv"
     path.write_bytes('q\tp\tyes\tno\tkey\tname\r\n"a\tb\tc\td\t1\tx\r\n\r\n'.encode("utf-8-sig"))
-    options = MultipleChoiceConfig(
+    config = MultipleChoiceConfig(
         context_columns=("q", "p"),
         ending_columns=("yes", "no"),
         label_column="key",
         id_column="name",
     )
-    (example,), endings = read_examples(str(path), options)
+    (example,), endings = read_examples(str(path), config)
     assert endings == ("yes", "no")
     assert (example.context, example.endings) == ('"a b', ("c", "d"))
     assert (example.label, example.id, example.where) == (1, "x", f"{path}, line 2")
@@ -207,8 +207,8 @@ def test_errors_name_the_line_and_the_column(tmp_path, text, message):
 
 def test_bad_rows_are_left_out_and_counted(tmp_path, caplog):
     write_files(tmp_path, some__csv=ROWS + "a,b,c,d,9\na,b,c,d,2\na,b,,d,0\n")
-    options = MultipleChoiceConfig(skip_bad_rows=True)
-    (example,), endings = read_examples(str(tmp_path / "some.csv"), options)
+    config = MultipleChoiceConfig(skip_bad_rows=True)
+    (example,), endings = read_examples(str(tmp_path / "some.csv"), config)
     assert endings == ("ending0", "ending1", "ending10")
     assert (example.endings, example.label, example.id) == (("c", "b", "d"), 2, "1")
     assert "bad rows left out: 2, the first: " in caplog.text

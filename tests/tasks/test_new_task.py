@@ -25,7 +25,7 @@ def restore(registry, before):
 @pytest.fixture
 def topics(root, tmp_path, monkeypatch, request):
     """The module of the page, registered for this test only."""
-    for registry in (tasks.TASKS, files.TASK_FILES):
+    for registry in (tasks.TASKS, files.TASK_CONFIG_FILES):
         before = dict(registry)
         request.addfinalizer(functools.partial(restore, registry, before))
     (block,) = (x for x in pages.blocks(root) if "class TopicsTask" in x.text)
@@ -131,8 +131,8 @@ def test_answers_do_not_import_tensorflow():
     code = """
 import sys
 from bert_tf import serving, tasks
-from bert_tf.serving.answers import answers_of
-[answers_of(name) for name in tasks.served_tasks()]
+from bert_tf.serving.answers import answers_class
+[answers_class(name) for name in tasks.served_tasks()]
 serving.Client
 assert "tensorflow" not in sys.modules
 """

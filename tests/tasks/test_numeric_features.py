@@ -13,7 +13,7 @@ from bert_tf.tasks.classification import (
     FileSource,
     Layout,
     NumericFeature,
-    custom_task,
+    custom_dataset,
     read_examples,
 )
 from bert_tf.tasks.classification.examples import measure_numbers, normalize
@@ -47,25 +47,25 @@ def test_normalization(caplog):
 
 def test_rows_that_are_left_out_are_not_measured(tmp_path):
     folder = write_files(tmp_path, train__csv="text,label,x\na,x,1\na,y,3\na,z,100000\n")
-    task = custom_task(labels=("x", "y"), layout=Layout(numbers=("x",)))
-    data = read_data(FileSource(task, folder), ["train"], skip_bad_rows=True)
+    dataset = custom_dataset(labels=("x", "y"), layout=Layout(numbers=("x",)))
+    data = read_data(FileSource(dataset, folder), ["train"], skip_bad_rows=True)
     assert data.numeric_features == (NumericFeature("x", 2.0, 1.0),)
 
 
 @pytest.mark.parametrize("cell", ["", "much", "nan", "inf", "1_0"])
 def test_cells_that_are_not_numbers(tmp_path, cell):
     folder = write_files(tmp_path, dev__csv=f"text,label,x\na,b,1\na,b,{cell}\n")
-    task = custom_task(layout=Layout(numbers=("x",)))
+    dataset = custom_dataset(layout=Layout(numbers=("x",)))
     with pytest.raises(bert_tf.UserError, match=rf"dev\.csv, line 3: x '{cell}' is not a number"):
-        read_examples(task, folder, "dev")
+        read_examples(dataset, folder, "dev")
     bad = BadRows(skip=True)
-    assert len(read_examples(task, folder, "dev", bad=bad)) == bad.count == 1
+    assert len(read_examples(dataset, folder, "dev", bad=bad)) == bad.count == 1
 
 
 def test_as_words(tmp_path):
     folder = write_files(tmp_path, test__csv="text,x,y\na b,101,2\n")
-    task = custom_task(layout=Layout(numbers=("x", "y"), numeric_as="text"))
-    (example,) = read_examples(task, folder, "test")
+    dataset = custom_dataset(layout=Layout(numbers=("x", "y"), numeric_as="text"))
+    (example,) = read_examples(dataset, folder, "test")
     assert example.text_a == "x: 101, y: 2. a b"
     assert example.numbers == (101.0, 2.0)
 

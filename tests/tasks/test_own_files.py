@@ -11,7 +11,7 @@ import pytest
 import bert_tf
 from bert_tf.data import tables
 from bert_tf.io import compressed
-from bert_tf.tasks.classification import Example, FileSource, Layout, custom_task, read_examples
+from bert_tf.tasks.classification import Example, FileSource, Layout, custom_dataset, read_examples
 from bert_tf.tasks.classification.config import DevSplit
 from bert_tf.tasks.classification.examples import hold_out
 from tests.common import read_data, write_files
@@ -21,8 +21,8 @@ OBJECTS = [{"nr": i, "text": text, "label": label} for i, (text, label) in enume
 
 
 def read(path, split="train", task_type=None, **layout):
-    task = custom_task(task_type, None, Layout(**layout))
-    examples = read_examples(task, None, split, str(path))
+    dataset = custom_dataset(task_type, None, Layout(**layout))
+    examples = read_examples(dataset, None, split, str(path))
     return [(x.text_a, x.label) if x.text_b is None else (x.text_a, x.text_b, x.label)
             for x in examples]  # fmt: skip
 
@@ -253,17 +253,17 @@ def test_errors(tmp_path, name, data, layout, message):
 
 def test_files_of_a_folder(tmp_path):
     folder = write_files(tmp_path, train__jsonl='{"text": "a", "label": "x"}\n')
-    assert read_data(FileSource(custom_task(labels=("x", "y")), folder), ["train"]).examples
+    assert read_data(FileSource(custom_dataset(labels=("x", "y")), folder), ["train"]).examples
 
 
 def test_a_single_label(tmp_path, caplog):
     folder = write_files(tmp_path, train__tsv="a\tx\nb\tx\n")
     with pytest.raises(bert_tf.UserError, match=r"train\.tsv: the only label is 'x'.*multi_label"):
-        read_data(FileSource(custom_task(), folder), ["train"])
-    data = read_data(FileSource(custom_task("multi_label"), folder), ["train"])
+        read_data(FileSource(custom_dataset(), folder), ["train"])
+    data = read_data(FileSource(custom_dataset("multi_label"), folder), ["train"])
     assert data.labels == ("x",) and "all 2 training examples have the label" in caplog.text
     caplog.clear()
-    read_data(FileSource(custom_task(labels=("x", "y")), folder), ["train"])
+    read_data(FileSource(custom_dataset(labels=("x", "y")), folder), ["train"])
     assert "the label 'x': there is nothing to learn" in caplog.text
 
 

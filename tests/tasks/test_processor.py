@@ -155,7 +155,7 @@ def test_a_fork_s_run(run_script, module, mrpc, tmp_path):
 
 def test_a_class_of_the_user(module):
     source = ProcessorSource(f"{module}:OfNoBaseClass")
-    assert source.task.labels == ("1", "0")
+    assert source.dataset.labels == ("1", "0")
     first, second = source.read("train")
     assert (first.text_a, first.text_b, first.label, first.id) == ("a b", None, "0", "0")
     assert (second.text_a, second.label, second.id) == ("b é", "1", "1")

@@ -41,8 +41,8 @@ def test_submissions_are_collected_in_one_zip(tmp_path, caplog):
     (folder / "notes").mkdir(parents=True)
     (folder / "notes.tsv").write_text("mine")
 
-    def write(task, split, ids, predicted):
-        write_submission(str(folder), find_task(task), split, ids, predicted)
+    def write(task_name, split, ids, predicted):
+        write_submission(str(folder), find_task(task_name), split, ids, predicted)
 
     write("mnli", "test", ["1", "0"], ["neutral", "entailment"])
     assert (folder / "MNLI-m.tsv").read_text() == "index\tprediction\n0\tentailment\n1\tneutral\n"

@@ -4,7 +4,7 @@ import pytest
 
 import bert_tf
 from bert_tf.data.rows import BadRows
-from bert_tf.tasks.classification import Layout, custom_task, find_task, read_examples
+from bert_tf.tasks.classification import Layout, custom_dataset, find_task, read_examples
 
 
 @pytest.fixture
@@ -14,8 +14,8 @@ def read(tmp_path):
     def read(data, name="data.tsv", bad=None, task_type=None, labels=None, **layout):
         path = tmp_path / name
         path.write_bytes(data if isinstance(data, bytes) else data.encode())
-        task = custom_task(task_type, labels, Layout(**layout))
-        examples = read_examples(task, None, "train", str(path), bad)
+        dataset = custom_dataset(task_type, labels, Layout(**layout))
+        examples = read_examples(dataset, None, "train", str(path), bad)
         assert all(x.text_b is None for x in examples)
         return [(x.text_a, x.label, x.id) for x in examples]
 
@@ -91,7 +91,7 @@ def test_several_labels_in_columns(read):
     assert [x[1] for x in read(text, **options)] == [("salty",), ("salty", "hot"), ()]
     # In the order in which they are given, whether or not one is ever 1.
     layout = Layout(label=("salty", "hot"))
-    assert custom_task("multi_label", None, layout).labels == ("salty", "hot")
+    assert custom_dataset("multi_label", None, layout).labels == ("salty", "hot")
     rows = read(text, labels=("s", "h"), **options)
     assert [x[1] for x in rows] == [("s",), ("s", "h"), ()]
     with pytest.raises(bert_tf.UserError, match=r"line 2: .*label hot.*'2'"):
@@ -99,7 +99,7 @@ def test_several_labels_in_columns(read):
 
 
 @pytest.mark.parametrize(
-    ("task", "split", "data", "message"),
+    ("task_name", "split", "data", "message"),
     [
         ("mrpc", "dev", b"h\n1\t2\t3\ta\n", r"dev\.tsv, line 2: text_b .*column 5.* has 4"),
         ("cola", "train", b"gj04\t1\t\n", r"train\.tsv, line 1: text_a .*column 4.* has 3"),
@@ -107,7 +107,7 @@ def test_several_labels_in_columns(read):
         ("cola", "dev", b"gj04\t1\t\t\xff\n", r"dev\.tsv, line 1: .*UTF-8"),
     ],
 )
-def test_bad_rows_of_glue(tmp_path, task, split, data, message):
+def test_bad_rows_of_glue(tmp_path, task_name, split, data, message):
     (tmp_path / f"{split}.tsv").write_bytes(data)
     with pytest.raises(bert_tf.UserError, match=message):
-        read_examples(find_task(task), str(tmp_path), split)
+        read_examples(find_task(task_name), str(tmp_path), split)

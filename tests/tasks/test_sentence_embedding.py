@@ -163,8 +163,8 @@ def test_errors_name_the_line_and_the_column(tmp_path, text, message):
 def test_values_of_json_are_text(tmp_path):
     path = tmp_path / "x.jsonl"
     path.write_text('{"q": "a", "p": 12, "score": 0.5}\n{"q": "a", "p": null, "score": 1}\n')
-    options = SentenceEmbeddingConfig(text_columns=("q", "p"), skip_bad_rows=True)
-    (example,) = read_examples(str(path), options)
+    config = SentenceEmbeddingConfig(text_columns=("q", "p"), skip_bad_rows=True)
+    (example,) = read_examples(str(path), config)
     assert example == (("a", "12"), 0.5, "0")
 
 

@@ -161,19 +161,19 @@ def test_settle(case, run):
     """A new config is saved, and so are options that changed; evaluation saves nothing."""
     spec, config, (fixed, other), (name, value) = case
     path = os.path.join(run, spec.config_class.FILE)
-    config.settle(run, write=False)
+    config.check_and_save(run, write=False)
     assert not os.path.exists(path)
-    config.settle(run, write=True)
+    config.check_and_save(run, write=True)
     saved_at = os.stat(path).st_mtime_ns
-    config.settle(run, write=True)
+    config.check_and_save(run, write=True)
     assert os.stat(path).st_mtime_ns == saved_at
     changed = dataclasses.replace(config, **{name: value})
-    changed.settle(run, write=False)
+    changed.check_and_save(run, write=False)
     assert getattr(tasks.load_config(run)[1], name) == getattr(config, name)
-    changed.settle(run, write=True)
+    changed.check_and_save(run, write=True)
     assert getattr(tasks.load_config(run)[1], name) == value
     with pytest.raises(bert_tf.UserError, match=r"`output_dir`"):
-        dataclasses.replace(config, **{fixed: other}).settle(run, write=True)
+        dataclasses.replace(config, **{fixed: other}).check_and_save(run, write=True)
     assert getattr(tasks.load_config(run)[1], fixed) == getattr(config, fixed)
 
 
@@ -235,18 +235,18 @@ def test_options_that_require_others():
 
 
 def test_files_and_tfds_are_not_mixed():
-    options = tasks.ClassificationConfig(tfds_splits=("train",))
+    config = tasks.ClassificationConfig(tfds_splits=("train",))
     with pytest.raises(bert_tf.UserError, match=r"`tfds_splits` requires `tfds_name`"):
-        options.validate()
-    options = tasks.ClassificationConfig(tfds_name="glue/mrpc", data_dir="glue")
+        config.validate()
+    config = tasks.ClassificationConfig(tfds_name="glue/mrpc", data_dir="glue")
     with pytest.raises(bert_tf.UserError, match=r"`data_dir`.*`tfds_name`"):
-        options.check_source(("data_dir",))
-    options = tasks.ClassificationConfig(tfds_name="glue/mrpc", tfds_splits=("a", "b", "c", "d"))
+        config.check_source(("data_dir",))
+    config = tasks.ClassificationConfig(tfds_name="glue/mrpc", tfds_splits=("a", "b", "c", "d"))
     with pytest.raises(bert_tf.UserError, match=r"`tfds_splits`.* 3 "):
-        options.check_source(())
-    options = tasks.ClassificationConfig(tfds_name="glue/mrpc", tfds_splits=("a", "b"))
-    options.check_source(("data_dir",))
-    assert options.split_names() == {"train": "a", "dev": "b"}
+        config.check_source(())
+    config = tasks.ClassificationConfig(tfds_name="glue/mrpc", tfds_splits=("a", "b"))
+    config.check_source(("data_dir",))
+    assert config.split_names() == {"train": "a", "dev": "b"}
 
 
 def test_lengths_and_vocabularies_must_fit_the_model(caplog):
@@ -264,7 +264,9 @@ def test_lengths_and_vocabularies_must_fit_the_model(caplog):
 
 def test_labels_of_a_classifier_that_was_fine_tuned_elsewhere():
     def make(**options):
-        return tasks.ClassificationConfig.of_pretrained(TINY, "", True, max_seq_length=8, **options)
+        return tasks.ClassificationConfig.from_pretrained(
+            TINY, "", True, max_seq_length=8, **options
+        )
 
     config = make(labels=("x", "y"))
     assert (config.labels, config.num_outputs, config.max_seq_length) == (("x", "y"), 2, 8)

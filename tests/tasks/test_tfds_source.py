@@ -124,18 +124,18 @@ def rows(source, split, bad=None):
 def test_mrpc_is_the_same_as_from_files(folder):
     source = TfdsSource("glue/mrpc", folder)
     # Labels 0 and 1, F1, the leaderboard's name.
-    assert source.task == find_task("mrpc")
+    assert source.dataset == find_task("mrpc")
     assert rows(source, "train") == [("A", "B", "1", "4"), ("C", "D", "0", "5")]
     assert rows(source, "dev") == [("A", "B", "1", "4")]
     assert rows(source, "test") == [("T", " ", None, "0")]  # GLUE may have empty texts
     assert read_data(source, ["train", "dev", "test"]).labels == ("0", "1")
-    parts = ("train", "dev", "test")
-    assert [source.splits(part) for part in parts] == [["train"], ["dev"], ["test"]]
+    bases = ("train", "dev", "test")
+    assert [source.splits(base) for base in bases] == [["train"], ["dev"], ["test"]]
 
 
 def test_other_tasks_of_glue(folder):
     source = TfdsSource("glue/stsb", folder)
-    assert source.task.task_type == "regression"
+    assert source.dataset.task_type == "regression"
     assert rows(source, "train") == [("A", "B", 3.5, "0")]
     data = read_data(TfdsSource("glue/mnli", folder), ["train", "dev", "test"])
     # The labels have the release's order, not that of tensorflow-datasets.
@@ -152,7 +152,7 @@ def test_other_tasks_of_glue(folder):
 def test_a_custom_dataset(folder):
     """Text and label are the supervised keys."""
     source = TfdsSource("meals", folder)
-    assert source.task.labels == ("sad", "glad")  # the order of the dataset
+    assert source.dataset.labels == ("sad", "glad")  # the order of the dataset
     assert rows(source, "train") == [("good", None, "glad", "0"), ("bad", None, "sad", "1")]
     with pytest.raises(bert_tf.UserError, match=r"meals .*dev, only train, test; .*`tfds_splits`"):
         source.splits("dev")
@@ -174,7 +174,7 @@ def test_a_custom_dataset(folder):
 def test_features_by_name(folder, label, task_type, labels, expected):
     layout = Layout(text=("text", "dish"), label=(label,), id="stars")
     source = TfdsSource("meals", folder, layout=layout)
-    assert source.task.task_type == task_type
+    assert source.dataset.task_type == task_type
     data = read_data(source, ["train"])
     assert data.labels == labels
     assert [x.label for x in data.examples["train"]] == expected
@@ -234,15 +234,15 @@ def test_a_dataset_that_cannot_be_downloaded(folder, monkeypatch):
 
 
 def test_options(folder):
-    options = ClassificationConfig(
+    task_config = ClassificationConfig(
         tfds_name="meals",
         tfds_data_dir=folder,
         text_columns=("dish",),
         label_column=("score",),
         tfds_splits=("train[:1]", "train[1:]"),
     )
-    source = make_source(options)
+    source = make_source(task_config)
     data = read_data(source, ["train", "dev"])
-    assert source.task.task_type == "regression"
+    assert source.dataset.task_type == "regression"
     examples = {split: (x.text_a, x.label) for split, (x,) in data.examples.items()}
     assert examples == {"train": ("soup", 0.5), "dev": ("stew", 2.0)}

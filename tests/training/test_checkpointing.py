@@ -173,7 +173,7 @@ def test_latest_is_named_by_the_file_or_has_the_highest_step(tmp_path, caplog):
         variables = {"global_step": tf.Variable(step, dtype=tf.int64)}
         checkpointing.save(str(tmp_path), variables)
     assert checkpointing.latest(str(tmp_path)) == str(tmp_path / "model.ckpt-4")
-    assert checkpointing.step_of(str(tmp_path / "model.ckpt-4")) == 4
+    assert checkpointing.read_step(str(tmp_path / "model.ckpt-4")) == 4
     # A user resets a run by editing the file.
     (tmp_path / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-2"\n')
     assert checkpointing.latest(str(tmp_path)) == str(tmp_path / "model.ckpt-2")

@@ -228,10 +228,10 @@ def test_options_without_effect_are_logged(values, argument, caplog):
 
 
 def test_parts():
-    assert FineTuneConfig("out", None, do_train=True).parts == {"train"}
-    assert FineTuneConfig("out", None, do_eval=True, do_predict=True).parts == {"dev", "test"}
+    assert FineTuneConfig("out", None, do_train=True).splits == {"train"}
+    assert FineTuneConfig("out", None, do_eval=True, do_predict=True).splits == {"dev", "test"}
     train = TrainConfig(eval_steps=3)
-    assert FineTuneConfig("out", None, train=train, do_train=True).parts == {"train", "dev"}
+    assert FineTuneConfig("out", None, train=train, do_train=True).splits == {"train", "dev"}
 
 
 # Only fine-tuning has flags for these.
@@ -254,12 +254,12 @@ FINE_TUNING_SCRIPTS = {
 }
 
 
-def options_of(config):
+def list_options(config):
     """Yield (name, default as --help shows it) of each option of a `Config` and those in it."""
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
         if isinstance(value, Config):
-            yield from options_of(value)
+            yield from list_options(value)
         elif field.metadata.get("help"):
             yield field.name, field.metadata["default"] if value is None else value
 
@@ -269,16 +269,16 @@ def test_each_option_has_a_flag_with_the_same_default(root, script, monkeypatch)
     monkeypatch.syspath_prepend(str(root))
     with scripts_alone.imported(script) as run:
         defaults = {flag.name: flag.default for flag in run.flags_of[script]}
-    expected = dict(options_of(PretrainingConfig()))
+    expected = dict(list_options(PretrainingConfig()))
     skipped = FINE_TUNING
     if script != "run_pretraining":
-        task = tasks.TASKS[FINE_TUNING_SCRIPTS[script]].config_class()
-        expected = dict(options_of(FineTuneConfig(task=task)))
+        task_config = tasks.TASKS[FINE_TUNING_SCRIPTS[script]].config_class()
+        expected = dict(list_options(FineTuneConfig(task=task_config)))
         assert expected.keys() > {"max_seq_length", "skip_bad_rows"} or script == "run_squad"
         skipped = {"num_warmup_steps"}
         if script != "run_classifier":
             skipped |= {"teacher_dir", "teacher_weight", "teacher_temperature"}
-        expected["do_lower_case"] = task.do_lower_case
+        expected["do_lower_case"] = task_config.do_lower_case
     assert not skipped & defaults.keys()
     for name in expected.keys() - skipped:
         assert (defaults[name] or ()) == (expected[name] or ()), name
@@ -288,7 +288,7 @@ def test_titles_of_help_have_options():
     specs = [tasks.TASKS[name] for name in FINE_TUNING_SCRIPTS.values()]
     configs = [FineTuneConfig(task=spec.config_class()) for spec in specs]
     configs += [PretrainingConfig(), PretrainingDataConfig(), ExportConfig()]
-    options = {name for config in configs for name, _ in options_of(config)}
+    options = {name for config in configs for name, _ in list_options(config)}
     for config in configs:
         for x in [config, *vars(config).values()]:
             for title, names in getattr(x, "GROUPS", ()):

@@ -55,7 +55,7 @@ class Batches:
     def load_counts(self, cache):
         pass
 
-    def files_of(self, step):
+    def files_at_step(self, step):
         return [f"made up for step {step}"]
 
 
@@ -153,8 +153,8 @@ def run(
         init,
     )
     schedule = optimization.LinearWarmupDecay(rate, total or steps)
-    options = configs.TrainConfig(save_checkpoints_steps=save, **options)
-    trainer.fit(data or Batches(), optimizer(schedule), steps, options, SomeBatches())
+    train_config = configs.TrainConfig(save_checkpoints_steps=save, **options)
+    trainer.fit(data or Batches(), optimizer(schedule), steps, train_config, SomeBatches())
     return trainer
 
 

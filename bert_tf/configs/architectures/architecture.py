@@ -19,6 +19,6 @@ class Architecture(NamedTuple):
 
     def bert_weight_name(self, name):
         """Return the name of the same weight in transformers' BERT."""
-        for own, of_bert in self.weight_names:
-            name = name.replace(own, of_bert)
+        for own, bert_name in self.weight_names:
+            name = name.replace(own, bert_name)
         return name

@@ -98,7 +98,7 @@ def extract_user_error(error):
 
 def _tokenize_file(file, shards, missing):
     """Yield pairs of a missing shard and ((file, chunk), `Block`)."""
-    documents = shards.source.documents_in(file)
+    documents = shards.source.read_documents(file)
     for number, chunk in enumerate(iter_chunks(documents, shards.num_shards)):
         for shard, block in shards.tokenize(chunk):
             if shard in missing:

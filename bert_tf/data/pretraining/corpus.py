@@ -18,7 +18,7 @@ _CHUNK_SIZE = 500_000
 _DTYPES = ("<i4", "<i4", "<i4", "?", "<i4")
 
 
-def starts_of(lengths):
+def cumulative_offsets(lengths):
     """Return the starts of consecutive parts and the end of the last, int64 (N + 1,)."""
     return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
 
@@ -35,7 +35,7 @@ class Block(NamedTuple):
 
     def largest_document(self):
         """Return the number of tokens of the largest document, 0 without documents."""
-        bounds = starts_of(self.sentences)[starts_of(self.documents)]
+        bounds = cumulative_offsets(self.sentences)[cumulative_offsets(self.documents)]
         return int(np.diff(bounds).max(initial=0))
 
     def write(self, writer):
@@ -74,7 +74,7 @@ class Corpus(NamedTuple):
         empty = Block(*(np.zeros(0, dtype) for dtype in _DTYPES))
         columns = zip(empty, *blocks, strict=True)
         ids, sentences, documents, is_continuation, empty_lines = map(np.concatenate, columns)
-        starts = map(starts_of, (sentences, documents))
+        starts = map(cumulative_offsets, (sentences, documents))
         return cls(ids, *starts, is_continuation, int(empty_lines.sum()))
 
 

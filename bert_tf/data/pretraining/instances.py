@@ -27,7 +27,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bert_tf import console
-from bert_tf.data.pretraining.corpus import starts_of
+from bert_tf.data.pretraining.corpus import cumulative_offsets
 from bert_tf.data.pretraining.masking import Masker, randbelow, shuffle, unpack_masks
 from bert_tf.tokenization.packing import truncate_at_random
 
@@ -64,7 +64,7 @@ class Instances:
     def __init__(self, segments, counts, masks, rng):
         """Shuffle instances given as flat arrays (`array.array`)."""
         self.segments = np.frombuffer(segments, np.int64).reshape(-1, 5)
-        self.starts = starts_of(counts)
+        self.starts = cumulative_offsets(counts)
         # A dummy entry, so that lookups with index 0 are valid if nothing is masked.
         self.masks = np.asarray(masks or array("q", [0]))
         order = array("q", range(len(self.segments)))

@@ -136,7 +136,7 @@ class Shards:
         self._remove_temporary_files()
         files.write_text(self._metadata_path, to_json(metadata))
         existing = self.existing()
-        counts = self._counts_of_existing(metadata, existing)
+        counts = self._count_existing(metadata, existing)
         self._with_counts = frozenset(counts)
         with_counts = self._shards_with_counts()
         for shard, path in enumerate(self.paths()):
@@ -195,7 +195,7 @@ class Shards:
             if not (path in existing and shard in with_counts)
         ]
 
-    def _counts_of_existing(self, metadata, existing):
+    def _count_existing(self, metadata, existing):
         """Return a dict from existing shard to `Counts`, if the metadata has them."""
         counts = zip(self.paths(), metadata.get("shards", ()), strict=False)
         return {

@@ -58,7 +58,7 @@ class FileSource:
     def documents(self):
         """Yield each `Document` that has text; raise UserError for malformed JSON."""
         for file in range(self.num_files):
-            yield from self.documents_in(file)
+            yield from self.read_documents(file)
         if self._num_unfinished:
             console.info(
                 "%d files end without a blank line; their last document ends with the file (in the "
@@ -66,7 +66,7 @@ class FileSource:
                 self._num_unfinished,
             )
 
-    def documents_in(self, file):
+    def read_documents(self, file):
         """Yield the documents of file number `file`."""
         documents = self._read_json(file) if self.is_json(file) else self._read_text(file)
         for number, (lines, is_raw) in enumerate(documents):

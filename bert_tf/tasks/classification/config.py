@@ -4,9 +4,9 @@ import dataclasses
 from typing import Any, NamedTuple
 
 from bert_tf import console
+from bert_tf.configs.base import derived, option
 from bert_tf.configs.data_files import FileConfig, TfdsConfig
 from bert_tf.configs.model import BertConfig
-from bert_tf.configs.options import fact, option
 from bert_tf.errors import UserError
 from bert_tf.io import json_files
 from bert_tf.io.json_files import Count, Finite
@@ -188,11 +188,11 @@ class ClassificationConfig(FileConfig, TfdsConfig, TaskConfig):
         None,
         "Folder for prediction files for GLUE's leaderboard, and a zip of all of them. (bert_tf)",
     )
-    numeric_features: tuple[NumericFeature, ...] = fact((), saved=True, inferred=True)
-    num_texts: int = fact(2, choices=(1, 2), saved=True, inferred=True)
-    columns: dict = fact(None, saved=True, inferred=True)
-    dev_split: DevSplit | None = fact(None, saved=True, fixed=True, inferred=True)
-    scores: ScoreScale | None = fact(None, saved=True, inferred=True)
+    numeric_features: tuple[NumericFeature, ...] = derived((), saved=True, inferred=True)
+    num_texts: int = derived(2, choices=(1, 2), saved=True, inferred=True)
+    columns: dict = derived(None, saved=True, inferred=True)
+    dev_split: DevSplit | None = derived(None, saved=True, fixed=True, inferred=True)
+    scores: ScoreScale | None = derived(None, saved=True, inferred=True)
 
     def __post_init__(self):
         super().__post_init__()
@@ -267,10 +267,10 @@ class ClassificationConfig(FileConfig, TfdsConfig, TaskConfig):
         return super().from_json(values, **others)
 
     @classmethod
-    def of_pretrained(cls, bert_config, vocab_file, do_lower_case, labels=(), **options):
+    def from_pretrained(cls, bert_config, vocab_file, do_lower_case, labels=(), **options):
         if options.get("num_texts") is None:
             options["num_texts"] = min(2, bert_config.type_vocab_size)
-        config = super().of_pretrained(bert_config, vocab_file, do_lower_case, **options)
+        config = super().from_pretrained(bert_config, vocab_file, do_lower_case, **options)
         if config.task_type == "regression":
             return config
         return dataclasses.replace(config, labels=check_labels(labels))

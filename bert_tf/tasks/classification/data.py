@@ -3,21 +3,21 @@
 import itertools
 
 from bert_tf import console
-from bert_tf.configs.data_files import PARTS
+from bert_tf.configs.data_files import SPLITS
 from bert_tf.data.feature_cache import digest
-from bert_tf.data.rows import part_of
+from bert_tf.data.rows import base_split
 from bert_tf.errors import UserError
 from bert_tf.modeling import BertClassifier
 from bert_tf.tasks.classification.config import DevSplit
 from bert_tf.tasks.classification.distillation import Teacher
 from bert_tf.tasks.classification.examples import class_weights, measure_scores
-from bert_tf.tasks.classification.features import schema_of, write_features
+from bert_tf.tasks.classification.features import record_schema, write_features
 from bert_tf.tasks.classification.glue import write_submission
 from bert_tf.tasks.classification.source import (
-    columns_to_remember,
+    columns_to_save,
     make_source,
     read_splits,
-    with_remembered_columns,
+    with_restored_columns,
 )
 from bert_tf.tasks.classification.task import TASK_CLASSES, DistillationConfig
 from bert_tf.training import metrics, results
@@ -25,20 +25,21 @@ from bert_tf.training.task import TaskData
 
 
 class ClassificationData(TaskData):
-    """The examples of each split of a task.
+    """The examples of each split of a dataset.
 
     Attributes:
-      task: the `glue.TextTask`.
+      dataset: the `glue.DatasetSpec`.
       examples: dict from split to list of `Example`.
       config: the `ClassificationConfig`.
     """
 
     version = 2
 
-    def __init__(self, task, examples, config):
+    def __init__(self, dataset, examples, config):
         super().__init__(examples, config)
-        self.task, self.task_class = task, TASK_CLASSES[config.task_type]
-        self._more_metrics = self.task_class.custom_data_metrics if task.layout else task.metrics
+        self.dataset, self.task_class = dataset, TASK_CLASSES[config.task_type]
+        is_custom = dataset.layout is not None
+        self._more_metrics = self.task_class.custom_data_metrics if is_custom else dataset.metrics
         self.metric_names = self.task_class.metric_names_with(self._more_metrics)
         self._class_weights = None
         if config.class_weights and "train" in examples:
@@ -48,7 +49,7 @@ class ClassificationData(TaskData):
 
     def schema(self, split, with_teacher=False):
         config = self.config
-        return schema_of(self.task_class, config.numeric_inputs, with_teacher, config.windows)
+        return record_schema(self.task_class, config.numeric_inputs, with_teacher, config.windows)
 
     def fingerprint(self, split):
         config, examples = self.config, self.examples[split]
@@ -135,63 +136,71 @@ class ClassificationData(TaskData):
         def write():
             results.write_predictions(run.folder, split, ids, predicted, labels, answers)
             if self.config.glue_submission:
-                write_submission(self.config.glue_submission, self.task, split, ids, predicted)
+                write_submission(self.config.glue_submission, self.dataset, split, ids, predicted)
 
         run.workers.chief_first(write)
 
 
-def read(options, model, parts, stored=None):
+def read(task_config, model, splits, stored=None):
     """Read the data of a run; see `training.TaskSpec`.
 
     Raises:
       UserError: if options cannot be combined, or a row is invalid; names file and line.
     """
-    options, remembered = with_remembered_columns(options, stored)
-    source = make_source(options, stored, remembered)
-    task = source.task
-    if options.glue_submission:
-        if not task.submission:
+    task_config, restored = with_restored_columns(task_config, stored)
+    source = make_source(task_config, stored, restored)
+    dataset = source.dataset
+    if task_config.glue_submission:
+        if not dataset.submission:
             raise UserError("`glue_submission`: this task is not on GLUE's leaderboard")
-        if options.skip_bad_rows:
+        if task_config.skip_bad_rows:
             raise UserError(
                 "`glue_submission` cannot be combined with `skip_bad_rows`: the leaderboard "
                 "requires all rows"
             )
-    dev_split = _dev_split(options, stored)
-    if "dev" in parts and not (
-        dev_split or options.tfds_name or options.processor or options.data_dir or options.dev_file
+    dev_split = _dev_split(task_config, stored)
+    if "dev" in splits and not (
+        dev_split
+        or task_config.tfds_name
+        or task_config.processor
+        or task_config.data_dir
+        or task_config.dev_file
     ):
         raise UserError(
             "`dev_file` or `data_dir` must be given, or `dev_fraction` to hold out rows of the "
             "training file"
         )
     examples, labels, numeric_features = read_splits(
-        source, [part for part in PARTS if part in parts], stored, options.skip_bad_rows, dev_split
+        source,
+        [split for split in SPLITS if split in splits],
+        stored,
+        task_config.skip_bad_rows,
+        dev_split,
     )
     if dev_split and "dev" in examples:
         dev_split = _with_digest(dev_split, examples["dev"])
-    examples = {split: x for split, x in examples.items() if part_of(split) in parts}
+    examples = {split: x for split, x in examples.items() if base_split(split) in splits}
     scores = stored.scores if stored else None
-    if task.task_type == "regression" and options.standardize_scores and "train" in examples:
+    if dataset.task_type == "regression" and task_config.standardize_scores and "train" in examples:
         scores = measure_scores(examples["train"])
     has_pairs = any(example.text_b is not None for example in itertools.chain(*examples.values()))
-    if has_pairs and options.long_documents == "windows":
+    if has_pairs and task_config.long_documents == "windows":
         raise UserError(
             "`long_documents=windows` requires single texts, but these data have pairs; pairs can "
             "only be truncated"
         )
-    config = options.of_model(
+    config = task_config.of_model(
         model,
         labels=labels,
-        task_type=task.task_type,
+        task_type=dataset.task_type,
         numeric_features=numeric_features,
-        numeric_as=task.layout.numeric_as if numeric_features else "vector",
+        numeric_as=dataset.layout.numeric_as if numeric_features else "vector",
         num_texts=2 if has_pairs else 1,
-        columns=stored.columns if stored else columns_to_remember(options, source),
+        columns=stored.columns if stored else columns_to_save(task_config, source),
         dev_split=stored.dev_split if stored else dev_split,
         scores=scores,
     )
-    data = ClassificationData(task, examples, config)
+    data = ClassificationData(dataset, examples, config)
     data.data_files = getattr(source, "files", ())
     return data
 
@@ -205,17 +214,17 @@ def make_model(config, dtype=None):
     )  # fmt: skip
 
 
-def _dev_split(options, stored):
+def _dev_split(task_config, stored):
     """Return the `DevSplit` of the trained model, or of the options for a new one; may be None."""
-    fraction, trained = options.dev_fraction, stored.dev_split if stored else None
+    fraction, trained = task_config.dev_fraction, stored.dev_split if stored else None
     if stored and fraction is not None and (trained is None or fraction != trained.fraction):
         raise UserError(
             f"`dev_fraction={fraction:g}`, but the model was trained with "
             f"{trained.fraction if trained else 'all rows'}: it would be evaluated on training rows"
         )
     if stored:
-        return None if options.dev_file else trained
-    return None if fraction is None else DevSplit(fraction, options.dev_seed)
+        return None if task_config.dev_file else trained
+    return None if fraction is None else DevSplit(fraction, task_config.dev_seed)
 
 
 def _with_digest(dev_split, examples):

@@ -7,11 +7,11 @@ import os
 import tensorflow as tf
 
 from bert_tf import checkpoints, console
-from bert_tf.data.feature_cache import digest_of_file
+from bert_tf.data.feature_cache import file_digest
 from bert_tf.data.input_pipeline import EvaluationInput, length_multiple
 from bert_tf.errors import UserError
 from bert_tf.io import files
-from bert_tf.tasks.classification.features import schema_of, write_features
+from bert_tf.tasks.classification.features import record_schema, write_features
 from bert_tf.tasks.classification.task import TASK_CLASSES
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.training.checkpointing import log_best_checkpoint
@@ -50,13 +50,13 @@ class Teacher:
             )
         if student.task_type == "regression" and distillation.temperature != 1:
             raise UserError("`teacher_temperature`: a regression has no probabilities to soften")
-        for name, value_of in (
+        for name, get_value in (
             ("task_type", lambda x: x.task_type),
             ("labels", lambda x: ", ".join(sorted(x.labels))),
             ("numeric_columns", lambda x: ", ".join(x.numeric_columns)),
             ("numeric_as", lambda x: x.numeric_as),
         ):
-            teacher_value, student_value = value_of(self._config), value_of(student)
+            teacher_value, student_value = get_value(self._config), get_value(student)
             if teacher_value != student_value:
                 raise UserError(
                     f"`teacher_dir`: the model in {folder} has the {name} "
@@ -74,7 +74,7 @@ class Teacher:
         paths += [os.path.join(self._folder, name) for name in side_files]
         # "float32" is omitted so that features cached by version 0.1 stay valid.
         dtype = "" if self._dtype == "float32" else self._dtype
-        text = "".join(map(digest_of_file, sorted(paths))) + dtype
+        text = "".join(map(file_digest, sorted(paths))) + dtype
         return hashlib.sha256(text.encode()).hexdigest()
 
     def logits(self, examples, strategy, batch_size, folder):
@@ -109,7 +109,7 @@ class Teacher:
         )
         batches = EvaluationInput(
             [path],
-            schema_of(task_class, numbers),
+            record_schema(task_class, numbers),
             {"S": length, "L": size, "F": len(numbers)},
             batch_size,
             length_multiple=length_multiple(strategy, False, length),

@@ -39,24 +39,24 @@ class Example:
         return {"text_a": self.text_a, "text_b": self.text_b}
 
 
-def read_label(task, cells):
+def read_label(dataset, cells):
     """Return the label in the cells of the label columns, usually one; ValueError if invalid."""
-    if task.task_type == "regression":
+    if dataset.task_type == "regression":
         return read_number(cells[0], "the score")
-    if task.task_type == "multi_label":
-        return _read_label_set(task, cells)
+    if dataset.task_type == "multi_label":
+        return _read_label_set(dataset, cells)
     # Labels of GLUE are not stripped, as in the release.
-    label = cells[0].strip() if task.layout else cells[0]
+    label = cells[0].strip() if dataset.layout else cells[0]
     if not label.strip():
         raise ValueError("the label is empty")
-    return task.label_aliases.get(label, label)
+    return dataset.label_aliases.get(label, label)
 
 
-def _read_label_set(task, cells):
-    if len(task.layout.label) < 2:
-        parts = (part.strip() for part in cells[0].split(task.layout.separator))
+def _read_label_set(dataset, cells):
+    if len(dataset.layout.label) < 2:
+        parts = (part.strip() for part in cells[0].split(dataset.layout.separator))
         return tuple(filter(None, parts))
-    pairs = list(zip(task.labels or task.layout.label, cells, strict=True))
+    pairs = list(zip(dataset.labels or dataset.layout.label, cells, strict=True))
     for name, cell in pairs:
         if cell.strip() not in ("0", "1"):
             raise ValueError(f"expected 0 or 1 for the label {name}, found {cell!r}")

@@ -8,7 +8,7 @@ from bert_tf.tasks.classification.task import ClassificationTask
 from bert_tf.tokenization.packing import LengthCounter, pack_pair
 
 
-def schema_of(task_class, numeric_features=(), with_teacher=False, windows=None):
+def record_schema(task_class, numeric_features=(), with_teacher=False, windows=None):
     """Return the schema of the records for one of the `task.TASK_CLASSES`.
 
     `with_teacher` adds a teacher's logits, and `windows` the windows of long texts.
@@ -45,7 +45,7 @@ def convert_examples(
       windows: the `DocumentWindows` of the texts; None to truncate them.
 
     Yields:
-      A dict for `schema_of` for each example.
+      A dict for `record_schema` for each example.
     """
     all_a = encode_batches(tokenizer, (example.text_a for example in examples))
     all_b = encode_batches(tokenizer, (example.text_b or "" for example in examples))
@@ -87,7 +87,7 @@ def write_features(
     windows=None,
 ):
     """Write the features of examples to a TFRecord file; return metadata for a `FeatureCache`."""
-    schema = schema_of(task_class, numeric_features, teacher_logits is not None, windows)
+    schema = record_schema(task_class, numeric_features, teacher_logits is not None, windows)
     lengths = LengthCounter(windows.max_length if windows else max_seq_length)
     values = convert_examples(
         examples, labels, tokenizer, max_seq_length, task_class, numeric_features, teacher_logits,

@@ -1,4 +1,4 @@
-"""Tasks by name: GLUE (Wang et al., arXiv:1804.07461), XNLI and custom files."""
+"""Datasets by name: GLUE (Wang et al., arXiv:1804.07461), XNLI and custom files."""
 
 import dataclasses
 import io
@@ -13,10 +13,10 @@ from bert_tf.io import files
 
 @dataclasses.dataclass(frozen=True)
 class File:
-    """A file of a task.
+    """A file of a dataset.
 
     Attributes:
-      names: its possible names in the task's folder.
+      names: its possible names in the dataset's folder.
       columns: its `Columns`; None to find them with `columns.find_columns`.
       optional: whether it may be missing.
     """
@@ -27,8 +27,8 @@ class File:
 
 
 @dataclasses.dataclass(frozen=True)
-class TextTask:
-    """The files, labels and metrics of a task.
+class DatasetSpec:
+    """The files, labels and metrics of a dataset.
 
     Attributes:
       files: dict from split to `File`. Splits are "train", "dev" and "test"; a second development
@@ -73,28 +73,28 @@ _XNLI = Columns((6, 7), labels=(1,), header=True, language=(0, None))
 
 
 def _glue(name, labelled, features, test_texts=(1, 2), labels=_BINARY, **options):
-    """Make a GLUE task from its name on the leaderboard and the columns of its files."""
+    """Make a GLUE dataset from its name on the leaderboard and the columns of its files."""
     test = Columns(test_texts, id=0, header=True)
     columns = {"train": labelled, "dev": labelled, "test": test}
     files = {split: File((f"{split}.tsv",), columns[split]) for split in columns}
-    return TextTask(files, labels, features=features, submission={"test": name}, **options)
+    return DatasetSpec(files, labels, features=features, submission={"test": name}, **options)
 
 
-def _mnli(*parts):
+def _mnli(*suffixes):
     """Make MNLI with the "matched" or "mismatched" development and test sets, or both."""
     files, submission = {"train": File(("train.tsv",), _MNLI)}, {}
     for kind, labels in (("dev", _MNLI.labels), ("test", ())):
-        for i, part in enumerate(parts):
-            split = f"{kind}_{part}" if i else kind
+        for i, suffix in enumerate(suffixes):
+            split = f"{kind}_{suffix}" if i else kind
             columns = dataclasses.replace(_MNLI, labels=labels)
-            files[split] = File((f"{kind}_{part}.tsv",), columns, optional=i > 0)
+            files[split] = File((f"{kind}_{suffix}.tsv",), columns, optional=i > 0)
             if kind == "test":
-                submission[split] = {"matched": "MNLI-m", "mismatched": "MNLI-mm"}[part]
-    return TextTask(files, _NLI, submission=submission, features=("premise", "hypothesis"))
+                submission[split] = {"matched": "MNLI-m", "mismatched": "MNLI-mm"}[suffix]
+    return DatasetSpec(files, _NLI, submission=submission, features=("premise", "hypothesis"))
 
 
-# Add new tasks here. Examples and the order of labels are as in the release.
-TEXT_TASKS = {
+# Add new datasets here. Examples and the order of labels are as in the release.
+DATASETS = {
     "CoLA": _glue("CoLA", Columns((3,), (1,)), ("sentence",), (1,), metrics=("matthews",)),
     "SST-2": _glue("SST-2", Columns((0,), (1,), header=True), ("sentence",), (1,)),
     "MRPC": _glue("MRPC", Columns((3, 4), (0,), header=True), _SENTENCES, (3, 4), metrics=("f1",)),
@@ -120,13 +120,13 @@ TEXT_TASKS = {
     "RTE": _glue("RTE", _PAIR, _SENTENCES, labels=_RTE),
     "WNLI": _glue("WNLI", _PAIR, _SENTENCES),
     # The diagnostic set, for a model of MNLI.
-    "AX": TextTask(
+    "AX": DatasetSpec(
         {"test_ax": File(("diagnostic.tsv", "AX.tsv"), dataclasses.replace(_PAIR, labels=()))},
         _NLI,
         submission={"test_ax": "AX"},
         features=("premise", "hypothesis"),
     ),
-    "XNLI": TextTask(
+    "XNLI": DatasetSpec(
         {
             "train": File(
                 ("multinli/multinli.train.{language}.tsv",), Columns((0, 1), (2,), header=True)
@@ -137,7 +137,7 @@ TEXT_TASKS = {
         _NLI,
         label_aliases={"contradictory": "contradiction"},
     ),
-    "tsv": TextTask(
+    "tsv": DatasetSpec(
         {
             split: File(tuple(f"{split}.{extension}" for extension in _EXTENSIONS))
             for split in ("train", "dev", "test")
@@ -146,7 +146,7 @@ TEXT_TASKS = {
     ),
 }
 
-_PLAIN = {name.lower().replace("-", ""): name for name in TEXT_TASKS}
+_PLAIN = {name.lower().replace("-", ""): name for name in DATASETS}
 _PLAIN |= {
     "sst": "SST-2", "sts": "STS-B", "mnlim": "MNLI-matched", "mnlimm": "MNLI-mismatched",
     "diagnostic": "AX", "csv": "tsv",
@@ -154,16 +154,15 @@ _PLAIN |= {
 
 
 def find_task(name, language="zh"):
-    """Return the `TextTask` for a name such as "SST-2", "sst2" or "mnli_matched".
+    """Return the `DatasetSpec` for a name such as "SST-2", "sst2" or "mnli_matched".
 
     `language` is the language of XNLI. Raise UserError if the name is unknown.
     """
-    task = TEXT_TASKS.get(_PLAIN.get(name.lower().replace("-", "").replace("_", "")))
-    if task is None:
-        raise UserError(f"`task_name`: {name!r} is not one of {', '.join(TEXT_TASKS)}")
-    return dataclasses.replace(
-        task, files={split: _in_language(file, language) for split, file in task.files.items()}
-    )
+    dataset = DATASETS.get(_PLAIN.get(name.lower().replace("-", "").replace("_", "")))
+    if dataset is None:
+        raise UserError(f"`task_name`: {name!r} is not one of {', '.join(DATASETS)}")
+    files = {split: _in_language(file, language) for split, file in dataset.files.items()}
+    return dataclasses.replace(dataset, files=files)
 
 
 def _in_language(file, language):
@@ -173,8 +172,8 @@ def _in_language(file, language):
     return File(tuple(x.format(language=language) for x in file.names), columns, file.optional)
 
 
-def custom_task(task_type=None, labels=None, layout=None):
-    """Return the `TextTask` of custom files; raise UserError if the arguments do not match.
+def custom_dataset(task_type=None, labels=None, layout=None):
+    """Return the `DatasetSpec` of custom files; raise UserError if the arguments do not match.
 
     `labels` are in the order of their ids, or None to find them in the training set.
     """
@@ -197,24 +196,24 @@ def custom_task(task_type=None, labels=None, layout=None):
         if labels:
             raise UserError("`labels` cannot be combined with `task_type=regression`")
         labels = ()
-    return dataclasses.replace(TEXT_TASKS["tsv"], labels=labels, task_type=task_type, layout=layout)
+    return dataclasses.replace(DATASETS["tsv"], labels=labels, task_type=task_type, layout=layout)
 
 
-def write_submission(folder, task, split, ids, predicted):
-    """Write a task's file for GLUE's leaderboard, and `submission.zip` with all files so far.
+def write_submission(folder, dataset, split, ids, predicted):
+    """Write a dataset's file for GLUE's leaderboard, and `submission.zip` with all files so far.
 
     `predicted` has a label or a score for each of the `ids`, which must be 0, 1, 2 and so on in any
     order: the leaderboard requires every row.
     """
-    name = task.submission[split]
+    name = dataset.submission[split]
     rows = sorted((int(x) if x.isdecimal() else -1, y) for x, y in zip(ids, predicted, strict=True))
     if [number for number, _ in rows] != list(range(len(rows))):
         raise UserError(
             f"`glue_submission`: {name}.tsv requires a prediction for each row of the "
             f"leaderboard's test set, numbered from 0, but these {len(rows)} rows have other ids"
         )
-    if task.score_range:
-        lowest, highest = task.score_range
+    if dataset.score_range:
+        lowest, highest = dataset.score_range
         rows = [(number, f"{min(max(float(y), lowest), highest):.3f}") for number, y in rows]
     lines = ["index\tprediction", *(f"{number}\t{y}" for number, y in rows)]
     files.write_text(os.path.join(folder, f"{name}.tsv"), "\n".join(lines) + "\n")
@@ -222,7 +221,7 @@ def write_submission(folder, task, split, ids, predicted):
 
 
 def _zip(folder):
-    names = (x for task in TEXT_TASKS.values() for x in task.submission.values())
+    names = (x for dataset in DATASETS.values() for x in dataset.submission.values())
     expected = list(dict.fromkeys(names))
     names = [x for x in expected if files.system(folder).exists(os.path.join(folder, f"{x}.tsv"))]
     data = io.BytesIO()

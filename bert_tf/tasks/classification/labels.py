@@ -31,7 +31,7 @@ class LabelEncoder:
         for multi-label classification.
         """
         encode = {
-            "classification": self._id_of,
+            "classification": self._label_id,
             "regression": _to_number,
             "multi_label": self._to_row,
         }[self._task_type]
@@ -63,7 +63,7 @@ class LabelEncoder:
         # With columns of different types, `to_numpy` returns objects.
         return np.array(values.to_numpy()[:, order].tolist())
 
-    def _id_of(self, value):
+    def _label_id(self, value):
         name = value.decode() if isinstance(value, bytes) else str(value)
         if name in self._ids:
             return self._ids[name]
@@ -80,7 +80,7 @@ class LabelEncoder:
     def _id_of_row(self, row):
         """Return the id for an array of one label, or for a one-hot row."""
         if row.size == 1:
-            return self._id_of(row.item())
+            return self._label_id(row.item())
         is_one_hot = row.shape == (len(self._labels),) and row.dtype.kind in "biuf"
         if not is_one_hot or sorted(row) != [0] * (row.size - 1) + [1]:
             raise ValueError(f"expected a label or a one-hot row of {len(self._labels)} numbers")
@@ -99,7 +99,7 @@ class LabelEncoder:
             return [float(x) for x in values]
         row = np.zeros(len(self._labels), "float32")
         for label in values:
-            row[self._id_of(label)] = 1.0
+            row[self._label_id(label)] = 1.0
         return row
 
     def check_dataset(self, dataset, argument):
@@ -197,7 +197,7 @@ class LabelEncoder:
             )
         for label, weight in class_weight.items():
             try:
-                weights[self._id_of(label)] = _to_number(weight)
+                weights[self._label_id(label)] = _to_number(weight)
             except (TypeError, ValueError) as error:
                 raise UserError(f"`class_weight`: {label!r}: {weight!r}, {error}") from None
         return weights

@@ -212,8 +212,8 @@ class TextClassifier(TaskPipeline):
             validation_data = self._dataset(validation_data, batch_size, "validation_data")
         spec = data.element_spec if isinstance(data, tf.data.Dataset) else data
         if isinstance(spec[0], tuple) and len(spec[0]) == 2:
-            of_pairs = dataclasses.replace(self.config, num_texts=2)
-            self.config = of_pairs.keep_vocabulary(self.config)
+            pair_config = dataclasses.replace(self.config, num_texts=2)
+            self.config = pair_config.keep_vocabulary(self.config)
         return self._fit(dataset, validation_data, config, callbacks, options)
 
     @with_keras_names(x="texts", y="labels")

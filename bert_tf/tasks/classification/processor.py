@@ -13,7 +13,7 @@ from bert_tf.errors import UserError, reason, shown
 from bert_tf.io import files
 from bert_tf.pipelines.arguments import check_list
 from bert_tf.tasks.classification.examples import Example
-from bert_tf.tasks.classification.glue import TextTask
+from bert_tf.tasks.classification.glue import DatasetSpec
 from bert_tf.tasks.classification.reading import collect_examples
 from bert_tf.tasks.classification.task import ClassificationTask
 from bert_tf.tokenization import convert_to_unicode
@@ -70,7 +70,7 @@ class ProcessorSource:
     """The examples of a processor, with the interface of `reading.FileSource`.
 
     Attributes:
-      task: a `glue.TextTask` with the labels of the processor.
+      dataset: a `glue.DatasetSpec` with the labels of the processor.
       columns: an empty dict, as there are no files.
     """
 
@@ -85,7 +85,7 @@ class ProcessorSource:
                 f"`processor={reference}`: expected at least two different labels from get_labels, "
                 f"found {', '.join(labels) or 'none'}"
             )
-        self.task = TextTask({}, labels, metrics=ClassificationTask.custom_data_metrics)
+        self.dataset = DatasetSpec({}, labels, metrics=ClassificationTask.custom_data_metrics)
 
     def _call(self, method, *arguments):
         """Return the list that a method returns; raise UserError if the class lacks the method."""
@@ -95,9 +95,9 @@ class ProcessorSource:
             raise UserError(f"`processor={self._name}`: the class has no {method}") from None
         return check_list(values, f"processor={self._name}", f"a list from {method}")
 
-    def splits(self, part):
-        """Return a list with `part`, which is the only split."""
-        return [part]
+    def splits(self, base):
+        """Return a list with `base`, which is the only split."""
+        return [base]
 
     def read(self, split, bad=None):
         """Return the list of `Example` of a split; see `FileSource.read`."""
@@ -122,7 +122,7 @@ class ProcessorSource:
 
         examples = enumerate(self._call(method, self._data_dir))
         rows = ((f"{place}, example {i}", example) for i, example in examples)
-        return collect_examples(self.task, rows, make, bad, f"{place}: there are no examples")
+        return collect_examples(self.dataset, rows, make, bad, f"{place}: there are no examples")
 
 
 def _missing(*arguments):

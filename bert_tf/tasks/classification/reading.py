@@ -9,44 +9,45 @@ import tensorflow as tf
 from bert_tf import console
 from bert_tf.data import tables
 from bert_tf.data.columns import find_columns, with_header
-from bert_tf.data.rows import BadRows, find_file, part_of
+from bert_tf.data.rows import BadRows, base_split, find_file
 from bert_tf.errors import UserError
 from bert_tf.io import files
 from bert_tf.tasks.classification.examples import make_example, read_label
 
-_DO = {"train": "do_train", "dev": "do_eval", "test": "do_predict"}
+_DO_FLAGS = {"train": "do_train", "dev": "do_eval", "test": "do_predict"}
 
 
 class FileSource:
-    """The files of a task. `tfds_source.TfdsSource` has the same methods.
+    """The files of a dataset. `tfds_source.TfdsSource` has the same methods.
 
     Attributes:
-      task: a `glue.TextTask`.
+      dataset: a `glue.DatasetSpec`.
       columns: dict from the splits read so far to their `Columns`.
       files: paths of the files read so far.
     """
 
-    def __init__(self, task, data_dir=None, paths=None):
+    def __init__(self, dataset, data_dir=None, paths=None):
         """Create a source; `paths` may have files that replace "train", "dev" or "test"."""
-        self.task, self._data_dir = task, data_dir
+        self.dataset, self._data_dir = dataset, data_dir
         self.columns, self.files = {}, []
-        self._paths = {part: path for part, path in (paths or {}).items() if path}
+        self._paths = {base: path for base, path in (paths or {}).items() if path}
 
-    def splits(self, part):
+    def splits(self, base):
         """Return the splits of "train", "dev" or "test" that exist; UserError if there are none."""
-        splits = [split for split in self.task.files if part_of(split) == part]
+        splits = [split for split in self.dataset.files if base_split(split) == base]
         if not splits:
             raise UserError(
-                f"`{_DO[part]}`: this task has no {part} split, only {', '.join(self.task.files)}"
+                f"`{_DO_FLAGS[base]}`: this task has no {base} split, only "
+                f"{', '.join(self.dataset.files)}"
             )
-        if part in self._paths:
-            files.require(self._paths[part], f"{part}_file")
+        if base in self._paths:
+            files.require(self._paths[base], f"{base}_file")
             return splits[:1]
         return [split for split in splits if self._exists(split)]
 
     def _exists(self, split):
         """Return whether the file of a split exists; raise UserError if a required one does not."""
-        file = self.task.files[split]
+        file = self.dataset.files[split]
         path = os.path.join(self._data_dir or "", file.names[0])
         if file.optional and not tf.io.gfile.exists(path):
             console.info("%s does not exist: this split is skipped", path)
@@ -57,33 +58,33 @@ class FileSource:
         """Read a split as a list of `Example`.
 
         Args:
-          split: a key of `task.files`. Test examples have no labels.
+          split: a key of `dataset.files`. Test examples have no labels.
           bad: the `BadRows` that collects invalid rows; None to raise an error at the first.
 
         Raises:
           UserError: if a row is invalid or the file is missing; names file and line.
         """
-        task, path = self.task, self._paths.get(part_of(split))
-        path = find_file(split, task.files[split].names, self._data_dir, path)
+        dataset, path = self.dataset, self._paths.get(base_split(split))
+        path = find_file(split, dataset.files[split].names, self._data_dir, path)
         self.files.append(path)
-        table_format = _find_format(path, task.layout)
+        table_format = _find_format(path, dataset.layout)
         rows = tables.read_rows(path, table_format)
         first = next(rows, None)
         if first is None:
             raise UserError(f"{path}: the file has no examples")
-        columns = task.files[split].columns
+        columns = dataset.files[split].columns
         if columns is None:
             columns = self._find_columns(path, table_format, first, split)
-            if columns.labels and not columns.header and task.layout.header == "auto":
+            if columns.labels and not columns.header and dataset.layout.header == "auto":
                 columns = self._with_header(path, table_format, columns, first[1])
         if not columns.header:
             rows = itertools.chain([first], rows)
         self.columns[split] = columns
         surplus, quoted = BadRows(skip=True), BadRows(skip=True)
-        has_quotes = task.layout and table_format.delimiter == "\t"
+        has_quotes = dataset.layout and table_format.delimiter == "\t"
 
         def make(where, index, row):
-            example = _example(task, where, index, *row, columns, part_of(split) != "test")
+            example = _example(dataset, where, index, *row, columns, base_split(split) != "test")
             if has_quotes and any(map(_is_quoted, example.texts().values())):
                 quoted(where)
             if columns.ignores_surplus and len(row[0]) > columns.width:
@@ -93,10 +94,10 @@ class FileSource:
         places = ((f"{path}, {table_format.unit} {number}", row) for number, *row in rows)
         language = f" in {columns.language[1]}" if columns.language else ""
         examples = collect_examples(
-            task, places, make, bad, f"{path}: the file has no examples{language}"
+            dataset, places, make, bad, f"{path}: the file has no examples{language}"
         )
         surplus.report("rows with extra columns, which are ignored")
-        if task.layout:
+        if dataset.layout:
             quoted.report("texts in quotes, which are kept in tab-separated files; use .csv")
             _report(path, table_format, columns, examples)
         return examples
@@ -105,7 +106,7 @@ class FileSource:
         number, names, problem = first
         if problem:
             raise UserError(f"{path}, line {number}: {problem}")
-        layout, has_names = self.task.layout, table_format.has_names
+        layout, has_names = self.dataset.layout, table_format.has_names
         count = self._count_train_columns() if split == "test" else None
         return find_columns(path, names, layout, split, count, has_names)
 
@@ -117,8 +118,8 @@ class FileSource:
         # Read the file twice: all its rows may take much more memory than the examples.
         rows = tables.read_rows(path, table_format)
         cells = (row[position] for _, row, _ in rows if len(row) > position)
-        if self.task.task_type == "multi_label":
-            separator = self.task.layout.separator
+        if self.dataset.task_type == "multi_label":
+            separator = self.dataset.layout.separator
             cells = itertools.chain.from_iterable(cell.split(separator) for cell in cells)
         labels = Counter(map(str.strip, cells))
         train = self.columns.get("train")
@@ -126,20 +127,20 @@ class FileSource:
 
     def _count_train_columns(self):
         """Return the number of columns of the training file, or None if there is no such file."""
-        names = self.task.files["train"].names if self._data_dir else ()
+        names = self.dataset.files["train"].names if self._data_dir else ()
         paths = [os.path.join(self._data_dir, name) for name in names]
         paths = [self._paths["train"]] if "train" in self._paths else paths
         path = next((path for path in paths if tf.io.gfile.exists(path)), None)
-        first = path and next(tables.read_rows(path, _find_format(path, self.task.layout)), None)
+        first = path and next(tables.read_rows(path, _find_format(path, self.dataset.layout)), None)
         return first and len(first[1])
 
 
-def read_examples(task, data_dir, split, path=None, bad=None):
-    """Read a split of a task as a list of `Example`, from `data_dir` unless `path` is given."""
-    return FileSource(task, data_dir, {part_of(split): path}).read(split, bad)
+def read_examples(dataset, data_dir, split, path=None, bad=None):
+    """Read a split of a dataset as a list of `Example`, from `data_dir` unless `path` is given."""
+    return FileSource(dataset, data_dir, {base_split(split): path}).read(split, bad)
 
 
-def collect_examples(task, rows, make, bad, error):
+def collect_examples(dataset, rows, make, bad, error):
     """Convert rows to a list of `Example` with `BadRows.collect`.
 
     Rows with a blank text are invalid. In GLUE's files they are only counted, because the release
@@ -151,7 +152,7 @@ def collect_examples(task, rows, make, bad, error):
         example = make(where, index, row)
         texts = example.texts() if example else {}
         blank = next((name for name, text in texts.items() if not text.strip()), None)
-        if blank and task.layout:
+        if blank and dataset.layout:
             raise ValueError(f"{blank} is empty")
         if blank:
             empty(f"{where}: {blank} is empty")
@@ -170,8 +171,8 @@ def _find_format(path, layout):
     if layout is None:
         return tables.format_by_name(path)
     table_format = tables.find_format(path, layout.delimiter, layout.likely_names)
-    is_remembered = "delimiter" in layout.remembered
-    if layout.delimiter and not is_remembered and not table_format.is_delimited:
+    is_restored = "delimiter" in layout.restored
+    if layout.delimiter and not is_restored and not table_format.is_delimited:
         raise UserError(f"`delimiter={layout.delimiter}`, but {path} is {table_format}")
     return table_format
 
@@ -210,7 +211,7 @@ def _is_quoted(text):
     return text[:1] == text[-1:] == '"' and '""' in text[1:-1]
 
 
-def _example(task, where, index, row, problem, columns, with_label):
+def _example(dataset, where, index, row, problem, columns, with_label):
     """Return the example of a row; None if it is in another language, ValueError if invalid."""
     if problem:
         raise ValueError(problem)
@@ -239,12 +240,12 @@ def _example(task, where, index, row, problem, columns, with_label):
     label = None
     if with_label:
         labels = cell(columns.labels[0], "label")
-        if task.task_type == "multi_label" and isinstance(labels, list):
+        if dataset.task_type == "multi_label" and isinstance(labels, list):
             label = tuple(map(tables.as_text, labels))
         elif isinstance(labels, list):
             raise ValueError("label: a list of labels requires `task_type=multi_label`")
         else:
-            label = read_label(task, [text(position, "label") for position in columns.labels])
-    names = task.layout.numbers if task.layout else ()
+            label = read_label(dataset, [text(position, "label") for position in columns.labels])
+    names = dataset.layout.numbers if dataset.layout else ()
     cells = [text(position, name) for position, name in zip(columns.numbers, names, strict=True)]
-    return make_example(where, texts, label, row_id, task.layout, cells)
+    return make_example(where, texts, label, row_id, dataset.layout, cells)

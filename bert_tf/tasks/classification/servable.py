@@ -11,7 +11,7 @@ from bert_tf.tokenization.graph import GraphTokenizer
 from bert_tf.tokenization.packing_graph import Windows, pack
 
 
-def classification_servable(model, config, options):
+def classification_servable(model, config, serving_config):
     """Return a `BertClassifier` with its `ClassificationConfig` as a `Servable`.
 
     Text inputs: `text`, or for pairs `text_a` and `text_b` ("" for none); `numbers`, float64
@@ -24,7 +24,7 @@ def classification_servable(model, config, options):
     A model of long documents reads texts in windows, as in training. Its token ids are (B, W, S);
     windows with mask 0 are ignored.
     """
-    prepared = prepare_model(model, options, config.max_seq_length)
+    prepared = prepare_model(model, serving_config, config.max_seq_length)
     tokenizer = GraphTokenizer(config.vocab, **config.tokenizer_settings)
     numbers = config.numeric_inputs
 
@@ -32,12 +32,12 @@ def classification_servable(model, config, options):
         if numbers:
             normalised = tf.cast(normalize(inputs["numbers"], numbers), tf.float32)
             inputs = {**inputs, "numbers": normalised}
-        return answers_of(prepared.call(inputs)["logits"])
+        return make_outputs(prepared.call(inputs)["logits"])
 
-    def answers_of(logits):
+    def make_outputs(logits):
         answers = TASK_CLASSES[config.task_type].answers(logits)
         # LiteRT, the target of models of ids, cannot repeat strings.
-        names = _label_names(config, logits) if options.inputs == "text" else {}
+        names = _label_names(config, logits) if serving_config.inputs == "text" else {}
         return {"logits": logits, **answers, **names}
 
     names = ("text",) if config.num_texts == 1 else ("text_a", "text_b")
@@ -52,7 +52,7 @@ def classification_servable(model, config, options):
             values = tf.zeros((tf.size(inputs["text"]), 0))
             if numbers:
                 values = tf.cast(normalize(inputs["numbers"], numbers), tf.float32)
-            return answers_of(documents(inputs["text"], values))
+            return make_outputs(documents(inputs["text"], values))
 
     number_specs = {}
     sample = {"text_b": ""} if len(names) == 2 else {}

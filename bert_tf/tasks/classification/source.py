@@ -13,115 +13,121 @@ from bert_tf.tasks.classification.examples import (
     measure_numbers,
     with_known_labels,
 )
-from bert_tf.tasks.classification.glue import custom_task, find_task
+from bert_tf.tasks.classification.glue import custom_dataset, find_task
 from bert_tf.tasks.classification.processor import ProcessorSource
 from bert_tf.tasks.classification.reading import FileSource
 from bert_tf.tasks.classification.tfds_source import TfdsSource
 
-# Options that name columns, and their fields in `Layout`. A trained model remembers all but the
+# Options that name columns, and their fields in `Layout`. A trained model saves all but the
 # numeric ones in `ClassificationConfig.columns`.
 _LAYOUT = {
     "text_columns": "text", "label_column": "label", "id_column": "id", "header": "header",
     "delimiter": "delimiter", "label_separator": "separator", "numeric_columns": "numbers",
     "numeric_as": "numeric_as",
 }  # fmt: skip
-_REMEMBERED = [name for name in _LAYOUT if not name.startswith("numeric_")]
+_SAVED_COLUMNS = [name for name in _LAYOUT if not name.startswith("numeric_")]
 
 # Options for custom files only.
 _CUSTOM_ONLY = ("task_type", "labels", *_LAYOUT)
-_NOT_OF_PROCESSORS = ("task_name", "tfds_name", "train_file", "dev_file", "test_file",
+_NOT_FOR_PROCESSORS = ("task_name", "tfds_name", "train_file", "dev_file", "test_file",
                       *_CUSTOM_ONLY)  # fmt: skip
 
 
-def make_source(options, stored=None, remembered=()):
+def make_source(task_config, stored=None, restored=()):
     """Create the `FileSource`, `TfdsSource` or `ProcessorSource` of a `ClassificationConfig`.
 
-    `stored` is the config of a trained model, from which `with_remembered_columns` has taken the
-    options named in `remembered`.
+    `stored` is the config of a trained model, from which `with_restored_columns` has taken the
+    options named in `restored`.
     """
-    layout = Layout(**{field: getattr(options, name) for name, field in _LAYOUT.items()})
+    layout = Layout(**{field: getattr(task_config, name) for name, field in _LAYOUT.items()})
     layout = dataclasses.replace(
         layout,
         text=tuple(layout.text),
         label=tuple(layout.label),
         numbers=tuple(layout.numbers or (stored.numeric_columns if stored else ())),
         numeric_as=layout.numeric_as or (stored.numeric_as if stored else "vector"),
-        remembered=tuple(_LAYOUT[name] for name in remembered),
+        restored=tuple(_LAYOUT[name] for name in restored),
     )
     if len(set(layout.numbers)) < len(layout.numbers):
         raise UserError(f"`numeric_columns`: a column occurs twice in {', '.join(layout.numbers)}")
-    labels = tuple(options.labels) or None
-    task_type = options.task_type or (stored and stored.task_type)
-    options.check_source(
+    labels = tuple(task_config.labels) or None
+    task_type = task_config.task_type or (stored and stored.task_type)
+    task_config.check_source(
         ("task_name", "data_dir", "train_file", "dev_file", "test_file", "header", "delimiter")
     )
-    if options.processor:
-        if given := [name for name in _NOT_OF_PROCESSORS if options.is_given(name)]:
+    if task_config.processor:
+        if given := [name for name in _NOT_FOR_PROCESSORS if task_config.is_given(name)]:
             raise UserError(f"`{given[0]}` cannot be combined with `processor`")
-        return ProcessorSource(options.processor, options.data_dir)
-    if options.numeric_as and not layout.numbers:
+        return ProcessorSource(task_config.processor, task_config.data_dir)
+    if task_config.numeric_as and not layout.numbers:
         raise UserError("`numeric_as` requires `numeric_columns`")
-    if options.tfds_name:
-        data_set = options.tfds_name, options.tfds_data_dir
-        return TfdsSource(*data_set, task_type, labels, layout, options.split_names())
-    paths = {"train": options.train_file, "dev": options.dev_file, "test": options.test_file}
-    if not (options.task_name or any(paths.values())):
+    if task_config.tfds_name:
+        data_set = task_config.tfds_name, task_config.tfds_data_dir
+        return TfdsSource(*data_set, task_type, labels, layout, task_config.split_names())
+    paths = {
+        "train": task_config.train_file,
+        "dev": task_config.dev_file,
+        "test": task_config.test_file,
+    }
+    if not (task_config.task_name or any(paths.values())):
         raise UserError(
             "`processor`, `task_name`, `tfds_name` or a file (`train_file`, `dev_file`, "
             "`test_file`) must be given"
         )
-    task = find_task(options.task_name or "tsv", options.xnli_language)
-    if task.layout is not None:
-        task = custom_task(task_type, labels, layout)
-    elif given := [name for name in _CUSTOM_ONLY if options.is_given(name)]:
+    dataset = find_task(task_config.task_name or "tsv", task_config.xnli_language)
+    if dataset.layout is not None:
+        dataset = custom_dataset(task_type, labels, layout)
+    elif given := [name for name in _CUSTOM_ONLY if task_config.is_given(name)]:
         raise UserError(
-            f"`{given[0]}` is only for custom files: `task_name={options.task_name}` has fixed "
+            f"`{given[0]}` is only for custom files: `task_name={task_config.task_name}` has fixed "
             "columns"
         )
-    return FileSource(task, options.data_dir, paths)
+    return FileSource(dataset, task_config.data_dir, paths)
 
 
-def with_remembered_columns(options, stored):
+def with_restored_columns(task_config, stored):
     """Fill in the options that name columns from a trained model, and log them.
 
     Returns:
       (`ClassificationConfig`, names of the options taken from the trained model)
     """
-    has_files = not (options.tfds_name or options.processor)
-    is_custom = has_files and find_task(options.task_name or "tsv").layout is not None
+    has_files = not (task_config.tfds_name or task_config.processor)
+    is_custom = has_files and find_task(task_config.task_name or "tsv").layout is not None
     columns = stored.columns if stored and is_custom else {}
-    taken = {name: value for name, value in columns.items() if not options.is_given(name)}
+    taken = {name: value for name, value in columns.items() if not task_config.is_given(name)}
     for name, value in columns.items():
-        if name not in taken and getattr(options, name) != value:
+        if name not in taken and getattr(task_config, name) != value:
             console.info(
                 "using `%s=%s`, although the model was trained with %s",
-                name, _as_text(getattr(options, name)), _as_text(value),
+                name, _as_text(getattr(task_config, name)), _as_text(value),
             )  # fmt: skip
     if taken:
         values = (f"`{name}={_as_text(value)}`" for name, value in taken.items())
         console.info("columns of the trained model: %s", ", ".join(values))
-    return dataclasses.replace(options, **taken), tuple(taken)
+    return dataclasses.replace(task_config, **taken), tuple(taken)
 
 
 def _as_text(value):
     return ",".join(value) if isinstance(value, tuple) else value
 
 
-def columns_to_remember(options, source):
+def columns_to_save(task_config, source):
     """Return a dict from option to column of the training file, for later commands."""
     columns = source.columns.get("train")
-    if source.task.layout is None or columns is None:
+    if source.dataset.layout is None or columns is None:
         return {}
-    given = {name: getattr(options, name) for name in _REMEMBERED if options.is_given(name)}
+    given = {
+        name: getattr(task_config, name) for name in _SAVED_COLUMNS if task_config.is_given(name)
+    }
     return {**(columns.named() if columns.names else {}), **given}
 
 
-def read_splits(source, parts, stored=None, skip_bad_rows=False, dev_split=None):
+def read_splits(source, splits, stored=None, skip_bad_rows=False, dev_split=None):
     """Read the splits that a run needs.
 
     Args:
       source: what `make_source` returns.
-      parts: list of "train", "dev" and "test".
+      splits: list of "train", "dev" and "test".
       stored: the `ClassificationConfig` of a trained model, whose labels win over the data's
         because the model was trained with their ids.
       skip_bad_rows: whether to skip invalid rows and log their number.
@@ -131,37 +137,38 @@ def read_splits(source, parts, stored=None, skip_bad_rows=False, dev_split=None)
     Returns:
       (dict from split to list of `Example`, tuple of labels, tuple of `NumericFeature`)
     """
-    task = source.task
-    names = task.layout.numbers if task.layout else ()
+    dataset = source.dataset
+    names = dataset.layout.numbers if dataset.layout else ()
     if stored and tuple(names) != stored.numeric_columns:
         raise UserError(
             f"`numeric_columns={','.join(names)}`, but the model was trained with "
             f"{','.join(stored.numeric_columns) or 'none'}"
         )
-    if stored and stored.task_type != task.task_type:
+    if stored and stored.task_type != dataset.task_type:
         raise UserError(
-            f"`output_dir`: the model was trained for {stored.task_type}, not for {task.task_type}"
+            f"`output_dir`: the model was trained for {stored.task_type}, "
+            f"not for {dataset.task_type}"
         )
     if dev_split:
-        parts = dict.fromkeys("train" if part == "dev" else part for part in parts)
-    splits = [split for part in parts for split in source.splits(part)]
+        splits = dict.fromkeys("train" if split == "dev" else split for split in splits)
+    splits = [split for base in splits for split in source.splits(base)]
     bad = {split: BadRows(skip_bad_rows) for split in splits}
     examples = {split: source.read(split, bad[split]) for split in splits}
-    labels = task.labels
+    labels = dataset.labels
     if labels is None and stored:
         labels = stored.labels
     train = examples.get("train", ())
     if not (train or stored) and (labels is None or names):
         train = source.read("train", BadRows(skip_bad_rows))
     if labels is None:
-        labels = _infer_labels(train, task.task_type)
+        labels = _infer_labels(train, dataset.task_type)
     for split in examples:
         examples[split] = with_known_labels(examples[split], labels, bad[split])
         bad[split].report()
         if not examples[split]:
             raise UserError(f"{bad[split].first}; the split has no valid rows")
     if dev_split and "train" in examples:
-        stratify = task.task_type == "classification"
+        stratify = dataset.task_type == "classification"
         examples["train"], examples["dev"] = hold_out(examples["train"], dev_split, stratify)
     if stored:
         return examples, tuple(labels), stored.numeric_features
@@ -169,7 +176,7 @@ def read_splits(source, parts, stored=None, skip_bad_rows=False, dev_split=None)
     if usable and all(example.label == usable[0].label for example in usable):
         console.warning(
             "all %d training examples have the %s %r: there is nothing to learn",
-            len(usable), "score" if task.task_type == "regression" else "label", usable[0].label,
+            len(usable), "score" if dataset.task_type == "regression" else "label", usable[0].label,
         )  # fmt: skip
     if names:
         usable = usable or with_known_labels(train, labels, BadRows(skip=True))

@@ -264,5 +264,6 @@ class MultiLabelTask(ClassificationTask):
 
 
 TASK_CLASSES = {
-    task.task_type: task for task in (ClassificationTask, RegressionTask, MultiLabelTask)
+    task_class.task_type: task_class
+    for task_class in (ClassificationTask, RegressionTask, MultiLabelTask)
 }

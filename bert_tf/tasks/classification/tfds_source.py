@@ -5,10 +5,10 @@ import dataclasses
 import numpy as np
 
 from bert_tf.data.columns import ID, LABEL, TEXT_A, TEXT_B, Layout
-from bert_tf.data.rows import TfdsRows, part_of
+from bert_tf.data.rows import TfdsRows, base_split
 from bert_tf.errors import UserError
 from bert_tf.tasks.classification.examples import make_example
-from bert_tf.tasks.classification.glue import custom_task, find_task
+from bert_tf.tasks.classification.glue import custom_dataset, find_task
 from bert_tf.tasks.classification.reading import collect_examples
 
 # Possible names of the splits in tensorflow-datasets.
@@ -42,18 +42,18 @@ class TfdsSource:
           UserError: if the dataset, a feature or a split does not exist.
         """
         self._rows, self._given = TfdsRows(name, data_dir), splits or {}
-        self.columns = {}  # nothing to remember: each command finds the features again
+        self.columns = {}  # nothing to save: each command finds the features again
         layout = layout or Layout()
         family, _, config = name.partition("/")
         is_glue = family == "glue" and not (layout.text or layout.label or layout.numbers)
-        task = find_task(config.partition(":")[0]) if is_glue else None
-        if task and task_type not in (None, task.task_type):
-            raise UserError(f"`task_type={task_type}`, but {name} is a {task.task_type} task")
-        self._texts, self._label, self._id = self._find_features(task, layout)
+        dataset = find_task(config.partition(":")[0]) if is_glue else None
+        if dataset and task_type not in (None, dataset.task_type):
+            raise UserError(f"`task_type={task_type}`, but {name} is a {dataset.task_type} task")
+        self._texts, self._label, self._id = self._find_features(dataset, layout)
         # The feature of a single label.
         feature = self._rows.features[self._label]
         self._label_feature = getattr(feature, "feature", feature)
-        if not task:
+        if not dataset:
             if task_type is None and self._label_feature is not feature:
                 task_type = "multi_label"
             elif task_type is None and np.issubdtype(feature.np_dtype, np.floating):
@@ -61,15 +61,15 @@ class TfdsSource:
             if task_type != "regression" and not labels:
                 labels = tuple(getattr(self._label_feature, "names", ())) or None
             # `Layout.label` is for several columns; here one feature has all labels.
-            task = custom_task(task_type, labels, dataclasses.replace(layout, label=()))
-        self.task = task
+            dataset = custom_dataset(task_type, labels, dataclasses.replace(layout, label=()))
+        self.dataset = dataset
 
-    def _find_features(self, task, layout):
+    def _find_features(self, dataset, layout):
         """Return (names of the text features, name of the label, name of the id or None)."""
         find = self._rows.find_feature
         text, target = self._rows.supervised_keys
-        if task:
-            texts = task.features
+        if dataset:
+            texts = dataset.features
         elif layout.text:
             texts = [find([name], "text_columns") for name in layout.text]
         elif isinstance(text, str):
@@ -85,11 +85,11 @@ class TfdsSource:
         row_id = find([layout.id], "id_column") if layout.id else find(ID)
         return tuple(filter(None, texts)), label, row_id
 
-    def splits(self, part):
+    def splits(self, base):
         """Return the splits of "train", "dev" or "test"; raise UserError if there are none."""
-        splits = [x for x in self.task.files if part_of(x) == part and self._tfds_split(x)]
+        splits = [x for x in self.dataset.files if base_split(x) == base and self._tfds_split(x)]
         if not splits:
-            raise self._rows.missing_split(part)
+            raise self._rows.missing_split(base)
         return splits
 
     def _tfds_split(self, split):
@@ -98,30 +98,30 @@ class TfdsSource:
 
     def read(self, split, bad=None):
         """Read the examples of one of `splits`; see `FileSource.read`."""
-        layout, name = self.task.layout, self._tfds_split(split)
+        layout, name = self.dataset.layout, self._tfds_split(split)
 
         def make(where, index, row):
             texts = [row[name].decode("utf-8") for name in self._texts]
             row_id = index if self._id is None else row[self._id]
             row_id = row_id.decode("utf-8") if isinstance(row_id, bytes) else str(row_id)
-            label = self._read_label(row[self._label]) if part_of(split) != "test" else None
+            label = self._read_label(row[self._label]) if base_split(split) != "test" else None
             cells = [str(row[name]) for name in layout.numbers] if layout else []
             return make_example(where, texts, label, row_id, layout, cells)
 
         error = f"{self._rows.name}, {name}: the split has no examples"
-        return collect_examples(self.task, self._rows.read(name), make, bad, error)
+        return collect_examples(self.dataset, self._rows.read(name), make, bad, error)
 
     def _read_label(self, value):
-        if self.task.task_type == "regression":
+        if self.dataset.task_type == "regression":
             if not np.isfinite(value):
                 raise ValueError(f"the score {value} is not a finite number")
             return float(value)
-        if self.task.task_type == "multi_label":
+        if self.dataset.task_type == "multi_label":
             return tuple(map(self._label_name, value))
         return self._label_name(value)
 
     def _label_name(self, value):
-        """Return a label as text. If names differ from the task's, as in GLUE, use the number."""
+        """Return a label as text. If names differ from the spec's, as in GLUE, use the number."""
         if isinstance(value, bytes):
             return value.decode("utf-8")
         names = getattr(self._label_feature, "names", None)
@@ -129,5 +129,5 @@ class TfdsSource:
             return str(value)
         if not 0 <= value < len(names):
             raise ValueError(f"{value} is not the index of a label")
-        labels = self.task.labels
+        labels = self.dataset.labels
         return names[value] if labels is None or names[value] in labels else str(value)

@@ -9,21 +9,21 @@ from bert_tf.serving.prepared_model import prepare_model
 from bert_tf.training.task_config import valid_length
 
 
-def pretrained_servable(preset, options, max_seq_length=None):
+def pretrained_servable(preset, serving_config, max_seq_length=None):
     """Return a pre-trained model as a `Servable`; see `encoder_servable`."""
     length = valid_length(max_seq_length, preset.bert_config)
     model = BertModel(preset.bert_config)
     checkpoints.warm_start(model, preset.checkpoint, require_all=True)
-    return encoder_servable(model, preset.tokenizer, length, options)
+    return encoder_servable(model, preset.tokenizer, length, serving_config)
 
 
-def encoder_servable(model, tokenizer, max_seq_length, options):
+def encoder_servable(model, tokenizer, max_seq_length, serving_config):
     """Return a `BertModel` with its `FullTokenizer` as a `Servable`.
 
     Text input: `text`. Outputs: `sequence_output` (B, S, H), `pooled_output` (B, H), and `tokens`,
     int32 (B, S), the token ids, 0 for padding. Tokens include [CLS] and [SEP].
     """
-    prepared = prepare_model(model, options, max_seq_length)
+    prepared = prepare_model(model, serving_config, max_seq_length)
 
     def serve_ids(inputs):
         outputs = prepared.call(inputs)

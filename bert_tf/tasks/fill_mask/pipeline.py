@@ -288,9 +288,9 @@ class FillMask(KerasTraining, TextPipeline):
         tensors = checkpoints.tensors(self.model)
         write_pretrained(folder, tensors, self.model.config, self.tokenizer)
 
-    def _servable(self, options):
+    def _servable(self, serving_config):
         return fill_mask_servable(
-            self.model, self.tokenizer, self.max_seq_length, options, self._num_best
+            self.model, self.tokenizer, self.max_seq_length, serving_config, self._num_best
         )
 
     def score(self, texts: Iterable[str | Text]) -> Iterator[Score]:

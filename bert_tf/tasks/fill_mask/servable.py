@@ -12,15 +12,15 @@ from bert_tf.tokenization.special_tokens import MASK
 _MAX_MASKS = 20
 
 
-def pretrained_servable(preset, options, max_seq_length=None, num_best=5):
+def pretrained_servable(preset, serving_config, max_seq_length=None, num_best=5):
     """Return a pre-trained model as a `Servable`; see `fill_mask_servable`."""
     pipeline = SPEC.pipeline.from_preset(preset, max_seq_length=max_seq_length)
     return fill_mask_servable(
-        pipeline.model, pipeline.tokenizer, pipeline.max_seq_length, options, num_best
+        pipeline.model, pipeline.tokenizer, pipeline.max_seq_length, serving_config, num_best
     )
 
 
-def fill_mask_servable(model, tokenizer, max_seq_length, options, num_best=5):
+def fill_mask_servable(model, tokenizer, max_seq_length, serving_config, num_best=5):
     """Return a `BertPretrainer` as a `Servable` that predicts masked words.
 
     Text input: `text`, of which the first 20 masks are predicted. Outputs: `words`, string
@@ -28,7 +28,7 @@ def fill_mask_servable(model, tokenizer, max_seq_length, options, num_best=5):
     masks, best first. Texts with fewer masks are padded with "" and 0. The `FullTokenizer` must
     keep special tokens.
     """
-    prepared = prepare_model(model, options, max_seq_length)
+    prepared = prepare_model(model, serving_config, max_seq_length)
     mask_id, id_to_token = tokenizer.vocab[MASK], tokenizer.inv_vocab
     words = [id_to_token.get(i, "") for i in range(max(id_to_token) + 1)]
     num_words = len(words)

@@ -3,7 +3,7 @@
 Shapes: B examples, C choices, S sequence.
 """
 
-from bert_tf.configs.data_files import PARTS
+from bert_tf.configs.data_files import SPLITS
 from bert_tf.data import records
 from bert_tf.data.feature_cache import digest, write_records
 from bert_tf.data.rows import find_file
@@ -77,14 +77,14 @@ class MultipleChoiceData(TaskData):
         )
 
 
-def read(options, model, parts, stored=None):
+def read(task_config, model, splits, stored=None):
     """Read the data of a run; see `TaskSpec.read`."""
     examples, endings, paths = {}, {}, []
-    for split in filter(parts.__contains__, PARTS):
-        path = getattr(options, f"{split}_file")
-        path = find_file(split, _FILES[split], options.data_dir, path)
+    for split in filter(splits.__contains__, SPLITS):
+        path = getattr(task_config, f"{split}_file")
+        path = find_file(split, _FILES[split], task_config.data_dir, path)
         paths.append(path)
-        examples[split], endings[split] = read_examples(path, options, split != "test")
-    data = MultipleChoiceData(examples, endings, options.of_model(model))
+        examples[split], endings[split] = read_examples(path, task_config, split != "test")
+    data = MultipleChoiceData(examples, endings, task_config.of_model(model))
     data.data_files = paths
     return data

@@ -30,15 +30,15 @@ class Example:
     id: str | None = None
 
 
-def read_examples(path, options=None, with_label=True):
+def read_examples(path, config=None, with_label=True):
     """Return the list of `Example` of a file, and the names of its ending columns.
 
     The first line names the columns. Errors name file and line.
     """
-    options = options or MultipleChoiceConfig()
-    bad = BadRows(options.skip_bad_rows)
+    config = config or MultipleChoiceConfig()
+    bad = BadRows(config.skip_bad_rows)
     names, rows = read_named_rows(path)
-    columns = _find_columns(path, names, options, with_label)
+    columns = _find_columns(path, names, config, with_label)
     examples = bad.collect(rows, functools.partial(_example, columns))
     bad.report()
     if not examples:
@@ -46,15 +46,15 @@ def read_examples(path, options=None, with_label=True):
     return examples, columns.ending_columns
 
 
-def _find_columns(path, names, options, with_label):
+def _find_columns(path, names, config, with_label):
     """Return the options with the names of all columns as in the header, and log them."""
 
     def find(wanted, argument=None):
         index = find_column(path, names, wanted, argument)
         return None if index is None else names[index]
 
-    context = tuple(find([name], "context_columns") for name in options.context_columns)
-    endings = tuple(find([name], "ending_columns") for name in options.ending_columns)
+    context = tuple(find([name], "context_columns") for name in config.context_columns)
+    endings = tuple(find([name], "ending_columns") for name in config.ending_columns)
     if not endings:
         numbered = [(int(match[1]), name) for name in names if (match := _ENDING.match(name))]
         endings = tuple(name for _, name in sorted(numbered))
@@ -63,10 +63,10 @@ def _find_columns(path, names, options, with_label):
             f"{path}, line 1: expected two or more columns of endings, such as ending0 and "
             f"ending1, found {', '.join(endings) or 'none'}; name them with `ending_columns`"
         )
-    label_names = [options.label_column] if options.label_column else LABEL
-    row_id = options.id_column
+    label_names = [config.label_column] if config.label_column else LABEL
+    row_id = config.id_column
     columns = dataclasses.replace(
-        options,
+        config,
         context_columns=context or (find(CONTEXT, "context_columns"),),
         ending_columns=endings,
         label_column=find(label_names, "label_column") if with_label else None,

@@ -7,14 +7,14 @@ from bert_tf.serving.prepared_model import prepare_model
 from bert_tf.tokenization.graph import GraphTokenizer
 
 
-def multiple_choice_servable(model, config, options):
+def multiple_choice_servable(model, config, serving_config):
     """Return a `BertMultipleChoice` with its `MultipleChoiceConfig` as a `Servable`.
 
     Text inputs: `context` (B,) and `endings` (B, C) for any number C of endings. Token ids are
     (B, C, S). Outputs: `logits` and `probabilities`, float32 (B, C); `choice`, int32 (B,), the
     index of the most probable ending; for text inputs also `ending`, string (B,).
     """
-    prepared = prepare_model(model, options, config.max_seq_length)
+    prepared = prepare_model(model, serving_config, config.max_seq_length)
     tokenizer = GraphTokenizer(config.vocab, **config.tokenizer_settings)
 
     def serve_ids(inputs):

@@ -2,8 +2,8 @@
 
 import dataclasses
 
+from bert_tf.configs.base import option
 from bert_tf.configs.data_files import TfdsConfig
-from bert_tf.configs.options import option
 from bert_tf.configs.train import MAX_PROCESSES
 from bert_tf.errors import UserError
 from bert_tf.tasks.question_answering import SPEC
@@ -117,8 +117,8 @@ class QuestionAnsweringConfig(TfdsConfig, TaskConfig):
             raise UserError("`find_null_score_diff_threshold` requires `do_predict` or `do_eval`")
 
     @classmethod
-    def of_pretrained(cls, bert_config, vocab_file, do_lower_case, labels=(), **options):
-        config = super().of_pretrained(bert_config, vocab_file, do_lower_case, **options)
+    def from_pretrained(cls, bert_config, vocab_file, do_lower_case, labels=(), **options):
+        config = super().from_pretrained(bert_config, vocab_file, do_lower_case, **options)
         config.check_lengths()
         if options.get("doc_stride") is not None:
             return config

@@ -51,8 +51,8 @@ class QuestionAnsweringData(TaskData):
         if "dev" in sources:
             self.extractor = AnswerExtractor(sources["dev"], tokenizer, config)
 
-    def splits(self, part):
-        return super().splits("train" if part == "train" else "dev")
+    def splits(self, base):
+        return super().splits("train" if base == "train" else "dev")
 
     def train_config(self, config):
         self._mask_padding = not config.train.pad_to_max_length
@@ -115,21 +115,21 @@ class QuestionAnsweringData(TaskData):
         return {"dev": evaluation} if do_eval else {}
 
 
-def read(options, model, parts, stored=None):
+def read(task_config, model, splits, stored=None):
     """Read the data of a run; see `TaskSpec.read`."""
-    config = options.of_model(model).check_lengths()
-    is_scored = "dev" in parts or options.find_null_score_diff_threshold
-    splits = {"train": "train"} if "train" in parts else {}
-    if is_scored or "test" in parts:
-        splits["dev"] = "eval" if is_scored else "predict"
-    sources = {split: _make_source(options, split) for split in splits}
+    config = task_config.of_model(model).check_lengths()
+    is_scored = "dev" in splits or task_config.find_null_score_diff_threshold
+    purposes = {"train": "train"} if "train" in splits else {}
+    if is_scored or "test" in splits:
+        purposes["dev"] = "eval" if is_scored else "predict"
+    sources = {split: _make_source(task_config, split) for split in purposes}
     checks = config.version_2_with_negative, config.by_offsets
     summaries = {
-        split: validate_and_count(source, splits[split], *checks)
+        split: validate_and_count(source, purposes[split], *checks)
         for split, source in sources.items()
     }
     data = QuestionAnsweringData(sources, summaries, config, model.tokenizer)
-    data.data_files = [x.name for x in sources.values() if not options.tfds_name]
+    data.data_files = [x.name for x in sources.values() if not task_config.tfds_name]
     return data
 
 
@@ -137,20 +137,20 @@ def make_model(config, dtype=None):
     return BertSpanLabeler(config.bert_config, dtype=dtype)
 
 
-def _make_source(options, split):
+def _make_source(task_config, split):
     argument = "train_file" if split == "train" else "predict_file"
-    options.check_source((argument,))
-    if options.tfds_name:
-        splits = options.tfds_splits or (None, None)
+    task_config.check_source((argument,))
+    if task_config.tfds_name:
+        splits = task_config.tfds_splits or (None, None)
         if len(splits) != 2:
             raise UserError(
                 f"`tfds_splits`: expected two splits (training and prediction), found {len(splits)}"
             )
-        part = "train" if split == "train" else "predict"
+        purpose = "train" if split == "train" else "predict"
         return TfdsQuestions(
-            options.tfds_name, part, options.tfds_data_dir, splits[part == "predict"]
+            task_config.tfds_name, purpose, task_config.tfds_data_dir, splits[purpose == "predict"]
         )
-    path = getattr(options, argument)
+    path = getattr(task_config, argument)
     if not path:
         raise UserError(f"nothing to read: `{argument}` or `tfds_name` must be given")
     return JsonSource(path, argument)

@@ -75,7 +75,7 @@ class JsonSource:
 
 def _read_articles(path):
     """Return the list "data" of a SQuAD file, or the `TableFormat` of a file of rows."""
-    if tables.ENDINGS.get(tables.ending_of(path)) == "parquet":
+    if tables.ENDINGS.get(tables.file_extension(path)) == "parquet":
         return tables.TableFormat("parquet")
     text = files.read_text(path)
     try:

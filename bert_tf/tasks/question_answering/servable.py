@@ -78,12 +78,12 @@ class QuestionAnsweringModule(tf.Module):
             null_odds["null_odds"] = odds
         probability = tf.exp(chosen - tf.reduce_logsumexp(scores, 1))
 
-        def offsets_of(offsets, tokens):
+        def token_offsets(offsets, tokens):
             return tf.gather(tf.concat([offsets.values, [0]], 0), tokens)
 
         # Unicode normalization can reorder combining marks, so the last token may start first.
-        start = tf.minimum(offsets_of(starts, first), offsets_of(starts, last))
-        end = tf.maximum(offsets_of(ends, first), offsets_of(ends, last))
+        start = tf.minimum(token_offsets(starts, first), token_offsets(starts, last))
+        end = tf.maximum(token_offsets(ends, first), token_offsets(ends, last))
         # Without an answer, the offsets belong to a different context and may exceed this one.
         begin = tf.where(is_answered, start, 0)
         length = tf.where(is_answered, end - start, 0)
@@ -176,9 +176,9 @@ def _top_spans(scores, counts, size):
     return tf.gather(tf.concat([scores, [_MIN_SCORE]], 0), indices), indices
 
 
-def question_answering_servable(model, config, options):
+def question_answering_servable(model, config, serving_config):
     """Return the `Servable` for text (`QuestionAnsweringModule`) and ids (start and end logits)."""
-    prepared = prepare_model(model, options, config.max_seq_length)
+    prepared = prepare_model(model, serving_config, config.max_seq_length)
     module = QuestionAnsweringModule(prepared.call, config, prepared.buckets)
 
     def serve_ids(inputs):

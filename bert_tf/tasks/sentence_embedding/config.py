@@ -2,8 +2,8 @@
 
 import dataclasses
 
+from bert_tf.configs.base import option
 from bert_tf.configs.data_files import FileConfig
-from bert_tf.configs.options import option
 from bert_tf.errors import UserError
 from bert_tf.tasks.sentence_embedding import SPEC
 from bert_tf.training.task_config import TaskConfig

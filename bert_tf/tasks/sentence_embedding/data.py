@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bert_tf import console
-from bert_tf.configs.data_files import PARTS
+from bert_tf.configs.data_files import SPLITS
 from bert_tf.data import records
 from bert_tf.data.columns import ID
 from bert_tf.data.feature_cache import digest, encode_batches, write_records
@@ -32,12 +32,12 @@ class Example(NamedTuple):
     id: str
 
 
-def read_examples(path, options):
+def read_examples(path, config):
     """Return the list of `Example` of a file.
 
     Args:
       path: a file with named columns; see `tables.find_format` for the formats.
-      options: a `SentenceEmbeddingConfig`.
+      config: a `SentenceEmbeddingConfig`.
 
     Raises:
       UserError: if the header or a row is not valid; names the file and line.
@@ -48,17 +48,17 @@ def read_examples(path, options):
         index = find_column(path, names, wanted, argument)
         return None if index is None else names[index]
 
-    if options.text_columns:
-        if len(options.text_columns) not in (2, 3):
+    if config.text_columns:
+        if len(config.text_columns) not in (2, 3):
             raise UserError(
                 f"`text_columns`: expected two or three columns, found "
-                f"{', '.join(options.text_columns)}"
+                f"{', '.join(config.text_columns)}"
             )
-        texts = [find([name], "text_columns") for name in options.text_columns]
+        texts = [find([name], "text_columns") for name in config.text_columns]
     else:
         texts = [find(TEXT_COLUMNS[0], "text_columns"), find(TEXT_COLUMNS[1], "text_columns")]
         texts += filter(None, [find(TEXT_COLUMNS[2])])
-    score, row_id = options.score_column, options.id_column
+    score, row_id = config.score_column, config.id_column
     score = find([score], "score_column") if score else find(SCORE_COLUMN)
     row_id = find([row_id], "id_column") if row_id else find(ID)
     if score and len(texts) == 3:
@@ -79,7 +79,7 @@ def read_examples(path, options):
         row = str(index) if row_id is None else cells[row_id]
         return Example(tuple(cells[name] for name in texts), value, row)
 
-    bad = BadRows(options.skip_bad_rows)
+    bad = BadRows(config.skip_bad_rows)
     examples = bad.collect(rows, make)
     bad.report()
     if not examples:
@@ -158,21 +158,21 @@ class SentenceEmbeddingData(TaskData):
         )
 
 
-def read(options, model, parts, stored=None):
+def read(task_config, model, splits, stored=None):
     """Read the data of a run; see `TaskSpec.read`."""
     examples, paths = {}, []
-    for split in filter(parts.__contains__, PARTS):
-        path = getattr(options, f"{split}_file")
+    for split in filter(splits.__contains__, SPLITS):
+        path = getattr(task_config, f"{split}_file")
         names = [f"{split}{ending}" for ending in _ENDINGS]
-        paths.append(find_file(split, names, options.data_dir, path))
-        examples[split] = read_examples(paths[-1], options)
+        paths.append(find_file(split, names, task_config.data_dir, path))
+        examples[split] = read_examples(paths[-1], task_config)
     defaults = {"pooling": "mean", "normalize": False}
     if stored:
         defaults = {name: getattr(stored, name) for name in defaults}
     elif model.checkpoint:
-        defaults |= sentence_transformers_options(model.checkpoint, options.pooling)
-    given = {name: getattr(options, name) for name in ("pooling", "normalize")}
-    facts = {name: defaults[name] if x is None else x for name, x in given.items()}
-    data = SentenceEmbeddingData(examples, options.of_model(model, **facts))
+        defaults |= sentence_transformers_options(model.checkpoint, task_config.pooling)
+    given = {name: getattr(task_config, name) for name in ("pooling", "normalize")}
+    resolved = {name: defaults[name] if x is None else x for name, x in given.items()}
+    data = SentenceEmbeddingData(examples, task_config.of_model(model, **resolved))
     data.data_files = paths
     return data

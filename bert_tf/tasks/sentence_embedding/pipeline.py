@@ -333,8 +333,8 @@ class SentenceEncoder(KerasTraining, TextPipeline):
         for name, value in values.items():
             files.write_text(os.path.join(folder, name), json.dumps(value, indent=2) + "\n")
 
-    def _servable(self, options):
-        return sentence_embedding_servable(self, options)
+    def _servable(self, serving_config):
+        return sentence_embedding_servable(self, serving_config)
 
     def stream(
         self, sentences: Iterable[str], description: str = "reading sentences"

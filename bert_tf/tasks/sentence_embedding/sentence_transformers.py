@@ -6,7 +6,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from bert_tf import console
-from bert_tf.checkpoints.metadata import folder_of, read_json
+from bert_tf.checkpoints.metadata import containing_folder, read_json
 from bert_tf.errors import UserError
 from bert_tf.io import json_files
 from bert_tf.tasks.sentence_embedding.config import POOLINGS
@@ -29,7 +29,7 @@ def sentence_transformers_options(path, pooling=None):
     Raises:
       UserError: if the folder uses an unsupported module or pooling.
     """
-    folder = folder_of(path)
+    folder = containing_folder(path)
     modules_file = os.path.join(folder, "modules.json")
     if not tf.io.gfile.exists(modules_file):
         return {}

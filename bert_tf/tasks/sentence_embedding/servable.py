@@ -6,25 +6,26 @@ from bert_tf.tasks.sentence_embedding import SPEC
 from bert_tf.tokenization import FullTokenizer
 
 
-def pretrained_servable(preset, options, max_seq_length=None):
+def pretrained_servable(preset, serving_config, max_seq_length=None):
     """Return the `Servable` of a pre-trained model; `max_seq_length` defaults to its setting."""
     encoder = SPEC.pipeline.from_preset(preset, max_seq_length=max_seq_length)
-    return sentence_embedding_servable(encoder, options)
+    return sentence_embedding_servable(encoder, serving_config)
 
 
-def sentence_embedding_servable(sentence_encoder, options):
+def sentence_embedding_servable(sentence_encoder, serving_config):
     model, pooling = sentence_encoder.model, sentence_encoder.pool
     length, tokenizer = sentence_encoder.max_seq_length, sentence_encoder.tokenizer
-    return _make_servable(model, pooling, length, tokenizer, options)
+    return _make_servable(model, pooling, length, tokenizer, serving_config)
 
 
-def trained_servable(model, config, options):
+def trained_servable(model, config, serving_config):
     tokenizer = FullTokenizer(config.vocab, **config.tokenizer_settings)
-    return _make_servable(model.bert, model.pooling, config.max_seq_length, tokenizer, options)
+    length = config.max_seq_length
+    return _make_servable(model.bert, model.pooling, length, tokenizer, serving_config)
 
 
-def _make_servable(model, pooling, max_seq_length, tokenizer, options):
-    prepared = prepare_model(model, options, max_seq_length)
+def _make_servable(model, pooling, max_seq_length, tokenizer, serving_config):
+    prepared = prepare_model(model, serving_config, max_seq_length)
 
     def serve_ids(inputs):
         return {"vectors": pooling.compute(prepared.call, inputs)}

@@ -133,7 +133,7 @@ def contrastive(_, vectors, temperature, symmetric):
     """
     columns = _unstack(ops.normalize(vectors))
     labels = ops.arange(ops.shape(vectors)[0])
-    everything, offset = _of_all_replicas(columns)
+    everything, offset = _gather_replicas(columns)
     find = functools.partial(_find, labels=labels + offset, temperature=temperature)
     losses = find(columns[0], ops.concatenate(everything[1:]))
     if symmetric:
@@ -141,7 +141,7 @@ def contrastive(_, vectors, temperature, symmetric):
     return losses
 
 
-def _of_all_replicas(tensors):
+def _gather_replicas(tensors):
     """Gather tensors (B, ...) from all replicas; return them and the offset of the own rows."""
     replica = None
     if keras.backend.backend() == "tensorflow":
@@ -169,7 +169,7 @@ def cosent(scores, vectors, temperature):
     It is log(1 + sum of exp((cos_i - cos_j) / temperature)) over all i, j with score_i < score_j.
     """
     own = [_cosines(vectors) / temperature, ops.cast(scores, "float32")]
-    (cosines, scores), _ = _of_all_replicas(own)
+    (cosines, scores), _ = _gather_replicas(own)
     differences = cosines[:, None] - cosines[None, :]
     is_wrong_order = scores[:, None] < scores[None, :]
     differences = ops.reshape(ops.where(is_wrong_order, differences, -1e12), (-1,))

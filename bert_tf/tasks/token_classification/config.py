@@ -3,9 +3,9 @@
 import dataclasses
 from typing import NamedTuple
 
+from bert_tf.configs.base import derived, option
 from bert_tf.configs.data_files import FileConfig, TfdsConfig
 from bert_tf.configs.model import LAYER_COMBINATIONS
-from bert_tf.configs.options import fact, option
 from bert_tf.errors import UserError
 from bert_tf.io import json_files
 from bert_tf.io.json_files import Positive
@@ -60,7 +60,7 @@ class TokenClassificationConfig(FileConfig, TfdsConfig, TaskConfig):
     FILE = SPEC.side_file
 
     # Case helps to recognise names (paper, section 5.3), so models are cased.
-    do_lower_case: bool = fact(False, saved=True, fixed=True)
+    do_lower_case: bool = derived(False, saved=True, fixed=True)
     max_seq_length: int = option(
         128,
         "Longest sequence in tokens; longer sentences are split into overlapping windows.",
@@ -127,7 +127,7 @@ class TokenClassificationConfig(FileConfig, TfdsConfig, TaskConfig):
         requires="features_only",
     )
     report: bool = option(False, "Write eval_report.txt with the scores of each label.")
-    tags: Tags | None = fact(None)
+    tags: Tags | None = derived(None)
 
     def __post_init__(self):
         if isinstance(self.tags, Tags):
@@ -151,11 +151,11 @@ class TokenClassificationConfig(FileConfig, TfdsConfig, TaskConfig):
                 "`features_only` requires `model` or `init_checkpoint`: the features of random "
                 "weights are meaningless"
             )
-        for name, options in (
+        for name, config_part in (
             ("num_frozen_layers", config.train),
             ("layer_decay", config.optimizer),
         ):
-            if options.is_given(name):
+            if config_part.is_given(name):
                 raise UserError(f"`{name}`: with `features_only` all layers are frozen")
 
     def fixed_values(self):
@@ -186,7 +186,7 @@ class TokenClassificationConfig(FileConfig, TfdsConfig, TaskConfig):
         return super().from_json(values, tags=tags, **others)
 
     @classmethod
-    def of_pretrained(cls, bert_config, vocab_file, do_lower_case, labels=(), **options):
+    def from_pretrained(cls, bert_config, vocab_file, do_lower_case, labels=(), **options):
         labels = check_labels(labels)
         try:
             scheme = infer_scheme([[label] for label in labels])
@@ -198,6 +198,6 @@ class TokenClassificationConfig(FileConfig, TfdsConfig, TaskConfig):
         if scheme != "none":
             is_iobes = any(split_tag(label)[0] in ("E", "S") for label in labels)
             scheme = "iobes" if is_iobes else "iob2"
-        return super().of_pretrained(
+        return super().from_pretrained(
             bert_config, vocab_file, do_lower_case, tags=Tags(labels, scheme, scheme), **options
         )

@@ -3,13 +3,13 @@
 import dataclasses
 
 from bert_tf import console
-from bert_tf.configs.data_files import PARTS
+from bert_tf.configs.data_files import SPLITS
 from bert_tf.data import records
 from bert_tf.data.feature_cache import digest, write_records
 from bert_tf.data.rows import BadRows
 from bert_tf.errors import UserError
 from bert_tf.io import files
-from bert_tf.modeling import layers_of
+from bert_tf.modeling import layer_indices
 from bert_tf.tasks.token_classification import schemes, scoring
 from bert_tf.tasks.token_classification.features import (
     convert_sentences,
@@ -117,50 +117,51 @@ def write_columns(path, sentences, tags):
             write("".join(f"{line} {outside}\n\n" for line in sentence.trailing_lines))
 
 
-def read(options, model, parts, stored=None):
+def read(task_config, model, splits, stored=None):
     """Read the data of a run; see `training.TaskSpec`."""
-    source = _make_source(options)
-    splits = [part for part in PARTS if part in parts]
-    bad = {split: BadRows(options.skip_bad_rows) for split in splits}
+    source = _make_source(task_config)
+    splits = [split for split in SPLITS if split in splits]
+    bad = {split: BadRows(task_config.skip_bad_rows) for split in splits}
     sentences = {split: source.read(split, bad[split]) for split in splits}
     train = sentences.get("train")
-    tags = _stored_tags(options, stored) if stored else _infer_tags(options, source, train)
-    if options.output_scheme:
-        schemes.check_compatible("output_scheme", options.output_scheme, tags.scheme)
+    tags = _stored_tags(task_config, stored) if stored else _infer_tags(task_config, source, train)
+    if task_config.output_scheme:
+        schemes.check_compatible("output_scheme", task_config.output_scheme, tags.scheme)
     for split in splits:
         sentences[split] = valid_sentences(sentences[split], tags, bad[split])
         bad[split].report("invalid sentences skipped")
         if not sentences[split]:
             raise UserError(f"no usable sentences: {bad[split].first}")
-        if options.document_context and not any(x.leading_lines for x in sentences[split]):
+        if task_config.document_context and not any(x.leading_lines for x in sentences[split]):
             raise UserError(
                 f"`document_context` requires -DOCSTART- lines at the start of documents, but "
                 f"{sentences[split][0].where} has none"
             )
-    if options.features_only:
+    if task_config.features_only:
         # Raises UserError if the model has too few layers.
-        layers_of(options.layer_combination, model.bert_config.num_hidden_layers)
-    return TokenClassificationData(sentences, options.of_model(model, tags=tags))
+        layer_indices(task_config.layer_combination, model.bert_config.num_hidden_layers)
+    return TokenClassificationData(sentences, task_config.of_model(model, tags=tags))
 
 
-def _stored_tags(options, stored):
+def _stored_tags(task_config, stored):
     """Return the `Tags` of a trained model, with the scheme of the data if it is given."""
     tags = stored.tags
-    if options.learn_scheme not in (None, tags.scheme):
+    if task_config.learn_scheme not in (None, tags.scheme):
         raise UserError(
-            f"`learn_scheme={options.learn_scheme}`, but the model was trained with {tags.scheme}"
+            f"`learn_scheme={task_config.learn_scheme}`, but the model was trained with "
+            f"{tags.scheme}"
         )
-    if options.tag_scheme:
-        schemes.check_compatible("tag_scheme", options.tag_scheme, tags.scheme)
-        tags = tags._replace(data_scheme=options.tag_scheme)
+    if task_config.tag_scheme:
+        schemes.check_compatible("tag_scheme", task_config.tag_scheme, tags.scheme)
+        tags = tags._replace(data_scheme=task_config.tag_scheme)
     return tags
 
 
-def _infer_tags(options, source, train):
+def _infer_tags(task_config, source, train):
     """Return the `Tags` of the training set `train`; read it first if it is None."""
     bad = BadRows(skip=True)
     sentences = train or source.read("train", bad)
-    tags = infer_tags(sentences, options.tag_scheme, options.learn_scheme)
+    tags = infer_tags(sentences, task_config.tag_scheme, task_config.learn_scheme)
     if not train:
         valid_sentences(sentences, tags, bad)
         bad.report("invalid sentences skipped in collecting the tags of the training set")
@@ -171,18 +172,22 @@ def _infer_tags(options, source, train):
     return tags
 
 
-def _make_source(options):
-    options.check_source(("data_dir", "train_file", "dev_file", "test_file"))
-    if options.tfds_name:
-        features = options.word_column or "tokens", options.tag_column
-        splits = options.split_names()
-        return TfdsSentences(options.tfds_name, options.tfds_data_dir, splits, *features)
+def _make_source(task_config):
+    task_config.check_source(("data_dir", "train_file", "dev_file", "test_file"))
+    if task_config.tfds_name:
+        features = task_config.word_column or "tokens", task_config.tag_column
+        splits = task_config.split_names()
+        return TfdsSentences(task_config.tfds_name, task_config.tfds_data_dir, splits, *features)
     columns = {}
     for name, default in (("word_column", "0"), ("tag_column", "-1")):
-        value = getattr(options, name) or default
+        value = getattr(task_config, name) or default
         try:
             columns[name] = int(value)
         except ValueError:
             raise UserError(f"`{name}={value}`: expected a column number") from None
-    paths = {"train": options.train_file, "dev": options.dev_file, "test": options.test_file}
-    return ColumnFiles(options.data_dir, paths, **columns)
+    paths = {
+        "train": task_config.train_file,
+        "dev": task_config.dev_file,
+        "test": task_config.test_file,
+    }
+    return ColumnFiles(task_config.data_dir, paths, **columns)

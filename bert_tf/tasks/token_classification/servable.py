@@ -223,9 +223,9 @@ def _next(values, default):
     return tf.concat([values[1:], tf.fill(tf.shape(values[:1]), default)], 0)
 
 
-def token_classification_servable(model, config, options):
+def token_classification_servable(model, config, serving_config):
     """Return the `Servable` for text (`TokenClassificationModule`) and ids (logits)."""
-    prepared = prepare_model(model, options, config.max_seq_length)
+    prepared = prepare_model(model, serving_config, config.max_seq_length)
     module = TokenClassificationModule(prepared.call, config, prepared.buckets)
     return Servable(
         task="token_classification",

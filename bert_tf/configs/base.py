@@ -55,7 +55,7 @@ def option(
     )
 
 
-def fact(default, **properties):
+def derived(default, **properties):
     """Declare a value without a flag that follows from data or files; see `option`."""
     return option(default, None, **properties)
 
@@ -141,7 +141,7 @@ class Config:
         return getattr(self, name) != self.__dataclass_fields__[name].default
 
     @classmethod
-    def group_of(cls, name: str) -> str:
+    def find_group(cls, name: str) -> str:
         """Return the title of an option in `--help`."""
         groups = [x for base in cls.__mro__ for x in vars(base).get("GROUPS", ())]
         return next((title for title, names in groups if name in names.split()), cls.GROUP)
