@@ -1,4 +1,4 @@
-"""run.json: what a run was made with, and the run again from it."""
+"""run.json records how a run was made, and repeats it."""
 
 import hashlib
 import json
@@ -73,7 +73,7 @@ def test_a_run_is_recorded_and_repeated(run_script, flags, tmp_path):
     assert repeated["config"] == {**config, "output_dir": str(again)}
     assert repeated["metrics"] == metrics
 
-    # An evaluation keeps the record of the training.
+    # Evaluation keeps the record of the training.
     run_script("run_classifier", *flags, f"--output_dir={out}", "--do_eval")
     evaluated = read(out)
     assert len(evaluated.pop("command_lines")) == 2
