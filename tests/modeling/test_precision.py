@@ -1,4 +1,4 @@
-"""Options that save memory or time: recomputation, XLA, half precision, frozen layers."""
+"""Recomputation, XLA, half precision and frozen layers, which save memory or time."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ def seed():
 
 @pytest.fixture
 def one_layer(monkeypatch):
-    """Train models of one layer, which are traced in half the time."""
+    """Train models of one layer, which takes half as long to trace."""
 
     def config(dropout=0.0):
         rates = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
@@ -46,7 +46,7 @@ def batch_of_step(step):
 
 
 def state_after_steps(dtype=None, dropout=0.0, steps=4, **options):
-    """Make steps with `TrainStep` alone. Return all variables by name, with those of dropout."""
+    """Make steps with `TrainStep`; return all variables by name, including dropout's seeds."""
     training.set_seed(7)
     task = tasks.PretrainingTask(training_helpers.config(dropout), dtype)
     optimizer = optimization.AdamWeightDecay(optimization.LinearWarmupDecay(1e-3, steps))
@@ -61,7 +61,7 @@ def state_after_steps(dtype=None, dropout=0.0, steps=4, **options):
 
 @pytest.mark.slow
 def test_recomputation_makes_the_same_steps(one_layer):
-    """With dropout: its masks must be the same when a layer is computed again."""
+    """The recomputed layer uses the same dropout masks."""
     plain, recomputed = (
         state_after_steps(dropout=0.3, recompute=recompute) for recompute in (False, True)
     )
@@ -83,7 +83,7 @@ def test_recomputation_makes_the_same_steps_on_two_devices(tmp_path):
 
 
 def graph_of_step(**options):
-    """Return the graph of a traced step, and its nodes with those of its functions."""
+    """Return the graph of a traced step, and all nodes including its functions' nodes."""
     task = tasks.PretrainingTask(training_helpers.config(0.1))
     optimizer = optimization.AdamWeightDecay(1e-3)
     optimizer.build(training.checkpointing.weights(task.model))
@@ -100,9 +100,9 @@ def products(nodes):
 
 @pytest.mark.slow
 def test_the_options_of_a_step_take_effect():
-    """The results are the same with them, so that the graph is checked."""
+    """They do not change the results, so the test checks the graph."""
     plain, plain_nodes = graph_of_step()
-    # Each of the two layers computes its six products and the two of attention again.
+    # Each of the two layers recomputes its six products and attention's two.
     _, nodes = graph_of_step(recompute=True)
     assert products(nodes) - products(plain_nodes) == 2 * (6 + 2)
 
@@ -216,12 +216,12 @@ def test_a_step_with_infinite_gradients_is_skipped_and_halves_the_scale(
             assert reported["skipped_steps"] == 0
         else:
             assert reported["skipped_steps"] == 1
-            assert reported["gradient_norm"] == 0  # the loop stops at an infinite norm
+            assert reported["gradient_norm"] == 0  # the training loop stops at an infinite norm
         np.testing.assert_array_equal(weight, plain_weight)
     np.testing.assert_array_equal(optimizer.slots["w/adam_v"], plain.slots["w/adam_v"])
     assert float(scale.value) == 2.0
     assert int(optimizer.step) == 5, "a skipped step counts"
-    step([0.1, 0.1])  # the third finite one in a row
+    step([0.1, 0.1])  # the third finite step in a row
     assert float(scale.value) == 4.0
     for _ in range(2):
         assert step([np.inf, 1.0])["skipped_steps"] == 1
@@ -232,7 +232,7 @@ def test_a_step_with_infinite_gradients_is_skipped_and_halves_the_scale(
 
 
 def test_loss_scaling_keeps_gradients_that_float16_would_lose(one_layer):
-    """The loss is so small that its gradients in float16 are 0 without the scale."""
+    """The loss is so small that its float16 gradients are 0 without the scale."""
 
     class Small(tasks.PretrainingTask):
         def losses(self, outputs, batch, weights):
