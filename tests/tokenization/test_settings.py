@@ -136,7 +136,7 @@ def test_transformers(transformers, pieces, tmp_path, rng, rules):
     assert [x for x in zip(texts, actual, expected, strict=True) if x[1] != x[2]] == []
     ids = list(itertools.chain(*expected))
     assert sum(index != vocab["[UNK]"] for index in ids) > 0.3 * len(ids)
-    if rules[0] != rules[1]:  # test_graph compares the other tokenizer
+    if rules[0] != rules[1]:  # test_graph covers equal settings
         pytest.importorskip("tensorflow_text")
         ops = tokenization.GraphTokenizer(str(tmp_path / "tokenizer.json"))
         assert ops.tokenize(texts).to_list() == expected
