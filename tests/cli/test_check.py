@@ -21,9 +21,18 @@ DTYPES = ["float32", "bfloat16", "float16"]
     ("count", "dtypes"),
     [(1, DTYPES[:1]), pytest.param(3, DTYPES, marks=pytest.mark.slow)],
 )
-def test_good_devices_pass(count, dtypes):
-    strategy = mirrored(count) if count > 1 else one_device()
-    found = list(device_check.Checks(strategy, dtypes).all())
+def test_good_devices_pass(count, dtypes, monkeypatch, tmp_path):
+    device_checks = device_check.Checks(mirrored(count) if count > 1 else one_device(), dtypes)
+    found = []
+    for check in device_checks.all():
+        found.append(check)
+        if count == 1 and "steps of the release" in check.name:
+            # The remaining checks compare runs with each other: one layer is enough.
+            values = {**device_checks._config.to_dict(), "num_hidden_layers": 1}
+            device_checks._config = bert_tf.BertConfig.from_dict(values)
+            tensors = bert_tf.checkpoints.tensors(bert_tf.BertPretrainer(device_checks._config))
+            bert_tf.checkpoints.write(str(tmp_path / "bert_model.ckpt"), tensors)
+            monkeypatch.setattr(checks, "RECORDED", tmp_path)
     assert not [check for check in found if not check.passed]
     assert len(found) == 5 + 4 * len(dtypes)
     (steps,) = (check for check in found if "steps of the release" in check.name)

@@ -110,5 +110,6 @@ def test_a_csv_of_kaggle(run, tmp_path, header):
         texts, labels = zip(*list(csv.reader(reader))[1:], strict=True)
     classifier = bert_tf.TextClassifier.from_preset(tmp_path / "out")
     assert [x["label"] for x in classifier.predict(texts)] == list(labels)
+    classifier.compile(run_eagerly=True)
     classifier.fit(texts, labels, epochs=1, verbose=0)
     assert classifier.evaluate(texts, labels, verbose=0)["accuracy"] == 1.0

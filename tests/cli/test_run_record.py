@@ -22,7 +22,7 @@ TEXT = "".join(f"{text}\t{label}\n" for text, label in TEXTS)
 def flags(tmp_path):
     """Flags of run_classifier.py without --output_dir."""
     write_files(tmp_path, train__tsv=TEXT, dev__tsv=TEXT)
-    model = write_model(tmp_path, initializer_range=0.2)
+    model = write_model(tmp_path, initializer_range=0.2, num_hidden_layers=1)
     return ["--task_name=tsv", f"--data_dir={tmp_path}", *QUICK_RUN, *model]
 
 
@@ -82,7 +82,7 @@ def test_a_run_is_recorded_and_repeated(run_script, flags, tmp_path):
 
 
 def test_a_resumed_run_keeps_command_lines_and_weights(run_script, tmp_path):
-    config = tiny(vocab_size=len(WORDS))
+    config = tiny(vocab_size=len(WORDS), num_hidden_layers=1)
     tensors = checkpoints.tensors(bert_tf.BertModel(config))
     vocab_file = str(write_vocab(tmp_path))
     commit = "1" * 40

@@ -38,7 +38,7 @@ def topics(root, tmp_path, monkeypatch, request):
 @pytest.fixture
 def config(topics, tmp_path):
     """Return a function that makes a `FineTuneConfig` for two topics."""
-    write_model(tmp_path, TINY, WORDS)
+    write_model(tmp_path, TINY, WORDS, num_hidden_layers=1)
     for split in ("train", "dev"):
         (tmp_path / split).mkdir()
         (tmp_path / split / "vowels.txt").write_text("a e\ne a\ni a\na i\n" * 2)

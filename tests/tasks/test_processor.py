@@ -201,7 +201,7 @@ def test_cells_of_a_file(tmp_path):
 def test_examples_in_fit(tmp_path, eagerly):
     """`fit`, `evaluate` and `predict` accept lists of `InputExample`."""
     pytest.importorskip("tensorflow_text")
-    write_model(tmp_path)
+    write_model(tmp_path, num_hidden_layers=1)
     texts, labels = [("a b", "c"), ("c d", ""), ("a", "")], ["pos", "neg", "pos"]
     examples = [
         bert_tf.InputExample(i, a, b or None, label)

@@ -101,17 +101,22 @@ def train(tmp_path):
     return train
 
 
-@pytest.mark.parametrize("loss", ["contrastive", pytest.param("triplet", marks=pytest.mark.slow)])
-def test_parts_and_devices_make_the_same_steps(train, loss):
+@pytest.mark.parametrize(
+    ("loss", "cases"),
+    [
+        ("contrastive", [(2, 3)]),
+        pytest.param("contrastive", [(1, 3), (2, None)], marks=pytest.mark.slow),
+        pytest.param("triplet", [(1, 3), (2, None), (2, 3)], marks=pytest.mark.slow),
+    ],
+)
+def test_parts_and_devices_make_the_same_steps(train, loss, cases):
     """The negatives come from the whole batch on all devices."""
-    columns = 2 if loss == "contrastive" else 3
-    expected = train("one", loss=loss, columns=columns)
-    parts = train("parts", loss=loss, columns=columns, mini_batch_size=3)
-    np.testing.assert_allclose(parts, expected, atol=5e-5)
-    two = train("two", mirrored(2), loss=loss, columns=columns)
-    np.testing.assert_allclose(two, expected, atol=5e-5)
-    both = train("both", mirrored(2), loss=loss, columns=columns, mini_batch_size=3)
-    np.testing.assert_allclose(both, expected, atol=5e-5)
+    options = {"loss": loss, "columns": 2 if loss == "contrastive" else 3}
+    expected = train("one", **options)
+    for count, size in cases:
+        strategy = mirrored(2) if count == 2 else None
+        vectors = train(f"{count}_{size}", strategy, mini_batch_size=size, **options)
+        np.testing.assert_allclose(vectors, expected, atol=5e-5)
 
 
 def test_the_search_counts_equal_texts_once():

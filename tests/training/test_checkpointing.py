@@ -21,7 +21,7 @@ def test_checkpoints_are_kept_and_named_as_in_the_release(plain_run):
     assert 'model_checkpoint_path: "model.ckpt-20"' in (plain_run / "checkpoint").read_text()
     names = tensors(plain_run)
     assert names["global_step"] == 20
-    assert "bert/encoder/layer_1/output/dense/kernel/adam_v" in names
+    assert "bert/encoder/layer_0/output/dense/kernel/adam_v" in names
     assert not list(plain_run.glob("*tmp*"))
 
 

@@ -97,9 +97,10 @@ class LabelWeightedTask(tasks.ClassificationTask):
         return tf.gather([0.5, 1.0, 4.0], batch["label_ids"])
 
 
-def config(dropout=0.0):
-    """Return the tiny `BertConfig`."""
-    return tiny(hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout)
+def config(dropout=0.0, num_hidden_layers=1):
+    """Return the tiny `BertConfig`, by default with one layer, which is quick to trace."""
+    rates = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
+    return tiny(**rates, num_hidden_layers=num_hidden_layers)
 
 
 def one_device():
